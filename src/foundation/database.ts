@@ -6,8 +6,7 @@ import { prepareProjections } from '../projector/tables.ts'
 import type { Closing } from './closing.ts'
 import { connectedWithin, DatabaseUnfit } from './database-connection.ts'
 import { RoleUnfit } from './database-roles.ts'
-import { startEmbeddedPostgres } from './embedded/embedded-postgres.ts'
-import { runningPostgres } from './embedded/server.ts'
+import { runningPostgres, startEmbeddedPostgres } from './embedded/server.ts'
 import { type MigrateOptions, migrate, pendingMigrations } from './migrate.ts'
 
 export type Database = {
@@ -19,6 +18,8 @@ export type Database = {
   readonly migrationUrl: string
   readonly pool: pg.Pool
 }
+
+type OnLost = ((error: Error) => void) | undefined
 
 const poolMax = 8
 const connectTimeoutMs = 5_000
@@ -32,19 +33,20 @@ export const openDatabase = async (
   {
     logger,
     waitMs,
-    guest,
+    onLost,
     closing,
     upTo,
   }: {
     readonly logger: Logger
     readonly waitMs: number
-    readonly guest: boolean
+    /** As for `startEmbeddedPostgres`. */
+    readonly onLost?: OnLost
     readonly closing: Closing
     /** As for `migrate`. */
     readonly upTo?: number
   },
 ): Promise<Database> => {
-  const { url, migrationUrl, stop } = await locateDatabase(config, { logger, waitMs, guest })
+  const { url, migrationUrl, stop } = await locateDatabase(config, { logger, waitMs, onLost })
   closing.add(stop)
   const pool = new pg.Pool({
     connectionString: url,
@@ -71,7 +73,7 @@ export const beforeMigrations = async <Found>(
 ): Promise<Found> => {
   if (config.DATABASE_URL === undefined && (await runningPostgres(config.DATA_DIR)).state === 'none')
     return look(null)
-  const { migrationUrl, stop } = await locateDatabase(config, { logger, waitMs, guest: false })
+  const { migrationUrl, stop } = await locateDatabase(config, { logger, waitMs })
   try {
     const client = await connectedWithin(migrationUrl, waitMs, logger)
     return await look(client).finally(() => client.end())
@@ -91,7 +93,7 @@ export const migrationsToApply = (
 
 const locateDatabase = async (
   config: Config,
-  options: { logger: Logger; waitMs: number; guest: boolean },
+  options: { logger: Logger; waitMs: number; onLost?: OnLost },
 ): Promise<{ url: string; migrationUrl: string; stop(): Promise<void> }> => {
   if (config.DATABASE_URL !== undefined)
     return {

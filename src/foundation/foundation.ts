@@ -86,8 +86,8 @@ type FoundationOptions = {
   readonly anyMark?: boolean
   /** How long to wait for a database that another process starts, or that is recovering. Default: a minute. */
   readonly waitMs?: number
-  /** The embedded PostgreSQL is another process's, and stays so when that process ends. */
-  readonly guest?: boolean
+  /** Given by the service, and by nothing else: called once if the embedded PostgreSQL ends by itself. */
+  readonly onLost?: (error: Error) => void
 }
 
 /** Opens or starts the database, migrates it, and opens the event log and the ledger. Throws `ConfigError`. */
@@ -100,12 +100,12 @@ export const openFoundation = (
     anyHistory = false,
     anyMark = false,
     waitMs = startTimeoutMs,
-    guest = false,
+    onLost,
   }: FoundationOptions,
 ): Promise<Foundation> =>
   openingWith(async (closing) => {
     const secretKeys = await secretKeysOf(config)
-    const database = await openDatabase(config, { logger, waitMs, guest, closing })
+    const database = await openDatabase(config, { logger, waitMs, onLost, closing })
     const { pool } = database
     // Before anything is written: a restore that goes on finds the database as it left it.
     if (!anyMark) await refuseMarked(pool, config.DATABASE_URL === undefined ? 'DATA_DIR' : 'DATABASE_URL')

@@ -5,7 +5,7 @@ import type { Logger } from 'pino'
  *
  * A signal comes more than once: systemd and a terminal send it to every process of a group, and npm passes its own on as
  * well. So the second one asks for nothing new: it does not cut the drain short. SIGKILL ends the process
- * at once, and the next start adopts the embedded PostgreSQL.
+ * at once, and the next start takes over the embedded PostgreSQL.
  */
 
 const endingSignals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const

@@ -14,10 +14,15 @@ export async function runService(
   config: Config,
   { logger, end }: { readonly logger: Logger; readonly end: Ending },
 ): Promise<void> {
+  // Nothing more can be answered or written: it ends at once, as after a crash.
+  const onLost = (error: Error) => {
+    logger.fatal({ err: error }, 'ending: the embedded PostgreSQL is gone')
+    process.exit(1)
+  }
   const metrics = createMetrics({ service: release })
   const { foundation, app, close } = await openingWith(async (closing) => {
     closing.add(await openTracing(config, logger))
-    const opened = await openFoundation(config, { logger, observe: metrics.ledger })
+    const opened = await openFoundation(config, { logger, observe: metrics.ledger, onLost })
     closing.add(opened.close)
     const started = await startApp(opened, config, logger, metrics)
     closing.add(started.close)

@@ -39,7 +39,7 @@ type Ground = { readonly name: string; readonly rounds: number; readonly prepare
 
 const grounds: readonly Ground[] = [
   {
-    name: 'the embedded default, whose PostgreSQL is left behind and adopted',
+    name: 'the embedded default, whose PostgreSQL is left behind and taken over',
     rounds: Number(process.env.CRASH_ROUNDS ?? 1),
     prepare: async () => {
       const dataDir = await mkdtemp(join(tmpdir(), 'crash-'))

@@ -11,13 +11,13 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   type EmbeddedPostgres,
+  runningPostgres,
   startEmbeddedPostgres,
-} from '../../src/foundation/embedded/embedded-postgres.ts'
-import { readRunningPostgres } from '../../src/foundation/embedded/server.ts'
+} from '../../src/foundation/embedded/server.ts'
 import { compileCache } from '../support/service.ts'
 
 const FAST = { fsync: 'off', shared_buffers: '16MB' }
-const MODULE = new URL('../../src/foundation/embedded/embedded-postgres.ts', import.meta.url).href
+const MODULE = new URL('../../src/foundation/embedded/server.ts', import.meta.url).href
 
 /** A data directory whose server has been stopped: copying it is five times as fast as creating a cluster. */
 let pristine = ''
@@ -34,7 +34,7 @@ beforeAll(async () => {
 afterEach(async () => {
   for (const child of children.splice(0)) await killed(child)
   for (const dataDir of directories.splice(0)) {
-    // Whatever a test left running is adopted, and thereby stopped.
+    // A server that a test left running is taken over, and thereby stopped.
     if (await exists(join(dataDir, 'postgres', 'postmaster.pid'))) await (await startIn(dataDir)).stop()
     await rm(dataDir, { recursive: true, force: true })
   }
@@ -76,16 +76,17 @@ describe('alone', () => {
       url: postgres.url,
       port: Number(new URL(postgres.url).port),
       pid: await serverPid(dataDir),
+      owner: 'command',
       owner_pid: process.pid,
       started_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
     })
     for (const name of ['postgres.json', 'postgres.password', 'postgres.log', 'postgres.lock']) {
       expect([name, (await stat(join(dataDir, name))).mode & 0o777]).toEqual([name, 0o600])
     }
-    expect(await readRunningPostgres(dataDir)).toEqual({ url: postgres.url })
+    expect(await runningUrl(dataDir)).toBe(postgres.url)
     await postgres.stop()
     expect(await exists(join(dataDir, 'postgres.json'))).toBe(false)
-    expect(await readRunningPostgres(dataDir)).toBeNull()
+    expect(await runningUrl(dataDir)).toBeNull()
   })
 
   test('rows and password survive a restart, and stopping twice is stopping once', async () => {
@@ -129,7 +130,7 @@ describe('alone', () => {
       ),
     )
     taken.close()
-    expect(await readRunningPostgres(dataDir)).toBeNull()
+    expect(await runningUrl(dataDir)).toBeNull()
     await (await startIn(dataDir)).stop()
   })
 
@@ -189,7 +190,7 @@ describe('what a crash leaves', () => {
     await expect(startIn(dataDir)).rejects.toThrow(`${dataDir}/postgres.password is missing`)
   })
 
-  test('the server of a killed owner is adopted, keeps its connections, and stops with its new owner', async () => {
+  test('the server of a killed owner is taken over, keeps its connections, and stops with its new owner', async () => {
     const dataDir = await usedDirectory()
     const child = ownerProcess(dataDir)
     const { url } = await said(child)
@@ -208,7 +209,7 @@ describe('what a crash leaves', () => {
     await session.end()
     await postgres.stop()
     expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
-    expect(await readRunningPostgres(dataDir)).toBeNull()
+    expect(await runningUrl(dataDir)).toBeNull()
   })
 
   test('owner and server both killed: the next start recovers what was committed', async () => {
@@ -257,175 +258,127 @@ describe('what a crash leaves', () => {
     await original.stop()
   })
 
-  test('a postgres.json of a server that is gone, or that is no JSON, is no running server', async () => {
+  test('a postgres.json of a server that is gone, or that is no JSON, hinders no start', async () => {
     const dataDir = await usedDirectory()
     const url = `postgresql://postgres:secret@127.0.0.1:${await unusedPort()}/enrichment`
-    const stale = { url, port: 1, pid: 1, owner_pid: 1, started_at: '2026-01-01T00:00:00.000Z' }
+    const stale = {
+      url,
+      port: 1,
+      pid: 1,
+      owner: 'service',
+      owner_pid: 1,
+      started_at: '2026-01-01T00:00:00.000Z',
+    }
     for (const text of [JSON.stringify(stale), '{"url":', '[]']) {
       await writeFile(join(dataDir, 'postgres.json'), text)
-      expect(await readRunningPostgres(dataDir)).toBeNull()
+      expect(await runningUrl(dataDir)).toBeNull()
+      await (await startIn(dataDir, { onLost: () => undefined })).stop()
     }
-    expect(await readRunningPostgres(join(dataDir, 'nowhere'))).toBeNull()
+    expect(await runningUrl(join(dataDir, 'nowhere'))).toBeNull()
   })
 })
 
-describe('a server that dies while it is used', () => {
-  /** Where it was, so that pools which have its address find it. */
-  const answersAgain = (url: string) =>
-    until(() =>
-      query(url, 'select answer from kept').then(
-        (rows) => rows,
-        () => null,
-      ),
-    )
-
-  test('is started again on its port, as often as it dies, and stops with its owner', async () => {
-    const dataDir = await usedDirectory()
-    const postgres = await startIn(dataDir)
-    for (let death = 0; death < 2; death++) {
-      const pid = await serverPid(dataDir)
-      process.kill(pid, 'SIGKILL')
-      expect(await answersAgain(postgres.url)).toEqual([{ answer: 42 }])
-      expect(await serverPid(dataDir)).not.toBe(pid)
-    }
-    expect(await readRunningPostgres(dataDir)).toEqual({ url: postgres.url })
-    await postgres.stop()
-    expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
-  })
-
-  test('is started again although it was adopted and is no child of its owner', async () => {
-    const dataDir = await usedDirectory()
-    const child = ownerProcess(dataDir)
-    await said(child)
-    await killed(child)
-    const postgres = await startIn(dataDir)
-    process.kill(await serverPid(dataDir), 'SIGKILL')
-    expect(await answersAgain(postgres.url)).toEqual([{ answer: 42 }])
-    await postgres.stop()
-  })
-
-  test.each(['stop', 'kill'] as const)(
-    'whose owner goes too (%s): a guest owns the next one',
-    async (farewell) => {
+describe('a server that dies while the service runs', () => {
+  test.each(['its own', 'one it took over'])(
+    '%s: the service is notified once, and the next start recovers what was committed',
+    async (whose) => {
       const dataDir = await usedDirectory()
-      const owner = ownerProcess(dataDir)
-      const { url } = await said(owner)
-      const guest = await startIn(dataDir)
-      expect(guest.role).toBe('guest')
-      const pid = await serverPid(dataDir)
-      if (farewell === 'stop') await told(owner, 'stop')
-      else {
-        await killed(owner)
-        process.kill(pid, 'SIGKILL')
+      if (whose === 'one it took over') {
+        const child = ownerProcess(dataDir)
+        await said(child)
+        await killed(child)
       }
-      expect(await answersAgain(url)).toEqual([{ answer: 42 }])
-      await until(async () => (guest.role === 'owner' ? true : null))
-      await guest.stop()
-      expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
+      const lost: Error[] = []
+      const service = await startIn(dataDir, { onLost: (error) => lost.push(error) })
+      await query(service.url, 'insert into kept values (45)')
+      process.kill(await serverPid(dataDir), 'SIGKILL')
+      await until(async () => (lost.length > 0 ? true : null))
+      expect(lost.map(({ message }) => message)).toEqual([
+        expect.stringContaining(`The embedded PostgreSQL in ${dataDir}/postgres ended by itself. End of`),
+      ])
+      await service.stop()
+      expect(lost).toHaveLength(1)
+      const next = await startIn(dataDir)
+      expect(await query(next.url, 'select answer from kept order by 1')).toEqual([
+        { answer: 42 },
+        { answer: 45 },
+      ])
+      await next.stop()
     },
   )
 
-  test('is stopped for good by an owner that stops while it is being started again', async () => {
+  test('is not reported when the service stops it', async () => {
     const dataDir = await usedDirectory()
-    const postgres = await startIn(dataDir)
-    const pid = await serverPid(dataDir)
-    process.kill(pid, 'SIGKILL')
-    // Before the next server there is a record of a process that cannot exist.
-    const recorded = () => serverPid(dataDir).catch(() => pid)
-    await until(async () => ([pid, 2_147_483_647].includes(await recorded()) ? null : true))
-    await postgres.stop()
-    expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
-    expect(await readRunningPostgres(dataDir)).toBeNull()
+    const lost: Error[] = []
+    const service = await startIn(dataDir, { onLost: (error) => lost.push(error) })
+    await service.stop()
+    expect(lost).toEqual([])
   })
 })
 
 describe('several processes', () => {
-  test('of three that start at once on an empty directory one owns and the others join it', async () => {
+  test('of three services that start at once on an empty directory one runs and the others are refused', async () => {
     const dataDir = await emptyDirectory()
-    const started = await Promise.all([1, 2, 3].map(() => said(ownerProcess(dataDir))))
-    expect(started.map(({ role }) => role).sort()).toEqual(['guest', 'guest', 'owner'])
-    expect(new Set(started.map(({ url }) => url)).size).toBe(1)
+    const services = [1, 2, 3].map(() => ownerProcess(dataDir, { as: 'service' }))
+    const started = await Promise.all(services.map(said))
+    const refused = expect.stringMatching(/^DATA_DIR: another service \(pid \d+\) runs on/)
+    expect(started.filter(({ role }) => role === 'owner')).toHaveLength(1)
+    expect(started.filter(({ error }) => error !== undefined)).toEqual([
+      { error: refused },
+      { error: refused },
+    ])
   })
 
-  test.each(['stop', 'exit'] as const)(
-    'an owner that ends (%s) beside a guest leaves it the server with its connections; the last one ends it',
-    async (farewell) => {
-      const dataDir = await usedDirectory()
-      const owner = ownerProcess(dataDir)
-      const { url } = await said(owner)
-      const guest = await startIn(dataDir)
-      const [session, pid] = [await connected(url), await serverPid(dataDir)]
-      await told(owner, farewell)
-      expect((await session.query('select answer from kept')).rows).toEqual([{ answer: 42 }])
-      expect(await serverPid(dataDir)).toBe(pid)
-      await until(async () => (guest.role === 'owner' ? true : null))
-      await session.end()
-      await guest.stop()
-      expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
-      expect(await readRunningPostgres(dataDir)).toBeNull()
-    },
-  )
-
-  test('of any number that leave together the last one ends the server, whether it had become its owner or not', async () => {
+  test('a command that stops, exits or is killed leaves the server of a running service alone', async () => {
     const dataDir = await usedDirectory()
-    for (let round = 0; round < 3; round++) {
-      const all = await Promise.all([1, 2, 3, 4].map(() => startIn(dataDir)))
-      const others = [ownerProcess(dataDir), ownerProcess(dataDir)]
-      await Promise.all(others.map(said))
-      await Promise.all([...all.map((one) => one.stop()), ...others.map((one) => told(one, 'stop'))])
-      expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
-    }
-  })
-
-  test('a server that was left for good by its users is not left running: nor by one that is killed', async () => {
-    const dataDir = await usedDirectory()
-    const killedUser = ownerProcess(dataDir)
-    await said(killedUser)
-    const last = await startIn(dataDir)
-    await killed(killedUser)
-    await last.stop()
-    expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
-  })
-
-  test('a guest that stops, exits or is killed leaves the server running; the owner ends it', async () => {
-    const dataDir = await usedDirectory()
-    const owner = await startIn(dataDir)
-    const here = await startIn(dataDir)
-    expect(here).toMatchObject({ url: owner.url, role: 'guest' })
-    await here.stop()
+    const service = await startIn(dataDir, { onLost: () => undefined })
     for (const farewell of ['stop', 'exit', 'kill'] as const) {
       const guest = ownerProcess(dataDir)
-      expect(await said(guest)).toEqual({ url: owner.url, role: 'guest' })
+      expect(await said(guest)).toEqual({ url: service.url, role: 'guest' })
       if (farewell === 'kill') await killed(guest)
       else await told(guest, farewell)
-      expect(await query(owner.url, 'select answer from kept')).toEqual([{ answer: 42 }])
+      expect(await query(service.url, 'select answer from kept')).toEqual([{ answer: 42 }])
     }
-    await owner.stop()
-    await expect(query(owner.url, 'select 1')).rejects.toThrow()
+    await service.stop()
+    await expect(query(service.url, 'select 1')).rejects.toThrow()
   })
 
-  test('a guest owns the server of a killed owner, which keeps its connections, and ends it', async () => {
+  test('a service waits for the command that started the server, and commands wait for each other', async () => {
     const dataDir = await usedDirectory()
-    const owner = ownerProcess(dataDir)
-    const { url } = await said(owner)
-    const guest = await startIn(dataDir)
-    const session = await connected(url)
-    await killed(owner)
-    await until(async () => (guest.role === 'owner' ? true : null))
-    expect((await session.query('select answer from kept')).rows).toEqual([{ answer: 42 }])
-    await session.end()
-    await guest.stop()
-    expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
+    const command = ownerProcess(dataDir)
+    await said(command)
+    const pid = await serverPid(dataDir)
+    for (const onLost of [undefined, () => undefined])
+      await expect(startIn(dataDir, { onLost, waitMs: 10 })).rejects.toThrow(
+        `Another process has held ${dataDir}/postgres.lock`,
+      )
+    const starting = startIn(dataDir, { onLost: () => undefined })
+    await told(command, 'stop')
+    const service = await starting
+    expect(service.role).toBe('owner')
+    expect(await serverPid(dataDir)).not.toBe(pid)
+    await service.stop()
   })
 
-  test('whoever starts while the owner is stopping becomes the next owner', async () => {
+  test('a process that starts twice shares its server', async () => {
     const dataDir = await usedDirectory()
     const first = await startIn(dataDir)
-    const [, second] = await Promise.all([first.stop(), startIn(dataDir)])
-    // Joined in the last moment or came after: in either case a later start owns a running server.
-    const third = await startIn(dataDir)
-    expect(await query(third.url, 'select answer from kept')).toEqual([{ answer: 42 }])
-    await third.stop()
+    const second = await startIn(dataDir)
+    expect(second).toMatchObject({ url: first.url, role: 'guest' })
+    await second.stop()
+    expect(await query(first.url, 'select answer from kept')).toEqual([{ answer: 42 }])
+    await first.stop()
+  })
+
+  test('a service that starts while another one stops waits, and starts the server again', async () => {
+    const dataDir = await usedDirectory()
+    const first = await startIn(dataDir, { onLost: () => undefined })
+    const stopped = first.stop()
+    await until(async () => ((await exists(join(dataDir, 'postgres.json'))) ? null : true))
+    const second = await startIn(dataDir, { onLost: () => undefined })
+    await stopped
+    expect(second.role).toBe('owner')
+    expect(await query(second.url, 'select answer from kept')).toEqual([{ answer: 42 }])
     await second.stop()
   })
 
@@ -479,8 +432,17 @@ async function serverPid(dataDir: string): Promise<number> {
 
 // ---- servers and sessions ----
 
-async function startIn(dataDir: string): Promise<EmbeddedPostgres> {
-  return await startEmbeddedPostgres({ dataDir, settings: FAST })
+async function startIn(
+  dataDir: string,
+  options: Partial<Parameters<typeof startEmbeddedPostgres>[0]> = {},
+): Promise<EmbeddedPostgres> {
+  return await startEmbeddedPostgres({ dataDir, settings: FAST, ...options })
+}
+
+/** Of the server that runs there. */
+async function runningUrl(dataDir: string): Promise<string | null> {
+  const running = await runningPostgres(dataDir)
+  return running.state === 'running' ? running.url : null
 }
 
 async function connected(url: string): Promise<pg.Client> {
@@ -525,18 +487,26 @@ const OWNER = `
   import { createInterface } from 'node:readline'
   import { startEmbeddedPostgres } from ${JSON.stringify(MODULE)}
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(name, () => console.log(name))
-  const [dataDir, settings] = JSON.parse(process.env.OWNER)
-  const postgres = await startEmbeddedPostgres({ dataDir, settings })
-  console.log(JSON.stringify({ url: postgres.url, role: postgres.role }))
-  createInterface({ input: process.stdin }).on('line', async (order) => {
-    if (order === 'stop') await postgres.stop()
-    process.exit(0)
-  })
+  const [dataDir, settings, as] = JSON.parse(process.env.OWNER)
+  const onLost = as === 'service' ? (error) => console.log(error.message) : undefined
+  try {
+    const postgres = await startEmbeddedPostgres({ dataDir, settings, onLost })
+    console.log(JSON.stringify({ url: postgres.url, role: postgres.role }))
+    createInterface({ input: process.stdin }).on('line', async (order) => {
+      if (order === 'stop') await postgres.stop()
+      process.exit(0)
+    })
+  } catch (error) {
+    console.log(JSON.stringify({ error: error.message }))
+  }
 `
 
-function ownerProcess(dataDir: string, { ownGroup = false } = {}): ChildProcess {
+function ownerProcess(
+  dataDir: string,
+  { ownGroup = false, as = 'command' }: { ownGroup?: boolean; as?: 'command' | 'service' } = {},
+): ChildProcess {
   const child = spawn(process.execPath, ['--input-type=module', '-e', OWNER], {
-    env: { ...compileCache, PATH: process.env.PATH, OWNER: JSON.stringify([dataDir, FAST]) },
+    env: { ...compileCache, PATH: process.env.PATH, OWNER: JSON.stringify([dataDir, FAST, as]) },
     stdio: ['pipe', 'pipe', 'inherit'],
     detached: ownGroup,
   })
@@ -561,7 +531,7 @@ async function nextLine(child: ChildProcess): Promise<string> {
   })
 }
 
-async function said(child: ChildProcess): Promise<{ url: string; role: string }> {
+async function said(child: ChildProcess): Promise<{ url: string; role: string; error?: string }> {
   return JSON.parse(await nextLine(child))
 }
 

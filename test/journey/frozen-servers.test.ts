@@ -20,7 +20,7 @@ const backWithinMs = 10_000
 let dataDir = ''
 let service: Service
 let double: ChildProcess | undefined
-let demo: { organization_id: string; api_key: string }
+let demo: { organization_id: string; api_key: string; dashboard_user: string; dashboard_password: string }
 const frozen: number[] = []
 
 beforeEach(async () => {
@@ -131,14 +131,52 @@ const expectBooksInOrder = async (
   expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
 }
 
-test('a frozen PostgreSQL: calls, keyed calls and whoami are refused at once until it answers, and no charge is lost or doubled', async () => {
+/** Signs the demo user in to the dashboard, with a password of its own. Resolves with the cookies of the session. */
+const signedIn = async (): Promise<string> => {
+  const cookies = new Map<string, string>()
+  const keep = (response: Response): void => {
+    for (const cookie of response.headers.getSetCookie()) {
+      const [name = '', value = ''] = cookie.split(';')[0]?.split('=') ?? []
+      cookies.set(name, value)
+    }
+  }
+  const header = (): string => [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+  const submit = async (page: string, path: string, fields: Record<string, string>): Promise<void> => {
+    const form = await fetch(`${service.dashboardUrl}${page}`, { headers: { cookie: header() } })
+    keep(form)
+    const text = await form.text()
+    const hidden = ['_csrf', 'once'].map((name) => [
+      ...[name, new RegExp(`name="${name}" value="([^"]+)"`).exec(text)?.[1] ?? ''],
+    ])
+    const answer = await fetch(`${service.dashboardUrl}${path}`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { cookie: header(), 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({ ...Object.fromEntries(hidden), ...fields }),
+    })
+    keep(answer)
+    expect(answer.status).toBe(303)
+  }
+  const { dashboard_user: name, dashboard_password: present } = demo
+  const chosen = 'chosen by the person itself'
+  await submit('/login', '/login', { name, password: present })
+  await submit('/me', '/me/password', { present, new: chosen, again: chosen })
+  await submit('/login', '/login', { name, password: chosen })
+  return header()
+}
+
+test('a frozen PostgreSQL: calls, pages, keyed calls and whoami are refused at once until it answers, and no charge is lost or doubled', async () => {
   const environment = await start()
   const before = await lookUp()
   await ask(`${service.metricsUrl}/metrics`)
+  const cookie = await signedIn()
   await freezePostgres()
   const sent = await untilNoticed(lookUp)
   await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
   await expectMetricsInTime()
+  const page = await ask(`${service.dashboardUrl}/`, { headers: { cookie, accept: 'text/html' } })
+  expect([page.status, page.retryAfter >= 5]).toEqual([503, true])
+  expect(page.text).toContain('Database away')
   thaw()
   const after = await eventually(async () => {
     const told = await lookUp()

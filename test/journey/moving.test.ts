@@ -4,10 +4,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { urlFor } from '../../src/event-log/eventstoredb/prepare.ts'
-import {
-  type EmbeddedPostgres,
-  startEmbeddedPostgres,
-} from '../../src/foundation/embedded/embedded-postgres.ts'
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
 import { doubleCertificate } from '../support/eventstore-certificate.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import { expectProved, expectUsable } from '../support/expect-used.ts'
@@ -139,7 +136,7 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     await expectUsable(service ?? (await started(old)), old, use)
     await stop()
     // What it counted while it ran is written when it ends. The server is held, so that not every command starts it.
-    const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data') })
+    const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data'), onLost: () => undefined })
     before = await observe(old, use)
     await held.stop()
   })

@@ -138,7 +138,7 @@ describe('what is asked for', () => {
 /** What the service does once a day, and an operator now and then. */
 const daily = async (dataDir: string): Promise<void> => {
   const logger = pino({ level: 'silent' })
-  const foundation = await openFoundation(parseConfig({ DATA_DIR: dataDir }), { logger, guest: true })
+  const foundation = await openFoundation(parseConfig({ DATA_DIR: dataDir }), { logger })
   try {
     await foundation.checkpoints.make()
     expect(await verifyLogOnward(foundation, logger)).toBe(0)

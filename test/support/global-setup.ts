@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
 import { projections } from '../../projections/index.ts'
-import { startEmbeddedPostgres } from '../../src/foundation/embedded/embedded-postgres.ts'
+import { startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
 import { migrate } from '../../src/foundation/migrate.ts'
 import { prepareProjections } from '../../src/projector/tables.ts'
 

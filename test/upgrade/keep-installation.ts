@@ -7,7 +7,7 @@ import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import packaged from '../../package.json' with { type: 'json' }
-import { startEmbeddedPostgres } from '../../src/foundation/embedded/embedded-postgres.ts'
+import { startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
 import { cliJson, startService } from '../support/service.ts'
 import { companies, observe, people, prices, useInstallation } from '../support/used-installation.ts'
 import { keep, pathOf, writeKept } from './kept-installation.ts'

@@ -54,7 +54,7 @@ const byOwner = <Value>(
   work: (client: pg.Client, url: string) => Promise<Value>,
 ): Promise<Value> =>
   openingWith(async (closing) => {
-    const { url, migrationUrl } = await openDatabase(config, { ...options, guest: false, closing })
+    const { url, migrationUrl } = await openDatabase(config, { ...options, closing })
     const client = new pg.Client({ connectionString: migrationUrl, application_name: 'final-backup' })
     client.on('error', () => undefined)
     await client.connect()

