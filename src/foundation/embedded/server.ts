@@ -6,11 +6,9 @@
  * `pg_ctl` gives the server a session of its own, so that it outlives signals meant for us, and our death.
  */
 import { execFileSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
-import { once } from 'node:events'
+import { createHash, randomInt } from 'node:crypto'
 import { readFileSync, rmSync, statSync } from 'node:fs'
 import { open, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
@@ -36,10 +34,11 @@ import {
 
 /** Recovery after a kill replays at most `max_wal_size` of log, which takes seconds. */
 export const startTimeoutMs = 60_000
-/** A fast shutdown writes the changed part of 128 MB of buffers. */
-const fastStopSeconds = 30
-/** An immediate shutdown writes nothing; PostgreSQL itself kills children that remain for five seconds. */
-const immediateStopSeconds = 10
+/**
+ * A fast shutdown writes the changed part of 128 MB of buffers. An immediate one writes nothing; PostgreSQL itself kills children
+ * that remain for five seconds.
+ */
+const stopSeconds = { fast: 30, immediate: 10 } as const
 const databaseName = 'enrichment'
 const serviceRole = 'enrichment_service'
 const answerTimeoutMs = 2_000
@@ -50,8 +49,10 @@ const watchMs = 500
 const pollMs = 50
 /** Each look at a predecessor's remaining processes is a start that fails, so it looks less often. */
 const predecessorPollMs = 200
-/** Another program may take a port between our look and the server's. Five times in a row is no accident. */
+/** Five taken ports of 16,384 are no accident. */
 const portAttemptsMax = 5
+/** IANA registers no service in this range. */
+const dynamicPort = () => randomInt(49_152, 65_536)
 
 /**
  * Where they differ from PostgreSQL's own, which are durable and small enough to share a machine with the service.
@@ -124,8 +125,8 @@ type ServerOptions = {
    * a shell. With `fsync: 'off'` the cluster is also created without waiting for the disk.
    */
   readonly settings?: Readonly<Record<string, string>>
-  /** By default the operating system names a free port. Asked again, five times at most, when a port turns out taken. */
-  readonly pickPort?: () => Promise<number>
+  /** By default any that is registered to no one. Asked again, five times at most, when a port is taken. */
+  readonly pickPort?: () => number
 }
 
 /**
@@ -149,34 +150,28 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
     }
     const failure = await launch(cluster, options, deadline)
     if (failure === null || findServer(place) !== null) continue
-    const portTaken = /could not bind|could not create any TCP\/IP sockets/.test(failure)
-    if (portTaken && ++portsTaken < portAttemptsMax) continue
-    // Children of a killed server notice soon; until then they use the shared memory.
-    const predecessorRemains = /pre-existing shared memory block/.test(failure)
-    if (predecessorRemains && performance.now() < deadline) {
-      await delay(predecessorPollMs)
+    if (/could not bind|could not create any TCP\/IP sockets/.test(failure) && ++portsTaken < portAttemptsMax)
       continue
-    }
-    const remedy = portTaken
-      ? `No port of 127.0.0.1 could be bound in ${portAttemptsMax} attempts; free one, or set DATABASE_URL to a server of your own.`
-      : predecessorRemains
-        ? `Processes of an earlier PostgreSQL still use ${place.cluster}; end them (ps ax | grep postgres) and start again.`
-        : `Its log says why; restore ${place.cluster} from a backup, or move it away to start empty, or set DATABASE_URL to a server of your own.`
-    throw new Error(`PostgreSQL could not be started in ${place.cluster}. ${remedy} ${failure}`)
+    // Children of a killed server notice soon; until then they use the shared memory.
+    if (!/pre-existing shared memory block/.test(failure) || performance.now() > deadline)
+      throw new Error(
+        `PostgreSQL could not be started in ${place.cluster}. Its log says why; restore the cluster from a backup, or move it away to start empty, or set DATABASE_URL to a server of your own. ${failure}`,
+      )
+    await delay(predecessorPollMs)
   }
 }
 
 /** Null when the server is ready; else why it is not: what `pg_ctl` says and the end of the server's log. */
 const launch = async (
   cluster: Cluster,
-  { settings, pickPort = freePort }: ServerOptions,
+  { settings, pickPort = dynamicPort }: ServerOptions,
   deadline: number,
 ): Promise<string | null> => {
   const { place } = cluster
   await disarmPidFile(place)
   await boundLog(place)
   const since = await logBytes(place)
-  const all = { ...serverSettings, ...settings, port: await pickPort(), cluster_name: nameOf(place) }
+  const all = { ...serverSettings, ...settings, port: pickPort(), cluster_name: nameOf(place) }
   const flags = Object.entries(all).map(([name, value]) => `-c ${name}=${value}`)
   const seconds = Math.max(1, Math.ceil((deadline - performance.now()) / 1_000))
   await using log = await open(place.log, 'a', 0o600)
@@ -201,11 +196,7 @@ const disarmPidFile = async (place: Place): Promise<void> => {
 /** Fast shutdown, then immediate shutdown. Throws when the server outlives both, naming its pid. */
 const stopServer = async (cluster: Cluster): Promise<void> => {
   const { place } = cluster
-  const steps = [
-    ['fast', fastStopSeconds],
-    ['immediate', immediateStopSeconds],
-  ] as const
-  for (const [mode, seconds] of steps) {
+  for (const [mode, seconds] of Object.entries(stopSeconds)) {
     if (findServer(place) === null) return
     const args = ['stop', '--silent', '--wait', `--mode=${mode}`, `--timeout=${seconds}`]
     await runProgram('pg_ctl', args, { ...cluster, directory: place.cluster })
@@ -269,17 +260,6 @@ export const runningPostgres = async (
   const server = findServer(place)
   if (server === null) return { state: 'stopped' }
   return { state: 'running', url: urlOf({ password }, server.port, databaseName) }
-}
-
-const freePort = async (): Promise<number> => {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const address = probe.address()
-  probe.close()
-  await once(probe, 'close')
-  if (address === null || typeof address === 'string')
-    throw new Error('The operating system named no free port on 127.0.0.1.')
-  return address.port
 }
 
 // ---- who owns it ----
