@@ -1,5 +1,5 @@
 import pino, { type DestinationStream, type Logger } from 'pino'
-import { prettyLine } from './pretty-log.ts'
+import { prettyFactory } from 'pino-pretty'
 
 /**
  * What happens goes to standard error: lines for people where that is a terminal, one JSON object a line elsewhere. Standard
@@ -15,6 +15,20 @@ export const createLogger = (level: string): Logger =>
 const onTerminal = (): DestinationStream => {
   const pretty = prettyLine({ colours: process.stderr.hasColors() })
   return { write: (line) => void process.stderr.write(pretty(line)) }
+}
+
+/** Characters of a JSON text that would move the reader's cursor; a line break within a stack stays. */
+const movesCursor = /\\(?:u00[01][0-9a-f]|[bfr]|\\)|[\u007f-\u009f]/gi
+
+/** A line of JSON as lines for people. Text of others in it cannot speak to the terminal. */
+export const prettyLine = ({ colours }: { readonly colours: boolean }): ((line: string) => string) => {
+  const pretty = prettyFactory({
+    colorize: colours,
+    ignore: 'pid,hostname',
+    translateTime: 'SYS:HH:MM:ss.l',
+    singleLine: true,
+  })
+  return (line) => pretty(line.replace(movesCursor, (found) => (found === '\\\\' ? found : '\u{fffd}')))
 }
 
 /**

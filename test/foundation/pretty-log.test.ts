@@ -1,7 +1,6 @@
 import pino from 'pino'
 import { expect, test } from 'vitest'
-import { loggedError } from '../../src/foundation/logger.ts'
-import { prettyLine } from '../../src/foundation/pretty-log.ts'
+import { loggedError, prettyLine } from '../../src/foundation/logger.ts'
 
 /** What a person reads of the log on a terminal. */
 

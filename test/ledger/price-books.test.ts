@@ -8,7 +8,7 @@ import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { PriceBookPublished } from '../../src/events/prices.ts'
 import { priceBookStream } from '../../src/events/streams.ts'
-import { keepPriceBookComplete } from '../../src/foundation/default-price-book.ts'
+import { keepPriceBookComplete } from '../../src/foundation/own-event-log.ts'
 import { openPriceBooks, type PriceBooks } from '../../src/ledger/price-books.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
