@@ -112,6 +112,13 @@ export const auditPage = (
   }
 }
 
+/** Where months of an organization were closed, the newest first. */
+export const monthClosings = (organizationId: string): Query<{ readonly position: string }> => ({
+  text: `select position::text from audit_entries
+          where type = 'MonthClosed' and about @> array[$1::text] order by audit_entries.position desc`,
+  values: [organizationId],
+})
+
 /** Events of these types about a user, the newest first. */
 export const accountChanges = (
   user: string,

@@ -4,9 +4,17 @@ import type { MonthClosed } from '../events/credits.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { movedOn } from '../ledger/command.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { type MonthSums, sumOn } from '../ledger/month-sums.ts'
+import { type Months, nextOf, readOn } from '../ledger/months.ts'
+import type { MonthClosing } from '../ledger/pages.ts'
 import { uniqueCommandKey } from './credits.ts'
-import { closableAt, type Reading, sumsOf, writeStatement } from './statements.ts'
+import {
+  closableAt,
+  closingUpTo,
+  type MonthStatement,
+  type Reading,
+  statementFromLog,
+  storeStatement,
+} from './statements.ts'
 
 /** How often a ledger that moves on is read again before it is given up. */
 const attemptsMax = 10
@@ -41,15 +49,25 @@ export const closeMonth = async (
     throw new CommandRefused(
       `${month} can be closed from ${new Date(closableAt(month)).toISOString()} on: until then calls of it may still be written`,
     )
+  const closing = await closingUpTo(foundation, organizationId, month)
+  if (closing?.month === month) return { organizationId, closed: closing.closed, already: true, expired: 0 }
   let expired = 0
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    const sums = await sumsOf(foundation, organizationId, { onProgress })
-    const closing = sums.closings.find((one) => one.month >= month)
-    if (closing !== undefined) return { ...closedBefore(request, closing), expired }
-    if (!mayClose(sums, request)) return null
-    expired += await writeOff(foundation, request, sums)
-    const closed = await closeOnce(foundation, request, sums)
-    if (closed !== null) return { ...closed, expired }
+    const statement = await statementFromLog(foundation, {
+      organizationId,
+      month,
+      nowMs,
+      file: null,
+      onProgress,
+    })
+    if (statement.closing !== null) return { ...closedBefore(request, statement.closing), expired }
+    if (!mayClose(statement.months, request)) return null
+    expired += await writeOff(foundation, request)
+    const closed = await closeOnce(foundation, request, statement)
+    if (closed === null) continue
+    const { pool } = foundation
+    if (pool !== undefined) await storeStatement({ ...foundation, pool }, request)
+    return { ...closed, expired }
   }
   throw new CommandRefused(
     `the ledger of ${organizationId} moved on too fast to close ${month}; try again when fewer calls are made`,
@@ -58,7 +76,7 @@ export const closeMonth = async (
 
 const closedBefore = (
   { organizationId, month }: CloseRequest,
-  closing: MonthSums['closings'][number],
+  closing: MonthClosing,
 ): Omit<ClosedMonth, 'expired'> => {
   if (closing.month !== month)
     throw new CommandRefused(`${month} was closed with ${closing.month}: nothing counted in it`)
@@ -66,32 +84,34 @@ const closedBefore = (
 }
 
 /** Whether there is something to close. Throws while an earlier month is open. */
-const mayClose = ({ months, closings }: MonthSums, { organizationId, month }: CloseRequest): boolean => {
-  const closedUpTo = closings.reduce((last, closing) => (closing.month > last ? closing.month : last), '')
-  const counted = [...months.keys()].sort()
+const mayClose = ({ start, sums, closings }: Months, { organizationId, month }: CloseRequest): boolean => {
+  const closedUpTo = closings.reduce(
+    (last, closing) => (closing.month > last ? closing.month : last),
+    start.after,
+  )
+  const counted = [...sums.keys()].sort()
   const open = counted.find((one) => one > closedUpTo)
   if (open !== undefined && open < month)
     throw new CommandRefused(
       `${open} of ${organizationId} is open: close it first, by "ledger close ${organizationId} ${open}"`,
     )
   const [first] = counted
-  return first !== undefined && first <= month
+  return start.after !== '' || (first !== undefined && first <= month)
 }
 
-/** Writes off what is left of lots that expired before the month was over. The ledger knows what is left, and may find nothing. */
+/** Writes off what is left of lots that expired before the month was over. Returns how many. */
 const writeOff = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   { organizationId, month }: CloseRequest,
-  { expiring }: MonthSums,
 ): Promise<number> => {
-  const over = monthStart(monthAfter(month))
+  const overMs = Date.parse(monthStart(monthAfter(month)))
   let written = 0
-  for (const [grantId, expiresAt] of expiring) {
-    if (expiresAt >= over) continue
+  for (const { grantId, expiresAtMs } of (await ledger.account(organizationId)).lots) {
+    if (expiresAtMs >= overMs) continue
     const { events, repeated } = await ledger.submit(organizationId, {
       key: uniqueCommandKey(`expire/${grantId}`),
       // It is effective when the lot expired.
-      atMs: Date.parse(expiresAt),
+      atMs: expiresAtMs,
       actor: 'system',
       kind: 'expire',
       grantId,
@@ -101,39 +121,27 @@ const writeOff = async (
   return written
 }
 
-/** Null where another closing came meanwhile: everything has to be read anew. */
+/** Null where the statement has to be read again: a lot was written off, another closing or more of this month came since. */
 const closeOnce = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
   request: CloseRequest,
-  before: MonthSums,
+  { summary, digest, months }: Pick<MonthStatement, 'summary'> & { digest: string; months: Months },
 ): Promise<Omit<ClosedMonth, 'expired'> | null> => {
   const { organizationId, month, onProgress } = request
-  let sums = await sumOn(foundation.eventLog, organizationId, before)
-  let statement: Awaited<ReturnType<typeof writeStatement>> | null = null
-  for (let attempt = 0; attempt < attemptsMax && sums !== null; attempt++) {
-    mayClose(sums, request)
-    statement ??= await writeStatement(foundation, {
-      organizationId,
+  const known = months.closings.length
+  const counted = months.sums.get(month)?.events
+  for (let attempt = 0; attempt < attemptsMax; attempt++) {
+    // Long statements take their time, and calls go on; hardly any of them counts in this month.
+    await readOn(foundation.eventLog, organizationId, months, { onProgress })
+    if (months.closings.length > known || months.sums.get(month)?.events !== counted) return null
+    mayClose(months, request)
+    const written = await append(foundation, request, {
       month,
-      sums,
-      mayBeClosed: true,
-      file: null,
-      onProgress,
+      through_revision: months.end - 1,
+      totals: closedTotals(summary),
+      digest,
+      next: nextOf(months, month),
     })
-    // Long statements take their time, and calls go on: what came since is looked at, and hardly ever counts in this month.
-    const later: MonthSums | null = await sumOn(foundation.eventLog, organizationId, sums)
-    if (later === null) return null
-    if (later.months.get(month)?.events !== sums.months.get(month)?.events) statement = null
-    sums = later
-    if (statement === null) continue
-    mayClose(sums, request)
-    const closed: MonthClosed = {
-      month,
-      through_revision: sums.end - 1,
-      totals: closedTotals(statement.summary),
-      digest: statement.digest,
-    }
-    const written = await append(foundation, request, closed)
     if (written !== null) return { organizationId, ...written }
   }
   return null

@@ -16,7 +16,6 @@ import { CommandRefused } from '../ledger/commit.ts'
 import { readLedger } from '../ledger/pages.ts'
 import { readPricesAsTheyAre } from '../ledger/price-stream.ts'
 import type { Contradicted } from '../ledger/recompute.ts'
-import { effectiveAtOf } from '../ledger/recorded-text.ts'
 import { type LedgerFault, type LedgerWitness, verifyLedger } from '../ledger/verify.ts'
 import { readCheckpoints, strayCheckpoints, strayMessage } from '../projector/checkpoints.ts'
 
@@ -61,7 +60,7 @@ const isWithin = (
   { from, until }: Extract<LedgerRange, { readonly by: 'time' }>,
 ): boolean => {
   if (from === null && until === null) return true
-  const at = effectiveAtOf(event)
+  const at = decodeEvent(event).metadata.effective_at
   return (from === null || at >= from) && (until === null || at < until)
 }
 

@@ -1,14 +1,22 @@
 import { createHash } from 'node:crypto'
-import { closableAfterMs, isMonth, type Month, monthAfter, monthStart } from '../billing/months.ts'
+import { monthClosings } from '../../projections/audit.ts'
+import {
+  closableAfterMs,
+  isMonth,
+  type Month,
+  monthAfter,
+  monthBefore,
+  monthStart,
+} from '../billing/months.ts'
 import type { StatementLine, StatementSummary } from '../billing/statement.ts'
-import { jsonLines, type StatementForm, type StatementHead } from '../billing/statement-file.ts'
+import { jsonLines, type StatementForm, type StatementHead, summaryOf } from '../billing/statement-file.ts'
 import { StreamMissing } from '../event-log/port.ts'
+import { decodeEvent } from '../event-log/stored-event.ts'
+import { ledgerStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { sumMonthsOnward } from '../ledger/kept-sums.ts'
-import { openingOf, readStatement } from '../ledger/month-lines.ts'
-import { type MonthSums, sumMonths } from '../ledger/month-sums.ts'
-import type { MonthClosing } from '../ledger/pages.ts'
+import { type Months, monthsFrom, openingOf, readOn, readStatement, startAfter } from '../ledger/months.ts'
+import { closingOf, type MonthClosing } from '../ledger/pages.ts'
 import { verifyLedger } from '../ledger/verify.ts'
 import { InputFault } from './input.ts'
 import { missingLedger } from './ledgers.ts'
@@ -50,87 +58,188 @@ export const monthOf = (field: string, text: string): Month => {
 export const closableAt = (month: Month): number =>
   Date.parse(monthStart(monthAfter(month))) + closableAfterMs
 
-/** With a database, what was summed up before is gone on from; without one a ledger is read from its first event. */
-export type Reading = Pick<Foundation, 'eventLog'> & {
-  readonly pool?: Pick<Foundation['pool'], 'query'>
-  readonly secrets?: Pick<Foundation['secrets'], 'rowSeal'>
+/** Without a database, a ledger is read from its first event and no file is stored. */
+export type Reading = Pick<Foundation, 'eventLog'> & { readonly pool?: Pick<Foundation['pool'], 'query'> }
+
+/**
+ * The closings of a ledger, the newest first. Rows say where they are and the event log what they say: a closing without a row
+ * costs a longer reading and changes no figure.
+ */
+export async function* closingsOf(
+  { eventLog, pool }: Reading,
+  organizationId: string,
+): AsyncGenerator<MonthClosing> {
+  if (pool === undefined) return
+  const { text, values } = monthClosings(organizationId)
+  const { rows } = await pool.query<{ position: string }>(text, [...values])
+  for (const { position } of rows) {
+    const event = await eventLog.at(BigInt(position))
+    const closing = event?.stream === ledgerStream(organizationId) ? closingOf(event) : null
+    if (closing !== null) yield closing
+  }
 }
 
-/** What each month comes to. Throws `CommandRefused` where there is no such ledger. */
-export const sumsOf = async (
-  { eventLog, pool, secrets }: Reading,
+/** The last closing up to a month, or null. */
+export const closingUpTo = async (
+  foundation: Reading,
   organizationId: string,
-  options: Parameters<typeof sumMonths>[2],
-): Promise<MonthSums> => {
+  month: Month,
+): Promise<MonthClosing | null> => {
+  for await (const closing of closingsOf(foundation, organizationId))
+    if (closing.month <= month) return closing
+  return null
+}
+
+const knownLedger = async <Value>(organizationId: string, work: () => Promise<Value>): Promise<Value> => {
   try {
-    return pool === undefined || secrets === undefined
-      ? await sumMonths(eventLog, organizationId, options)
-      : await sumMonthsOnward({ eventLog, pool, seal: secrets.rowSeal }, organizationId, options ?? {})
+    return await work()
   } catch (error) {
     throw error instanceof StreamMissing ? missingLedger(organizationId) : error
   }
 }
 
+/** The closed months, newest first, and what came after them. Throws `CommandRefused` where there is no such ledger. */
+export const monthsOf = (
+  foundation: Reading,
+  organizationId: string,
+  { onProgress }: { onProgress?: (events: number) => void } = {},
+): Promise<{ closed: MonthClosing[]; open: Months }> =>
+  knownLedger(organizationId, async () => {
+    const closed = await Array.fromAsync(closingsOf(foundation, organizationId))
+    const open = monthsFrom(startAfter(closed[0] ?? null))
+    await readOn(foundation.eventLog, organizationId, open, { onProgress })
+    return { closed, open }
+  })
+
 /**
- * The statement of a month, written as it is read. Throws `CommandRefused` where there is no such ledger, and, at the end, where a
- * closed month does not come to the file it was closed with: what was written until then is not to be believed.
+ * The statement of a month. The file of a closed month is the stored one if it has the digest of the closing, and otherwise
+ * written from the ledger. Throws `CommandRefused` where there is no such ledger, and, at the end, where the ledger no longer
+ * comes to the digest of a closed month: do not believe what was written until then.
  */
 export const monthStatement = async (
   foundation: Reading,
   request: StatementRequest & { readonly nowMs: number },
 ): Promise<MonthStatement> => {
-  const { organizationId, month, nowMs, onProgress } = request
+  const { organizationId, month, nowMs, file, onLines } = request
   if (Date.parse(monthStart(month)) > nowMs) throw new InputFault('month', `${month} has not begun`)
-  const sums = await sumsOf(foundation, organizationId, { before: month, onProgress })
-  const { digest, ...statement } = await writeStatement(foundation, {
-    ...request,
-    sums,
-    mayBeClosed: closableAt(month) <= nowMs,
+  const { pool } = foundation
+  const closing = await closingUpTo(foundation, organizationId, month)
+  const isStored = file === null ? onLines === undefined : file.form === jsonLines
+  if (pool === undefined || closing?.month !== month || !isStored)
+    return statementFromLog(foundation, request)
+  if ((await readStored(pool, request)).digest !== closing.closed.digest)
+    await storeStatement({ ...foundation, pool }, request)
+  const { digest, foot } = await readStored(pool, request, file?.write)
+  if (digest !== closing.closed.digest)
+    throw new CommandRefused(`the stored statement of ${month} changed while it was read: ask for it again`)
+  const head = await headOf(foundation, request)
+  return { head, summary: summaryOf(foot), closing, through: closing.through }
+}
+
+type StoredMonth = Pick<StatementRequest, 'organizationId' | 'month'>
+
+const partCharsMax = 1_000_000
+
+/** Stores the file of a closed month. Throws `CommandRefused` where the ledger does not come to the digest of the closing. */
+export const storeStatement = async (
+  foundation: Reading & Required<Pick<Reading, 'pool'>>,
+  { organizationId, month, nowMs, onProgress }: Omit<StatementRequest, 'file'> & { readonly nowMs: number },
+): Promise<void> => {
+  const { pool } = foundation
+  let part = 0
+  let text = ''
+  const flush = async (): Promise<void> => {
+    await pool.query(
+      `insert into closed_months (organization_id, month, part, lines) values ($1, $2, $3, $4)
+       on conflict (organization_id, month, part) do update set lines = excluded.lines`,
+      [organizationId, month, part++, text],
+    )
+    text = ''
+  }
+  const write = async (more: string): Promise<void> => {
+    if (text !== '' && text.length + more.length > partCharsMax) await flush()
+    text += more
+  }
+  await statementFromLog(foundation, {
+    ...{ organizationId, month, nowMs, onProgress },
+    file: { form: jsonLines, write },
   })
-  const { closing } = statement
-  if (closing !== null && closing.month === month && closing.closed.digest !== digest)
-    throw new CommandRefused(await contradiction(foundation, { organizationId, closing, digest }))
-  return statement
+  await flush()
+  await pool.query('delete from closed_months where organization_id = $1 and month = $2 and part >= $3', [
+    ...[organizationId, month, part],
+  ])
+}
+
+/** Reads the stored file of a month. Its digest tells whether it is whole; `foot` is its last line. */
+const readStored = async (
+  pool: NonNullable<Reading['pool']>,
+  { organizationId, month }: StoredMonth,
+  write?: (text: string) => Promise<void>,
+): Promise<{ digest: string; foot: string }> => {
+  const hash = createHash('sha256')
+  let last = ''
+  for (let part = 0; ; part++) {
+    const { rows } = await pool.query<{ lines: string }>(
+      'select lines from closed_months where organization_id = $1 and month = $2 and part = $3',
+      [organizationId, month, part],
+    )
+    const [row] = rows
+    if (row === undefined)
+      return {
+        digest: hash.digest('base64url'),
+        foot: last.slice(last.lastIndexOf('\n', last.length - 2) + 1),
+      }
+    last = row.lines
+    hash.update(last)
+    await write?.(last)
+  }
+}
+
+const headOf = async (
+  { eventLog }: Pick<Reading, 'eventLog'>,
+  { organizationId, month }: StoredMonth,
+): Promise<StatementHead> => {
+  const [first] = (await eventLog.read(ledgerStream(organizationId), { from: 0, max: 1 })).map(decodeEvent)
+  const name = first?.type === 'OrganizationRegistered' ? first.data.name : ''
+  return { organizationId, name, month }
 }
 
 /**
- * Reads the month that `sums` lead up to. `digest` is that of the month's JSON Lines as they are when it is closed; empty where it
- * cannot be.
+ * Reads the statement of a month from the ledger. `digest` is that of the JSON Lines of a closed month; empty where the month
+ * cannot be closed yet.
  */
-export const writeStatement = async (
-  { eventLog }: Pick<Foundation, 'eventLog'>,
-  {
-    organizationId,
-    month,
-    sums,
-    mayBeClosed,
-    file,
-    onLines,
-    onProgress,
-  }: StatementRequest & { sums: MonthSums; mayBeClosed: boolean },
-): Promise<MonthStatement & { readonly digest: string }> => {
-  const head: StatementHead = { organizationId, name: sums.name, month }
-  const opening = openingOf(sums, month)
-  const hash = mayBeClosed ? createHash('sha256') : null
-  hash?.update(jsonLines.head(head, opening))
-  await file?.write(file.form.head(head, opening))
-  const { summary, closing, through } = await readStatement(eventLog, organizationId, {
-    month,
-    sums,
-    // Where the sums hold the whole ledger the lines end with it: what came since is in neither.
-    ...(sums.whole ? { to: sums.end - 1 } : {}),
-    onLines: async (lines) => {
-      onLines?.(lines)
-      const json = hash === null && file?.form !== jsonLines ? '' : textOf(jsonLines, lines)
-      hash?.update(json)
-      await file?.write(file.form === jsonLines ? json : textOf(file.form, lines))
-    },
-    onProgress,
+export const statementFromLog = (
+  foundation: Reading,
+  request: StatementRequest & { readonly nowMs: number },
+): Promise<MonthStatement & { readonly digest: string; readonly months: Months }> =>
+  knownLedger(request.organizationId, async () => {
+    const { organizationId, month, nowMs, file, onLines, onProgress } = request
+    const { eventLog } = foundation
+    const head = await headOf(foundation, request)
+    const start = startAfter(await closingUpTo(foundation, organizationId, monthBefore(month)))
+    const { opening, to } = await openingOf(eventLog, organizationId, { start, month, onProgress })
+    const hash = closableAt(month) <= nowMs ? createHash('sha256') : null
+    hash?.update(jsonLines.head(head, opening))
+    await file?.write(file.form.head(head, opening))
+    const months = monthsFrom(start)
+    const summary = await readStatement(eventLog, organizationId, {
+      ...{ month, months, opening, to, onProgress },
+      onLines: async (lines) => {
+        onLines?.(lines)
+        const json = hash === null && file?.form !== jsonLines ? '' : textOf(jsonLines, lines)
+        hash?.update(json)
+        await file?.write(file.form === jsonLines ? json : textOf(file.form, lines))
+      },
+    })
+    const closing = months.closings.find((one) => one.month >= month) ?? null
+    const through = months.end - 1
+    hash?.update(jsonLines.foot(head, summary, null))
+    await file?.write(file.form.foot(head, summary, closing === null ? through : null))
+    const digest = hash?.digest('base64url') ?? ''
+    if (closing?.month === month && closing.closed.digest !== digest)
+      throw new CommandRefused(await contradiction(foundation, { organizationId, closing, digest }))
+    return { head, summary, closing, through, digest, months }
   })
-  hash?.update(jsonLines.foot(head, summary, null))
-  await file?.write(file.form.foot(head, summary, closing === null ? through : null))
-  return { head, summary, closing, through, digest: hash?.digest('base64url') ?? '' }
-}
 
 const textOf = ({ line }: StatementForm, lines: readonly StatementLine[]): string => {
   let text = ''

@@ -1,4 +1,4 @@
-import { formatCredits } from './money.ts'
+import { formatCredits, parseCredits } from './money.ts'
 import { type Month, monthAfter, monthStart } from './months.ts'
 import { closedTotals, type StatementLine, type StatementSummary } from './statement.ts'
 import type { LineContent } from './statement-line.ts'
@@ -155,6 +155,32 @@ export const summaryJson = (summary: StatementSummary) => ({
   movements: summary.movements.map((one) => ({ ...one, amount: formatCredits(one.amount) })),
   corrections: summary.corrections.map((one) => ({ ...one, amount: formatCredits(one.amount) })),
 })
+
+/** The sums of a closed month from the last line of its JSON Lines. */
+export const summaryOf = (foot: string): StatementSummary => {
+  const { balance, lines, totals, ...groups } = JSON.parse(foot) as Foot
+  const summed = <Group extends { readonly amount: string }>(group: Group) => ({
+    ...group,
+    amount: parseCredits(group.amount),
+  })
+  return {
+    opening: parseCredits(totals.opening),
+    closing: parseCredits(balance),
+    lines,
+    calls: totals.calls,
+    charges: groups.charges.map(({ rule_version: ruleVersion, ...group }) => ({
+      ...summed(group),
+      ruleVersion,
+    })),
+    freeCalls: groups.free_calls.map(({ rule_version: ruleVersion, ...group }) => ({
+      ...group,
+      ...{ ruleVersion, sku: null, override: false, amount: 0n },
+    })),
+    movements: groups.movements.map(summed),
+    corrections: groups.corrections.map(summed),
+  }
+}
+type Foot = ReturnType<typeof summaryJson> & { readonly balance: string }
 
 /** RFC 4180: what holds a comma, a quote or a line break is quoted. */
 const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)

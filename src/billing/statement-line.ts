@@ -98,17 +98,17 @@ export type OwnPrices = ReturnType<typeof createOwnPrices>
 type Charge = RecordOf<'CreditCharged'>
 type Call = RecordOf<'KeyUsed'>
 
-/** Of charges and calls that say the same, by what they have in common: the object that `recordOf` gives all of them. */
-const charged = new WeakMap<object, WeakMap<object, readonly LineContent[]>>()
-const free = new WeakMap<object, LineContent>()
+/** What lines say, by the members it is made of: a month has millions of lines that say the same. */
+const known = new Map<string, readonly LineContent[]>()
+const knownMax = 4_096
 const overridden = new WeakMap<LineContent, Map<string, LineContent>>()
 
-const once = <Key extends object, Value>(memo: WeakMap<Key, Value>, key: Key, make: () => Value): Value => {
-  const known = memo.get(key)
-  if (known !== undefined) return known
-  const made = make()
-  memo.set(key, made)
-  return made
+const once = (members: readonly unknown[], make: () => readonly LineContent[]): readonly LineContent[] => {
+  const name = JSON.stringify(members)
+  const contents = known.get(name) ?? make()
+  if (known.size >= knownMax) known.clear()
+  known.set(name, contents)
+  return contents
 }
 
 /** What the lines of a charge say, and of the call it was made for; `call` is null where that is not the event before it. */
@@ -117,9 +117,9 @@ export const chargeContents = (
   call: Call | null,
   ownPrices: OwnPrices,
 ): readonly LineContent[] => {
-  const { lines } = charge.data
-  const ofCharge = once(charged, lines, () => new WeakMap())
-  const contents = once(ofCharge, call?.data ?? lines, () => chargedFor(charge, call))
+  const { lines, amount, price_book_version } = charge.data
+  const of = call === null ? null : calledAs(call)
+  const contents = once([lines, amount, price_book_version, of], () => chargedFor(charge, call))
   return ownPrices.none()
     ? contents
     : contents.map((content) => {
@@ -129,10 +129,11 @@ export const chargeContents = (
 }
 
 const withOwnPrice = (content: LineContent, override: string): LineContent => {
-  const known = once(overridden, content, () => new Map())
-  const priced = known.get(override) ?? { ...content, override }
-  known.set(override, priced)
-  return priced
+  const priced = overridden.get(content) ?? new Map<string, LineContent>()
+  overridden.set(content, priced)
+  const one = priced.get(override) ?? { ...content, override }
+  priced.set(override, one)
+  return one
 }
 
 const chargedFor = (charge: Charge, call: Call | null): LineContent[] => {
@@ -164,7 +165,7 @@ const calledAs = ({ data }: Call) => ({
 export const lineContent = (record: LedgerRecord): LineContent | null => {
   switch (record.type) {
     case 'KeyUsed':
-      return once(free, record.data, () => freeCall(record))
+      return freeCall(record)
     case 'CallsRefused':
       return contentOf('refused_calls', {
         calls: record.data.counts.reduce((sum, { count }) => sum + count, 0),
@@ -200,13 +201,17 @@ export const lineContent = (record: LedgerRecord): LineContent | null => {
   }
 }
 
-const freeCall = (call: Call): LineContent =>
-  contentOf('call', {
-    ...calledAs(call),
-    calls: 1,
-    rule: call.data.free_by?.rule ?? null,
-    ruleVersion: call.data.free_by?.rule_version ?? null,
-  })
+const freeCall = (call: Call): LineContent | null => {
+  const { free_by } = call.data
+  const of = calledAs(call)
+  const make = (): LineContent[] => [
+    contentOf('call', {
+      ...of,
+      ...{ calls: 1, rule: free_by?.rule ?? null, ruleVersion: free_by?.rule_version ?? null },
+    }),
+  ]
+  return once([of, free_by], make)[0] ?? null
+}
 
 const adjustment = ({ data }: RecordOf<'CreditAdjusted'>): LineContent =>
   contentOf(data.kind, {

@@ -43,15 +43,15 @@ const statement: Command = {
       throw new UsageError('--json is the summary alone: leave out --csv and --jsonl')
     const opened = await foundation({ anyHistory: true })
     const shown: StatementLine[] = []
+    const show = (lines: readonly StatementLine[]): void =>
+      void shown.push(...lines.slice(0, shownMax - shown.length))
     const read = (file: StatementFile | null) =>
       monthStatement(opened, {
         organizationId,
         month,
         nowMs: Date.now(),
         file,
-        onLines: (lines) => {
-          if (form === null) shown.push(...lines.slice(0, shownMax - shown.length))
-        },
+        ...(form === null ? { onLines: show } : {}),
         onProgress: (events) => progress(`${organizationId}: ${events} events`),
       })
     if (form === null) {

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { closeMonth } from '../administration/close-month.ts'
 import { InputFault } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
-import { closableAt, monthOf, monthStatement, sumsOf } from '../administration/statements.ts'
+import { closableAt, monthOf, monthStatement, monthsOf } from '../administration/statements.ts'
 import { formatCredits } from '../billing/money.ts'
 import { type Month, monthBefore } from '../billing/months.ts'
 import { csv, jsonLines } from '../billing/statement-file.ts'
@@ -46,7 +46,7 @@ export const monthRoutes = (pages: FastifyInstance, context: Dashboard): void =>
     const id = account.organization_id
     const outcome = await soonOr(context, {
       ...{ request, reply, key: `months/${id}`, title: `Months of ${account.name}` },
-      run: (progress) => sumsOf(foundation, id, { onProgress: (events) => progress(eventsRead(events)) }),
+      run: (progress) => monthsOf(foundation, id, { onProgress: (events) => progress(eventsRead(events)) }),
     })
     if ('sent' in outcome) return outcome.sent
     return sendPage(
@@ -81,23 +81,28 @@ export const monthRoutes = (pages: FastifyInstance, context: Dashboard): void =>
   fileRoutes(pages, context)
 }
 
-/** Newest first, with what the balance was when each began and ended. */
-const linesOf = ({ months, closings }: Awaited<ReturnType<typeof sumsOf>>): MonthLine[] => {
-  let balance = 0n
-  const lines = [...months]
+/** Newest first. */
+const linesOf = ({ closed, open }: Awaited<ReturnType<typeof monthsOf>>): MonthLine[] => {
+  let balance = open.start.opening
+  const lines = [...open.sums]
     .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([month, { net, events }]): MonthLine => {
+    .map(([month, { net }]): MonthLine => {
       const opening = balance
       balance += net
-      const closing = closings.find((one) => one.month >= month) ?? null
+      const closing = open.closings.find((one) => one.month >= month) ?? null
       const totals = closing?.month === month ? closing.closed.totals : null
       return {
-        ...{ month, events, totals, closed: closing !== null },
+        ...{ month, totals, closed: closing !== null },
         opening: formatCredits(opening),
         closing: formatCredits(balance),
       }
     })
-  return lines.reverse()
+  return [
+    ...lines.reverse(),
+    ...closed.map(({ month, closed: { totals } }) => ({
+      ...{ month, totals, closed: true, opening: totals.opening, closing: totals.closing },
+    })),
+  ]
 }
 
 const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {

@@ -170,4 +170,12 @@ export const monthClosedV1 = z.object({
   }),
   digest: z.string().length(43),
 })
-export type MonthClosed = z.infer<typeof monthClosedV1>
+
+/**
+ * With where the next month begins: the first revision that may count in a later month, and the revisions before it of the events
+ * about the organization's own prices.
+ */
+export const monthClosedV2 = monthClosedV1.extend({
+  next: z.object({ revision: z.int().nonnegative(), prices: z.array(z.int().nonnegative()) }),
+})
+export type MonthClosed = z.infer<typeof monthClosedV2>

@@ -20,6 +20,8 @@ const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {
   PriceOverrideSet: [also({ override_id: null, reason: null })],
   CreditCharged: [also({ price_book_digest: null })],
   CreditAdjusted: [withKind, also({ reference: null, charged_at: null })],
+  // It did not say where the next month begins: its events are looked for from the first one on.
+  MonthClosed: [also({ next: { revision: 0, prices: [] } })],
   ReferenceReserved: [also({ refunds: null })],
   UserSignedIn: [also({ way: 'password' })],
   SignInsRefused: [also({ way: 'password' })],

@@ -20,6 +20,15 @@ type LedgerPages = {
 /** With what the `MonthClosed` itself says, and where. */
 export type MonthClosing = Closing & { readonly revision: number; readonly closed: MonthClosed }
 
+/** What an event closed; null for any other event. */
+export const closingOf = (event: RecordedEvent): MonthClosing | null => {
+  if (event.type !== 'MonthClosed') return null
+  const { type, data } = decodeEvent(event)
+  return type === 'MonthClosed'
+    ? { ...closingAt(event.revision, data), revision: event.revision, closed: data }
+    : null
+}
+
 /** `known`: closings before `from`. Throws what `read` throws. */
 export const readLedger = (
   eventLog: Pick<EventLog, 'read'>,
@@ -36,12 +45,10 @@ export const readLedger = (
     const max = Math.min(pageMax, to - first + 1)
     if (max <= 0) return []
     const page = await eventLog.read(stream, { from: first, max })
-    for (const event of page)
-      if (event.type === 'MonthClosed') {
-        const { type, data } = decodeEvent(event)
-        if (type === 'MonthClosed')
-          closings.push({ ...closingAt(event.revision, data), revision: event.revision, closed: data })
-      }
+    for (const event of page) {
+      const closing = closingOf(event)
+      if (closing !== null) closings.push(closing)
+    }
     return page
   }
   const fetch = (first: number): Promise<readonly RecordedEvent[]> => {

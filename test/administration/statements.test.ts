@@ -6,17 +6,14 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { balanceAt } from '../../src/administration/balance-at.ts'
 import { type ClosedMonth, closeMonth } from '../../src/administration/close-month.ts'
 import { expiryOf } from '../../src/administration/input.ts'
-import { monthStatement, writeStatement } from '../../src/administration/statements.ts'
+import { monthStatement, type Reading } from '../../src/administration/statements.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { csv, jsonLines, type StatementForm } from '../../src/billing/statement-file.ts'
 import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import { createSecrets } from '../../src/guard/secrets.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
 import { CommandRefused, createLedger, type Ledger } from '../../src/ledger/commit.ts'
-import { sumMonthsOnward } from '../../src/ledger/kept-sums.ts'
-import { sumMonths } from '../../src/ledger/month-sums.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
@@ -75,25 +72,26 @@ const call = (atMs: number, located = true) =>
 const adjust = (atMs: number, amount: string, reason = 'test') =>
   submit(atMs, { kind: 'adjust', adjusts: null, amount: parseCredits(amount), reason, rerateRun: null })
 
-const close = (month: string): Promise<ClosedMonth | null> =>
-  closeMonth({ eventLog, ledger }, { organizationId: org, month, actor: 'test', nowMs })
+const close = (month: string, reading: Reading = { eventLog }): Promise<ClosedMonth | null> =>
+  closeMonth({ ledger, ...reading }, { organizationId: org, month, actor: 'test', nowMs })
 
-const statement = async (month: string, form: StatementForm = jsonLines, from: EventLog = eventLog) => {
+const statement = async (
+  month: string,
+  form: StatementForm = jsonLines,
+  from: EventLog | Reading = eventLog,
+) => {
   let text = ''
-  const found = await monthStatement(
-    { eventLog: from },
-    {
-      organizationId: org,
-      month,
-      nowMs,
-      file: {
-        form,
-        write: async (more) => {
-          text += more
-        },
+  const found = await monthStatement('eventLog' in from ? from : { eventLog: from }, {
+    organizationId: org,
+    month,
+    nowMs,
+    file: {
+      form,
+      write: async (more) => {
+        text += more
       },
     },
-  )
+  })
   return { ...found, text }
 }
 
@@ -114,7 +112,10 @@ const step = fc.record({
 type Step = typeof step extends fc.Arbitrary<infer One> ? One : never
 const day = 86_400_000
 
-const perform = async ({ what, amount, daysLater, daysEarlier }: Step): Promise<void> => {
+const perform = async (
+  { what, amount, daysLater, daysEarlier }: Step,
+  reading: Reading = { eventLog },
+): Promise<void> => {
   nowMs += daysLater * day
   const atMs = nowMs - daysEarlier * day
   if (what === 'call' || what === 'free') await call(atMs, what === 'call')
@@ -133,12 +134,12 @@ const perform = async ({ what, amount, daysLater, daysEarlier }: Step): Promise<
       amount: parseCredits(amount),
       effectiveFrom: new Date(nowMs).toISOString(),
     })
-  if (what === 'close') await closeAll()
+  if (what === 'close') await closeAll(reading)
 }
 
 /** Every month that is over. */
-const closeAll = async (): Promise<void> => {
-  for (const month of monthsUntilNow()) await close(month).catch(() => null)
+const closeAll = async (reading: Reading): Promise<void> => {
+  for (const month of monthsUntilNow()) await close(month, reading).catch(() => null)
 }
 
 /** Calls may be effective forty days before the ledger was opened. */
@@ -203,76 +204,89 @@ describe('any history', () => {
   })
 })
 
-describe('a statement that begins where the last one ended', () => {
+describe('with a database', () => {
   let database: TestDatabase
-  let pool: pg.Pool
-  const seal = createSecrets('s'.repeat(40)).rowSeal
+  let tables: pg.Pool
   beforeAll(async () => {
     database = await testDatabase()
-    pool = new pg.Pool({ connectionString: database.url })
+    tables = new pg.Pool({ connectionString: database.url })
   })
   afterAll(async () => {
-    await pool.end()
+    await tables.end()
     await database.drop()
   })
-  beforeEach(() => pool.query('truncate month_sums'))
+  beforeEach(() => tables.query('truncate closed_months'))
 
-  type Sums = Awaited<ReturnType<typeof sumMonths>>
-  const countingLog = (): EventLog & { count(): number } => {
+  const closings = () => log.eventsOf(stream).filter(({ type }) => type === 'MonthClosed')
+  type Rows = readonly { readonly position: string }[]
+  /** The projection says where closings are; `rows` changes what it says. */
+  const reading = (rows: (rows: Rows) => Rows = (all) => all) => {
     let read = 0
-    return {
+    const counting: EventLog = {
       ...eventLog,
       read: async (...asked) => {
         const events = await eventLog.read(...asked)
         read += events.length
         return events
       },
-      count: () => read,
     }
+    const query = async (text: string, values: unknown[]): Promise<unknown> =>
+      text.includes('audit_entries')
+        ? {
+            rows: rows(
+              closings()
+                .toReversed()
+                .map(({ position }) => ({ position: String(position) })),
+            ),
+          }
+        : tables.query(text, values)
+    const pool = { query } as unknown as pg.Pool
+    return { eventLog: counting, pool, count: () => read }
   }
-  /** How many events were read for it. */
-  const onward = async (month: string | undefined, sealed = seal): Promise<{ sums: Sums; read: number }> => {
-    const counting = countingLog()
-    const sums = await sumMonthsOnward(
-      { eventLog: counting, pool, seal: sealed, worthKeepingEvents: 1 },
-      org,
-      month === undefined ? {} : { before: month },
+  const stored = async (): Promise<string> => {
+    const { rows } = await tables.query<{ lines: string }>(
+      'select lines from closed_months order by month, part',
     )
-    return { sums, read: counting.count() }
+    return rows.map(({ lines }) => lines).join('')
   }
-  const told = async (month: string, sums: Sums): Promise<unknown> => {
-    let text = ''
-    const file = {
-      form: jsonLines,
-      write: async (more: string) => {
-        text += more
-      },
+  /** Two closed months and an open one, each with lines. */
+  const history = async (calls = 20): Promise<void> => {
+    await grant(nowMs, '1000', '2026-02-20T12:00:00.000Z')
+    for (let n = 0; n < calls; n++) await call(nowMs, n % 3 > 0)
+    for (const [month, at] of [
+      ['2026-01', '2026-02-05T00:00:00.000Z'],
+      ['2026-02', '2026-03-05T00:00:00.000Z'],
+    ] as const) {
+      nowMs = ms(at)
+      for (let n = 0; n < 4; n++) await call(nowMs)
+      await close(month, reading())
     }
-    const { through: _, ...found } = await writeStatement(
-      { eventLog },
-      { organizationId: org, month, sums, mayBeClosed: true, file },
-    )
-    return { text, found }
   }
 
-  test('says the same as one that is read from the first event, whatever happened and was closed in between', async () => {
+  test('every statement says the same as one read from the first event, whatever happened and was closed', async () => {
     let fewer = 0
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 40, size: 'max' }), async (steps) => {
         await open('2026-01-10T00:00:00.000Z')
-        await pool.query('truncate month_sums')
+        await tables.query('truncate closed_months')
         for (const [n, one] of steps.entries()) {
-          await perform(one)
+          await perform(one, reading())
           if (n % 4 > 0) continue
           const months = monthsUntilNow()
           const month = months[(n * 7) % months.length] ?? ''
-          const { sums, read } = await onward(month)
-          if (read < sums.end) fewer++
-          expect(await told(month, sums)).toEqual(
-            await told(month, await sumMonths(eventLog, org, { before: month })),
-          )
-          // What a closing goes by: all months, and lots that expire.
-          expect((await onward(undefined)).sums).toEqual(await sumMonths(eventLog, org))
+          for (const form of [jsonLines, csv]) {
+            const onward = reading((rows) => (n % 8 === 0 ? rows : rows.slice(1)))
+            const found = await statement(month, form, onward)
+            const {
+              digest: _,
+              months: __,
+              ...whole
+            } = { digest: '', months: null, ...(await statement(month, form)) }
+            expect(found.text).toBe(whole.text)
+            expect(found.summary).toEqual(whole.summary)
+            expect(found.closing).toEqual(whole.closing)
+            if (onward.count() < log.eventsOf(stream).length) fewer++
+          }
         }
       }),
       { seed, numRuns: 25 },
@@ -280,59 +294,130 @@ describe('a statement that begins where the last one ended', () => {
     expect(fewer).toBeGreaterThan(50)
   })
 
-  test('is what a month is closed by: of the months before only what is new is read', async () => {
-    await grant(nowMs, '100', '2026-01-20T12:00:00.000Z')
-    for (let n = 0; n < 400; n++) await call(nowMs, n % 3 === 0 ? false : undefined)
-    nowMs = ms('2026-02-05T00:00:00.000Z')
-    await close('2026-01')
-    await grant(nowMs, '100')
-    for (let n = 0; n < 5; n++) await call(nowMs)
-    nowMs = ms('2026-03-05T00:00:00.000Z')
-    await call(nowMs)
-    const { sums } = await onward(undefined)
-    expect(sums.end).toBeGreaterThan(400)
-    const counting = countingLog()
-    const closed = await closeMonth(
-      { eventLog: counting, ledger, pool, secrets: { rowSeal: seal } },
-      { organizationId: org, month: '2026-02', actor: 'test', nowMs },
-    )
-    expect(closed).toMatchObject({ already: false, closed: { month: '2026-02', totals: { charged: '-5' } } })
-    expect(counting.count()).toBeLessThan(40)
+  test('a month is closed, and the open one read, from where the closing before says that it begins', async () => {
+    await history(400)
+    const february = closings()[1]
+    expect(JSON.parse(february?.data ?? '').totals).toMatchObject({ charged: '-4', expired: /^-/ })
+    for (const month of ['2026-02', '2026-03']) {
+      const onward = reading()
+      await statement(month, csv, onward)
+      expect(onward.count()).toBeLessThan(60)
+    }
+    nowMs = ms('2026-04-05T00:00:00.000Z')
+    const onward = reading()
+    expect(await close('2026-03', onward)).toMatchObject({ already: false, closed: { month: '2026-03' } })
+    expect(onward.count()).toBeLessThan(100)
     // From the first event it comes to the same file, or it would be refused.
-    expect((await statement('2026-02')).closing?.closed).toEqual(closed?.closed)
-    expect((await statement('2026-01')).closing?.month).toBe('2026-01')
+    expect((await statement('2026-03')).closing?.month).toBe('2026-03')
   })
 
-  test('believes no row that was changed, is sealed by another installation, or is of another ledger', async () => {
-    const month = '2026-01'
-    for (let n = 0; n < 30; n++) await call(nowMs, false)
-    const whole = (await onward(month)).read
-    expect((await onward(month)).read).toBeLessThan(5)
-    const right = await told(month, (await onward(month)).sums)
-    for (const change of [
-      `sums = replace(sums, '"net":"0"', '"net":"7"')`,
-      'revision = revision - 1',
-      `digest = 'A'`,
-      `seal = ''`,
-    ]) {
-      await pool.query(`update month_sums set ${change}`)
-      const { sums, read } = await onward(month)
-      expect({ change, read: read >= 31 }).toEqual({ change, read: true })
-      expect(await told(month, sums)).toEqual(right)
-      await pool.query('truncate month_sums')
-      await onward(month)
-    }
-    expect((await onward(month, createSecrets('t'.repeat(40)).rowSeal)).read).toBe(whole)
-    // A log that was restored from an older copy went on otherwise.
-    await onward(month)
-    await open('2026-01-10T00:00:00.000Z')
-    for (let n = 0; n < 31; n++) await call(nowMs, true).catch(() => undefined)
-    const { sums } = await onward(month)
-    expect(await told(month, sums)).toEqual(
-      await told(month, await sumMonths(eventLog, org, { before: month })),
+  test('a closed month is served from its stored file, which no reading of the ledger costs', async () => {
+    // More than one part.
+    await history(4_000)
+    const right = (await statement('2026-01')).text + (await statement('2026-02')).text
+    expect(await stored()).toBe(right)
+    expect((await tables.query('select from closed_months')).rowCount).toBeGreaterThan(2)
+    const onward = reading()
+    const { text, summary, head } = await statement('2026-02', jsonLines, onward)
+    expect({ text, summary, head }).toEqual(
+      (({ text, summary, head }) => ({ text, summary, head }))(await statement('2026-02')),
     )
+    expect(onward.count()).toBe(1)
+  })
+
+  test.each([
+    `update closed_months set lines = replace(lines, '"amount":"-1"', '"amount":"-2"')`,
+    'update closed_months set lines = left(lines, 300)',
+    `update closed_months set lines = ''`,
+    `insert into closed_months values ('${org}', '2026-01', 1, 'more')`,
+    'delete from closed_months',
+  ])('a stored file that is wrong or missing is stored again and never served: %s', async (change) => {
+    await history()
+    const right = await stored()
+    await tables.query(change)
+    expect(await stored()).not.toBe(right)
+    expect((await statement('2026-01', jsonLines, reading())).text).toBe((await statement('2026-01')).text)
+    expect((await statement('2026-02', jsonLines, reading())).text).toBe((await statement('2026-02')).text)
+    expect(await stored()).toBe(right)
+  })
+
+  test('a file that the ledger does not come to is not served, stored or not', async () => {
+    await history()
+    const cheaper = {
+      ...reading(),
+      eventLog: {
+        ...eventLog,
+        read: async (...asked: Parameters<EventLog['read']>) =>
+          (await eventLog.read(...asked)).map((event) =>
+            event.revision === 1 ? { ...event, data: event.data.replace('"test"', '"gift"') } : event,
+          ),
+      },
+    }
+    // The stored file has the digest of the closing.
+    expect((await statement('2026-01', jsonLines, cheaper)).text).toContain('"reason":"test"')
+    await tables.query('delete from closed_months')
+    for (let attempt = 0; attempt < 2; attempt++)
+      await expect(statement('2026-01', jsonLines, cheaper)).rejects.toThrow('is not the one that was closed')
+  })
+
+  test('rows that name no closing of the ledger are not believed', async () => {
+    await history()
+    await call(nowMs)
+    const elsewhere = log.eventsOf(stream).find(({ type }) => type === 'KeyUsed')?.position
+    const other = 'org_01K9YYYYYYYYYYYYYYYYYYYYYY'
+    const closed = JSON.parse((closings()[1]?.data ?? '').replace(/"closing":".*?"/, '"closing":"7"'))
+    await ledger.submit(other, {
+      key: 'r',
+      atMs: nowMs,
+      actor: 'test',
+      kind: 'register',
+      name: 'x',
+      overdraftLimit: 0n,
+    })
+    await ledger.submit(other, { key: 'c', atMs: nowMs, actor: 'test', kind: 'close_month', closed })
+    const others = log.eventsOf(ledgerStream(other)).at(-1)?.position
+    for (const position of ['999999', String(elsewhere), String(others)]) {
+      const misled = reading(() => [{ position }])
+      for (const month of ['2026-01', '2026-02', '2026-03'])
+        expect((await statement(month, jsonLines, misled)).text).toBe((await statement(month)).text)
+    }
+  })
+
+  test('a closing of the first version does not say where the next month begins: the ledger is read from its first event', async () => {
+    await history()
+    const older: EventLog = {
+      ...eventLog,
+      ...Object.fromEntries(
+        (['read', 'at'] as const).map((name) => [
+          name,
+          async (...asked: never[]) => {
+            const found = await (
+              eventLog[name] as (...asked: never[]) => Promise<RecordedEvent[] | RecordedEvent | null>
+            )(...asked)
+            return Array.isArray(found)
+              ? found.map(ofFirstVersion)
+              : found === null
+                ? null
+                : ofFirstVersion(found)
+          },
+        ]),
+      ),
+    }
+    for (const month of ['2026-01', '2026-02', '2026-03'])
+      expect((await statement(month, csv, { ...reading(), eventLog: older })).text).toBe(
+        (await statement(month, csv)).text,
+      )
   })
 })
+
+const ofFirstVersion = (event: RecordedEvent): RecordedEvent =>
+  event.type === 'MonthClosed'
+    ? {
+        ...event,
+        data: event.data.replace(/,"next":\{.*?\}/, ''),
+        metadata: event.metadata.replace('"schema_version":2', '"schema_version":1'),
+      }
+    : event
 
 describe('a closed month', () => {
   const history = async (): Promise<void> => {
@@ -514,6 +599,7 @@ describe('a closed month', () => {
         calls: 0,
       },
       digest: 'd'.repeat(43),
+      next: { revision: 0, prices: [] },
     }
     await ledger.submit(org, { key: 'far', atMs: nowMs, actor: 'test', kind: 'close_month', closed })
     // What lies between a closing and what it counted is a correction, also before the closing.

@@ -19,6 +19,7 @@ const eventAt = (revision: number, closing: { at: number; through: number }): Re
             through_revision: closing.through,
             totals: { ...amounts, calls: 0 },
             digest: 'd'.repeat(43),
+            next: { revision: 0, prices: [] },
           },
         },
         {

@@ -42,7 +42,7 @@ export const leftOutTables = {
   projection_builds: 'work under way',
   log_tree: 'made again from the event log by the next checkpoint',
   log_tree_tiles: 'made again from the event log by the next checkpoint',
-  month_sums: 'kept again by the next statements',
+  closed_months: 'stored again, from the event log, by the first statement of each closed month',
   leases: 'of processes that live',
   processes: 'of processes that live',
   secret_key_holders: 'of processes that live',

@@ -9,7 +9,6 @@ import { layout, organizationHead, table, type Viewer } from './layout.ts'
 
 export type MonthLine = {
   readonly month: string
-  readonly events: number
   readonly opening: string
   readonly closing: string
   readonly closed: boolean
@@ -53,7 +52,6 @@ ${
             cell: ({ totals }) => totals !== null && decimal(totals.charged),
           },
           { head: 'Calls', kind: 'number', cell: ({ totals }) => totals !== null && count(totals.calls) },
-          { head: 'Events', kind: 'number', cell: ({ events }) => count(events) },
           {
             head: 'State',
             cell: ({ closed, totals }) =>
