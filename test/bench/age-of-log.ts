@@ -3,9 +3,7 @@ import pg from 'pg'
 import pino from 'pino'
 import { ulid } from 'ulid'
 import { projections } from '../../projections/index.ts'
-import { monthStatement } from '../../src/administration/statements.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
-import { jsonLines } from '../../src/billing/statement-file.ts'
 import { linesBefore } from '../../src/dashboard/queries.ts'
 import { verifyLog } from '../../src/event-log/verify/verify-log.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
@@ -17,7 +15,7 @@ import { openHistories } from './ledger-history.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
 
 /**
- * One log, measured after its first month and again after many: what is done per call, per statement and per checkpoint, and per
+ * One log, measured after its first month and again after many: what is done per call and per checkpoint, and per
  * event of a rebuild and a verification. Ledgers grow side by side, so that what belongs to one is far apart.
  */
 
@@ -25,7 +23,6 @@ const organizations = 20
 const monthsUsual = 3
 const monthsLong = 30
 const times = 60
-const statementsOf = 3
 const checkpointsMade = 9
 const most = { most: 1.2 }
 
@@ -34,7 +31,6 @@ const measures = {
   'account load p50': 'ms',
   'call commit p50': 'ms',
   'page of the statement p50': 'ms',
-  'statement of the last month': 'ms',
   'checkpoint after 20 calls p50': 'ms',
   'rebuild of all projections, an event': 'µs',
   'event-log verify, an event': 'µs',
@@ -55,11 +51,9 @@ export const ageOfLog = ({ events, long, begin, tell }: BenchOptions): Promise<R
         from: Date.UTC(2023, month - 1, 1),
         to: Date.UTC(2023, month, 1),
       })
-      // Finance takes the statements of every month when it is over.
-      for (const id of ids.slice(0, statementsOf)) await statement(foundation, id, monthName(month))
     }
-    const measure = async (month: number): Promise<Figures> => {
-      const figures = await measured(foundation, { ids, asides, month, written })
+    const measure = async (): Promise<Figures> => {
+      const figures = await measured(foundation, { ids, asides, written })
       const size = await bytesOf(foundation)
       tell(
         `age of the log: ${written} events, ${size.lines} lines; ${Object.entries(figures)
@@ -71,9 +65,9 @@ export const ageOfLog = ({ events, long, begin, tell }: BenchOptions): Promise<R
     written += await aside.grow(100, { from: Date.UTC(2023, 0, 1), to: Date.UTC(2023, 1, 1) })
     await grow(1)
     // Once for what runs for the first time.
-    await measure(1)
+    await measure()
     begin()
-    const young = await measure(1)
+    const young = await measure()
     for (let month = 2; month <= months; month++) {
       const startedAt = performance.now()
       await grow(month)
@@ -81,7 +75,7 @@ export const ageOfLog = ({ events, long, begin, tell }: BenchOptions): Promise<R
         `age of the log: month ${month} written in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
       )
     }
-    const old = await measure(months)
+    const old = await measure()
     const { bytes, lines } = await bytesOf(foundation)
     const what = `${written.toLocaleString('en-US')} events against ${Math.round(written / months).toLocaleString('en-US')}`
     return [
@@ -97,16 +91,9 @@ export const ageOfLog = ({ events, long, begin, tell }: BenchOptions): Promise<R
     ]
   })
 
-const monthName = (month: number): string => new Date(Date.UTC(2023, month - 1, 1)).toISOString().slice(0, 7)
-
 const measured = async (
   foundation: Foundation,
-  {
-    ids,
-    asides,
-    month,
-    written,
-  }: { ids: readonly string[]; asides: readonly string[]; month: number; written: number },
+  { ids, asides, written }: { ids: readonly string[]; asides: readonly string[]; written: number },
 ): Promise<Figures> => {
   const { url, eventLog, secrets, pool, checkpoints, treeStore } = foundation
   const logger = pino({ level: 'warn' })
@@ -143,27 +130,15 @@ const measured = async (
     for (const id of asides) await commitCall(ledger, id)
     made.push(await msOf(() => checkpoints.make()))
   }
-  const statements: number[] = []
-  for (const id of ids.slice(0, statementsOf))
-    statements.push(await msOf(() => statement(foundation, id, monthName(month))))
   return {
     'account load p50': median(loads),
     'call commit p50': median(calls),
     'page of the statement p50': median(pages),
-    'statement of the last month': median(statements),
     'checkpoint after 20 calls p50': median(made),
     'rebuild of all projections, an event': (rebuiltMs * 1_000) / written,
     'event-log verify, an event': (verifiedMs * 1_000) / written,
   }
 }
-
-const statement = (foundation: Foundation, organizationId: string, month: string) =>
-  monthStatement(foundation, {
-    organizationId,
-    month,
-    nowMs: Date.now(),
-    file: { form: jsonLines, write: async () => undefined },
-  })
 
 const book = priceBookOf(defaultPriceBook)
 
