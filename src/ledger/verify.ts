@@ -1,4 +1,8 @@
+import { formatCredits, type MicroCredits } from '../billing/money.ts'
+import { closingGapMax, type Month } from '../billing/months.ts'
 import type { PriceBook } from '../billing/price-book.ts'
+import { movementOf } from '../billing/statement.ts'
+import { hasLines } from '../billing/statement-line.ts'
 import { genesisDigest, recompute } from '../event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../event-log/port.ts'
 import { readOpenable } from '../event-log/read-openable.ts'
@@ -56,7 +60,7 @@ const pageMax = 1_000
 /**
  * Recomputes the hash chain of a ledger from its first event and folds it as it goes: every digest, contiguous
  * revisions, no event or charge id twice, data that fits its schema, no charge beyond the overdraft limit, none that its facts, the
- * tariff and the price book in force do not give, nothing recorded before what it follows, no lot written off before it had expired. Then compares its end with the engine's own last revision and with every witness. Stops at the first fault that was not acknowledged.
+ * tariff and the price book in force do not give, nothing recorded before what it follows, no lot written off before it had expired, no month closed at another balance than its events come to. Then compares its end with the engine's own last revision and with every witness. Stops at the first fault that was not acknowledged.
  */
 export const verifyLedger = async (
   eventLog: Pick<EventLog, 'read' | 'lastRevision'>,
@@ -72,7 +76,11 @@ export const verifyLedger = async (
   const account = newAccount(organizationId)
   const known: LedgerFault[] = []
   const seen = new Seen()
-  const folding = { sound: true, recomputing: books === undefined ? null : recomputing(books) }
+  const folding = {
+    sound: true,
+    recomputing: books === undefined ? null : recomputing(books),
+    closingFault: closingFaults(),
+  }
   let digest = genesisDigest
   let events = 0
   const verdict = (fault: LedgerFault | null): LedgerVerdict => ({
@@ -138,6 +146,50 @@ const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): 
     : null
 }
 
+/**
+ * Says why a closing is not what the ledger comes to: its balance, or where it says that the next month begins. Statements begin with
+ * both. Asked for every event, in order.
+ */
+const closingFaults = () => {
+  const months = new Map<Month, { net: MicroCredits; readonly first: number }>()
+  const prices: number[] = []
+  let late: { readonly revision: number; readonly month: Month; readonly net: MicroCredits }[] = []
+  let closedUpTo: Month = ''
+  return (event: DecodedEvent): string | null => {
+    const { type, data, metadata } = event
+    const { revision } = event.recorded
+    if (type === 'PriceOverrideSet' || type === 'PriceOverrideWithdrawn') prices.push(revision)
+    if (type === 'MonthClosed') {
+      const { month, through_revision: through, totals, next } = data
+      // Of two closings at a time, the later month's came first: what counts in this one was decided by it.
+      if (month <= closedUpTo) return null
+      closedUpTo = month
+      let balance = 0n
+      let begins = through + 1
+      for (const [one, { net, first }] of months)
+        if (one <= month) balance += net
+        else if (first < begins) begins = first
+      for (const one of late) if (one.revision > through && one.month <= month) balance -= one.net
+      if (totals.closing !== formatCredits(balance))
+        return `closes ${month} at a balance of ${totals.closing} credits; its events come to ${formatCredits(balance)}`
+      const before = prices.filter((one) => one < next.revision)
+      return next.revision > begins || before.join() !== next.prices.join()
+        ? `does not say where the month after ${month} begins: at revision ${begins}`
+        : null
+    }
+    const ledgerEvent = { type, data } as LedgerEvent
+    if (!hasLines(ledgerEvent.type)) return null
+    const month = metadata.effective_at.slice(0, 7)
+    const net = movementOf(ledgerEvent)
+    const sum = months.get(month) ?? { net: 0n, first: revision }
+    sum.net += net
+    months.set(month, sum)
+    if (net !== 0n) late.push({ revision, month, net })
+    if (late.length > 2 * closingGapMax) late = late.slice(-closingGapMax)
+    return null
+  }
+}
+
 const contradicted = (
   witnesses: readonly LedgerWitness[],
   revision: number,
@@ -172,7 +224,11 @@ const faultOf = (
     seen: Seen
     account: Account
     /** Whether the account still is what the ledger makes of it: rules are judged on nothing else. */
-    folding: { sound: boolean; readonly recomputing: Recomputing | null }
+    folding: {
+      sound: boolean
+      readonly recomputing: Recomputing | null
+      readonly closingFault: (event: DecodedEvent) => string | null
+    }
   },
 ): string | null => {
   const { expectedRevision, carried, computed, seen, account, folding } = found
@@ -195,7 +251,10 @@ const faultOf = (
       seen.add(data.charge_id)
     }
     if (!folding.sound) return null
-    const wrong = folding.recomputing?.faultOf(account, decoded) ?? expiryFault(account, decoded)
+    const wrong =
+      folding.recomputing?.faultOf(account, decoded) ??
+      expiryFault(account, decoded) ??
+      folding.closingFault(decoded)
     folding.sound = false
     evolve(account, { type, data } as LedgerEvent, recorded.revision)
     folding.sound = true

@@ -10,6 +10,7 @@ import { monthStatement, type Reading } from '../../src/administration/statement
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { csv, jsonLines, type StatementForm } from '../../src/billing/statement-file.ts'
+import { chain, genesisDigest } from '../../src/event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
@@ -194,6 +195,7 @@ describe('any history', () => {
           .eventsOf(stream)
           .filter(({ type }) => /^(KeyUsed|CreditGr|CreditAd|CreditEx)/.test(type))
         expect(movements).toBe(counted.length)
+        expect((await verifyLedger(eventLog, org)).fault).toBeNull()
       }),
       { seed, numRuns: 25 },
     )
@@ -288,6 +290,7 @@ describe('with a database', () => {
             if (onward.count() < log.eventsOf(stream).length) fewer++
           }
         }
+        expect((await verifyLedger(eventLog, org)).fault).toBeNull()
       }),
       { seed, numRuns: 25 },
     )
@@ -382,6 +385,44 @@ describe('with a database', () => {
         expect((await statement(month, jsonLines, misled)).text).toBe((await statement(month)).text)
     }
   })
+
+  test.each([
+    ['"closing":"', '"closing":"7', /closes 2026-02 at a balance of 7\d+ credits; its events come to \d+/],
+    [
+      '"next":{"revision":',
+      '"next":{"revision":1',
+      /does not say where the month after 2026-02 begins: at revision \d+/,
+    ],
+    ['"prices":[', '"prices":[1', /does not say where the month after 2026-02 begins/],
+  ])(
+    'a closing that was changed, with every later digest made anew, is named by verify: %s',
+    async (from, to, fault) => {
+      await history()
+      // Counts in March, and is before the closing of February.
+      await call(nowMs)
+      expect((await verifyLedger(eventLog, org)).fault).toBeNull()
+      const changedAt = closings()[1]?.revision ?? 0
+      let previous = genesisDigest
+      const events = log.eventsOf(stream).map((event) => {
+        const data = event.revision === changedAt ? event.data.replace(from, to) : event.data
+        const [, open = '', recordedAt = ''] = /^(.*),"recorded_at":"([^"]+)",/.exec(event.metadata) ?? []
+        const place = { stream, revision: event.revision, previous }
+        const fresh = chain({ ...event, data, metadata: `${open}}` }, place, recordedAt)
+        previous = fresh.digest
+        return { ...event, ...fresh.event }
+      })
+      const rechained = {
+        read: async (_: string, { from: first = 0, max }: { from?: number; max: number }) =>
+          events.slice(first, first + max),
+        lastRevision: async () => events.length - 1,
+      }
+      expect((await verifyLedger(rechained, org)).fault).toMatchObject({
+        revision: changedAt,
+        type: 'MonthClosed',
+        fault: expect.stringMatching(fault),
+      })
+    },
+  )
 
   test('a closing of the first version does not say where the next month begins: the ledger is read from its first event', async () => {
     await history()
