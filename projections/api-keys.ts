@@ -39,7 +39,6 @@ export const apiKeys: StatelessProjection = {
     const issued: KeyRow[] = []
     // A key is rotated and revoked once. A second event may end it earlier, and gives nothing back.
     const rotated = new Map<string, Pick<KeyRow, 'key_id' | 'successor_id'> & { grace_until: string }>()
-    const rehashed = new Map<string, Pick<KeyRow, 'key_id' | 'secret_hmac'>>()
     const limited = new Map<string, Pick<KeyRow, 'key_id' | 'limits'>>()
     const revoked = new Map<string, Pick<KeyRow, 'key_id' | 'revoked_at' | 'revoke_reason'>>()
     for (const event of events) {
@@ -47,10 +46,7 @@ export const apiKeys: StatelessProjection = {
       refuseStranger(event)
       const at = event.metadata.effective_at
       if (event.type === 'ApiKeyIssued') issued.push(rowOf(event.data, at))
-      else if (event.type === 'ApiKeyRehashed') {
-        const { key_id, secret_hmac } = event.data
-        rehashed.set(key_id, { key_id, secret_hmac })
-      } else if (event.type === 'ApiKeyRotated') {
+      else if (event.type === 'ApiKeyRotated') {
         const { key_id, successor_id, grace_until } = event.data
         const before = rotated.get(key_id) ?? event.data
         rotated.set(key_id, {
@@ -75,7 +71,6 @@ export const apiKeys: StatelessProjection = {
         grace_until: 'least(t.grace_until, excluded.grace_until)',
       }),
       update(keysTable, [...limited.values()]),
-      update(keysTable, [...rehashed.values()]),
       update(keysTable, [...revoked.values()], {
         revoked_at: 'coalesce(t.revoked_at, excluded.revoked_at)',
         revoke_reason: 'case when t.revoked_at is null then excluded.revoke_reason else t.revoke_reason end',

@@ -29,9 +29,10 @@ const entriesTable = {
  */
 export const audit: StatelessProjection = {
   name: 'audit',
-  version: 1,
+  version: 2,
   prefixes: [
     ...['ledger-', 'key-', 'pricebook', 'profile-', 'pixel-', 'operator', 'checkpoint', 'rerate-', 'signin-'],
+    'installation',
   ],
   money: false,
   tables: [entriesTable],

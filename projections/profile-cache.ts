@@ -179,16 +179,16 @@ export type ProfileAliasRow = {
   gone_reason: string | null
 }
 
-/** Of several subjects an identifier once led to, the one it was last heard of with. `hmacs` is an expression in SQL: an array. */
-export const profileBy = (hmacs: string): string => `
+/** Of several subjects an identifier once led to, the one it was last heard of with. `hmac` is an expression in SQL. */
+export const profileBy = (hmac: string): string => `
   select a.subject_id, a.verified_at, a.missed_at, a.missed_reason,
          c.provider, c.observed_at, c.fetched_at, c.key_id, c.sealed, c.gone_at, c.gone_reason
     from profile_aliases a left join profile_cache c using (subject_id)
-   where a.hmac = any (${hmacs}) order by greatest(a.verified_at, a.missed_at) desc nulls last, a.subject_id desc limit 1`
+   where a.hmac = ${hmac} order by greatest(a.verified_at, a.missed_at) desc nulls last, a.subject_id desc limit 1`
 
-export const profileOf = (hmacs: readonly string[]): Query<ProfileAliasRow> => ({
-  text: profileBy('$1::text[]'),
-  values: [hmacs],
+export const profileOf = (hmac: string): Query<ProfileAliasRow> => ({
+  text: profileBy('$1'),
+  values: [hmac],
 })
 
 export type SubjectAliasRow = { subject_id: string; hmac: string; kind: string; verified_at: Date | null }

@@ -41,14 +41,11 @@ const cidrBlocks = z
  * without a prefix would be taken for those of one that has it.
  */
 export const eventLogPrefix =
-  /^(?!(?:ledger|reference|key|pricebook|profile|pixel|operator|checkpoint|rerate)-)[a-z][a-z0-9]{0,29}-$/
+  /^(?!(?:ledger|reference|key|pricebook|profile|pixel|operator|checkpoint|rerate|installation)-)[a-z][a-z0-9]{0,29}-$/
 export const eventLogPrefixRule =
   'lower-case letters and digits and one hyphen, at the end, such as enrichment-; not ledger-, key- and the like'
 
 const secretKey = z.string().min(32, 'at least 32 characters')
-/** A comma in a key is doubled. */
-const keyList = (text: string): string[] =>
-  list(text.replaceAll(',,', '\0')).map((key) => key.replaceAll('\0', ','))
 
 const variables = z.object({
   API_PORT: port.default(3000),
@@ -132,7 +129,7 @@ const variables = z.object({
     .pipe(z.array(roleName).min(1))
     .default(['api', 'dashboard', 'projector', 'jobs']),
   SECRET_KEY: secretKey.optional(),
-  SECRET_KEYS_OLD: z.string().transform(keyList).pipe(z.array(secretKey)).default([]),
+  SECRET_KEY_NEW: secretKey.optional(),
   GEOIP_CITY_DB: z.string().transform(list).pipe(z.array(z.string()).min(1).max(2)).optional(),
   DNS_SERVERS: z
     .string()
@@ -228,7 +225,7 @@ export const twoPersonOf = ({ TWO_PERSON, DATABASE_URL }: Config): boolean =>
 
 const secretVariables = new Set([
   'SECRET_KEY',
-  'SECRET_KEYS_OLD',
+  'SECRET_KEY_NEW',
   'DATABASE_URL',
   'DATABASE_MIGRATION_URL',
   'EVENT_LOG_URL',

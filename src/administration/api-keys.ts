@@ -88,13 +88,8 @@ const issue = async (
 ): Promise<IssuedKey> => {
   const { once } = request
   const compose = isTestOrganization(request.organizationId) ? composeTestKey : composeApiKey
-  const names = once === undefined ? [] : secrets.requestHmacs(`issue\n${request.organizationId}\n${once}`)
-  const [named, ...formerNames] = names
-  for (const formerName of formerNames) {
-    // Made before the SECRET_KEY was rotated, the same request gave the key another id.
-    const { keyId } = compose(randomBytes(256), formerName)
-    if ((await readKeyStream(eventLog, keyId)).revision !== -1) throw new KeyIssuedBefore(keyId)
-  }
+  const named =
+    once === undefined ? undefined : secrets.requestHmac(`issue\n${request.organizationId}\n${once}`)
   const { apiKey, keyId, secret } = compose(randomBytes(256), named)
   const issued: ApiKeyIssued = {
     key_id: keyId,
@@ -109,13 +104,7 @@ const issue = async (
     expires_at: request.expiresAt,
   }
   try {
-    await append(
-      eventLog,
-      keyId,
-      'none',
-      [{ type: 'ApiKeyIssued', data: issued }, ...underNamedKey(issued, secrets.namedKey())],
-      request.actor,
-    )
+    await append(eventLog, keyId, 'none', [{ type: 'ApiKeyIssued', data: issued }], request.actor)
   } catch (error) {
     // The request's name is the key's id, so the stream tells, in every process and after every restart.
     if (error instanceof AppendConflict && once !== undefined) throw new KeyIssuedBefore(keyId)
@@ -123,10 +112,6 @@ const issue = async (
   }
   return { keyId, apiKey, issued }
 }
-
-/** Says which SECRET_KEY the secret is kept under, unless it is the first: that is what says nothing. */
-const underNamedKey = ({ key_id, secret_hmac }: ApiKeyIssued, secret_key: string | null): KeyEvent[] =>
-  secret_key === null ? [] : [{ type: 'ApiKeyRehashed', data: { key_id, secret_hmac, secret_key } }]
 
 /** Issues a successor with the same rights; the old key works on for the grace period. */
 export const rotate = async (

@@ -105,15 +105,8 @@ const installation = {
 
 const people = {
   OperatorTokenIssued: ({ token_id, user }) => `made the token ${token_id} of ${user}`,
-  SecretKeyRotated: ({ secret_key, former }) =>
-    `put the SECRET_KEY ${secret_key} into use in place of ${former}`,
-  SecretsRenewed: ({ secret_key, renewed, left }) =>
-    `made ${count(
-      renewed.reduce((all, one) => all + one.count, 0),
-      'thing',
-    )} anew under the SECRET_KEY ${secret_key}${left.length === 0 ? '' : `; ${listed(left)} can leave`}`,
-  SecretKeyGivenUp: ({ secret_key, lost }) =>
-    `gave up the SECRET_KEY ${secret_key}${lost.length === 0 ? '' : `, under which ${listed(lost.map(({ use, count: many }) => `${many} ${use}`))} were compared`}`,
+  InstallationKeyWrapped: ({ slots }) =>
+    `wrapped the installation key under SECRET_KEY ${listed(slots.map(({ secret_key }) => secret_key))}`,
   OperatorTokenRevoked: ({ token_id, user }) => `revoked the token ${token_id} of ${user}`,
   UserCreated: ({ user, role, organization_id }) =>
     `created the user ${user} as ${asRole(role, organization_id)}`,

@@ -39,8 +39,6 @@ export type LoggedToken = {
   readonly issuedAt: string
   readonly issuedBy: string
   readonly revoked: Noted | null
-  /** The SECRET_KEY that its secret is kept under; null: the first of the installation. */
-  readonly secret_key: string | null
 } & Pick<OperatorTokenIssued, 'user' | 'secret_hmac' | 'user_created_at'>
 
 /** An invitation that can still be accepted, unless its time has passed. */
@@ -87,7 +85,6 @@ const folded = {
   RecoveryCodesRenewed: true,
   RecoveryCodeUsed: true,
   OperatorTokenIssued: true,
-  OperatorTokenRehashed: true,
   OperatorTokenRevoked: true,
 } as const
 
@@ -239,11 +236,7 @@ const foldToken = (
   }
   if (event.type === 'OperatorTokenIssued' && !tokens.has(event.data.token_id)) {
     const { token_id: tokenId, ...rest } = event.data
-    tokens.set(tokenId, { tokenId, ...rest, secret_key: null, issuedAt: at, issuedBy: by, revoked: null })
-  } else if (event.type === 'OperatorTokenRehashed') {
-    const { token_id: tokenId, secret_hmac, secret_key } = event.data
-    const token = tokens.get(tokenId)
-    if (token !== undefined) tokens.set(tokenId, { ...token, secret_hmac, secret_key })
+    tokens.set(tokenId, { tokenId, ...rest, issuedAt: at, issuedBy: by, revoked: null })
   } else if (event.type === 'OperatorTokenRevoked') {
     const token = tokens.get(event.data.token_id)
     if (token !== undefined) revoke(token)

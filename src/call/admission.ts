@@ -36,9 +36,9 @@ type Admission =
 
 /** Throws `Unavailable` where the key has to be read from its stream and the event log does not answer. */
 export const admit = async (dependencies: CallDependencies, call: Call): Promise<Admission> => {
-  const { directory, secrets, rehash, limiter, prices, logger } = dependencies
+  const { directory, secrets, limiter, prices, logger } = dependencies
   const { form, request, atMs } = call
-  const found = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs, rehash })
+  const found = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs })
   const key = found instanceof Promise ? await found : found
   if (typeof key === 'string')
     return {

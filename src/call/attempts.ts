@@ -35,16 +35,8 @@ export const commandKeyOf = (idempotencyKey: string, attempt: number): string =>
 export type KeyedRequest = {
   readonly organizationId: string
   readonly key: string
-  /** Under the SECRET_KEY in use. */
   readonly fingerprint: Buffer
-  /** The same under those that were. Default: none. */
-  readonly formerFingerprints?: readonly Buffer[]
 }
-
-export const fingerprintsOfRequest = ({ fingerprint, formerFingerprints = [] }: KeyedRequest): Buffer[] => [
-  fingerprint,
-  ...formerFingerprints,
-]
 
 /** As events hold it. */
 export const fingerprintText = ({ fingerprint }: KeyedRequest): string => fingerprint.toString('base64url')
@@ -222,8 +214,7 @@ const judge = async (
   const { event, next } = await readSurely(parts, organizationId, id, place.revision)
   if (event.type !== 'KeyUsed') throw new Error(`event ${id} of ${organizationId} is no call`)
   const { facts, request_fingerprint } = event.data
-  const own = fingerprintsOfRequest(request).map((one) => one.toString('base64url'))
-  if (request_fingerprint === undefined || !own.includes(request_fingerprint)) return { kind: 'mismatch' }
+  if (request_fingerprint !== fingerprintText(request)) return { kind: 'mismatch' }
   if (next?.type !== 'CreditCharged' || next.metadata.causation_id !== id) return 'concluded'
   const settled = located.places.get(settlementId)
   const settlement =

@@ -5,7 +5,6 @@ import type { EventLog } from '../event-log/port.ts'
 import type { Checkpoints } from '../event-log/tree/checkpoints.ts'
 import type { CallFacts } from '../events/calls.ts'
 import type { ErasureFile } from '../guard/erasures.ts'
-import type { KeyedUse } from '../guard/keyed-use.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets.ts'
 import type { Ledger } from '../ledger/commit.ts'
 import type { CapabilityCommand } from './command.ts'
@@ -43,8 +42,6 @@ export type Capability<Settings = unknown> = {
   ) => Promise<readonly DataSource[]>
   /** All stores of values that are sealed for more than a day. A value in no store ends with its epoch's key. */
   readonly sealed?: (storage: CapabilityStorage) => readonly SealedStore[]
-  /** What it keeps under keys derived from SECRET_KEY for longer than a day. */
-  readonly keyed?: (storage: CapabilityStorage) => readonly KeyedUse[]
 }
 
 export type CapabilityCheck = {

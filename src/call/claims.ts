@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { createGathering } from '../concurrency/gathering.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets.ts'
-import { fingerprintsOfRequest, type KeyedRequest, type PaidPlace } from './attempts.ts'
+import type { KeyedRequest, PaidPlace } from './attempts.ts'
 import { sharedStatements } from './unavailable.ts'
 
 /**
@@ -66,14 +66,13 @@ type Row = {
 }
 
 /**
- * Each is about an organization's key ($1, and $2: its hash under each SECRET_KEY of the ring, the one in use first), and the
- * claim as it was read. A row keeps the hash it was made with.
+ * Each is about an organization's key ($1, and $2: its hash), and the claim as it was read.
  */
-const ofKey = 'where organization_id = $1 and key_hash = any ($2::bytea[])'
+const ofKey = 'where organization_id = $1 and key_hash = $2'
 const statements = {
-  read: `select body_hash = any ($3::bytea[]) as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
+  read: `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
                 status, answer, paid_attempt, paid_revision
-           from idempotent_calls ${ofKey} order by status is null, claimed_at limit 1`,
+           from idempotent_calls ${ofKey}`,
   takeOver: `update idempotent_calls set claimed_at = now()
              ${ofKey} and claimed_at = $3::timestamptz and status is null`,
   takeOverFor: `update idempotent_calls set body_hash = $4, claimed_at = now()
@@ -85,18 +84,11 @@ const statements = {
              ${ofKey} and status is null`,
 } as const
 
-/**
- * Many claims in one statement, in the order of the index, so that two processes do not wait for each other's rows. `$4` and `$5`: the
- * hashes under former keys, by claim.
- */
+/** Many claims in one statement, in the order of the index, so that two processes do not wait for each other's rows. */
 const insertText = `
   insert into idempotent_calls (organization_id, key_hash, body_hash)
   select n.organization_id, n.key_hash, n.body_hash
-    from unnest($1::text[], $2::bytea[], $3::bytea[]) with ordinality as n (organization_id, key_hash, body_hash, claim)
-   where not exists (
-     select from unnest($4::integer[], $5::bytea[]) as former (claim, key_hash)
-       join idempotent_calls c on c.organization_id = n.organization_id and c.key_hash = former.key_hash
-      where former.claim = n.claim)
+    from unnest($1::text[], $2::bytea[], $3::bytea[]) as n (organization_id, key_hash, body_hash)
    order by n.organization_id, n.key_hash
   on conflict do nothing
   returning organization_id, key_hash`
@@ -111,11 +103,11 @@ const finishText = `
 
 type Inserted = {
   readonly organizationId: string
-  readonly keyHashes: readonly Buffer[]
+  readonly keyHash: Buffer
   readonly bodyHash: Buffer
 }
 
-type Finished = Pick<Inserted, 'organizationId' | 'keyHashes'> & {
+type Finished = Pick<Inserted, 'organizationId' | 'keyHash'> & {
   readonly status: number
   readonly sealed: string | null
   readonly paid: PaidPlace | null
@@ -123,36 +115,26 @@ type Finished = Pick<Inserted, 'organizationId' | 'keyHashes'> & {
 
 /** False: there is a row already, or another of the claims of this statement made it. */
 const insertAll = async (pool: pg.Pool, claims: readonly Inserted[]): Promise<boolean[]> => {
-  const former = claims.flatMap(({ keyHashes: [, ...others] }, i) =>
-    others.map((keyHash) => ({ claim: i + 1, keyHash })),
-  )
   const { rows } = await pool.query<{ organization_id: string; key_hash: Buffer }>(insertText, [
     claims.map(({ organizationId }) => organizationId),
-    claims.map(({ keyHashes: [first] }) => first),
+    claims.map(({ keyHash }) => keyHash),
     claims.map(({ bodyHash }) => bodyHash),
-    former.map(({ claim }) => claim),
-    former.map(({ keyHash }) => keyHash),
   ])
   const inserted = new Set(rows.map((row) => nameOf(row.organization_id, row.key_hash)))
-  return claims.map(({ organizationId, keyHashes: [first] }) =>
-    inserted.delete(nameOf(organizationId, first ?? Buffer.alloc(0))),
-  )
+  return claims.map(({ organizationId, keyHash }) => inserted.delete(nameOf(organizationId, keyHash)))
 }
 
 const nameOf = (organizationId: string, keyHash: Buffer): string =>
   `${organizationId} ${keyHash.toString('hex')}`
 
 const finishAll = async (pool: pg.Pool, claims: readonly Finished[]): Promise<null[]> => {
-  const rows = claims.flatMap(({ keyHashes, ...claim }) =>
-    keyHashes.map((keyHash) => ({ ...claim, keyHash })),
-  )
   await pool.query(finishText, [
-    rows.map(({ organizationId }) => organizationId),
-    rows.map(({ keyHash }) => keyHash),
-    rows.map(({ status }) => status),
-    rows.map(({ sealed }) => sealed),
-    rows.map(({ paid }) => paid?.attempt ?? null),
-    rows.map(({ paid }) => paid?.revision ?? null),
+    claims.map(({ organizationId }) => organizationId),
+    claims.map(({ keyHash }) => keyHash),
+    claims.map(({ status }) => status),
+    claims.map(({ sealed }) => sealed),
+    claims.map(({ paid }) => paid?.attempt ?? null),
+    claims.map(({ paid }) => paid?.revision ?? null),
   ])
   return claims.map(() => null)
 }
@@ -163,7 +145,7 @@ export const createClaims = ({
   sealer,
 }: {
   pool: pg.Pool
-  secrets: Pick<Secrets, 'requestHmacs'>
+  secrets: Pick<Secrets, 'requestHmac'>
   /** Answers repeat what partners sent and were told. */
   sealer: EpochSealer
 }): Claims => {
@@ -175,13 +157,13 @@ export const createClaims = ({
     ...sharedStatements('answers under Idempotency-Keys'),
     run: (take) => finishAll(pool, take()),
   })
-  const keyHashesOf = ({ organizationId, key }: KeyedRequest): Buffer[] =>
-    secrets.requestHmacs(`key\n${organizationId}\n${key}`)
+  const keyHashOf = ({ organizationId, key }: KeyedRequest): Buffer =>
+    secrets.requestHmac(`key\n${organizationId}\n${key}`)
   const ask = <Result extends pg.QueryResultRow>(
     statement: keyof typeof statements,
     request: KeyedRequest,
     ...more: readonly unknown[]
-  ) => pool.query<Result>(statements[statement], [request.organizationId, keyHashesOf(request), ...more])
+  ) => pool.query<Result>(statements[statement], [request.organizationId, keyHashOf(request), ...more])
   const changesOne = async (...asked: Parameters<typeof ask>): Promise<boolean> =>
     (await ask(...asked)).rowCount === 1
 
@@ -189,11 +171,11 @@ export const createClaims = ({
     insert: (request) =>
       inserts.ask({
         organizationId: request.organizationId,
-        keyHashes: keyHashesOf(request),
+        keyHash: keyHashOf(request),
         bodyHash: request.fingerprint,
       }),
     read: async (request) => {
-      const { rows } = await ask<Row>('read', request, fingerprintsOfRequest(request), claimTtlSeconds)
+      const { rows } = await ask<Row>('read', request, request.fingerprint, claimTtlSeconds)
       return rows[0] === undefined ? undefined : rowOf(rows[0], request, sealer)
     },
     takeOver: (request, { claimedAt }) => changesOne('takeOver', request, claimedAt),
@@ -204,7 +186,7 @@ export const createClaims = ({
       // With no key to seal it under it is not kept, and a repeated call is made again, as after a day. Readiness tells.
       const sealed = body === null ? null : await sealer.seal(body, sealContextOf(request)).catch(() => null)
       const { organizationId } = request
-      await finishes.ask({ organizationId, keyHashes: keyHashesOf(request), status, sealed, paid })
+      await finishes.ask({ organizationId, keyHash: keyHashOf(request), status, sealed, paid })
     },
     release: async (request) => void (await ask('release', request)),
     handBack: async (request) => void (await ask('handBack', request, claimTtlSeconds)),

@@ -21,8 +21,6 @@ export type Gates = Readonly<Record<'eventLog' | 'database', Pick<Gate, 'refuses
 export type CallDependencies = {
   readonly directory: KeyDirectory
   readonly secrets: Secrets
-  /** Is told of API keys whose secret is kept under an earlier SECRET_KEY. */
-  readonly rehash?: (keyId: string, secret: string) => void
   readonly limiter: RateLimiter
   readonly refusedCalls: RefusedCalls
   readonly overload: Overload

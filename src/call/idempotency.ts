@@ -45,29 +45,18 @@ export const parseIdempotencyKey = (header: string): string | null => {
 }
 
 /**
- * What makes two requests under one key the same: route and exact body. Of that key of that organization alone: equal
- * requests under other keys have nothing in common. Neither holds a line break.
+ * What is claimed for a request under a key. Route and exact body make two requests under one key the same. Of that key of that
+ * organization alone: equal requests under other keys have nothing in common. Neither holds a line break.
  */
-const fingerprintOf = (
+export const claimOf = (
   secrets: Pick<Secrets, 'requestHmac'>,
   { organizationId, key }: Pick<IdempotencyClaim, 'organizationId' | 'key'>,
   { route, body }: { readonly route: string; readonly body: string },
-): Buffer => secrets.requestHmac(requestText({ organizationId, key }, { route, body }))
-
-const requestText = (
-  { organizationId, key }: Pick<IdempotencyClaim, 'organizationId' | 'key'>,
-  { route, body }: { readonly route: string; readonly body: string },
-): string => `request\n${organizationId}\n${key}\n${route}\n${body}`
-
-/** What is claimed for a request under a key. */
-export const claimOf = (
-  secrets: Pick<Secrets, 'requestHmac' | 'requestHmacs'>,
-  keyed: Pick<IdempotencyClaim, 'organizationId' | 'key'>,
-  request: { readonly route: string; readonly body: string },
-): IdempotencyClaim => {
-  const [, ...formerFingerprints] = secrets.requestHmacs(requestText(keyed, request))
-  return { ...keyed, fingerprint: fingerprintOf(secrets, keyed, request), formerFingerprints }
-}
+): IdempotencyClaim => ({
+  organizationId,
+  key,
+  fingerprint: secrets.requestHmac(`request\n${organizationId}\n${key}\n${route}\n${body}`),
+})
 
 export const createIdempotency = ({
   pool,
@@ -79,7 +68,7 @@ export const createIdempotency = ({
   pool: pg.Pool
   eventLog: EventLog
   keyedEvents: KeyedEvents
-  secrets: Pick<Secrets, 'requestHmacs'>
+  secrets: Pick<Secrets, 'requestHmac'>
   sealer: EpochSealer
 }): Idempotency => {
   const claims = createClaims({ pool, secrets, sealer })

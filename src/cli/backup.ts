@@ -17,7 +17,6 @@ import { InputFault } from '../administration/input.ts'
 import { rebuild } from '../administration/rebuilds.ts'
 import { keyDirOf } from '../foundation/data-dir.ts'
 import { knownSecretKeysOf } from '../foundation/secret-key.ts'
-import { ringOf } from '../guard/secret-ring.ts'
 import { reporter } from './chosen-projections.ts'
 import type { Answer, Command, CommandContext, OperatedFoundation } from './command.ts'
 
@@ -106,7 +105,7 @@ const verify: Command = {
       )
     return faulted(async () => {
       const backup = await checkBackup(given.required('file'), {
-        secretKey: ringOf(secretKeys),
+        secretKeys,
         onProgress: (readBytes) => context.progress(`${megabytes(readBytes)} read`),
       })
       return {
@@ -184,7 +183,10 @@ const restore: Command = {
         },
         onProgress: (step) => progress(restoreStep(step)),
       })
-      const foundation = await context.foundation({ anyEventLog: true, anyHistory: true, anyMark: true })
+      const foundation = await context.foundation({
+        ...{ anyEventLog: true, anyHistory: true, anyMark: true },
+        restored: loaded.backup.manifest.installation_key,
+      })
       return await proved(context, foundation, { ...loaded, startedAt })
     }),
 }

@@ -3,6 +3,7 @@ import type { Operator } from '../administration/operator.ts'
 import type { CommandOf, Parameter } from '../call/command.ts'
 import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import type { KeySlot } from '../guard/installation-key.ts'
 
 export type { Answer, Asks, Given, Parameter, Plan } from '../call/command.ts'
 
@@ -18,6 +19,7 @@ export type CommandContext = {
     anyEventLog?: boolean
     anyHistory?: boolean
     anyMark?: boolean
+    restored?: readonly KeySlot[]
   }) => Promise<OperatedFoundation>
   readonly json: boolean
   /** Shows how far long work is; on a terminal the line is overwritten. */

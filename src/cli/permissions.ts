@@ -100,7 +100,6 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'epoch-key abandon': 'log.change',
   'secrets status': 'system.read',
   'secrets rotate': 'installation.change',
-  'secrets give-up': 'installation.change',
 }
 
 /** A command that the table does not know is for admins, whether it changes anything or not. */

@@ -24,7 +24,7 @@ export const createAttempts = (
   })
   return async (key) => {
     try {
-      await limiter.consume(secrets.memoryHmac(`dashboard attempt/${key}`).toString('base64url'))
+      await limiter.consume(secrets.requestHmac(`dashboard attempt/${key}`).toString('base64url'))
       return null
     } catch (error) {
       if (error instanceof RateLimiterRes) return Math.max(1, Math.ceil(error.msBeforeNext / 1_000))

@@ -161,8 +161,7 @@ const openPages = async (
   })
   await pages.register(session, {
     // The text is no API key's secret, so the HMAC under the keys' pepper is known to no one and the same in every process.
-    // Of several the first signs, and all are believed.
-    secret: secrets.cookieSecrets('dashboard session cookie'),
+    secret: secrets.cookieSecret('dashboard session cookie'),
     store: sessionStore(pool, context.idleMinutes),
     cookieName: sessionCookie,
     cookie: { path: '/', httpOnly: true, sameSite: 'lax', secure: 'auto', maxAge: sessionLifetimeMs },
@@ -174,8 +173,8 @@ const openPages = async (
     sessionPlugin: '@fastify/cookie',
     cookieKey: formCookie,
     cookieOpts: { path: '/', httpOnly: true, sameSite: 'strict', secure: 'auto' },
-    // The same in every process, before a rotation of SECRET_KEY and after.
-    csrfOpts: { hmacKey: secrets.memoryHmac('dashboard form token').toString('base64url'), userInfo: true },
+    // The same in every process.
+    csrfOpts: { hmacKey: secrets.requestHmac('dashboard form token').toString('base64url'), userInfo: true },
     getUserInfo: formOwner,
     getToken: ({ body }) =>
       typeof body === 'object' && body !== null && '_csrf' in body && typeof body._csrf === 'string'

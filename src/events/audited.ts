@@ -20,8 +20,6 @@ const audited = {
   // It says that a grant or an adjustment is coming, which is told itself.
   ReferenceReserved: false,
   ApiKeyIssued: true,
-  // The key is the same: its use brought about by rule how its secret is kept.
-  ApiKeyRehashed: false,
   ApiKeyRotated: true,
   ApiKeyLimitsChanged: true,
   ApiKeyRevoked: true,
@@ -56,7 +54,6 @@ const audited = {
   LedgersReconciled: true,
   LogVerified: true,
   OperatorTokenIssued: true,
-  OperatorTokenRehashed: false,
   OperatorTokenRevoked: true,
   JobRequested: true,
   DeadLettersRetried: true,
@@ -76,9 +73,7 @@ const audited = {
   RecoveryCodesRenewed: true,
   RecoveryCodeUsed: true,
   SecondFactorsRefused: true,
-  SecretKeyRotated: true,
-  SecretsRenewed: true,
-  SecretKeyGivenUp: true,
+  InstallationKeyWrapped: true,
   SigningKeyAnnounced: true,
   LogTreeBegun: true,
   LogCheckpointed: false,

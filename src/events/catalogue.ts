@@ -23,21 +23,15 @@ import {
 } from './credits.ts'
 import { dataImportedV1 } from './data.ts'
 import { deadLettersRetriedV1, jobRequestedV1 } from './jobs.ts'
-import {
-  apiKeyIssuedV1,
-  apiKeyLimitsChangedV1,
-  apiKeyRehashedV1,
-  apiKeyRevokedV1,
-  apiKeyRotatedV1,
-} from './keys.ts'
+import { apiKeyIssuedV1, apiKeyLimitsChangedV1, apiKeyRevokedV1, apiKeyRotatedV1 } from './keys.ts'
 import {
   appendsResumedV1,
+  installationKeyWrappedV1,
   ledgerFaultAcknowledgedV1,
   ledgersReconciledV1,
   logVerifiedV1,
   logVerifiedV2,
   operatorTokenIssuedV1,
-  operatorTokenRehashedV1,
   operatorTokenRevokedV1,
   rebuildRequestedV1,
 } from './operator.ts'
@@ -68,7 +62,6 @@ import {
   secondFactorSetV1,
   secondFactorsRefusedV1,
 } from './second-factors.ts'
-import { secretKeyGivenUpV1, secretKeyRotatedV1, secretsRenewedV1 } from './secret-keys.ts'
 import {
   signInsRefusedV1,
   signInsRefusedV2,
@@ -114,7 +107,6 @@ export const catalogue = {
   CreditAdjusted: [creditAdjustedV1, creditAdjustedV2, creditAdjustedV3],
   ReferenceReserved: [referenceReservedV1, referenceReservedV2],
   ApiKeyIssued: [apiKeyIssuedV1],
-  ApiKeyRehashed: [apiKeyRehashedV1],
   ApiKeyRotated: [apiKeyRotatedV1],
   ApiKeyLimitsChanged: [apiKeyLimitsChangedV1],
   ApiKeyRevoked: [apiKeyRevokedV1],
@@ -148,7 +140,6 @@ export const catalogue = {
   LedgersReconciled: [ledgersReconciledV1],
   LogVerified: [logVerifiedV1, logVerifiedV2],
   OperatorTokenIssued: [operatorTokenIssuedV1],
-  OperatorTokenRehashed: [operatorTokenRehashedV1],
   OperatorTokenRevoked: [operatorTokenRevokedV1],
   JobRequested: [jobRequestedV1],
   DeadLettersRetried: [deadLettersRetriedV1],
@@ -168,9 +159,7 @@ export const catalogue = {
   RecoveryCodesRenewed: [recoveryCodesRenewedV1],
   RecoveryCodeUsed: [recoveryCodeUsedV1],
   SecondFactorsRefused: [secondFactorsRefusedV1],
-  SecretKeyRotated: [secretKeyRotatedV1],
-  SecretsRenewed: [secretsRenewedV1],
-  SecretKeyGivenUp: [secretKeyGivenUpV1],
+  InstallationKeyWrapped: [installationKeyWrappedV1],
   SigningKeyAnnounced: [signingKeyAnnouncedV1],
   LogTreeBegun: [logTreeBegunV1],
   LogCheckpointed: [logCheckpointedV1],

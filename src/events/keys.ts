@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { permission } from './capabilities.ts'
-import { instant, keyedHmac, keyId, label, organizationId, secretKeyId } from './primitives.ts'
+import { instant, keyedHmac, keyId, label, organizationId } from './primitives.ts'
 
 /** Rate limits of one key: of all its calls, and of its e-mail validations alone (Spec §8: 10 a second, upgradeable). */
 const keyLimits = z.object({
@@ -23,12 +23,6 @@ export const apiKeyIssuedV1 = z.object({
   expires_at: instant.nullable(),
 })
 export type ApiKeyIssued = z.infer<typeof apiKeyIssuedV1>
-
-/**
- * What is kept of the key's secret is under this SECRET_KEY: another than the first of the installation, which is that of a key without
- * this event. It comes with the issue of the key, or with its first use after a rotation. The key itself is the same.
- */
-export const apiKeyRehashedV1 = z.object({ key_id: keyId, secret_hmac: keyedHmac, secret_key: secretKeyId })
 
 /** The key has a successor; it keeps working until `grace_until`. */
 export const apiKeyRotatedV1 = z.object({ key_id: keyId, successor_id: keyId, grace_until: instant })
@@ -56,7 +50,6 @@ export const guardedKeyEvents = {
     expires_at: realInstant.nullable(),
   }),
   ApiKeyRotated: apiKeyRotatedV1.extend({ grace_until: realInstant }),
-  ApiKeyRehashed: apiKeyRehashedV1,
   ApiKeyLimitsChanged: apiKeyLimitsChangedV1,
   ApiKeyRevoked: z.object({ key_id: keyId }),
 } as const

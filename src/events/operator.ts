@@ -31,14 +31,6 @@ export const operatorTokenIssuedV1 = z.object({
 })
 export type OperatorTokenIssued = z.infer<typeof operatorTokenIssuedV1>
 
-/** As `ApiKeyRehashed`, of a token. */
-export const operatorTokenRehashedV1 = z.object({
-  token_id: publicId,
-  user: label,
-  secret_hmac: keyedHmac,
-  secret_key: secretKeyId,
-})
-
 /** The token is refused from now on. */
 export const operatorTokenRevokedV1 = z.object({ token_id: publicId, user: label })
 
@@ -85,3 +77,16 @@ export const logVerifiedV2 = logVerifiedV1.extend({
     .nullable(),
 })
 export type LogVerified = z.infer<typeof logVerifiedV2>
+
+/**
+ * The installation key, wrapped by one SECRET_KEY, or by two while SECRET_KEY is being rotated: the newest last. Nobody can unwrap it
+ * without one of them. `key_check` is the same for the same installation key. In a stream of its own.
+ */
+export const installationKeyWrappedV1 = z.object({
+  key_check: keyedHmac,
+  slots: z
+    .array(z.object({ secret_key: secretKeyId, wrapped: z.string().regex(/^[A-Za-z0-9_-]{32,256}$/) }))
+    .min(1)
+    .max(2),
+})
+export type InstallationKeyWrapped = z.infer<typeof installationKeyWrappedV1>

@@ -6,6 +6,7 @@ import { hash } from 'node:crypto'
  */
 
 const streamCategories = [
+  'installation',
   'ledger',
   'reference',
   'key',
@@ -32,6 +33,9 @@ export const profileStream = (subjectId: string): string => `profile-${subjectId
 
 /** The pixel rules of one organization. */
 export const pixelStream = (organizationId: string): string => `pixel-${organizationId}`
+
+/** The installation key, wrapped. Its first event is the first of the whole log. */
+export const installationStream = 'installation'
 
 /** Who did what: operators' actions. */
 export const operatorStream = 'operator'

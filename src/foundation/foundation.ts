@@ -8,7 +8,8 @@ import { createDiskWatch, type DiskWatch } from '../guard/disk-space.ts'
 import { createEpochKeyFiles } from '../guard/epoch-key-files.ts'
 import { type EpochKeys, openEpochKeys } from '../guard/epoch-keys.ts'
 import { createErasureFile, type ErasureFile } from '../guard/erasures.ts'
-import { createSecrets, type Secrets } from '../guard/secrets.ts'
+import type { KeySlot, SecretKey } from '../guard/installation-key.ts'
+import { createSecrets, type InstallationKey, type Secrets } from '../guard/secrets.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
 import { type Competition, openCompetition } from '../ledger/competition.ts'
 import { createKeyedEvents, type KeyedEvents } from '../ledger/keyed-events.ts'
@@ -19,10 +20,10 @@ import { type Database, openDatabase, prepareReadModels } from './database.ts'
 import { writtenDirs } from './embedded/cluster.ts'
 import { startTimeoutMs } from './embedded/server.ts'
 import { type Gates, gatedLog, gatedPool, openGates, watchedLog } from './gates.ts'
+import { openInstallationKey } from './installation-key.ts'
 import { refuseMarked } from './installation-mark.ts'
 import { openOwnEventLog, tellingRewritten } from './own-event-log.ts'
 import { secretKeysOf } from './secret-key.ts'
-import { type OpenSecretRing, openSecretRing } from './secret-ring.ts'
 
 /** What every process needs, server and command line alike: database, event log, secrets, ledger. */
 export type Foundation = Database & {
@@ -31,8 +32,9 @@ export type Foundation = Database & {
   /** Shut while the event log, or the database, does not answer. */
   readonly gates: Gates
   readonly secrets: Secrets
-  /** The SECRET_KEYs `secrets` is made of, and how this process follows which one is in use. */
-  readonly secretRing: OpenSecretRing
+  readonly installationKey: InstallationKey
+  /** The SECRET_KEYs this process was started with. */
+  readonly secretKeys: readonly SecretKey[]
   readonly epochKeys: EpochKeys
   /** Who was erased, where a restore finds it. */
   readonly erasures: ErasureFile
@@ -54,11 +56,11 @@ export type Foundation = Database & {
 }
 
 /** What is kept in KEY_DIR, and so in no backup. */
-const keyDirectory = (config: Config, { ring }: OpenSecretRing) => {
+const keyDirectory = (config: Config, secretKey: InstallationKey) => {
   const dir = keyDirOf(config)
   const directory = { dir, makeDir: () => makeDataDir(dir, 'KEY_DIR') }
   return {
-    epochKeyFiles: createEpochKeyFiles({ ...directory, secretKey: ring }),
+    epochKeyFiles: createEpochKeyFiles({ ...directory, secretKey }),
     erasures: createErasureFile(directory),
     signingKeys: createSigningKeyFiles(directory),
   }
@@ -84,6 +86,8 @@ type FoundationOptions = {
   readonly anyHistory?: boolean
   /** Opens although the installation was closed, or is not all restored: for the commands that do that. */
   readonly anyMark?: boolean
+  /** Slots of the backup that is being restored: the installation key is wrapped again under the SECRET_KEYs given. */
+  readonly restored?: readonly KeySlot[]
   /** How long to wait for a database that another process starts, or that is recovering. Default: a minute. */
   readonly waitMs?: number
   /** Given by the service, and by nothing else: called once if the embedded PostgreSQL ends by itself. */
@@ -99,6 +103,7 @@ export const openFoundation = (
     anyEventLog = false,
     anyHistory = false,
     anyMark = false,
+    restored,
     waitMs = startTimeoutMs,
     onLost,
   }: FoundationOptions,
@@ -109,11 +114,12 @@ export const openFoundation = (
     const { pool } = database
     // Before anything is written: a restore that goes on finds the database as it left it.
     if (!anyMark) await refuseMarked(pool, config.DATABASE_URL === undefined ? 'DATA_DIR' : 'DATABASE_URL')
-    const secretRing = await openSecretRing({ pool, config, secretKeys, logger })
-    closing.add(secretRing.close)
     await prepareReadModels(pool)
-    const own = await openOwnEventLog(config, database, { logger, anyEventLog, anyHistory, closing })
-    const secrets = createSecrets(secretRing.ring)
+    const own = await openOwnEventLog(config, database, {
+      ...{ logger, anyEventLog, anyHistory, closing },
+      openKey: (log) => openInstallationKey(log, { secretKeys, restored }),
+    })
+    const secrets = createSecrets(own.key)
     const gates = openGates(config, { url: database.url, eventLog: own.eventLog, logger })
     closing.add(gates.close)
     const eventLog = watchedLog(own.eventLog, gates.eventLog)
@@ -129,7 +135,7 @@ export const openFoundation = (
       clock: { now: Date.now, monotonic: () => performance.now() },
       ...(observe ? { observe } : {}),
     })
-    const { epochKeyFiles: files, erasures, signingKeys: keys } = keyDirectory(config, secretRing)
+    const { epochKeyFiles: files, erasures, signingKeys: keys } = keyDirectory(config, own.key)
     const epochKeys = openEpochKeys({ pool, files, clock: Date, logger })
     closing.add(epochKeys.close)
     const diskSpace = watchDisk(config, logger)
@@ -142,7 +148,8 @@ export const openFoundation = (
       gates,
       eventLogName: own.name,
       secrets,
-      secretRing,
+      installationKey: own.key,
+      secretKeys,
       epochKeys,
       erasures,
       diskSpace,

@@ -17,7 +17,13 @@ type Misspelt = {
 
 const edge =
   'processes no longer pass calls to each other; an edge that hashes X-Api-Key keeps a key at one process: src/guides/deployment.md, "Several processes"'
-const removed: Readonly<Record<string, string>> = { PEER_HOST: edge, PEER_PORT: edge, LEDGER_OWNERS: edge }
+const removed: Readonly<Record<string, string>> = {
+  PEER_HOST: edge,
+  PEER_PORT: edge,
+  LEDGER_OWNERS: edge,
+  SECRET_KEYS_OLD:
+    'SECRET_KEY wraps one installation key, and SECRET_KEY_NEW with "secrets rotate" changes SECRET_KEY: src/guides/operators.md',
+}
 
 /** What other programs have that run beside this one, and what looks like one of ours by chance. */
 const others = new Set([

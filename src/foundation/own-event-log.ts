@@ -11,6 +11,7 @@ import { AppendConflict, type EventLog, LogRewritten, StreamMissing } from '../e
 import { encodeEvent } from '../event-log/stored-event.ts'
 import type { PriceBookPublished } from '../events/prices.ts'
 import { priceBookStream } from '../events/streams.ts'
+import type { InstallationKey } from '../guard/secrets.ts'
 import { readPricesAsTheyAre } from '../ledger/price-stream.ts'
 import { readCheckpoints, strayCheckpoints, strayMessage } from '../projector/checkpoints.ts'
 import type { Closing } from './closing.ts'
@@ -23,32 +24,36 @@ type OwnEventLogOptions = {
   readonly anyEventLog: boolean
   /** Opens although the event log was restored from an older copy: for the commands that look into that or put it right. */
   readonly anyHistory: boolean
+  /** Called before anything is written to the log: what it throws stops the start. */
+  readonly openKey: (eventLog: EventLog) => Promise<InstallationKey>
   readonly closing: Closing
 }
 
 /**
  * Opens the event log this installation works on, compares it with the read models, and makes sure that it can be written
- * to and that a price book is in force. `name` says which log it is, without secrets. Throws `ConfigError`.
+ * to, that its installation key opens and that a price book is in force. `name` says which log it is, without secrets. Throws `ConfigError`.
  */
 export const openOwnEventLog = async (
   config: Config,
   { url, pool }: Database,
-  { logger, anyEventLog, anyHistory, closing }: OwnEventLogOptions,
-): Promise<{ eventLog: EventLog; name: string }> => {
+  { logger, anyEventLog, anyHistory, openKey, closing }: OwnEventLogOptions,
+): Promise<{ eventLog: EventLog; name: string; key: InstallationKey }> => {
   const { EVENT_LOG_URL, EVENT_LOG_PREFIX: prefix } = config
   const name = nameOfEventLog(config)
   const named = { variable: 'EVENT_LOG_URL', url: EVENT_LOG_URL ?? url, prefix }
   const eventLog = await openNamed(named, logger)
   closing.add(() => eventLog.close())
-  await telling(named, async () => {
+  const key = await telling(named, async () => {
     // Before anything is remembered of it: a log that never answered is no log rows were folded from.
     await eventLog.head()
     if (!anyEventLog) await sameEventLog(pool, name)
     if (!anyEventLog && !anyHistory) await sameHistory(pool, eventLog)
+    const opened = await openKey(eventLog)
     await keepPriceBookComplete(eventLog, logger)
     if (EVENT_LOG_URL !== undefined) await mayAppend(eventLog)
+    return opened
   })
-  return { eventLog, name }
+  return { eventLog, name, key }
 }
 
 /** Which event log the configuration names, without secrets. */

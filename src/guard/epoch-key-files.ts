@@ -3,8 +3,7 @@ import { readFileSync } from 'node:fs'
 import { link, open, readdir, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { codeOf, syncDirectory } from '../event-log/directory.ts'
-import { type RingKey, ringFrom, type SecretRing } from './secret-ring.ts'
-import { type Sealer, sealerOf } from './secrets.ts'
+import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './secrets.ts'
 
 /**
  * Epoch keys as files of one directory, which all processes of an installation share.
@@ -17,8 +16,8 @@ import { type Sealer, sealerOf } from './secrets.ts'
  * without a mark is lost: the directory is not mounted, is another one, or was restored from a copy. A key disappears as a whole
  * too: it loses its name before its bytes, so nobody who reads it meanwhile, or after a kill, finds it damaged.
  *
- * The sealing key is derived from the file's bytes and SECRET_KEY together: neither opens anything alone. The key's id is derived
- * from both too, so a damaged file, or one made with another SECRET_KEY, is recognized.
+ * The sealing key is derived from the file's bytes and the installation key together: neither opens anything alone. The key's id is
+ * derived from both too, so a damaged file, or one of another installation, is recognized.
  */
 export type EpochKeyFiles = {
   /** The keys that are here and those that were destroyed, by id. */
@@ -35,8 +34,6 @@ export type EpochKey = {
   /** `<epoch>-<eight characters>`. Everything sealed under the key begins with it. */
   readonly id: string
   readonly epoch: number
-  /** The id of the SECRET_KEY it is of use with. */
-  readonly secretKey: string
   sealer(purpose: string): Sealer
 }
 
@@ -60,26 +57,17 @@ type KeyDirectory = {
   readonly dir: string
   /** Makes the directory, mode 0700. Called when a key is made; reading never makes one. */
   readonly makeDir: () => Promise<void>
-  /** Derived from the keys of the ring, the one in use first: a new file is made with that. */
-  readonly salts: () => readonly Salt[]
+  /** Derived from the installation key. */
+  readonly salt: Buffer
 }
 
-type Salt = { readonly secretKey: string; readonly bytes: Buffer }
-
-/** `secretKey` is a ring's, or a ring of this one key. */
+/** A text as `secretKey` stands for the key derived from it. */
 export const createEpochKeyFiles = ({
-  secretKey,
+  secretKey: source,
   ...rest
-}: Omit<KeyDirectory, 'salts'> & { readonly secretKey: string | SecretRing }): EpochKeyFiles => {
-  const ring = ringFrom(secretKey)
-  const saltOf = new WeakMap<RingKey, Salt>()
-  const salts = (): Salt[] =>
-    ring.keys().map((key) => {
-      const known = saltOf.get(key) ?? { secretKey: key.id, bytes: key.derive('epoch-key') }
-      saltOf.set(key, known)
-      return known
-    })
-  const directory = { ...rest, salts }
+}: Omit<KeyDirectory, 'salt'> & { readonly secretKey: string | InstallationKey }): EpochKeyFiles => {
+  const key = typeof source === 'string' ? derivingFrom(source) : source
+  const directory = { ...rest, salt: key.derive('epoch-key') }
   return {
     list: () => listed(directory),
     readSync: (epoch) => readKey(directory, epoch),
@@ -88,25 +76,23 @@ export const createEpochKeyFiles = ({
   }
 }
 
-const derived = (salt: Salt, bytes: Buffer, purpose: string, length: number): Buffer =>
-  Buffer.from(hkdfSync('sha256', bytes, salt.bytes, purpose, length))
+const derived = (salt: Buffer, bytes: Buffer, purpose: string, length: number): Buffer =>
+  Buffer.from(hkdfSync('sha256', bytes, salt, purpose, length))
 
-const idOf = (salt: Salt, epoch: number, bytes: Buffer): string =>
+const idOf = (salt: Buffer, epoch: number, bytes: Buffer): string =>
   `${epoch}-${derived(salt, bytes, 'id', 6).toString('base64url')}`
 
-const parsed = (directory: KeyDirectory, epoch: number, text: string): EpochKey => {
+const parsed = ({ dir, salt }: KeyDirectory, epoch: number, text: string): EpochKey => {
   const [id, encoded = ''] = text.trim().split(' ')
   const bytes = Buffer.from(encoded, 'base64url')
-  const salt = directory.salts().find((one) => id === idOf(one, epoch, bytes))
-  if (bytes.length !== keyBytes || salt === undefined)
+  if (id === undefined || bytes.length !== keyBytes || id !== idOf(salt, epoch, bytes))
     throw new EpochKeyFault(
-      `${join(directory.dir, `${epoch}.key`)} is damaged or was made with another SECRET_KEY. Start with that key, or name this installation's own directory.`,
+      `${join(dir, `${epoch}.key`)} is damaged or belongs to another installation. Name this installation's own directory.`,
     )
   const sealers = new Map<string, Sealer>()
   return {
-    id: idOf(salt, epoch, bytes),
+    id,
     epoch,
-    secretKey: salt.secretKey,
     sealer: (purpose) => {
       const known =
         sealers.get(purpose) ?? sealerOf(createSecretKey(derived(salt, bytes, `seal/${purpose}`, keyBytes)))
@@ -150,14 +136,12 @@ const readKey = (directory: KeyDirectory, epoch: number): EpochKey | null => {
 }
 
 const createKey = async (directory: KeyDirectory, epoch: number): Promise<void> => {
-  const { dir } = directory
+  const { dir, salt } = directory
   await directory.makeDir()
   const bytes = randomBytes(keyBytes)
-  const [inUse] = directory.salts()
-  if (inUse === undefined) throw new EpochKeyFault('there is no SECRET_KEY to make a key with')
   const draft = join(dir, `.${epoch}-${randomUUID()}`)
   try {
-    const text = `${idOf(inUse, epoch, bytes)} ${bytes.toString('base64url')}\n`
+    const text = `${idOf(salt, epoch, bytes)} ${bytes.toString('base64url')}\n`
     await writeSynced(draft, 'wx', Buffer.from(text))
     await link(draft, join(dir, `${epoch}.key`)).catch((error: unknown) => {
       if (codeOf(error) !== 'EEXIST') throw error

@@ -39,8 +39,6 @@ type KnownKey = {
   readonly id: string
   readonly epoch: number
   readonly state: 'present' | 'destroyed' | 'lost'
-  /** The id of the SECRET_KEY it is of use with; null where it is not here. */
-  readonly secretKey: string | null
 }
 
 /** How often a process looks whether the key is still there, or the next epoch has begun. */
@@ -103,10 +101,10 @@ const list = async ({ pool, files }: Settings): Promise<readonly KnownKey[]> => 
   const present = new Set(keys.map(({ id }) => id))
   const absent = rows.filter(({ key_id: id }) => !present.has(id))
   return [
-    ...keys.map(({ id, epoch, secretKey }): KnownKey => ({ id, epoch, secretKey, state: 'present' })),
+    ...keys.map(({ id, epoch }): KnownKey => ({ id, epoch, state: 'present' })),
     ...absent.map(
       ({ key_id: id, epoch }): KnownKey => ({
-        ...{ id, epoch, secretKey: null },
+        ...{ id, epoch },
         state: destroyed.has(id) ? 'destroyed' : 'lost',
       }),
     ),

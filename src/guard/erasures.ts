@@ -2,7 +2,7 @@
  * Who was erased, in a file of KEY_DIR: a backup is older than the erasures after it, and brings back whom they erased. KEY_DIR is in no
  * backup, and whoever restores one needs it, so this list is there when the old rows are.
  *
- * A line is an instant and the keyed hashes of the identifiers of one person, under SECRET_KEY: it names no one.
+ * A line is an instant and the keyed hashes of the identifiers of one person, under the installation key: it names no one.
  */
 import { open, readFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -4,67 +4,51 @@ import {
   createHmac,
   createSecretKey,
   hash,
+  hkdfSync,
   type KeyObject,
   randomBytes,
   timingSafeEqual,
 } from 'node:crypto'
 import type { RowSeal } from '../../projections/projection.ts'
-import { type RingKey, ringFrom, type SecretRing } from './secret-ring.ts'
+
+/** One random key per installation (`installation-key.ts`). No value gives out the key itself. */
+export type InstallationKey = {
+  /** A key of 32 bytes for one purpose. */
+  derive(purpose: string): Buffer
+}
+
+const purposeSalt = 'enrichment-ledger'
+
+/** `secret` has at least 32 characters of high entropy. */
+export const derivingFrom = (secret: string): InstallationKey => ({
+  derive: (purpose) => Buffer.from(hkdfSync('sha256', secret, purposeSalt, purpose, 32)),
+})
 
 /**
- * Keyed hashes under keys derived from SECRET_KEY, one per purpose: the hash of an address says nothing about
- * a key's secret, and without the secret the event log cannot be searched for an address.
- *
- * What is made is made under the key in use. What is there already may be under an earlier one of the ring
- * (`secret-ring.ts`): it is compared, looked up and opened under each of them, at most `ringKeysMax`. Names in the plural
- * give one hash for each key, that of the key in use first.
- *
- * Each throws `Unavailable` in a process that does not have the key in use.
+ * Keyed hashes under keys derived from the installation key, one per purpose: the hash of an address says nothing about
+ * a key's secret, and without the installation key the event log cannot be searched for an address.
  */
 export type Secrets = {
-  /** The id of the key in use (`secret-ring.ts`). */
-  keyId(): string
-  /** The same; null for the first key the installation had, which is that of everything that names none. */
-  namedKey(): string | null
   /** HMAC-SHA-256 of an API key's secret part, base64url. What is stored instead of the secret. */
   apiKeyHmac(secret: string): string
-  /** The id of the key under which an API key's secret part has this HMAC; null: it is another secret's. */
-  apiKeyUnder(secret: string, hmac: string): string | null
-  /** For what signs cookies: texts that are no API key's secret, so that their HMACs are known to no one. */
-  cookieSecrets(text: string): string[]
+  /** For what signs cookies: of a text that is no API key's secret, so that its HMAC is known to no one. */
+  cookieSecret(text: string): string
   /** HMAC-SHA-256 of the secret part of a person's token for the command line, base64url. */
   operatorTokenHmac(secret: string): string
-  /** As `apiKeyUnder`. */
-  operatorTokenUnder(secret: string, hmac: string): string | null
   /** HMAC-SHA-256 of an address, base64url. It is in the event log instead of the address. */
   addressHmac(address: string): string
-  addressHmacs(address: string): string[]
-  /** HMAC-SHA-256 of a mail domain, base64url: what a recipient that no one has there is made of. */
+  /** HMAC-SHA-256 of a mail domain, base64url: a recipient that does not exist there is made of it. */
   recipientHmac(text: string): string
   /** HMAC-SHA-256 of a person's identifier, base64url: requests, erasures and the event log know a person by it. */
   identifierHmac(identifier: string): string
-  identifierHmacs(identifier: string): string[]
-  /** The id of the key under which an identifier has this HMAC; null: it is another one's. */
-  identifierUnder(identifier: string, hmac: string): string | null
   /** HMAC-SHA-256 of what a request said: equal for equal requests, and of no use to someone who guesses at the request. */
   requestHmac(text: string): Buffer
-  requestHmacs(text: string): Buffer[]
-  /** Of what is remembered for a day: under the eldest key, so that it is the same before a rotation and after. */
-  memoryHmac(text: string): Buffer
   /** HMAC-SHA-256 of a row of a read model, base64url. */
   readonly rowSeal: RowSeal
-  /** As `identifierUnder`, of a row's seal. */
-  rowSealUnder(text: string, seal: string): string | null
   /** The same of the digest of a re-rate's plan, where no signing key is at hand. */
   readonly planSeal: RowSeal
   /** For what others keep for us, such as cookies. What is kept here about people is sealed under epoch keys, which end. */
-  sealer(purpose: string): RingSealer
-}
-
-/** Seals under the key in use and opens what is sealed under any of the ring. */
-type RingSealer = Sealer & {
-  /** The id of the key it is sealed under; null for what `open` gives null for. */
-  under(sealed: string, context: string): string | null
+  sealer(purpose: string): Sealer
 }
 
 /** Authenticated encryption (AES-256-GCM). `context` is not stored: it has to be named again to open. */
@@ -83,90 +67,36 @@ export type EpochSealer = {
   open(sealed: string, context: string): string | null
 }
 
-type KeyHashes = ReturnType<typeof createKeyHashes>
-
-/** What one key of the ring gives, each under a key of its own. */
-const createKeyHashes = ({ derive: bytes }: RingKey) => {
-  const apiKeyPepper = createSecretKey(bytes('api-key'))
-  const requestKey = createSecretKey(bytes('request'))
+/** A text stands for the key derived from it. */
+export const createSecrets = (source: string | InstallationKey): Secrets => {
+  const { derive } = typeof source === 'string' ? derivingFrom(source) : source
+  const [apiKeyPepper, requestKey] = [createSecretKey(derive('api-key')), createSecretKey(derive('request'))]
+  const apiKeyHmac = (secret: string): string =>
+    createHmac('sha256', apiKeyPepper).update(secret).digest('base64url')
   const sealers = new Map<string, Sealer>()
+  const requestHmac = (text: string): Buffer => createHmac('sha256', requestKey).update(text).digest()
+  const identifierHmac = shortHmac(derive('identifier'))
   return {
-    apiKey: (secret: string) => createHmac('sha256', apiKeyPepper).update(secret).digest('base64url'),
-    operatorToken: shortHmac(bytes('operator-token')),
-    address: shortHmac(bytes('address')),
-    recipient: shortHmac(bytes('random-recipient')),
-    identifier: shortHmac(bytes('identifier')),
-    row: shortHmac(bytes('row-seal')),
-    plan: shortHmac(bytes('rerate-plan')),
-    request: (text: string) => createHmac('sha256', requestKey).update(text).digest(),
-    sealer: (purpose: string): Sealer => {
-      const known = sealers.get(purpose) ?? sealerOf(createSecretKey(bytes(`seal/${purpose}`)))
+    apiKeyHmac,
+    cookieSecret: apiKeyHmac,
+    operatorTokenHmac: shortHmac(derive('operator-token')),
+    addressHmac: shortHmac(derive('address')),
+    recipientHmac: shortHmac(derive('random-recipient')),
+    identifierHmac,
+    requestHmac,
+    rowSeal: sealOf(derive('row-seal')),
+    planSeal: sealOf(derive('rerate-plan')),
+    sealer: (purpose) => {
+      const known = sealers.get(purpose) ?? sealerOf(createSecretKey(derive(`seal/${purpose}`)))
       sealers.set(purpose, known)
       return known
     },
   }
 }
 
-/** Made once for each key, when it is first needed. */
-const made = new WeakMap<RingKey, KeyHashes>()
-const hashesOf = (key: RingKey): KeyHashes => {
-  const known = made.get(key) ?? createKeyHashes(key)
-  made.set(key, known)
-  return known
-}
-
-/** A text is a ring of one key. */
-export const createSecrets = (source: string | SecretRing): Secrets => {
-  const ring = ringFrom(source)
-  const all = <Made>(make: (hashes: KeyHashes) => Made): Made[] =>
-    ring.keys().map((key) => make(hashesOf(key)))
-  const now = (): KeyHashes => hashesOf(ring.current())
-  const under = (
-    hash: 'apiKey' | 'operatorToken' | 'identifier' | 'row',
-    secret: string,
-    hmac: string,
-  ): string | null => ring.keys().find((key) => sameHmac(hashesOf(key)[hash](secret), hmac))?.id ?? null
-  const sealOf = (hash: 'row' | 'plan'): RowSeal => ({
-    of: (text) => now()[hash](text),
-    fits: (text, seal) => ring.keys().some((key) => sameHmac(hashesOf(key)[hash](text), seal)),
-  })
-  return {
-    keyId: () => ring.current().id,
-    namedKey: () => (ring.isFirst() ? null : ring.current().id),
-    apiKeyHmac: (secret) => now().apiKey(secret),
-    apiKeyUnder: (secret, hmac) => under('apiKey', secret, hmac),
-    cookieSecrets: (text) => all(({ apiKey }) => apiKey(text)),
-    operatorTokenHmac: (secret) => now().operatorToken(secret),
-    operatorTokenUnder: (secret, hmac) => under('operatorToken', secret, hmac),
-    addressHmac: (address) => now().address(address),
-    addressHmacs: (address) => all((hashes) => hashes.address(address)),
-    recipientHmac: (text) => now().recipient(text),
-    identifierHmac: (identifier) => now().identifier(identifier),
-    identifierHmacs: (identifier) => all((hashes) => hashes.identifier(identifier)),
-    identifierUnder: (identifier, hmac) => under('identifier', identifier, hmac),
-    requestHmac: (text) => now().request(text),
-    requestHmacs: (text) => all((hashes) => hashes.request(text)),
-    memoryHmac: (text) => hashesOf(ring.eldest()).request(text),
-    rowSeal: sealOf('row'),
-    rowSealUnder: (text, seal) => under('row', text, seal),
-    planSeal: sealOf('plan'),
-    sealer: (purpose) => ringSealer(ring, purpose),
-  }
-}
-
-const ringSealer = (ring: SecretRing, purpose: string): RingSealer => {
-  const opened = (sealed: string, context: string): { id: string; text: string } | null => {
-    for (const key of ring.keys()) {
-      const text = hashesOf(key).sealer(purpose).open(sealed, context)
-      if (text !== null) return { id: key.id, text }
-    }
-    return null
-  }
-  return {
-    seal: (text, context) => hashesOf(ring.current()).sealer(purpose).seal(text, context),
-    open: (sealed, context) => opened(sealed, context)?.text ?? null,
-    under: (sealed, context) => opened(sealed, context)?.id ?? null,
-  }
+const sealOf = (key: Buffer): RowSeal => {
+  const of = shortHmac(key)
+  return { of, fits: (text, seal) => sameHmac(of(text), seal) }
 }
 
 const nonceBytes = 12

@@ -9,8 +9,6 @@ export type KeyState = {
   readonly organizationName: string
   readonly name: string
   readonly secretHmac: string
-  /** The id of the SECRET_KEY that is under; null: the first the installation had. */
-  readonly secretKey: string | null
   readonly last4: string
   readonly permissions: readonly Permission[]
   readonly limits: KeyLimits
@@ -24,7 +22,7 @@ export type KeyState = {
 }
 
 export type KeyEvent = DomainEventOf<
-  'ApiKeyIssued' | 'ApiKeyRehashed' | 'ApiKeyRotated' | 'ApiKeyLimitsChanged' | 'ApiKeyRevoked'
+  'ApiKeyIssued' | 'ApiKeyRotated' | 'ApiKeyLimitsChanged' | 'ApiKeyRevoked'
 >
 
 export const isKeyEvent = (event: DomainEvent): event is KeyEvent => event.type.startsWith('ApiKey')
@@ -47,8 +45,6 @@ export const evolveKey = (
         successorId: state.successorId ?? event.data.successor_id,
         graceUntil: earlier(state.graceUntil, event.data.grace_until),
       }
-    case 'ApiKeyRehashed':
-      return { ...state, secretHmac: event.data.secret_hmac, secretKey: event.data.secret_key }
     case 'ApiKeyLimitsChanged':
       return { ...state, limits: event.data.limits }
     case 'ApiKeyRevoked':
@@ -65,7 +61,6 @@ const issued = (data: KeyEventData<'ApiKeyIssued'>, effectiveAt: string): KeySta
   organizationName: data.organization_name,
   name: data.name,
   secretHmac: data.secret_hmac,
-  secretKey: null,
   last4: data.last4,
   permissions: data.permissions,
   limits: data.limits,

@@ -5,7 +5,7 @@ import { boundConnections } from '../call/connections.ts'
 import { brokenRequest, rawAnswer } from '../call/error-handler.ts'
 import { openRequestsOn } from '../call/open-requests.ts'
 import { createRequestIds } from '../call/request-id.ts'
-import type { RingKey } from '../guard/secret-ring.ts'
+import type { SecretKey } from '../guard/installation-key.ts'
 import type { Health } from './health.ts'
 import type { Metrics } from './metrics.ts'
 import { fresh, operations, type Unready } from './routes.ts'
@@ -34,7 +34,7 @@ export const createMetricsHost = ({
   metrics: Metrics
   /** Whether this process shows or folds rows: then late ones make it unready. */
   showsRows: boolean
-  secretKeys: () => readonly RingKey[]
+  secretKeys: readonly SecretKey[]
   unready?: Unready
   logger: Logger
 }): FastifyInstance => {

@@ -1,6 +1,5 @@
 import type { FastifyPluginAsync, FastifyReply } from 'fastify'
-import { proofHeader, proofOf, questionHeader } from '../guard/installation-proof.ts'
-import type { RingKey } from '../guard/secret-ring.ts'
+import { proofHeader, proofOf, questionHeader, type SecretKey } from '../guard/installation-key.ts'
 import type { Check, Health } from './health.ts'
 
 /** What ends the process, for `/readyz`. */
@@ -31,8 +30,8 @@ export const operations =
     unready?: Unready | undefined
     /** Only operators reach this host. */
     isPrivate?: boolean
-    /** Those that this process was given, the newest first; whether the database is there or not. */
-    secretKeys: () => readonly RingKey[]
+    /** Those that this process was started with. */
+    secretKeys: readonly SecretKey[]
   }): FastifyPluginAsync =>
   async (host) => {
     const methods = ['GET', 'HEAD'] as const
@@ -40,7 +39,7 @@ export const operations =
       method: [...methods],
       url: '/livez',
       handler: ({ headers }, reply) => {
-        const [key] = secretKeys()
+        const [key] = secretKeys
         const proof = key === undefined ? null : proofOf(key, headers[questionHeader])
         if (proof !== null) reply.header(proofHeader, proof)
         return fresh(reply).send({ status: 'live' })

@@ -143,7 +143,7 @@ type MetricsOptions = {
   readonly health: Health
   readonly closing: Closing
   readonly leaving: Leaving
-  readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace' | 'eventLog' | 'pool' | 'secretRing'>
+  readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace' | 'eventLog' | 'pool' | 'secretKeys'>
 }
 
 const openMetrics = async (
@@ -158,7 +158,7 @@ const openMetrics = async (
   const host = createMetricsHost({
     ...{ metrics, logger, health },
     showsRows: config.ROLES.some((role) => role === 'projector' || role === 'dashboard'),
-    secretKeys: foundation.secretRing.ring.given,
+    secretKeys: foundation.secretKeys,
     unready: leaving.unready,
   })
   closing.add(() => closeHost(host))

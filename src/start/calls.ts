@@ -16,7 +16,6 @@ import { openKeyDirectory } from '../guard/key-directory.ts'
 import { watchParked } from '../guard/parked-events.ts'
 import { createRateLimiter, type RateLimiter } from '../guard/rate-limit.ts'
 import { openRedisRateLimiter, type SharedRateLimiter } from '../guard/redis-rate-limiter.ts'
-import { createRehashing } from '../guard/rehash-keys.ts'
 import { openPriceBooks } from '../ledger/price-books.ts'
 import { meterCalls } from '../metrics/calls-in-progress.ts'
 import type { Metrics } from '../metrics/metrics.ts'
@@ -56,15 +55,12 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   const { overload, stop } = watchOverload(logger)
   closing.add(stop)
   meterCalls(metrics.meters, overload)
-  const rehashing = createRehashing({ eventLog, secrets, logger })
-  closing.add(rehashing.settled)
   const local = createRateLimiter()
   const shared = await openShared(local, options)
   return {
     dependencies: {
       directory,
       secrets,
-      rehash: rehashing.rehash,
       limiter: shared ?? local,
       refusedCalls,
       overload,

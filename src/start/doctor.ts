@@ -35,8 +35,7 @@ import { openNamed } from '../foundation/open-event-log.ts'
 import { liveProcesses } from '../foundation/processes.ts'
 import { knownSecretKeysOf } from '../foundation/secret-key.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
-import { proofHeader, proofOf, questionHeader } from '../guard/installation-proof.ts'
-import { ringOf } from '../guard/secret-ring.ts'
+import { proofHeader, proofOf, questionHeader } from '../guard/installation-key.ts'
 import { sameHmac } from '../guard/secrets.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
 import { addressesNow } from './addresses.ts'
@@ -121,8 +120,7 @@ const storesIn = async (config: Config, database: OpenDatabase): Promise<Finding
     const log = { about: 'event log', ...reached.told }
     const rest = await lookAt([
       ...databaseChecks(database),
-      ...keyChecks(logged),
-      ...(reached.answers ? checksOfLog(logged) : []),
+      ...(reached.answers ? [...keyChecks(logged), ...checksOfLog(logged)] : []),
       clockCheck(pool, () => liveProcesses(pool)),
       jobsCheck(pool),
       webhooksCheck(pool),
@@ -136,7 +134,7 @@ const storesIn = async (config: Config, database: OpenDatabase): Promise<Finding
 }
 
 const withoutEventLog = warning(
-  'not looked at without it: projections, signing key, checkpoints, verification, reconciliation, backup, growth',
+  'not looked at without it: projections, SECRET_KEY, epoch keys, signing key, checkpoints, verification, reconciliation, backup, growth',
   'Ask again when the event log answers.',
 )
 
@@ -264,7 +262,7 @@ const placesOf = ({ ROLES, HOST, METRICS_HOST, ...ports }: Config): Listening[] 
  */
 const whoseAt = async (config: Config, { host, port }: Listening): Promise<Listener> => {
   const known = await knownSecretKeysOf(config).catch(() => null)
-  const keys = known === null ? [] : ringOf(known).keys()
+  const keys = known ?? []
   const question = randomUUID()
   const asked = await Promise.all(
     ['http', 'https'].map((scheme) =>

@@ -100,7 +100,7 @@ const hostOf = (
   host.register(
     operations({
       ...{ health, showsRows: name === 'dashboard', unready: leaving.unready },
-      secretKeys: foundation.secretRing.ring.given,
+      secretKeys: foundation.secretKeys,
     }),
   )
   host.register(downloads(logger))

@@ -2,7 +2,6 @@
 import { Secret, TOTP } from 'otpauth'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { secondFactorProofs } from '../../src/administration/second-factor-uses.ts'
 import {
   checkSecondFactor,
   removeSecondFactor,
@@ -14,22 +13,17 @@ import { createUser, listUsers } from '../../src/administration/user-changes.ts'
 import { openUserDirectory } from '../../src/administration/user-directory.ts'
 import { putUser } from '../../src/administration/users.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
-import { ringKeyOf, ringOf } from '../../src/guard/secret-ring.ts'
 import { createSecrets } from '../../src/guard/secrets.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-const [oldKey, newKey] = [
-  'an old secret of at least thirty-two characters',
-  'a new secret of at least 32 characters',
-]
 let database: TestDatabase
 let pool: pg.Pool
 let memory: MemoryEventLog
 let eventLog: EventLog
 let secret = ''
 let codes: readonly string[] = []
-const secrets = createSecrets(oldKey)
+const secrets = createSecrets('a secret of at least thirty-two characters')
 const parts = (by = secrets) => ({ pool, eventLog, secrets: by })
 const actor = 'user:ada'
 const stepMs = 30_000
@@ -232,25 +226,4 @@ describe('the row alone neither grants nor removes', () => {
     await createUser(parts(), { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:setup' })
     expect(await openUserDirectory(parts()).secondFactor('ada')).toBeNull()
   })
-})
-
-test('a rotation of SECRET_KEY makes what is kept anew; without the old key it opens then as before', async () => {
-  const both = createSecrets(ringOf([newKey, oldKey]))
-  const use = secondFactorProofs({ pool, secrets: both })
-  const [oldId, newId] = [ringKeyOf(oldKey).id, ringKeyOf(newKey).id]
-  const keys = [
-    { id: oldId, first: true, inUseFrom: null, inUseUntil: null },
-    { id: newId, first: false, inUseFrom: null, inUseUntil: null },
-  ]
-  const counts = async () =>
-    Object.fromEntries([...(await use.under(keys))].map(([id, { count }]) => [id, count]))
-  expect(await counts()).toEqual({ [oldId]: 1 })
-  const onlyNew = createSecrets(newKey)
-  expect(await check(codeAt(nowMs), { by: onlyNew })).toEqual({ kind: 'broken' })
-  expect(await use.renew?.('')).toEqual({ renewed: 1, next: null })
-  expect(await use.renew?.('')).toEqual({ renewed: 0, next: null })
-  expect(await counts()).toEqual({ [newId]: 1 })
-  expect(await check(codeAt(nowMs), { by: onlyNew })).toMatchObject({ kind: 'right' })
-  expect(await check(codes[3] ?? '', { by: onlyNew })).toMatchObject({ kind: 'right' })
-  expect(await check(codes[5] ?? '')).toEqual({ kind: 'broken' })
 })

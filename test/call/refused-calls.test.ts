@@ -19,7 +19,6 @@ const key: DirectoryKey = {
   organizationName: 'Example',
   name: 'a key',
   secretHmac: 'A'.repeat(43),
-  secretKey: null,
   last4: 'abcd',
   permissions: [],
   limits: { requests_per_minute: 1, requests_per_day: 1, email_validations_per_second: 10 },

@@ -10,7 +10,9 @@ import { decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { PriceBookPublished } from '../../src/events/prices.ts'
 import { pixelStream, priceBookStream } from '../../src/events/streams.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { openInstallationKey } from '../../src/foundation/installation-key.ts'
 import { openNamed } from '../../src/foundation/open-event-log.ts'
+import { secretKeyOf } from '../../src/guard/installation-key.ts'
 import { type House, openHouse, places, until } from '../support/house.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
@@ -150,10 +152,12 @@ describe('the price book of an installation that is opened', () => {
     await database.drop()
   })
 
+  const secretKey = 'a'.repeat(43)
   /** As an earlier release, or its operator, left it. */
   const publish = async (...books: readonly PriceBookPublished[]): Promise<void> => {
     const eventLog = await openNamed({ variable: 'DATABASE_URL', url: database.url }, silent)
     try {
+      await openInstallationKey(eventLog, { secretKeys: [secretKeyOf(secretKey)] })
       for (const [n, data] of books.entries())
         await eventLog.append(priceBookStream, n === 0 ? 'none' : n - 1, [
           encodeEvent(
@@ -171,7 +175,7 @@ describe('the price book of an installation that is opened', () => {
   }
 
   const open = async (): Promise<PriceBookPublished[]> => {
-    const config = parseConfig({ DATABASE_URL: database.url, SECRET_KEY: 'a'.repeat(43), DATA_DIR: tmpdir() })
+    const config = parseConfig({ DATABASE_URL: database.url, SECRET_KEY: secretKey, DATA_DIR: tmpdir() })
     const foundation = await openFoundation(config, { logger: silent })
     opened.push(foundation)
     const events = await foundation.eventLog.read(priceBookStream, { max: 1_000 })

@@ -21,7 +21,6 @@ const issue = (endsAtMs = Number.POSITIVE_INFINITY): { apiKey: string; key: Dire
       organizationName: 'Acme',
       name: 'production',
       secretHmac: secrets.apiKeyHmac(secret),
-      secretKey: null,
       last4: apiKey.slice(-4),
       permissions: [],
       limits: { requests_per_minute: 1, requests_per_day: 1, email_validations_per_second: 10 },

@@ -123,12 +123,12 @@ describe('a key', () => {
     expect(open(keys, text)).toBeNull()
   })
 
-  test('opens nothing without SECRET_KEY, nor SECRET_KEY without it', async () => {
+  test('opens nothing without the installation key, nor that without it', async () => {
     const sealed = await seal(process())
     const thief = process({ secretKey: 'another secret key, guessed by somebody' })
     expect(open(thief, sealed)).toBeNull()
-    expect(thief.failure()?.message).toContain('was made with another SECRET_KEY')
-    await expect(seal(thief)).rejects.toThrow('was made with another SECRET_KEY')
+    expect(thief.failure()?.message).toContain('belongs to another installation')
+    await expect(seal(thief)).rejects.toThrow('belongs to another installation')
     await unlink(join(dir, '716.key'))
     expect(open(process(), sealed)).toBeNull()
   })
@@ -264,7 +264,7 @@ describe('a directory that is not the one the data need', () => {
     await pool.query('begin; truncate epoch_keys; commit')
     await cp(`${dir}-elsewhere`, dir, { recursive: true })
     await expect(seal(process({ secretKey: 'the secret key of another installation' }))).rejects.toThrow(
-      '716.key is damaged or was made with another SECRET_KEY',
+      '716.key is damaged or belongs to another installation',
     )
   })
 

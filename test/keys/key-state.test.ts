@@ -53,7 +53,6 @@ describe('folding', () => {
     organizationName: 'Acme',
     name: 'production',
     secretHmac: 'q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA',
-    secretKey: null,
     last4: 'x7Qz',
     permissions: ['ip_lookup'],
     limits: { requests_per_minute: 600, requests_per_day: 100_000, email_validations_per_second: 10 },

@@ -241,7 +241,7 @@ describe('a process whose live model no longer follows the event log', () => {
       projections: [],
       liveModels,
     })
-    await host.register(operations({ health, showsRows: false, secretKeys: () => [] }))
+    await host.register(operations({ health, showsRows: false, secretKeys: [] }))
     const { statusCode, body } = await host.inject('/readyz')
     await host.close()
     return { status: statusCode, body: JSON.parse(body) }

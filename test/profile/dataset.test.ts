@@ -38,7 +38,7 @@ beforeAll(async () => {
   pool = new pg.Pool({ connectionString: database.url, max: 4 })
   pool.on('error', () => undefined)
   const sealer = processKeys({ pool, dir: database.keyDir }).sealer('profile-dataset')
-  secrets = { identifierHmacs: keys.identifierHmacs, sealer }
+  secrets = { identifierHmac: keys.identifierHmac, sealer }
 })
 afterAll(async () => {
   await pool.end()

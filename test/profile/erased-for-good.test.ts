@@ -3,7 +3,7 @@
  * has SECRET_KEY. An embedded PostgreSQL of its own, because they search all of it.
  */
 import { randomUUID } from 'node:crypto'
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
@@ -96,7 +96,7 @@ const leaveTraces = async (): Promise<void> => {
         redirected: false,
       }),
     },
-    identifierHmacs: secrets.identifierHmacs,
+    identifierHmac: secrets.identifierHmac,
     clock: Date,
     logger,
   })
@@ -150,9 +150,9 @@ const scan = async (): Promise<string[]> => {
     },
     { name: 'retry', purpose: 'mailbox-retry', contexts: [secrets.addressHmac(email)], mark: email },
   ]
+  const { installationKey: key } = foundation
   await close()
-  const secretKey = (await readFile(join(dataDir, 'secret_key'), 'utf8')).trim()
-  const found = await openable(dataDir, { secretKey, targets, payloads, mark })
+  const found = await openable(dataDir, { key, targets, payloads, mark })
   await open()
   return found
 }

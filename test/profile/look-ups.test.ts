@@ -37,7 +37,7 @@ test('of a thousand at once each is told about the identifier it asked for, in a
   const lookUps = createLookUps(pool)
   statements = 0
   const asked = Array.from({ length: 1_000 }, (_, n) => n % 170)
-  const found = await Promise.all(asked.map((n) => lookUps.of([hmacOf(n)])))
+  const found = await Promise.all(asked.map((n) => lookUps.of(hmacOf(n))))
   expect(found.map(({ suppressed }) => suppressed)).toEqual(asked.map((n) => n < 40 && n % 3 === 0))
   expect(found.every(({ row, sealedKey }) => row === undefined && sealedKey === null)).toBe(true)
   // Two of 64 identifiers each, and what is left of 170.
@@ -46,10 +46,10 @@ test('of a thousand at once each is told about the identifier it asked for, in a
 
 test('what was committed before somebody asks is seen, however many look-ups are under way', async () => {
   const lookUps = createLookUps(pool)
-  const before = Array.from({ length: 300 }, (_, n) => lookUps.of([hmacOf(n)]))
+  const before = Array.from({ length: 300 }, (_, n) => lookUps.of(hmacOf(n)))
   for (let n = 0; n < 20; n++) {
     await suppress(`late-${n}`)
-    const around = [lookUps.of(['somebody']), lookUps.of([`late-${n}`])]
+    const around = [lookUps.of('somebody'), lookUps.of(`late-${n}`)]
     expect((await Promise.all(around)).map(({ suppressed }) => suppressed)).toEqual([false, true])
   }
   await Promise.all(before)
@@ -58,13 +58,13 @@ test('what was committed before somebody asks is seen, however many look-ups are
 test('a database that fails is an outage for those who asked, and for nobody after', async () => {
   const lookUps = createLookUps(pool)
   await pool.query('alter table profile_suppressions rename to elsewhere')
-  const failed = await Promise.allSettled(Array.from({ length: 200 }, (_, n) => lookUps.of([hmacOf(n)])))
+  const failed = await Promise.allSettled(Array.from({ length: 200 }, (_, n) => lookUps.of(hmacOf(n))))
   expect(new Set(failed.map(({ status }) => status))).toEqual(new Set(['rejected']))
   await pool.query('alter table elsewhere rename to profile_suppressions')
-  expect(await lookUps.of(['somebody'])).toEqual({ suppressed: false, row: undefined, sealedKey: null })
+  expect(await lookUps.of('somebody')).toEqual({ suppressed: false, row: undefined, sealedKey: null })
 
   const ended = new pg.Pool({ connectionString: 'postgres://nobody@127.0.0.1:1/none' })
-  await expect(createLookUps(ended).of(['somebody'])).rejects.toBeInstanceOf(Unavailable)
+  await expect(createLookUps(ended).of('somebody')).rejects.toBeInstanceOf(Unavailable)
   await ended.end()
 })
 
@@ -99,7 +99,7 @@ describe('a database that does not answer', () => {
     { of }: ReturnType<typeof createLookUps>,
     count: number,
   ): Promise<readonly Promise<unknown>[]> => {
-    const told = Array.from({ length: count }, (_, n) => of([hmacOf(n)]).catch((error: unknown) => error))
+    const told = Array.from({ length: count }, (_, n) => of(hmacOf(n)).catch((error: unknown) => error))
     await until('the statements hang', async () => (await hanging()).length === underWayMax)
     return told
   }
@@ -119,15 +119,15 @@ describe('a database that does not answer', () => {
     expect(statements).toBe(underWayMax)
     expect(told.filter((one) => one instanceof Unavailable)).toHaveLength(callers)
     await holder.query('rollback')
-    expect((await lookUps.of(['somebody'])).suppressed).toBe(false)
+    expect((await lookUps.of('somebody')).suppressed).toBe(false)
   })
 
   test('holds as many callers as the queue does; one more is told to come back, at once', async () => {
     const lookUps = createLookUps(pool)
     const first = await askFor(lookUps, underWayMax * batchMax)
-    const waiting = Array.from({ length: waitingMax * batchMax }, (_, n) => lookUps.of([`waiting-${n}`]))
+    const waiting = Array.from({ length: waitingMax * batchMax }, (_, n) => lookUps.of(`waiting-${n}`))
     let told: unknown
-    lookUps.of(['one more']).catch((error: unknown) => {
+    lookUps.of('one more').catch((error: unknown) => {
       told = error
     })
     await new Promise((resolve) => setImmediate(resolve))
@@ -135,6 +135,6 @@ describe('a database that does not answer', () => {
     await holder.query('rollback')
     const known = { suppressed: false, row: undefined, sealedKey: null }
     for (const answer of await Promise.all([...first, ...waiting])) expect(answer).toEqual(known)
-    expect(await lookUps.of(['one more'])).toEqual(known)
+    expect(await lookUps.of('one more')).toEqual(known)
   })
 })

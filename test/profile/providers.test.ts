@@ -405,7 +405,7 @@ describe('what the configuration names', () => {
       {
         pool: new pg.Pool(),
         secrets: {
-          identifierHmacs: (alias) => [alias],
+          identifierHmac: (alias) => alias,
           sealer: { seal: async (text) => text, open: (text) => text },
         },
         identifiers: createIdentifiers({ domain: null, urnPrefix: null }),

@@ -289,7 +289,7 @@ const erased = (subject: string): ProfileEvent => ({
 const ask = async <Row extends pg.QueryResultRow>({ text, values }: Query<Row>): Promise<Row[]> =>
   (await client.query<Row>(text, [...values])).rows
 
-const found = async (hmac: string): Promise<ProfileAliasRow | undefined> => (await ask(profileOf([hmac])))[0]
+const found = async (hmac: string): Promise<ProfileAliasRow | undefined> => (await ask(profileOf(hmac)))[0]
 
 describe('where an identifier leads', () => {
   test('nowhere, when nobody ever asked for it', async () => {

@@ -1,11 +1,11 @@
 /**
- * What somebody opens who has every byte of a data directory, SECRET_KEY, the epoch keys that are left, and knows whom they look for: every
+ * What somebody opens who has every byte of a data directory, SECRET_KEY and so the installation key, the epoch keys that are left, and knows whom they look for: every
  * text in any file that may be sealed is tried with every key they can derive.
  */
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { sealerOf } from '../../src/guard/secrets.ts'
+import { type InstallationKey, sealerOf } from '../../src/guard/secrets.ts'
 
 export type Target = {
   /** What a finding is called. */
@@ -16,13 +16,6 @@ export type Target = {
   /** In the opened text. */
   readonly mark: string
 }
-
-const saltOf = (
-  secretKey: string,
-  purpose: string,
-  bytes: string | Buffer = secretKey,
-  salt = 'enrichment-ledger',
-) => createSecretKey(Buffer.from(hkdfSync('sha256', bytes, salt, `seal/${purpose}`, 32)))
 
 const filesIn = async (dir: string): Promise<{ path: string; bytes: Buffer }[]> => {
   const entries = await readdir(dir, { recursive: true, withFileTypes: true })
@@ -41,12 +34,12 @@ const sealedKeyLength = 95
 export const openable = async (
   dir: string,
   {
-    secretKey,
+    key: installationKey,
     targets,
     payloads,
     mark,
   }: {
-    secretKey: string
+    key: InstallationKey
     targets: readonly Target[]
     payloads: ReadonlyMap<string, string>
     mark: string
@@ -59,9 +52,9 @@ export const openable = async (
       const [, encoded = ''] = bytes.toString().trim().split(' ')
       return Buffer.from(encoded, 'base64url')
     })
-  const salt = Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'epoch-key', 32))
+  const salt = installationKey.derive('epoch-key')
   const keysFor = (purpose: string): KeyObject[] => [
-    saltOf(secretKey, purpose),
+    createSecretKey(installationKey.derive(`seal/${purpose}`)),
     ...roots.map((root) =>
       createSecretKey(Buffer.from(hkdfSync('sha256', root, salt, `seal/${purpose}`, 32))),
     ),

@@ -1,5 +1,5 @@
-import { ringFrom, type SecretRing } from '../../guard/secret-ring.ts'
-import { sameHmac } from '../../guard/secrets.ts'
+import { openSlots, type SecretKey } from '../../guard/installation-key.ts'
+import { type InstallationKey, sameHmac } from '../../guard/secrets.ts'
 import { ArchiveFault, type FileDigest, readArchive } from './archive.ts'
 import {
   type Digests,
@@ -16,11 +16,13 @@ export type CheckedBackup = FileDigest & {
   readonly path: string
   readonly manifest: Manifest
   readonly rows: Readonly<Record<string, number>>
+  /** Of the installation that was backed up. */
+  readonly key: InstallationKey
 }
 
 type Checking = {
-  /** The backup was made with one of its keys; a text is a ring of one. */
-  readonly secretKey: string | SecretRing
+  /** One of them opens the installation key in the manifest. */
+  readonly secretKeys: readonly SecretKey[]
   /** Given each part of a table in turn, compressed, before the file as a whole is known to be sound. */
   readonly onRows?: (table: string, chunk: Buffer, manifest: Manifest) => Promise<void>
   readonly onProgress?: (readBytes: number) => void
@@ -29,23 +31,24 @@ type Checking = {
 }
 
 /**
- * Reads a whole backup and proves that it is as it was written, by an installation with this SECRET_KEY. Throws `ArchiveFault`
+ * Reads a whole backup and proves that it is as it was written, by the installation of one of the SECRET_KEYs. Throws `ArchiveFault`
  * naming the file and the part that is not.
  */
 export const checkBackup = async (
   path: string,
-  { secretKey, onRows, onProgress, accept }: Checking,
+  { secretKeys, onRows, onProgress, accept }: Checking,
 ): Promise<CheckedBackup> => {
   const found: Digests['entries'] = []
   let manifest: Manifest | undefined
+  let key: InstallationKey | undefined
   let digests: Digests | undefined
   let readBytes = 0
   const reading = readArchive(path)
   for (let next = await reading.next(); ; next = await reading.next()) {
     if (next.done === true) {
-      if (manifest === undefined || digests === undefined)
+      if (manifest === undefined || key === undefined || digests === undefined)
         throw new ArchiveFault(`${path} is incomplete or no backup: its end is missing`)
-      return { path, manifest, rows: digests.rows, ...next.value }
+      return { path, manifest, key, rows: digests.rows, ...next.value }
     }
     const { name, bytes, sha256 } = next.value
     readBytes += bytes.length
@@ -53,7 +56,7 @@ export const checkBackup = async (
     if (digests !== undefined) throw new ArchiveFault(`${path} is damaged: ${name} is behind its end`)
     if (name === digestsName) {
       digests = parsed(path, name, bytes, digestsSchema)
-      refuseDifferent(path, found, digests, ringFrom(secretKey))
+      if (key !== undefined) refuseDifferent(path, found, digests, key)
       continue
     }
     found.push({ name, sha256 })
@@ -61,6 +64,11 @@ export const checkBackup = async (
       if (name !== manifestName) throw new ArchiveFault(`${path} is no backup: it begins with ${name}`)
       manifest = parsed(path, name, bytes, manifestSchema)
       await accept?.(manifest)
+      key = openSlots(manifest.installation_key, secretKeys)?.key
+      if (key === undefined)
+        throw new ArchiveFault(
+          `${path} was not made with this SECRET_KEY, or ${manifestName} in it is damaged: nothing in it can be believed`,
+        )
       continue
     }
     const table = tableOfChunk(name)
@@ -91,12 +99,10 @@ const refuseDifferent = (
   path: string,
   found: Digests['entries'],
   digests: Digests,
-  ring: SecretRing,
+  key: InstallationKey,
 ): void => {
-  if (!ring.keys().some((key) => sameHmac(digests.mac, macOf(key, digests))))
-    throw new ArchiveFault(
-      `${path} was not made with this SECRET_KEY, or ${digestsName} in it is damaged: nothing in it can be believed`,
-    )
+  if (!sameHmac(digests.mac, macOf(key, digests)))
+    throw new ArchiveFault(`${digestsName} in ${path} is damaged or not ours: nothing in it can be believed`)
   for (const [i, { name, sha256 }] of digests.entries.entries()) {
     const there = found[i]
     if (there?.name !== name || there.sha256 !== sha256)

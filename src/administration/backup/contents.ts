@@ -1,7 +1,6 @@
 /** What the entries of a backup hold. */
 import { z } from 'zod'
-import type { RingKey } from '../../guard/secret-ring.ts'
-import { shortHmac } from '../../guard/secrets.ts'
+import { type InstallationKey, shortHmac } from '../../guard/secrets.ts'
 
 export const manifestName = 'backup.json'
 export const digestsName = 'digests.json'
@@ -28,13 +27,11 @@ export const manifestSchema = z.object({
   head: place,
   /** Earlier releases also made backups that continue another one. Those cannot be read. */
   after: z.null().optional(),
-  /** What the SECRET_KEY gives under a purpose of its own, as the database keeps it. */
-  secret_key_hash: z.string().max(64),
-  /** Former SECRET_KEYs that something in it depends on; absent in what earlier releases wrote. */
-  former_keys: z
-    .array(z.object({ id: z.string().max(64), hash: z.string().max(64), under: z.array(z.string()) }))
-    .max(10_000)
-    .optional(),
+  /** The installation key, wrapped: a SECRET_KEY of one of the slots opens it, and with it the backup. */
+  installation_key: z
+    .array(z.object({ secret_key: z.string().max(64), wrapped: z.string().max(256) }))
+    .min(1)
+    .max(2),
   /** Keys in KEY_DIR that values are sealed under. */
   epoch_keys: z.array(z.string().max(32)).max(10_000),
   /** In the order in which they are in the file. */
@@ -49,14 +46,14 @@ export const manifestFormat = format
 export const digestsSchema = z.object({
   entries: z.array(z.object({ name: z.string().max(255), sha256 })),
   rows: z.record(z.string(), z.int().nonnegative()),
-  /** Of the above, under a key derived from SECRET_KEY: without that key nobody makes a file that is taken for ours. */
+  /** Of the above, under a key derived from the installation key: without that nobody makes a file that is taken for ours. */
   mac: z.string().max(64),
 })
 export type Digests = z.infer<typeof digestsSchema>
 
 /** Authenticates the digests, and by them the whole file. */
-export const macOf = (secretKey: RingKey, { entries, rows }: Omit<Digests, 'mac'>): string =>
-  shortHmac(secretKey.derive('backup'))(JSON.stringify([entries, Object.entries(rows)]))
+export const macOf = (key: InstallationKey, { entries, rows }: Omit<Digests, 'mac'>): string =>
+  shortHmac(key.derive('backup'))(JSON.stringify([entries, Object.entries(rows)]))
 
 export const chunkName = (table: string, number: number): string =>
   `tables/${table}/${String(number).padStart(6, '0')}.zst`

@@ -8,8 +8,7 @@ import { to as copyTo } from 'pg-copy-streams'
 import service from '../../../package.json' with { type: 'json' }
 import { placeOf } from '../../event-log/port.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { knownSecretKeys } from '../../foundation/secret-ring.ts'
-import type { RingKey } from '../../guard/secret-ring.ts'
+import { standingKeyIn } from '../../foundation/installation-key.ts'
 import { InputFault } from '../input.ts'
 import { type ArchiveWriter, createArchive } from './archive.ts'
 import {
@@ -65,16 +64,15 @@ export const createBackup = async (
   { path, actor, onProgress }: Asked,
 ): Promise<MadeBackup> => {
   await refuseTaken(path)
-  const secretKey = foundation.secretRing.ring.current()
   const startedAt = performance.now()
-  const snapshot = await openSnapshot(foundation, secretKey)
+  const snapshot = await openSnapshot(foundation)
   let archive: ArchiveWriter | undefined
   try {
     archive = await createArchive(path)
     const copied = await copyTables(archive, snapshot, (progress) =>
       onProgress({ ...progress, elapsedMs: performance.now() - startedAt }),
     )
-    await archive.add(digestsName, jsonOf({ ...copied, mac: macOf(secretKey, copied) }))
+    await archive.add(digestsName, jsonOf({ ...copied, mac: macOf(foundation.installationKey, copied) }))
     const { bytes, sha256 } = await archive.finish()
     const elapsedMs = performance.now() - startedAt
     const made = { manifest: snapshot.manifest, bytes, sha256, rows: copied.rows, elapsedMs }
@@ -117,10 +115,11 @@ const asInputFault = (error: unknown, path: string): unknown => {
 }
 
 /** One moment of the whole database, by the role that owns it. */
-const openSnapshot = async (
-  { migrationUrl, eventLog, eventLogName }: Pick<Foundation, 'migrationUrl' | 'eventLog' | 'eventLogName'>,
-  secretKey: RingKey,
-): Promise<Snapshot> => {
+const openSnapshot = async ({
+  migrationUrl,
+  eventLog,
+  eventLogName,
+}: Pick<Foundation, 'migrationUrl' | 'eventLog' | 'eventLogName'>): Promise<Snapshot> => {
   const client = new pg.Client({ connectionString: migrationUrl, application_name: 'backup' })
   client.on('error', () => undefined)
   await client.connect()
@@ -146,10 +145,7 @@ const openSnapshot = async (
       event_log: eventLogName,
       holds_log: holdsLog,
       head: { position: head.toString(), digest: last === null ? null : placeOf(last).digest },
-      secret_key_hash: secretKey.check,
-      former_keys: (await knownSecretKeys(client))
-        .filter(({ state }) => state === 'needed')
-        .map(({ id, hash, under }) => ({ id, hash, under: [...under] })),
+      installation_key: (await standingKeyIn(eventLog)).slots,
       epoch_keys: keys.rows.map(({ key_id }) => key_id),
       tables: await columnsOf(client, tablesOf(holdsLog)),
     }

@@ -10,9 +10,9 @@ import { removeMark } from '../../foundation/installation-mark.ts'
 import { newestMigration } from '../../foundation/migrate.ts'
 import { openNamed, telling } from '../../foundation/open-event-log.ts'
 import { nameOfEventLog } from '../../foundation/own-event-log.ts'
-import { knownSecretKeysOf, secretKeyFile } from '../../foundation/secret-key.ts'
+import { knownSecretKeysOf } from '../../foundation/secret-key.ts'
 import { createEpochKeyFiles } from '../../guard/epoch-key-files.ts'
-import { ringOf, type SecretRing } from '../../guard/secret-ring.ts'
+import { openSlots, type SecretKey } from '../../guard/installation-key.ts'
 import { copyEventLog } from '../copy-event-log.ts'
 import { refuseRunning } from '../event-logs.ts'
 import { type CheckedBackup, checkBackup } from './check.ts'
@@ -34,7 +34,10 @@ export type RestoreProgress =
 
 type Restorable = {
   readonly backup: CheckedBackup
-  readonly checking: { readonly secretKey: SecretRing; readonly accept: (manifest: Manifest) => void }
+  readonly checking: {
+    readonly secretKeys: readonly SecretKey[]
+    readonly accept: (manifest: Manifest) => void
+  }
 }
 
 /**
@@ -51,16 +54,14 @@ export const checkRestorable = async (
     throw new ConfigError(
       `SECRET_KEY: it is not set, and there is none in DATA_DIR. A backup holds none: set it to the one of the installation that was backed up, or put its file "secret_key" into ${config.DATA_DIR}`,
     )
-  const secretKey = ringOf(secretKeys)
   const newest = await newestMigration()
-  const accept = (manifest: Manifest): void => refuseUnfit(manifest, { config, secretKey, newest, path })
+  const accept = (manifest: Manifest): void => refuseUnfit(manifest, { config, secretKeys, newest, path })
   const backup = await checkBackup(path, {
-    ...{ secretKey, accept },
+    ...{ secretKeys, accept },
     onProgress: (readBytes: number) => onProgress({ phase: 'checked', readBytes }),
   })
-  refuseLostSecrets(backup.manifest, config, secretKey)
-  if (!keysLost) await refuseLostKeys(backup.manifest, config, secretKey)
-  return { backup, checking: { secretKey, accept } }
+  if (!keysLost) await refuseLostKeys(backup, config)
+  return { backup, checking: { secretKeys, accept } }
 }
 
 /**
@@ -109,7 +110,7 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
         copiesLog,
         readAgain: async (onRows, accept) => {
           await checkBackup(backup.path, {
-            ...{ secretKey: checking.secretKey, onRows, accept },
+            ...{ secretKeys: checking.secretKeys, onRows, accept },
             onProgress: (readBytes) => onProgress({ phase: 'loaded', readBytes }),
           })
         },
@@ -190,14 +191,14 @@ const refuseUnfit = (
   manifest: Manifest,
   {
     config,
-    secretKey,
+    secretKeys,
     newest,
     path,
-  }: { config: Config; secretKey: SecretRing; newest: number; path: string },
+  }: { config: Config; secretKeys: readonly SecretKey[]; newest: number; path: string },
 ): void => {
-  if (!secretKey.keys().some(({ check }) => check === manifest.secret_key_hash))
+  if (openSlots(manifest.installation_key, secretKeys) === null)
     throw new ConfigError(
-      `SECRET_KEY: ${path} was made of an installation with another one, and nothing in it could be used with this one. Nothing was changed.`,
+      `SECRET_KEY: ${path} needs ${manifest.installation_key.map(({ secret_key }) => secret_key).join(' or ')}, and was given another one. If SECRET_KEY was rotated since, set SECRET_KEY to the old one and SECRET_KEY_NEW to the present one. Nothing was changed.`,
     )
   if (manifest.migration > newest)
     throw new ConfigError(
@@ -209,25 +210,9 @@ const refuseUnfit = (
     )
 }
 
-/** What no process would start without afterwards. A backup of an earlier release does not tell: the first start does. */
-const refuseLostSecrets = (
-  { former_keys: former = [] }: Manifest,
-  config: Config,
-  secretKey: SecretRing,
-): void => {
-  const lost = former.find(({ hash }) => !secretKey.keys().some(({ check }) => check === hash))
-  if (lost === undefined) return
-  const file = secretKeyFile(config)
-  throw new ConfigError(
-    `SECRET_KEYS_OLD: the key ${lost.id} is not there, and this backup needs it${lost.under.length === 0 ? '' : ` for ${lost.under.join(', ')}`}. ` +
-      `${file === null ? 'Add it to SECRET_KEYS_OLD' : `Put it into ${file}, on a line of its own after the first, or into SECRET_KEYS_OLD`}. Nothing was changed.`,
-  )
-}
-
 const refuseLostKeys = async (
-  { epoch_keys }: Manifest,
+  { manifest: { epoch_keys }, key: secretKey }: CheckedBackup,
   config: Config,
-  secretKey: SecretRing,
 ): Promise<void> => {
   const dir = keyDirOf(config)
   const files = createEpochKeyFiles({ dir, makeDir: () => makeDataDir(dir, 'KEY_DIR'), secretKey })

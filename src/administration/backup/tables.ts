@@ -5,8 +5,6 @@ export const logTables = ['log_head', 'log_streams', 'log_segments'] as const
 
 /** What cannot be derived from the event log, in an order in which rows find those that they refer to. */
 export const keptTables = [
-  'secret_key_check',
-  'secret_keys',
   'epoch_keys',
   'users',
   'user_second_factors',
@@ -45,7 +43,6 @@ export const leftOutTables = {
   closed_months: 'stored again, from the event log, by the first statement of each closed month',
   leases: 'of processes that live',
   processes: 'of processes that live',
-  secret_key_holders: 'of processes that live',
   profile_fetches: 'of processes that live',
   dashboard_forms: 'of forms that were taken; those that are open are of sessions that end',
   dashboard_attempts: 'of the last minute',

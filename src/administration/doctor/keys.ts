@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { access, readdir, stat } from 'node:fs/promises'
 import { isAbsolute, join, relative, resolve } from 'node:path'
 import type pg from 'pg'
-import { type Config, ConfigError } from '../../config.ts'
+import type { Config } from '../../config.ts'
 import { codeOf } from '../../event-log/directory.ts'
 import { type EventLog, StreamMissing } from '../../event-log/port.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
@@ -11,11 +11,11 @@ import { createSigningKeyFiles } from '../../event-log/tree/signing-key.ts'
 import type { LogCheckpointed, SigningKeyAnnounced } from '../../events/checkpoints.ts'
 import { checkpointStream } from '../../events/streams.ts'
 import { keyDirOf } from '../../foundation/data-dir.ts'
-import { secretKeyFile, secretKeysOf } from '../../foundation/secret-key.ts'
-import { knownSecretKeys, secretRingOf } from '../../foundation/secret-ring.ts'
+import { wrappedKeyIn, wrongKeyText } from '../../foundation/installation-key.ts'
+import { knownSecretKeysOf } from '../../foundation/secret-key.ts'
 import { createEpochKeyFiles } from '../../guard/epoch-key-files.ts'
 import { openEpochKeys } from '../../guard/epoch-keys.ts'
-import { type ChangingRing, ringOf } from '../../guard/secret-ring.ts'
+import { openSlots } from '../../guard/installation-key.ts'
 import { listEpochKeys } from '../epoch-keys.ts'
 import { type Check, fault, ok, reasonOf, type Told, warning } from './finding.ts'
 
@@ -81,14 +81,16 @@ const openToOthers = async (path: string): Promise<Told[]> => {
 
 const secretFiles = async ({ DATA_DIR, TLS_KEY }: Config): Promise<Told | Told[]> => {
   const paths = [
-    ...['secret_key', 'postgres.password', 'postgres.json', 'demo.json'].map((name) => join(DATA_DIR, name)),
+    ...['secret_key', 'secret_key_new', 'postgres.password', 'postgres.json', 'demo.json'].map((name) =>
+      join(DATA_DIR, name),
+    ),
     ...(TLS_KEY === undefined ? [] : [TLS_KEY]),
   ]
   const found = (await Promise.all(paths.map(openToOthers))).flat()
   return found.length > 0 ? found : ok('no secret of this host can be read by other users')
 }
 
-type Keyed = { readonly config: Config; readonly pool: pg.Pool }
+type Keyed = { readonly config: Config; readonly pool: pg.Pool; readonly eventLog: EventLog }
 
 export const keyChecks = (keyed: Keyed): readonly Check[] => [
   { about: 'SECRET_KEY', look: () => secretKeyFits(keyed) },
@@ -102,68 +104,32 @@ export const signingKeyCheck = (signing: Signing): Check => ({
   look: () => signingKey(signing),
 })
 
-const ringTold = async (
-  client: pg.PoolClient,
-  config: Config,
-  ring: ChangingRing,
-): Promise<Told | Told[]> => {
-  const known = await knownSecretKeys(client)
-  const stateOf = (id: string) => known.find((key) => key.id === id)?.state
-  const [newest] = ring.given()
-  const inUse = ring.current().id
-  const found: Told[] = []
-  if (newest !== undefined && stateOf(newest.id) === undefined)
-    found.push(
-      warning(
-        `${inUse} is in use; ${newest.id} is given and not in use yet`,
-        'When every process was started with it: "secrets rotate".',
-      ),
+const secretKeyFits = async ({ config, eventLog }: Keyed): Promise<Told> => {
+  const given = await knownSecretKeysOf(config)
+  const wrapped = await wrappedKeyIn(eventLog)
+  if (wrapped === null) return ok('no installation key was made yet; the first start does it')
+  const open = openSlots(wrapped.slots, given ?? [])
+  if (open === null)
+    return fault(
+      wrongKeyText(wrapped),
+      'Set SECRET_KEY, or the file secret_key in DATA_DIR, to what it was. Without it issued keys do not work and profiles cannot be opened.',
     )
-  const left = ring.given().filter(({ id }) => stateOf(id) === 'left')
-  if (left.length > 0 && secretKeyFile(config) === null)
-    found.push(
-      warning(
-        `nothing depends on ${left.map(({ id }) => id).join(', ')} any more`,
-        'Take it out of SECRET_KEYS_OLD and destroy every copy of it.',
-      ),
-    )
-  if (found.length > 0) return found
-  const needed = known.filter(({ state }) => state === 'needed')
-  return ok(
-    needed.length === 0
-      ? 'it is the one this database was set up with'
-      : `${inUse} is in use; ${needed.map(({ id }) => id).join(', ')} is still needed`,
+  const newest = wrapped.slots.at(-1)?.secret_key
+  if (wrapped.slots.length === 1) return ok(`${open.by.id} opens the installation key`)
+  return warning(
+    `SECRET_KEY is being rotated: processes start with ${wrapped.slots.map(({ secret_key }) => secret_key).join(' or ')}`,
+    `When every process runs with ${newest}: "secrets rotate --finish".`,
   )
 }
 
-const secretKeyFits = async ({ config, pool }: Keyed): Promise<Told | Told[]> => {
-  const client = await pool.connect()
-  try {
-    // A database that knows no key yet is not to learn one here.
-    await client.query('begin')
-    const ring = await secretRingOf(client, config, await secretKeysOf(config))
-    return await ringTold(client, config, ring)
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    return fault(
-      reasonOf(error).replace(/^SECRET_KEYS?(_OLD)?: /, ''),
-      'Set SECRET_KEY and SECRET_KEYS_OLD, or the file secret_key in DATA_DIR, to what they were. Without it issued keys do not work and profiles cannot be opened.',
-    )
-  } finally {
-    await client.query('rollback').catch(() => undefined)
-    client.release()
-  }
-}
-
-const epochKeys = async ({ config, pool }: Keyed): Promise<Told | Told[]> => {
+const epochKeys = async ({ config, pool, eventLog }: Keyed): Promise<Told | Told[]> => {
   const dir = keyDirOf(config)
   const silent = { info: () => undefined, error: () => undefined }
-  const files = createEpochKeyFiles({
-    dir,
-    makeDir: async () => undefined,
-    secretKey: ringOf(await secretKeysOf(config)),
-  })
   try {
+    const wrapped = await wrappedKeyIn(eventLog)
+    const open = openSlots(wrapped?.slots ?? [], (await knownSecretKeysOf(config)) ?? [])
+    if (open === null) return warning('not looked at without the installation key', 'See SECRET_KEY.')
+    const files = createEpochKeyFiles({ dir, makeDir: async () => undefined, secretKey: open.key })
     const keys = await listEpochKeys({
       epochKeys: openEpochKeys({ pool, files, clock: Date, logger: silent }),
     })
@@ -192,10 +158,7 @@ const epochKeys = async ({ config, pool }: Keyed): Promise<Told | Told[]> => {
         : `${current.id} is in use until ${new Date(current.untilMs).toISOString().slice(0, 10)}`,
     )
   } catch (error) {
-    return fault(
-      reasonOf(error),
-      'Put back the directory of this installation, with the SECRET_KEY it was made with.',
-    )
+    return fault(reasonOf(error), 'Put back the directory of this installation.')
   }
 }
 

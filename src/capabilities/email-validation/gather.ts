@@ -126,7 +126,7 @@ const askMailbox = async (
   if (!isWorthAsking(open)) return { evidence: acceptedUnasked, checkedAt: checkedAt(), cached: false }
   // Not the HMAC of the facts, which folds case: whether case matters is the server's to say (RFC 5321 §2.4).
   const mailboxHmac = secrets.addressHmac(parsed.address.normalized)
-  const known = await checks.find(secrets.addressHmacs(parsed.address.normalized))
+  const known = await checks.find(secrets.addressHmac(parsed.address.normalized))
   if (known !== null) return { ...known, cached: true }
   const evidence = await mailbox.probe(parsed.address, mx, { party: key.organizationId })
   if (evidence.retryAfterSeconds !== null) {

@@ -285,8 +285,8 @@ export const emailValidation: Capability<EmailValidationSettings> = {
   commands: [companiesImport, companiesShow, listsRefresh],
   recognizes: ({ secrets }, facts, text) => {
     if (facts.kind !== 'email_validation') return null
-    const hmacs = secrets.addressHmacs(namedAddressOf(readAddress(text)))
-    return { verdict: hmacs.includes(facts.address_hmac) ? 'yes' : 'no' }
+    const hmac = secrets.addressHmac(namedAddressOf(readAddress(text)))
+    return { verdict: hmac === facts.address_hmac ? 'yes' : 'no' }
   },
 }
 

@@ -154,7 +154,7 @@ export const ipLookup: Capability<GeoSettings> = {
     if (facts.kind !== 'ip_lookup') return null
     const address = parseAddress(text)
     if (address === null) return { verdict: 'no', why: 'it is no IP address' }
-    return { verdict: secrets.addressHmacs(address.canonical).includes(facts.address_hmac) ? 'yes' : 'no' }
+    return { verdict: secrets.addressHmac(address.canonical) === facts.address_hmac ? 'yes' : 'no' }
   },
 }
 

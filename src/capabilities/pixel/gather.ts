@@ -12,7 +12,7 @@ export type PixelParts = {
   readonly rules: PixelRulesModel
   readonly counters: PixelCounters
   /** Keyed: what partners call their hits is the partner's business, and may be a person's address. */
-  readonly memoryHmac: Secrets['memoryHmac']
+  readonly requestHmac: Secrets['requestHmac']
   readonly logger: { warn(fields: object, message: string): void }
   readonly observe?: PixelObserver | undefined
 }
@@ -69,7 +69,7 @@ export const listBlocks = async (
   [...(await rules.of(caller.key.organizationId)).blocks].sort(byDomain)
 
 export const judgeHit = async (
-  { rules, counters, memoryHmac, logger, observe }: PixelParts,
+  { rules, counters, requestHmac, logger, observe }: PixelParts,
   { host, hitId: named }: HitInput,
   { key: { organizationId }, atMs, requestId }: Caller,
 ): Promise<HitVerdict | 'unavailable'> => {
@@ -82,7 +82,7 @@ export const judgeHit = async (
     const hitId =
       named === null
         ? null
-        : memoryHmac(`hit\n${Buffer.from(named, 'utf16le').toString('base64url')}`).toString('base64url')
+        : requestHmac(`hit\n${Buffer.from(named, 'utf16le').toString('base64url')}`).toString('base64url')
     // Nothing to count and nothing to remember.
     if (hitId === null && limits.length === 0) return { rules: matched, fires: blockedBy === null, used: [] }
     return await counters.take({ organizationId, host, hitId, atMs, rules: matched })

@@ -52,7 +52,7 @@ export const pixel: Capability = {
       forms: pixelForms({
         rules,
         counters,
-        memoryHmac: secrets.memoryHmac,
+        requestHmac: secrets.requestHmac,
         logger,
         observe: observerOf(meters),
       }),

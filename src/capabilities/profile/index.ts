@@ -20,7 +20,6 @@ import { type ProfileRequest, type ProfileResult, parseProfileRequest, profileCa
 import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
 import { gather, type ProfileObserver, type ProfileParts } from './gather.ts'
-import { keyedUses } from './keyed-uses.ts'
 import { createClaims } from './record/claims.ts'
 import { dropOldProfiles, eraseAgain, retainedAtOnceMax } from './record/erase.ts'
 import { createRetrieval } from './record/retrieval.ts'
@@ -46,7 +45,7 @@ const recognizePerson = async (
   if (facts.kind !== 'profile') return null
   const ref = identifiersOf(settings).parse(text)
   if (ref === null) return { verdict: 'no', why: 'it is no profile id, profile URL or person URN' }
-  const hmacs = secrets.identifierHmacs(`${ref.kind}:${ref.value}`)
+  const hmac = secrets.identifierHmac(`${ref.kind}:${ref.value}`)
   const events = await eventLog
     .read(profileStream(facts.subject_id), { max: eventsMax })
     .catch((error: unknown) => {
@@ -58,7 +57,7 @@ const recognizePerson = async (
     if (event.type === 'ProfileFetched') return [...event.data.aliases, ...event.data.former_aliases]
     return event.type === 'ProfileMissed' ? event.data.aliases : []
   })
-  const known = aliases.some((alias) => alias.kind === ref.kind && hmacs.includes(alias.hmac))
+  const known = aliases.some((alias) => alias.kind === ref.kind && alias.hmac === hmac)
   return known
     ? { verdict: 'yes', why: 'it names the person; which of their identifiers was sent is not recorded' }
     : { verdict: 'no' }
@@ -205,7 +204,7 @@ export const profile: Capability<ProfileSettings> = {
       vault,
       claims: createClaims(pool),
       provider: providers,
-      identifierHmacs: secrets.identifierHmacs,
+      identifierHmac: secrets.identifierHmac,
       clock: Date,
       logger,
       limits: { fetchesMax: settings.PROFILE_FETCHES_MAX },
@@ -230,7 +229,6 @@ export const profile: Capability<ProfileSettings> = {
   commands: [profilesImport, profilesErase],
   data: profileData,
   recognizes: recognizePerson,
-  keyed: keyedUses,
   sealed: ({ pool, epochKeys }) => [
     profileKeyStore({ pool, sealer: epochKeys.sealer('profile-key'), clock: Date }),
     datasetStore({ pool, sealer: epochKeys.sealer('profile-dataset') }),

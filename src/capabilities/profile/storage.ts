@@ -9,7 +9,7 @@ export const vaultOf = ({ pool, epochKeys }: CapabilityStorage): Vault =>
   createVault({ pool, sealer: epochKeys.sealer('profile-key'), clock: Date })
 
 export const datasetSecretsOf = ({ secrets, epochKeys }: CapabilityStorage): DatasetSecrets => ({
-  identifierHmacs: secrets.identifierHmacs,
+  identifierHmac: secrets.identifierHmac,
   sealer: epochKeys.sealer('profile-dataset'),
 })
 
@@ -17,7 +17,7 @@ export const erasureParts = (storage: CapabilityStorage): ErasureParts => ({
   pool: storage.pool,
   eventLog: storage.eventLog,
   vault: vaultOf(storage),
-  identifierHmacs: storage.secrets.identifierHmacs,
+  identifierHmac: storage.secrets.identifierHmac,
   eraseFromDataset: async (hmacs) => (await eraseFromDataset(storage.pool, hmacs)).hmacs,
   erasures: storage.erasures,
   clock: Date,

@@ -129,7 +129,6 @@ const caller: Caller = {
     organizationName: 'Organization',
     name: 'a key',
     secretHmac: '',
-    secretKey: null,
     last4: '',
     permissions: ['email_validation'],
     limits: defaultKeyLimits,

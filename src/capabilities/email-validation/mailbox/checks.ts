@@ -11,8 +11,7 @@ import { type MailboxEvidence, mailboxOutcomes } from '../evidence.ts'
 type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: string }
 
 export type MailboxChecks = {
-  /** By the HMACs of one address. */
-  find(addressHmacs: readonly string[]): Promise<MailboxCheck | null>
+  find(addressHmac: string): Promise<MailboxCheck | null>
   keep(addressHmac: string, check: MailboxCheck): Promise<void>
   /** Drops what is too old to serve. Returns how many. */
   forget(): Promise<number>
@@ -32,13 +31,12 @@ const evidenceText = z.object({
 }) satisfies z.ZodType<MailboxEvidence>
 
 export const createMailboxChecks = (pool: pg.Pool): MailboxChecks => ({
-  find: async (addressHmacs) => {
+  find: async (addressHmac) => {
     const { rows } = await pool
       .query<{ evidence: string; checked_at: Date }>(
         `select evidence, checked_at from mailbox_checks
-          where address_hmac = any ($1::text[]) and checked_at > now() - $2 * interval '1 h'
-          order by checked_at desc limit 1`,
-        [addressHmacs, checkHoursMax],
+          where address_hmac = $1 and checked_at > now() - $2 * interval '1 h'`,
+        [addressHmac, checkHoursMax],
       )
       .catch(unavailableWhenAway)
     const row = rows[0]

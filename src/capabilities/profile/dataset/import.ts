@@ -205,12 +205,12 @@ const writePeople = async ({
 }
 
 /** What a row of the person is found by. */
-export const rowHmacsOf = (
+const rowHmacsOf = (
   { lid, urn }: DatasetPerson,
-  { identifierHmacs }: DatasetSecrets,
+  { identifierHmac }: DatasetSecrets,
 ): [string, string | null] => [
-  identifierHmacs(`lid:${lid}`)[0] ?? '',
-  urn === null ? null : (identifierHmacs(`urn:${urn}`)[0] ?? null),
+  identifierHmac(`lid:${lid}`),
+  urn === null ? null : identifierHmac(`urn:${urn}`),
 ]
 
 const writeRows = async (
@@ -219,8 +219,8 @@ const writeRows = async (
   { importedAt, secrets }: { importedAt: Date; secrets: DatasetSecrets },
 ): Promise<void> => {
   await client.query(deleteRows, [
-    people.flatMap(({ lid }) => secrets.identifierHmacs(`lid:${lid}`)),
-    people.flatMap(({ urn }) => (urn === null ? [] : secrets.identifierHmacs(`urn:${urn}`))),
+    people.map(({ lid }) => secrets.identifierHmac(`lid:${lid}`)),
+    people.flatMap(({ urn }) => (urn === null ? [] : [secrets.identifierHmac(`urn:${urn}`)])),
   ])
   const latest = latestOf(people)
   const latestHmacs = latest.map((person) => rowHmacsOf(person, secrets))

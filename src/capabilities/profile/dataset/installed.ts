@@ -7,7 +7,7 @@ import { type AreSuppressed, type ImportReport, importProfiles, seedDatasetIfEmp
 const suppressedIn =
   ({ pool, secrets }: CapabilityStorage): AreSuppressed =>
   async (people) => {
-    const hmacs = people.map((aliases) => aliases.flatMap(secrets.identifierHmacs))
+    const hmacs = people.map((aliases) => aliases.map(secrets.identifierHmac))
     const { rows } = await pool.query<{ hmac: string }>(
       'select hmac from profile_suppressions where hmac = any($1::text[])',
       [hmacs.flat()],

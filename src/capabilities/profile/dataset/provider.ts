@@ -27,8 +27,8 @@ export const createDatasetProvider = ({
   name: 'dataset',
   fetch: async (ref) => {
     try {
-      const hmacs = secrets.identifierHmacs(`${ref.kind}:${ref.value}`)
-      const { rows } = await pool.query<SealedRow>(ref.kind === 'lid' ? selectByLid : selectByUrn, [hmacs])
+      const hmac = secrets.identifierHmac(`${ref.kind}:${ref.value}`)
+      const { rows } = await pool.query<SealedRow>(ref.kind === 'lid' ? selectByLid : selectByUrn, [hmac])
       const [row] = rows
       return row === undefined ? { kind: 'not_found' } : answerOf(openRow(row, secrets), clock.epochMs())
     } catch (error) {
@@ -40,8 +40,7 @@ export const createDatasetProvider = ({
 
 /** What keeps the dataset unreadable for a person who has only the database. */
 export type DatasetSecrets = {
-  /** One for each key, that of the key in use first: rows are written under that. */
-  readonly identifierHmacs: (alias: string) => readonly string[]
+  readonly identifierHmac: (alias: string) => string
   readonly sealer: EpochSealer
 }
 
@@ -63,8 +62,8 @@ export const openRow = ({ lid_hmac, sealed }: SealedRow, { sealer }: DatasetSecr
   return JSON.parse(text) as DatasetPerson
 }
 
-const selectByLid = 'select lid_hmac, sealed from profile_dataset where lid_hmac = any ($1::text[]) limit 1'
-const selectByUrn = 'select lid_hmac, sealed from profile_dataset where urn_hmac = any ($1::text[]) limit 1'
+const selectByLid = 'select lid_hmac, sealed from profile_dataset where lid_hmac = $1 limit 1'
+const selectByUrn = 'select lid_hmac, sealed from profile_dataset where urn_hmac = $1 limit 1'
 
 const answerOf = ({ lid, urn, data }: DatasetPerson, nowMs: number): ProviderAnswer =>
   data === null

@@ -24,7 +24,7 @@ export const readCache = async (
   asked: Asked,
   wants: 'cached' | 'fresh',
 ): Promise<Cached> => {
-  const { suppressed, row, sealedKey } = await lookUps.of(asked.hmacs)
+  const { suppressed, row, sealedKey } = await lookUps.of(asked.hmac)
   if (suppressed) return { served: { kind: 'missing' }, subjectId: null, refresh: false }
   const known = judge(row, clock.now(), wants)
   const served = answerFrom({ vault, clock }, known, sealedKey)

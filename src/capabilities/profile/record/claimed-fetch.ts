@@ -46,7 +46,7 @@ export const fetchClaimed = async (
     if (served !== null) return settle(served)
     const fetched = await askAndRecord(parts, asked, { subjectId, deadlineMs, wants })
     settle(fetched.result)
-    if (fetched.changed) await untilVisible(parts, asked.hmacs, fetched.atMs)
+    if (fetched.changed) await untilVisible(parts, asked.hmac, fetched.atMs)
   } finally {
     await parts.claims.release(claim, holder).catch((error: unknown) => {
       parts.logger.warn({ err: error }, 'a claim on a profile is left to run out')
@@ -79,7 +79,7 @@ const askAndRecord = async (
     deadlineMs,
     ageMaxMs: wants === 'fresh' ? freshAgeMaxMs : cachedAgeMaxMs,
     signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadlineMs - performance.now()))),
-    idsOf: () => idsOf(parts, asked.hmacs),
+    idsOf: () => idsOf(parts, asked.hmac),
   })
   const atMs = parts.clock.now()
   const context = { subjectId, known, provider: answer.provider ?? parts.provider.name, atMs }
@@ -111,10 +111,10 @@ const unanswered = (
 }
 
 /** Waits until the projection shows what was just recorded; without it the next caller would fetch again. */
-const untilVisible = async (parts: FetchParts, hmacs: readonly string[], atMs: number): Promise<void> => {
+const untilVisible = async (parts: FetchParts, hmac: string, atMs: number): Promise<void> => {
   const untilMs = performance.now() + parts.limits.visibleMaxMs
   while (performance.now() < untilMs) {
-    const row = await findAlias(parts, hmacs)
+    const row = await findAlias(parts, hmac)
     const seen = [row?.fetched_at, row?.missed_at, row?.gone_at].map((at) => at?.getTime() ?? 0)
     if (Math.max(...seen) >= atMs) return
     await sleep(parts.limits.claimPauseMs)

@@ -15,8 +15,7 @@ export type ErasureParts = {
   readonly pool: pg.Pool
   readonly eventLog: Pick<EventLog, 'append' | 'read'>
   readonly vault: Vault
-  /** One for each key: the person may be known, and stays suppressed, under any of them. */
-  readonly identifierHmacs: (identifier: string) => readonly string[]
+  readonly identifierHmac: (identifier: string) => string
   /** Removes people from the operator's own data set, and tells which identifiers that knew them by: keyed HMACs, as asked. */
   readonly eraseFromDataset: (hmacs: readonly string[]) => Promise<readonly string[]>
   readonly erasures: CapabilityStorage['erasures']
@@ -41,7 +40,7 @@ export const eraseProfile = async (
   { actor, note }: { actor: string; note: string | null },
 ): Promise<Erasure> => {
   const at = new Date(parts.clock.now())
-  const { hmacs, subjectIds } = await forgetAll(parts, parts.identifierHmacs(`${ref.kind}:${ref.value}`), at)
+  const { hmacs, subjectIds } = await forgetAll(parts, [parts.identifierHmac(`${ref.kind}:${ref.value}`)], at)
   await parts.erasures.add([...hmacs], at)
   await recordErased(parts.eventLog, [...subjectIds], { reason: 'request', atMs: at.getTime(), actor, note })
   return { subjects: subjectIds.size, identifiers: hmacs.size }

@@ -13,8 +13,8 @@ type LookUp = {
 }
 
 export type LookUps = {
-  /** By the keyed HMACs of one identifier, as of some moment after this was called. */
-  of(hmacs: readonly string[]): Promise<LookUp>
+  /** By the keyed HMAC of one identifier, as of some moment after this was called. */
+  of(hmac: string): Promise<LookUp>
 }
 
 /** Identifiers of one statement. */
@@ -26,12 +26,12 @@ const waitingMax = 64 * batchMax
 
 type Row = Partial<ProfileAliasRow> & { suppressed: boolean; sealed_key: string | null }
 
-/** The look-ups of the lateral query are by index whatever the planner thinks of an array's length. */
+/** The look-ups of the lateral query are by index. */
 const text = `
-  select exists (select 1 from profile_suppressions s where s.hmac = any (string_to_array(asked.hmacs, ' '))) as suppressed,
+  select exists (select 1 from profile_suppressions s where s.hmac = asked.hmac) as suppressed,
          p.*, k.sealed_key
-    from unnest($1::text[]) with ordinality as asked (hmacs, n)
-    left join lateral (${profileBy("string_to_array(asked.hmacs, ' ')")}) p on true
+    from unnest($1::text[]) with ordinality as asked (hmac, n)
+    left join lateral (${profileBy('asked.hmac')}) p on true
     left join lateral (select sealed_key from profile_keys
                         where key_id = p.key_id and subject_id = p.subject_id limit 1) k on true
    order by asked.n`
@@ -53,8 +53,8 @@ export const createLookUps = (pool: pg.Pool): LookUps => {
     },
   })
   return {
-    of: async (hmacs) => {
-      const row = await lookUps.ask(hmacs.join(' '))
+    of: async (hmac) => {
+      const row = await lookUps.ask(hmac)
       return {
         suppressed: row.suppressed,
         row: row.subject_id ? (row as ProfileAliasRow) : undefined,

@@ -11,8 +11,7 @@ import { allAliases, findAlias, idsOf, type SubjectParts, subjectFor } from './s
 
 export type RecordingParts = SubjectParts & {
   readonly eventLog: Pick<EventLog, 'append' | 'read'>
-  /** One for each key, that of the key in use first. */
-  readonly identifierHmacs: (identifier: string) => readonly string[]
+  readonly identifierHmac: (identifier: string) => string
   readonly logger: Logger
 }
 
@@ -45,14 +44,13 @@ export const recordFound = async (
   const { ids, data, observedAtMs, redirected } = answer
   const { atMs, provider } = context
   const own = { kind: asked.ref.kind, hmac: asked.hmac }
-  const every = {
-    lid: parts.identifierHmacs(`lid:${ids.lid}`),
-    urn: ids.urn === null ? null : parts.identifierHmacs(`urn:${ids.urn}`),
+  const hmacs = {
+    lid: parts.identifierHmac(`lid:${ids.lid}`),
+    urn: ids.urn === null ? null : parts.identifierHmac(`urn:${ids.urn}`),
   }
-  const hmacs = { lid: every.lid[0] ?? '', urn: every.urn?.[0] ?? null }
-  const known = underOneKey(context.known, [asked.hmacs, every.lid, every.urn ?? []])
-  if (!belongs(own, hmacs, { known, redirected })) return recordMissed(parts, asked, 'mismatch', context)
-  const subjectId = await subjectFor(parts, context.subjectId, every)
+  if (!belongs(own, hmacs, { known: context.known, redirected }))
+    return recordMissed(parts, asked, 'mismatch', context)
+  const subjectId = await subjectFor(parts, context.subjectId, hmacs)
   const merged = context.subjectId === subjectId ? null : context.subjectId
   const current = currentAliases(own, hmacs)
   const former = merged === null ? [] : await formerAliases(parts, merged, current)
@@ -63,12 +61,7 @@ export const recordFound = async (
   }
   const sealed = await vault.seal({
     subjectId,
-    hmacs: [
-      ...new Set([
-        ...[...current, ...former].map(({ hmac }) => hmac),
-        ...[...asked.hmacs, ...every.lid, ...(every.urn ?? [])],
-      ]),
-    ],
+    hmacs: [...new Set([...current, ...former].map(({ hmac }) => hmac))],
     text,
   })
   if (sealed === null) return { kind: 'missing' }
@@ -99,7 +92,7 @@ export const recordAbsent = async (
 ): Promise<Retrieved> => {
   const { vault } = parts
   const { subjectId, provider, atMs } = context
-  if (await vault.suppressed(asked.hmacs)) return { kind: 'missing' }
+  if (await vault.suppressed([asked.hmac])) return { kind: 'missing' }
   if (subjectId === null || !(await isAbout(parts, asked, context)))
     return recordMissed(parts, asked, reason === 'gone' ? 'not_found' : reason, context)
   const observed_at = new Date(atMs).toISOString()
@@ -138,10 +131,10 @@ const isAbout = async (
   asked: Asked,
   { subjectId, known, provider }: Context,
 ): Promise<boolean> => {
-  if (subjectId === null || !known.some(({ hmac }) => asked.hmacs.includes(hmac))) return false
-  const row = await findAlias(parts, asked.hmacs)
+  if (subjectId === null || !known.some(({ hmac }) => hmac === asked.hmac)) return false
+  const row = await findAlias(parts, asked.hmac)
   if (row?.subject_id !== subjectId || row.provider !== provider) return false
-  const ids = await idsOf(parts, asked.hmacs)
+  const ids = await idsOf(parts, asked.hmac)
   // Nothing readable is left of a person who was told to be gone before.
   if (ids === null) return row.gone_at !== null
   return (asked.ref.kind === 'lid' ? ids.lid : ids.urn) === asked.ref.value
@@ -154,13 +147,6 @@ const merge = async (parts: RecordingParts, subjectId: string, atMs: number): Pr
   const erased = { subject_id: subjectId, reason: 'merged' as const, erased_at, note: null }
   await record(parts, { type: 'ProfileErased', data: erased }, atMs)
 }
-
-/** Identifiers that were recorded under an earlier key, named as they are under the one in use where they are at hand. */
-const underOneKey = (known: readonly KnownAlias[], atHand: readonly (readonly string[])[]): KnownAlias[] =>
-  known.map((alias) => ({
-    ...alias,
-    hmac: atHand.find((hmacs) => hmacs.includes(alias.hmac))?.[0] ?? alias.hmac,
-  }))
 
 /** The identifier asked for and those of the answer, each once. */
 const currentAliases = (own: KnownAlias, { lid, urn }: { lid: string; urn: string | null }): KnownAlias[] => {

@@ -52,7 +52,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   })
   return {
     retrieve: async (ref, { wants, organizationId, beforeUpstream, upstream = true }) => {
-      const asked = askedFor(ref, parts.identifierHmacs)
+      const asked = askedFor(ref, parts.identifierHmac)
       const { served, refresh } = await readCache(fetchParts, asked, wants)
       if (served !== null) {
         if (upstream && refresh) fetches.refresh(asked)

@@ -1,19 +1,12 @@
 import type { ProfileData, ProfileIds, ProfileRef } from '../sources/provider.ts'
 
-/**
- * Who is asked for; `hmac` is what the event log knows the identifier by from now on, `hmacs` what it may know it by: one under
- * each key, that first.
- */
-export type Asked = { readonly ref: ProfileRef; readonly hmac: string; readonly hmacs: readonly string[] }
+/** Who is asked for; `hmac` is what the event log knows the identifier by. */
+export type Asked = { readonly ref: ProfileRef; readonly hmac: string }
 
-/** `identifierHmacs` gives one keyed hash for each key, that of the key in use first. */
-export const askedFor = (
-  ref: ProfileRef,
-  identifierHmacs: (identifier: string) => readonly string[],
-): Asked => {
-  const hmacs = identifierHmacs(`${ref.kind}:${ref.value}`)
-  return { ref, hmac: hmacs[0] ?? '', hmacs }
-}
+export const askedFor = (ref: ProfileRef, identifierHmac: (identifier: string) => string): Asked => ({
+  ref,
+  hmac: identifierHmac(`${ref.kind}:${ref.value}`),
+})
 
 /** What a caller is told. */
 export type Retrieved =

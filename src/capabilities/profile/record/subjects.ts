@@ -21,12 +21,12 @@ export type SubjectParts = {
   readonly clock: { now(): number }
 }
 
-/** What the identifier leads to, given as its keyed HMACs; undefined where it is not known. */
+/** What the identifier leads to, given as its keyed HMAC; undefined where it is not known. */
 export const findAlias = async (
   { pool }: Pick<SubjectParts, 'pool'>,
-  hmacs: readonly string[],
+  hmac: string,
 ): Promise<ProfileAliasRow | undefined> => {
-  const { text, values } = profileOf(hmacs)
+  const { text, values } = profileOf(hmac)
   return (await pool.query<ProfileAliasRow>(text, [...values]).catch(unavailableWhenAway)).rows[0]
 }
 
@@ -54,9 +54,9 @@ export const knownAliases = async (
 /** The identifiers last told of the person an identifier leads to; null where they cannot be read any more. */
 export const idsOf = async (
   parts: Pick<SubjectParts, 'pool' | 'vault'>,
-  hmacs: readonly string[],
+  hmac: string,
 ): Promise<ProfileIds | null> => {
-  const row = await findAlias(parts, hmacs)
+  const row = await findAlias(parts, hmac)
   if (row === undefined || row.key_id === null || row.sealed === null) return null
   const payload = { subjectId: row.subject_id, keyId: row.key_id, sealed: row.sealed }
   const text = await parts.vault.open(payload)
@@ -70,7 +70,7 @@ export const idsOf = async (
 export const subjectFor = async (
   parts: Pick<SubjectParts, 'pool' | 'clock'>,
   subjectId: string | null,
-  { lid, urn }: { lid: readonly string[]; urn: readonly string[] | null },
+  { lid, urn }: { lid: string; urn: string | null },
 ): Promise<string> => {
   const numbered = urn === null ? undefined : await findAlias(parts, urn)
   if (numbered !== undefined) return numbered.subject_id

@@ -1,0 +1,166 @@
+/** SECRET_KEY is rotated in steps of one append each; at every step a process starts, and nothing that was made before changes. */
+import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { planRotation, rotateSecrets, secretKeyStatus } from '../../src/administration/rotate-secrets.ts'
+import { type Config, parseConfig } from '../../src/config.ts'
+import { installationStream } from '../../src/events/streams.ts'
+import { openInstallationKey } from '../../src/foundation/installation-key.ts'
+import { secretKeysOf } from '../../src/foundation/secret-key.ts'
+import { secretKeyOf } from '../../src/guard/installation-key.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
+import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+const [oldText, newText, otherText] = ['old', 'new', 'other'].map(
+  (name) => `the ${name} SECRET_KEY of this installation`,
+) as [string, string, string]
+const [oldId, newId, otherId] = [oldText, newText, otherText].map((text) => secretKeyOf(text).id)
+
+let memory: MemoryEventLog
+let dir = ''
+beforeEach(async () => {
+  memory = createMemoryEventLog()
+  dir = await mkdtemp(join(tmpdir(), 'rotate-secrets-'))
+})
+afterEach(() => rm(dir, { recursive: true, force: true }))
+
+const database = 'postgres://nobody@127.0.0.1:1/none'
+const given = (SECRET_KEY: string, SECRET_KEY_NEW?: string): Config =>
+  parseConfig({ DATA_DIR: dir, DATABASE_URL: database, SECRET_KEY, SECRET_KEY_NEW })
+const generated = (): Config => parseConfig({ DATA_DIR: dir })
+
+const starts = async (config: Config): Promise<string> => {
+  const key = await openInstallationKey(memory.client('process'), { secretKeys: await secretKeysOf(config) })
+  return createSecrets(key).apiKeyHmac('a secret')
+}
+const rotating = (config: Config, client = 'cli') => ({
+  ...{ config, actor: 'user:ada', foundation: { eventLog: memory.client(client) } },
+})
+const rotate = (config: Config, ...[step = 'add']: [Parameters<typeof rotateSecrets>[1]?]) =>
+  rotateSecrets(rotating(config), step)
+const slotsNow = async () =>
+  (await secretKeyStatus(rotating(given(oldText)))).map(({ id }) => id).toReversed()
+
+describe('SECRET_KEY of the environment', () => {
+  beforeEach(async () => void (await starts(given(oldText))))
+
+  test('is changed: both open in between, the new one alone at the end, and what was made before is the same', async () => {
+    const before = await starts(given(oldText))
+    expect(await planRotation(rotating(given(oldText, newText)), 'add')).toEqual({
+      before: [oldId],
+      after: [oldId, newId],
+    })
+    expect(await rotate(given(oldText, newText))).toEqual({ before: [oldId], after: [oldId, newId] })
+    for (const config of [given(oldText), given(newText), given(oldText, newText), given(newText, oldText)])
+      expect(await starts(config)).toBe(before)
+    expect(await rotate(given(newText), 'finish')).toEqual({ before: [oldId, newId], after: [newId] })
+    expect(await starts(given(newText))).toBe(before)
+    expect(await starts(given(oldText, newText))).toBe(before)
+    await expect(starts(given(oldText))).rejects.toThrow(`another one (${newId})`)
+  })
+
+  test('done again, a step changes nothing', async () => {
+    for (let n = 0; n < 3; n++) await rotate(given(oldText, newText))
+    expect(memory.eventsOf(installationStream)).toHaveLength(2)
+    for (let n = 0; n < 3; n++) await rotate(given(newText), 'finish')
+    expect(memory.eventsOf(installationStream)).toHaveLength(3)
+  })
+
+  test('a second rotation while one is under way is refused', async () => {
+    await rotate(given(oldText, newText))
+    await expect(rotate(given(oldText, otherText))).rejects.toThrow(`a rotation to ${newId} is under way`)
+    await expect(planRotation(rotating(given(oldText, otherText)), 'add')).rejects.toThrow('under way')
+    expect(await slotsNow()).toEqual([oldId, newId])
+  })
+
+  test('of two rotations at the same moment one is done and the other changes nothing', async () => {
+    const outcomes = await Promise.allSettled([
+      rotateSecrets(rotating(given(oldText, newText), 'one'), 'add'),
+      rotateSecrets(rotating(given(oldText, otherText), 'two'), 'add'),
+    ])
+    expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
+    const slots = await slotsNow()
+    expect([[newId], [otherId]]).toContainEqual(slots.slice(1))
+    await starts(given(oldText))
+  })
+
+  test('the former one stays while SECRET_KEY is still set to it here, and with a key that is neither', async () => {
+    await rotate(given(oldText, newText))
+    await expect(rotate(given(oldText), 'finish')).rejects.toThrow(`SECRET_KEY is not ${newId}`)
+    await expect(rotate(given(oldText, newText), 'finish')).rejects.toThrow(`SECRET_KEY is not ${newId}`)
+    await expect(rotate(given(otherText), 'finish')).rejects.toThrow(`SECRET_KEY is not ${newId}`)
+    expect(await slotsNow()).toEqual([oldId, newId])
+  })
+
+  test('a rotation whose new key is lost is taken back, and another one can begin', async () => {
+    await rotate(given(oldText, newText))
+    await rotate(given(oldText), 'cancel')
+    await expect(starts(given(newText))).rejects.toThrow('SECRET_KEY')
+    await rotate(given(oldText, otherText))
+    expect(await slotsNow()).toEqual([oldId, otherId])
+  })
+
+  test('without SECRET_KEY_NEW nothing happens', async () => {
+    await expect(rotate(given(oldText))).rejects.toThrow('SECRET_KEY_NEW is not set')
+    await expect(rotate(given(otherText, newText))).rejects.toThrow('SECRET_KEY opens no slot')
+    expect(memory.eventsOf(installationStream)).toHaveLength(1)
+  })
+
+  test('no key is in what is stored', async () => {
+    await rotate(given(oldText, newText))
+    const stored = memory
+      .eventsOf(installationStream)
+      .map(({ data }) => data)
+      .join()
+    for (const text of [oldText, newText]) {
+      expect(stored).not.toContain(text)
+      expect(stored).not.toContain(Buffer.from(text).toString('base64url'))
+    }
+  })
+})
+
+describe('SECRET_KEY in DATA_DIR', () => {
+  const keyFiles = async () => (await readdir(dir)).filter((name) => name.startsWith('secret_key')).sort()
+
+  test('is changed for one that is made there; a process starts after every step, and after an interrupted one', async () => {
+    const before = await starts(generated())
+    const former = await readFile(join(dir, 'secret_key'), 'utf8')
+    expect(await planRotation(rotating(generated()), 'add')).toMatchObject({
+      after: [expect.any(String), null],
+    })
+    expect(await keyFiles()).toEqual(['secret_key'])
+    const { after } = await rotate(generated())
+    expect(await keyFiles()).toEqual(['secret_key', 'secret_key_new'])
+    expect((await stat(join(dir, 'secret_key_new'))).mode & 0o777).toBe(0o600)
+    expect(await starts(generated())).toBe(before)
+    const made = await readFile(join(dir, 'secret_key_new'), 'utf8')
+    // The slot is gone and the files are not settled yet: as after a kill between the two.
+    await rotateSecrets(rotating(given(made.trim())), 'finish')
+    expect(await starts(generated())).toBe(before)
+    expect(await rotate(generated(), 'finish')).toEqual({ before: after.slice(1), after: after.slice(1) })
+    expect(await keyFiles()).toEqual(['secret_key'])
+    expect(await readFile(join(dir, 'secret_key'), 'utf8')).toBe(made)
+    expect(made).not.toBe(former)
+    expect(await starts(generated())).toBe(before)
+  })
+
+  test('of many commands at once one key is made, and every one of them ends with it', async () => {
+    await starts(generated())
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 6 }, (_, n) => rotateSecrets(rotating(generated(), `cli ${n}`), 'add')),
+    )
+    expect(outcomes.some(({ status }) => status === 'fulfilled')).toBe(true)
+    expect(await keyFiles()).toEqual(['secret_key', 'secret_key_new'])
+    await rotate(generated())
+    expect(memory.eventsOf(installationStream)).toHaveLength(2)
+  })
+
+  test('a rotation that is taken back leaves the file as it was', async () => {
+    const before = await starts(generated())
+    await rotate(generated())
+    await rotate(generated(), 'cancel')
+    expect(await keyFiles()).toEqual(['secret_key'])
+    expect(await starts(generated())).toBe(before)
+  })
+})

@@ -1,0 +1,132 @@
+/** The installation key: made once, opened by the SECRET_KEYs of its slots and by nothing else, and alone in the event log. */
+import { beforeEach, describe, expect, test } from 'vitest'
+import { defaultPriceBook } from '../../src/billing/price-book.ts'
+import { ConfigError } from '../../src/config.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { installationStream, priceBookStream } from '../../src/events/streams.ts'
+import { appendSlots, openInstallationKey, standingKeyIn } from '../../src/foundation/installation-key.ts'
+import { newKeySlot, openSlots, proofOf, secretKeyOf } from '../../src/guard/installation-key.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
+import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+const [old, next, other] = ['old', 'next', 'other'].map((name) =>
+  secretKeyOf(`the ${name} key of this installation, long enough`),
+)
+if (old === undefined || next === undefined || other === undefined) throw new Error('three keys')
+
+let memory: MemoryEventLog
+beforeEach(() => {
+  memory = createMemoryEventLog()
+})
+
+const open = (...secretKeys: (typeof old)[]) => openInstallationKey(memory.client('one'), { secretKeys })
+const hmacOf = (key: Awaited<ReturnType<typeof open>>): string => createSecrets(key).addressHmac('8.8.8.8')
+
+describe('a slot', () => {
+  test('opens under its own SECRET_KEY alone, and gives the same key to another', () => {
+    const slot = newKeySlot(old)
+    const opened = openSlots([slot], [next, old])
+    expect(opened?.by.id).toBe(old.id)
+    expect(openSlots([slot], [next])).toBeNull()
+    expect(openSlots([{ ...slot, secret_key: next.id }], [next])).toBeNull()
+    expect(openSlots([{ ...slot, wrapped: newKeySlot(next).wrapped }], [old])).toBeNull()
+    const second = opened?.wrapFor(next)
+    if (second === undefined || opened === null) throw new Error('it opens')
+    expect(openSlots([second], [next])?.key.derive('x')).toEqual(opened.key.derive('x'))
+  })
+
+  test('is different for every installation, and does not hold the SECRET_KEY', () => {
+    const [one, two] = [newKeySlot(old), newKeySlot(old)]
+    expect(one.wrapped).not.toBe(two.wrapped)
+    expect(openSlots([one], [old])?.key.derive('x')).not.toEqual(openSlots([two], [old])?.key.derive('x'))
+    expect(one.secret_key).toMatch(/^[0-9a-f]{12}$/)
+  })
+})
+
+test('a process proves that it has a SECRET_KEY by an answer only that key gives, and only to a question', () => {
+  const question = '0190a8e0-0000-4000-8000-000000000000'
+  expect(proofOf(old, question)).toBe(
+    proofOf(secretKeyOf('the old key of this installation, long enough'), question),
+  )
+  expect(proofOf(old, question)).not.toBe(proofOf(next, question))
+  expect(proofOf(old, 'anything')).toBeNull()
+})
+
+describe('an event log', () => {
+  test('gets its key at the first start, as its first event, and keeps it', async () => {
+    const first = hmacOf(await open(old))
+    expect(hmacOf(await open(old))).toBe(first)
+    expect(memory.eventsOf(installationStream)).toHaveLength(1)
+  })
+
+  test('of many first starts at once gets one key', async () => {
+    const values = await Promise.all(
+      Array.from({ length: 8 }, async (_, n) =>
+        hmacOf(await openInstallationKey(memory.client(`p${n}`), { secretKeys: [old] })),
+      ),
+    )
+    expect(new Set(values).size).toBe(1)
+    expect(memory.eventsOf(installationStream)).toHaveLength(1)
+  })
+
+  test('does not open with another SECRET_KEY, which learns and changes nothing', async () => {
+    await open(old)
+    await expect(open(next)).rejects.toThrow(ConfigError)
+    await expect(open(next)).rejects.toThrow(`set up with another one (${old.id})`)
+    expect(memory.eventsOf(installationStream)).toHaveLength(1)
+  })
+
+  test('with prices and no key is of an earlier release, and is refused in a sentence', async () => {
+    await memory
+      .client('earlier')
+      .append(priceBookStream, 'none', [
+        encodeEvent(
+          { type: 'PriceBookPublished', data: { ...defaultPriceBook, version: 1 } },
+          { id: crypto.randomUUID(), actor: 'system', effectiveAt: new Date().toISOString() },
+        ),
+      ])
+    await expect(open(old)).rejects.toThrow(/^EVENT_LOG_URL: .*a release before 1\.0/)
+    expect(memory.eventsOf(installationStream)).toHaveLength(0)
+  })
+
+  test('with slots of a key that is not its own is refused', async () => {
+    await open(old)
+    const { revision, key_check } = await standingKeyIn(memory.client('one'))
+    const planted = { expected: revision, actor: 'thief', key_check, slots: [newKeySlot(other)] }
+    await appendSlots(memory.client('one'), planted)
+    await expect(open(other)).rejects.toThrow('SECRET_KEY')
+  })
+})
+
+describe('restored with the slots of its backup', () => {
+  const restoredWith =
+    (...secretKeys: (typeof old)[]) =>
+    async (restored: Parameters<typeof openSlots>[0]) =>
+      hmacOf(await openInstallationKey(memory.client('one'), { secretKeys, restored }))
+
+  test('is wrapped again under a SECRET_KEY that has no slot, and once', async () => {
+    const first = hmacOf(await open(old))
+    const { slots } = await standingKeyIn(memory.client('one'))
+    expect(await restoredWith(old, next)(slots)).toBe(first)
+    expect(await restoredWith(old, next)(slots)).toBe(first)
+    expect(hmacOf(await open(next))).toBe(first)
+    expect(memory.eventsOf(installationStream)).toHaveLength(2)
+  })
+
+  test('takes the old SECRET_KEY of the backup where the log knows a later one only', async () => {
+    const first = hmacOf(await open(old))
+    const { slots, revision, key_check } = await standingKeyIn(memory.client('one'))
+    const later = openSlots(slots, [old])?.wrapFor(next)
+    if (later === undefined) throw new Error('it opens')
+    await appendSlots(memory.client('one'), { expected: revision, actor: 'cli', key_check, slots: [later] })
+    await expect(open(old)).rejects.toThrow('SECRET_KEY')
+    expect(await restoredWith(old)(slots)).toBe(first)
+    expect([hmacOf(await open(old)), hmacOf(await open(next))]).toEqual([first, first])
+  })
+
+  test('is not given the key of another installation', async () => {
+    await open(old)
+    await expect(restoredWith(other)([newKeySlot(other)])).rejects.toThrow('SECRET_KEY')
+    expect(memory.eventsOf(installationStream)).toHaveLength(1)
+  })
+})
