@@ -1,3 +1,5 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { catchUp } from '../../src/administration/catch-up.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
@@ -167,7 +169,11 @@ const measure = async (
     count,
     dataDir,
     eventLogUrl,
-    environment: {},
+    environment: {
+      DATABASE_URL: foundation.url,
+      DATABASE_MIGRATION_URL: foundation.migrationUrl,
+      SECRET_KEY: (await readFile(join(dataDir, 'secret_key'), 'utf8')).trim(),
+    },
   })
   try {
     const places = started.ports.map(
