@@ -56,7 +56,10 @@ export const openDatabase = async (
     maxLifetimeSeconds: connectionLifetimeSeconds,
     application_name: 'read-models',
   })
-  pool.on('error', (error) => logger.warn({ err: error }, 'idle database connection lost'))
+  pool.on('error', (error) => {
+    // The server may end connections that are being closed.
+    if (!pool.ending) logger.warn({ err: error }, 'idle database connection lost')
+  })
   closing.add(() => pool.end())
   await migrateNamed(config, { url: migrationUrl, serviceUrl: url, logger, waitMs, ...(upTo && { upTo }) })
   return { url, migrationUrl, pool }

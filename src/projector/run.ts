@@ -52,7 +52,10 @@ export const createProjector = (options: ProjectorOptions): HeldWork => {
     application_name: 'projector',
     connectionTimeoutMillis: 5_000,
   })
-  pool.on('error', (error) => logger.warn({ err: error }, 'projector: idle connection lost'))
+  pool.on('error', (error) => {
+    // The server may end connections that are being closed.
+    if (!pool.ending) logger.warn({ err: error }, 'projector: idle connection lost')
+  })
   const held = createHeldWork(
     pool,
     { ...waits, lease: { name: 'projector', owner }, logger, what: 'projector: folding' },

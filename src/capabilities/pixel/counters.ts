@@ -275,7 +275,10 @@ const openPool = (url: string, logger: Logger): pg.Pool => {
     query_timeout: answerMaxMs,
     application_name: 'pixel-counters',
   })
-  pool.on('error', (error) => logger.warn({ err: error }, 'pixel counters: idle connection lost'))
+  pool.on('error', (error) => {
+    // The server may end connections that are being closed.
+    if (!pool.ending) logger.warn({ err: error }, 'pixel counters: idle connection lost')
+  })
   return pool
 }
 

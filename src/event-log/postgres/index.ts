@@ -43,7 +43,10 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     maxLifetimeSeconds: connectionLifetimeSeconds,
     application_name: 'event-log-read',
   })
-  pool.on('error', (error) => logger.warn({ err: error }, 'event log: idle connection lost'))
+  pool.on('error', (error) => {
+    // The server may end connections that are being closed.
+    if (!pool.ending) logger.warn({ err: error }, 'event log: idle connection lost')
+  })
   // The pool no longer listens to a connection that it is closing, and the server may end it just then.
   pool.on('connect', (client) => client.on('error', () => undefined))
   const reads = createReads(pool)
