@@ -164,12 +164,13 @@ export const isFound = async (host: string): Promise<boolean> => {
 
 /** The connection string without those of several hosts whose name is not found now. */
 export const withHostsFound = async (url: string): Promise<string> => {
-  const [, before = '', hosts = '', after = ''] = /^([^:/]*:\/\/(?:.*@)?)([^/?]*)(.*)$/.exec(url.trim()) ?? []
+  const begin = Math.max(url.lastIndexOf('@') + 1, url.indexOf('://') + 3)
+  const [hosts = ''] = url.slice(begin).split(/[/?]/, 1)
   const named = hosts.split(',')
   if (named.length === 1) return url
   const found = await Promise.all(named.map((host) => isFound(host.replace(/:\d+$/, ''))))
   const kept = named.filter((_, n) => found[n])
-  return kept.length === 0 ? url : before + kept.join(',') + after
+  return kept.length === 0 ? url : url.slice(0, begin) + kept.join(',') + url.slice(begin + hosts.length)
 }
 
 const create = (url: string, role: string): EventStoreDBClient => {
