@@ -25,7 +25,7 @@ const pauseMaxMs = 6
 /** Now and then a pause is long enough for a process that says it loses: to learn of it, to read the log and to append. */
 const longPauseEvery = 8
 const longPauseAppends = 3
-const longPauseMaxMs = 100
+const longPauseMaxMs = 60
 /** A process that never loses does not learn of others by itself. */
 const toldEveryMs = 500
 
