@@ -26,7 +26,7 @@ const organizationStep: FirstStep = {
 /** How a command of the command line is run: beside the service, and in Docker Compose. Names are the reader's to choose. */
 export const runs = {
   here: (command: string): string => `npm run -s cli -- ${command}`,
-  compose: (command: string): string => `docker compose run --rm migrate ${command}`,
+  compose: (command: string): string => `docker compose run --rm --no-deps migrate ${command}`,
 } as const
 
 /** What is missing, as a sentence. */

@@ -13,7 +13,7 @@ import { CommandRefused } from '../ledger/commit.ts'
  * second rotation at the same time is refused. A step that was interrupted is done by the same command again.
  */
 
-export type Rotating = {
+type Rotating = {
   readonly foundation: Pick<Foundation, 'eventLog'>
   readonly config: Config
   readonly actor: string
@@ -28,7 +28,7 @@ export type Rotation = {
   readonly after: readonly (string | null)[]
 }
 
-export type SecretKeyStatus = {
+type SecretKeyStatus = {
   readonly id: string
   readonly state: 'current' | 'former'
   /** This command was given it. */

@@ -45,8 +45,8 @@ export const parseIdempotencyKey = (header: string): string | null => {
 }
 
 /**
- * What is claimed for a request under a key. Route and exact body make two requests under one key the same. Of that key of that
- * organization alone: equal requests under other keys have nothing in common. Neither holds a line break.
+ * The claim of a request under a key. Two requests under one key are the same if route and exact body are. Organization and key are part
+ * of the fingerprint, so equal requests under other keys have different ones. Neither holds a line break.
  */
 export const claimOf = (
   secrets: Pick<Secrets, 'requestHmac'>,

@@ -14,8 +14,7 @@ import { whoami } from './whoami/index.ts'
  */
 export const capabilities = [ipLookup, emailValidation, profile, pixel, whoami, account] as const
 
-/** What the processes know of mail servers. */
-/** What people do with the pixel. */
+/** The dashboard and the command line change pixel limits and blocks too. */
 export {
   type CountedRules,
   createPixelControls,

@@ -16,7 +16,7 @@ import { type InstallationKey, sameHmac } from '../guard/secrets.ts'
 
 type Log = Pick<EventLog, 'append' | 'read'>
 
-export type WrappedKey = InstallationKeyWrapped & { readonly revision: number }
+type WrappedKey = InstallationKeyWrapped & { readonly revision: number }
 
 const pageMax = 10
 

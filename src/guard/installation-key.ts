@@ -35,7 +35,7 @@ const wrap = (key: string, secretKey: SecretKey): KeySlot => ({
 export const newKeySlot = (secretKey: SecretKey): KeySlot =>
   wrap(randomBytes(keyBytes).toString('base64url'), secretKey)
 
-export type OpenSlot = {
+type OpenSlot = {
   readonly key: InstallationKey
   /** The SECRET_KEY that opened it. */
   readonly by: SecretKey

@@ -41,7 +41,7 @@ export const startAfter = (closing: MonthClosing | null): Start =>
         prices: closing.closed.next.prices,
       }
 
-export type MonthSum = {
+type MonthSum = {
   /** Change of the balance. */
   net: MicroCredits
   /** Events with a line on the statement. */

@@ -19,7 +19,7 @@ test('before there is a user the sign-in page says what to type, one step less o
   const page = await signInPage()
   expect(page).toContain('No one can sign in yet, and there is no organization yet.')
   expect(page).toContain('npm run -s cli -- user create ada\nnpm run -s cli -- org create &quot;Acme&quot;\n')
-  expect(page).toContain('docker compose run --rm migrate user create ada\n')
+  expect(page).toContain('docker compose run --rm --no-deps migrate user create ada\n')
   expect(await anyOrganization(room.foundation)).toBe(false)
   await createOrganization(room.foundation, { name: 'Acme', overdraftLimit: 0n, actor })
   expect(await firstSteps(room.foundation)).toHaveLength(1)

@@ -7,7 +7,7 @@ import { EventStoreDBClient, jsonEvent } from '@eventstore/db-client'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseConfig } from '../../src/config.ts'
-import { checkUrl, withHostsFound } from '../../src/event-log/eventstoredb/client.ts'
+import { checkUrl, withResolvedHosts } from '../../src/event-log/eventstoredb/client.ts'
 import { prepareEventStoreDb } from '../../src/event-log/eventstoredb/prepare.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { pinnedCertificate } from '../egress/pinned-certificate.ts'
@@ -197,13 +197,13 @@ test('the process writes that line and nothing else, and exits with 2', async ()
   ])
 })
 
-test('of several hosts, one whose name is not found now is not asked; where none is found, all are', async () => {
-  const found = 'esdb://user:p%40ss@localhost:2113,127.0.0.1:2114?tls=false'
-  expect(await withHostsFound(found)).toBe(found)
-  expect(await withHostsFound('esdb://user:p%40ss@gone.invalid:2113,127.0.0.1:2114/?tls=false')).toBe(
-    'esdb://user:p%40ss@127.0.0.1:2114/?tls=false',
+test('of several hosts, one whose name does not resolve is left out, and the last one is named twice; where none resolves, all stay', async () => {
+  const resolved = 'esdb://user:p%40ss@localhost:2113,127.0.0.1:2114?tls=false'
+  expect(await withResolvedHosts(resolved)).toBe(resolved)
+  expect(await withResolvedHosts('esdb://user:p%40ss@gone.invalid:2113,127.0.0.1:2114/?tls=false')).toBe(
+    'esdb://user:p%40ss@127.0.0.1:2114,127.0.0.1:2114/?tls=false',
   )
-  expect(await withHostsFound('esdb://gone.invalid,[::1]:2113')).toBe('esdb://[::1]:2113')
+  expect(await withResolvedHosts('esdb://gone.invalid,[::1]:2113')).toBe('esdb://[::1]:2113,[::1]:2113')
   for (const url of ['esdb://gone.invalid:2113,lost.invalid:2113?tls=false', 'esdb://gone.invalid?tls=false'])
-    expect(await withHostsFound(url)).toBe(url)
+    expect(await withResolvedHosts(url)).toBe(url)
 })

@@ -35,7 +35,7 @@ test('the terminal names the commands that make a user and an organization, and 
   const output = await started()
   expect(output).toContain('No one can sign in yet, and there is no organization yet. Type,')
   expect(typed(output)).toEqual(['user create ada', 'org create "Acme"'])
-  expect(output).toContain('\ndocker compose run --rm migrate user create ada\n')
+  expect(output).toContain('\ndocker compose run --rm --no-deps migrate user create ada\n')
   expect((await cli(['user', 'create', 'ada'], environment)).code).toBe(0)
   const next = await started()
   expect(next).toContain('There is no organization yet. Type,')

@@ -137,7 +137,7 @@ describe('what the guides say of the command line', () => {
 
   test('every command that an example types exists', () => {
     const typed = inEvery((text) =>
-      [...text.matchAll(/(?:cli -- |run --rm migrate )([a-z-]+(?: [a-z-]+)?)/g)]
+      [...text.matchAll(/(?:cli -- |run --rm (?:--no-deps )?migrate )([a-z-]+(?: [a-z-]+)?)/g)]
         .map(([, words = '']) => words)
         .filter((words) => !words.startsWith('--') && !isCommand(words)),
     )

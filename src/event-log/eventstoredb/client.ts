@@ -139,38 +139,43 @@ const unshared = (url: string, role: string): string => {
   return [withTimeout, ...defaults].join('&')
 }
 
-/** How long the name of one of several hosts may take to be found. */
-const nameWaitMs = 500
-const namesAsked = new Map<string, Promise<boolean>>()
+/** How long a lookup may take. */
+const lookupWaitMs = 500
+const lookups = new Map<string, Promise<boolean>>()
 
 /**
- * Whether a name, or an address, is found in time. A node that is gone for good may have no name any more, and a name server that is
- * silent about it holds one of the four threads of the process for ten seconds at each question: soon no other name is found
- * either. So a name is asked about once at a time.
+ * Whether a host name resolves within half a second; an address always does. Node resolves names in its thread pool, of four threads,
+ * and a lookup that the name server does not answer blocks one for ten seconds. A node that is gone for good may have no name any more, so
+ * each name has one lookup at a time: otherwise its lookups would take all threads, and no other name would resolve.
  */
-export const isFound = async (host: string): Promise<boolean> => {
+export const resolves = async (host: string): Promise<boolean> => {
   if (isIP(host.replace(/^\[|\]$/g, '')) !== 0) return true
-  const asking =
-    namesAsked.get(host) ??
+  const pending =
+    lookups.get(host) ??
     lookup(host)
       .then(
         () => true,
         () => false,
       )
-      .finally(() => namesAsked.delete(host))
-  namesAsked.set(host, asking)
-  return within(asking, { waitMs: nameWaitMs }, () => false)
+      .finally(() => lookups.delete(host))
+  lookups.set(host, pending)
+  return within(pending, { waitMs: lookupWaitMs }, () => false)
 }
 
-/** The connection string without those of several hosts whose name is not found now. */
-export const withHostsFound = async (url: string): Promise<string> => {
+/**
+ * The connection string without those of several hosts whose name does not resolve now; unchanged where none does. A single one that is
+ * left is named twice: the client asks who leads only where it has several hosts, and the one that is left may be a follower.
+ */
+export const withResolvedHosts = async (url: string): Promise<string> => {
   const begin = Math.max(url.lastIndexOf('@') + 1, url.indexOf('://') + 3)
   const [hosts = ''] = url.slice(begin).split(/[/?]/, 1)
   const named = hosts.split(',')
   if (named.length === 1) return url
-  const found = await Promise.all(named.map((host) => isFound(host.replace(/:\d+$/, ''))))
-  const kept = named.filter((_, n) => found[n])
-  return kept.length === 0 ? url : url.slice(0, begin) + kept.join(',') + url.slice(begin + hosts.length)
+  const resolved = await Promise.all(named.map((host) => resolves(host.replace(/:\d+$/, ''))))
+  const kept = named.filter((_, n) => resolved[n])
+  if (kept.length === 0) return url
+  const asked = kept.length === 1 ? [...kept, ...kept] : kept
+  return url.slice(0, begin) + asked.join(',') + url.slice(begin + hosts.length)
 }
 
 const create = (url: string, role: string): EventStoreDBClient => {
@@ -203,7 +208,7 @@ export const connectTo = async <Stub extends Client>(
   { url, role, timeoutMs, signal }: ConnectOptions,
 ): Promise<{ stub: Stub; callOptions: (deadline: number) => [Metadata, CallOptions] }> => {
   const deadline = performance.now() + timeoutMs
-  const { getGRPCClient, callArguments } = internalsOf(create(await withHostsFound(url), role))
+  const { getGRPCClient, callArguments } = internalsOf(create(await withResolvedHosts(url), role))
   const opening = getGRPCClient(service, role)
   const giveUp = (): void => {
     opening.then(

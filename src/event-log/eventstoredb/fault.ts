@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { connect as connectTcp, isIP } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { parseConnectionString } from '@eventstore/db-client/dist/Client/parseConnectionString.js'
-import { isFound, redactedUrl } from './client.ts'
+import { redactedUrl, resolves } from './client.ts'
 
 /**
  * Why EventStoreDB cannot be used, in one sentence with the remedy. gRPC says "unavailable" of a certificate it does not
@@ -62,7 +62,7 @@ const unreachable = async (url: string): Promise<string | null> => {
   const failures: string[] = []
   for (const { address, port } of hosts) {
     const host = address.replace(/^\[(.*)\]$/, '$1')
-    const dialled = (await isFound(address))
+    const dialled = (await resolves(address))
       ? await dial({ host, port, tls, ...(ca === undefined ? {} : { ca }) })
       : { away: true, why: 'ENOTFOUND' }
     if (dialled === null) {
