@@ -67,8 +67,8 @@ export type Ledger = {
   knownBalance(organizationId: string): MicroCredits | undefined
   /** Resolves when nothing is queued or under way. */
   drain(): Promise<void>
-  /** Another process says that it loses its appends to this ledger, each of which takes it `appendMs`. */
-  competed(organizationId: string, appendMs: number): void
+  /** Another process says that it loses its appends to this ledger. */
+  competed(organizationId: string): void
   /** For the end of the process: logs the requests that are charged, or may come to be, although their callers were refused. */
   tellOwed(): void
 }
@@ -143,7 +143,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
     reserve: async (id, request) => reserveOn(reservations, await lastSeen(id), request),
     account,
     lastSeen,
-    competed: (organizationId, appendMs) => writers.known(organizationId)?.competed(appendMs),
+    competed: (organizationId) => writers.known(organizationId)?.competed(),
     knownBalance: (organizationId) => (rewritten === undefined ? balances.get(organizationId) : undefined),
     failure: () => {
       if (rewritten !== undefined) return { kind: 'rewritten', error: rewritten }

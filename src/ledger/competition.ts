@@ -8,10 +8,9 @@ import { startListening } from '../event-log/postgres/wake-up.ts'
  * lost, the ledger is written as slowly as without it.
  */
 export type Competition = {
-  /** `appendMs`: how long an append takes this process. */
-  tell(organizationId: string, appendMs: number): void
+  tell(organizationId: string): void
   /** Begins to listen to the other processes. */
-  listen(told: (organizationId: string, appendMs: number) => void): void
+  listen(competed: (organizationId: string) => void): void
   close(): Promise<void>
 }
 
@@ -28,18 +27,14 @@ export function openCompetition({
 }): Competition {
   let listener: ReturnType<typeof startListening> | undefined
   return {
-    tell: (organizationId, appendMs) => {
-      const notice = `${organizationId} ${Math.ceil(appendMs)}`
-      pool.query('select pg_notify($1, $2)', [channel, notice]).catch(() => undefined)
+    tell: (organizationId) => {
+      pool.query('select pg_notify($1, $2)', [channel, organizationId]).catch(() => undefined)
     },
-    listen: (told) => {
+    listen: (competed) => {
       listener ??= startListening({
         ...{ url, channel, logger },
         listening: () => undefined,
-        notified: (notice) => {
-          const [organizationId = '', appendMs] = notice.split(' ')
-          told(organizationId, Number(appendMs) || 0)
-        },
+        notified: (organizationId) => competed(organizationId),
       })
     },
     close: async () => listener?.close(),

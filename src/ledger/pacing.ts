@@ -6,10 +6,8 @@
  * own. A process that lost does not pause. Batches stay whole, and what arrives during a pause joins the next one.
  */
 export type Pacing = {
-  /** Another process has appended to the ledger. */
+  /** Another process has appended to the ledger, or says that it tries to. */
   competed(nowMs: number): void
-  /** Another process says that it loses its appends, each of which takes it `appendMs`. */
-  told(nowMs: number, appendMs: number): void
   /** This process has appended. */
   appended(nowMs: number): void
   /** An append of this process was refused: it tries again at once. `tell`: the others should be told that it tries. */
@@ -22,10 +20,9 @@ export type Pacing = {
 const competitionMs = 2_000
 const pauseMinMs = 1
 const pauseMaxMs = 6
-/** Now and then a pause is long enough for a process that says it loses: to learn of it, to read the log and to append. */
+/** Now and then a pause is long enough for a process far from the log to read it and to append. */
+const longPauseMs = 60
 const longPauseEvery = 8
-const longPauseAppends = 3
-const longPauseMaxMs = 60
 /** A process that never loses does not learn of others by itself. */
 const toldEveryMs = 500
 
@@ -33,27 +30,16 @@ const toldEveryMs = 500
 export function createPacing(random: () => number): Pacing {
   let competedUntilMs = Number.NEGATIVE_INFINITY
   let notBeforeMs = Number.NEGATIVE_INFINITY
-  let longPauseMs = 0
-  let longUntilMs = Number.NEGATIVE_INFINITY
   let toldMs = Number.NEGATIVE_INFINITY
-  const pauseMs = (nowMs: number): number => {
-    const long = nowMs < longUntilMs && random() * longPauseEvery < 1
-    return Math.max(long ? longPauseMs : 0, pauseMinMs + random() * (pauseMaxMs - pauseMinMs))
-  }
+  const pauseMs = (): number =>
+    random() * longPauseEvery < 1 ? longPauseMs : pauseMinMs + random() * (pauseMaxMs - pauseMinMs)
   const competed = (nowMs: number): void => {
     competedUntilMs = nowMs + competitionMs
   }
   return {
     competed,
-    told: (nowMs, appendMs) => {
-      competed(nowMs)
-      const pause = Math.min(longPauseMaxMs, longPauseAppends * appendMs)
-      if (nowMs < longUntilMs && pause < longPauseMs) return
-      longPauseMs = pause
-      longUntilMs = nowMs + competitionMs
-    },
     appended: (nowMs) => {
-      if (nowMs < competedUntilMs) notBeforeMs = nowMs + pauseMs(nowMs)
+      if (nowMs < competedUntilMs) notBeforeMs = nowMs + pauseMs()
     },
     lost: (nowMs) => {
       competed(nowMs)

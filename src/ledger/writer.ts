@@ -36,8 +36,8 @@ export type Writer = {
   settled(): Promise<void>
   /** Refuses callers who have waited too long. */
   refuseLate(): void
-  /** Another process says that it loses its appends to this ledger, each of which takes it `appendMs`. */
-  competed(appendMs: number): void
+  /** Another process says that it loses its appends to this ledger. */
+  competed(): void
 }
 
 export const createWriter = (organizationId: string, options: WriterOptions): Writer =>
@@ -145,8 +145,8 @@ class LedgerWriter implements Writer {
     this.#callers.refuseLate(this.#underWay(), this.#appending.now())
   }
 
-  competed(appendMs: number): void {
-    this.#pacing.told(this.#appending.now(), appendMs)
+  competed(): void {
+    this.#pacing.competed(this.#appending.now())
   }
 
   /** The account of the state, or the one that is being read. */
@@ -242,13 +242,11 @@ class LedgerWriter implements Writer {
 
   #write(account: Account, batch: Batch): void {
     this.#state = { kind: 'writing', account, batch }
-    const sentMs = this.#appending.now()
     appendBatch(batch, this.#appending).then(
       (outcome) => {
         if (outcome === 'written') return this.#written(batch)
-        const nowMs = this.#appending.now()
-        if (this.#pacing.lost(nowMs).tell)
-          this.#options.competition?.tell(this.#organizationId, nowMs - sentMs)
+        if (this.#pacing.lost(this.#appending.now()).tell)
+          this.#options.competition?.tell(this.#organizationId)
         this.#queue.waiting.unshift(...waitingOf(batch))
         this.#on('conflict')
       },

@@ -56,11 +56,10 @@ export const simulateCompetition = async ({
       clock: { now: () => time.nowMs },
       random: shortPauses ? () => 1 : random.next,
       competition: {
-        tell: (_, appendMs) => {
+        tell: () => {
           if (untold) return
-          const arrived = time.wait(roundTripMs / 2)
           for (const other of processes)
-            if (other !== ledger) void arrived.then(() => other.competed(organizationId, appendMs))
+            if (other !== ledger) void time.wait(roundTripMs / 2).then(() => other.competed(organizationId))
         },
       },
     })

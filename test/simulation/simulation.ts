@@ -208,7 +208,7 @@ export const simulate = async (
       limits,
       observe,
       random: random.next,
-      competition: { tell: (id, appendMs) => tellOthers(name, id, appendMs) },
+      competition: { tell: (id) => tellOthers(name, id) },
     })
     const process: Process = {
       name,
@@ -228,10 +228,10 @@ export const simulate = async (
   }
 
   /** A notice may be lost. */
-  const tellOthers = (from: string, organizationId: string, appendMs: number): void => {
+  const tellOthers = (from: string, organizationId: string): void => {
     count('competition')
     for (const { name, ledger, alive } of processes)
-      if (alive && name !== from && !chance(0.2)) ledger.competed(organizationId, appendMs)
+      if (alive && name !== from && !chance(0.2)) ledger.competed(organizationId)
   }
 
   const arrive = (copy: AppendAttempt): void => {
