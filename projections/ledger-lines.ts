@@ -218,44 +218,28 @@ const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => (
 export const lastRevision =
   'select revision from ledger_lines where ledger = ledger_key($1) order by revision desc limit 1'
 
-export type IdempotentCallsAsk = { readonly organizationId: string; readonly eventIds: readonly string[] }
+export type IdempotentCallsAsk = { readonly organizationId: string; readonly eventId: string }
 
 export type IdempotentCallRow = {
   /** Which ask the row answers: its index. */
   ask: number
   last_revision: string
-  event_id: string | null
   revision: string | null
 }
 
 /**
- * For each ask: where idempotent calls, and the adjustments that gave their charges back, are in a ledger, by the ids of their events,
- * with the last revision that has a line. Each ask gets at least one row; its `event_id` is null where there is no such call.
+ * For each ask one row: where an idempotent call is in a ledger, by the id of its event, and the last revision that has a line.
+ * `revision` is null where there is no such call.
  */
 export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<IdempotentCallRow> => ({
-  text: `with wanted as materialized (
-           select * from unnest($2::integer[], $3::text[], $4::uuid[]) as wanted (ask, organization_id, event_id)),
-         calls as materialized (
-           select w.ask, l.ledger, l.event_id, l.revision, l.charge_id from wanted w
-             join ledger_lines l on l.event_id = w.event_id and l.idempotent and l.ledger = ledger_key(w.organization_id)),
-         found as (
-           select ask, event_id, revision from calls
-           union all
-           select c.ask, a.event_id, a.revision from calls c
-             join ledger_lines a on a.adjusts = c.charge_id and a.ledger = c.ledger
-             join wanted w on w.ask = c.ask and w.event_id = a.event_id)
-         select asked.ask - 1 as ask, coalesce(last.revision, -1) as last_revision, found.event_id, found.revision
-           from unnest($1::text[]) with ordinality as asked (organization_id, ask)
+  text: `select asked.ask - 1 as ask, coalesce(last.revision, -1) as last_revision, call.revision
+           from unnest($1::text[], $2::uuid[]) with ordinality as asked (organization_id, event_id, ask)
            left join lateral (
              select revision from ledger_lines where ledger = ledger_key(asked.organization_id)
               order by revision desc limit 1) last on true
-           left join found on found.ask = asked.ask - 1`,
-  values: [
-    asks.map(({ organizationId }) => organizationId),
-    asks.flatMap(({ eventIds }, ask) => eventIds.map(() => ask)),
-    asks.flatMap(({ organizationId, eventIds }) => eventIds.map(() => organizationId)),
-    asks.flatMap(({ eventIds }) => eventIds),
-  ],
+           left join ledger_lines call
+             on call.event_id = asked.event_id and call.idempotent and call.ledger = ledger_key(asked.organization_id)`,
+  values: [asks.map(({ organizationId }) => organizationId), asks.map(({ eventId }) => eventId)],
 })
 
 /** Accounts whose balance is not the sum of their movements. Must give no rows. */

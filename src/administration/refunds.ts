@@ -5,11 +5,10 @@ import type { RecordedEvent } from '../event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import type { CreditAdjusted, LotFill, ReferenceReserved } from '../events/credits.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { settlementKeyOf } from '../ledger/abandoned.ts'
 import { balanceOf } from '../ledger/account.ts'
 import { type CallCost, costsOf } from '../ledger/call-costs.ts'
-import { adjustedMeanwhile } from '../ledger/command.ts'
-import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
+import { adjustedMeanwhile, refundKeyOf } from '../ledger/command.ts'
+import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/commit.ts'
 import { drawnStill } from '../ledger/granted-lot.ts'
 import { ledgerPages } from '../ledger/read-ledger.ts'
 import { adjustmentIn, type Corrected, previewed } from './corrections.ts'
@@ -54,7 +53,7 @@ const attemptsMax = 8
 /**
  * Refunds a call, once under its reference: given again, the command finds the refund there (`already`). Throws `CommandRefused` for a
  * request that is not known, a call that cost nothing, a reference that names something else, and where less is left to refund than is
- * asked for; `LedgerUnavailable` where it is unknown what became of it.
+ * asked for; `LedgerUnavailable` where it was not written, and `LedgerOutcomeUnknown`.
  */
 export const refund = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
@@ -113,7 +112,8 @@ export const refund = async (
       if (committed.requestId === requestId)
         return { ...figures, adjusted: adjustmentIn(committed.events[0]), balance, revision, already: false }
     } catch (error) {
-      if (error instanceof LedgerUnavailable) throw unheard(error, asked.requestId)
+      if (error instanceof LedgerUnavailable || error instanceof LedgerOutcomeUnknown)
+        throw notConfirmed(error, asked.requestId)
       if (!(error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile))) throw error
     }
   }
@@ -137,23 +137,24 @@ const namedBy = (organizationId: string, { reference, requestId, amount }: Refun
 const amountIn = (reserved: ReferenceReserved | null): MicroCredits | undefined =>
   reserved === null ? undefined : parseCredits(reserved.amount)
 
-/** The first refund of a call, and the reversal of an answer that was never delivered, exclude each other: they have one key. */
+/** The first refund of a call and its reversal exclude each other: they have one key. */
 const keyFor = (
-  { settled, upTo }: Pick<CostRead, 'settled' | 'upTo'>,
+  { refunded, upTo }: Pick<CostRead, 'refunded' | 'upTo'>,
   call: RecordedEvent,
   { reference }: RefundAsked,
 ): { key: string; absentUpTo?: number } => {
-  if (!settled) return { key: settlementKeyOf(call.id), absentUpTo: upTo }
+  if (!refunded) return { key: refundKeyOf(call.id), absentUpTo: upTo }
   return reference === undefined
     ? { key: uniqueCommandKey('refund') }
     : { key: movementKey('refund', reference), absentUpTo: upTo }
 }
 
-const unheard = (cause: LedgerUnavailable, requestId: string): Error =>
-  new LedgerUnavailable(
-    `${cause.message}. ${cause.mayArrive ? 'The refund may be written still' : 'The refund was not written'}: "credits refund ${requestId} --dry-run" says what the call costs now`,
-    { cause, mayArrive: cause.mayArrive },
-  )
+const notConfirmed = (cause: LedgerUnavailable | LedgerOutcomeUnknown, requestId: string): Error => {
+  const check = `"credits refund ${requestId} --dry-run" shows what the call costs now`
+  return cause instanceof LedgerOutcomeUnknown
+    ? new LedgerOutcomeUnknown(`${cause.message}. The refund may still be written: ${check}`, { cause })
+    : new LedgerUnavailable(`${cause.message}. The refund was not written: ${check}`, { cause })
+}
 
 type Charge = NonNullable<CallCost['charge']>
 
@@ -210,8 +211,8 @@ const lotsDrawn = async (
 
 type CostRead = {
   readonly cost: CallCost
-  /** Whether anything has settled the charge by its key. */
-  readonly settled: boolean
+  /** Whether the first refund or a reversal of the call is there. */
+  readonly refunded: boolean
   /** The refund that the reference names. */
   readonly there: { readonly adjusted: CreditAdjusted; readonly revision: number } | null
   readonly upTo: number
@@ -226,15 +227,15 @@ const readCost = async (
   },
 ): Promise<CostRead> => {
   const { organizationId, call, requestId, reference, onProgress } = asked
-  const settlementId = eventIdOf(organizationId, settlementKeyOf(call.id), 0)
-  let settled = false
+  const refundId = eventIdOf(organizationId, refundKeyOf(call.id), 0)
+  let refunded = false
   let there: CostRead['there'] = null
   let upTo = call.revision
   async function* events(): AsyncGenerator<DecodedEvent> {
     for await (const page of ledgerPages(eventLog, organizationId, call.revision)) {
       for (const recorded of page) {
         const event = decodeEvent(recorded)
-        settled ||= recorded.id === settlementId
+        refunded ||= recorded.id === refundId
         upTo = recorded.revision
         if (event.type === 'CreditAdjusted' && isRefundUnder(event.data, reference))
           there = { adjusted: event.data, revision: recorded.revision }
@@ -246,9 +247,9 @@ const readCost = async (
   const cost = await costsOf(events(), { requestId }, { eventLog })
   if (cost === null)
     throw new CommandRefused(`the ledger of ${organizationId} no longer holds call ${requestId}`)
-  return { cost, settled, there, upTo }
+  return { cost, refunded, there, upTo }
 }
 
-/** The first refund of a call uses the key of its settlement, so its event is recognized by its reference, not by its id. */
+/** The first refund of a call has the key that reversals have, so its event is recognized by its reference, not by its id. */
 const isRefundUnder = ({ kind, reference: own }: CreditAdjusted, reference: string | undefined): boolean =>
   kind === 'refund' && reference !== undefined && own === reference

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { createGathering } from '../concurrency/gathering.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets.ts'
-import type { KeyedRequest, PaidPlace } from './attempts.ts'
+import type { KeyedRequest } from './key-lookup.ts'
 import { sharedStatements } from './unavailable.ts'
 
 /**
@@ -24,14 +24,15 @@ export type ClaimRow = {
   /** Null: forgotten, never kept, or not to be opened. */
   readonly answer: StoredAnswer | null
   /** Where the ledger should hold the call that paid for the answer. */
-  readonly paid: PaidPlace | null
+  readonly paidRevision: number | null
 }
 
 /** How a claim ends with an answer. Without a body only that there was one is kept. */
 export type ClaimEnd = {
   readonly status: number
   readonly body: string | null
-  readonly paid: PaidPlace | null
+  /** Where the ledger holds the call that paid for it; null: it cost nothing. */
+  readonly paidRevision: number | null
 }
 
 /**
@@ -61,7 +62,6 @@ type Row = {
   claimed_at: string
   status: number | null
   answer: string | null
-  paid_attempt: number | null
   paid_revision: string | null
 }
 
@@ -71,7 +71,7 @@ type Row = {
 const ofKey = 'where organization_id = $1 and key_hash = $2'
 const statements = {
   read: `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
-                status, answer, paid_attempt, paid_revision
+                status, answer, paid_revision
            from idempotent_calls ${ofKey}`,
   takeOver: `update idempotent_calls set claimed_at = now()
              ${ofKey} and claimed_at = $3::timestamptz and status is null`,
@@ -96,9 +96,9 @@ const insertText = `
 /** Many ends of claims in one statement, by their hashes. */
 const finishText = `
   update idempotent_calls c set status = n.status, answer = n.answer, answered_at = now(),
-         paid_attempt = coalesce(n.paid_attempt, c.paid_attempt), paid_revision = coalesce(n.paid_revision, c.paid_revision)
-    from unnest($1::text[], $2::bytea[], $3::smallint[], $4::text[], $5::smallint[], $6::bigint[])
-         as n (organization_id, key_hash, status, answer, paid_attempt, paid_revision)
+         paid_revision = coalesce(n.paid_revision, c.paid_revision)
+    from unnest($1::text[], $2::bytea[], $3::smallint[], $4::text[], $5::bigint[])
+         as n (organization_id, key_hash, status, answer, paid_revision)
    where c.organization_id = n.organization_id and c.key_hash = n.key_hash`
 
 type Inserted = {
@@ -110,7 +110,7 @@ type Inserted = {
 type Finished = Pick<Inserted, 'organizationId' | 'keyHash'> & {
   readonly status: number
   readonly sealed: string | null
-  readonly paid: PaidPlace | null
+  readonly paidRevision: number | null
 }
 
 /** False: there is a row already, or another of the claims of this statement made it. */
@@ -133,8 +133,7 @@ const finishAll = async (pool: pg.Pool, claims: readonly Finished[]): Promise<nu
     claims.map(({ keyHash }) => keyHash),
     claims.map(({ status }) => status),
     claims.map(({ sealed }) => sealed),
-    claims.map(({ paid }) => paid?.attempt ?? null),
-    claims.map(({ paid }) => paid?.revision ?? null),
+    claims.map(({ paidRevision }) => paidRevision),
   ])
   return claims.map(() => null)
 }
@@ -182,11 +181,11 @@ export const createClaims = ({
     takeOverFor: (request, { claimedAt }) =>
       changesOne('takeOverFor', request, claimedAt, request.fingerprint),
     reopen: (request, { claimedAt }) => changesOne('reopen', request, claimedAt),
-    finish: async (request, { status, body, paid }) => {
+    finish: async (request, { status, body, paidRevision }) => {
       // With no key to seal it under it is not kept, and a repeated call is made again, as after a day. Readiness tells.
       const sealed = body === null ? null : await sealer.seal(body, sealContextOf(request)).catch(() => null)
       const { organizationId } = request
-      await finishes.ask({ organizationId, keyHash: keyHashOf(request), status, sealed, paid })
+      await finishes.ask({ organizationId, keyHash: keyHashOf(request), status, sealed, paidRevision })
     },
     release: async (request) => void (await ask('release', request)),
     handBack: async (request) => void (await ask('handBack', request, claimTtlSeconds)),
@@ -197,7 +196,7 @@ export const createClaims = ({
 const sealContextOf = ({ organizationId, key }: KeyedRequest): string => `${organizationId}\n${key}`
 
 const rowOf = (row: Row, request: KeyedRequest, sealer: EpochSealer): ClaimRow => {
-  const { status, answer, paid_attempt, paid_revision } = row
+  const { status, answer, paid_revision } = row
   const body = answer === null ? null : sealer.open(answer, sealContextOf(request))
   return {
     same: row.same,
@@ -205,9 +204,6 @@ const rowOf = (row: Row, request: KeyedRequest, sealer: EpochSealer): ClaimRow =
     claimedAt: row.claimed_at,
     answered: status !== null,
     answer: status === null || body === null ? null : { status, body },
-    paid:
-      paid_attempt === null || paid_revision === null
-        ? null
-        : { attempt: paid_attempt, revision: Number(paid_revision) },
+    paidRevision: paid_revision === null ? null : Number(paid_revision),
   }
 }

@@ -14,6 +14,7 @@ type ErrorCategory =
   | 'rate_limited'
   | 'internal_error'
   | 'service_unavailable'
+  | 'outcome_unknown'
 
 type CatalogueEntry = { readonly status: number; readonly error: ErrorCategory; readonly when: string }
 
@@ -59,6 +60,11 @@ export const errorCatalogue = {
     status: 503,
     error: 'service_unavailable',
     when: 'temporarily unavailable; nothing was charged',
+  },
+  SYS_003: {
+    status: 504,
+    error: 'outcome_unknown',
+    when: 'it is not known whether the call was charged; repeat it with the same Idempotency-Key',
   },
 } as const satisfies Record<string, CatalogueEntry>
 
@@ -204,6 +210,16 @@ export const tooBusy = (): Refusal => ({
 export const temporarilyUnavailable = (retryAfterSeconds = 1): Refusal => ({
   code: 'SYS_002',
   message: 'Temporarily unavailable. Nothing was charged; try again shortly.',
+  details: {},
+  retryAfterSeconds,
+})
+
+/** Whether the call is recorded and charged is not known in time. */
+export const outcomeUnknown = (repeatable: boolean, retryAfterSeconds: number): Refusal => ({
+  code: 'SYS_003',
+  message: repeatable
+    ? 'The outcome is unknown. Repeat the request with the same Idempotency-Key: it is charged once at most.'
+    : 'The outcome is unknown: the call may be charged. Send an Idempotency-Key to be able to repeat a request safely.',
   details: {},
   retryAfterSeconds,
 })

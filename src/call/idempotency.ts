@@ -2,8 +2,9 @@ import type pg from 'pg'
 import type { EventLog } from '../event-log/port.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets.ts'
 import type { KeyedEvents } from '../ledger/keyed-events.ts'
-import { type Attempts, createAttempts, type KeyedRequest, type LedgerFinding } from './attempts.ts'
+import type { Call } from './call.ts'
 import { type ClaimEnd, type ClaimRow, type Claims, createClaims, type StoredAnswer } from './claims.ts'
+import { createKeyLookup, type KeyedRequest, type KeyLookup, type LedgerFinding } from './key-lookup.ts'
 import { unavailableWhenAway } from './unavailable.ts'
 import { unavailableWhenLate } from './waiting.ts'
 
@@ -12,7 +13,7 @@ import { unavailableWhenLate } from './waiting.ts'
  *
  * A claim row keeps two requests with one key apart while the first is being answered (`claims.ts`). That the charge is never taken
  * twice does not rest on the row but on the ledger: the call's event id derives from the key, and before a call is made
- * again the ledger is asked whether it holds that event (`attempts.ts`).
+ * again the ledger is asked whether it holds that event (`key-lookup.ts`).
  */
 
 const keyCharactersMax = 255
@@ -23,7 +24,11 @@ const letGoWaitMs = 1_000
 export type IdempotencyClaim = KeyedRequest
 
 /** `first`: go ahead, then `finish` or `release`. */
-type Claim = LedgerFinding | { readonly kind: 'replay'; readonly answer: StoredAnswer }
+type Claim =
+  | LedgerFinding
+  | { readonly kind: 'replay'; readonly answer: StoredAnswer }
+  /** Another request with the key is being answered. */
+  | { readonly kind: 'in_flight' }
 
 /** Everything settles within a few seconds; what is late is done unheard, and throws `Unavailable`. */
 export type Idempotency = {
@@ -37,6 +42,10 @@ export type Idempotency = {
   /** Lets a claim go and keeps what the key was used for: another request with it is a mismatch. */
   handBack(claim: IdempotencyClaim): Promise<void>
 }
+
+/** Whether the caller sent an Idempotency-Key, and so can repeat the call without being charged twice. */
+export const isRepeatable = ({ form, request }: Pick<Call, 'form' | 'request'>): boolean =>
+  form.method === 'POST' && request.headers['idempotency-key'] !== undefined
 
 /** The header's key: bare, or quoted as a structured-field string. Null when it is not 1 to 255 visible characters. */
 export const parseIdempotencyKey = (header: string): string | null => {
@@ -72,11 +81,11 @@ export const createIdempotency = ({
   sealer: EpochSealer
 }): Idempotency => {
   const claims = createClaims({ pool, secrets, sealer })
-  const attempts = createAttempts({ pool, eventLog, keyedEvents })
+  const lookup = createKeyLookup({ pool, eventLog, keyedEvents })
   const letGoIsLate = { waitMs: letGoWaitMs, what: 'a claim is kept or let go' }
   return {
     claim: async (claim) => {
-      const claiming = claimOne(claims, attempts, claim).catch(unavailableWhenAway)
+      const claiming = claimOne(claims, lookup, claim).catch(unavailableWhenAway)
       try {
         return await unavailableWhenLate(claiming, { waitMs: claimWaitMs, what: 'a claim' })
       } catch (error) {
@@ -89,9 +98,7 @@ export const createIdempotency = ({
     },
     lookAgain: (claim) =>
       unavailableWhenLate(
-        lookUnderClaim(claims, attempts, { claim, paid: null, letGo: claims.handBack }).catch(
-          unavailableWhenAway,
-        ),
+        lookUnderClaim(claims, lookup, { claim, letGo: claims.handBack }).catch(unavailableWhenAway),
         { waitMs: claimWaitMs, what: 'a key in the ledger' },
       ),
     finish: (claim, end) => unavailableWhenLate(claims.finish(claim, end), letGoIsLate),
@@ -100,38 +107,38 @@ export const createIdempotency = ({
   }
 }
 
-const claimOne = async (claims: Claims, attempts: Attempts, claim: IdempotencyClaim): Promise<Claim> => {
-  const projected = attempts.askProjection(claim)
+const claimOne = async (claims: Claims, lookup: KeyLookup, claim: IdempotencyClaim): Promise<Claim> => {
+  const projected = lookup.askProjection(claim)
   if (await claims.insert(claim))
-    return lookUnderClaim(claims, attempts, { claim, paid: null, letGo: claims.release, projected })
+    return lookUnderClaim(claims, lookup, { claim, letGo: claims.release, projected })
   const row = await claims.read(claim)
   // Released between the two statements: the caller may try again.
   if (row === undefined) return { kind: 'in_flight' }
   if (!row.same)
-    return !row.answered && row.stale ? rightClaim(claims, attempts, { claim, row }) : { kind: 'mismatch' }
-  if (row.answered) return answeredBefore(claims, attempts, { claim, row })
+    return !row.answered && row.stale ? rightClaim(claims, lookup, { claim, row }) : { kind: 'mismatch' }
+  if (row.answered) return answeredBefore(claims, lookup, { claim, row })
   if (!row.stale || !(await claims.takeOver(claim, row))) return { kind: 'in_flight' }
-  return lookUnderClaim(claims, attempts, { claim, paid: row.paid, letGo: claims.handBack })
+  return lookUnderClaim(claims, lookup, { claim, row, letGo: claims.handBack })
 }
 
 /** For a holder of the claim: it is let go where the ledger cannot be looked into. */
 const lookUnderClaim = async (
   claims: Claims,
-  attempts: Attempts,
+  lookup: KeyLookup,
   {
     claim,
-    paid,
+    row,
     letGo,
     projected,
   }: {
     claim: IdempotencyClaim
-    paid: ClaimRow['paid']
+    row?: ClaimRow
     letGo: Claims['release'] | Claims['handBack']
-    projected?: ReturnType<Attempts['askProjection']>
+    projected?: ReturnType<KeyLookup['askProjection']>
   },
 ): Promise<LedgerFinding> => {
   try {
-    const found = await attempts.find(claim, paid, projected)
+    const found = await lookup.find(claim, row?.paidRevision ?? null, projected)
     // The claim says what the key was used for, and that is not this.
     if (found.kind === 'mismatch') await claims.release(claim)
     return found
@@ -144,11 +151,11 @@ const lookUnderClaim = async (
 /** The answer that was kept. Where none is, the ledger still tells what was paid for. */
 const answeredBefore = async (
   claims: Claims,
-  attempts: Attempts,
+  lookup: KeyLookup,
   { claim, row }: { claim: IdempotencyClaim; row: ClaimRow },
 ): Promise<Claim> => {
   if (row.answer !== null) return { kind: 'replay', answer: row.answer }
-  const found = await attempts.find(claim, row.paid)
+  const found = await lookup.find(claim, row.paidRevision)
   // Made again it is a first call: one at a time.
   return found.kind !== 'first' || (await claims.reopen(claim, row)) ? found : { kind: 'in_flight' }
 }
@@ -159,10 +166,10 @@ const answeredBefore = async (
  */
 const rightClaim = async (
   claims: Claims,
-  attempts: Attempts,
+  lookup: KeyLookup,
   { claim, row }: { claim: IdempotencyClaim; row: ClaimRow },
-): Promise<LedgerFinding> => {
-  const found = await attempts.find(claim, null)
+): Promise<Claim> => {
+  const found = await lookup.find(claim, null)
   if (found.kind !== 'charged') return { kind: 'mismatch' }
   return (await claims.takeOverFor(claim, row)) ? found : { kind: 'in_flight' }
 }

@@ -1,13 +1,19 @@
-import { LedgerUnavailable } from '../ledger/commit.ts'
+import { LedgerOutcomeUnknown } from '../ledger/commit.ts'
 import { written } from './answer.ts'
-import type { LedgerFinding } from './attempts.ts'
 import type { AdmittedCall } from './call.ts'
 import type { StoredAnswer } from './claims.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { idempotencyInFlight, idempotencyMismatch, wrongParameter } from './errors.ts'
 import { figuresFor } from './figures.ts'
-import { claimOf, claimWaitMs, type IdempotencyClaim, parseIdempotencyKey } from './idempotency.ts'
+import {
+  claimOf,
+  claimWaitMs,
+  type IdempotencyClaim,
+  isRepeatable,
+  parseIdempotencyKey,
+} from './idempotency.ts'
 import { byRequest, type Identity } from './identity.ts'
+import type { LedgerFinding } from './key-lookup.ts'
 import { record, refuse } from './recording.ts'
 import type { CallResult } from './result.ts'
 import { waitLeftMs } from './waiting.ts'
@@ -24,9 +30,9 @@ export const identify = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
 ): Promise<Identity | Ended> => {
+  if (!isRepeatable(call)) return byRequest
   const { form, request } = call
   const header = request.headers['idempotency-key']
-  if (header === undefined || form.method !== 'POST') return byRequest
   const key = typeof header === 'string' ? parseIdempotencyKey(header) : null
   if (key === null) {
     const expected = 'one key of 1 to 255 visible ASCII characters'
@@ -43,23 +49,19 @@ export const identify = async (
     : identityOf(dependencies, call, claim, claimed)
 }
 
-/** With less left the caller is told to ask again: then its charge is found at once. */
+/** With less left the caller is told to repeat the request: then its charge is found at once. */
 const gatherAgainMs = 4_000
 
-/**
- * Another process wrote the call while this one made it, and may have refused its caller: then it gives the charge back unless
- * the charge is settled first. What the ledger says now decides, as if the request came only now.
- */
+/** Another request under the key wrote the call while this one made it. What the ledger says now decides. */
 export const identifyAgain = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
   claim: IdempotencyClaim,
 ): Promise<Identity | Ended> => {
   const found = await dependencies.idempotency.lookAgain(claim)
-  if (found.kind !== 'charged' && found.kind !== 'mismatch')
-    throw new LedgerUnavailable('the charge was given back meanwhile')
+  if (found.kind === 'first') throw new Error('the ledger held a call under the key, and no longer does')
   if (found.kind === 'charged' && waitLeftMs(call) < gatherAgainMs)
-    throw new LedgerUnavailable('there is no time to make the call again')
+    throw new LedgerOutcomeUnknown('there is no time to make the call again')
   return identityOf(dependencies, call, claim, found)
 }
 
@@ -67,7 +69,7 @@ const identityOf = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
   claim: IdempotencyClaim,
-  found: LedgerFinding,
+  found: LedgerFinding | { readonly kind: 'in_flight' },
 ): Promise<Identity | Ended> => {
   switch (found.kind) {
     case 'in_flight':
@@ -77,9 +79,8 @@ const identityOf = async (
     case 'first':
       return { ...found, kind: 'keyed', claim }
     case 'charged': {
-      const { eventId, attempt, revision, call: paid, requestId: repeats, settle } = found
-      const before = { claim, eventId, place: { attempt, revision }, paid, repeats }
-      return settle === null ? { kind: 'redelivers', ...before } : { kind: 'settles', ...before, ...settle }
+      const { revision, call: paid, requestId: repeats } = found
+      return { kind: 'charged', claim, revision, paid, repeats }
     }
   }
 }
@@ -118,16 +119,15 @@ export const keep = async (
   const kept = (form.personal === true && status === 200) || typeof body !== 'string' ? null : body
   const delivered = result.kind === 'answered' || result.kind === 'replayed'
   try {
-    if (identity.kind !== 'keyed') {
+    if (identity.kind === 'charged') {
       // A refusal or a failure this time leaves the key to be asked again.
       if (!delivered) await idempotency.handBack(claim)
-      else await idempotency.finish(claim, { status, body: kept, paid: identity.place })
+      else await idempotency.finish(claim, { status, body: kept, paidRevision: identity.revision })
     } else if (result.kind === 'failed' || (!delivered && result.refusal.code === 'CREDIT_001'))
       await idempotency.release(claim)
     else {
-      const revision = result.kind === 'answered' ? result.paidRevision : null
-      const paid = revision === null ? null : { attempt: identity.attempt, revision }
-      await idempotency.finish(claim, { status, body: kept, paid })
+      const paidRevision = result.kind === 'answered' ? result.paidRevision : null
+      await idempotency.finish(claim, { status, body: kept, paidRevision })
     }
   } catch (error) {
     logger.error({ err: error, requestId }, 'an answer could not be kept for replays')

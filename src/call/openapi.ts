@@ -75,7 +75,7 @@ const tagOf = ({ capability }: DescribedCall): string => capability.replace('led
 
 /** Of every call; of one for which a key needs a permission; of one that takes an Idempotency-Key. */
 const sharedCodes = {
-  every: ['AUTH_001', 'AUTH_003', 'RATE_001', 'SYS_001', 'SYS_002', 'REQ_001'],
+  every: ['AUTH_001', 'AUTH_003', 'RATE_001', 'SYS_001', 'SYS_002', 'SYS_003', 'REQ_001'],
   permitted: ['AUTH_002'],
   keyed: ['IDEMP_001', 'IDEMP_002'],
 } as const satisfies Record<string, readonly ErrorCode[]>
@@ -203,7 +203,7 @@ const refusalsOf = (codes: readonly ErrorCode[], errors: Examples['errors']): Js
         description: some.map((code) => `\`${code}\`: ${errorCatalogue[code].when}.`).join(' '),
         headers: headerRefs(
           'RequestId',
-          ...(status === 429 || status === 503 || status === 409 ? (['RetryAfter'] as const) : []),
+          ...([409, 429, 503, 504].includes(status) ? (['RetryAfter'] as const) : []),
         ),
         content: {
           'application/json': {

@@ -1,19 +1,18 @@
 import { formatCredits, type MicroCredits } from '../billing/money.ts'
 import type { CallFacts, CallOutcome } from '../events/calls.ts'
-import { settlementKeyOf } from '../ledger/abandoned.ts'
 import type { CallToRecord, Committed, Envelope } from '../ledger/command.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
 import { outcomeOfCall } from '../ledger/decide.ts'
 import type { ReservationMade } from '../ledger/reservations.ts'
 import { within } from '../tracing/spans.ts'
 import { statusOf } from './answer.ts'
-import { commandKeyOf, fingerprintText } from './attempts.ts'
 import type { AdmittedCall } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { notEnoughCredits, type Refusal } from './errors.ts'
 import { figuresFor } from './figures.ts'
 import type { IdempotencyClaim } from './idempotency.ts'
 import { byRequest, type Identity } from './identity.ts'
+import { commandKeyOf, fingerprintText } from './key-lookup.ts'
 import type { CallResult } from './result.ts'
 import { unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
@@ -59,21 +58,12 @@ const envelopeOf = (
     ...(repeats === undefined ? {} : { repeats }),
     ...(trace === null ? {} : { traceId: trace.traceId }),
   }
-  switch (identity.kind) {
-    case 'request':
-      // The same call may have been written as answered, without an answer that left: what failed is another command.
-      return { ...from, key: outcome === 'failed' ? `failed/${requestId}` : requestId }
-    case 'keyed': {
-      const { claim, attempt, absentUpTo } = identity
-      return { ...from, key: commandKeyOf(claim.key, attempt), absentUpTo }
-    }
-    case 'settles': {
-      const { eventId, absentUpTo } = identity
-      return { ...from, key: settlementKeyOf(eventId), absentUpTo, owes: eventId }
-    }
-    case 'redelivers':
-      return { ...from, key: requestId, owes: identity.eventId }
+  if (identity.kind === 'keyed') {
+    const { claim, absentUpTo } = identity
+    return { ...from, key: commandKeyOf(claim.key), absentUpTo }
   }
+  // The same call may have been written as answered, without an answer that left: what failed is another command.
+  return { ...from, key: outcome === 'failed' ? `failed/${requestId}` : requestId }
 }
 
 const callToRecord = (
@@ -86,8 +76,9 @@ const callToRecord = (
   outcome,
   ...(code === undefined ? {} : { code }),
   facts,
-  ...(identity.kind === 'keyed' || identity.kind === 'settles' ? { idempotent: true } : {}),
-  ...(identity.kind === 'keyed' ? { requestFingerprint: fingerprintText(identity.claim) } : {}),
+  ...(identity.kind === 'keyed'
+    ? { idempotent: true, requestFingerprint: fingerprintText(identity.claim) }
+    : {}),
 })
 
 /** How often an account may change its mind about what a call costs, while it is recorded or its credits are held. */
@@ -101,7 +92,7 @@ type Recorded =
   | { readonly kind: 'recorded'; readonly committed: Committed; readonly paidRevision: number | null }
   /** The balance could not pay it. Nothing else is in the ledger. */
   | { readonly kind: 'unpaid'; readonly remaining: MicroCredits }
-  /** The ledger held the events under this key already, and another process may have refused their caller. */
+  /** Another request under the key wrote the call first. */
   | { readonly kind: 'written_before'; readonly claim: IdempotencyClaim }
 
 /**
@@ -136,7 +127,6 @@ export const recordAnswer = async (
       identity.kind === 'keyed' ? seen : undefined,
     )
     if (committed.events.length === 0) continue
-    // Its own events are not another's: the process that was asked to write them did, and its answer came late or not at all.
     if (identity.kind === 'keyed' && committed.repeated && committed.requestId !== call.requestId)
       return { kind: 'written_before', claim: identity.claim }
     const { unpaid, charged } = outcomeOfCall(committed.events)

@@ -37,6 +37,8 @@ const windowMs = 60_000
 const countersMax = 100_000
 /** Written at once: well below what a ledger lets wait. */
 const writtenAtOnceMax = 256
+/** How long one attempt to write a count may take. Two of them and `drainMaxMs` fit into the time for ending a process. */
+const writeWaitMs = 5_000
 
 type Cause =
   | { readonly kind: 'rate_limit'; readonly policy: RatePolicy }
@@ -163,6 +165,7 @@ const write = async (counter: Counter, { ledger, prices, logger, instanceId }: P
     counter.absentUpTo ??= (await ledger.figures(key.organizationId, { atMs })).revision
     await ledger.submit(key.organizationId, {
       absentUpTo: counter.absentUpTo,
+      waitMaxMs: writeWaitMs,
       key: `refused/${instanceId}/${counter.serial}`,
       atMs,
       actor: `key:${key.keyId}`,

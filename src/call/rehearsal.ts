@@ -6,11 +6,13 @@ import {
   internalError,
   lacksPermission,
   notEnoughCredits,
+  outcomeUnknown,
   type Refusal,
   rateLimitExceeded,
   temporarilyUnavailable,
 } from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
+import { isRepeatable } from './idempotency.ts'
 
 /**
  * Calls of test keys. They go through the sequence of every call: limits, Idempotency-Key, a ledger, charges. Only `gather` is
@@ -42,13 +44,15 @@ export const codeOfStatus: Readonly<Record<number, string>> = {
   429: 'rate_001',
   500: 'sys_001',
   503: 'sys_002',
+  504: 'sys_003',
 }
 
 /** An address of those that are for documentation (RFC 5737). */
 const someAddress = '203.0.113.9'
 const retrySeconds = 2
 
-const refusalNamed = (word: string, { form, key }: AdmittedCall): Refusal | null => {
+const refusalNamed = (word: string, call: AdmittedCall): Refusal | null => {
+  const { form, key } = call
   switch (word) {
     case 'auth_002':
       return form.permission === null ? null : lacksPermission(form.permission)
@@ -66,6 +70,8 @@ const refusalNamed = (word: string, { form, key }: AdmittedCall): Refusal | null
       return internalError()
     case 'sys_002':
       return temporarilyUnavailable(retrySeconds)
+    case 'sys_003':
+      return outcomeUnknown(isRepeatable(call), retrySeconds)
     default:
       return null
   }

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Unavailable } from '../event-log/port.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
-import { LedgerUnavailable } from '../ledger/commit.ts'
+import { LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/commit.ts'
 import { chargeLinesOf, outcomeOfCall } from '../ledger/decide.ts'
 import { startRequestSpan, within } from '../tracing/spans.ts'
 import { traceContextOf } from '../tracing/trace-context.ts'
@@ -9,10 +9,10 @@ import { admit } from './admission.ts'
 import { bodyOf, type Rendered, renderResult, send } from './answer.ts'
 import type { AdmittedCall, Call } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
-import { internalError, type Refusal, temporarilyUnavailable, tooBusy } from './errors.ts'
+import { internalError, outcomeUnknown, type Refusal, temporarilyUnavailable, tooBusy } from './errors.ts'
 import { balanceTold } from './figures.ts'
 import type { AnyCapabilityForm, Caller, Decided, JsonObject, Unaffordable } from './form.ts'
-import type { IdempotencyClaim } from './idempotency.ts'
+import { type IdempotencyClaim, isRepeatable } from './idempotency.ts'
 import { identify, identifyAgain, keep, letGo } from './identify.ts'
 import type { Identity } from './identity.ts'
 import { readParameters } from './parameters.ts'
@@ -52,7 +52,7 @@ type Asked = {
   readonly unreadable?: Refusal
 }
 
-/** Answers one call. Never throws: whatever breaks becomes SYS_001 or SYS_002. */
+/** Answers one call. Never throws: whatever breaks becomes SYS_001, SYS_002 or SYS_003. */
 export const answerCall = async (
   dependencies: CallDependencies,
   { form, request, reply, unreadable }: Asked,
@@ -129,7 +129,7 @@ const perform = async (
       if (now.kind === 'ended') return now.result
       identity = now
       made = await make(dependencies, call, identity, read.body)
-      if (made.kind === 'written_before') throw new Error('a settled charge was written as a call')
+      if (made.kind === 'written_before') throw new Error('a charged call was written again')
     }
     await keep(dependencies, call, identity, made)
     return made
@@ -139,7 +139,7 @@ const perform = async (
   }
 }
 
-/** The ledger held the call under its key already, and whether its caller was answered is not known. */
+/** Another request under the key wrote the call first. */
 type WrittenBefore = { readonly kind: 'written_before'; readonly claim: IdempotencyClaim }
 
 /** Parses, gathers, decides, and records what was decided. */
@@ -171,9 +171,9 @@ const make = async (
   if ('refusal' in decision) return refuse(dependencies, call, decision.refusal)
   // Before anything is charged: a result that cannot be written out must not cost anything.
   const rendered = renderResult(form, decision)
-  return identity.kind === 'request' || identity.kind === 'keyed'
-    ? charge(dependencies, call, identity, { decision, rendered })
-    : deliverAgain(dependencies, call, identity, rendered)
+  return identity.kind === 'charged'
+    ? deliverAgain(dependencies, call, identity, rendered)
+    : charge(dependencies, call, identity, { decision, rendered })
 }
 
 const isUnaffordable = (findings: unknown): findings is Unaffordable =>
@@ -227,14 +227,11 @@ const charge = async (
 const deliverAgain = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
-  identity: Extract<Identity, { kind: 'settles' | 'redelivers' }>,
+  identity: Extract<Identity, { kind: 'charged' }>,
   rendered: Rendered,
 ): Promise<CallResult> => {
   const conclusion = { outcome: 'answered', facts: { kind: 'replay' } } as const
-  const { events, balance } = await record(dependencies, call, identity, conclusion)
-  // The process that had refused the call was first: the next request with the key is a first one again, and charged.
-  if (events.some(({ type }) => type === 'CreditAdjusted'))
-    throw new LedgerUnavailable('the charge was given back meanwhile')
+  const { balance } = await record(dependencies, call, identity, conclusion)
   const credits = { charged: 0n, remaining: balance }
   return { kind: 'replayed', status: 200, body: bodyOf(call, rendered), credits }
 }
@@ -242,11 +239,15 @@ const deliverAgain = async (
 /** A call that broke is recorded as what it is, where the ledger takes it; the answer leaves either way. */
 const failed = async (
   dependencies: CallDependencies,
-  { form, requestId }: Call,
+  call: Call,
   admitted: AdmittedCall | null,
   error: unknown,
 ): Promise<CallResult> => {
-  const { logger, ledger } = dependencies
+  const { logger, ledger, gates } = dependencies
+  const { form, requestId } = call
+  if (error instanceof LedgerOutcomeUnknown) {
+    return { kind: 'failed', refusal: outcomeUnknown(isRepeatable(call), retryAfterSeconds(gates)) }
+  }
   const away = error instanceof LedgerUnavailable || error instanceof Unavailable
   const refusal = away ? awayNow(dependencies) : internalError()
   if (!away) logger.error({ err: error, requestId, route: form.path }, 'a call failed')

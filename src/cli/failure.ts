@@ -2,7 +2,7 @@ import { InputFault } from '../administration/input.ts'
 import { ConfigError } from '../config.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
-import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
+import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/commit.ts'
 import { type Command, UsageError } from './command.ts'
 import { Declined, NeedsYes } from './consent.ts'
 import { invocation, usageOf } from './help.ts'
@@ -82,6 +82,7 @@ const failureOf = (error: unknown, command: Command): Failure => {
     error instanceof Unavailable ||
     error instanceof UnknownOutcome ||
     error instanceof LedgerUnavailable ||
+    error instanceof LedgerOutcomeUnknown ||
     isUnreachable(error)
   )
     return failure('unavailable')

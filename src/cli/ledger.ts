@@ -1,8 +1,17 @@
-import { labelOf, wholeNumber } from '../administration/input.ts'
+import { readFile, stat } from 'node:fs/promises'
+import { catchUp } from '../administration/catch-up.ts'
+import { InputFault, labelOf, wholeNumber } from '../administration/input.ts'
 import { acknowledgeFault, type VerifiedLedger, verifyLedgers } from '../administration/ledgers.ts'
+import { requestIdsIn, reverseCalls } from '../administration/reverse-calls.ts'
 import { formatCredits } from '../billing/money.ts'
 import type { LedgerFault } from '../ledger/verify.ts'
-import { type Command, type Given, organizationParameter, wholeOrNot } from './command.ts'
+import {
+  type Command,
+  type CommandContext,
+  type Given,
+  organizationParameter,
+  wholeOrNot,
+} from './command.ts'
 import { explainCommand } from './explain.ts'
 import { exportCommand } from './export.ts'
 import { reconcileCommand } from './reconcile.ts'
@@ -120,10 +129,90 @@ const acknowledge: Command = {
   },
 }
 
+const requestsBytesMax = 1_000_000
+
+const requestsIn = async (given: Given): Promise<string[]> => {
+  const path = given.required('requests')
+  const size = await stat(path).then(
+    (found) => found.size,
+    () => {
+      throw new InputFault('requests', `${path} cannot be read`)
+    },
+  )
+  if (size > requestsBytesMax)
+    throw new InputFault('requests', `${path} has more than ${requestsBytesMax} bytes`)
+  return requestIdsIn(await readFile(path, 'utf8'))
+}
+
+const reversed = async (
+  { foundation, logger, progress }: Pick<CommandContext, 'foundation' | 'logger' | 'progress'>,
+  given: Given,
+  dryRun: boolean,
+) => {
+  const requestIds = await requestsIn(given)
+  const open = await foundation()
+  await catchUp(open, logger)
+  const onProgress = (calls: number): void => progress(`${calls} of ${requestIds.length} calls`)
+  const { calls, total } = await reverseCalls(open, { requestIds, dryRun, onProgress, ...open.operator })
+  const count = calls.filter(({ kind }) => kind === 'reversed').length
+  return {
+    json: {
+      reversed: count,
+      credits: formatCredits(total),
+      calls: calls.map((call) =>
+        call.kind === 'reversed'
+          ? {
+              request_id: call.requestId,
+              reversed: true,
+              organization_id: call.organizationId,
+              amount: call.amount,
+            }
+          : { request_id: call.requestId, reversed: false, why: call.why },
+      ),
+    },
+    lines: calls.map((call) =>
+      call.kind === 'reversed'
+        ? `reversed ${call.requestId}  ${call.amount} credits of ${call.organizationId}`
+        : `left     ${call.requestId}  ${call.why}`,
+    ),
+    count,
+    total,
+  }
+}
+
+const reverse: Command = {
+  name: 'ledger reverse',
+  summary: 'give back what calls cost whose outcome was unknown when a process stopped; its log names them',
+  parameters: [
+    { name: 'requests', help: 'a file with a request id on each line', required: true, kind: 'file' },
+  ],
+  changes: {
+    of: 'money',
+    asks: 'on a terminal',
+    left: 'Some of the calls may be reversed. Give the same file again: what is reversed stays so.',
+    plan: async (context, given) => {
+      const { count, total, json } = await reversed(context, given, true)
+      return {
+        says: [
+          count === 0
+            ? `Nothing: none of the ${json.calls.length} calls has a charge to give back.`
+            : `Give back ${formatCredits(total)} credits of ${count} of the ${json.calls.length} calls.`,
+        ],
+        json,
+      }
+    },
+  },
+  run: async (context, given) => {
+    const { json, lines } = await reversed(context, given, false)
+    return { json, lines }
+  },
+}
+
 export const ledgerCommands: readonly Command[] = [
   explainCommand,
   exportCommand,
   verify,
   acknowledge,
+  reverse,
   reconcileCommand,
 ]

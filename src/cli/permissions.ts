@@ -19,6 +19,7 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'credits void': 'credits.change',
   'credits adjust': 'credits.change',
   'credits refund': 'credits.change',
+  'ledger reverse': 'credits.change',
   'credits threshold': 'credits.change',
   'price show': 'accounts.read',
   'price propose': 'prices.change',

@@ -3,7 +3,7 @@ import { InputFault } from '../administration/input.ts'
 import { InvitationEnded } from '../administration/invitations.ts'
 import { isDatabaseAway } from '../call/unavailable.ts'
 import { Unavailable } from '../event-log/port.ts'
-import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
+import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/commit.ts'
 import { ConnectionInsecure } from './cookies.ts'
 import { capitalized } from './format.ts'
 import { RoleForbids } from './gate.ts'
@@ -74,6 +74,13 @@ export const faultShown = (error: FastifyError): ShownFault => {
     return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
   const forbidden = forbiddenShown(error)
   if (forbidden !== null) return forbidden
+  if (error instanceof LedgerOutcomeUnknown)
+    return {
+      status: 504,
+      title: 'Outcome unknown',
+      advice:
+        'The event log did not confirm the change in time. It may have been made: check before you repeat it.',
+    }
   if (error instanceof LedgerUnavailable || error instanceof Unavailable)
     return {
       status: 503,

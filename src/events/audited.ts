@@ -15,6 +15,7 @@ const audited = {
   KeyUsed: false,
   RateLimitExceeded: false,
   CallsRefused: false,
+  LedgerFenced: false,
   CreditCharged: false,
   CreditAdjusted: true,
   // It says that a grant or an adjustment is coming, which is told itself.
@@ -97,7 +98,7 @@ export const auditedTypes: readonly string[] = Object.keys(audited).filter(isAud
 /** Whether this very event is a change that somebody made. */
 export const isAudited = (event: DomainEvent): event is AuditedEvent => {
   if (!isAuditedType(event.type)) return false
-  // Given back because the answer was never delivered, or one of the many of a re-rate, which is told by its ledger.
+  // Given back because the outcome of the call was not known in time, or one of the many of a re-rate, which is told by its ledger.
   if (event.type === 'CreditAdjusted') return event.data.kind !== 'reversal' && event.data.kind !== 'rerate'
   // What is 30 days old goes by itself.
   return event.type !== 'ProfileErased' || event.data.reason !== 'retention'

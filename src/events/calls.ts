@@ -57,3 +57,9 @@ export const callsRefusedV1 = z.object({
   free_by: z.object({ rule: z.string(), rule_version: z.int().positive() }),
 })
 export type CallsRefused = z.infer<typeof callsRefusedV1>
+
+/**
+ * Takes the place in the ledger where an append with an unknown outcome would be, so that it can never be written. Costs nothing.
+ * `request_ids` names the requests of that append.
+ */
+export const ledgerFencedV1 = z.object({ request_ids: z.array(z.string().min(1).max(64)).max(256) })

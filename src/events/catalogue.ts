@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { backupCreatedV1, backupRestoredV1 } from './backups.ts'
-import { callsRefusedV1, keyUsedV1, rateLimitExceededV1 } from './calls.ts'
+import { callsRefusedV1, keyUsedV1, ledgerFencedV1, rateLimitExceededV1 } from './calls.ts'
 import { logCheckpointedV1, logTreeBegunV1, signingKeyAnnouncedV1 } from './checkpoints.ts'
 import {
   balanceThresholdSetV1,
@@ -103,6 +103,7 @@ export const catalogue = {
   KeyUsed: [keyUsedV1],
   RateLimitExceeded: [rateLimitExceededV1],
   CallsRefused: [callsRefusedV1],
+  LedgerFenced: [ledgerFencedV1],
   CreditCharged: [creditChargedV1, creditChargedV2],
   CreditAdjusted: [creditAdjustedV1, creditAdjustedV2, creditAdjustedV3],
   ReferenceReserved: [referenceReservedV1, referenceReservedV2],
@@ -192,6 +193,7 @@ export type LedgerEvent = DomainEventOf<
   | 'KeyUsed'
   | 'RateLimitExceeded'
   | 'CallsRefused'
+  | 'LedgerFenced'
   | 'CreditCharged'
   | 'CreditAdjusted'
 >

@@ -132,7 +132,7 @@ export const lotFill = z.object({
 export type LotFill = z.infer<typeof lotFill>
 
 /**
- * `refund`: an operator gave back what a call cost, or a part. `reversal`: the answer was never delivered. `void`: what was left of
+ * `refund`: an operator gave back what a call cost, or a part. `reversal`: the outcome of the call was not known in time. `void`: what was left of
  * a lot was taken back. `rerate`: the charges of a range under other rules. `adjustment`: anything else.
  *
  * Of a positive amount, `overdraft_repaid` comes first, then `fills`; the rest becomes a lot of its own.

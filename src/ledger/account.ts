@@ -135,6 +135,7 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
     case 'KeyUsed':
     case 'RateLimitExceeded':
     case 'CallsRefused':
+    case 'LedgerFenced':
       return
   }
 }

@@ -1,6 +1,17 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { appendUntilKnown } from '../event-log/append-until-known.ts'
-import { AppendConflict, type EventLog, UnknownOutcome } from '../event-log/port.ts'
-import type { Batch } from './batch.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import { chain } from '../event-log/hash-chain.ts'
+import {
+  AppendConflict,
+  type EventLog,
+  LogRewritten,
+  type NewEvent,
+  UnknownOutcome,
+} from '../event-log/port.ts'
+import { encodeEvent } from '../event-log/stored-event.ts'
+import type { Account } from './account.ts'
+import { type Batch, commandsOf } from './batch.ts'
 import type { LedgerLimits, LedgerObserver } from './options.ts'
 import type { LedgerReader } from './reader.ts'
 
@@ -15,6 +26,7 @@ export type BatchAppend = {
   readonly stream: string
   readonly reader: Pick<LedgerReader, 'page'>
   readonly limits: LedgerLimits
+  /** For durations. */
   readonly now: () => number
   readonly observe: LedgerObserver | undefined
 }
@@ -55,13 +67,13 @@ export const appendBatch = async (
 }
 
 /** Where a batch ends, and the metadata of its last event, which hold its digest. */
-export type Place = {
+type Place = {
   readonly base: number
   readonly lastRevision: number
   readonly metadata: string | undefined
 }
 
-export const placeOf = ({ base, events }: Batch): Place => ({
+const placeOf = ({ base, events }: Batch): Place => ({
   base,
   lastRevision: base + events.length,
   metadata: events.at(-1)?.metadata,
@@ -75,21 +87,72 @@ export const placeOf = ({ base, events }: Batch): Place => ({
 const isThere = async (
   { lastRevision, metadata }: Place,
   reader: Pick<LedgerReader, 'page'>,
+  waitMs?: number,
 ): Promise<boolean> => {
-  const [last] = await reader.page(lastRevision, 1)
+  const [last] = await reader.page(lastRevision, 1, waitMs)
   return last !== undefined && last.metadata === metadata
 }
 
 /**
- * What is in the place of a batch whose append was never answered. `nothing`: it may still arrive. Throws where the log
+ * What is at the place of a batch whose append was never answered. `nothing`: it may still be written. Throws where the log
  * cannot be read.
  */
-export const findOut = async (
+const findOut = async (
   place: Place,
-  reader: Pick<LedgerReader, 'page'>,
+  { reader, limits: { placeReadMs } }: Pick<BatchAppend, 'reader' | 'limits'>,
 ): Promise<'the batch' | 'something else' | 'nothing'> => {
-  // Its beginning first: it arrives whole, and between two reads.
-  const [first] = await reader.page(place.base + 1, 1)
+  // Its beginning first: a batch is written whole, perhaps between the two reads.
+  const [first] = await reader.page(place.base + 1, 1, placeReadMs)
   if (first === undefined) return 'nothing'
-  return (await isThere(place, reader)) ? 'the batch' : 'something else'
+  return (await isThere(place, reader, placeReadMs)) ? 'the batch' : 'something else'
+}
+
+/** The longest pause between two attempts to decide a place. */
+const decidePauseMaxMs = 500
+
+/**
+ * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). Where nothing is at its place, a fence takes
+ * the place: an append is at exactly its revision, so the batch can never be written afterwards. Tries until the place is decided,
+ * for as long as the process runs. `failed` is called for each attempt that failed. Throws `LogRewritten` where the log no longer
+ * holds the event before the place.
+ */
+export const decidePlace = async (
+  batch: Batch,
+  fence: NewEvent,
+  { failed, ...append }: BatchAppend & { readonly failed: (error: unknown) => void },
+): Promise<'written' | 'conflict' | 'fenced'> => {
+  const { eventLog, stream, limits, observe } = append
+  const { base } = batch
+  for (let pauseMs = Math.max(1, limits.retryPauseMs); ; pauseMs = Math.min(2 * pauseMs, decidePauseMaxMs)) {
+    try {
+      const there = await findOut(placeOf(batch), append)
+      if (there !== 'nothing') return there === 'the batch' ? 'written' : 'conflict'
+      await eventLog.append(stream, base === -1 ? 'none' : base, [fence])
+      observe?.fence?.()
+      return 'fenced'
+    } catch (error) {
+      if (error instanceof LogRewritten) throw error
+      if (error instanceof AppendConflict && error.actual < base)
+        throw new LogRewritten(`${stream} ends at revision ${error.actual}, before revision ${base}`)
+      failed(error)
+    }
+    await sleep(pauseMs)
+  }
+}
+
+/** The event that takes the place of a batch decided on this account. Its id derives from the batch: no other fence has it. */
+export const fenceOf = (batch: Batch, account: Account, stream: string, nowMs: number): NewEvent => {
+  const { organizationId, revision, digest } = account
+  const requestIds = commandsOf(batch).flatMap(({ command: { requestId } }) => requestId ?? [])
+  const bare = encodeEvent(
+    { type: 'LedgerFenced', data: { request_ids: [...new Set(requestIds)] } },
+    {
+      id: eventIdOf(organizationId, `fence/${batch.draft.digest}`, 0),
+      actor: 'system',
+      effectiveAt: new Date(nowMs).toISOString(),
+    },
+  )
+  // A clock that was set back does not put an event before the one it follows.
+  const recordedAt = new Date(Math.max(account.recordedAtMs, nowMs)).toISOString()
+  return chain(bare, { stream, revision: revision + 1, previous: digest }, recordedAt).event
 }

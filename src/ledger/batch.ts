@@ -3,7 +3,7 @@ import { appendEventsMax, type NewEvent } from '../event-log/port.ts'
 import { encodeEvent } from '../event-log/stored-event.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import { type Account, balanceOf, draftOf, evolve } from './account.ts'
-import { CommandRefused, type Committed } from './command.ts'
+import { CommandRefused, type Committed, type LedgerCommand } from './command.ts'
 import type { decideCommand } from './decide.ts'
 import { isRefusal } from './decision.ts'
 import type { Queued } from './queue.ts'
@@ -57,13 +57,8 @@ export const commandsOf = ({ decided, refused }: Batch): Queued[] =>
 /** The commands of a batch that came to nothing, to be decided anew: those whose callers still wait. */
 export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({ gaveUp }) => !gaveUp)
 
-/** What a durable batch wrote for commands all of whose callers were refused before, by first event id. */
-export const unheardOf = ({ decided }: Pick<Batch, 'decided'>): Map<string, Committed> => {
-  const unheard = new Map<string, Committed>()
-  for (const { queued, committed } of decided) if (queued.gaveUp) unheard.set(queued.firstEventId, committed)
-  for (const { queued } of decided) if (!queued.gaveUp) unheard.delete(queued.firstEventId)
-  return unheard
-}
+/** Whether no other request can have the same command: its key is a request id, and not an Idempotency-Key. */
+export const isUnrepeatable = ({ key, requestId }: LedgerCommand): boolean => key === requestId
 
 /**
  * Takes commands from the front of the queue and decides each against the account as the ones before it left it, until
@@ -192,5 +187,5 @@ const addToBatch = (
   // What came to nothing left no trace: the same key may come again and lead to something.
   if (events.length === 0) return
   byFirstEventId.set(firstEventId, committed)
-  batch.exclusive ||= command.key === requestId
+  batch.exclusive ||= isUnrepeatable(command)
 }

@@ -123,8 +123,6 @@ export type Envelope = {
   readonly absentUpTo?: number
   /** How long its caller waits, where that is less than the ledger's own limit. */
   readonly waitMaxMs?: number
-  /** The command delivers what another one charged, by that one's first event id: that charge is owed after all. */
-  readonly owes?: string
 }
 
 export type LedgerCommand = Envelope & Instruction
@@ -145,6 +143,12 @@ export type Committed = {
 export class CommandRefused extends Error {
   override name = 'CommandRefused'
 }
+
+/**
+ * The key of whatever first gives a call's charge back, by the first event id of the call: an operator's refund, or a reversal. Each says
+ * up to where the ledger holds none of them, so one of them is written and the others are answered by it.
+ */
+export const refundKeyOf = (firstEventId: string): string => `refunded/${firstEventId}`
 
 /** How a refusal begins that means: read the ledger again, for it was corrected since. */
 export const adjustedMeanwhile = 'the ledger was corrected meanwhile'

@@ -1,4 +1,5 @@
 import type { MicroCredits } from '../billing/money.ts'
+import { within } from '../concurrency/deadline.ts'
 import { createOutage } from '../event-log/outage.ts'
 import { LogRewritten, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { type Account, balanceOf } from './account.ts'
@@ -26,6 +27,7 @@ export {
   type LedgerLimits,
   type LedgerObserver,
   type LedgerOptions,
+  LedgerOutcomeUnknown,
   LedgerUnavailable,
   ledgerLimits,
 } from './options.ts'
@@ -44,8 +46,8 @@ const lateCheckMs = 500
 
 export type Ledger = {
   /**
-   * Resolves when the command's events are durable. Throws `CommandRefused`, or `LedgerUnavailable` when they are
-   * known not to have been written or the log cannot be reached.
+   * Resolves when the command's events are durable. Throws `CommandRefused` and `LedgerUnavailable` where they were not written and
+   * never will be, and `LedgerOutcomeUnknown` where that is not known in time.
    */
   submit(organizationId: string, command: LedgerCommand): Promise<Committed>
   /** What an account says, for checks before a call is recorded: cheap enough for calls that are turned away. */
@@ -65,12 +67,13 @@ export type Ledger = {
   giveUp(error: Error): void
   /** The balance as it was last told here; undefined for a ledger never met. For whoever cannot wait for the log. */
   knownBalance(organizationId: string): MicroCredits | undefined
-  /** Resolves when nothing is queued or under way. */
+  /**
+   * For the end of the process: resolves when nothing is queued, under way or owed. Throws where that is not so in `drainMaxMs`, after
+   * it has logged the calls without an Idempotency-Key that are charged, or may be, although their callers do not know.
+   */
   drain(): Promise<void>
   /** Another process says that it loses its appends to this ledger. */
   competed(organizationId: string): void
-  /** For the end of the process: logs the requests that are charged, or may come to be, although their callers were refused. */
-  tellOwed(): void
 }
 
 export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; readonly error: Error }
@@ -152,12 +155,11 @@ export const createLedger = (options: LedgerOptions): Ledger => {
     },
     giveUp,
     drain: writers.drain,
-    tellOwed: writers.tellOwed,
   }
 }
 
 const owedMessage =
-  'ledger: the process stops while these calls, which were answered with 503, are charged or may still be; look each of them up, and give back what was charged'
+  'ledger: the process stops while these calls, which were answered with 504, are charged or may be; give back what was charged with "ledger reverse --requests FILE"'
 
 /** The writers of this process, one for each organization that was asked about. */
 const createWriters = (
@@ -169,7 +171,7 @@ const createWriters = (
   const away = createOutage({ logger, what: 'ledger: writing', level: 'error' })
   const busy = (): Writer[] => [...writers.values()].filter(({ state }) => !isAtRest(state))
   let checking: NodeJS.Timeout | undefined
-  /** A caller who waits too long is refused, whatever the event log is doing. */
+  /** A caller who waits too long is told so, whatever the event log is doing. */
   const checkLate = (): void => {
     checking ??= setTimeout(() => {
       checking = undefined
@@ -190,14 +192,18 @@ const createWriters = (
       writers.set(organizationId, writer)
       return writer
     },
-    tellOwed: (): void => {
-      for (const [organizationId, writer] of writers) {
-        const requestIds = writer.owed()
-        if (requestIds.length > 0) logger.error({ organizationId, requestIds }, owedMessage)
-      }
-    },
     drain: async (): Promise<void> => {
-      while (busy().length > 0) await Promise.all([...writers.values()].map((writer) => writer.settled()))
+      const unsettled = (): Writer[] => [...writers.values()].filter((writer) => !writer.forgettable())
+      const settled = async (): Promise<void> => {
+        while (unsettled().length > 0) await Promise.all(unsettled().map((writer) => writer.settled()))
+      }
+      await within(settled(), { waitMs: limits.drainMaxMs }, () => {
+        for (const [organizationId, writer] of writers) {
+          const requestIds = writer.owed()
+          if (requestIds.length > 0) logger.error({ organizationId, requestIds }, owedMessage)
+        }
+        throw new Error('the event log did not say in time what became of the last appends')
+      })
     },
   }
 }

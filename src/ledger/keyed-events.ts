@@ -8,7 +8,7 @@ import {
 import { ledgerStream } from '../events/streams.ts'
 
 /**
- * Where the events are of commands whose keys may come back: calls with an Idempotency-Key, and what settles their charges. The
+ * Where the ledgers hold calls with an Idempotency-Key, which may come again. The
  * projection tells of those it has; of those after it this process remembers what it read and appended. However far the
  * projection is behind, an event is read once here, and not once for every call that asks.
  *
@@ -53,7 +53,7 @@ export const keyedEventsLimits = {
 
 /** A search in the text finds too many rather than too few, and costs a fraction of parsing it. */
 const isKeyed = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
-  type === 'CreditAdjusted' || (type === 'KeyUsed' && data.includes('"idempotent"'))
+  type === 'KeyUsed' && data.includes('"idempotent"')
 
 export const createKeyedEvents = (eventLog: EventLog, limits = keyedEventsLimits): KeyedEvents => {
   const tails: Tails = { eventLog, limits, byStream: new Map(), placesHeld: 0 }

@@ -16,16 +16,21 @@ export type LedgerLimits = {
   readonly accountsMax: number
   /** How long a known failure is retried before the batch is refused. */
   readonly unavailableRetryMs: number
-  /** How long an unknown outcome is resent before the stream itself is asked. Longer than any engine's own deadline. */
+  /**
+   * How long an append with an unknown outcome is sent again before its place is decided. Longer than an engine's append deadline, so that it
+   * is sent at least twice. With twice that deadline, `placeReadMs` and one deadline for the fence it is shorter than `callerWaitMaxMs`.
+   */
   readonly unknownRetryMs: number
   readonly retryPauseMs: number
-  /** How often a refused batch is looked for that may still arrive, while nothing else makes the writer look. */
-  readonly abandonedCheckMs: number
   readonly readPageMax: number
   /** How long one read may take. */
   readonly readDeadlineMs: number
-  /** After this a caller is refused, whatever becomes of the command. Callers of a call add at most two seconds to it. */
+  /** How long reading the place of a batch may take. */
+  readonly placeReadMs: number
+  /** The longest that a caller waits for an answer. Callers of a call add at most two seconds to it. */
   readonly callerWaitMaxMs: number
+  /** How long a process that stops waits for undecided outcomes. Longer than `callerWaitMaxMs`. */
+  readonly drainMaxMs: number
   /** How often in a row an append may be refused although the ledger holds nothing new. */
   readonly idleConflictsMax: number
 }
@@ -36,12 +41,13 @@ export const ledgerLimits: LedgerLimits = {
   queuedPerOrganizationMax: 5_000,
   accountsMax: 10_000,
   unavailableRetryMs: 2_000,
-  unknownRetryMs: 15_000,
+  unknownRetryMs: 4_000,
   retryPauseMs: 50,
-  abandonedCheckMs: 5_000,
   readPageMax: 1_000,
   readDeadlineMs: 5_000,
+  placeReadMs: 1_500,
   callerWaitMaxMs: 10_000,
+  drainMaxMs: 12_000,
   idleConflictsMax: 3,
 }
 
@@ -70,6 +76,7 @@ export type LedgerObserver = {
   batch?(commands: number, events: number, ms: number): void
   conflict?(): void
   unknownOutcome?(): void
+  fence?(): void
   reversal?(): void
 }
 
@@ -91,18 +98,14 @@ export type WriterReports = {
   balance(organizationId: string, balance: MicroCredits): void
 }
 
-/** The ledger cannot take the command now; nothing was charged. The caller may try again. */
+/** The ledger cannot take the command now. It was not written and can never be: the caller may try again. */
 export class LedgerUnavailable extends Error {
   override name = 'LedgerUnavailable'
-  /** An append that holds the command may still arrive. Where it does, its charge is given back by who refuses the caller. */
-  readonly mayArrive: boolean
-  constructor(
-    message: string,
-    { mayArrive = false, ...options }: ErrorOptions & { mayArrive?: boolean } = {},
-  ) {
-    super(message, options)
-    this.mayArrive = mayArrive
-  }
+}
+
+/** The command may have been written or not, or may still be written. The same command with the same key finds out. */
+export class LedgerOutcomeUnknown extends Error {
+  override name = 'LedgerOutcomeUnknown'
 }
 
 /** For `catch`. Whichever of its sources failed, read models or event log: who asks is told to come back. */

@@ -14,7 +14,7 @@ export type Queued = {
   absentUpTo: number
   /** On the ledger's clock for durations. */
   readonly queuedAtMs: number
-  /** Its caller waited too long and was refused: what it is charged, should it still be written, is given back. */
+  /** Its caller was told that the outcome is unknown, and no longer waits. */
   gaveUp: boolean
 }
 
@@ -47,10 +47,6 @@ export class CommandQueue {
     }
   }
 
-  has(key: string): boolean {
-    return this.waiting.some(({ command }) => command.key === key)
-  }
-
   takeOut(which: (queued: Queued) => boolean): Queued[] {
     const taken = this.waiting.filter(which)
     if (taken.length > 0)
@@ -58,15 +54,17 @@ export class CommandQueue {
     return taken
   }
 
-  /** Answers commands that are in the ledger already: appending them again would charge twice. Returns which. */
-  answer(found: Found): Queued[] {
+  /** Answers commands that are in the ledger already: appending them again would charge twice. Returns what they were told. */
+  answer(found: Found): Committed[] {
     if (found.size === 0 || this.waiting.length === 0) return []
-    const answered = this.takeOut(({ firstEventId }) => found.has(firstEventId))
-    for (const { firstEventId, resolve } of answered) {
-      const committed = found.get(firstEventId)
-      if (committed !== undefined) resolve({ ...committed, repeated: true })
-    }
-    return answered
+    return this.takeOut(({ firstEventId }) => found.has(firstEventId)).flatMap(
+      ({ firstEventId, resolve }) => {
+        const committed = found.get(firstEventId)
+        if (committed === undefined) return []
+        resolve({ ...committed, repeated: true })
+        return [committed]
+      },
+    )
   }
 
   /** Whether a command may be in a part of the ledger that was not looked through for it. */

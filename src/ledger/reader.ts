@@ -44,8 +44,8 @@ export type LedgerReader = {
   catchUp(account: Account): Promise<Found>
   /** What a part of the ledger holds, both ends inclusive. Balances are of the account given. */
   findBetween(account: Account, range: { from: number; to: number; atMs: number }): Promise<Found>
-  /** A page of the stream; empty where there is none. Settles within a deadline. */
-  page(from: number, max?: number): Promise<RecordedEvent[]>
+  /** A page of the stream; empty where there is none. Settles within `waitMs`; default: `readDeadlineMs`. */
+  page(from: number, max?: number, waitMs?: number): Promise<RecordedEvent[]>
 }
 
 type ReaderLimits = {
@@ -67,15 +67,15 @@ export const createReader = (organizationId: string, options: ReaderOptions): Le
   const stream = ledgerStream(organizationId)
   const { readDeadlineMs } = limits
 
-  const page = (from: number, max = limits.readPageMax): Promise<RecordedEvent[]> =>
+  const page = (from: number, max = limits.readPageMax, waitMs = readDeadlineMs): Promise<RecordedEvent[]> =>
     within(
       eventLog.read(stream, { from, max }).catch((error: unknown) => {
         if (error instanceof StreamMissing) return []
         throw error
       }),
-      { waitMs: readDeadlineMs },
+      { waitMs },
       () => {
-        throw new Unavailable(`the event log did not answer a read within ${readDeadlineMs} ms`)
+        throw new Unavailable(`the event log did not answer a read within ${waitMs} ms`)
       },
     )
   const pages = { page, max: limits.readPageMax }

@@ -1,6 +1,5 @@
 import { Unavailable } from '../event-log/port.ts'
 import { ledgerStream } from '../events/streams.ts'
-import type { Abandoned } from './abandoned.ts'
 import type { Account } from './account.ts'
 import type { Callers } from './callers.ts'
 import type { WriterOptions } from './options.ts'
@@ -11,7 +10,6 @@ type TailParts = {
   readonly reader: LedgerReader
   readonly queue: CommandQueue
   readonly callers: Callers
-  readonly abandoned: Abandoned
 }
 
 /**
@@ -70,13 +68,9 @@ export class Tail {
     throw new Unavailable('the ledger cannot be appended to after its last event')
   }
 
-  /** Ahead of a batch: an abandoned one may arrive in its place, and queued commands may be in the ledger. */
-  async look(account: Account, nowMs: number): Promise<void> {
-    const { reader, queue, callers, abandoned } = this.#parts
-    if (!abandoned.empty()) {
-      callers.answer(await abandoned.lookAgain(queue.waiting))
-      callers.giveBack(nowMs)
-    }
+  /** Ahead of a batch: queued commands may be in the ledger. */
+  async look(account: Account): Promise<void> {
+    const { reader, queue, callers } = this.#parts
     if (queue.mayHold(account)) callers.answer(await queue.find(account, reader, this.#options.clock.now()))
   }
 }

@@ -19,14 +19,17 @@ export type WriterState =
    * processes.
    */
   | { readonly kind: 'gathering'; readonly account: Account }
-  /** The ledger is being read for commands that may be in it already, and for appends that may have arrived late. */
+  /** The ledger is being read for commands that may be in it already. */
   | { readonly kind: 'looking'; readonly account: Account }
   /** The batch is being appended, by identical appends, until the outcome is known or the time for that is over. */
   | { readonly kind: 'writing'; readonly account: Account; readonly batch: Batch }
   /** Another process appended: what it wrote is being folded in. The batch is in the queue again. */
   | { readonly kind: 'catching_up'; readonly account: Account }
-  /** The log did not tell what became of the batch: its place is being read. */
-  | { readonly kind: 'finding_out'; readonly batch: Batch }
+  /**
+   * The outcome of the append is unknown: the batch's place is being read, and fenced where nothing is there, until it is decided. No
+   * time limit ends this state: what is at the place decides whether the calls of the batch are charged.
+   */
+  | { readonly kind: 'deciding'; readonly account: Account; readonly batch: Batch }
 
 export type StateKind = WriterState['kind']
 
@@ -35,20 +38,17 @@ export type WriterEvent =
   | 'submit'
   /** The account is asked for. */
   | 'ask'
-  /** It is time to look again whether abandoned batches arrived. */
-  | 'due'
   /** Callers have waited too long. */
   | 'late'
   | 'turn_over'
   | 'loaded'
   | 'looked'
   | 'written'
-  /** Something else is at the batch's place. */
+  /** Something else is at the batch's place: the batch can never be written. */
   | 'conflict'
   | 'caught_up'
-  /** The time for an answer is over. */
+  /** The log did not say whether it took the append, and the time for sending it again is over. */
   | 'unknown'
-  | 'found_out'
   /** What was under way failed, and certainly nothing was written. */
   | 'failed'
 
@@ -57,27 +57,24 @@ export type Next = StateKind | 'onwards' | 'restart'
 
 /** State by event. What is not in a row cannot happen in that state. */
 export const writerTable: Readonly<Record<StateKind, Readonly<Partial<Record<WriterEvent, Next>>>>> = {
-  unloaded: { submit: 'loading', ask: 'loading', due: 'loading', late: 'unloaded' },
+  unloaded: { submit: 'loading', ask: 'loading', late: 'unloaded' },
   loading: {
     submit: 'loading',
     ask: 'loading',
-    due: 'loading',
     late: 'loading',
     loaded: 'onwards',
     failed: 'restart',
   },
-  idle: { submit: 'gathering', ask: 'idle', due: 'onwards', late: 'idle' },
+  idle: { submit: 'gathering', ask: 'idle', late: 'idle' },
   gathering: {
     submit: 'gathering',
     ask: 'gathering',
-    due: 'gathering',
     late: 'gathering',
     turn_over: 'onwards',
   },
   looking: {
     submit: 'looking',
     ask: 'looking',
-    due: 'looking',
     late: 'looking',
     looked: 'onwards',
     failed: 'restart',
@@ -85,27 +82,26 @@ export const writerTable: Readonly<Record<StateKind, Readonly<Partial<Record<Wri
   writing: {
     submit: 'writing',
     ask: 'writing',
-    due: 'writing',
     late: 'writing',
     written: 'onwards',
     conflict: 'catching_up',
-    unknown: 'finding_out',
+    unknown: 'deciding',
     failed: 'restart',
   },
   catching_up: {
     submit: 'catching_up',
     ask: 'catching_up',
-    due: 'catching_up',
     late: 'catching_up',
     caught_up: 'onwards',
     failed: 'restart',
   },
-  finding_out: {
-    submit: 'finding_out',
-    ask: 'finding_out',
-    due: 'finding_out',
-    late: 'finding_out',
-    found_out: 'restart',
+  deciding: {
+    submit: 'deciding',
+    ask: 'deciding',
+    late: 'deciding',
+    written: 'onwards',
+    conflict: 'catching_up',
+    failed: 'restart',
   },
 }
 

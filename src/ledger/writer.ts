@@ -1,9 +1,8 @@
-import { LogRewritten, Unavailable, UnknownOutcome } from '../event-log/port.ts'
+import { LogRewritten, UnknownOutcome } from '../event-log/port.ts'
 import { ledgerStream } from '../events/streams.ts'
-import { Abandoned } from './abandoned.ts'
 import { type Account, draftOf } from './account.ts'
-import { appendBatch, type BatchAppend, findOut, placeOf } from './append-batch.ts'
-import { type Batch, commandsOf, decideBatch, waitingOf } from './batch.ts'
+import { appendBatch, type BatchAppend, decidePlace, fenceOf } from './append-batch.ts'
+import { type Batch, commandsOf, decideBatch, isUnrepeatable, waitingOf } from './batch.ts'
 import { Callers } from './callers.ts'
 import type { Committed, LedgerCommand } from './command.ts'
 import { decideCommand } from './decide.ts'
@@ -11,6 +10,7 @@ import { cannotBeRead, type WriterOptions } from './options.ts'
 import { createPacing, type Pacing } from './pacing.ts'
 import { CommandQueue, type Queued } from './queue.ts'
 import { createReader, type LedgerReader } from './reader.ts'
+import { Reversals } from './reversals.ts'
 import { Tail } from './tail.ts'
 import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } from './writer-states.ts'
 
@@ -28,13 +28,13 @@ export type Writer = {
   lastSeen(): Promise<Account>
   /** `lastSeen` asks nobody. */
   knows(): boolean
-  /** The requests that are charged although their callers were refused, or may come to be. */
+  /** The calls without an Idempotency-Key whose outcome is not known, or whose charge is not given back yet, by their request ids. */
   owed(): string[]
   /** Nothing is lost with it. */
   forgettable(): boolean
   /** Resolves when nothing is queued or under way. */
   settled(): Promise<void>
-  /** Refuses callers who have waited too long. */
+  /** Ends the wait of callers who have waited too long. */
   refuseLate(): void
   /** Another process says that it loses its appends to this ledger. */
   competed(): void
@@ -48,7 +48,7 @@ class LedgerWriter implements Writer {
   readonly #options: WriterOptions
   readonly #reader: LedgerReader
   readonly #appending: BatchAppend
-  readonly #abandoned: Abandoned
+  readonly #reversals: Reversals
   readonly #callers: Callers
   readonly #queue: CommandQueue
   readonly #tail: Tail
@@ -64,18 +64,13 @@ class LedgerWriter implements Writer {
     this.#options = options
     this.#queue = new CommandQueue(organizationId)
     this.#reader = createReader(organizationId, options)
-    this.#abandoned = new Abandoned(this.#reader)
     this.#pacing = createPacing(options.random ?? Math.random)
-    this.#callers = new Callers(organizationId, options, {
-      queue: this.#queue,
-      abandoned: this.#abandoned,
-      onDue: () => this.#on('due'),
-    })
+    this.#callers = new Callers(organizationId, options, this.#queue)
+    this.#reversals = new Reversals(organizationId, options, (command) => this.submit(command))
     this.#tail = new Tail(organizationId, options, {
       reader: this.#reader,
       queue: this.#queue,
       callers: this.#callers,
-      abandoned: this.#abandoned,
     })
     this.#appending = {
       eventLog,
@@ -128,17 +123,23 @@ class LedgerWriter implements Writer {
   }
 
   owed(): string[] {
-    return this.#abandoned.owed()
+    const undecided = this.#underWay().flatMap(({ command }) =>
+      isUnrepeatable(command) ? (command.requestId ?? []) : [],
+    )
+    return [...undecided, ...this.#reversals.requestIds()]
   }
 
   forgettable(): boolean {
-    return isAtRest(this.#state.kind) && this.#abandoned.empty()
+    return isAtRest(this.#state.kind) && this.#reversals.requestIds().length === 0
   }
 
-  settled(): Promise<void> {
-    if (isAtRest(this.#state.kind)) return Promise.resolve()
-    this.#settling ??= Promise.withResolvers()
-    return this.#settling.promise
+  async settled(): Promise<void> {
+    while (!this.forgettable()) {
+      await this.#reversals.settled()
+      if (isAtRest(this.#state.kind)) continue
+      this.#settling ??= Promise.withResolvers()
+      await this.#settling.promise
+    }
   }
 
   refuseLate(): void {
@@ -166,12 +167,12 @@ class LedgerWriter implements Writer {
       if (this.#queue.waiting.length > 0 || this.#asking !== undefined) this.#load()
       else this.#rest({ kind: 'unloaded' })
     } else if (next === 'loading') this.#load()
-    else if (next === 'finding_out' && 'batch' in this.#state) this.#findOut(this.#state.batch)
     else if (account === undefined) throw new Error(`ledger: ${next} after ${event} without an account`)
     else if (next === 'gathering') {
       this.#state = { kind: 'gathering', account }
       setImmediate(() => this.#on('turn_over'))
     } else if (next === 'catching_up') this.#catchUp(account)
+    else if (next === 'deciding' && 'batch' in this.#state) this.#decide(account, this.#state.batch)
     else this.#onwards(account, event === 'looked')
   }
 
@@ -205,7 +206,7 @@ class LedgerWriter implements Writer {
       const mayBeThere = looked
         ? first !== undefined && first.absentUpTo < account.revision
         : this.#queue.mayHold(account)
-      if (mayBeThere || (!looked && !this.#abandoned.empty())) {
+      if (mayBeThere) {
         this.#look(account)
         return
       }
@@ -231,7 +232,7 @@ class LedgerWriter implements Writer {
 
   #look(account: Account): void {
     this.#state = { kind: 'looking', account }
-    this.#tail.look(account, this.#appending.now()).then(
+    this.#tail.look(account).then(
       () => this.#on('looked'),
       (error: unknown) => {
         if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
@@ -243,32 +244,55 @@ class LedgerWriter implements Writer {
   #write(account: Account, batch: Batch): void {
     this.#state = { kind: 'writing', account, batch }
     appendBatch(batch, this.#appending).then(
-      (outcome) => {
-        if (outcome === 'written') return this.#written(batch)
-        if (this.#pacing.lost(this.#appending.now()).tell)
-          this.#options.competition?.tell(this.#organizationId)
-        this.#queue.waiting.unshift(...waitingOf(batch))
-        this.#on('conflict')
-      },
+      (outcome) => this.#decided(batch, outcome),
       (error: unknown) => {
         this.#options.reports.notAppended(error)
-        const unknown = error instanceof UnknownOutcome
-        if (!unknown) this.#callers.refuse(commandsOf(batch), error)
-        this.#on(unknown ? 'unknown' : 'failed')
+        if (error instanceof UnknownOutcome) return this.#on('unknown')
+        this.#callers.refuse(commandsOf(batch), error)
+        this.#on('failed')
       },
     )
   }
 
+  /** Until the place of the batch is decided nothing else is written here: a call that is refused meanwhile was never sent. */
+  #decide(account: Account, batch: Batch): void {
+    this.#state = { kind: 'deciding', account, batch }
+    const fence = fenceOf(batch, account, this.#appending.stream, this.#options.clock.now())
+    const failed = (error: unknown): void => {
+      this.#options.reports.notAppended(error)
+      this.#callers.failed(error)
+    }
+    decidePlace(batch, fence, { ...this.#appending, failed }).then(
+      (outcome) => this.#decided(batch, outcome),
+      (error: unknown) => {
+        failed(error)
+        this.#callers.leaveUnknown(commandsOf(batch), error)
+        this.#on('failed')
+      },
+    )
+  }
+
+  /** It is known what is at the place of the batch. */
+  #decided(batch: Batch, outcome: 'written' | 'conflict' | 'fenced'): void {
+    if (outcome === 'written') {
+      this.#written(batch)
+      return
+    }
+    if (outcome === 'conflict' && this.#pacing.lost(this.#appending.now()).tell)
+      this.#options.competition?.tell(this.#organizationId)
+    this.#queue.waiting.unshift(...waitingOf(batch))
+    this.#on('conflict')
+  }
+
   #written(batch: Batch): void {
-    const { base, draft, byFirstEventId } = batch
+    const { base, decided, draft, byFirstEventId } = batch
     this.#pacing.appended(this.#appending.now())
     this.#tail.works()
     this.#callers.works()
     this.#callers.answer(byFirstEventId)
     this.#queue.lookedThrough(base, draft.revision)
-    if (!this.#abandoned.empty())
-      for (const firstEventId of byFirstEventId.keys()) this.#abandoned.answered(firstEventId)
     this.#callers.settle(batch)
+    for (const { queued, committed } of decided) if (queued.gaveUp) this.#reversals.written(queued, committed)
     this.#on('written', draft)
   }
 
@@ -283,26 +307,9 @@ class LedgerWriter implements Writer {
     )
   }
 
-  #findOut(batch: Batch): void {
-    this.#state = { kind: 'finding_out', batch }
-    findOut(placeOf(batch), this.#reader)
-      .then((there) => {
-        if (there === 'the batch') return this.#callers.settle(batch)
-        const mayArrive = there === 'nothing'
-        if (mayArrive) this.#callers.abandon(batch)
-        this.#callers.refuse(commandsOf(batch), new Unavailable('the append was not written'), { mayArrive })
-      })
-      .catch((error: unknown) => {
-        this.#callers.abandon(batch)
-        this.#callers.refuse(commandsOf(batch), error, { mayArrive: true })
-      })
-      .then(() => this.#on('found_out'))
-  }
-
   /** Nothing that waits can be decided: everyone who waits is refused. */
   #failed(error: unknown): void {
     this.#callers.refuse(this.#queue.waiting.splice(0), error)
-    if (!this.#abandoned.empty()) this.#callers.lookLater()
     const asking = this.#asking
     this.#asking = undefined
     this.#on('failed')

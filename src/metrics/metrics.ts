@@ -147,9 +147,13 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
       name: 'ledger_unknown_outcomes_total',
       help: 'Appends whose outcome had to be found out by sending them again',
     }),
+    fence: meters.counter({
+      name: 'ledger_fences_total',
+      help: 'Appends with an unknown outcome that were kept from being written later',
+    }),
     reversal: meters.counter({
       name: 'ledger_reversals_total',
-      help: 'Charges given back because their call had already been refused',
+      help: 'Charges given back because the outcome of their call was not known in time',
     }),
   }
 }

@@ -47,7 +47,6 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   await Promise.all([directory.caughtUp, prices.caughtUp])
   const parked = await watchParked({ pool, projection: apiKeys.name, tell: directory.parked, logger })
   closing.add(parked.stop)
-  closing.add(ledger.tellOwed)
   closing.add(ledger.drain)
   await foundation.diskSpace.watch()
   const refusedCalls = createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() })

@@ -11,9 +11,9 @@ import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream, referenceStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
-import { reversalCommand } from '../../src/ledger/abandoned.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { createLedger, ledgerLimits } from '../../src/ledger/commit.ts'
+import { reversalCommand } from '../../src/ledger/reversals.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
@@ -350,7 +350,7 @@ describe('a refund', () => {
     await sound()
   })
 
-  test('and the reversal of an answer that was never delivered exclude each other', async () => {
+  test('and the reversal of a call with an unknown outcome exclude each other', async () => {
     await grant(one, grantOf('1000'))
     for (let n = 0; n < 8; n++) {
       const requestId = await call(n, '4')
@@ -358,7 +358,7 @@ describe('a refund', () => {
       if (used === undefined || charged === undefined) throw new Error('no call')
       const { data } = decodeEvent(charged)
       const chargeId = 'charge_id' in data ? String(data.charge_id) : ''
-      const due = { chargeId, amount: parseCredits('4'), firstEventId: used.id, absentUpTo: charged.revision }
+      const due = { chargeId, amount: parseCredits('4'), firstEventId: used.id, revision: charged.revision }
       const reverse = () => other.ledger.submit(org, reversalCommand(due, Date.now()))
       const refunded = refund(one, refundsOf(requestId, n % 2 === 0 ? undefined : '1'))
       // A process that was refused its append may find out late that it arrived.

@@ -47,12 +47,16 @@ beforeEach(async () => {
         nowMs += 60
         return fault
       },
-      onRead: () => (fault === undefined ? undefined : 'unavailable'),
+      onRead: () => {
+        if (fault === undefined) return undefined
+        nowMs += 60
+        return 'unavailable'
+      },
     }),
     snapshot: async () => null,
     logger,
     clock: { now: () => nowMs },
-    limits: { retryPauseMs: 0, unknownRetryMs: 100, unavailableRetryMs: 100 },
+    limits: { retryPauseMs: 0, unknownRetryMs: 100, unavailableRetryMs: 100, callerWaitMaxMs: 100 },
   })
   await ledger.submit(organizationId, {
     key: 'register',

@@ -2,7 +2,7 @@
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { createLedger, type LedgerCommand, LedgerUnavailable } from '../../src/ledger/commit.ts'
+import { createLedger, type LedgerCommand, LedgerOutcomeUnknown } from '../../src/ledger/commit.ts'
 import { createKeyedEvents } from '../../src/ledger/keyed-events.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { type App, startApp } from '../../src/start/app.ts'
@@ -124,7 +124,7 @@ test('what a call has used of its caller’s patience the ledger does not wait a
   }
   const startedMs = performance.now()
   await expect(ledger.submit(organizationId, { ...command, waitMaxMs: 200 })).rejects.toBeInstanceOf(
-    LedgerUnavailable,
+    LedgerOutcomeUnknown,
   )
   expect(performance.now() - startedMs).toBeLessThan(3_000)
 })

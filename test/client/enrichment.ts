@@ -494,6 +494,18 @@ export interface components {
       request_id: string
       details: Record<string, never>
     }
+    /** @description 504: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+    SYS_003: {
+      /** @constant */
+      error: 'outcome_unknown'
+      /** @description For people. It may change. */
+      message: string
+      /** @constant */
+      code: 'SYS_003'
+      /** @description A ULID. It identifies the call in the ledger: quote it when you ask about an answer or a charge. */
+      request_id: string
+      details: Record<string, never>
+    }
   }
   responses: never
   parameters: {
@@ -504,7 +516,7 @@ export interface components {
   headers: {
     /**
      * @description The id of the call.
-     * @example 01M84SS6N5KARKAY97W4C92QTS
+     * @example 01M8DK3T0E8112HZD09S836GCX
      */
     RequestId: string
     /**
@@ -733,6 +745,17 @@ export interface operations {
         }
         content: {
           'application/json': components['schemas']['SYS_002']
+        }
+      }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
         }
       }
     }
@@ -1011,6 +1034,17 @@ export interface operations {
           'application/json': components['schemas']['SYS_002']
         }
       }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
+        }
+      }
     }
   }
   retrieveProfile: {
@@ -1259,6 +1293,17 @@ export interface operations {
           'application/json': components['schemas']['SYS_002']
         }
       }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
+        }
+      }
     }
   }
   listPixelLimits: {
@@ -1400,6 +1445,17 @@ export interface operations {
         }
         content: {
           'application/json': components['schemas']['SYS_002']
+        }
+      }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
         }
       }
     }
@@ -1584,6 +1640,17 @@ export interface operations {
           'application/json': components['schemas']['SYS_002']
         }
       }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
+        }
+      }
     }
   }
   removePixelLimit: {
@@ -1737,6 +1804,17 @@ export interface operations {
           'application/json': components['schemas']['SYS_002']
         }
       }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
+        }
+      }
     }
   }
   listPixelBlocks: {
@@ -1875,6 +1953,17 @@ export interface operations {
         }
         content: {
           'application/json': components['schemas']['SYS_002']
+        }
+      }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
         }
       }
     }
@@ -2050,6 +2139,17 @@ export interface operations {
           'application/json': components['schemas']['SYS_002']
         }
       }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
+        }
+      }
     }
   }
   unblockPixel: {
@@ -2197,6 +2297,17 @@ export interface operations {
         }
         content: {
           'application/json': components['schemas']['SYS_002']
+        }
+      }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
         }
       }
     }
@@ -2376,6 +2487,17 @@ export interface operations {
           'application/json': components['schemas']['SYS_002']
         }
       }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
+        }
+      }
     }
   }
   whoami: {
@@ -2517,6 +2639,17 @@ export interface operations {
         }
         content: {
           'application/json': components['schemas']['SYS_002']
+        }
+      }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
         }
       }
     }
@@ -2665,6 +2798,17 @@ export interface operations {
         }
         content: {
           'application/json': components['schemas']['SYS_002']
+        }
+      }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
         }
       }
     }
@@ -2836,6 +2980,17 @@ export interface operations {
         }
         content: {
           'application/json': components['schemas']['SYS_002']
+        }
+      }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
         }
       }
     }
@@ -3159,6 +3314,17 @@ export interface operations {
           'application/json': components['schemas']['SYS_002']
         }
       }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
+        }
+      }
     }
   }
   getReceipt: {
@@ -3345,6 +3511,17 @@ export interface operations {
           'application/json': components['schemas']['SYS_002']
         }
       }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
+        }
+      }
     }
   }
   exportLedger: {
@@ -3475,6 +3652,17 @@ export interface operations {
         }
         content: {
           'application/json': components['schemas']['SYS_002']
+        }
+      }
+      /** @description `SYS_003`: it is not known whether the call was charged; repeat it with the same Idempotency-Key. */
+      504: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_003']
         }
       }
     }

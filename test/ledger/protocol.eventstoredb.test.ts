@@ -11,7 +11,13 @@ import { type EventStoreDbLimits, openEventStoreDb } from '../../src/event-log/e
 import { Unavailable } from '../../src/event-log/port.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
-import { type Committed, createLedger, type Ledger, LedgerUnavailable } from '../../src/ledger/commit.ts'
+import {
+  type Committed,
+  createLedger,
+  type Ledger,
+  LedgerOutcomeUnknown,
+  LedgerUnavailable,
+} from '../../src/ledger/commit.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import {
   type DoubleAppendFault,
@@ -80,7 +86,7 @@ const chargeUnder = async (
         confirmed.set(key, [...(confirmed.get(key) ?? []), committed])
         return true
       } catch (error) {
-        if (!(error instanceof LedgerUnavailable)) throw error
+        if (!(error instanceof LedgerUnavailable || error instanceof LedgerOutcomeUnknown)) throw error
         unavailable++
         return false
       }
@@ -95,7 +101,7 @@ const chargeUnder = async (
     await Promise.all(sends.flat())
     await over?.()
     double.calm()
-    // What was refused as unavailable is sent once more, as a client would: now every call must be known.
+    // What was refused, or is unknown, is sent once more, as a client would: now every call must be known.
     const again = processes.map(({ ledger }, p) =>
       Array.from({ length: calls }, async (_, n) => {
         const key = `call-${n}`
@@ -157,7 +163,11 @@ const insist = async <Value>(ask: () => Promise<Value>): Promise<Value> => {
     try {
       return await ask()
     } catch (error) {
-      if (!(error instanceof Unavailable || error instanceof LedgerUnavailable) || tries === 100) throw error
+      const isPassing =
+        error instanceof Unavailable ||
+        error instanceof LedgerUnavailable ||
+        error instanceof LedgerOutcomeUnknown
+      if (!isPassing || tries === 100) throw error
     }
   }
 }

@@ -22,7 +22,6 @@ import {
   type LedgerCommand,
   type LedgerLimits,
   type LedgerOptions,
-  LedgerUnavailable,
   ledgerLimits,
 } from '../../src/ledger/commit.ts'
 import { decideCommand } from '../../src/ledger/decide.ts'
@@ -513,28 +512,69 @@ describe('rule 3: unknown outcomes', () => {
     expect(typesOf().filter((type) => type === 'CreditCharged')).toHaveLength(3)
   })
 
-  test('past the deadline the stream is read: it was not written, so the caller is refused and nothing stands', async () => {
+  test('past the deadline its place is empty: a fence takes it, and the call is decided again behind the fence', async () => {
     await opened()
-    let lost = true
+    let sent = 0
     const ledger = processOf('a', {
       limits: { unknownRetryMs: 100 },
       faults: {
         onAppend: () => {
           nowMs += 60
-          return lost ? 'lose-request' : undefined
+          return ++sent <= 2 ? 'late' : undefined
         },
       },
     })
-    await expect(ledger.submit(org, call('first'))).rejects.toThrow(LedgerUnavailable)
-    expect(eventsOfKey('first')).toEqual([])
-    lost = false
-    expect(await ledger.submit(org, call('second'))).toMatchObject({
-      revision: 3,
+    expect(await ledger.submit(org, call('first'))).toMatchObject({
+      revision: 4,
       balance: parseCredits('99'),
     })
+    expect(standing()[2]).toMatchObject({ type: 'LedgerFenced', data: { request_ids: ['first'] } })
+    while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
+    expect(await ledger.submit(org, call('second'))).toMatchObject({
+      revision: 6,
+      balance: parseCredits('98'),
+    })
+    expect(typesOf().filter((type) => type === 'CreditAdjusted')).toEqual([])
   })
 
-  test('past the deadline something else stands at its place: it can never be written any more', async () => {
+  test.each(['lose-reply', 'lose-request', 'late', 'unavailable'] as const)(
+    'the fence itself meets %s: the place is read again until it is decided',
+    async (fault) => {
+      await opened()
+      let sent = 0
+      const ledger = processOf('a', {
+        limits: { unknownRetryMs: 100 },
+        faults: {
+          onAppend: () => {
+            nowMs += 60
+            sent++
+            return sent <= 2 ? 'lose-request' : sent <= 4 ? fault : undefined
+          },
+        },
+      })
+      expect(await ledger.submit(org, call('first'))).toMatchObject({ balance: parseCredits('99') })
+      while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
+      expect(typesOf().filter((type) => type === 'LedgerFenced')).toHaveLength(1)
+      expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
+    },
+  )
+
+  test('two processes fence the same place: one fence is there, and both go on behind it', async () => {
+    await opened()
+    const losing = () => {
+      let sent = 0
+      return { onAppend: () => (++sent <= 1 ? ('late' as const) : undefined) }
+    }
+    const limits = { unknownRetryMs: 0 }
+    const one = processOf('one', { limits, faults: losing() })
+    const other = processOf('other', { limits, faults: losing() })
+    await Promise.all([one.submit(org, call('first')), other.submit(org, call('second'))])
+    while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
+    expect(typesOf().filter((type) => type === 'LedgerFenced')).toHaveLength(1)
+    expect(await balanceNow()).toBe('98')
+  })
+
+  test('something else is at its place: it can never be written, and is decided again behind it', async () => {
     await opened()
     const foreign = processOf('b')
     let sent = 0
@@ -548,11 +588,12 @@ describe('rule 3: unknown outcomes', () => {
         },
       },
     })
-    await expect(ledger.submit(org, call('first'))).rejects.toThrow(LedgerUnavailable)
+    expect(await ledger.submit(org, call('first'))).toMatchObject({
+      revision: 5,
+      balance: parseCredits('98'),
+    })
     while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
-    await ledger.submit(org, call('second'))
-    expect(eventsOfKey('first')).toEqual([])
-    expect(typesOf().filter((type) => type === 'CreditAdjusted')).toEqual([])
+    expect(typesOf().filter((type) => type === 'LedgerFenced')).toEqual([])
     expect(await balanceNow()).toBe('98')
   })
 
@@ -565,18 +606,18 @@ describe('rule 3: unknown outcomes', () => {
     expect(await balanceNow()).toBe('98')
   })
 
-  describe('the log cannot be reached and the append arrives after its caller was refused', () => {
-    /** Process `a` has refused `keys`; their append is still under way. */
-    const refused = async (
+  describe('the place cannot be decided for as long as the caller waits', () => {
+    /** Process `a` does not know what became of `keys`; their append is still under way. Nor does anyone else: it has no network. */
+    const unknown = async (
       keys: readonly string[],
-      { snapshot }: { snapshot?: AccountSnapshot } = {},
+      { snapshot, more = {} }: { snapshot?: AccountSnapshot; more?: Partial<LedgerCommand> } = {},
     ): Promise<{ ledger: Ledger; reach: () => void; failAppends: (times: number) => void }> => {
       await opened()
       let reachable = true
       let failing = 0
       const ledger = processOf('a', {
         ...(snapshot === undefined ? {} : { snapshot }),
-        limits: { unknownRetryMs: 100, unavailableRetryMs: 100 },
+        limits: { unknownRetryMs: 0, unavailableRetryMs: 100, drainMaxMs: 50 },
         faults: {
           onAppend: () => {
             nowMs += 60
@@ -590,8 +631,12 @@ describe('rule 3: unknown outcomes', () => {
       })
       await ledger.lastSeen(org)
       reachable = false
-      const outcomes = await Promise.all(keys.map((key) => outcomeOf(ledger.submit(org, call(key)))))
-      expect(outcomes).toEqual(keys.map(() => 'LedgerUnavailable'))
+      const submitted = keys.map((key) =>
+        outcomeOf(ledger.submit(org, { ...call(key), ...more } as LedgerCommand)),
+      )
+      await expect.poll(() => log.late.length).toBe(1)
+      nowMs += 10_000
+      expect(await Promise.all(submitted)).toEqual(keys.map(() => 'LedgerOutcomeUnknown'))
       return {
         ledger,
         reach: () => {
@@ -602,124 +647,118 @@ describe('rule 3: unknown outcomes', () => {
         },
       }
     }
+    /** Keys that another request may have too. */
+    const keyed = { more: { requestId: 'a request' } } as const
 
     const adjustedCharges = (): unknown[] =>
       standing().flatMap(({ type, data }) =>
-        type === 'CreditAdjusted' ? [{ adjusts: data.adjusts, amount: data.amount }] : [],
+        type === 'CreditAdjusted' ? [{ adjusts: data.adjusts, amount: data.amount, kind: data.kind }] : [],
       )
+    const reversal = (key: string) => ({ adjusts: eventIdOf(org, key, 1), amount: '1', kind: 'reversal' })
+    const rested = async (ledger: Ledger) => {
+      await expect.poll(() => ledger.drain().then(() => 'rested', String)).toBe('rested')
+    }
 
-    test('it is reversed by CreditAdjusted as soon as the process sees it', async () => {
-      const { ledger, reach } = await refused(['first', 'second'])
+    test('it was written: a call that cannot be repeated is given back', async () => {
+      const { ledger, reach } = await unknown(['first', 'second'])
       reach()
       expect(log.deliverLate()).toBe(true)
-      await ledger.submit(org, call('next', notLocated))
-      await ledger.drain()
-      expect(adjustedCharges()).toEqual([
-        { adjusts: eventIdOf(org, 'first', 1), amount: '1' },
-        { adjusts: eventIdOf(org, 'second', 1), amount: '1' },
-      ])
+      await rested(ledger)
+      expect(adjustedCharges()).toEqual([reversal('first'), reversal('second')])
       expect(await balanceNow()).toBe('100')
-      while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
       await ledger.submit(org, call('again', notLocated))
-      await ledger.drain()
+      await rested(ledger)
       expect(adjustedCharges()).toHaveLength(2)
     })
 
-    test('it never arrives: nothing is reversed', async () => {
-      const { ledger, reach } = await refused(['first'])
+    test('it was written: a call with an Idempotency-Key stays charged, and its repetition finds it', async () => {
+      const { ledger, reach } = await unknown(['first'], keyed)
       reach()
-      await ledger.submit(org, call('next'))
-      while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
-      await ledger.account(org)
-      await ledger.drain()
+      log.deliverLate()
+      await rested(ledger)
       expect(adjustedCharges()).toEqual([])
+      const again = { ...call('first'), requestId: 'another request', absentUpTo: 1 }
+      expect(await ledger.submit(org, again)).toMatchObject({ repeated: true, requestId: 'a request' })
       expect(await balanceNow()).toBe('99')
     })
 
-    test('it is reversed also where the projection has it before this process looks again', async () => {
-      let projected = 0
-      const { ledger, reach } = await refused(['first'], { snapshot: snapshotAfter(() => projected) })
+    test('it was not written, and never will be: nothing is charged', async () => {
+      const { ledger, reach } = await unknown(['first'])
       reach()
-      log.deliverLate()
-      projected = standing().length
-      await ledger.submit(org, call('next', notLocated))
-      await ledger.drain()
-      expect(adjustedCharges()).toEqual([{ adjusts: eventIdOf(org, 'first', 1), amount: '1' }])
+      await rested(ledger)
+      while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
+      expect(typesOf().slice(2)).toEqual(['LedgerFenced'])
       expect(await balanceNow()).toBe('100')
     })
 
-    test('it is reversed also where the projection stands between the call and its charge', async () => {
-      let projected = 0
-      const { ledger, reach } = await refused(['first'], { snapshot: snapshotAfter(() => projected) })
+    test('calls that arrive meanwhile were never sent: they are refused, and it is final', async () => {
+      const { ledger, reach } = await unknown(['first'])
+      const later = outcomeOf(ledger.submit(org, call('later')))
+      nowMs += 10_000
+      expect(await later).toBe('LedgerUnavailable')
       reach()
-      log.deliverLate()
-      projected = standing().length - 1
-      await ledger.submit(org, call('next', notLocated))
-      await ledger.drain()
-      expect(adjustedCharges()).toEqual([{ adjusts: eventIdOf(org, 'first', 1), amount: '1' }])
+      while (log.late.length > 0) log.deliverLate()
+      await rested(ledger)
+      expect(eventsOfKey('later')).toEqual([])
     })
 
-    test('it is reversed also where the reversal cannot be written at first', async () => {
-      const { ledger, reach, failAppends } = await refused(['first'])
-      reach()
-      log.deliverLate()
-      await ledger.account(org)
-      for (let n = 0; n < 5; n++) {
-        failAppends(5)
-        await outcomeOf(ledger.submit(org, call(`unlucky-${n}`, notLocated)))
-        await ledger.drain()
-      }
-      failAppends(0)
-      await ledger.submit(org, call('lucky', notLocated))
-      await ledger.account(org)
-      await ledger.drain()
-      expect(adjustedCharges()).toEqual([{ adjusts: eventIdOf(org, 'first', 1), amount: '1' }])
-      expect(await balanceNow()).toBe('100')
-      // However often it was tried, each of them is told once.
-      expect(logged.flatMap(({ msg, chargeId }) => (msg.includes('reversing it') ? [chargeId] : []))).toEqual(
-        [eventIdOf(org, 'first', 1)],
+    test('a repetition that waits at the same process while the append arrives does not write it a second time', async () => {
+      const { ledger, reach } = await unknown(['first'], keyed)
+      const repeated = outcomeOf(
+        ledger.submit(org, { ...call('first'), requestId: 'another request', absentUpTo: 1 }),
       )
-      expect(logged.filter(({ msg }) => msg.includes('writing reversals'))).toHaveLength(1)
+      reach()
+      log.deliverLate()
+      expect(await repeated).toBe('committed')
+      await rested(ledger)
+      expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
+      expect(adjustedCharges()).toEqual([])
     })
 
-    test('a process that stops tells the requests that may stay charged, and tells none once nothing is owed', async () => {
-      const { ledger, reach } = await refused(['first', 'second'])
+    test.each([0, 1])(
+      'it is given back also where the projection has it, all but %i events, before this process does',
+      async (without) => {
+        let projected = 0
+        const { ledger, reach } = await unknown(['first'], { snapshot: snapshotAfter(() => projected) })
+        reach()
+        log.deliverLate()
+        projected = standing().length - without
+        await rested(ledger)
+        expect(adjustedCharges()).toEqual([reversal('first')])
+        expect(await balanceNow()).toBe('100')
+      },
+    )
+
+    test('it is given back also where the reversal cannot be written at first', async () => {
+      const { ledger, reach, failAppends } = await unknown(['first'])
+      failAppends(8)
+      reach()
+      log.deliverLate()
+      await rested(ledger)
+      expect(adjustedCharges()).toEqual([reversal('first')])
+      expect(await balanceNow()).toBe('100')
+      expect(logged.filter(({ msg }) => msg.includes('reversing it'))).toHaveLength(1)
+    })
+
+    test('a process that stops logs the requests that may stay charged, and fails', async () => {
+      const { ledger, reach } = await unknown(['first', 'second'])
       const told = () =>
         logged.flatMap(({ organizationId, requestIds }) =>
           requestIds === undefined ? [] : [[organizationId, requestIds]],
         )
-      ledger.tellOwed()
+      await expect(ledger.drain()).rejects.toThrow('did not say in time')
       expect(told()).toEqual([[org, ['first', 'second']]])
       reach()
       log.deliverLate()
-      await ledger.submit(org, call('next', notLocated))
+      await rested(ledger)
       await ledger.drain()
-      ledger.tellOwed()
-      expect(told()).toHaveLength(1)
+      expect(adjustedCharges()).toHaveLength(2)
     })
 
-    test('a retry that was charged and answered is not reversed, however often the account is loaded again', async () => {
-      const { ledger, reach, failAppends } = await refused(['first'])
-      reach()
-      expect(await ledger.submit(org, call('first'))).toMatchObject({ balance: parseCredits('99') })
-      failAppends(5)
-      expect(await outcomeOf(ledger.submit(org, call('unlucky')))).toBe('LedgerUnavailable')
-      failAppends(0)
-      await ledger.submit(org, call('lucky', notLocated))
-      await ledger.drain()
-      expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
-      expect(adjustedCharges()).toEqual([])
-      expect(await balanceNow()).toBe('99')
-    })
-
-    test('a retry queued while it arrives does not write it a second time', async () => {
-      const { ledger, reach } = await refused(['first'])
-      reach()
-      const retried = ledger.submit(org, call('first'))
-      log.deliverLate()
-      expect(await outcomeOf(retried)).toBe('committed')
-      await ledger.drain()
-      expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
+    test('a process that stops does not log calls with an Idempotency-Key: repeating them is safe', async () => {
+      const { ledger } = await unknown(['first'], keyed)
+      await expect(ledger.drain()).rejects.toThrow('did not say in time')
+      expect(logged.filter(({ requestIds }) => requestIds !== undefined)).toEqual([])
     })
   })
 })
@@ -797,6 +836,9 @@ describe('rule 4: conflicts', () => {
     const committed = Promise.all(
       [...again, ...alone.map((key) => call(key))].map((one) => ledger.submit(org, one)),
     )
+    await committed
+    // The pause after an append that others competed with is over.
+    nowMs += 1_000
     return { ledger, looks, committed: await committed }
   }
 

@@ -22,7 +22,6 @@ const logger = pino({ level: 'silent' })
 const events = [
   'submit',
   'ask',
-  'due',
   'late',
   'turn_over',
   'loaded',
@@ -31,7 +30,6 @@ const events = [
   'conflict',
   'caught_up',
   'unknown',
-  'found_out',
   'failed',
 ] as const satisfies readonly WriterEvent[]
 const states = Object.keys(writerTable) as StateKind[]
@@ -73,9 +71,7 @@ type Scene = {
   settle(): Promise<void>
 }
 
-const abandonedCheckMs = 5
-
-// When it is time to look again is said by a test, and by no clock that runs on while a state is looked at.
+// Pauses are ended by a test, and by no clock that runs on while a state is looked at.
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
 afterEach(() => void vi.useRealTimers())
 
@@ -99,7 +95,6 @@ const sceneOf = (): Scene => {
       retryPauseMs: 0,
       unknownRetryMs: 0,
       unavailableRetryMs: 0,
-      abandonedCheckMs,
     },
   })
   const turn = async (): Promise<void> => {
@@ -128,6 +123,7 @@ const sceneOf = (): Scene => {
       for (let n = 0; n < 40; n++) {
         appends.shift()?.(undefined)
         reads.shift()?.(undefined)
+        await vi.advanceTimersByTimeAsync(1_000)
         await turn()
       }
     },
@@ -171,19 +167,22 @@ const enter: Record<StateKind, (scene: Scene) => Promise<void>> = {
     scene.appends.shift()?.(undefined)
     await scene.turn()
   },
-  finding_out: async (scene) => {
+  deciding: async (scene) => {
     await enter.writing(scene)
-    scene.appends.shift()?.('lose-request')
+    scene.appends.shift()?.('late')
     await scene.turn()
   },
+}
+
+/** Lets a writer read the beginning and the end of the place it decides. */
+const readPlace = async (scene: Scene): Promise<void> => {
+  for (let n = 0; n < 2; n++) await happen.loaded(scene)
 }
 
 /** Makes an event happen. */
 const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
   submit: async ({ submit }) => submit('arrives'),
   ask: async ({ writer }) => void writer.lastSeen().catch(() => undefined),
-  // The timer is started by an abandoned batch; tests of `due` begin with one.
-  due: async () => void (await vi.advanceTimersByTimeAsync(abandonedCheckMs)),
   late: async ({ writer }) => {
     nowMs += ledgerLimits.callerWaitMaxMs
     writer.refuseLate()
@@ -195,20 +194,32 @@ const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
   },
   looked: (scene) => happen.loaded(scene),
   caught_up: (scene) => happen.loaded(scene),
-  found_out: (scene) => happen.loaded(scene),
   written: async (scene) => {
+    if (scene.writer.state === 'deciding') {
+      log.deliverLate()
+      return readPlace(scene)
+    }
     scene.appends.shift()?.(undefined)
     await scene.turn()
   },
   conflict: async (scene) => {
     await foreign()
+    if (scene.writer.state === 'deciding') return readPlace(scene)
     await happen.written(scene)
   },
   unknown: async (scene) => {
-    scene.appends.shift()?.('lose-request')
+    scene.appends.shift()?.('late')
     await scene.turn()
   },
   failed: async (scene) => {
+    if (scene.writer.state === 'deciding') {
+      // The event before the place is gone.
+      log.restore(1)
+      scene.reads.shift()?.(undefined)
+      await scene.turn()
+      scene.appends.shift()?.(undefined)
+      return scene.turn()
+    }
     scene.appends.shift()?.('unavailable')
     scene.reads.shift()?.('unavailable')
     await scene.turn()
@@ -216,23 +227,23 @@ const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
 }
 
 /** Where the table leads when nothing else waits: one step further than the table says, where that does not end at rest. */
-const arrivesAt = (state: StateKind, event: WriterEvent, next: Next): StateKind => {
+const arrivesAt = (event: WriterEvent, next: Next): StateKind => {
   if (next === 'restart') return 'unloaded'
   if (next !== 'onwards') return next
   // The command that was on its way is decided next, unless it was just written.
-  if (event === 'written' || (state === 'idle' && event === 'due')) return 'idle'
+  if (event === 'written') return 'idle'
   return 'writing'
 }
 
 describe('what the table holds', () => {
-  const possible = cases.filter(({ event, next }) => next !== undefined && event !== 'due')
+  const possible = cases.filter(({ next }) => next !== undefined)
   test.each(possible)('$state, $event: $next', async ({ state, event, next }) => {
     const scene = sceneOf()
     await enter[state](scene)
     expect(scene.writer.state).toBe(state)
     const appendsBefore = log.attempts.length
     await happen[event](scene)
-    expect(scene.writer.state).toBe(arrivesAt(state, event, next ?? 'onwards'))
+    expect(scene.writer.state).toBe(arrivesAt(event, next ?? 'onwards'))
     // Never two pieces of work at once, and nothing is appended from where nothing was decided.
     expect(scene.appends.length + scene.reads.length).toBeLessThanOrEqual(1)
     if (next === state) expect(log.attempts).toHaveLength(appendsBefore)
@@ -246,13 +257,19 @@ describe('what the table holds', () => {
   /** A command on its way is committed, unless the event means that its caller is refused; one that arrives is committed. */
   const toldAfter = (state: StateKind, event: WriterEvent): string[] => {
     const onItsWay = state === 'unloaded' || state === 'idle' ? [] : ['committed']
-    const refused = event === 'late' || event === 'failed' || event === 'unknown' || state === 'finding_out'
-    const first = refused ? onItsWay.map(() => 'LedgerUnavailable') : onItsWay
+    const isSent = state === 'writing' || state === 'deciding'
+    const refused = event === 'late' || event === 'failed'
+    const refusal =
+      isSent && (event === 'late' || state === 'deciding') ? 'LedgerOutcomeUnknown' : 'LedgerUnavailable'
+    const first = refused ? onItsWay.map(() => refusal) : onItsWay
     return event === 'submit' ? [...first, 'committed'] : first
   }
 
   test('every command that was committed is in the ledger once, and of those refused only the one that was under way', async () => {
     for (const { state, event } of possible) {
+      // There the log itself was cut.
+      if (state === 'deciding' && event === 'failed') continue
+      while (log.late.length > 0) log.deliverLate()
       log.restore(2)
       const foreignBefore = log.attempts.filter(({ client }) => client === 'b').length
       const scene = sceneOf()
@@ -263,8 +280,10 @@ describe('what the table holds', () => {
       expect(new Set(standing.map(({ id }) => id)).size).toBe(standing.length)
       const committed = scene.told.filter((told) => told === 'committed').length
       const others = log.attempts.filter(({ client }) => client === 'b').length - foreignBefore
+      // Its caller does not know, and it was written.
       const arrived = state === 'writing' && event === 'late' ? 1 : 0
-      expect(standing.length - 2, `${state}, ${event}`).toBe(committed + others + arrived)
+      const fences = standing.filter(({ type }) => type === 'LedgerFenced').length
+      expect(standing.length - fences - 2, `${state}, ${event}`).toBe(committed + others + arrived)
     }
   })
 })
@@ -280,60 +299,8 @@ describe('what the table does not hold', () => {
   test('only what ends a piece of work leaves a state that has one', () => {
     for (const state of states) {
       if (state === 'unloaded' || state === 'idle') continue
-      for (const event of ['submit', 'ask', 'due', 'late'] as const)
+      for (const event of ['submit', 'ask', 'late'] as const)
         expect(writerTable[state][event], `${state}, ${event}`).toBe(state)
     }
-  })
-})
-
-describe('it is time to look again', () => {
-  /** A batch was abandoned: its append may still arrive. */
-  const abandoned = async (): Promise<Scene> => {
-    const scene = sceneOf()
-    await enter.writing(scene)
-    scene.appends.shift()?.('late')
-    await scene.turn()
-    expect(scene.writer.state).toBe('finding_out')
-    scene.reads.shift()?.(undefined)
-    await scene.turn()
-    expect(scene.writer.state).toBe('unloaded')
-    return scene
-  }
-
-  test('unloaded: the ledger is loaded and looked through', async () => {
-    const scene = await abandoned()
-    await happen.due(scene)
-    expect(scene.writer.state).toBe('loading')
-    scene.reads.shift()?.(undefined)
-    await scene.turn()
-    expect(scene.writer.state).toBe('looking')
-    await scene.settle()
-    expect(scene.writer.state).toBe('idle')
-  })
-
-  test('idle: the ledger is looked through', async () => {
-    const scene = await abandoned()
-    void scene.writer.lastSeen()
-    await scene.settle()
-    expect(scene.writer.state).toBe('idle')
-    await happen.due(scene)
-    expect(scene.writer.state).toBe('looking')
-    await scene.settle()
-  })
-
-  test('in every other state it is done before the next batch anyway', () => {
-    for (const state of states)
-      if (state !== 'unloaded' && state !== 'idle') expect(nextOf(state, 'due')).toBe(state)
-  })
-
-  test('and the log cannot be read: tried again later', async () => {
-    const scene = await abandoned()
-    await happen.due(scene)
-    scene.reads.shift()?.('unavailable')
-    await scene.turn()
-    expect(scene.writer.state).toBe('unloaded')
-    await happen.due(scene)
-    expect(scene.writer.state).toBe('loading')
-    await scene.settle()
   })
 })

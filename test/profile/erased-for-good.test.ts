@@ -116,7 +116,7 @@ const leaveTraces = async (): Promise<void> => {
     sealer: sealerFor('idempotent-answer'),
   })
   await idempotency.claim(claim)
-  await idempotency.finish(claim, { status: 200, body: JSON.stringify({ email }), paid: null })
+  await idempotency.finish(claim, { status: 200, body: JSON.stringify({ email }), paidRevision: null })
   const queue = openJobQueue(url, logger)
   const sealed = await sealerFor('mailbox-retry').seal(email, secrets.addressHmac(email))
   await queue.send('mailbox-retry', `${secrets.addressHmac(email)}:${sealed}`, {

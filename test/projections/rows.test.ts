@@ -410,17 +410,17 @@ describe('ledger_lines', () => {
     let found = 0
     for (const {
       data,
-      recorded: { stream, id },
+      recorded: { stream, id, revision },
     } of used.slice(0, 80)) {
       const own = stream.slice('ledger-'.length)
       const look = async (organizationId: string) => {
-        const { text, values } = idempotentCalls([{ organizationId, eventIds: [id] }])
+        const { text, values } = idempotentCalls([{ organizationId, eventId: id }])
         const { rows } = await house.pool.query<IdempotentCallRow>(text, [...values])
-        return rows.flatMap(({ event_id }) => (event_id === null ? [] : [event_id]))
+        return rows.flatMap(({ revision }) => (revision === null ? [] : [Number(revision)]))
       }
       const idempotent = 'idempotent' in data
       found += Number(idempotent)
-      expect(await look(own)).toEqual(idempotent ? [id] : [])
+      expect(await look(own)).toEqual(idempotent ? [revision] : [])
       expect(await look(organizationIds.find((one) => one !== own) ?? '')).toEqual([])
     }
     expect(found).toBeGreaterThan(5)
@@ -441,7 +441,7 @@ describe('ledger_lines', () => {
         'where the calls of a key are': idempotentCalls(
           organizationIds.map((id) => ({
             organizationId: id,
-            eventIds: [randomUUID(), randomUUID()],
+            eventId: randomUUID(),
           })),
         ),
         'the last line': lastLineOf(organizationId),

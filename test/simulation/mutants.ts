@@ -1,5 +1,6 @@
 /** Mistakes that ledgers are known to make. Each wraps what the ledger gets; nothing of it is in the source. */
 import { AppendConflict } from '../../src/event-log/port.ts'
+import { LedgerOutcomeUnknown, LedgerUnavailable } from '../../src/ledger/commit.ts'
 import type { Mutant } from './simulation.ts'
 
 type Mistake = {
@@ -101,6 +102,19 @@ export const mistakes: readonly Mistake[] = [
       eventLog: (eventLog) => ({
         ...eventLog,
         append: async (...append) => ({ ...(await eventLog.append(...append)), repeated: false }),
+      }),
+    },
+  },
+  {
+    name: 'refuses a call whose append may still be written',
+    caughtBy: /was refused, so nothing is charged|so its outcome was unknown/,
+    mutant: {
+      ledger: () => (ledger) => ({
+        ...ledger,
+        submit: (organizationId, command) =>
+          ledger.submit(organizationId, command).catch((error: unknown) => {
+            throw error instanceof LedgerOutcomeUnknown ? new LedgerUnavailable(error.message) : error
+          }),
       }),
     },
   },

@@ -4,7 +4,7 @@
  * come from one seed. A failure prints the seed: SIM_SEED=<seed> plays it again.
  */
 import { hash } from 'node:crypto'
-import { pino } from 'pino'
+import { type Logger, pino } from 'pino'
 import { expect } from 'vitest'
 import { type MicroCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
@@ -14,7 +14,6 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import { settlementKeyOf } from '../../src/ledger/abandoned.ts'
 import { balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
 import {
   type AccountSnapshot,
@@ -22,6 +21,7 @@ import {
   createLedger,
   type Ledger,
   type LedgerCommand,
+  LedgerOutcomeUnknown,
   LedgerUnavailable,
 } from '../../src/ledger/commit.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
@@ -48,7 +48,7 @@ const snapshotLagMs = 400
 const answerMaxMs = 11_000
 /** How much later than its time a caller is told: callers who are late are looked for that often. */
 const overdueMaxMs = 1_200
-/** What is under way when the network heals has arrived by then, and was given back where it has to be. */
+/** What is under way when the network heals has arrived by then, and is given back if it has to be. */
 const restMs = 60_000
 
 type Process = {
@@ -58,7 +58,12 @@ type Process = {
   /** Until then it neither sends nor hears anything. */
   frozenUntilMs: number
   alive: boolean
+  /** It came to its end in good order: what it still owed then was logged, by the request ids. */
+  stopped: boolean
+  readonly owed: Set<string>
   outageUntilMs: number
+  /** In its outage nothing arrives: the network holds appends until some time after it. */
+  held: boolean
   /** Callers who wait for it, with a command or a question. */
   readonly waiting: Set<{ readonly command: boolean }>
   crash: () => void
@@ -72,11 +77,17 @@ type Told =
   /** Nothing was written, as the account is not what the command demands. */
   | { readonly kind: 'nothing'; readonly by: Process }
   | { readonly kind: 'crashed' }
-  /** The charge stands, and whether the answer settled it is not known: nothing was delivered. */
-  | { readonly kind: 'unsettled' }
+  /** It may have been written. */
+  | { readonly kind: 'unknown'; readonly by: Process }
   | { readonly kind: 'failed'; readonly error: unknown }
 
-type Call = { readonly organizationId: string; readonly key: string; readonly told: Told[] }
+type Call = {
+  readonly organizationId: string
+  readonly key: string
+  /** With an Idempotency-Key. */
+  readonly keyed: boolean
+  readonly told: Told[]
+}
 
 /** What tells the facts of one call from those of every other, whatever ids its events have. */
 const markOf = ({ key }: Pick<Call, 'key'>): string => hash('sha256', key, 'base64url')
@@ -124,7 +135,7 @@ export const simulate = async (
   /** Whether the log says that it held an append already. EventStoreDB does not. */
   const tellsRepetition = seed % 8 < 4
   const clock = { now: () => time.nowMs }
-  const logger = pino({ level: 'silent' })
+  const silent = pino({ level: 'silent' })
   let faulty = true
 
   /** A projection that is behind, and stands anywhere: also between a call and its charge. */
@@ -146,8 +157,10 @@ export const simulate = async (
 
   const faultOf = (process: Process): AppendFault | undefined => {
     if (!faulty) return undefined
-    if (time.nowMs < process.outageUntilMs)
+    if (time.nowMs < process.outageUntilMs) {
+      if (process.held) return chance(0.1) ? 'late' : 'lose-request'
       return random.pick(['late', 'lose-request', 'lose-request', 'unavailable'])
+    }
     const draw = random.next()
     if (draw < 0.03) return 'lose-reply'
     if (draw < 0.06) return 'lose-request'
@@ -178,6 +191,7 @@ export const simulate = async (
         }
         const fault = faultOf(process)
         if (fault !== undefined) count(fault)
+        if (process.held && time.nowMs < process.outageUntilMs) return fault
         return fault === 'late' || fault === 'duplicate' ? deliverSoon(fault) : fault
       },
       onRead: async () => {
@@ -199,7 +213,16 @@ export const simulate = async (
     const observe = {
       conflict: () => count('conflict'),
       reversal: () => count('reversal'),
+      fence: () => count('fence'),
     }
+    const owed = new Set<string>()
+    const logger: Logger = Object.create(silent, {
+      error: {
+        value: ({ requestIds = [] }: { readonly requestIds?: readonly string[] }) => {
+          for (const requestId of requestIds) owed.add(requestId)
+        },
+      },
+    })
     const own = createLedger({
       eventLog: mutant.eventLog?.(eventLog) ?? eventLog,
       snapshot,
@@ -216,7 +239,10 @@ export const simulate = async (
       ledger: wrapped(own),
       frozenUntilMs: 0,
       alive: true,
+      stopped: false,
+      owed,
       outageUntilMs: 0,
+      held: false,
       waiting: new Set(),
       crashed: crashed.promise,
       crash: () => {
@@ -289,6 +315,7 @@ export const simulate = async (
     } catch (error) {
       if (error instanceof ProcessCrashed) return { kind: 'crashed' }
       if (error instanceof LedgerUnavailable) return { kind: 'unavailable', by: process }
+      if (error instanceof LedgerOutcomeUnknown) return { kind: 'unknown', by: process }
       return { kind: 'failed', error }
     }
   }
@@ -333,43 +360,12 @@ export const simulate = async (
     }
   }
 
-  /** What the house does before it delivers an answer whose charge another attempt wrote: delivered, or given back. */
-  const settleCharge = async (
-    { organizationId, key }: Call,
-    process: Process,
-    found: Told & { kind: 'committed' },
-  ): Promise<Told> => {
-    const owes = eventIdOf(organizationId, key, 0)
-    const atMs = time.nowMs
-    const told = await submit(process, organizationId, {
-      key: settlementKeyOf(owes),
-      absentUpTo: found.committed.revision,
-      owes,
-      atMs,
-      actor: `key:${keyId}`,
-      requestId: `request-${++sequence}`,
-      kind: 'record',
-      call: {
-        keyId,
-        capability: 'ip_lookup',
-        outcome: 'answered',
-        facts: { kind: 'replay' },
-        idempotent: true,
-      },
-      book,
-    })
-    if (told.kind === 'failed') return told
-    const delivered =
-      told.kind === 'committed' && told.committed.events.every(({ type }) => type !== 'CreditAdjusted')
-    count(delivered ? 'settled' : 'not settled')
-    return delivered ? found : { kind: 'unsettled' }
-  }
-
   const calls: Call[] = []
   const grants: { organizationId: string; grantId: string }[] = []
   let sequence = 0
 
-  const callOnce = async (call: Call, process: Process, idempotent: boolean): Promise<void> => {
+  const callOnce = async (call: Call, process: Process): Promise<void> => {
+    const { keyed: idempotent } = call
     const looked = idempotent ? await absentUpTo(process, call) : null
     if (idempotent && looked === null) return
     const atMs = time.nowMs
@@ -400,26 +396,23 @@ export const simulate = async (
     })
     release?.()
     count(`call ${told.kind}`)
-    // What another request with the key wrote may have been given back: this one settles it.
-    const before =
-      told.kind === 'committed' && told.committed.repeated && told.committed.requestId !== requestId
-    call.told.push(before ? await settleCharge(call, process, told) : told)
+    call.told.push(told)
   }
 
   /** One partner's call, tried again with the same key for as long as the partner cares. */
   const makeCall = async (): Promise<void> => {
-    const call: Call = { organizationId: anyOrganization(), key: `call-${++sequence}`, told: [] }
-    calls.push(call)
     // Without an Idempotency-Key a call is never made again under the same key.
-    const idempotent = chance(0.5)
-    if (idempotent && chance(0.1)) {
+    const keyed = chance(0.5)
+    const call: Call = { organizationId: anyOrganization(), key: `call-${++sequence}`, keyed, told: [] }
+    calls.push(call)
+    if (keyed && chance(0.1)) {
       count('at once')
-      await Promise.all([callOnce(call, anyProcess(), true), callOnce(call, anyProcess(), true)])
-    } else await callOnce(call, anyProcess(), idempotent)
-    for (let retry = 0; idempotent && retry < 4 && call.told.at(-1)?.kind !== 'committed'; retry++) {
+      await Promise.all([callOnce(call, anyProcess()), callOnce(call, anyProcess())])
+    } else await callOnce(call, anyProcess())
+    for (let retry = 0; keyed && retry < 4 && call.told.at(-1)?.kind !== 'committed'; retry++) {
       await time.wait(random.integer(chance(0.5) ? 100 : 30_000))
       count('retry')
-      await callOnce(call, anyProcess(), true)
+      await callOnce(call, anyProcess())
     }
   }
 
@@ -488,8 +481,12 @@ export const simulate = async (
     try {
       await Promise.race([process.ledger.drain(), process.crashed])
       rested = true
-    } catch {
-      // It crashed meanwhile.
+      process.stopped = true
+    } catch (error) {
+      if (!(error instanceof ProcessCrashed)) {
+        count('undecided at stop')
+        process.stopped = true
+      }
     }
     if (rested && waiting.some((one) => process.waiting.has(one)))
       broken = new Error(`${process.name} came to rest while callers waited`)
@@ -525,9 +522,13 @@ export const simulate = async (
     } else {
       // Most outages are shorter than an unknown outcome is resent, some are longer; some are everybody's.
       const lengthMs = chance(0.5) ? random.integer(2_000) : 15_000 + random.integer(10_000)
-      for (const one of chance(0.4) ? processes : [process]) one.outageUntilMs = time.nowMs + lengthMs
-      // What was under way arrives when the network comes back.
-      void time.wait(lengthMs).then(() => {
+      const held = chance(0.5)
+      for (const one of chance(0.4) ? processes : [process]) {
+        one.outageUntilMs = time.nowMs + lengthMs
+        one.held = held
+      }
+      // What was under way arrives when the network comes back, or later.
+      void time.wait(lengthMs + (held ? random.integer(8_000) : 0)).then(() => {
         if (chance(0.6)) while (log.late.length > 0) arrive(random.pick(log.late))
       })
       count('outage')
@@ -746,7 +747,7 @@ const probeOf = (recorded: readonly Recorded[]): Probe => {
   }
 }
 
-const checkCall = ({ organizationId, key, told }: Call, { byId, charges, reversed }: Probe): void => {
+const checkCall = ({ organizationId, key, keyed, told }: Call, { byId, charges, reversed }: Probe): void => {
   const used = byId.get(eventIdOf(organizationId, key, 0))
   const chargeId = eventIdOf(organizationId, key, 1)
   const charged = charges.get(chargeId) ?? 0n
@@ -771,15 +772,19 @@ const checkCall = ({ organizationId, key, told }: Call, { byId, charges, reverse
   }
   const acknowledged = told.some(({ kind }) => kind === 'committed')
   if (acknowledged && charged > 0n) expect(givenBack, `${key} was answered, so its charge stays`).toBe(0n)
-  const refusedBy = told.flatMap((one) =>
-    one.kind === 'unavailable' || one.kind === 'nothing' ? [one.by] : [],
-  )
   if (givenBack !== 0n) {
-    expect(refusedBy.length, `${key} was given back, so a caller was refused`).toBeGreaterThan(0)
+    expect(keyed, `${key} was given back, so it cannot be repeated`).toBe(false)
+    expect(
+      told.map(({ kind }) => kind),
+      `${key} was given back, so its outcome was unknown`,
+    ).toEqual(['unknown'])
     expect(givenBack, `${key} was given back whole`).toBe(charged)
   }
-  // Nobody but the process that refused it knows of the promise; it is kept for as long as that process lives.
-  const refusersAlive = refusedBy.length === told.length && refusedBy.every(({ alive }) => alive)
-  if (!acknowledged && refusersAlive && told.length > 0)
-    expect(charged - givenBack, `${key} was refused, so nothing is charged`).toBe(0n)
+  // A refusal is final, whatever becomes of the process.
+  if (told.length > 0 && told.every(({ kind }) => kind === 'unavailable' || kind === 'nothing'))
+    expect(charged, `${key} was refused, so nothing is charged`).toBe(0n)
+  const [only] = told
+  if (only?.kind !== 'unknown' || keyed || !(only.by.alive || only.by.stopped)) return
+  // The living process gives it back; one that stops in good order logs what it could not.
+  if (!only.by.owed.has(key)) expect(charged - givenBack, `${key} is given back`).toBe(0n)
 }

@@ -66,6 +66,7 @@ describe('2.1 the error object', () => {
       429: ['rate_limited'],
       500: ['internal_error'],
       503: ['service_unavailable'],
+      504: ['outcome_unknown'],
     }
     for (const [code, { status, error }] of Object.entries(errorCatalogue))
       expect({ code, known: categories[status]?.includes(error) }).toEqual({ code, known: true })

@@ -135,7 +135,7 @@ const askErrors = async ({ house, tester, recording }: Asking): Promise<Answer> 
   const once = { 'idempotency-key': 'order-1881' }
   await house.lookup(tester, { ip: '192.0.2.1' }, once)
   await post('IDEMP_001', lookup, { ip: '192.0.2.2' }, tester, once)
-  for (const code of ['IDEMP_002', 'SYS_001', 'SYS_002'])
+  for (const code of ['IDEMP_002', 'SYS_001', 'SYS_002', 'SYS_003'])
     await post(code, '/v1/email/validate', { email: `${code.toLowerCase()}@mail.test` })
   return limited
 }

@@ -1,7 +1,7 @@
 /** What callers were told against what the ledger holds. */
 import { exportLedger } from '../../../src/administration/ledgers.ts'
 import { parseCredits } from '../../../src/billing/money.ts'
-import { commandKeyOf } from '../../../src/call/attempts.ts'
+import { commandKeyOf } from '../../../src/call/key-lookup.ts'
 import { eventIdOf } from '../../../src/event-log/event-id.ts'
 import { decodeEvent } from '../../../src/event-log/stored-event.ts'
 import type { Foundation } from '../../../src/foundation/foundation.ts'
@@ -26,8 +26,6 @@ export type Read = {
 export type Faults = Readonly<
   Record<'lost' | 'doubled' | 'overdrawn' | 'refusedButCharged' | 'unexplained', string[]>
 >
-
-const attemptsMax = 16
 
 export const readLedger = async (
   foundation: Pick<Foundation, 'eventLog'>,
@@ -128,7 +126,7 @@ const judgeCall = (
   else if (call.costs && told.length > 0 && amount === 0n) faults.lost.push(`answered for nothing: ${name()}`)
   else if (told.length > 0 && toldAmount < amount && call.tries.every(({ end }) => isToldWell(end)))
     faults.unexplained.push(`told ${toldAmount}, charged ${amount}: ${name()}`)
-  else if (told.length === 0 && amount > 0n && !call.tries.some((one) => mayBeCharged(one, hasEnded)))
+  else if (told.length === 0 && amount > 0n && !call.tries.some((one) => mayBeCharged(one, call, hasEnded)))
     faults.refusedButCharged.push(name())
 }
 
@@ -138,18 +136,25 @@ const nameOf = ({ path, body, key, tries }: MadeCall): string =>
 /** The caller knows what it came to. */
 const isToldWell = (end: Try['end']): boolean => end.kind === 'answered' && end.status < 500
 
-/** Its caller was not answered, or whoever refused it cannot give it back any more. */
-const mayBeCharged = ({ end, place, run }: Try, hasEnded: Judging['hasEnded']): boolean =>
-  end.kind === 'cut' || end.kind === 'silent' || (end.kind === 'answered' && hasEnded(place, run))
+/**
+ * Its caller was not answered; or was told that the outcome is unknown, and can repeat it, or the process that would give the charge
+ * back has ended. Any other refusal is final.
+ */
+const mayBeCharged = (
+  { end, place, run }: Try,
+  { key }: Pick<MadeCall, 'key'>,
+  hasEnded: Judging['hasEnded'],
+): boolean =>
+  end.kind === 'cut' ||
+  end.kind === 'silent' ||
+  (end.kind === 'answered' && end.status === 504 && (key !== null || hasEnded(place, run)))
 
 const chargesOf = ({ organizationId, key, tries }: MadeCall, read: Read): readonly Charge[] => {
   if (key === null)
     return tries.flatMap(({ end }) =>
       end.kind === 'answered' ? (read.chargesOfRequest.get(end.requestId) ?? []) : [],
     )
-  return Array.from({ length: attemptsMax }, (_, attempt) =>
-    eventIdOf(organizationId, commandKeyOf(key, attempt), 0),
-  ).flatMap((id) => read.chargesOfCall.get(id) ?? [])
+  return read.chargesOfCall.get(eventIdOf(organizationId, commandKeyOf(key), 0)) ?? []
 }
 
 /** Charges of requests that no caller heard of: there are no more of them than requests that were cut. */

@@ -1,0 +1,143 @@
+import type pg from 'pg'
+import {
+  type IdempotentCallRow,
+  type IdempotentCallsAsk,
+  idempotentCalls,
+} from '../../projections/ledger-lines.ts'
+import { createGathering, type Gathering } from '../concurrency/gathering.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import type { EventLog } from '../event-log/port.ts'
+import { decodeEvent } from '../event-log/stored-event.ts'
+import { ledgerStream } from '../events/streams.ts'
+import type { KeyedEvents } from '../ledger/keyed-events.ts'
+import type { PaidCall } from './form.ts'
+import { sharedStatements } from './unavailable.ts'
+
+/**
+ * What a ledger holds under an Idempotency-Key. The id of a call's event derives from the key, and a key is used up by a charge: what
+ * cost nothing is recorded without it. A projection may know where the event is; what it says is read from the ledger itself.
+ */
+
+/**
+ * What the ledger derives event ids from. In a namespace of its own: a partner may send anything as a key, also a
+ * request id or the name of a command of ours.
+ */
+export const commandKeyOf = (idempotencyKey: string): string => `idempotency/${idempotencyKey}`
+
+/** Which request came under which key. */
+export type KeyedRequest = {
+  readonly organizationId: string
+  readonly key: string
+  readonly fingerprint: Buffer
+}
+
+/** As events hold it. */
+export const fingerprintText = ({ fingerprint }: KeyedRequest): string => fingerprint.toString('base64url')
+
+export type LedgerFinding =
+  /** Up to which revision the ledger is known not to hold a call under the key. */
+  | { readonly kind: 'first'; readonly absentUpTo: number }
+  /** It is charged, for ever: answer again, charge nothing. */
+  | {
+      readonly kind: 'charged'
+      readonly revision: number
+      /** What the call established then. */
+      readonly call: PaidCall
+      readonly requestId: string | undefined
+    }
+  /** The key was used with another request. */
+  | { readonly kind: 'mismatch' }
+
+export type KeyLookup = {
+  /**
+   * `paidRevision`, from the row of the claim, saves the search. It is believed only if the ledger holds the call there. Throws what
+   * database and event log throw.
+   */
+  find(request: KeyedRequest, paidRevision: number | null, projected?: Projected): Promise<LedgerFinding>
+  /**
+   * Asks the projection while the claim is being made. It is only where the search begins: `find` reads the ledger behind it, and that
+   * after the claim. A rejection that no one awaits is ignored.
+   */
+  askProjection(request: KeyedRequest): Projected
+}
+
+type Projected = Promise<readonly IdempotentCallRow[]>
+
+type Parts = {
+  readonly eventLog: EventLog
+  readonly keyedEvents: KeyedEvents
+  readonly rows: Gathering<IdempotentCallsAsk, readonly IdempotentCallRow[]>
+}
+
+export const createKeyLookup = ({
+  pool,
+  eventLog,
+  keyedEvents,
+}: {
+  pool: pg.Pool
+  eventLog: EventLog
+  keyedEvents: KeyedEvents
+}): KeyLookup => {
+  const rows = createGathering<IdempotentCallsAsk, readonly IdempotentCallRow[]>({
+    ...sharedStatements('look-ups of Idempotency-Keys'),
+    run: async (take) => {
+      const asks = take()
+      const { text, values } = idempotentCalls(asks)
+      const { rows: found } = await pool.query<IdempotentCallRow>(text, [...values])
+      const byAsk = asks.map((): IdempotentCallRow[] => [])
+      for (const row of found) byAsk[Number(row.ask)]?.push(row)
+      return byAsk
+    },
+  })
+  const parts: Parts = { eventLog, keyedEvents, rows }
+  return {
+    find: async (request, paidRevision, projected) => {
+      const known = paidRevision === null ? null : await callAt(parts, request, paidRevision)
+      return known ?? search(parts, request, projected ?? rows.ask(askOf(request)))
+    },
+    askProjection: (request) => {
+      const asked = rows.ask(askOf(request))
+      asked.catch(() => undefined)
+      return asked
+    },
+  }
+}
+
+const askOf = ({ organizationId, key }: KeyedRequest): IdempotentCallsAsk => ({
+  organizationId,
+  eventId: eventIdOf(organizationId, commandKeyOf(key), 0),
+})
+
+const search = async (parts: Parts, request: KeyedRequest, projected: Projected): Promise<LedgerFinding> => {
+  const { organizationId, eventId } = askOf(request)
+  const [row] = await projected
+  // The projection may be behind: what it does not have yet is in the ledger alone.
+  const { places, upTo } = await parts.keyedEvents.find(
+    organizationId,
+    [eventId],
+    Number(row?.last_revision ?? -1),
+  )
+  const revision = row?.revision == null ? places.get(eventId) : Number(row.revision)
+  if (revision === undefined) return { kind: 'first', absentUpTo: upTo }
+  const found = await callAt(parts, request, revision)
+  if (found === null)
+    throw new Error(`event ${eventId} is not at revision ${revision} of the ledger of ${organizationId}`)
+  return found
+}
+
+/** The call under the key, if it is at that revision. */
+const callAt = async (
+  { eventLog }: Parts,
+  request: KeyedRequest,
+  revision: number,
+): Promise<LedgerFinding | null> => {
+  const { organizationId, eventId } = askOf(request)
+  const [recorded] = await eventLog.read(ledgerStream(organizationId), { from: revision, max: 1 })
+  if (recorded === undefined || recorded.id !== eventId) return null
+  const event = decodeEvent(recorded)
+  if (event.type !== 'KeyUsed') throw new Error(`event ${eventId} of ${organizationId} is no call`)
+  const { facts, request_fingerprint } = event.data
+  if (request_fingerprint !== fingerprintText(request)) return { kind: 'mismatch' }
+  const call = { facts, atMs: Date.parse(event.metadata.effective_at) }
+  return { kind: 'charged', revision, call, requestId: event.metadata.request_id }
+}
