@@ -17,8 +17,9 @@ export type LedgerLimits = {
   /** How long a known failure is retried before the batch is refused. */
   readonly unavailableRetryMs: number
   /**
-   * How long an append with an unknown outcome is sent again before its place is decided. Longer than an engine's append deadline, so that it
-   * is sent at least twice. With twice that deadline, `placeReadMs` and one deadline for the fence it is shorter than `callerWaitMaxMs`.
+   * How long an append with an unknown outcome is sent again before its place is decided: long enough for a lost connection to be made
+   * again. An engine's append deadline (4 s), `placeReadMs` and the same deadline for the fence together are shorter than
+   * `callerWaitMaxMs`.
    */
   readonly unknownRetryMs: number
   readonly retryPauseMs: number
@@ -41,7 +42,7 @@ export const ledgerLimits: LedgerLimits = {
   queuedPerOrganizationMax: 5_000,
   accountsMax: 10_000,
   unavailableRetryMs: 2_000,
-  unknownRetryMs: 4_000,
+  unknownRetryMs: 3_000,
   retryPauseMs: 50,
   readPageMax: 1_000,
   readDeadlineMs: 5_000,

@@ -420,6 +420,18 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual([a, b])
       })
 
+      test('47 an append that comes after another event took its place conflicts, however often it comes and whatever follows', async () => {
+        const stream = freshStream()
+        await eventLog.append(stream, 'none', newEvents(1))
+        const [held, fence] = [newEvents(2), newEvent()]
+        await eventLog.append(stream, 0, [fence])
+        await expectConflict(eventLog.append(stream, 0, held), 1)
+        // Its calls are decided again behind the fence: the same ids at another revision.
+        await eventLog.append(stream, 1, held)
+        for (let n = 0; n < 2; n++) await expectConflict(eventLog.append(stream, 0, held), 3)
+        expect((await readAll(eventLog, stream)).slice(1).map(asWritten)).toEqual([fence, ...held])
+      })
+
       test('15 the same id in another stream is another event', async () => {
         const [one, two] = [freshStream(), freshStream()]
         const event = newEvent()
@@ -1190,6 +1202,31 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           silenceable.speak()
           expect(await appendUntilKnown(own, 'ledger-a', 1, two)).toEqual(told(3, true))
           expect((await readAll(own, 'ledger-a')).map(asWritten)).toEqual([...one, ...two])
+        } finally {
+          silenceable.speak()
+          await silenceable.close()
+        }
+      })
+
+      test('47 an append that a silent engine holds and another event at its place: one of them is written, and the other conflicts', async () => {
+        const silenceable = await engine.openSilenceable()
+        const { eventLog: own } = silenceable
+        try {
+          await appendUntilKnown(own, 'ledger-a', 'none', newEvents(1))
+          const [held, fence] = [newEvents(2), newEvent()]
+          silenceable.silence()
+          await expect(own.append('ledger-a', 0, held)).rejects.toThrow()
+          const other = await silenceable.reopen()
+          const fencing = appendUntilKnown(other, 'ledger-a', 0, [fence]).then(
+            () => 'fenced',
+            (error: unknown) => (error instanceof AppendConflict ? 'conflict' : String(error)),
+          )
+          silenceable.speak()
+          const isFenced = (await fencing) === 'fenced'
+          const written = isFenced ? [fence] : held
+          expect((await readAll(other, 'ledger-a')).slice(1).map(asWritten)).toEqual(written)
+          if (isFenced) await expectConflict(own.append('ledger-a', 0, held), 1)
+          else await expectConflict(other.append('ledger-a', 0, [fence]), 2)
         } finally {
           silenceable.speak()
           await silenceable.close()

@@ -45,7 +45,7 @@ export type EventStoreDbLimits = {
 
 export const eventStoreDbLimits: EventStoreDbLimits = {
   connectTimeoutMs: 5_000,
-  appendDeadlineMs: 5_000,
+  appendDeadlineMs: 4_000,
   readSilenceMs: 10_000,
   heartbeatMs: 5_000,
 }

@@ -19,9 +19,9 @@ const batchEventsMax = 4_096
 /** As they are stored. A statement is held in memory here, on its way, and by the server. */
 const batchBytesMax = 8 * 1024 * 1024
 const queuedAppendsMax = 10_000
-/** The server gives up waiting for the head row, or on the statement, before we give up on the server. */
+/** After this the outcome is unknown: the server may write the append later, until it gives up the statement itself. */
+const clientTimeoutMs = 4_000
 const serverTimeoutMs = 8_000
-const clientTimeoutMs = 10_000
 export const connectTimeoutMs = 5_000
 /** SQLSTATE of a server that stands by for another. */
 const readOnly = '25006'
