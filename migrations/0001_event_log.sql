@@ -5,7 +5,7 @@
 create table log_head (
   one boolean primary key default true check (one),
   position bigint not null,
-  -- When subscribers were last told; see append_batch.
+  -- When subscribers were last notified; see append_batch.
   notified_at timestamptz not null default now()
 ) with (fillfactor = 10);
 
@@ -24,18 +24,18 @@ create table log_segments (
   last_revision bigint not null,
   stream_id integer not null,
   count integer not null check (count > 0),
-  -- What the events take when they are opened: by it a reader bounds what it asks for.
+  -- Length of the events before compression. It bounds what a reader asks for.
   bytes integer not null,
   recorded_at timestamptz not null,
   -- The stream's name up to its first hyphen: a reader of a few kinds of streams leaves out the others by it.
   family text collate "C" not null,
   -- 16 bytes for each event's id. They lie apart so that an append that is sent again is recognized without opening the events.
   ids bytea not null,
-  -- Type, data and metadata of each event, as src/event-log/postgres/segment.ts writes them: text, or its zstd frame.
+  -- Type, data and metadata of each event, compressed as in src/event-log/postgres/segment.ts.
   events bytea not null,
   unique (stream_id, last_revision)
 );
--- What is compressed already, or is short, is not compressed once more.
+-- PostgreSQL does not try to compress events that are compressed already, or ids, which are short.
 alter table log_segments alter column ids set storage external, alter column events set storage external;
 
 -- Every process follows API keys, price books and pixel rules. Here it finds them without a look at what the calls record, which is
@@ -141,3 +141,33 @@ begin
        set search_path = pg_catalog, %I, pg_temp', current_schema());
 end
 $$;
+
+-- The Merkle tree over the event log in tiles of 256 hashes (src/event-log/tree). Derived from the log and disposable: emptied, the next
+-- checkpoint fills it again. Nothing believes it without comparing the root it gives with a signed checkpoint.
+
+-- How far the tiles go.
+create table log_tree (
+  one boolean primary key default true check (one),
+  origin text not null,
+  size bigint not null,
+  -- Of the event of the last leaf, and what the log holds there; 0 and null before the first event.
+  position bigint not null,
+  event_id uuid,
+  digest text
+);
+
+create table log_tree_tiles (
+  level smallint not null,
+  index bigint not null,
+  -- 32 bytes each: of leaves on level 0, of tiles of the level below on the others. The last tile of a level has fewer than 256.
+  hashes bytea not null,
+  -- Level 0 only: the positions of the events of its leaves, 8 bytes each, and the first of them.
+  first_position bigint,
+  positions bytea,
+  primary key (level, index)
+);
+-- Hashes cannot be compressed.
+alter table log_tree_tiles alter column hashes set storage external;
+
+-- An event's leaf is found by its position.
+create index log_tree_tiles_position on log_tree_tiles (first_position) where level = 0;

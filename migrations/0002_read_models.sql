@@ -36,6 +36,10 @@ create table parked_events (
   stream text not null,
   error text not null,
   parked_at timestamptz not null default now(),
+  -- A person decided that the projection continues without the event. A rebuild that meets it again remembers that.
+  released_at timestamptz,
+  released_by text,
+  reason text,
   primary key (projection, position)
 );
 
@@ -49,9 +53,41 @@ create table halted_streams (
   primary key (projection, stream)
 );
 
--- Which event log the read models of this database were folded from. Positions of one log mean nothing in another: a
--- process that is pointed elsewhere must not go on from them.
-create table installation (
-  one boolean primary key default true check (one),
-  event_log text not null
-);
+-- Rebuilds, and what became of them.
+create table projection_rebuilds (
+  rebuild_id text collate "C" primary key,
+  projections text[] not null,
+  actor text not null,
+  reason text not null,
+  state text not null default 'running' check (state in ('running', 'switched', 'cancelled', 'failed', 'declined')),
+  -- How far it is, for people.
+  position bigint not null default 0,
+  target bigint not null default 0,
+  events bigint not null default 0,
+  elapsed_ms bigint not null default 0,
+  -- The person who cancelled it.
+  cancelled_by text,
+  error text,
+  -- The first amounts that differ from those of the replaced rows.
+  differences json not null default '[]',
+  started_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  ended_at timestamptz
+) with (fillfactor = 50);
+
+create index projection_rebuilds_started on projection_rebuilds (started_at);
+
+-- Tables `<name>_v<version>_next`: an interrupted rebuild continues from here.
+create table projection_builds (
+  name text primary key,
+  version integer not null,
+  -- Digest of the code that folds. If it differs, the build starts over.
+  fold text not null,
+  position bigint not null default 0,
+  event_id uuid,
+  digest text,
+  -- Events that could not be folded: [{position, stream, error}].
+  aside json not null default '[]',
+  indexed boolean not null default false,
+  updated_at timestamptz not null default now()
+) with (fillfactor = 50);

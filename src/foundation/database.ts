@@ -108,14 +108,19 @@ const locateDatabase = async (
   return { url: serviceUrl, migrationUrl: url, stop }
 }
 
-/** An operator's database that cannot be reached is a bad value of DATABASE_URL; one of ours is our own fault. */
+/** A database that does not fit is a bad value of the variable that names it. */
 const migrateNamed = async (config: Config, options: MigrateOptions): Promise<void> => {
   try {
     await migrate(options)
   } catch (error) {
     if (error instanceof RoleUnfit) throw new ConfigError(`DATABASE_URL: ${error.message}`, { cause: error })
-    if (config.DATABASE_URL === undefined || !(error instanceof DatabaseUnfit)) throw error
-    const variable = config.DATABASE_MIGRATION_URL === undefined ? 'DATABASE_URL' : 'DATABASE_MIGRATION_URL'
+    if (!(error instanceof DatabaseUnfit)) throw error
+    const variable =
+      config.DATABASE_URL === undefined
+        ? 'DATA_DIR'
+        : config.DATABASE_MIGRATION_URL === undefined
+          ? 'DATABASE_URL'
+          : 'DATABASE_MIGRATION_URL'
     throw new ConfigError(`${variable}: ${error.message}`, { cause: error })
   }
 }

@@ -19,7 +19,7 @@ export type InstallationMark = {
 /** Null: the installation may start. */
 export const readMark = async (pool: Pick<pg.Pool, 'query'>): Promise<InstallationMark | null> => {
   const { rows } = await pool.query<InstallationMark>(
-    'select move_id as "backupId", state, elsewhere, rows_copied as loaded, since from installation_moves',
+    'select backup_id as "backupId", state, elsewhere, loaded, since from installation_mark',
   )
   return rows[0] ?? null
 }
@@ -30,14 +30,14 @@ export const writeMark = async (
   { backupId, state, elsewhere }: Pick<InstallationMark, 'backupId' | 'state' | 'elsewhere'>,
 ): Promise<void> => {
   await client.query(
-    `insert into installation_moves (move_id, state, elsewhere) values ($1, $2, $3)
-       on conflict (one) do update set move_id = $1, state = $2, elsewhere = $3, rows_copied = false, since = now()`,
+    `insert into installation_mark (backup_id, state, elsewhere) values ($1, $2, $3)
+       on conflict (one) do update set backup_id = $1, state = $2, elsewhere = $3, loaded = false, since = now()`,
     [backupId, state, elsewhere],
   )
 }
 
 export const removeMark = async (client: Pick<pg.Pool, 'query'>): Promise<void> => {
-  await client.query('delete from installation_moves')
+  await client.query('delete from installation_mark')
 }
 
 /** Why nothing starts here, and what to do. */
@@ -51,7 +51,7 @@ export const markSentences = ({ state, elsewhere, since }: InstallationMark): re
         `this installation was closed on ${since.toISOString()} by the final backup ${elsewhere}`,
         'It goes on where that is restored: name that place. If the file is not there, give the same "backup create --final" again. ' +
           'To give the move up before the other place has answered a call, restore the file into an empty DATA_DIR or database; ' +
-          'in a PostgreSQL of your own "delete from installation_moves", typed by the owner of the tables, opens this one again.',
+          'in a PostgreSQL of your own "delete from installation_mark", typed by the owner of the tables, opens this one again.',
       ]
 
 /** Throws `ConfigError` where the database is marked. */

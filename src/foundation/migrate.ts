@@ -39,7 +39,7 @@ export type MigrateOptions = {
  *
  * Throws an Error naming the file and the remedy when the numbers have a gap or a duplicate, when an applied file was edited, when the
  * database has a number this version does not know (an older version was started on a newer database), or when a file fails;
- * `DatabaseUnfit` when there is no connection.
+ * `DatabaseUnfit` when there is no connection, or when a release before 1.0 migrated the database.
  */
 export const migrate = async ({
   url,
@@ -174,10 +174,16 @@ const readMigrations = async (dir: string): Promise<Migration[]> => {
   return files
 }
 
+/** 1.0 is the first release, and its migrations begin again at 0001. */
+const beforeFirstRelease =
+  'it was migrated by a release before 1.0, which this release cannot continue: name an empty database or DATA_DIR. Nothing was changed.'
+
 /** What is left to apply. Throws when the database's history is not a beginning of ours. */
 const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): Migration[] => {
   const known = new Map(found.files.map((file) => [file.number, file]))
   const done = new Map(found.applied.map((row) => [row.number, row]))
+  if (found.applied.some(({ number, name }) => name !== (known.get(number)?.fileName ?? name)))
+    throw new DatabaseUnfit(beforeFirstRelease)
   for (const row of found.applied) {
     const file = known.get(row.number)
     if (file === undefined) {

@@ -18,7 +18,7 @@ export type Process = {
   readonly host: string
   readonly pid: number
   /** How far its clock was ahead of the database's at its last heartbeat. */
-  readonly clockAheadMs: number | null
+  readonly clockAheadMs: number
 }
 
 const heartbeatMs = 1_000
@@ -56,7 +56,7 @@ type Row = {
   counters: string
   host: string
   pid: number
-  clock_ahead_ms: number | null
+  clock_ahead_ms: number
 }
 
 /** The api processes that live. */

@@ -294,16 +294,20 @@ describe('refused, and nothing is written', () => {
 /** As an earlier release would have written it: one migration less, and without what those after it made. */
 test('a backup of an earlier release is loaded into its own tables and migrated after that', async () => {
   const earlier = (await newestMigration()) - 1
+  const isLater = (name: string): boolean => name.replace('tables/', '').startsWith('webhook_')
+  const tables = first.manifest.tables.filter(({ name }) => !isLater(name))
   const entries: { name: string; sha256: string }[] = []
   const older = await createArchive(file('older.tar'))
   for await (const { name, bytes } of readArchive(file('first.tar'))) {
     if (name === digestsName) break
-    const manifest = { ...first.manifest, migration: earlier }
+    if (isLater(name)) continue
+    const manifest = { ...first.manifest, migration: earlier, tables }
     const content = name === manifestName ? Buffer.from(JSON.stringify(manifest)) : bytes
     await older.add(name, content)
     entries.push({ name, sha256: await sha256Of(content) })
   }
-  const copied = { entries, rows: first.rows }
+  const rows = Object.fromEntries(Object.entries(first.rows).filter(([name]) => !isLater(name)))
+  const copied = { entries, rows }
   const mac = macOf(house.foundation.installationKey, copied)
   await older.add(digestsName, Buffer.from(JSON.stringify({ ...copied, mac })))
   await older.finish()
@@ -387,7 +391,7 @@ describe('while a restore is not complete', () => {
     await rowsIn(
       there.database.url,
       `truncate log_segments, log_streams, ${keptTables.join(', ')} cascade; update log_head set position = 0;
-       update installation_moves set rows_copied = false`,
+       update installation_mark set loaded = false`,
     )
     await refused(there)
     await restore(there, 'first.tar')
@@ -401,7 +405,7 @@ describe('a final backup', () => {
     await expect(finalOf(house.config, 'running.tar')).rejects.toThrow(
       /Stop every process, and make the final/,
     )
-    expect(await house.query('select from installation_moves')).toEqual([])
+    expect(await house.query('select from installation_mark')).toEqual([])
   }, 30_000)
 
   test('closes the installation; where it fails, it stays open', async () => {
@@ -417,7 +421,7 @@ describe('a final backup', () => {
     // Killed before the file was there: it is asked for again.
     await finalOf(source.config, 'final-again.tar')
     await expect(start()).rejects.toThrow('final-again.tar')
-    await rowsIn(source.database.url, 'delete from installation_moves')
+    await rowsIn(source.database.url, 'delete from installation_mark')
     await start().then(({ close }) => close())
     const there = await target(own)
     await restore(there, 'final-again.tar')

@@ -1,6 +1,4 @@
 /** People who operate the service: what each may do, and that one who is disabled may do nothing from then on. */
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { issueOperatorToken, operatorTokens, userOfToken } from '../../src/administration/operator-tokens.ts'
@@ -260,35 +258,8 @@ describe('the last admin', () => {
   })
 })
 
-describe('a user from before there were roles', () => {
-  test('is admin, as all of them could do everything', async () => {
-    const migration = readFileSync(
-      fileURLToPath(new URL('../../migrations/0016_user_roles.sql', import.meta.url)),
-      'utf8',
-    )
-    const client = await pool.connect()
-    try {
-      await client.query('begin')
-      await client.query('create schema before; set local search_path = before')
-      await client.query(
-        `create function end_dashboard_sessions() returns trigger language plpgsql as 'begin return null; end'`,
-      )
-      await client.query('create table users (name text primary key, password_phc text not null)')
-      await client.query(`insert into users values ('ada', 'x')`)
-      await client.query(migration)
-      expect((await client.query('select role, disabled_at from users')).rows).toEqual([
-        { role: 'admin', disabled_at: null },
-      ])
-      await expect(client.query(`insert into users values ('bob', 'x')`)).rejects.toThrow(
-        'null value in column "role"',
-      )
-    } finally {
-      await client.query('rollback')
-      client.release()
-    }
-  })
-
-  test('is known to the event log from its first change on', async () => {
+describe('a user whose row the event log does not know', () => {
+  test('is known to it from its first change on', async () => {
     for (const name of ['ada', 'bob']) await putUser(pool, { name, password: 'x' })
     expect(await standing('ada')).toMatchObject({ kind: 'acts', role: 'admin' })
     await disable('bob')

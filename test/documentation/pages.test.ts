@@ -201,11 +201,14 @@ describe('what a guide may hold', () => {
   })
 })
 
-test('the changelog begins with the version of the document', () => {
-  const text = readFileSync(new URL('../../src/guides/changelog.md', import.meta.url), 'utf8')
-  const versions = all(text, /^## (.+)$/gm)
-  expect(versions[0]).toBe(service.version)
-  const order = (version: string): number =>
-    version.split('.').reduce((sum, part) => sum * 1_000 + Number(part), 0)
-  expect(versions).toEqual([...new Set(versions)].toSorted((a, b) => order(b) - order(a)))
-})
+test.each(['src/guides/changelog.md', 'CHANGELOG.md'])(
+  '%s begins with the version of the document',
+  (path) => {
+    const text = readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
+    const versions = all(text, /^## (.+)$/gm)
+    expect(versions[0]).toBe(service.version)
+    const order = (version: string): number =>
+      version.split('.').reduce((sum, part) => sum * 1_000 + Number(part), 0)
+    expect(versions).toEqual([...new Set(versions)].toSorted((a, b) => order(b) - order(a)))
+  },
+)

@@ -91,6 +91,16 @@ describe('histories that do not fit', () => {
     await expect(run()).rejects.toThrow(/0001_create\.sql differs from .* Restore the file as it was/)
   })
 
+  test('a release before 1.0 migrated the database', async () => {
+    await run()
+    await file('0002_another.sql', 'create table c (n int)')
+    await rm(join(dir, '0002_more.sql'))
+    await expect(run()).rejects.toThrow(
+      'it was migrated by a release before 1.0, which this release cannot continue: name an empty database or DATA_DIR. Nothing was changed.',
+    )
+    expect(await rows(`select to_regclass('c') as c`)).toEqual([{ c: null }])
+  })
+
   test('the database has a migration this version does not know', async () => {
     await run()
     await rm(join(dir, '0002_more.sql'))

@@ -173,7 +173,7 @@ describe('a process', () => {
     ])
       expect(written).toMatch(new RegExp(`^${name}(\\{.*\\})? \\S+$`, 'm'))
     expect(samples(written, 'build_info')).toEqual({
-      [`{version="0.1.0",node_version="${process.version}",client_version="0.16.1"}`]: 1,
+      [`{version="1.0.0",node_version="${process.version}",client_version="0.16.1"}`]: 1,
     })
   })
 

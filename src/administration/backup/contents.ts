@@ -25,8 +25,6 @@ export const manifestSchema = z.object({
   holds_log: z.boolean(),
   /** Up to where the event log reached. */
   head: place,
-  /** Earlier releases also made backups that continue another one. Those cannot be read. */
-  after: z.null().optional(),
   /** The installation key, wrapped: a SECRET_KEY of one of the slots opens it, and with it the backup. */
   installation_key: z
     .array(z.object({ secret_key: z.string().max(64), wrapped: z.string().max(256) }))

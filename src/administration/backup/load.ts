@@ -61,7 +61,7 @@ export const loadRows = async (
     if (backup.manifest.holds_log) await client.query('delete from log_head')
     await loadAll(client, backup, loadedTables(copiesLog), readAgain)
     await settle(client, backup)
-    await client.query('update installation_moves set rows_copied = true')
+    await client.query('update installation_mark set loaded = true')
   })
   await client.query('analyze')
 }
@@ -133,7 +133,7 @@ export const refuseTarget = async (
   elsewhere: string,
 ): Promise<void> => {
   const { rows } = await client.query<{ there: boolean }>(
-    `select to_regclass('installation_moves') is not null as there`,
+    `select to_regclass('installation_mark') is not null as there`,
   )
   const mark = rows[0]?.there === true ? await readMark(client) : null
   if (mark?.state === 'left') throw new ConfigError(markSentences(mark).join('. '))

@@ -200,6 +200,10 @@ const refuseUnfit = (
     throw new ConfigError(
       `SECRET_KEY: ${path} needs ${manifest.installation_key.map(({ secret_key }) => secret_key).join(' or ')}, and was given another one. If SECRET_KEY was rotated since, set SECRET_KEY to the old one and SECRET_KEY_NEW to the present one. Nothing was changed.`,
     )
+  if (manifest.release.startsWith('0.'))
+    throw new ConfigError(
+      `${path} was made by release ${manifest.release}, before 1.0, and cannot be restored with this one. Nothing was changed.`,
+    )
   if (manifest.migration > newest)
     throw new ConfigError(
       `${path} was made by release ${manifest.release}, which is newer: restore it with that release or a later one. Nothing was changed.`,

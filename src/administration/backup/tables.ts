@@ -33,7 +33,7 @@ export const tablesOfPositions: readonly string[] = ['webhook_progress', 'webhoo
 export const leftOutTables = {
   schema_migrations: 'made by the migrations of the restored installation',
   installation: 'remembered at the first start: which event log the rows were folded from',
-  installation_moves: 'the mark of a database that was closed or is being restored, and of no other',
+  installation_mark: 'the mark of a database that was closed or is being restored, and of no other',
   projection_checkpoints: 'made by the rebuild',
   halted_streams: 'made by the rebuild',
   projection_rebuilds: 'work under way; what was asked for and came of it is in the event log',

@@ -6,18 +6,24 @@ create table webhook_endpoints (
   organization_id text collate "C",
   url text not null check (length(url) <= 2048),
   events text[] not null check (cardinality(events) > 0),
-  -- Under a key derived from SECRET_KEY: it is about no person, and lives as long as the webhook.
+  -- Under a key derived from the installation key: it is about no person, and lives as long as the webhook.
   sealed_secret text not null,
+  -- The secret before it, sealed likewise: for a while messages carry its signature too, so that a receiver misses none.
+  former_sealed_secret text,
+  former_until timestamptz,
   -- What happened before is not told.
   created_at timestamptz not null default now(),
   -- Since when no attempt succeeded; null after one that did.
   failing_since timestamptz,
   disabled_at timestamptz,
   disabled_reason text,
+  -- Since then messages wait.
+  paused_at timestamptz,
   -- One process at a time sends to it, so that a slow one takes no more than one place.
   busy_until timestamptz,
   -- Messages that were not kept because too many were waiting.
-  dropped bigint not null default 0
+  dropped bigint not null default 0,
+  constraint webhook_endpoints_former check ((former_sealed_secret is null) = (former_until is null))
 );
 create index webhook_endpoints_organization on webhook_endpoints (organization_id);
 

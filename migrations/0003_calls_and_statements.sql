@@ -8,7 +8,6 @@ create table idempotent_calls (
   body_hash bytea not null,
   -- Which attempt was paid for under the key, and where the ledger holds it. The statement's rows tell it as well, but they are disposable: one
   -- that is missing must not charge anyone again.
-  paid_attempt smallint,
   paid_revision bigint,
   claimed_at timestamptz not null default now(),
   status smallint,
@@ -18,3 +17,13 @@ create table idempotent_calls (
 );
 
 create index idempotent_calls_answered on idempotent_calls (answered_at) where answer is not null;
+
+-- The files of closed months, as JSON Lines, in parts. Derived from the event log and disposable: a file is served only if it has the
+-- digest of the month's closing, and is stored again otherwise.
+create table closed_months (
+  organization_id text collate "C",
+  month text collate "C",
+  part int,
+  lines text not null,
+  primary key (organization_id, month, part)
+);
