@@ -7,6 +7,7 @@ import { type Config, ConfigError } from '../config.ts'
 import { type Closing, createClosing } from '../foundation/closing.ts'
 import { placeIn } from '../foundation/embedded/cluster.ts'
 import { startEmbeddedPostgres } from '../foundation/embedded/server.ts'
+import { isBegun } from '../foundation/installation-key.ts'
 import { type NamedEventLog, openNamed, telling } from '../foundation/open-event-log.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { type Copied, type CopyProgress, copyEventLog } from './copy-event-log.ts'
@@ -37,7 +38,7 @@ export const copyBetween = async (
     closing.add(() => source.close())
     const target = await openNamed(to, logger)
     closing.add(() => target.close())
-    await telling(named, () => source.head())
+    await telling(named, () => isBegun(source, named.variable))
     await telling(to, () => target.head())
     return await copyEventLog({ from: source, to: target, onProgress })
   } finally {

@@ -74,6 +74,8 @@ const audited = {
   RecoveryCodesRenewed: true,
   RecoveryCodeUsed: true,
   SecondFactorsRefused: true,
+  // Always together with the first key, which is told itself.
+  InstallationCreated: false,
   InstallationKeyWrapped: true,
   SigningKeyAnnounced: true,
   LogTreeBegun: true,

@@ -22,11 +22,11 @@ import {
   referenceReservedV2,
 } from './credits.ts'
 import { dataImportedV1 } from './data.ts'
+import { installationCreatedV1, installationKeyWrappedV1 } from './installation.ts'
 import { deadLettersRetriedV1, jobRequestedV1 } from './jobs.ts'
 import { apiKeyIssuedV1, apiKeyLimitsChangedV1, apiKeyRevokedV1, apiKeyRotatedV1 } from './keys.ts'
 import {
   appendsResumedV1,
-  installationKeyWrappedV1,
   ledgerFaultAcknowledgedV1,
   ledgersReconciledV1,
   logVerifiedV1,
@@ -160,6 +160,7 @@ export const catalogue = {
   RecoveryCodesRenewed: [recoveryCodesRenewedV1],
   RecoveryCodeUsed: [recoveryCodeUsedV1],
   SecondFactorsRefused: [secondFactorsRefusedV1],
+  InstallationCreated: [installationCreatedV1],
   InstallationKeyWrapped: [installationKeyWrappedV1],
   SigningKeyAnnounced: [signingKeyAnnouncedV1],
   LogTreeBegun: [logTreeBegunV1],

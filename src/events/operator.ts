@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { signingKeyId, treeOrigin } from './checkpoints.ts'
-import { instant, keyedHmac, label, organizationId, publicId, secretKeyId } from './primitives.ts'
+import { instant, keyedHmac, label, organizationId, publicId } from './primitives.ts'
 
 /** An operator asked for projections to be rebuilt from the event log. */
 export const rebuildRequestedV1 = z.object({ projections: z.array(z.string().max(64)).min(1), reason: label })
@@ -77,16 +77,3 @@ export const logVerifiedV2 = logVerifiedV1.extend({
     .nullable(),
 })
 export type LogVerified = z.infer<typeof logVerifiedV2>
-
-/**
- * The installation key, wrapped by one SECRET_KEY, or by two while SECRET_KEY is being rotated: the newest last. Nobody can unwrap it
- * without one of them. `key_check` is the same for the same installation key. In a stream of its own.
- */
-export const installationKeyWrappedV1 = z.object({
-  key_check: keyedHmac,
-  slots: z
-    .array(z.object({ secret_key: secretKeyId, wrapped: z.string().regex(/^[A-Za-z0-9_-]{32,256}$/) }))
-    .min(1)
-    .max(2),
-})
-export type InstallationKeyWrapped = z.infer<typeof installationKeyWrappedV1>

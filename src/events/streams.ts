@@ -34,7 +34,7 @@ export const profileStream = (subjectId: string): string => `profile-${subjectId
 /** The pixel rules of one organization. */
 export const pixelStream = (organizationId: string): string => `pixel-${organizationId}`
 
-/** The installation key, wrapped. Its first event is the first of the whole log. */
+/** The beginning of the event log, and the installation key, wrapped. */
 export const installationStream = 'installation'
 
 /** Who did what: operators' actions. */

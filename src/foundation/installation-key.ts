@@ -4,7 +4,8 @@ import { appendChained } from '../event-log/append-chained.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { AppendConflict, type EventLog, type ExpectedRevision, StreamMissing } from '../event-log/port.ts'
 import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
-import type { InstallationKeyWrapped } from '../events/operator.ts'
+import type { DomainEvent } from '../events/catalogue.ts'
+import { type InstallationKeyWrapped, logFormat } from '../events/installation.ts'
 import { installationStream, priceBookStream } from '../events/streams.ts'
 import { checkOf, type KeySlot, newKeySlot, openSlots, type SecretKey } from '../guard/installation-key.ts'
 import { type InstallationKey, sameHmac } from '../guard/secrets.ts'
@@ -49,7 +50,7 @@ const readOr = async (
   }
 }
 
-/** Throws `AppendConflict` where another process changed the slots. */
+/** Into an empty log together with the event that begins it. Throws `AppendConflict` where another process changed the slots. */
 export const appendSlots = async (
   eventLog: Log,
   {
@@ -64,16 +65,43 @@ export const appendSlots = async (
     readonly slots: readonly KeySlot[]
   },
 ): Promise<void> => {
-  await appendChained(eventLog, installationStream, expected, [
-    encodeEvent(
-      { type: 'InstallationKeyWrapped', data: { key_check, slots: [...slots] } },
-      {
-        id: eventIdOf(installationStream, randomUUID(), 0),
-        actor,
-        effectiveAt: new Date().toISOString(),
-      },
+  const name = randomUUID()
+  const effectiveAt = new Date().toISOString()
+  const wrapped: DomainEvent = { type: 'InstallationKeyWrapped', data: { key_check, slots: [...slots] } }
+  const begin: DomainEvent = { type: 'InstallationCreated', data: { format: logFormat } }
+  const events = expected === 'none' ? [begin, wrapped] : [wrapped]
+  await appendChained(
+    eventLog,
+    installationStream,
+    expected,
+    events.map((event, n) =>
+      encodeEvent(event, { id: eventIdOf(installationStream, name, n), actor, effectiveAt }),
     ),
-  ])
+  )
+}
+
+/**
+ * Whether the log was begun, by its first event; false: it is empty. Throws `ConfigError` where a release before 1.0 wrote it, or one
+ * that writes another format. `variable` names the log.
+ */
+export const isBegun = async (
+  eventLog: Pick<EventLog, 'read'>,
+  variable = 'EVENT_LOG_URL',
+): Promise<boolean> => {
+  // First: prices come after the beginning in every log, so a log with prices and without a beginning is an older one.
+  const isUsed = (await readOr(eventLog, priceBookStream, { max: 1 })).length > 0
+  const [first] = await readOr(eventLog, installationStream, { max: 1 })
+  if (first === undefined && !isUsed) return false
+  const event = first === undefined ? null : decodeEvent(first)
+  if (event?.type !== 'InstallationCreated')
+    throw new ConfigError(
+      `${variable}: this event log was written by a release before 1.0, which this release cannot continue; nothing was changed.`,
+    )
+  if (event.data.format !== logFormat)
+    throw new ConfigError(
+      `${variable}: this event log has format ${event.data.format}, and this release reads format ${logFormat}: start a later release; nothing was changed.`,
+    )
+  return true
 }
 
 /**
@@ -104,14 +132,7 @@ export const wrongKeyText = ({ slots }: WrappedKey): string =>
   `this installation was set up with another one (${slots.map(({ secret_key }) => secret_key).join(' or ')}), and with this one no issued key would work. Start with that one`
 
 const wrappedOrMade = async (eventLog: Log, secretKeys: readonly SecretKey[]): Promise<WrappedKey> => {
-  // First: the price book comes after the key in every log, so a log with one and without a key is not ours to continue.
-  const isUsed = (await readOr(eventLog, priceBookStream, { max: 1 })).length > 0
-  const known = await wrappedKeyIn(eventLog)
-  if (known !== null) return known
-  if (isUsed)
-    throw new ConfigError(
-      'EVENT_LOG_URL: this event log was written by a release before 1.0, which this release cannot continue; nothing was changed.',
-    )
+  if (await isBegun(eventLog)) return standingKeyIn(eventLog)
   const [secretKey] = secretKeys
   if (secretKey === undefined) throw new ConfigError('SECRET_KEY: there is none')
   const slot = newKeySlot(secretKey)
@@ -120,11 +141,9 @@ const wrappedOrMade = async (eventLog: Log, secretKeys: readonly SecretKey[]): P
   const wrapped = { key_check: checkOf(made.key), slots: [slot] }
   try {
     await appendSlots(eventLog, { expected: 'none', actor: 'system', ...wrapped })
-    return { ...wrapped, revision: 0 }
+    return { ...wrapped, revision: 1 }
   } catch (error) {
     if (!(error instanceof AppendConflict)) throw error
-    const first = await wrappedKeyIn(eventLog)
-    if (first === null) throw error
-    return first
+    return standingKeyIn(eventLog)
   }
 }

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { ConfigError } from '../../src/config.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { installationStream, priceBookStream } from '../../src/events/streams.ts'
 import { appendSlots, openInstallationKey, standingKeyIn } from '../../src/foundation/installation-key.ts'
 import { newKeySlot, openSlots, proofOf, secretKeyOf } from '../../src/guard/installation-key.ts'
@@ -53,10 +54,10 @@ test('a process proves that it has a SECRET_KEY by an answer only that key gives
 })
 
 describe('an event log', () => {
-  test('gets its key at the first start, as its first event, and keeps it', async () => {
+  test('begins with its format and its key at the first start, and keeps both', async () => {
     const first = hmacOf(await open(old))
     expect(hmacOf(await open(old))).toBe(first)
-    expect(memory.eventsOf(installationStream)).toHaveLength(1)
+    expect(memory.eventsOf(installationStream)).toHaveLength(2)
   })
 
   test('of many first starts at once gets one key', async () => {
@@ -66,27 +67,40 @@ describe('an event log', () => {
       ),
     )
     expect(new Set(values).size).toBe(1)
-    expect(memory.eventsOf(installationStream)).toHaveLength(1)
+    expect(memory.eventsOf(installationStream)).toHaveLength(2)
   })
 
   test('does not open with another SECRET_KEY, which learns and changes nothing', async () => {
     await open(old)
     await expect(open(next)).rejects.toThrow(ConfigError)
     await expect(open(next)).rejects.toThrow(`set up with another one (${old.id})`)
-    expect(memory.eventsOf(installationStream)).toHaveLength(1)
+    expect(memory.eventsOf(installationStream)).toHaveLength(2)
   })
 
-  test('with prices and no key is of an earlier release, and is refused in a sentence', async () => {
-    await memory
-      .client('earlier')
-      .append(priceBookStream, 'none', [
-        encodeEvent(
-          { type: 'PriceBookPublished', data: { ...defaultPriceBook, version: 1 } },
-          { id: crypto.randomUUID(), actor: 'system', effectiveAt: new Date().toISOString() },
-        ),
-      ])
-    await expect(open(old)).rejects.toThrow(/^EVENT_LOG_URL: .*a release before 1\.0/)
-    expect(memory.eventsOf(installationStream)).toHaveLength(0)
+  const holding = async (stream: string, event: DomainEvent): Promise<void> => {
+    const envelope = { id: crypto.randomUUID(), actor: 'system', effectiveAt: new Date().toISOString() }
+    await memory.client('earlier').append(stream, 'none', [encodeEvent(event, envelope)])
+  }
+
+  test.each<[string, string, DomainEvent]>([
+    ['prices', priceBookStream, { type: 'PriceBookPublished', data: { ...defaultPriceBook, version: 1 } }],
+    [
+      'a key',
+      installationStream,
+      { type: 'InstallationKeyWrapped', data: { key_check: 'A'.repeat(43), slots: [newKeySlot(old)] } },
+    ],
+  ])('with %s and no beginning is of a release before 1.0, and is refused in a sentence', async (...held) => {
+    const [, stream, event] = held
+    await holding(stream, event)
+    await expect(open(old)).rejects.toThrow(
+      'EVENT_LOG_URL: this event log was written by a release before 1.0, which this release cannot continue; nothing was changed.',
+    )
+    expect(memory.eventsOf(stream)).toHaveLength(1)
+  })
+
+  test('of another format is refused in a sentence', async () => {
+    await holding(installationStream, { type: 'InstallationCreated', data: { format: 2 } })
+    await expect(open(old)).rejects.toThrow('this event log has format 2, and this release reads format 1')
   })
 
   test('with slots of a key that is not its own is refused', async () => {
@@ -110,7 +124,7 @@ describe('restored with the slots of its backup', () => {
     expect(await restoredWith(old, next)(slots)).toBe(first)
     expect(await restoredWith(old, next)(slots)).toBe(first)
     expect(hmacOf(await open(next))).toBe(first)
-    expect(memory.eventsOf(installationStream)).toHaveLength(2)
+    expect(memory.eventsOf(installationStream)).toHaveLength(3)
   })
 
   test('takes the old SECRET_KEY of the backup where the log knows a later one only', async () => {
@@ -127,6 +141,6 @@ describe('restored with the slots of its backup', () => {
   test('is not given the key of another installation', async () => {
     await open(old)
     await expect(restoredWith(other)([newKeySlot(other)])).rejects.toThrow('SECRET_KEY')
-    expect(memory.eventsOf(installationStream)).toHaveLength(1)
+    expect(memory.eventsOf(installationStream)).toHaveLength(2)
   })
 })

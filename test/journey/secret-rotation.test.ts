@@ -134,7 +134,9 @@ describe('an installation of several processes over an event log of its own', ()
       ['event-log', 'show', 'installation'],
       withKey(secondKey),
     )
-    expect(new Set(events.map(({ type }) => type))).toEqual(new Set(['InstallationKeyWrapped']))
+    expect(new Set(events.map(({ type }) => type))).toEqual(
+      new Set(['InstallationCreated', 'InstallationKeyWrapped']),
+    )
     expect(events[0]?.metadata.actor).toBe('system')
     expect(events.at(-1)?.metadata.actor).toMatch(/^cli:/)
     for (const key of [firstKey, secondKey, thirdKey]) expect(JSON.stringify(events)).not.toContain(key)

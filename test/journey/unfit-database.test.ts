@@ -3,12 +3,16 @@ import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
+import pino from 'pino'
 import { afterEach, expect, test } from 'vitest'
 import { placeIn, prepareCluster, runProgram } from '../../src/foundation/embedded/cluster.ts'
+import { openNamed } from '../../src/foundation/open-event-log.ts'
+import { keepPriceBookComplete } from '../../src/foundation/own-event-log.ts'
+import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
-import { cli, eventually, startWorker } from '../support/service.ts'
+import { cli, eventually, startService, startWorker } from '../support/service.ts'
 
-/** A PostgreSQL that is not ready, or too old, when a process starts. */
+/** A PostgreSQL that is not ready, or too old, or was written by a release before 1.0, when a process starts. */
 
 const secretKey = 'a secret of the test, long enough to be one'
 let cleanUp: (() => Promise<unknown>)[] = []
@@ -117,3 +121,48 @@ test('older than 16 it is refused at the start, in one line', async () => {
     /^DATABASE_URL: PostgreSQL 15\.14 \(Debian [^)]+\) at 127\.0\.0\.1:\d+ is too old; 16 or newer is needed\n$/,
   )
 })
+
+/** What the service and the command line say of it, each before it changes anything. */
+const expectRefused = async (environment: Record<string, string>, sentence: string): Promise<void> => {
+  const { code, out, err } = await cli(['org', 'list'], environment)
+  expect([code, out]).toEqual([2, ''])
+  expect(err).toBe(`${sentence}\n`)
+  await expect(startService(environment)).rejects.toThrow(
+    `ended with 2 before it answered:\nConfiguration: ${sentence}\n`,
+  )
+}
+
+test('of a release before 1.0 it is refused in one sentence', async () => {
+  const { url, drop } = await testDatabase()
+  cleanUp.push(drop)
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  await client.query(`update schema_migrations set name = '0005_secrets.sql' where number = 5`)
+  await client.end()
+  await expectRefused(
+    { DATABASE_URL: url, SECRET_KEY: secretKey },
+    'DATABASE_URL: it was migrated by a release before 1.0, which this release cannot continue: name an empty database or DATA_DIR. Nothing was changed.',
+  )
+})
+
+test.each(['PostgreSQL', 'EventStoreDB'])(
+  'an event log of a release before 1.0 in %s is refused in one sentence',
+  async (kind) => {
+    const { url, drop } = await testDatabase()
+    cleanUp.push(drop)
+    const double = kind === 'EventStoreDB' ? await startEventStoreDouble() : null
+    if (double !== null) cleanUp.push(() => double.close())
+    const eventLog = await openNamed(
+      { variable: 'EVENT_LOG_URL', url: double?.url ?? url },
+      pino({ level: 'silent' }),
+    )
+    cleanUp.push(() => eventLog.close())
+    await keepPriceBookComplete(eventLog, pino({ level: 'silent' }))
+    const head = await eventLog.head()
+    await expectRefused(
+      { DATABASE_URL: url, SECRET_KEY: secretKey, ...(double && { EVENT_LOG_URL: double.url }) },
+      'EVENT_LOG_URL: this event log was written by a release before 1.0, which this release cannot continue; nothing was changed.',
+    )
+    expect(await eventLog.head()).toBe(head)
+  },
+)
