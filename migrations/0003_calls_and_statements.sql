@@ -6,7 +6,7 @@ create table idempotent_calls (
   -- Keyed hashes of the caller's key and of its request, both naming the organization: plain ones could be guessed at.
   key_hash bytea not null,
   body_hash bytea not null,
-  -- Which attempt was paid for under the key, and where the ledger holds it. The statement's rows tell it as well, but they are disposable: one
+  -- Where the ledger holds the call that was paid for under the key. The statement's rows tell it as well, but they are disposable: one
   -- that is missing must not charge anyone again.
   paid_revision bigint,
   claimed_at timestamptz not null default now(),

@@ -84,12 +84,10 @@ const installation = {
   RebuildRequested: ({ projections, reason }) => `began to rebuild ${listed(projections)}${because(reason)}`,
   RebuildEnded: ({ projections, result, events, differences }) =>
     `rebuilt ${listed(projections)} from ${count(events, 'event')}: ${result}${differences === 0 ? '' : `, with ${count(differences, 'difference')} in money`}`,
-  ProjectionRolledBack: ({ projection, position, reason }) =>
-    `put the earlier rows of ${projection} back at position ${position}${because(reason)}`,
   ParkedEventReleased: ({ projection, position, reason }) =>
     `let ${projection} go on without the event at position ${position}${because(reason)}`,
-  BackupCreated: ({ backup_id, position, after, bytes }) =>
-    `made the backup ${backup_id} up to position ${position}${after === null ? '' : `, after ${after}`} (${bytes} bytes)`,
+  BackupCreated: ({ backup_id, position, bytes }) =>
+    `made the backup ${backup_id} up to position ${position} (${bytes} bytes)`,
   BackupRestored: ({ backup_id, made_at, position }) =>
     `restored the backup ${backup_id} of ${made_at}, up to position ${position}`,
   AppendsResumed: ({ failing_since }) =>

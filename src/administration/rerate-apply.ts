@@ -149,10 +149,6 @@ export const applyRerate = async (foundation: Rerating, applying: Applying): Pro
   // What the stream says of an approval is judged by the rule as well: an approval is as good as who gave it.
   const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson, consents: true })
   if (why !== null) refuse(`${run} was not approved by someone who may: ${why}`)
-  if ([...ledgers.values()].some(({ refunded }) => refunded === undefined))
-    return refuse(
-      `${run} was planned by an earlier release and charges refunded calls again: end it with "rerate abandon" and plan it again`,
-    )
   for (const planned of ledgers.values()) {
     const { organization_id: organizationId } = planned
     if (changed.found.done.has(organizationId)) continue

@@ -88,8 +88,7 @@ export const planRerate = async (
 ): Promise<ReratePlan> => {
   const run = `rr_${ulid()}`
   const terms = {
-    ...{ run, fromMs: Date.parse(from), toMs: Date.parse(to) },
-    ...{ book: priceBookOf(pricesOf(book)), keepsRefunds: true },
+    ...{ run, fromMs: Date.parse(from), toMs: Date.parse(to), book: priceBookOf(pricesOf(book)) },
   }
   const writer = planWriter(foundation, run, actor)
   const ledgers: RerateLedgerPlanned[] = []

@@ -100,9 +100,7 @@ const costLines = ({ cost }: Explanation): string[] => {
   const book =
     cost.price_book === null
       ? []
-      : [
-          `  price book ${cost.price_book.version}${cost.price_book.digest === null ? '' : `, digest ${cost.price_book.digest}`}`,
-        ]
+      : [`  price book ${cost.price_book.version}, digest ${cost.price_book.digest}`]
   if (cost.free_by !== null)
     return [
       `It cost nothing: ${cost.free_by.because || 'no price applied'} (rule ${cost.free_by.rule} version ${cost.free_by.rule_version})`,

@@ -46,7 +46,6 @@ const audited = {
   PixelUnblocked: true,
   RebuildRequested: true,
   RebuildEnded: true,
-  ProjectionRolledBack: true,
   ParkedEventReleased: true,
   BackupCreated: true,
   BackupRestored: true,

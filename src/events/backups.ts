@@ -6,11 +6,10 @@ import { uuid } from './primitives.ts'
 const position = z.string().regex(/^\d{1,20}$/)
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 
-/** `position`: up to where the event log reached. `after`: the earlier backup that it continues. */
+/** `position`: up to where the event log reached. */
 export const backupCreatedV1 = z.object({
   backup_id: uuid,
   position,
-  after: uuid.nullable(),
   bytes: z.int().nonnegative(),
   sha256,
 })

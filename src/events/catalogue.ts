@@ -5,21 +5,14 @@ import { logCheckpointedV1, logTreeBegunV1, signingKeyAnnouncedV1 } from './chec
 import {
   balanceThresholdSetV1,
   creditAdjustedV1,
-  creditAdjustedV2,
-  creditAdjustedV3,
   creditChargedV1,
-  creditChargedV2,
   creditExpiredV1,
   creditGrantedV1,
-  creditGrantedV2,
   monthClosedV1,
-  monthClosedV2,
   organizationRegisteredV1,
   priceOverrideSetV1,
-  priceOverrideSetV2,
   priceOverrideWithdrawnV1,
   referenceReservedV1,
-  referenceReservedV2,
 } from './credits.ts'
 import { dataImportedV1 } from './data.ts'
 import { installationCreatedV1, installationKeyWrappedV1 } from './installation.ts'
@@ -30,7 +23,6 @@ import {
   ledgerFaultAcknowledgedV1,
   ledgersReconciledV1,
   logVerifiedV1,
-  logVerifiedV2,
   operatorTokenIssuedV1,
   operatorTokenRevokedV1,
   rebuildRequestedV1,
@@ -39,12 +31,11 @@ import { pixelBlockedV1, pixelLimitRemovedV1, pixelLimitSetV1, pixelUnblockedV1 
 import {
   priceBookProposedV1,
   priceBookPublishedV1,
-  priceBookPublishedV2,
   priceBookWithdrawnV1,
   priceProposalWithdrawnV1,
 } from './prices.ts'
 import { profileErasedV1, profileFetchedV1, profileGoneV1, profileMissedV1 } from './profile.ts'
-import { parkedEventReleasedV1, projectionRolledBackV1, rebuildEndedV1 } from './rebuilds.ts'
+import { parkedEventReleasedV1, rebuildEndedV1 } from './rebuilds.ts'
 import {
   rerateAbandonedV1,
   rerateAppliedV1,
@@ -52,7 +43,6 @@ import {
   rerateLedgerAppliedV1,
   rerateLedgerLeftOutV1,
   rerateLedgerPlannedV1,
-  rerateLedgerPlannedV2,
   rerateProposedV1,
 } from './rerates.ts'
 import {
@@ -62,13 +52,7 @@ import {
   secondFactorSetV1,
   secondFactorsRefusedV1,
 } from './second-factors.ts'
-import {
-  signInsRefusedV1,
-  signInsRefusedV2,
-  userSignedInV1,
-  userSignedInV2,
-  userSignedOutV1,
-} from './sign-ins.ts'
+import { signInsRefusedV1, userSignedInV1, userSignedOutV1 } from './sign-ins.ts'
 import {
   userCreatedV1,
   userDisabledV1,
@@ -94,28 +78,28 @@ import {
  */
 export const catalogue = {
   OrganizationRegistered: [organizationRegisteredV1],
-  CreditGranted: [creditGrantedV1, creditGrantedV2],
+  CreditGranted: [creditGrantedV1],
   CreditExpired: [creditExpiredV1],
-  PriceOverrideSet: [priceOverrideSetV1, priceOverrideSetV2],
+  PriceOverrideSet: [priceOverrideSetV1],
   PriceOverrideWithdrawn: [priceOverrideWithdrawnV1],
   BalanceThresholdSet: [balanceThresholdSetV1],
-  MonthClosed: [monthClosedV1, monthClosedV2],
+  MonthClosed: [monthClosedV1],
   KeyUsed: [keyUsedV1],
   RateLimitExceeded: [rateLimitExceededV1],
   CallsRefused: [callsRefusedV1],
   LedgerFenced: [ledgerFencedV1],
-  CreditCharged: [creditChargedV1, creditChargedV2],
-  CreditAdjusted: [creditAdjustedV1, creditAdjustedV2, creditAdjustedV3],
-  ReferenceReserved: [referenceReservedV1, referenceReservedV2],
+  CreditCharged: [creditChargedV1],
+  CreditAdjusted: [creditAdjustedV1],
+  ReferenceReserved: [referenceReservedV1],
   ApiKeyIssued: [apiKeyIssuedV1],
   ApiKeyRotated: [apiKeyRotatedV1],
   ApiKeyLimitsChanged: [apiKeyLimitsChangedV1],
   ApiKeyRevoked: [apiKeyRevokedV1],
   PriceBookProposed: [priceBookProposedV1],
-  PriceBookPublished: [priceBookPublishedV1, priceBookPublishedV2],
+  PriceBookPublished: [priceBookPublishedV1],
   PriceBookWithdrawn: [priceBookWithdrawnV1],
   PriceProposalWithdrawn: [priceProposalWithdrawnV1],
-  RerateLedgerPlanned: [rerateLedgerPlannedV1, rerateLedgerPlannedV2],
+  RerateLedgerPlanned: [rerateLedgerPlannedV1],
   RerateProposed: [rerateProposedV1],
   RerateApproved: [rerateApprovedV1],
   RerateAbandoned: [rerateAbandonedV1],
@@ -132,14 +116,13 @@ export const catalogue = {
   PixelUnblocked: [pixelUnblockedV1],
   RebuildRequested: [rebuildRequestedV1],
   RebuildEnded: [rebuildEndedV1],
-  ProjectionRolledBack: [projectionRolledBackV1],
   ParkedEventReleased: [parkedEventReleasedV1],
   BackupCreated: [backupCreatedV1],
   BackupRestored: [backupRestoredV1],
   AppendsResumed: [appendsResumedV1],
   LedgerFaultAcknowledged: [ledgerFaultAcknowledgedV1],
   LedgersReconciled: [ledgersReconciledV1],
-  LogVerified: [logVerifiedV1, logVerifiedV2],
+  LogVerified: [logVerifiedV1],
   OperatorTokenIssued: [operatorTokenIssuedV1],
   OperatorTokenRevoked: [operatorTokenRevokedV1],
   JobRequested: [jobRequestedV1],
@@ -152,9 +135,9 @@ export const catalogue = {
   UserInvited: [userInvitedV1],
   UserInvitationAccepted: [userInvitationAcceptedV1],
   UserInvitationWithdrawn: [userInvitationWithdrawnV1],
-  UserSignedIn: [userSignedInV1, userSignedInV2],
+  UserSignedIn: [userSignedInV1],
   UserSignedOut: [userSignedOutV1],
-  SignInsRefused: [signInsRefusedV1, signInsRefusedV2],
+  SignInsRefused: [signInsRefusedV1],
   SecondFactorSet: [secondFactorSetV1],
   SecondFactorRemoved: [secondFactorRemovedV1],
   RecoveryCodesRenewed: [recoveryCodesRenewedV1],

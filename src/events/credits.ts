@@ -10,7 +10,8 @@ export const organizationRegisteredV1 = z.object({
 
 /**
  * A lot of credits. Lots are drawn by priority (lower first), then earliest expiry, then age.
- * `overdraft_repaid` is the part that paid an overdraft at once and never became drawable.
+ * `overdraft_repaid` is the part that paid an overdraft at once and never became drawable. `reference` is the operator's own name for it:
+ * the same reference is granted once.
  */
 export const creditGrantedV1 = z.object({
   grant_id: uuid,
@@ -19,56 +20,48 @@ export const creditGrantedV1 = z.object({
   expires_at: instant.nullable(),
   reason: label,
   overdraft_repaid: creditAmount,
+  reference: label.nullable(),
 })
-
-/** With what an operator calls it elsewhere: the same reference is granted once. */
-export const creditGrantedV2 = creditGrantedV1.extend({ reference: label.nullable() })
-export type CreditGranted = z.infer<typeof creditGrantedV2>
-
-/**
- * A reference of an organization names one movement of credits, for ever: the first one it was given for. The movement is in the
- * ledger after `ledger_revision`, or was not written yet. `priority` is null for an adjustment.
- */
-export const referenceReservedV1 = z.object({
-  organization_id: organizationId,
-  reference: label,
-  movement: z.enum(['grant', 'adjustment']),
-  amount: signedCreditAmount,
-  priority: z.int().min(0).max(1000).nullable(),
-  expires_at: instant.nullable(),
-  ledger_revision: z.int().nonnegative(),
-})
+export type CreditGranted = z.infer<typeof creditGrantedV1>
 
 /** Of a refund: the call, and whether the amount was all that the call still cost when the reference was reserved. */
 const refundedCall = z.object({ request_id: z.string().min(1).max(64), whole: z.boolean() })
 
-/** With refunds; `refunds` is null for any other movement. */
-export const referenceReservedV2 = referenceReservedV1.extend({
+/**
+ * A reference of an organization names one movement of credits, for ever: the first one it was given for. The movement is in the
+ * ledger after `ledger_revision`, or was not written yet. `priority` is null except for a grant, `refunds` except for a refund.
+ */
+export const referenceReservedV1 = z.object({
+  organization_id: organizationId,
+  reference: label,
   movement: z.enum(['grant', 'adjustment', 'refund']),
+  amount: signedCreditAmount,
+  priority: z.int().min(0).max(1000).nullable(),
+  expires_at: instant.nullable(),
+  ledger_revision: z.int().nonnegative(),
   refunds: refundedCall.nullable(),
 })
-export type ReferenceReserved = z.infer<typeof referenceReservedV2>
+export type ReferenceReserved = z.infer<typeof referenceReservedV1>
 
 /** What was left of a lot when it expired. */
 export const creditExpiredV1 = z.object({ grant_id: uuid, amount: creditAmount })
 
-/** This organization pays `amount` for a SKU from `effective_from` on; null returns it to the price book. */
+/**
+ * This organization pays `amount` for a SKU from `effective_from` on; null returns it to the price book. `override_id` is the event's own
+ * id.
+ */
 export const priceOverrideSetV1 = z.object({
   sku: z.string().min(1).max(64),
   amount: creditAmount.nullable(),
   effective_from: instant,
-})
-
-/** `override_id` is the event's own id. */
-export const priceOverrideSetV2 = priceOverrideSetV1.extend({
-  override_id: uuid.nullable(),
+  override_id: uuid,
   reason: label.nullable(),
 })
-export type PriceOverrideSet = z.infer<typeof priceOverrideSetV2>
+export type PriceOverrideSet = z.infer<typeof priceOverrideSetV1>
 
 /** The override that the event at `override_revision` set counts no more. What it priced before keeps its price. */
 export const priceOverrideWithdrawnV1 = z.object({
-  override_id: uuid.nullable(),
+  override_id: uuid,
   override_revision: z.int().nonnegative(),
   sku: z.string().min(1).max(64),
   reason: label,
@@ -89,7 +82,7 @@ const chargeLine = z.object({
 
 /**
  * Credits taken for the fact right before it. `allocations` say which lots paid; what they do not cover is
- * overdraft. `rule` is the rule of the first line.
+ * overdraft. `rule` is the rule of the first line, `price_book_digest` that of the price book (`bookDigest`).
  */
 export const creditChargedV1 = z.object({
   charge_id: uuid,
@@ -100,24 +93,7 @@ export const creditChargedV1 = z.object({
   rule_version: z.int().positive(),
   price_book_version: z.int().positive(),
   allocations: z.array(allocation),
-})
-
-/** With the digest of the price book that priced it (`bookDigest`); null in what was written before books had one. */
-export const creditChargedV2 = creditChargedV1.extend({ price_book_digest: z.string().length(43).nullable() })
-
-/**
- * A correction of an earlier charge, or of the balance. A positive amount first repays overdraft
- * (`overdraft_repaid`), the rest becomes a lot of its own that never expires and is drawn first. A negative amount is
- * taken from the lots named; what they do not cover is overdraft.
- */
-export const creditAdjustedV1 = z.object({
-  adjustment_id: uuid,
-  adjusts: uuid.nullable(),
-  amount: signedCreditAmount,
-  reason: label,
-  rerate_run: z.string().nullable(),
-  allocations: z.array(allocation),
-  overdraft_repaid: creditAmount,
+  price_book_digest: z.string().length(43),
 })
 
 /** Credits that go back into a lot, with all that opens it again where it was empty. `revision` and `granted` are its grant's. */
@@ -132,29 +108,33 @@ export const lotFill = z.object({
 export type LotFill = z.infer<typeof lotFill>
 
 /**
- * `refund`: an operator gave back what a call cost, or a part. `reversal`: the outcome of the call was not known in time. `void`: what was left of
- * a lot was taken back. `rerate`: the charges of a range under other rules. `adjustment`: anything else.
+ * A correction of an earlier charge, or of the balance. Of a positive amount, `overdraft_repaid` comes first, then `fills`; the rest
+ * becomes a lot of its own that never expires and is drawn first. A negative amount is taken from the lots named; what they do not
+ * cover is overdraft.
  *
- * Of a positive amount, `overdraft_repaid` comes first, then `fills`; the rest becomes a lot of its own.
+ * `refund`: an operator gave back what a call cost, or a part. `reversal`: the outcome of the call was not known in time. `void`: what was left of
+ * a lot was taken back. `rerate`: the charges of a range under other rules. `adjustment`: anything else. `reference` is the operator's
+ * own name for it. `charged_at` is when the call was made whose charge is refunded; null for any other correction.
  */
-export const creditAdjustedV2 = creditAdjustedV1.extend({
+export const creditAdjustedV1 = z.object({
+  adjustment_id: uuid,
+  adjusts: uuid.nullable(),
+  amount: signedCreditAmount,
+  reason: label,
+  rerate_run: z.string().nullable(),
+  allocations: z.array(allocation),
+  overdraft_repaid: creditAmount,
   kind: z.enum(['refund', 'reversal', 'adjustment', 'void', 'rerate']),
   fills: z.array(lotFill),
-})
-
-/**
- * With what an operator calls it elsewhere, and when the call was made whose charge is refunded. `charged_at` is null for any other
- * correction, and both are null in what was written before.
- */
-export const creditAdjustedV3 = creditAdjustedV2.extend({
   reference: label.nullable(),
   charged_at: instant.nullable(),
 })
-export type CreditAdjusted = z.infer<typeof creditAdjustedV3>
+export type CreditAdjusted = z.infer<typeof creditAdjustedV1>
 
 /**
  * The statement of a month is final: what this ledger holds up to `through_revision` with an effective time in it. Whatever comes
- * later with such a time is a correction. `digest` is that of the statement's file.
+ * later with such a time is a correction. `digest` is that of the statement's file. `next` is where the next month begins: the first
+ * revision that may count in a later month, and the revisions before it of the events about the organization's own prices.
  */
 export const monthClosedV1 = z.object({
   month: z.string().regex(/^\d{4}-(0[1-9]|1[0-2])$/),
@@ -169,13 +149,6 @@ export const monthClosedV1 = z.object({
     calls: z.int().nonnegative(),
   }),
   digest: z.string().length(43),
-})
-
-/**
- * With where the next month begins: the first revision that may count in a later month, and the revisions before it of the events
- * about the organization's own prices.
- */
-export const monthClosedV2 = monthClosedV1.extend({
   next: z.object({ revision: z.int().nonnegative(), prices: z.array(z.int().nonnegative()) }),
 })
-export type MonthClosed = z.infer<typeof monthClosedV2>
+export type MonthClosed = z.infer<typeof monthClosedV1>

@@ -49,7 +49,9 @@ export const ledgersReconciledV1 = z.object({
 /**
  * The event log was verified, as far as it can be. `faults`: streams whose chain is broken or does not end where the
  * engine says, and signed checkpoints that the log contradicts; 100 at most. `named` are the first of them. `known`: broken events that
- * an operator acknowledged.
+ * an operator acknowledged. `after`: so many leaves of the tree were verified before and not read again; 0: the log was read from its
+ * beginning. `through`: the last checkpoint up to which everything is verified by now, signed so that nobody else can say so; null:
+ * there is none.
  */
 export const logVerifiedV1 = z.object({
   events: z.int().nonnegative(),
@@ -58,13 +60,6 @@ export const logVerifiedV1 = z.object({
   known: z.int().nonnegative(),
   faults: z.int().nonnegative(),
   named: z.array(z.string().max(400)).max(20),
-})
-
-/**
- * `after`: so many leaves of the tree were verified before and not read again; 0: the log was read from its beginning. `through`: the
- * last checkpoint up to which everything is verified by now, signed so that nobody else can say so; null: there is none.
- */
-export const logVerifiedV2 = logVerifiedV1.extend({
   after: z.int().nonnegative(),
   through: z
     .object({
@@ -76,4 +71,4 @@ export const logVerifiedV2 = logVerifiedV1.extend({
     })
     .nullable(),
 })
-export type LogVerified = z.infer<typeof logVerifiedV2>
+export type LogVerified = z.infer<typeof logVerifiedV1>

@@ -16,20 +16,19 @@ export type PriceBookRule = z.infer<typeof priceBookRule>
 /** A SHA-256 in base64url. */
 const bookDigestText = z.string().regex(/^[A-Za-z0-9_-]{43}$/)
 
-/** A price book, complete. It prices every call from `effective_from` until a later book's; it is never changed. */
+/**
+ * A price book, complete. It prices every call from `effective_from` until a later book's; it is never changed. `proposal` and `digest`
+ * (`bookDigest`, by which charges name it) are null for the default book, which nobody proposed.
+ */
 export const priceBookPublishedV1 = z.object({
   version: z.int().positive(),
   effective_from: instant,
   rules: z.array(priceBookRule).min(1).max(200),
   approver: label,
-})
-
-/** With the proposal it was, and with what charges name it by (`bookDigest`); null where it was not proposed, or is older. */
-export const priceBookPublishedV2 = priceBookPublishedV1.extend({
   proposal: z.int().positive().nullable(),
   digest: bookDigestText.nullable(),
 })
-export type PriceBookPublished = z.infer<typeof priceBookPublishedV2>
+export type PriceBookPublished = z.infer<typeof priceBookPublishedV1>
 
 /**
  * A price book that someone wants, complete. It prices nothing until it is approved: then a book of the same rules and the same

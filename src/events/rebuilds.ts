@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { label, organizationId, uuid } from './primitives.ts'
 
-/** What became of projections that were to be rebuilt, rolled back, or to go on without an event. */
+/** What became of projections that were to be rebuilt, or to continue without an event. */
 
 const projection = z.string().max(64)
 const position = z.string().regex(/^\d{1,20}$/)
@@ -26,9 +26,6 @@ export const rebuildEndedV1 = z.object({
     )
     .max(20),
 })
-
-/** The rows that a switch had replaced took their place again, at that position of the event log. */
-export const projectionRolledBackV1 = z.object({ projection, position, reason: label })
 
 /** A person decided that the projection goes on without this event. */
 export const parkedEventReleasedV1 = z.object({

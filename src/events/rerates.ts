@@ -26,9 +26,18 @@ const override = z.object({
   withdrawn_revision: count.nullable(),
 })
 
+/** A call of which credits were given back: what it costs now, and `rerated` under the run's prices. */
+const refundedCall = z.object({
+  request_id: z.string(),
+  given_back: creditAmount,
+  now: signedCreditAmount,
+  rerated: creditAmount,
+})
+
 /**
  * What a run comes to for one ledger, as it was read up to `revision`. `given` and `taken` are the sums of what calls become cheaper
  * and dearer by. `unaffordable`: calls that the balance at their time could not have paid; they stay what they are.
+ * `refunded`: calls that were refunded or reversed, which stay so.
  */
 export const rerateLedgerPlannedV1 = z.object({
   run: rerateRunId,
@@ -45,26 +54,9 @@ export const rerateLedgerPlannedV1 = z.object({
   uncollected: creditAmount,
   unaffordable: z.object({ calls: count, first: z.array(z.string()).max(20) }),
   overrides: z.array(override).max(1_000),
+  refunded: z.object({ calls: count, given_back: creditAmount, first: z.array(refundedCall).max(20) }),
 })
-
-/** A call of which credits were given back: what it costs now, and `rerated` under the run's prices. */
-const refundedCall = z.object({
-  request_id: z.string(),
-  given_back: creditAmount,
-  now: signedCreditAmount,
-  rerated: creditAmount,
-})
-
-/**
- * With the calls that were refunded or reversed, which stay so. Without them it was planned by a release that charged such calls
- * again.
- */
-export const rerateLedgerPlannedV2 = rerateLedgerPlannedV1.extend({
-  refunded: z
-    .object({ calls: count, given_back: creditAmount, first: z.array(refundedCall).max(20) })
-    .optional(),
-})
-export type RerateLedgerPlanned = z.infer<typeof rerateLedgerPlannedV2>
+export type RerateLedgerPlanned = z.infer<typeof rerateLedgerPlannedV1>
 
 /**
  * The plan is complete: what comes before it in the stream is all of it, and `plan_digest` is the digest of all. `book` are the prices;

@@ -3,14 +3,17 @@ import { instant, keyedHmac, label } from './primitives.ts'
 
 /** Who came in by the dashboard, and who did not. Of an address a keyed hash: the same one is recognized, and none is told. */
 
-/** `known_device`: the user had signed in on it before. */
-export const userSignedInV1 = z.object({ user: label, address_hmac: keyedHmac, known_device: z.boolean() })
-
 /** How a person says who it is: a password of here, or a provider of identities that is trusted with it. */
 const signInWay = z.enum(['password', 'identity_provider'])
 export type SignInWay = z.infer<typeof signInWay>
 
-export const userSignedInV2 = userSignedInV1.extend({ way: signInWay })
+/** `known_device`: the user had signed in on it before. */
+export const userSignedInV1 = z.object({
+  user: label,
+  address_hmac: keyedHmac,
+  known_device: z.boolean(),
+  way: signInWay,
+})
 
 export const userSignedOutV1 = z.object({ user: label })
 
@@ -27,6 +30,5 @@ export const signInsRefusedV1 = z.object({
   window: instant,
   count: z.int().positive(),
   address_hmac: keyedHmac,
+  way: signInWay,
 })
-
-export const signInsRefusedV2 = signInsRefusedV1.extend({ way: signInWay })

@@ -3,32 +3,8 @@ import { currentVersion, type DomainEvent, type EventType, isEventType } from '.
 /** Turns data of one version into the next version's. Pure and total over every event ever written. */
 export type Upcast = (data: unknown) => unknown
 
-const also =
-  (members: Readonly<Record<string, unknown>>): Upcast =>
-  (data) => ({ ...(data as object), ...members })
-
-/** What the members that were there say of an adjustment's kind. */
-const withKind: Upcast = (data) => {
-  const { adjusts, rerate_run } = data as { adjusts: string | null; rerate_run: string | null }
-  const kind = rerate_run !== null ? 'rerate' : adjusts !== null ? 'reversal' : 'adjustment'
-  return { ...(data as object), kind, fills: [] }
-}
-
 /** `upcasts[type][n - 1]` leads from version n to n + 1. A type that is not here has one version so far. */
-const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {
-  CreditGranted: [also({ reference: null })],
-  PriceOverrideSet: [also({ override_id: null, reason: null })],
-  CreditCharged: [also({ price_book_digest: null })],
-  CreditAdjusted: [withKind, also({ reference: null, charged_at: null })],
-  // It did not say where the next month begins: its events are looked for from the first one on.
-  MonthClosed: [also({ next: { revision: 0, prices: [] } })],
-  ReferenceReserved: [also({ refunds: null })],
-  UserSignedIn: [also({ way: 'password' })],
-  SignInsRefused: [also({ way: 'password' })],
-  LogVerified: [also({ after: 0, through: null })],
-  PriceBookPublished: [also({ proposal: null, digest: null })],
-  RerateLedgerPlanned: [also({})],
-}
+const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {}
 
 /** The event type is not in the catalogue: written by a newer release, or not ours. Never skipped silently. */
 export class UnknownEventType extends Error {

@@ -46,7 +46,7 @@ export type Instruction =
     }
   | {
       readonly kind: 'withdraw_override'
-      readonly overrideId: string | null
+      readonly overrideId: string
       /** That of the event which set it. */
       readonly overrideRevision: number
       readonly sku: string

@@ -219,7 +219,7 @@ const withdrawOverride = (
     overrideRevision,
     sku,
     reason,
-  }: { overrideId: string | null; overrideRevision: number; sku: string; reason: string },
+  }: { overrideId: string; overrideRevision: number; sku: string; reason: string },
 ): Decision =>
   account.overrides.get(sku)?.some(({ revision }) => revision === overrideRevision) === true
     ? [

@@ -61,7 +61,7 @@ type ExplainedCost = {
     readonly book_amount: string | null
     /** The organization's own price, where it had one. */
     readonly override: {
-      readonly override_id: string | null
+      readonly override_id: string
       readonly amount: string | null
       readonly effective_from: string
       readonly reason: string | null
@@ -69,7 +69,7 @@ type ExplainedCost = {
     } | null
   })[]
   /** The book that priced it, or that was in force. `digest` as the charge names it. */
-  readonly price_book: { readonly version: number; readonly digest: string | null } | null
+  readonly price_book: { readonly version: number; readonly digest: string } | null
 }
 
 type ExplainedRule = { readonly rule: string; readonly rule_version: number; readonly because: string }

@@ -83,7 +83,7 @@ const chargeFault = ({ books, contradicted }: Held, { account, call, event }: Ch
   if (call.free !== undefined) return `charges a call that was free by ${call.free.rule}`
   const book = books.find(({ version }) => version === charge.price_book_version)
   if (book === undefined) return `was priced by price book ${charge.price_book_version}, which is not there`
-  if (charge.price_book_digest !== null && charge.price_book_digest !== book.digest) {
+  if (charge.price_book_digest !== book.digest) {
     contradict(contradicted, book, event)
     return null
   }

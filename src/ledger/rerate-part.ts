@@ -22,8 +22,6 @@ export type RunOnLedger = {
   readonly overrides: RerateLedgerPlanned['overrides']
   /** Where not all could be collected: the last call that was charged more, and by how much. Null: all of them were. */
   readonly collectedUntil: { readonly revision: number; readonly amount: MicroCredits } | null
-  /** False for a run of an earlier release, which charged refunded calls their whole price again. */
-  readonly keepsRefunds: boolean
 }
 
 /** What a call costs, and what was given back of it. */
@@ -76,8 +74,8 @@ const costUnder = (
 export const partOf = (run: RunOnLedger, call: RatedCall, before: CostSoFar): MicroCredits => {
   const price = costUnder(run, call)
   if (price === null) return 0n
-  const { collectedUntil, keepsRefunds } = run
-  const part = (keepsRefunds ? repriced(price, before) : price) - before.now
+  const { collectedUntil } = run
+  const part = repriced(price, before) - before.now
   if (part <= 0n || collectedUntil === null || call.revision < collectedUntil.revision) return part
   return call.revision === collectedUntil.revision ? collectedUntil.amount : 0n
 }

@@ -18,7 +18,7 @@ import { type CostSoFar, costAfter, type RatedCall, type RunOnLedger, repriced }
 
 /** What a re-rate would come to for one ledger. Nothing is written. */
 
-type RerateTerms = Pick<RunOnLedger, 'run' | 'fromMs' | 'toMs' | 'book' | 'keepsRefunds'>
+type RerateTerms = Pick<RunOnLedger, 'run' | 'fromMs' | 'toMs' | 'book'>
 
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
@@ -108,7 +108,7 @@ const walk = async (log: Log, asked: Asked, walking: Walking): Promise<RerateLed
   }
 }
 
-const walkOf = ({ terms: { fromMs, toMs, book, keepsRefunds }, onPage }: Asked, walking: Walking): Walk => {
+const walkOf = ({ terms: { fromMs, toMs, book }, onPage }: Asked, walking: Walking): Walk => {
   const { tally, corrections, seen, each } = walking
   let rated: Rated | null = null
   return {
@@ -122,7 +122,7 @@ const walkOf = ({ terms: { fromMs, toMs, book, keepsRefunds }, onPage }: Asked, 
       if (rated === null) return
       const cost = costAfter(call, call.charged, correctionsOf(corrections, call))
       const price = rated.rating.total
-      const rerated = keepsRefunds ? repriced(price, cost) : price
+      const rerated = repriced(price, cost)
       add(tally, { call, cost, rerated, ...rated })
       each?.(call, rerated - cost.now)
     },

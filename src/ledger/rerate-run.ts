@@ -158,7 +158,6 @@ export const termsOf = (proposed: Planned, planned: RerateLedgerPlanned): RunOnL
   plannedRevision: planned.revision,
   overrides: planned.overrides,
   collectedUntil: null,
-  keepsRefunds: planned.refunded !== undefined,
 })
 
 const bookOf = ({ book }: Planned) => priceBookOf(pricesOf(book))

@@ -125,11 +125,11 @@ test('a backup is recorded with who made it and what it is', async () => {
   expect(events.map(({ data, metadata }) => ({ data, actor: metadata.actor }))).toMatchObject([
     {
       actor: 'user:ann',
-      data: { sha256: second.sha256, after: null, bytes: second.bytes },
+      data: { sha256: second.sha256, bytes: second.bytes },
     },
     {
       actor: 'user:ann',
-      data: { sha256: first.sha256, after: null, position: first.manifest.head.position },
+      data: { sha256: first.sha256, position: first.manifest.head.position },
     },
   ])
   expect((await stat(file('first.tar'))).mode & 0o777).toBe(0o600)

@@ -1,34 +1,21 @@
 /** Re-rates of calls that were refunded or reversed: what was given back stays given back. */
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { abandonRerate, approveRerate } from '../../src/administration/rerate-apply.ts'
-import { signPlan } from '../../src/administration/rerate-proof.ts'
-import type { ReratePlan } from '../../src/administration/rerates.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { planLines } from '../../src/cli/rerate-lines.ts'
-import { appendNext } from '../../src/event-log/append-next.ts'
-import { eventIdOf } from '../../src/event-log/event-id.ts'
-import { encodeEvent } from '../../src/event-log/stored-event.ts'
-import { rerateStream } from '../../src/events/streams.ts'
-import { costAfter } from '../../src/ledger/rerate-part.ts'
-import { planDigest, plannedOf } from '../../src/ledger/rerate-run.ts'
 import {
   apply,
   approved,
   balance,
   beginAnew,
-  book,
   call,
   costOf,
-  instant,
   open,
   plan,
   prices,
   processOf,
   refund,
-  type Scene,
-  startMs,
 } from './rerate-scene.ts'
 
 beforeEach(beginAnew)
@@ -89,51 +76,6 @@ describe('a call that was refunded or reversed', () => {
     expect((await plan(scene, prices('5'))).ledgers[0]).toMatchObject({
       ...{ taken: '0', uncollected: '0', unaffordable: { calls: 0, first: [] } },
     })
-  })
-
-  /** As a release wrote it that charged the whole price again. */
-  const planOfEarlierRelease = async (scene: Scene, planned: ReratePlan): Promise<string> => {
-    const run = 'rr_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-    const ledgers = planned.ledgers.map(({ refunded, ...ledger }) => ({ ...ledger, run }))
-    const plannedThen = { ...plannedOf(planned.proposed), run }
-    const digest = planDigest(plannedThen, ledgers)
-    const proposed = { ...plannedThen, plan_digest: digest, signature: await signPlan(scene, digest) }
-    const events = [
-      ...ledgers.map((data) => ({ type: 'RerateLedgerPlanned', data }) as const),
-      { type: 'RerateProposed', data: proposed } as const,
-    ]
-    await appendNext(
-      scene.eventLog,
-      rerateStream(run),
-      events.map((event, index) =>
-        encodeEvent(event, { id: eventIdOf(run, 'plan', index), actor: 'user:ann', effectiveAt: instant(0) }),
-      ),
-    )
-    return run
-  }
-
-  test('is not charged again by a plan of an earlier release either: that is not applied', async () => {
-    const scene = processOf('a')
-    await open(scene, '10')
-    await refund(scene, await call(scene), '1')
-    const run = await planOfEarlierRelease(scene, await plan(scene, prices('1')))
-    await approveRerate(scene, { run, actor: 'user:bob', twoPerson: true, consents: false })
-    await expect(apply(scene, run)).rejects.toThrow('charges refunded calls again: end it with')
-    expect(await balance(scene)).toBe('10')
-    await abandonRerate(scene, { run, reason: 'planned again', actor: 'user:ann' })
-  })
-
-  test('costs what a re-rate of an earlier release took for it, as long as none comes after that', () => {
-    const run = { run: 'rr_then', fromMs: startMs, toMs: startMs + 10_000, book, plannedRevision: 9 }
-    const facts = { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: '' } as const
-    const of = { revision: 3, facts, atMs: startMs + 1_000 }
-    const given = { kind: 'refund', amount: 1_000_000n } as const
-    const costAfterRun = (keepsRefunds: boolean) =>
-      costAfter(of, 1_000_000n, [
-        { revision: 5, given },
-        { revision: 6, run: { ...run, overrides: [], collectedUntil: null, keepsRefunds } },
-      ]).now
-    expect([costAfterRun(true), costAfterRun(false)]).toEqual([0n, 1_000_000n])
   })
 
   test('whatever happened before: unchanged prices make an empty plan, and changed ones the price less the refunds', async () => {

@@ -1,4 +1,5 @@
 /** Re-rates: what a plan says, what applying it does, and what is refused. */
+import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import { pino } from 'pino'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
@@ -95,7 +96,7 @@ describe('a plan', () => {
     const set = { ...override, amount: parseCredits('0.5'), effectiveFrom: instant(0) }
     const { revision } = await scene.ledger.submit(org, { key: 'own', ...set })
     const own = await call(scene)
-    const gone = { kind: 'withdraw_override', overrideId: null, overrideRevision: revision } as const
+    const gone = { kind: 'withdraw_override', overrideId: randomUUID(), overrideRevision: revision } as const
     await scene.ledger.submit(org, { ...override, key: 'gone', ...gone, reason: 'over' })
     const after = await call(scene)
     await apply(scene, await approved(scene, await plan(scene, prices('2'))))

@@ -10,7 +10,7 @@ import {
 } from '../../src/billing/price-book.ts'
 import { knownRules, NoRule, type PriceOverride, rate, tariff } from '../../src/billing/tariff.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
-import { priceBookPublishedV2 } from '../../src/events/prices.ts'
+import { priceBookPublishedV1 } from '../../src/events/prices.ts'
 
 const hmac = 'q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA'
 const located = {
@@ -190,7 +190,7 @@ describe('the default price book', () => {
   })
 
   test('can be published: it fits its own event', () => {
-    expect(priceBookPublishedV2.parse(defaultPriceBook)).toEqual(defaultPriceBook)
+    expect(priceBookPublishedV1.parse(defaultPriceBook)).toEqual(defaultPriceBook)
   })
 
   test('names every rule there is, in its newest version, and no other', () => {

@@ -3127,7 +3127,7 @@ export interface operations {
                   amount: string
                   book_amount: string | null
                   override: {
-                    override_id: string | null
+                    override_id: string
                     amount: string | null
                     effective_from: string
                     reason: string | null
@@ -3136,7 +3136,7 @@ export interface operations {
                 }[]
                 price_book: {
                   version: number
-                  digest: string | null
+                  digest: string
                 } | null
               }
               readonly lots: {

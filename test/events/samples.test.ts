@@ -44,7 +44,6 @@ const kindOf = ({ type, data }: { type: string; data: Record<string, unknown> })
 /** Members a released schema lets a writer leave out. */
 const optionalMembers: Partial<Record<EventType, readonly string[]>> = {
   KeyUsed: ['code', 'free_by', 'idempotent', 'request_fingerprint'],
-  RerateLedgerPlanned: ['refunded'],
 }
 
 describe('samples and catalogue agree, both ways', () => {

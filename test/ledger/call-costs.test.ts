@@ -59,7 +59,7 @@ const charged = (requestId: string, amount: string): Written => ({
       rule_version: 1,
       price_book_version: 1,
       allocations: [],
-      price_book_digest: null,
+      price_book_digest: 'D'.repeat(43),
     },
   },
 })

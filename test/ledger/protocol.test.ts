@@ -2,6 +2,7 @@
  * The ledger protocol, rule by rule. Several ledgers over one log are several processes. Whatever a test does, every
  * ledger it wrote must verify afterwards.
  */
+import { randomUUID } from 'node:crypto'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
@@ -330,7 +331,7 @@ describe('rule 2: batches', () => {
         Array.from({ length: 400 }, () => ({
           type: 'PriceOverrideSet' as const,
           data: {
-            ...{ sku: 'ip_lookup', amount: null, override_id: null, reason: null },
+            ...{ sku: 'ip_lookup', amount: null, override_id: randomUUID(), reason: null },
             effective_from: new Date(nowMs).toISOString(),
           },
         })),

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { formatCredits } from '../../src/billing/money.ts'
@@ -123,7 +124,7 @@ describe('price.changed', () => {
   test('a price of one organization concerns that one', () => {
     const data = {
       ...{ sku: 'ip_lookup', amount: '0.5', effective_from: '2026-12-01T00:00:00.000Z' },
-      ...{ override_id: null, reason: null },
+      ...{ override_id: randomUUID(), reason: null },
     }
     expect(noticeOf(decoded({ type: 'PriceOverrideSet', data }, 0), new Map())).toMatchObject({
       event: 'price.changed',

@@ -11,7 +11,7 @@ export const recordBackup = (
   actor: string,
 ): Promise<string> => {
   const { backup_id, head } = manifest
-  const data = { backup_id, position: head.position, after: null, bytes, sha256 }
+  const data = { backup_id, position: head.position, bytes, sha256 }
   return recordOperation(eventLog, { type: 'BackupCreated', data }, { actor, once: `backup/${backup_id}` })
 }
 

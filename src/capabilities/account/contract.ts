@@ -3,7 +3,7 @@ import { usageGroups } from '../../../projections/usage.ts'
 import type { DescribedCall } from '../../call/form.ts'
 import { callFacts, callOutcome } from '../../events/calls.ts'
 import { capability } from '../../events/capabilities.ts'
-import { creditAdjustedV2 } from '../../events/credits.ts'
+import { creditAdjustedV1 } from '../../events/credits.ts'
 import {
   creditAmount,
   instant,
@@ -82,7 +82,7 @@ export const callResult = z.object({
           book_amount: creditAmount.nullable(),
           override: z
             .object({
-              override_id: uuid.nullable(),
+              override_id: uuid,
               amount: creditAmount.nullable(),
               effective_from: instant,
               reason: z.string().nullable(),
@@ -92,7 +92,7 @@ export const callResult = z.object({
         }),
       )
       .readonly(),
-    price_book: z.object({ version: z.int(), digest: z.string().nullable() }).nullable(),
+    price_book: z.object({ version: z.int(), digest: z.string() }).nullable(),
   }),
   lots: z
     .array(
@@ -120,7 +120,7 @@ export const callResult = z.object({
     .array(
       z.object({
         adjustment_id: uuid,
-        kind: creditAdjustedV2.shape.kind,
+        kind: creditAdjustedV1.shape.kind,
         amount: signedCreditAmount,
         at: instant,
         reason: z.string(),
