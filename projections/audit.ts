@@ -29,7 +29,7 @@ const entriesTable = {
  */
 export const audit: StatelessProjection = {
   name: 'audit',
-  version: 2,
+  version: 1,
   prefixes: [
     ...['ledger-', 'key-', 'pricebook', 'profile-', 'pixel-', 'operator', 'checkpoint', 'rerate-', 'signin-'],
     'installation',

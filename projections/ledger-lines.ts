@@ -53,16 +53,12 @@ const linesTable = {
 } as const satisfies Table
 type Line = RowOf<typeof linesTable>
 
-/** `where ledger = ledger_key(…)` finds the lines of an organization, in this version and in the one before. */
+/** `where ledger = ledger_key(…)` finds the lines of an organization. */
 const readers = (table: TableName): string[] => [
-  ...ledgerKeyAsNumber(),
+  `create or replace function ledger_key(organization_id text) returns bigint language sql immutable parallel safe
+     return ('x' || left(encode(sha256(convert_to(organization_id, 'UTF8')), 'hex'), 16))::bit(64)::bigint`,
   `create or replace view ledger_lines as
      select l.*, n.organization_id from ${table('ledger_lines')} l left join ${table('statement_ledgers')} n using (ledger)`,
-]
-
-const readersOfFirst = (table: TableName): string[] => [
-  ...ledgerKeyAsName(),
-  `create or replace view ledger_lines as select l.*, l.organization_id as ledger from ${table('ledger_lines')} l`,
 ]
 
 /**
@@ -71,12 +67,11 @@ const readersOfFirst = (table: TableName): string[] => [
  */
 export const ledgerLines: StatelessProjection = {
   name: 'ledger_lines',
-  version: 2,
+  version: 1,
   prefixes: ['ledger-'],
   money: true,
   tables: [ledgersTable, linesTable],
   readers,
-  readersBefore: { 1: readersOfFirst },
   totals: {
     figures: ['lines', 'balance'],
     of: (table) => ({
@@ -276,24 +271,3 @@ export const linesOnlyInRows = (
 /** The number of a ledger: the first eight bytes of the SHA-256 of its organization's id. What `ledger_key` gives in the database. */
 export const ledgerKeyOf = (organizationId: string): bigint =>
   Buffer.from(hash('sha256', organizationId, 'hex').slice(0, 16), 'hex').readBigInt64BE()
-
-/** Statements that make `ledger_key`, by which a query finds the lines of an organization, give such a number. */
-const ledgerKeyAsNumber = (): string[] =>
-  ledgerKeyFunction(
-    'bigint',
-    `('x' || left(encode(sha256(convert_to(organization_id, 'UTF8')), 'hex'), 16))::bit(64)::bigint`,
-  )
-
-/** The same where lines name the organization itself. */
-const ledgerKeyAsName = (): string[] => ledgerKeyFunction('text', 'organization_id')
-
-/** One that gives the same type is not dropped: queries that are planned already go on with it. */
-const ledgerKeyFunction = (type: string, value: string): string[] => [
-  `do $$ begin
-     if pg_get_function_result(to_regprocedure('ledger_key(text)')) <> '${type}' then
-       drop function ledger_key(text);
-     end if;
-   end $$`,
-  `create or replace function ledger_key(organization_id text) returns ${type} language sql immutable parallel safe
-     return ${value}`,
-]

@@ -37,8 +37,6 @@ type Declared = {
   readonly tables: readonly Table[]
   /** Statements that make what readers use beside a view of each table, once the tables are live. */
   readonly readers?: (table: TableName) => readonly string[]
-  /** The same over the tables of an earlier version, by its number: this release reads those until its own are built. */
-  readonly readersBefore?: Readonly<Record<number, (table: TableName) => readonly string[]>>
   /** Of a read model of money: the totals of its rows, by organization. Rows replace the live ones only if these are the totals of the log. */
   readonly totals?: {
     readonly figures: readonly Figure[]

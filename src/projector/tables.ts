@@ -71,23 +71,6 @@ export const createViews = async (client: pg.ClientBase, projection: Projection)
   for (const statement of projection.readers?.(liveTable(projection)) ?? []) await client.query(statement)
 }
 
-/** Lets this release read the tables of an earlier one, until those of its own version are built and switched in. */
-const prepareReaders = async (
-  client: pg.ClientBase,
-  { name, version, readersBefore }: Projection,
-): Promise<void> => {
-  if (readersBefore === undefined) return
-  // A switch holds the checkpoint until it is done.
-  const { rows } = await client.query<{ version: number }>(
-    'select version from projection_checkpoints where name = $1 for share',
-    [name],
-  )
-  const live = rows[0]?.version ?? version
-  if (live >= version) return
-  for (const statement of readersBefore[live]?.(liveTable({ version: live })) ?? [])
-    await client.query(statement)
-}
-
 /** Writes changes, one after the other, in the caller's transaction. New rows are copied: that costs half of an insert. */
 export const writeChanges = async (
   client: pg.ClientBase,
@@ -123,10 +106,7 @@ export const prepareProjections = async (
     const known = new Set(rows.map(({ name }) => name))
     for (const projection of projections) {
       await dropLeftOver(client, projection)
-      if (known.has(projection.name)) {
-        await prepareReaders(client, projection)
-        continue
-      }
+      if (known.has(projection.name)) continue
       await createTables(client, projection, liveTable(projection))
       await createIndexes(client, projection, liveTable(projection))
       await createViews(client, projection)

@@ -241,7 +241,7 @@ describe('a reconciliation', () => {
     const { pool } = room.foundation
     const change = (by: number) =>
       pool.query(
-        `update ledger_lines_v2 set amount_micro = amount_micro + $2 where ledger = ledger_key($1) and request_id = $3`,
+        `update ledger_lines_v1 set amount_micro = amount_micro + $2 where ledger = ledger_key($1) and request_id = $3`,
         [...[scene.organizationId, by, scene.requestId]],
       )
     await change(1)
