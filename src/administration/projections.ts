@@ -1,6 +1,8 @@
 import type { Logger } from 'pino'
+import { projections as allProjections } from '../../projections/index.ts'
 import type { Projection } from '../../projections/projection.ts'
-import type { Position } from '../event-log/port.ts'
+import { deadlineSignal, within } from '../concurrency/deadline.ts'
+import type { EventLog, Position, RecordedEvent } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import {
   type HaltedStream,
@@ -22,7 +24,7 @@ export type ProjectionState = {
   readonly position: Position
   /** Positions up to the log's head: events on the Postgres log, bytes on EventStoreDB. Null where its position means nothing in this log. */
   readonly behind: bigint | null
-  /** Events it could not read. */
+  /** Events it could not read, 1,000 at most: more of them are a broken release, and as many say so. */
   readonly parked: number
   /** Streams whose rows have stopped. */
   readonly haltedStreams: readonly HaltedStream[]
@@ -33,12 +35,20 @@ export type ProjectionState = {
 export const projectionStates = async ({
   pool,
   eventLog,
-}: Pick<Foundation, 'pool' | 'eventLog'>): Promise<{ head: Position; states: ProjectionState[] }> => {
+}: Pick<Foundation, 'pool'> & { readonly eventLog: Pick<EventLog, 'at' | 'head'> }): Promise<{
+  head: Position
+  states: ProjectionState[]
+}> => {
   const [head, checkpoints, parked, halted] = await Promise.all([
     eventLog.head(),
     readCheckpoints(pool),
     pool.query<{ projection: string; parked: number }>(
-      'select projection, count(*)::integer as parked from parked_events where released_at is null group by projection',
+      `select c.projection, count(*)::integer as parked
+         from (select name as projection from projection_checkpoints) c
+        cross join lateral (select 1 from parked_events p
+                             where p.projection = c.projection and p.released_at is null limit $1) p
+        group by c.projection`,
+      [parkedMax],
     ),
     readHaltedStreams(pool),
   ])
@@ -60,6 +70,93 @@ export const projectionStates = async ({
     }
   })
   return { head, states }
+}
+
+const parkedMax = 1_000
+
+export type ProjectionLag = Omit<ProjectionState, 'behind'> & {
+  /** Between its rows and the event log's head, in the log's own positions. */
+  readonly behind: bigint
+  /** Age of the oldest event its rows do not show; 0 when there is none. */
+  readonly seconds: number
+}
+
+type LagOptions = Pick<Foundation, 'pool'> & {
+  readonly eventLog: Pick<EventLog, 'at' | 'head' | 'subscribe'>
+  /** How old the newest event is. Without it, the time for which this process has seen it: no two clocks are compared. */
+  readonly headAgeMs?: (last: RecordedEvent) => number
+  readonly monotonic?: () => number
+}
+
+/** How far rows are behind the event log. What it gives throws where the log or the database does not answer. */
+export function createProjectionLags({
+  pool,
+  eventLog,
+  headAgeMs,
+  monotonic = () => performance.now(),
+}: LagOptions): () => Promise<readonly ProjectionLag[]> {
+  // A row of a projection that this release no longer has never moves again.
+  const names = new Set(allProjections.map(({ name }) => name))
+  let newest: { readonly position: Position; readonly seenAtMs: number } | undefined
+  return async () => {
+    const { head, states } = await projectionStates({ pool, eventLog })
+    if (head !== newest?.position) newest = { position: head, seenAtMs: monotonic() }
+    const { seenAtMs } = newest
+    const known = states.filter(({ name }) => names.has(name))
+    // Most are at the same position, so there are fewer questions than projections.
+    const places = [...new Set(known.map(({ position }) => position))].filter((place) => place < head)
+    const ages = new Map(
+      await Promise.all(
+        places.map(
+          async (after) =>
+            [
+              after,
+              await ageOfNext(eventLog, { after, head }, headAgeMs ?? (() => monotonic() - seenAtMs)),
+            ] as const,
+        ),
+      ),
+    )
+    return known.map((state) => {
+      const { position } = state
+      return {
+        ...state,
+        behind: position < head ? head - position : 0n,
+        seconds: ages.get(position) ?? 0,
+      }
+    })
+  }
+}
+
+const nextMaxMs = 1_000
+
+/** How long ago the event after a position was recorded, seconds: by the log's clock up to its head, then by ours. */
+async function ageOfNext(
+  eventLog: Pick<EventLog, 'at' | 'subscribe'>,
+  { after, head }: { readonly after: Position; readonly head: Position },
+  headAgeMs: (last: RecordedEvent) => number,
+): Promise<number> {
+  const enough = new AbortController()
+  const signal = deadlineSignal(nextMaxMs, enough.signal)
+  const next = async (): Promise<number | null> => {
+    for await (const item of eventLog.subscribe({ after, prefixes: [], batchMax: 1, signal })) {
+      const [first] = item.kind === 'events' ? item.events : []
+      if (first !== undefined) {
+        const last = first.position === head ? first : await eventLog.at(head)
+        if (last === null) return null
+        return (Math.max(0, last.recordedAtMs - first.recordedAtMs) + Math.max(0, headAgeMs(last))) / 1_000
+      }
+      if (item.kind === 'caught-up') return 0
+    }
+    return null
+  }
+  try {
+    // A subscription notices its end only when what it has asked the log comes back.
+    const seconds = await within(next(), { waitMs: nextMaxMs }, () => null)
+    if (seconds === null) throw new Error('the event log does not say how old an event is')
+    return seconds
+  } finally {
+    enough.abort()
+  }
 }
 
 /** Brings the live rows up to date, then rebuilds projections beside them and compares row for row. */

@@ -44,18 +44,22 @@ export type Capability<Settings = unknown> = {
   readonly sealed?: (storage: CapabilityStorage) => readonly SealedStore[]
 }
 
+/** A check as operations declares them, of what a capability needs. */
 export type CapabilityCheck = {
   /** In a word or two. */
-  readonly about: string
-  readonly look: () => Promise<CapabilityFinding>
-}
-
-type CapabilityFinding = {
-  readonly level: 'ok' | 'warning' | 'fault'
-  /** A sentence with the value. */
-  readonly says: string
-  /** What to do; null where nothing is to be done. */
-  readonly remedy: string | null
+  readonly name: string
+  readonly looksAt: string
+  /** What it is where `look` finds something wrong. */
+  readonly severity: 'warning' | 'fault'
+  readonly bound?: { readonly unit: 'days'; readonly warning: number }
+  /** What to do then. */
+  readonly advice: string
+  readonly look: () => Promise<{
+    /** A sentence with the value. */
+    readonly says: string
+    /** Of a value, the bound decides. */
+    readonly state: 'wrong' | { readonly value: number }
+  }>
 }
 
 export type InputVerdict = { readonly verdict: 'yes' | 'no' | 'cannot_be_told'; readonly why?: string }

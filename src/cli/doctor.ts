@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import type { Finding } from '../administration/doctor/finding.ts'
+import type { Finding } from '../administration/checks/check.ts'
 import { examine } from '../start/doctor.ts'
 import type { Command } from './command.ts'
 
@@ -23,7 +23,7 @@ export const doctorCommand: Command = {
         ok: faults === 0,
         faults,
         warnings,
-        findings: findings.map(({ figures = {}, ...finding }) => ({ ...finding, figures })),
+        findings,
       },
       lines: [
         ...findings.flatMap(findingLines),

@@ -5,7 +5,7 @@ import helmet from '@fastify/helmet'
 import session from '@fastify/session'
 import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
-import type { Finding } from '../administration/doctor/finding.ts'
+import type { Finding } from '../administration/checks/check.ts'
 import { createVisitorSteps } from '../administration/first-steps.ts'
 import { createSignInEvents } from '../administration/sign-ins.ts'
 import { openUserDirectory } from '../administration/user-directory.ts'
@@ -54,7 +54,7 @@ type DashboardOptions = {
   readonly idleMinutes?: number
   /** What the command "doctor" looks at. */
   readonly examine: () => Promise<readonly Finding[]>
-  readonly projectionLags: Dashboard['projectionLags']
+  readonly health: Dashboard['health']
   /** How long rows may be behind the event log before pages say so. */
   readonly lateAfterMs?: number
 }
@@ -80,7 +80,7 @@ export const dashboard =
       dataSources,
       idleMinutes = 60,
       examine,
-      projectionLags,
+      health,
       lateAfterMs = lateAfterDefaultMs,
     }: DashboardOptions,
   ): FastifyPluginAsync =>
@@ -91,7 +91,7 @@ export const dashboard =
     host.addHook('onClose', signIns.close)
     const pixel = createPixelControls({ ...foundation, logger })
     host.addHook('onClose', pixel.close)
-    const timer = setInterval(() => void projectionLags(), lagLookMs).unref()
+    const timer = setInterval(() => void health.projectionLags(), lagLookMs).unref()
     host.addHook('onClose', async () => clearInterval(timer))
     const context: Dashboard = {
       ...{ users, signIns },
@@ -107,7 +107,7 @@ export const dashboard =
       dataSources,
       idleMinutes,
       works: createWorks(),
-      ...{ projectionLags, lateAfterMs, examination: createExamination(examine) },
+      ...{ health, lateAfterMs, examination: createExamination(examine) },
       firstSteps: createVisitorSteps(foundation),
       codeAttempts: createCodeAttempts(foundation),
       halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),

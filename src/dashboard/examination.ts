@@ -1,4 +1,4 @@
-import type { Finding } from '../administration/doctor/finding.ts'
+import type { Finding } from '../administration/checks/check.ts'
 import { within } from '../concurrency/deadline.ts'
 import { remembered } from '../concurrency/remembered.ts'
 

@@ -30,7 +30,7 @@ export const operationsRoutes = (pages: FastifyInstance, context: Dashboard): vo
     const jobs = (await knownJobs(foundation.pool)).filter(({ cron }) => cron !== null)
     const [{ head, states }, lags, listed, next] = await Promise.all([
       projectionStates(foundation),
-      context.projectionLags(),
+      context.health.projectionLags(),
       rebuilds(foundation),
       nextRuns(foundation.url, jobs, Date.now()),
     ])

@@ -49,8 +49,8 @@ export type Dashboard = {
   readonly provider: IdentityProvider | null
   /** Where people open the dashboard, without a slash at its end; null: where the request came to. */
   readonly publicUrl: string | null
-  /** How far the projections are behind the event log. */
-  readonly projectionLags: Health['projectionLags']
+  /** How far the projections are behind the event log, and what the checks of this process found. */
+  readonly health: Pick<Health, 'projectionLags' | 'findings'>
   /** What "doctor" finds. */
   readonly examination: Examination
   /** How long rows may be behind before pages say so; milliseconds. */

@@ -1,5 +1,4 @@
 import type { FastifyInstance } from 'fastify'
-import { projectionStates } from '../administration/projections.ts'
 import { lastReconciliation } from '../administration/reconciliations.ts'
 import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
@@ -43,7 +42,7 @@ import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
 import { refundRoutes } from './refund-routes.ts'
 import { rerateRoutes } from './rerate-routes.ts'
-import { standing, tellRows } from './rows.ts'
+import { tellRows } from './rows.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
 import { sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
@@ -155,16 +154,15 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
 
 const overviewRoute = (
   pages: FastifyInstance,
-  { foundation: { pool, eventLog, checkpoints }, projectionLags }: Dashboard,
+  { foundation: { pool, eventLog, checkpoints }, health }: Dashboard,
 ): void => {
   pages.get('/', async (request, reply) => {
     const nowMs = Date.now()
     const asked = formOf(request.query).text('after')
     const after = organizationPattern.test(asked) ? asked : ''
-    const [found, { head, states }, lags, checkpoint, reconciliation] = await Promise.all([
+    const [found, findings, checkpoint, reconciliation] = await Promise.all([
       rowsOf(pool, organizations({ after, max: organizationsMax + 1, nowMs })),
-      projectionStates({ pool, eventLog }),
-      projectionLags(),
+      health.findings(),
       checkpoints.last().catch((error: unknown) => {
         if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
         throw error
@@ -177,8 +175,7 @@ const overviewRoute = (
       organizations: shown,
       further: after !== '',
       next: found.length > shown.length ? (shown.at(-1)?.organization_id ?? null) : null,
-      head,
-      projections: standing(states, lags),
+      findings,
       checkpoint,
       reconciliation,
       nowMs,

@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify'
-import type { ProjectionState } from '../administration/projections.ts'
+import type { ProjectionLag, ProjectionState } from '../administration/projections.ts'
 import { ledgerStream } from '../events/streams.ts'
-import type { ProjectionLag } from '../metrics/health.ts'
 import type { Dashboard, OrganizationParams } from './page.ts'
 import { readsOf } from './reads.ts'
 
@@ -32,13 +31,13 @@ declare module 'fastify' {
 /** For the pages of people who are signed in: says of every request how old its rows are. */
 export const tellRows = (
   pages: FastifyInstance,
-  { projectionLags, lateAfterMs }: Pick<Dashboard, 'projectionLags' | 'lateAfterMs'>,
+  { health, lateAfterMs }: Pick<Dashboard, 'health' | 'lateAfterMs'>,
 ): void => {
   pages.decorateRequest('rows', null)
   pages.addHook<OrganizationParams>('preHandler', async (request) => {
     const names = readsOf(request.routeOptions.url ?? '') ?? []
     if (names.length === 0) return
-    const lags = await projectionLags()
+    const lags = await health.projectionLags()
     if (lags === null) {
       request.rows = { kind: 'unknown' }
       return
@@ -53,12 +52,13 @@ export const tellRows = (
 }
 
 const stateOf = (
-  { halted, seconds, haltedStreams }: ProjectionLag,
+  { state, seconds, haltedStreams }: ProjectionLag,
   { organization, lateAfterMs }: { readonly organization: string | undefined; readonly lateAfterMs: number },
 ): LateRows['state'] | null => {
-  if (halted) return 'halted'
+  if (state === 'halted') return 'halted'
   if (seconds * 1_000 > lateAfterMs) return 'behind'
-  return organization !== undefined && haltedStreams.includes(ledgerStream(organization)) ? 'stream' : null
+  const stopped = haltedStreams.some(({ stream }) => stream === ledgerStream(organization ?? ''))
+  return organization !== undefined && stopped ? 'stream' : null
 }
 
 /** `behindSeconds`: age of the oldest event its rows do not show; null where that is unknown. */

@@ -1,4 +1,4 @@
-import { createHmac, createSecretKey, hash, randomBytes } from 'node:crypto'
+import { createSecretKey, hash, randomBytes } from 'node:crypto'
 import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './secrets.ts'
 
 /**
@@ -53,19 +53,3 @@ export const openSlots = (slots: readonly KeySlot[], secretKeys: readonly Secret
     }
   return null
 }
-
-/**
- * Whether a process belongs to an installation, without saying which it is: anyone who has the SECRET_KEY asks with a text of
- * their own, and only a process with the same key answers with what the key makes of it.
- */
-export const questionHeader = 'x-installation-question'
-export const proofHeader = 'x-installation-proof'
-
-/** What `randomUUID` makes. */
-const question = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
-/** Null for what is no question. The derived key is used for nothing else. */
-export const proofOf = (key: SecretKey, asked: unknown): string | null =>
-  typeof asked === 'string' && question.test(asked)
-    ? createHmac('sha256', key.derive('installation proof')).update(asked).digest('base64url')
-    : null

@@ -5,7 +5,6 @@ import { boundConnections } from '../call/connections.ts'
 import { brokenRequest, rawAnswer } from '../call/error-handler.ts'
 import { openRequestsOn } from '../call/open-requests.ts'
 import { createRequestIds } from '../call/request-id.ts'
-import type { SecretKey } from '../guard/installation-key.ts'
 import type { Health } from './health.ts'
 import type { Metrics } from './metrics.ts'
 import { fresh, operations, type Unready } from './routes.ts'
@@ -26,7 +25,6 @@ export const createMetricsHost = ({
   health,
   metrics,
   showsRows,
-  secretKeys,
   unready,
   logger,
 }: {
@@ -34,7 +32,6 @@ export const createMetricsHost = ({
   metrics: Metrics
   /** Whether this process shows or folds rows: then late ones make it unready. */
   showsRows: boolean
-  secretKeys: readonly SecretKey[]
   unready?: Unready
   logger: Logger
 }): FastifyInstance => {
@@ -57,7 +54,7 @@ export const createMetricsHost = ({
     done()
   })
   boundConnections(host.server, { trusts: () => false, refused: metrics.connectionRefused })
-  host.register(operations({ health, showsRows, secretKeys, unready, isPrivate: true }))
+  host.register(operations({ health, showsRows, unready, isPrivate: true }))
   host.route({
     method: 'GET',
     url: '/metrics',

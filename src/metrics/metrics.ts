@@ -1,7 +1,7 @@
 import { collectDefaultMetrics, Histogram, Registry } from '@prometheus-io/client'
 import client from '@prometheus-io/client/package.json' with { type: 'json' }
 import type { MicroCredits } from '../billing/money.ts'
-import type { LiveModel, Meters, Sample } from '../call/capability.ts'
+import type { Meters, Sample } from '../call/capability.ts'
 import type { CallObserver } from '../call/dependencies.ts'
 import { type CallOutcome, callOutcome, rateLimitExceededV1 } from '../events/calls.ts'
 import { type Capability, capability } from '../events/capabilities.ts'
@@ -9,7 +9,6 @@ import type { AuthenticationFailure } from '../guard/authenticate.ts'
 import type { RatePolicy } from '../guard/rate-limit.ts'
 import type { RateLimiterObserver } from '../guard/redis-rate-limiter.ts'
 import type { LedgerObserver } from '../ledger/commit.ts'
-import type { ProjectionLag } from './health.ts'
 import { createMeters } from './meters.ts'
 
 /**
@@ -32,20 +31,9 @@ export type Metrics = {
   readonly meters: Meters
   /** A connection was reset because its address, or all addresses together, held too many. */
   readonly connectionRefused: () => void
-  /** Says where the gauges are read when they are asked for. Sources that a process does not have stay out. */
-  watch(sources: Partial<MetricSources>): void
   /** Everything, as Prometheus reads it. */
   text(): Promise<string>
   readonly contentType: string
-}
-
-type MetricSources = {
-  /** Null: unknown at the moment. Then the last known are told, see `meters.ts`, and never zero. */
-  projectionLags(): Promise<readonly ProjectionLag[] | null>
-  /** Whether rate limits are counted where all processes see them. */
-  rateLimitsShared(): boolean
-  /** The models in memory that calls depend on. */
-  liveModels: readonly Pick<LiveModel, 'name' | 'doubtful'>[]
 }
 
 const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -74,27 +62,6 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
     collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: eventLoopLookMs })
     buildInfo(meters, service)
   }
-  let sources: Partial<MetricSources> = {}
-  meters.gauge(
-    {
-      name: 'rate_limiter_degraded',
-      help: '1 while the shared counters do not serve and the process counts rate limits for itself',
-    },
-    () => [{ value: sources.rateLimitsShared?.() === false ? 1 : 0 }],
-  )
-  meters.gauge(
-    {
-      name: 'doubtful_streams',
-      help: 'Streams with an event that cannot be read; what they are about is refused',
-      labels: ['model'],
-    },
-    () =>
-      (sources.liveModels ?? []).map(({ name, doubtful }) => ({
-        labels: { model: name },
-        value: doubtful(),
-      })),
-  )
-  lagGauges(meters, () => sources.projectionLags?.() ?? Promise.resolve([]))
   return {
     call: callMetrics(registry, meters),
     ledger: ledgerMetrics(meters),
@@ -109,9 +76,6 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
       name: 'refused_connections_total',
       help: 'Connections reset because their address, or all together, held too many',
     }),
-    watch: (more) => {
-      sources = { ...sources, ...more }
-    },
     text: () => registry.metrics(),
     contentType: registry.contentType,
   }
@@ -254,31 +218,6 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
         labels: { capability: name },
         value: counts[name].chargedMicro / 1e6,
       })),
-  )
-}
-
-const known = (lags: readonly ProjectionLag[] | null): readonly ProjectionLag[] => {
-  if (lags === null) throw new Error('it is not known how far the rows are behind')
-  return lags
-}
-
-/** All are read once per scrape, from one look at the checkpoints. */
-const lagGauges = (meters: Meters, lags: () => Promise<readonly ProjectionLag[] | null>): void => {
-  const gauge = (name: string, help: string, value: (lag: ProjectionLag) => number): void =>
-    meters.gauge({ name: `projection_${name}`, help, labels: ['projection'] }, async () =>
-      known(await lags()).map((lag) => ({ labels: { projection: lag.name }, value: value(lag) })),
-    )
-  gauge(
-    'lag_positions',
-    "How far its rows are behind the event log, in the log's positions: events in PostgreSQL, bytes in EventStoreDB",
-    ({ behind }) => Number(behind),
-  )
-  gauge('lag_seconds', 'Age of the oldest event its rows do not show', ({ seconds }) => seconds)
-  gauge('halted', '1 when it stopped until it is rebuilt', ({ halted }) => (halted ? 1 : 0))
-  gauge(
-    'halted_streams',
-    'Streams whose rows stopped at an event it cannot take',
-    ({ haltedStreams }) => haltedStreams.length,
   )
 }
 

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
-import { proofsOf } from '../administration/doctor/proofs.ts'
-import { knownJobs } from '../administration/jobs.ts'
+import { countingApart } from '../administration/checks/database.ts'
 import type { OpenCapability, SealedStore } from '../call/capability.ts'
 import { capabilities as allCapabilities } from '../capabilities/index.ts'
 import { type Config, ConfigError } from '../config.ts'
@@ -11,14 +10,10 @@ import { type Foundation, gated } from '../foundation/foundation.ts'
 import { joinProcesses, type OwnProcess } from '../foundation/processes.ts'
 import { EpochKeyFault } from '../guard/epoch-key-files.ts'
 import { startJobs } from '../jobs/run.ts'
-import { meterDiskSpace } from '../metrics/disk-space.ts'
 import { createHealth, type Health } from '../metrics/health.ts'
 import { createMetricsHost } from '../metrics/host.ts'
-import { meterInstallation } from '../metrics/installation.ts'
-import { jobGauges } from '../metrics/jobs.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
 import { createProjector } from '../projector/run.ts'
-import { apartIn, warnOfApart } from './apart.ts'
 import { openCalls } from './calls.ts'
 import { type AnyCapability, openCapabilities } from './capabilities.ts'
 import { type OpenHosts, openHosts } from './hosts.ts'
@@ -70,19 +65,15 @@ export const startApp = (
         ? await openCalls({ foundation: asked, config, logger, metrics, closing })
         : null
     const liveModels = calls === null ? [] : [...calls.liveModels, ...open.liveModels]
-    let own: OwnProcess | undefined
+    await foundation.diskSpace.watch()
     const health = createHealth({
       ...foundation,
-      projections,
-      liveModels: [
-        ...(seals ? [{ name: 'epoch_key', failure: foundation.epochKeys.failure }] : []),
-        ...liveModels,
-      ],
-      monotonic: () => performance.now(),
-      ...(calls?.rateLimitsShared === undefined ? {} : { rateLimitsShared: calls.rateLimitsShared }),
-      rateLimitsApart: () => apartIn(own?.known() ?? []),
+      config,
+      liveModels,
+      ...(seals ? { epochKey: foundation.epochKeys } : {}),
+      rateLimitsShared: calls?.rateLimitsShared ?? null,
     })
-    metrics.watch({ liveModels, projectionLags: health.projectionLags })
+    health.meter(metrics.meters)
     const leaving = createLeaving()
     const hosts =
       calls === null
@@ -94,11 +85,11 @@ export const startApp = (
             capabilities: open,
           })
     const metricsUrl = await openMetrics(config, {
-      ...{ metrics, logger, health, closing, leaving, foundation },
+      ...{ metrics, logger, health, closing, leaving },
     })
     if (has('api') || has('dashboard')) foundation.competition.listen(foundation.ledger.competed)
     if (has('api')) {
-      own = await joinProcesses({ pool: asked.pool, config, logger })
+      const own = await joinProcesses({ pool: asked.pool, config, logger })
       closing.add(own.leave)
       closing.add(warnOfApart(own, logger))
     }
@@ -137,28 +128,43 @@ const openJobs = async (
   closing.add(webhooks.leaveOff)
 }
 
+/** Processes come and go; if limits are doubled for this long, it is no accident. */
+const apartLookMs = 10_000
+
+/** Warns where processes count apart, now or later. Gives what ends the looking. */
+export const warnOfApart = (
+  own: Pick<OwnProcess, 'known'>,
+  logger: Pick<Logger, 'warn' | 'info'>,
+): (() => void) => {
+  let told: string | null = null
+  const look = (): void => {
+    const now = countingApart(own.known())
+    if (now === told) return
+    if (now === null) logger.info('rate limits: processes count together')
+    else logger.warn(`rate limits: ${now}`)
+    told = now
+  }
+  look()
+  const timer = setInterval(look, apartLookMs)
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
 type MetricsOptions = {
   readonly metrics: Metrics
   readonly logger: Logger
   readonly health: Health
   readonly closing: Closing
   readonly leaving: Leaving
-  readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace' | 'eventLog' | 'pool' | 'secretKeys'>
 }
 
 const openMetrics = async (
   config: Config,
-  { metrics, logger, health, closing, leaving, foundation }: MetricsOptions,
+  { metrics, logger, health, closing, leaving }: MetricsOptions,
 ): Promise<string> => {
-  const { pool, eventLog, checkpoints } = foundation
-  meterInstallation(metrics.meters, { pool, ...proofsOf({ eventLog, checkpoint: checkpoints.last }) })
-  await foundation.diskSpace.watch()
-  meterDiskSpace(metrics.meters, foundation.diskSpace)
-  jobGauges(metrics.meters, () => knownJobs(foundation.pool))
   const host = createMetricsHost({
     ...{ metrics, logger, health },
     showsRows: config.ROLES.some((role) => role === 'projector' || role === 'dashboard'),
-    secretKeys: foundation.secretKeys,
     unready: leaving.unready,
   })
   closing.add(() => closeHost(host))

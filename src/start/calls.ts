@@ -93,7 +93,6 @@ const openShared = async (
   if (url === undefined) return undefined
   const shared = await openRedisRateLimiter({ url, local, logger, observe: metrics.rateLimiter })
   closing.add(shared.close)
-  metrics.watch({ rateLimitsShared: shared.shared })
   return shared
 }
 

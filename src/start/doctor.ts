@@ -1,292 +1,273 @@
-import { randomUUID, X509Certificate } from 'node:crypto'
+import { X509Certificate } from 'node:crypto'
+import pg from 'pg'
 import pino from 'pino'
-import { Agent, fetch, type Headers } from 'undici'
-import packaged from '../../package.json' with { type: 'json' }
-import { clockCheck } from '../administration/doctor/clocks.ts'
-import { connect, databaseChecks, type OpenDatabase } from '../administration/doctor/database.ts'
-import { diskChecks, growthCheck } from '../administration/doctor/disk.ts'
-import { environmentChecks } from '../administration/doctor/environment.ts'
-import { projectionsCheck, reachEventLog } from '../administration/doctor/event-log.ts'
+import { Agent, fetch } from 'undici'
 import {
   type Check,
-  durationText,
   type Finding,
-  fault,
+  type Found,
+  fine,
   lookAt,
-  ok,
+  measured,
   reasonOf,
-  type Told,
-  warning,
-} from '../administration/doctor/finding.ts'
-import { jobsCheck } from '../administration/doctor/jobs.ts'
+  wrong,
+} from '../administration/checks/check.ts'
+import { databaseCheck, rowChecks, settingChecks } from '../administration/checks/database.ts'
 import {
+  actsIn,
+  eventLogCheck,
+  type InLog,
   keyChecks,
-  keyDirChecks,
-  newestOfCheckpoints,
-  signingKeyCheck,
-} from '../administration/doctor/keys.ts'
-import { type Listener, type Listening, networkChecks, reachedAt } from '../administration/doctor/network.ts'
-import { proofChecks, webhooksCheck } from '../administration/doctor/proofs.ts'
+  logChecks,
+} from '../administration/checks/event-log.ts'
+import { type Host, hostChecks } from '../administration/checks/host.ts'
+import { createProjectionLags } from '../administration/projections.ts'
 import { capabilities } from '../capabilities/index.ts'
 import { within } from '../concurrency/deadline.ts'
 import type { Config } from '../config.ts'
+import { createIdentityProvider } from '../dashboard/identity-provider.ts'
 import type { EventLog } from '../event-log/port.ts'
+import { runningPostgres, serviceUrlOf } from '../foundation/embedded/server.ts'
 import { openNamed } from '../foundation/open-event-log.ts'
-import { liveProcesses } from '../foundation/processes.ts'
-import { knownSecretKeysOf } from '../foundation/secret-key.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
-import { proofHeader, proofOf, questionHeader } from '../guard/installation-key.ts'
-import { sameHmac } from '../guard/secrets.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
 import { addressesNow } from './addresses.ts'
-import { apartIn } from './apart.ts'
 import { checkSurroundings } from './preflight.ts'
-import { providerCheck } from './provider.ts'
+import { providerOf } from './provider.ts'
 import { readTls } from './tls.ts'
 
 /**
- * Everything that can be looked at of an installation, whether it runs or not. Nothing is written, nothing is started, and
- * each thing is looked at for itself: what is away hides nothing else.
+ * The whole list of checks, for an installation that runs or not. Nothing is written, nothing is started, and what does not answer
+ * hides only what cannot be looked at without it.
  */
 
-const closeMaxMs = 1_000
-const silent = pino({ level: 'silent' })
-
-/** What was found, in the order in which a person should read it. Never rejects. */
-export const examine = async (
+/** The findings, in the order in which a person should read them. Never rejects. */
+export async function examine(
   environment: Readonly<Record<string, string | undefined>>,
-): Promise<Finding[]> => {
+): Promise<readonly Finding[]> {
   const { config, faults } = parseSoundConfig(environment)
-  const outside = lookAt([
-    ...environmentChecks(environment, {
-      config,
-      faults: [...faults.values()],
-      nodeRange: packaged.engines.node,
-    }),
-    { about: 'surroundings', look: () => surroundings(config) },
-    { about: 'TLS', look: () => tls(config) },
-    { about: 'service', look: () => service(config) },
-    ...networkChecks(config, placesOf(config), (place) => whoseAt(config, place)),
-    providerCheck(config),
-    ...diskChecks(config),
-    ...keyDirChecks(config),
-    ...capabilities.flatMap(({ checks }) => checks?.(config) ?? []),
-  ])
-  const inside = faults.has('DATABASE_URL') || faults.has('EVENT_LOG_URL') ? notLookedAt() : stores(config)
+  const host: Host = { config, environment, faults: [...faults.values()] }
+  const ofCapabilities = capabilities.flatMap(({ checks }) => checks?.(config) ?? [])
+  const outside = lookAt([...hostChecks, ...startChecks, ...ofCapabilities], host)
+  const inside = faults.has('DATABASE_URL') || faults.has('EVENT_LOG_URL') ? [withoutAddress] : stores(config)
   return [...(await outside), ...(await inside)]
 }
 
-const notLookedAt = async (): Promise<Finding[]> => [
+const withoutAddress: Finding = {
+  about: 'database',
+  level: 'warning',
+  says: 'not looked at, because its address makes no sense',
+  remedy: 'Correct DATABASE_URL and EVENT_LOG_URL, and run this again.',
+  figures: {},
+}
+
+const skipped = (missing: Check<never>, checks: readonly Pick<Check<never>, 'name'>[]): Finding => ({
+  about: missing.name,
+  level: 'warning',
+  says: `not looked at without it: ${checks.map(({ name }) => name).join(', ')}`,
+  remedy: 'Run this again when it answers.',
+  figures: {},
+})
+
+const inDatabase = [...settingChecks, ...rowChecks]
+const inLog = [...logChecks, ...keyChecks]
+
+/** Of a connection, and of each question. */
+const answerMaxMs = 4_000
+const connectionsMax = 4
+const closeMaxMs = 1_000
+const silent = pino({ level: 'silent' })
+
+/** The database first: if it does not answer, one line says so instead of all that would fail. */
+async function stores(config: Config): Promise<readonly Finding[]> {
+  const located = await locate(config).catch((error: unknown) => wrong(reasonOf(error)))
+  if (!('url' in located)) {
+    const findings = await lookAt([{ ...databaseCheck, look: () => located }], undefined)
+    return located.state === 'fine'
+      ? findings
+      : [...findings, skipped(databaseCheck, [...inDatabase, ...inLog])]
+  }
+  const { url, where } = located
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: connectionsMax,
+    connectionTimeoutMillis: answerMaxMs,
+    query_timeout: answerMaxMs,
+    application_name: 'doctor',
+  })
+  const clients = new Set<pg.PoolClient>()
+  pool.on('error', () => undefined)
+  pool.on('connect', (client) => void clients.add(client))
+  let eventLog: EventLog | null = null
+  try {
+    const database = await lookAt([databaseCheck], { pool, where })
+    if (database.some(({ level }) => level === 'fault'))
+      return [...database, skipped(databaseCheck, [...inDatabase, ...inLog])]
+    const { EVENT_LOG_URL, EVENT_LOG_PREFIX: prefix } = config
+    eventLog = await openNamed({ variable: 'EVENT_LOG_URL', url: EVENT_LOG_URL ?? url, prefix }, silent)
+    const on: InLog = {
+      ...{ config, pool, eventLog, where, thorough: true, acts: actsIn(eventLog) },
+      projectionLags: createProjectionLags({
+        ...{ pool, eventLog },
+        // A process that just started has not seen the newest event for long.
+        headAgeMs: (last) => Date.now() - last.recordedAtMs,
+      }),
+    }
+    const log = await lookAt([eventLogCheck], on, answerMaxMs)
+    const answers = log.every(({ level }) => level === 'ok')
+    const rest = await lookAt([...inDatabase, ...(answers ? inLog : [])], on)
+    return [...database, ...log, ...(answers ? [] : [skipped(eventLogCheck, inLog)]), ...rest]
+  } catch (error) {
+    return lookAt([{ ...eventLogCheck, look: () => wrong(reasonOf(error)) }], undefined)
+  } finally {
+    await within(Promise.allSettled([eventLog?.close(), pool.end()]), { waitMs: closeMaxMs }, () => undefined)
+    // A server that hangs never takes leave.
+    for (const client of clients) Object(client).connection?.stream?.destroy()
+  }
+}
+
+async function locate({
+  DATABASE_URL: url,
+  DATA_DIR: dataDir,
+}: Config): Promise<Found | { readonly url: string; readonly where: string }> {
+  if (url !== undefined) return { url, where: `at ${placeOf(url)}` }
+  const running = await runningPostgres(dataDir)
+  if (running.state === 'none') return fine(`there is none in ${dataDir} yet; the first start makes it`)
+  if (running.state !== 'stopped') return { url: serviceUrlOf(running.url), where: `embedded in ${dataDir}` }
+  return wrong(`the embedded PostgreSQL in ${dataDir} does not run`, {
+    advice:
+      'Start the service, which starts it: npm start. If it does not come up, the end of postgres.log in that directory says why.',
+  })
+}
+
+/** Host and port, without the rest: the password may be in it. */
+const placeOf = (url: string): string => {
+  try {
+    const { host, port } = new pg.Client({ connectionString: url })
+    return `${host}:${port}`
+  } catch {
+    return 'the address in DATABASE_URL'
+  }
+}
+
+/** What a start needs of the host, and the service that runs there. */
+export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   {
-    about: 'database',
-    ...warning(
-      'it was not looked at, for its address makes no sense',
-      'Set DATABASE_URL and EVENT_LOG_URL right, and ask again.',
-    ),
+    name: 'surroundings',
+    looksAt: 'addresses, certificates and location files that a start needs',
+    severity: 'fault',
+    advice: 'Correct the variable: the service does not start with it.',
+    look: async ({ config }) => {
+      try {
+        await checkSurroundings(config)
+        return fine('the named addresses, certificates and location files are there')
+      } catch (error) {
+        return wrong(reasonOf(error))
+      }
+    },
+  },
+  {
+    name: 'TLS',
+    looksAt: 'when the certificate expires',
+    severity: 'fault',
+    // Of the days until it expires, counted backwards.
+    bound: { unit: 'days', warning: -14, fault: 0 },
+    advice:
+      'Renew it and replace the files of TLS_CERT and TLS_KEY by renaming: they are served within a minute.',
+    look: async ({ config }) => {
+      // Files that cannot be read are a fault of the surroundings.
+      const files = await readTls(config).catch(() => null)
+      if (files === null) return []
+      const { validFrom, validTo, subject } = new X509Certificate(files.cert)
+      const whose = `the certificate of ${subject.replaceAll('\n', ', ')}`
+      if (Date.parse(validFrom) > Date.now()) return wrong(`${whose} is valid only from ${validFrom}`)
+      const days = (Date.now() - Date.parse(validTo)) / 86_400_000
+      const says = days > 0 ? `expired ${Math.floor(days)} days ago` : `expires in ${Math.floor(-days)} days`
+      return measured(days, `${whose} ${says}`)
+    },
+  },
+  {
+    name: 'service',
+    looksAt: 'whether it answers where it should listen, and is ready; whether anything else listens there',
+    severity: 'warning',
+    advice: 'If a service should run here, start it: npm start.',
+    look: async ({ config }) => Promise.all((await placesOf(config)).map(serviceAt)),
+  },
+  {
+    name: 'provider of identities',
+    looksAt: 'whether OIDC_ISSUER answers as the one it is named',
+    severity: 'warning',
+    advice:
+      'Check OIDC_ISSUER, and that this host can reach it. Until it answers, people sign in with their passwords.',
+    look: async ({ config }) => {
+      const settings = config.ROLES.includes('dashboard') ? providerOf(config) : null
+      if (settings === null) return []
+      try {
+        await createIdentityProvider(settings).begin(nowhere)
+        return fine(`${settings.issuer} answers as a provider`)
+      } catch (error) {
+        const cause = error instanceof Error && error.cause !== undefined ? error.cause : null
+        return wrong(`${settings.issuer}: ${reasonOf(error)}${cause === null ? '' : ` (${reasonOf(cause)})`}`)
+      }
+    },
   },
 ]
 
-/** The database first: where it is away, one line says so in place of all that would fail for it. */
-const stores = async (config: Config): Promise<Finding[]> => {
-  const about = 'database'
-  const connected = await connect(config).catch((error: unknown) => ({
-    told: fault(reasonOf(error), 'Run as the user that runs the service.'),
-    database: null,
-  }))
-  const first = { about, ...connected.told }
-  if (connected.database !== null) return [first, ...(await storesIn(config, connected.database))]
-  return first.level === 'ok' ? [first] : [first, { about, ...withoutDatabase }]
+/** The provider is only asked for its metadata. */
+const nowhere = 'https://localhost/'
+
+type Place = { readonly variable: string; readonly url: string }
+
+async function placesOf(config: Config): Promise<readonly Place[]> {
+  const { ROLES, METRICS_HOST, METRICS_PORT } = config
+  const { apiUrl, dashboardUrl } = await addressesNow(config)
+  const hosts = [
+    ...(ROLES.includes('api') ? [{ variable: 'API_PORT', url: apiUrl }] : []),
+    ...(ROLES.includes('dashboard') ? [{ variable: 'DASHBOARD_PORT', url: dashboardUrl }] : []),
+  ]
+  // Without a port of its own the metrics' host takes any free one if the default is taken.
+  if (METRICS_PORT === undefined && hosts.length > 0) return hosts
+  const host = METRICS_HOST.includes(':') ? `[${METRICS_HOST}]` : METRICS_HOST
+  const url = `http://${host}:${METRICS_PORT ?? defaultMetricsPort}`
+  return [...hosts, { variable: 'METRICS_PORT', url }]
 }
 
-const withoutDatabase = warning(
-  'not looked at without it: migrations, event log, projections, keys in use, jobs, checkpoints, verification, reconciliation, backup, webhooks, clocks, growth',
-  'Ask again when the database answers.',
-)
-
-const storesIn = async (config: Config, database: OpenDatabase): Promise<Finding[]> => {
-  const { url, pool } = database
-  const named = {
-    variable: 'EVENT_LOG_URL',
-    url: config.EVENT_LOG_URL ?? url,
-    prefix: config.EVENT_LOG_PREFIX,
-  }
-  const eventLog = await openNamed(named, silent).catch((error: unknown) =>
-    fault(reasonOf(error), 'Set EVENT_LOG_URL right.'),
-  )
-  if (!('close' in eventLog)) return [{ about: 'event log', ...eventLog }]
-  const logged = { config, pool, eventLog }
-  try {
-    const reached = await reachEventLog(logged)
-    const log = { about: 'event log', ...reached.told }
-    const rest = await lookAt([
-      ...databaseChecks(database),
-      ...(reached.answers ? [...keyChecks(logged), ...checksOfLog(logged)] : []),
-      clockCheck(pool, () => liveProcesses(pool)),
-      jobsCheck(pool),
-      webhooksCheck(pool),
-      { about: 'processes', look: () => processes(pool) },
-    ])
-    return [log, ...(reached.answers ? [] : [{ about: 'event log', ...withoutEventLog }]), ...rest]
-  } finally {
-    const closed = Promise.allSettled([eventLog.close(), database.close()])
-    await within(closed, { waitMs: closeMaxMs }, () => undefined)
-  }
-}
-
-const withoutEventLog = warning(
-  'not looked at without it: projections, SECRET_KEY, epoch keys, signing key, checkpoints, verification, reconciliation, backup, growth',
-  'Ask again when the event log answers.',
-)
-
-const checksOfLog = (logged: {
-  readonly config: Config
-  readonly pool: OpenDatabase['pool']
-  readonly eventLog: EventLog
-}): readonly Check[] => [
-  projectionsCheck(logged),
-  signingKeyCheck(logged),
-  ...proofChecks({
-    eventLog: logged.eventLog,
-    checkpoint: async () => (await newestOfCheckpoints(logged.eventLog)).checkpoint,
-  }),
-  growthCheck(logged),
-]
-
-/** What a start would refuse for. */
-const surroundings = async (config: Config): Promise<Told> => {
-  try {
-    await checkSurroundings(config)
-    return ok('addresses, certificates and location files that are named are there')
-  } catch (error) {
-    return fault(reasonOf(error), 'Set the variable right: the service does not start with it.')
-  }
-}
-
-const dayMs = 86_400_000
-const certificateDaysMin = 14
-
-const tls = async (config: Config): Promise<Told | Told[]> => {
-  // One that cannot be read is told with the surroundings.
-  const files = await readTls(config).catch(() => null)
-  if (files === null) return []
-  const { validFrom, validTo, subject } = new X509Certificate(files.cert)
-  const leftMs = Date.parse(validTo) - Date.now()
-  const remedy =
-    'Renew it and replace the files of TLS_CERT and TLS_KEY by renaming: they are served within a minute.'
-  const whose = subject.replaceAll('\n', ', ')
-  if (leftMs <= 0) return fault(`the certificate of ${whose} expired ${durationText(leftMs)} ago`, remedy)
-  if (Date.parse(validFrom) > Date.now())
-    return fault(`the certificate of ${whose} is valid from ${validFrom} on, and not yet`, remedy)
-  const says = `the certificate of ${whose} expires in ${durationText(leftMs)}`
-  return leftMs < certificateDaysMin * dayMs ? warning(says, remedy) : ok(says)
-}
-
-const answerMaxMs = 3_000
+const serviceMaxMs = 3_000
 
 /** A certificate is for the name that partners use, and this host asks itself by its address. */
 const own = new Agent({ connect: { rejectUnauthorized: false } })
 
-type AnswerOfService = { status: number; headers: Headers; body: Record<string, unknown> }
-
-const answerOf = async (url: string, headers: Record<string, string> = {}): Promise<AnswerOfService> => {
-  const response = await fetch(url, { dispatcher: own, headers, signal: AbortSignal.timeout(answerMaxMs) })
-  return { status: response.status, headers: response.headers, body: Object(await response.json()) }
-}
-
-/** What the service says of itself, where one is known to listen. */
-const service = async (config: Config): Promise<Told | Told[]> => {
-  const { apiUrl, dashboardUrl } = await addressesNow(config)
-  const { METRICS_HOST: host, METRICS_PORT: port = defaultMetricsPort } = config
-  const urls = [
-    ...(config.ROLES.includes('api') ? [apiUrl] : []),
-    ...(config.ROLES.includes('dashboard') ? [dashboardUrl] : []),
-  ]
-  return (
-    await Promise.all((urls.length > 0 ? urls : [`http://${hostText(host)}:${port}`]).map(readinessAt))
-  ).flat()
-}
-
-const hostText = (host: string): string => {
-  const at = reachedAt(host)
-  return at.includes(':') ? `[${at}]` : at
-}
-
-const readinessAt = async (url: string): Promise<Told[]> => {
-  try {
-    const answer = await answerOf(`${url}/readyz`)
-    const { status, checks = {} } = answer.body as {
-      status?: string
-      checks?: Record<string, { status: string; detail?: string }>
-    }
-    const wrong = Object.entries(checks).filter(([, check]) => check.status !== 'ok')
-    const named = wrong
-      .map(([name, { status: is, detail }]) => `${name} ${is}${detail === undefined ? '' : ` (${detail})`}`)
-      .join(', ')
-    if (status === 'ready')
-      return [
-        wrong.length === 0
-          ? ok(`${url} is ready`)
-          : warning(`${url} is ready, with less: ${named}`, 'See the other lines.'),
-      ]
-    return [
-      fault(
-        `${url} is not ready: ${named === '' ? `it answered ${answer.status}` : named}`,
-        'See the other lines, and its log.',
-      ),
-    ]
-  } catch (error) {
-    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error
-    return [
-      warning(
-        `${url} does not answer: ${reasonOf(cause)}`,
-        'Where a service is to run here, start it: npm start. Elsewhere, ask there.',
-      ),
-    ]
+async function serviceAt({ variable, url }: Place): Promise<Found> {
+  // All addresses of this machine include the loopback address.
+  const reached = url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:')
+  type Answer = {
+    readonly status?: string
+    readonly checks?: Readonly<Record<string, { readonly status: string; readonly detail?: string }>>
   }
-}
-
-const placesOf = ({ ROLES, HOST, METRICS_HOST, ...ports }: Config): Listening[] => [
-  ...(ROLES.includes('api') ? [{ variable: 'API_PORT', host: HOST, port: ports.API_PORT } as const] : []),
-  ...(ROLES.includes('dashboard')
-    ? [{ variable: 'DASHBOARD_PORT', host: HOST, port: ports.DASHBOARD_PORT } as const]
-    : []),
-  // Without a port of its own it takes any free one where the default is taken.
-  ...(ports.METRICS_PORT === undefined
-    ? []
-    : [{ variable: 'METRICS_PORT', host: METRICS_HOST, port: ports.METRICS_PORT } as const]),
-]
-
-/**
- * Whose process answers there: every host of the service says that it lives, and what its SECRET_KEY makes of a question. Of an
- * installation without a key none runs.
- */
-const whoseAt = async (config: Config, { host, port }: Listening): Promise<Listener> => {
-  const known = await knownSecretKeysOf(config).catch(() => null)
-  const keys = known ?? []
-  const question = randomUUID()
-  const asked = await Promise.all(
-    ['http', 'https'].map((scheme) =>
-      answerOf(`${scheme}://${hostText(host)}:${port}/livez`, { [questionHeader]: question }).then(
-        ({ body, headers }): Listener => {
-          if (body.status !== 'live') return 'stranger'
-          const proof = headers.get(proofHeader) ?? ''
-          return keys.some((key) => sameHmac(proof, proofOf(key, question) ?? '')) ? 'own' : 'another'
-        },
-        (): Listener => 'stranger',
-      ),
-    ),
-  )
-  return asked.find((one) => one !== 'stranger') ?? 'stranger'
-}
-
-const processes = async (pool: OpenDatabase['pool']): Promise<Told> => {
-  const live = await liveProcesses(pool)
-  const apart = apartIn(live)
-  if (apart !== null) return warning(`rate limits: ${apart}`, 'Set REDIS_URL to one Redis for all of them.')
-  return live.length === 0
-    ? warning(
-        'no api process lives, by the table in the database',
-        'Where calls are to be answered, start one: npm start.',
-      )
-    : ok(`${live.length} api ${live.length === 1 ? 'process lives' : 'processes live'}`)
+  let answer: Answer
+  try {
+    const signal = AbortSignal.timeout(serviceMaxMs)
+    const response = await fetch(`${reached}/readyz`, { dispatcher: own, signal })
+    answer = Object(await response.json())
+  } catch (error) {
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
+    const code = Object(cause).code
+    return code === 'ECONNREFUSED' || code === 'EADDRNOTAVAIL'
+      ? wrong(`nothing listens at ${url} (${variable})`)
+      : wrong(`what listens at ${url} (${variable}) does not answer as this service: ${reasonOf(cause)}`, {
+          severity: 'fault',
+          advice: `Stop it (ss -ltnp 'sport = :${new URL(url).port}' names it), or set ${variable} to another port.`,
+        })
+  }
+  const named = Object.entries(answer.checks ?? {})
+    .filter(([, { status }]) => status !== 'ok')
+    .map(([name, { status, detail }]) => `${name} ${status}${detail === undefined ? '' : ` (${detail})`}`)
+    .join(', ')
+  const advice = 'See the other lines, and the log of the service.'
+  if (answer.status !== 'ready')
+    return wrong(`${url} is not ready: ${named === '' ? 'it does not say why' : named}`, {
+      severity: 'fault',
+      advice,
+    })
+  return named === '' ? fine(`${url} is ready`) : wrong(`${url} is ready, with less: ${named}`, { advice })
 }

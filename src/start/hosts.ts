@@ -79,7 +79,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         idleMinutes: config.DASHBOARD_IDLE_MINUTES,
         requiredFactor: config.DASHBOARD_SECOND_FACTOR,
         examine: () => examine(process.env),
-        projectionLags: health.projectionLags,
+        health,
       }),
     )
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
@@ -94,15 +94,10 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
 const hostOf = (
   name: 'api' | 'dashboard',
   reach: Reach,
-  { dependencies, capabilities, health, logger, config, foundation, leaving }: HostsOptions,
+  { dependencies, capabilities, health, logger, config, leaving }: HostsOptions,
 ): Host => {
   const host = createHost(dependencies, capabilities.formsOn(name), reach)
-  host.register(
-    operations({
-      ...{ health, showsRows: name === 'dashboard', unready: leaving.unready },
-      secretKeys: foundation.secretKeys,
-    }),
-  )
+  host.register(operations({ health, showsRows: name === 'dashboard', unready: leaving.unready }))
   host.register(downloads(logger))
   host.register(documentation())
   if (name === 'api') host.register(documentationForPeople(config))

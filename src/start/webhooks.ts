@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import { type OpenCapability, usualJobSecondsMax } from '../call/capability.ts'
-import { remembered } from '../concurrency/remembered.ts'
 import type { Config } from '../config.ts'
 import { createOutage, type Outage } from '../event-log/outage.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -9,7 +8,7 @@ import { type JobQueue, openJobQueue } from '../jobs/queue.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { tellOfExpiringKeys } from '../webhooks/expiring-keys.ts'
 import { createWebhookFollower } from '../webhooks/follow.ts'
-import { dueWebhooks, forgetDeliveries, forgottenAtOnceMax, pendingDeliveries } from '../webhooks/outbox.ts'
+import { dueWebhooks, forgetDeliveries, forgottenAtOnceMax } from '../webhooks/outbox.ts'
 import { attemptOutcomes, type Sending, sendRound, webhookSealPurpose } from '../webhooks/send.ts'
 import { openOutside } from './capabilities.ts'
 
@@ -44,7 +43,7 @@ export const openWebhooks = (
     ...{ pool, logger, clock: Date, chance: Math.random },
     sealer: secrets.sealer(webhookSealPurpose),
     outside: openOutside(config),
-    observe: meterWebhooks(metrics, foundation),
+    observe: meterWebhooks(metrics),
     signal: ending.signal,
   }
   const { ask, askAll, askDue } = asking({ queue, pool, outage })
@@ -118,21 +117,8 @@ const asking = ({ queue, pool, outage }: { queue: JobQueue; pool: Foundation['po
   }
 }
 
-const meterWebhooks = (
-  { meters }: Metrics,
-  { pool }: Pick<Foundation, 'pool'>,
-): NonNullable<Sending['observe']> => {
-  // The gauges are read together: one question serves them.
-  const pending = remembered(() => pendingDeliveries(pool).catch(() => null))
-  const gauge = (name: string, help: string, value: 'count' | 'oldestSeconds' | 'disabled'): void =>
-    meters.gauge({ name: `webhook_${name}`, help }, async () => {
-      const now = await pending()
-      return now === null ? [] : [{ value: now[value] }]
-    })
-  gauge('pending_messages', 'Messages to webhooks that wait for their first or next attempt', 'count')
-  gauge('oldest_pending_seconds', 'Age of the oldest message that waits', 'oldestSeconds')
-  gauge('disabled', 'Webhooks that are sent nothing because they failed for days or answered 410', 'disabled')
-  return meters.words(
+const meterWebhooks = ({ meters }: Metrics): NonNullable<Sending['observe']> =>
+  meters.words(
     {
       name: 'webhook_attempts_total',
       help: 'Attempts to send a message to a webhook: delivered, failed and tried again, given up (dead), given up with the webhook (disabled)',
@@ -140,4 +126,3 @@ const meterWebhooks = (
     'outcome',
     attemptOutcomes,
   )
-}

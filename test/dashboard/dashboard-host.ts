@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import pino from 'pino'
 import { projections } from '../../projections/index.ts'
-import type { Finding } from '../../src/administration/doctor/finding.ts'
+import type { Finding } from '../../src/administration/checks/check.ts'
 import { changePassword, createUser } from '../../src/administration/user-changes.ts'
 import type { AnyCapabilityForm } from '../../src/call/form.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
@@ -126,10 +126,10 @@ export const openDashboardHost = async ({
   )
   const ways = openOutside(config)
   const outside = partnersAsOperator ? { ...ways, post: ways.postOwn } : ways
-  const health = createHealth({ eventLog, pool, projections, monotonic: () => performance.now() })
+  const health = createHealth({ ...foundation, config })
   host.register(
     dashboard(foundation, logger, {
-      projectionLags: health.projectionLags,
+      health,
       ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },
       dataSources: createDataSources(foundation, { config, logger }),
       ...{ examine, lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },

@@ -1,6 +1,6 @@
 /** What "doctor" finds, as a page: one look at a time, with an end, and not again for some seconds. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Finding } from '../../src/administration/doctor/finding.ts'
+import type { Finding } from '../../src/administration/checks/check.ts'
 import { createUser } from '../../src/administration/user-changes.ts'
 import { createExamination } from '../../src/dashboard/examination.ts'
 import { examine } from '../../src/start/doctor.ts'
@@ -12,6 +12,7 @@ const finding = (level: Finding['level'], about: string): Finding => ({
     about,
     says: `${about} says <b>${level}</b>\u202e`,
     remedy: level === 'ok' ? null : `mend ${about}`,
+    figures: {},
   },
 })
 

@@ -6,7 +6,7 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { installationStream, priceBookStream } from '../../src/events/streams.ts'
 import { appendSlots, openInstallationKey, standingKeyIn } from '../../src/foundation/installation-key.ts'
-import { newKeySlot, openSlots, proofOf, secretKeyOf } from '../../src/guard/installation-key.ts'
+import { newKeySlot, openSlots, secretKeyOf } from '../../src/guard/installation-key.ts'
 import { createSecrets } from '../../src/guard/secrets.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
@@ -42,15 +42,6 @@ describe('a slot', () => {
     expect(openSlots([one], [old])?.key.derive('x')).not.toEqual(openSlots([two], [old])?.key.derive('x'))
     expect(one.secret_key).toMatch(/^[0-9a-f]{12}$/)
   })
-})
-
-test('a process proves that it has a SECRET_KEY by an answer only that key gives, and only to a question', () => {
-  const question = '0190a8e0-0000-4000-8000-000000000000'
-  expect(proofOf(old, question)).toBe(
-    proofOf(secretKeyOf('the old key of this installation, long enough'), question),
-  )
-  expect(proofOf(old, question)).not.toBe(proofOf(next, question))
-  expect(proofOf(old, 'anything')).toBeNull()
 })
 
 describe('an event log', () => {

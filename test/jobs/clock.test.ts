@@ -6,7 +6,7 @@ import type { ScheduledJob } from '../../src/call/capability.ts'
 import { wakeWorkers } from '../../src/jobs/boss.ts'
 import { nextRuns, retryDeadLetters, runNow } from '../../src/jobs/now.ts'
 import { type Jobs, startJobs } from '../../src/jobs/run.ts'
-import { jobGauges } from '../../src/metrics/jobs.ts'
+import { createHealth } from '../../src/metrics/health.ts'
 import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts'
 import { samples } from '../metrics/samples.ts'
 import { type House, openHouse, until } from '../support/house.ts'
@@ -28,7 +28,7 @@ const yearly = { cron: '0 0 29 2 *', expireSeconds: 60 } as const
 beforeAll(async () => {
   house = await openHouse()
   metrics = createMetrics()
-  jobGauges(metrics.meters, () => knownJobs(house.foundation.pool))
+  createHealth({ ...house.foundation, config: house.config }).meter(metrics.meters)
   const run = async (): Promise<number> => {
     runs += 1
     underWay += 1

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Finding } from '../../src/administration/doctor/finding.ts'
+import type { Finding } from '../../src/administration/checks/check.ts'
 import { parseConfig } from '../../src/config.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { examine } from '../../src/start/doctor.ts'
@@ -18,7 +18,7 @@ const common = {
   SECRET_KEY: 'oXb0sP2vDk9tQ4mZ7rYw1uCg6hJf3nEa',
   EMAIL_PROBE: 'off',
   ROLES: 'jobs',
-  METRICS_PORT: '1',
+  METRICS_PORT: '2',
 }
 
 let dir = ''
@@ -63,21 +63,16 @@ test('a role of its own and an EventStoreDB that takes events are well, and noth
   const findings = await examine(environment)
   expect(about(findings, 'database rights', 'event log', 'SECRET_KEY', 'migrations')).toEqual([
     expect.stringMatching(/^ok: esdb:\/\/\S+, at position \d+, the last event \d+ m?s ago$/),
-    'ok: the role test_service reads the event log and appends to it, and cannot change it',
+    'ok: the role test_service cannot change the event log',
     'ok: all are applied',
     expect.stringMatching(/^ok: [0-9a-f]{12} opens the installation key$/),
   ])
-  // No process folds them here, and that has one cause.
   expect(about(findings, 'projections')).toEqual([
-    expect.stringMatching(/^fault: accounts, .*: \d+ positions behind the event log, and not moving$/),
-  ])
-  expect(about(findings, 'growth')).toEqual([
-    expect.stringMatching(/how fast EventStoreDB grows, its own metrics tell$/),
+    expect.stringMatching(/^ok: rows: \d+ m?s behind the event log$/),
   ])
   expect(store.eventsOf('pricebook')).toHaveLength(appends)
   // The embedded PostgreSQL's disk is none of this installation's.
   expect(about(findings, 'disk of DATA_DIR')).toEqual([])
-  expect(about(findings, 'disk of KEY_DIR')).toHaveLength(1)
 })
 
 test('a service that works as the owner is a warning', async () => {
@@ -93,6 +88,7 @@ test('another event log than the rows were folded from is a fault', async () => 
     expect.stringMatching(
       /^fault: the read models were folded from esdb:\/\/\S+, and the event log is PostgreSQL$/,
     ),
+    expect.stringMatching(/^warning: not looked at without it: /),
   ])
 })
 
@@ -103,7 +99,7 @@ describe('what hangs', () => {
     const findings = await examine(environment)
     store.speak()
     expect(about(findings, 'event log')).toEqual([
-      expect.stringMatching(/^fault: esdb:.* no answer within 5 s$/),
+      expect.stringMatching(/^fault: no answer within 4 s$/),
       expect.stringMatching(/^warning: not looked at without it: /),
     ])
     // The server of the tests trades durability for speed.
@@ -126,7 +122,7 @@ describe('what hangs', () => {
       expect.stringMatching(/^fault: at 127\.0\.0\.1:\d+ does not answer: /),
       expect.stringMatching(/^warning: not looked at without it: /),
     ])
-    expect(about(findings, 'environment', 'Node.js', 'KEY_DIR', 'lists', 'location files')).toHaveLength(5)
+    expect(about(findings, 'environment', 'KEY_DIR', 'lists', 'location files')).toHaveLength(4)
   })
 })
 

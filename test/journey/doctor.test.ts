@@ -52,8 +52,8 @@ const doctor = async (
 }
 
 const wrong = (findings: readonly Finding[]): Finding[] =>
-  // The packages' lists age with the calendar, and an installation of a moment ago has no backup.
-  findings.filter(({ level, about }) => level !== 'ok' && about !== 'lists' && about !== 'backup')
+  // The packages' lists age with the calendar.
+  findings.filter(({ level, about }) => level !== 'ok' && about !== 'lists')
 
 const withOwner = async (work: (client: pg.Client) => Promise<void>): Promise<void> => {
   const { url } = JSON.parse(await readFile(join(dir, 'data', 'postgres.json'), 'utf8')) as { url: string }
@@ -93,17 +93,13 @@ test('an installation that is well has no fault and no warning, and every line s
   expect(service?.output()).toContain('METRICS_PROT is no variable of this service, and nothing reads it')
   expect(service?.output()).not.toContain('geheimnis')
   expect(wrong(findings)).toEqual([])
-  expect(findings.find(({ about }) => about === 'backup')).toMatchObject({
-    level: 'warning',
-    says: expect.stringMatching(/^none was ever made/),
-  })
   expect(code).toBe(0)
   expect(findings.length).toBeGreaterThan(25)
   for (const { level, remedy } of findings) if (level === 'ok') expect(remedy).toBeNull()
   const said = findings.map(({ about }) => about)
   for (const about of [
     'environment',
-    'ports',
+    'service',
     'disk of DATA_DIR',
     'database',
     'migrations',
@@ -114,23 +110,6 @@ test('an installation that is well has no fault and no warning, and every line s
   const { out } = await cli(['doctor'], environment)
   expect(out).toMatch(/^ok +environment: every variable is known/m)
   expect(out).toMatch(/\n\d+ things looked at: 0 faults, \d warnings?\n$/)
-})
-
-test('a port is ours where our own service has it, and a fault where that of another installation has', async () => {
-  const { port } = new URL(service?.apiUrl ?? '')
-  const about = async (more: Record<string, string>): Promise<string[]> =>
-    (await doctor({ API_PORT: port, ...more })).findings
-      .filter(({ about, says }) => about === 'ports' && says.includes('API_PORT'))
-      .map(({ level, says }) => `${level}: ${says}`)
-  expect(await about({})).toEqual([`ok: ${port} (API_PORT) is this service's`])
-  const another = `fault: ${port} (API_PORT) on 127.0.0.1 is taken by a process of this service with another SECRET_KEY, or of an earlier release`
-  // One that was never started, and so has no key, and one that has.
-  expect(await about({ DATA_DIR: join(dir, 'elsewhere') })).toEqual([another])
-  const other = {
-    DATA_DIR: join(dir, 'elsewhere'),
-    SECRET_KEY: 'of another installation, as long as it has to be',
-  }
-  expect(await about(other)).toEqual([another])
 })
 
 describe('what is planted beside a running service', () => {
@@ -173,15 +152,15 @@ describe('what is planted beside a running service', () => {
     const found = wrong(findings).map(({ level, about, says }) => `${level} ${about}: ${says}`)
     for (const planted of [
       /^warning environment: API_PORTS is no variable .* is API_PORT meant/,
-      /^warning passwords: DATABASE_MIGRATION_URL: its password is a well-known one/,
-      /^fault ports: \d+ \(METRICS_PORT\) on 127.0.0.1 is taken, and what listens there does not answer as this service/,
+      /^warning passwords: DATABASE_MIGRATION_URL: its password is a well-known one, or/,
+      /^fault service: what listens at http:\/\/127\.0\.0\.1:\d+ \(METRICS_PORT\) does not answer as this service/,
       /^warning Redis: it does not answer: connect ECONNREFUSED/,
-      /^warning KEY_DIR: .*\.key can be read by other users \(mode 644\)/,
+      /^warning secret files: .*\.key can be read by other users \(mode 644\)/,
       /^warning location files: old.mmdb: built .* 400 days ago/,
       /^fault projections: key_usage is halted: an event of another release/,
-      /^warning projections: profile_cache: an event was set aside/,
-      /^fault checkpoints: none was ever signed, and the event log is 30 h old/,
-      /^warning webhooks: one is disabled/,
+      /^warning events set aside: profile_cache: 1/,
+      /^fault checkpoints: none yet; the event log began 30 h ago/,
+      /^warning webhooks: disabled webhooks: 1/,
       /^fault clocks: the clock of process \d+ on .* is 60 min ahead of the database's/,
       /^fault jobs: reconcile failed .* ago: canceling statement due to statement timeout/,
     ])

@@ -4,6 +4,7 @@ import pg from 'pg'
 import { pino } from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
+import { parseConfig } from '../../src/config.ts'
 import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { createHealth, type Health } from '../../src/metrics/health.ts'
@@ -42,7 +43,11 @@ afterEach(async () => {
 })
 
 const healthNow = (): Health =>
-  createHealth({ eventLog, pool, monotonic: () => performance.now(), projections })
+  createHealth({
+    ...{ config: parseConfig({}), eventLog, pool },
+    ledger: { failure: () => null },
+    diskSpace: { seen: () => null },
+  })
 
 test('the lag is the age of the oldest event without rows, and what others write to the server is no lag', async () => {
   await eventLog.append('test-1', 'none', newEvents(1))

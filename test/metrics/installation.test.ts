@@ -3,7 +3,6 @@ import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createActs } from '../../src/administration/acts.ts'
-import { proofsOf } from '../../src/administration/doctor/proofs.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -11,7 +10,7 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream, operatorStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { verifyLogOnward } from '../../src/jobs/verify-log.ts'
-import { meterInstallation } from '../../src/metrics/installation.ts'
+import { createHealth } from '../../src/metrics/health.ts'
 import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts'
 import { type House, openHouse, places } from '../support/house.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
@@ -31,13 +30,10 @@ beforeAll(async () => {
 })
 afterAll(() => house?.close())
 
-type Parts = Pick<Foundation, 'pool'> & { readonly eventLog: Pick<EventLog, 'read'> }
+type Parts = Pick<Foundation, 'pool' | 'eventLog'>
 
-const meter = ({ meters }: Metrics, { pool, eventLog }: Parts): void =>
-  meterInstallation(meters, {
-    pool,
-    ...proofsOf({ eventLog, checkpoint: house.foundation.checkpoints.last }),
-  })
+const meter = ({ meters }: Metrics, parts: Parts): void =>
+  createHealth({ ...house.foundation, ...parts, config: house.config }).meter(meters)
 
 /** As a process that was just started tells it. */
 const told = async (name: string, parts: Parts = house.foundation) => {
@@ -90,7 +86,7 @@ test('events set aside, by projection and by whether its rows let anyone in', as
 
 test('what does not answer within a second is left out, and the rest is told', async () => {
   const { eventLog, pool } = house.foundation
-  const silent: Pick<EventLog, 'read'> = { read: () => new Promise(() => undefined) }
+  const silent: EventLog = { ...eventLog, read: () => new Promise(() => undefined) }
   const metrics = createMetrics()
   meter(metrics, { eventLog: silent, pool })
   const before = performance.now()

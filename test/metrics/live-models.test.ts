@@ -3,6 +3,8 @@ import fastify from 'fastify'
 import { type Logger, pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
+import type { LiveModel } from '../../src/call/capability.ts'
+import { parseConfig } from '../../src/config.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { type Following, follow } from '../../src/event-log/follow.ts'
 import { type EventLog, LogRewritten, logStart, Unavailable } from '../../src/event-log/port.ts'
@@ -10,7 +12,7 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { priceBookStream } from '../../src/events/streams.ts'
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
 import { openPriceBooks } from '../../src/ledger/price-books.ts'
-import { createHealth, type LiveModel } from '../../src/metrics/health.ts'
+import { createHealth } from '../../src/metrics/health.ts'
 import { operations } from '../../src/metrics/routes.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { eventually } from '../support/service.ts'
@@ -230,18 +232,23 @@ describe('models that follow one log', () => {
 })
 
 describe('a process whose live model no longer follows the event log', () => {
-  const readyOf = async (liveModels: readonly LiveModel[]): Promise<{ status: number; body: unknown }> => {
-    const pool = { query: async () => ({ rows: [] }) }
+  const readyOf = async (
+    models: readonly Pick<LiveModel, 'name' | 'failure'>[],
+  ): Promise<{ status: number; body: unknown }> => {
+    // Only asked for its release and for checkpoints, of which there are none.
+    const pool = {
+      query: async (text: string) => ({ rows: text.includes('server_version') ? [{ number: 160_000 }] : [] }),
+    }
     const host = fastify()
     const health = createHealth({
       eventLog: fragile.eventLog,
-      // Only asked for checkpoints, of which there are none.
+      config: parseConfig({}),
       pool: pool as unknown as Parameters<typeof createHealth>[0]['pool'],
-      monotonic: () => performance.now(),
-      projections: [],
-      liveModels,
+      ledger: { failure: () => null },
+      diskSpace: { seen: () => null },
+      liveModels: models.map((model) => ({ ...model, doubtful: () => 0 })),
     })
-    await host.register(operations({ health, showsRows: false, secretKeys: [] }))
+    await host.register(operations({ health, showsRows: false }))
     const { statusCode, body } = await host.inject('/readyz')
     await host.close()
     return { status: statusCode, body: JSON.parse(body) }

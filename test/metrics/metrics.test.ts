@@ -183,6 +183,7 @@ describe('what is written', () => {
     expect(names.filter((name) => !name?.startsWith('enrichment_'))).toEqual([])
     expect([...labelWords(written).keys()].sort()).toEqual([
       'capability',
+      'check',
       'code',
       'guards',
       'le',
@@ -238,11 +239,4 @@ describe('the routes', () => {
       expect(await response.json()).toMatchObject({ code: 'REQ_004' })
     }
   })
-})
-
-test('what a process does not have is left out, not reported as nothing', async () => {
-  const metrics = createMetrics()
-  expect(samples(await metrics.text(), 'geo_database_age_seconds')).toEqual({})
-  metrics.watch({ projectionLags: async () => null })
-  expect(samples(await metrics.text(), 'projection_lag_seconds')).toEqual({})
 })

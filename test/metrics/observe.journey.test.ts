@@ -202,7 +202,7 @@ describe('an alarm', () => {
         ([, name = '']) => name,
       ),
     )
-    expect(named.length).toBeGreaterThan(10)
+    expect(named.length).toBeGreaterThan(3)
     expect(named.filter((name) => !commands.has(name))).toEqual([])
   })
 })

@@ -4,7 +4,7 @@ export type Matcher = { readonly label: string; readonly operator: string; reado
 export type Selector = { readonly metric: string; readonly matchers: readonly Matcher[] }
 
 const words = new Set([
-  ...['sum', 'max', 'min', 'count', 'rate', 'increase', 'absent', 'histogram_quantile'],
+  ...['sum', 'max', 'min', 'count', 'rate', 'increase', 'absent', 'histogram_quantile', 'predict_linear'],
   ...['by', 'without', 'and', 'or', 'unless', 'on', 'ignoring'],
 ])
 

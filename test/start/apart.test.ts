@@ -1,6 +1,7 @@
 /** Processes that count rate limits apart are told of, by name and with the remedy. */
 import { expect, test, vi } from 'vitest'
-import { apartIn, warnOfApart } from '../../src/start/apart.ts'
+import { countingApart } from '../../src/administration/checks/database.ts'
+import { warnOfApart } from '../../src/start/app.ts'
 
 const counting = (...counters: string[]) => counters.map((one) => ({ counters: one, roles: ['api'] }))
 
@@ -16,7 +17,7 @@ test.each([
     says: null,
   },
 ])('$name', ({ processes, says }) => {
-  expect(apartIn(processes)).toBe(
+  expect(countingApart(processes)).toBe(
     says === null ? null : `each of ${says} processes counts for itself; set REDIS_URL to one Redis for all`,
   )
 })

@@ -1,9 +1,9 @@
 /** What "doctor" says of the provider of identities that is configured. */
 import { createServer, type RequestListener } from 'node:http'
 import { expect, test } from 'vitest'
-import { lookAt } from '../../src/administration/doctor/finding.ts'
+import { lookAt } from '../../src/administration/checks/check.ts'
 import { parseConfig } from '../../src/config.ts'
-import { providerCheck } from '../../src/start/provider.ts'
+import { startChecks } from '../../src/start/doctor.ts'
 import { client, closed, listening, openTestProvider } from '../support/identity-provider.ts'
 
 const of = (issuer: string, more: Record<string, string> = {}) =>
@@ -11,8 +11,9 @@ const of = (issuer: string, more: Record<string, string> = {}) =>
     ...{ OIDC_ISSUER: issuer, OIDC_CLIENT_ID: client.clientId, OIDC_CLIENT_SECRET: client.clientSecret },
     ...more,
   })
+const provider = startChecks.filter(({ name }) => name === 'provider of identities')
 const found = async (config: ReturnType<typeof parseConfig>): Promise<string[]> =>
-  (await lookAt([providerCheck(config)])).map(({ level, says }) => `${level}: ${says}`)
+  (await lookAt(provider, { config })).map(({ level, says }) => `${level}: ${says}`)
 
 test('none is looked at where there is none, or no dashboard', async () => {
   expect(await found(parseConfig({}))).toEqual([])
@@ -20,11 +21,11 @@ test('none is looked at where there is none, or no dashboard', async () => {
 })
 
 test('one that answers is well', async () => {
-  const provider = await openTestProvider({ redirectUri: 'http://localhost/', claimsOf: () => ({}) })
+  const opened = await openTestProvider({ redirectUri: 'http://localhost/', claimsOf: () => ({}) })
   try {
-    expect(await found(of(provider.issuer))).toEqual([`ok: ${provider.issuer} answers as a provider`])
+    expect(await found(of(opened.issuer))).toEqual([`ok: ${opened.issuer} answers as a provider`])
   } finally {
-    await provider.close()
+    await opened.close()
   }
 })
 

@@ -26,7 +26,8 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   projector: [...pure, 'event-log', 'tracing'],
   // Of egress, the type of what capabilities are given.
   call: [...pure, ...engine, 'tracing', 'src/egress/outside.ts'],
-  metrics: [...pure, ...engine, 'call'],
+  // The checks that a process tells of itself are those of operations.
+  metrics: [...pure, ...engine, 'call', 'administration'],
   concurrency: [],
   tracing: [],
   // Of the event log, how an outage is told.

@@ -10,19 +10,24 @@ export const geoRemedy =
 
 /** Whether the location files can be served, and how old they are. */
 export const geoAge = (settings: GeoSettings): CapabilityCheck => ({
-  about: 'location files',
+  name: 'location files',
+  looksAt: 'whether they can be served, and their age',
+  severity: 'fault',
+  bound: { unit: 'days', warning: geoAgeDaysMax },
+  advice: geoRemedy,
   look: async () => {
     try {
       const geo = await openConfiguredDatabase(settings, pino({ level: 'silent' }))
       const { build_date: built, age_days: days, files } = geo.status()
       geo.close()
-      const says = `${files.map(({ path }) => path.slice(path.lastIndexOf('/') + 1)).join(', ')}: built ${built.slice(0, 10)}, ${days} days ago`
-      return days > geoAgeDaysMax
-        ? { level: 'warning', says, remedy: geoRemedy }
-        : { level: 'ok', says, remedy: null }
+      const names = files.map(({ path }) => path.slice(path.lastIndexOf('/') + 1)).join(', ')
+      return {
+        says: `${names}: built ${built.slice(0, 10)}, ${days} days ago`,
+        state: { value: days },
+      }
     } catch (error) {
       if (!(error instanceof SettingFault)) throw error
-      return { level: 'fault', says: error.message, remedy: 'Put a sound file in its place, by renaming.' }
+      return { says: error.message, state: 'wrong' }
     }
   },
 })

@@ -1,4 +1,4 @@
-import type { Finding } from '../../administration/doctor/finding.ts'
+import type { Finding } from '../../administration/checks/check.ts'
 import type { Examined } from '../examination.ts'
 import { count, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
@@ -40,18 +40,21 @@ const found = ({ findings, startedAtMs, tookMs }: Examined): Html => {
   const sorted = findings.toSorted((a, b) => rank[a.level] - rank[b.level])
   return html`<p class="notice${faults > 0 && ' bad'}"${faults > 0 && html` role="alert"`}>${count(findings.length)} things were looked at: ${plural(faults, 'fault')}, ${plural(warnings, 'warning')}.</p>
 <p class="note">Looked at ${utc(new Date(startedAtMs))}, in ${count(tookMs)} ms. For some seconds the same answer is shown to everyone.</p>
-${table({
-  caption: 'What was looked at',
-  rows: sorted,
-  columns: [
-    { head: 'What', kind: 'name', cell: ({ about }) => about },
-    { head: 'State', cell: ({ level }) => levelMark(level) },
-    { head: 'What was found', cell: ({ says }) => plain(says) },
-    { head: 'What to do', cell: ({ remedy }) => (remedy === null ? '–' : plain(remedy)) },
-  ],
-})}
+${findingsTable(sorted)}
 <p class="actions"><a class="button" href="/operations/doctor">Look again</a></p>`
 }
+
+export const findingsTable = (rows: readonly Finding[]): Html =>
+  table({
+    caption: 'What was looked at',
+    rows,
+    columns: [
+      { head: 'What', kind: 'name', cell: ({ about }) => about },
+      { head: 'State', cell: ({ level }) => levelMark(level) },
+      { head: 'What was found', cell: ({ says }) => plain(says) },
+      { head: 'What to do', cell: ({ remedy }) => (remedy === null ? '–' : plain(remedy)) },
+    ],
+  })
 
 const plural = (number: number, word: string): string => `${count(number)} ${word}${number === 1 ? '' : 's'}`
 

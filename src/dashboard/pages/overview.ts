@@ -1,14 +1,13 @@
-import type { ProjectionState } from '../../administration/projections.ts'
+import type { Finding } from '../../administration/checks/check.ts'
 import type { LastReconciled } from '../../administration/reconciliations.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { balance, count, credits, instant } from '../format.ts'
-import { type Html, html, type Renderable } from '../html.ts'
+import { type Html, html } from '../html.ts'
 import type { OrganizationLine } from '../queries.ts'
-import type { StandingProjection } from '../rows.ts'
 import { type CheckpointView, checkpointSection } from './checkpoint.ts'
+import { findingsTable } from './doctor.ts'
 import { layout, table, type Viewer } from './layout.ts'
 import { reconciliationSection } from './reconciliation.ts'
-import { behindText } from './rows.ts'
 
 type Overview = {
   readonly viewer: Viewer
@@ -16,8 +15,7 @@ type Overview = {
   /** The page is not the first; where the next one begins. */
   readonly further: boolean
   readonly next: string | null
-  readonly head: bigint
-  readonly projections: readonly StandingProjection[]
+  readonly findings: readonly Finding[]
   readonly checkpoint: CheckpointView
   readonly reconciliation: LastReconciled | null
   readonly nowMs: number
@@ -28,8 +26,7 @@ export const overviewPage = ({
   organizations,
   further,
   next,
-  head,
-  projections,
+  findings,
   checkpoint,
   reconciliation,
   nowMs,
@@ -70,39 +67,19 @@ ${further && html`<a href="/">First page</a>`}
 ${next !== null && html`<a href="/?after=${next}">Next page</a>`}
 </nav>
 </section>
-<section aria-labelledby="projections">
-<h2 id="projections">Projections</h2>
-<p class="note">The event log ends at position ${count(head)}. Pages show what the projections have folded.</p>
-${table({
-  caption: 'Where each projection stands',
-  rows: projections,
-  columns: [
-    {
-      head: 'Projection',
-      kind: 'name',
-      cell: (row) => html`${row.name} <span class="minor below">version ${row.version}</span>`,
-    },
-    { head: 'Position', kind: 'number', cell: (row) => count(row.position) },
-    { head: 'Behind', kind: 'number', cell: behindText },
-    { head: 'State', cell: stateOf },
-    { head: 'Moved (UTC)', cell: (row) => instant(row.updatedAt) },
-  ],
-})}
+<section aria-labelledby="checks">
+<h2 id="checks">Checks</h2>
+${checksShown(findings)}
+<p class="actions"><a class="button" href="/operations/doctor">Check everything</a></p>
 </section>
 ${checkpointSection(checkpoint, nowMs)}
 ${reconciliationSection(reconciliation)}`,
   })
 
-const namedMax = 20
-
-const stateOf = ({ state, error, parked, haltedStreams }: ProjectionState): Renderable => [
-  state === 'live'
-    ? html`<span class="mark good">live</span>`
-    : html`<span class="mark bad">halted</span> <span class="free">${error}</span>`,
-  haltedStreams.length > 0 &&
-    html` <span class="mark bad">${count(haltedStreams.length)} stopped</span> <span class="free">${haltedStreams
-      .slice(0, namedMax)
-      .map(({ stream }) => stream)
-      .join(', ')}</span>`,
-  parked > 0 && html` <span class="mark warn">${count(parked)} parked</span>`,
-]
+/** What is wrong first, as far as this process can tell at once. */
+const checksShown = (findings: readonly Finding[]): Html => {
+  const wrong = findings.filter(({ level }) => level !== 'ok')
+  return wrong.length === 0
+    ? html`<p class="note">All ${count(findings.length)} checks of this process are ok.</p>`
+    : findingsTable(wrong)
+}

@@ -1,4 +1,4 @@
-import { durationText } from '../../administration/doctor/finding.ts'
+import { durationText } from '../../administration/checks/check.ts'
 import { mayOpen } from '../access.ts'
 import { count } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'

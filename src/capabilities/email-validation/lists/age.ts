@@ -10,7 +10,11 @@ const dayMs = 86_400_000
 
 /** When the lists of disposable and free domains that count are from: refreshed ones say so in their first line. */
 export const listsAge = (folder = vendoredListFolder, clock: { now(): number } = Date): CapabilityCheck => ({
-  about: 'lists',
+  name: 'lists',
+  looksAt: 'the age of the lists of disposable and free domains',
+  severity: 'fault',
+  bound: { unit: 'days', warning: listsAgeDaysMax },
+  advice: listsRemedy,
   look: async () => {
     const { refreshed, oldest } = listsIn(folder)
     const age = Math.floor((clock.now() - Date.parse(oldest)) / dayMs)
@@ -18,14 +22,7 @@ export const listsAge = (folder = vendoredListFolder, clock: { now(): number } =
       refreshed.length === 0
         ? 'of the packages'
         : `refreshed: ${refreshed.map(({ name, count }) => `${name} ${count}`).join(', ')}`
-    const says = `domains ${from}; of ${oldest}, ${age} days ago`
-    return age > listsAgeDaysMax
-      ? {
-          level: 'warning',
-          says,
-          remedy: listsRemedy,
-        }
-      : { level: 'ok', says, remedy: null }
+    return { says: `domains ${from}; of ${oldest}, ${age} days ago`, state: { value: age } }
   },
 })
 

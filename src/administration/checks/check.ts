@@ -1,0 +1,148 @@
+import { within } from '../../concurrency/deadline.ts'
+
+/**
+ * One thing that can be wrong with an installation, declared once as data. The command "doctor", the pages of operations, `/readyz` and
+ * the gauges in `/metrics` all show the same list.
+ */
+export type Check<On> = {
+  /** As `doctor` prints it. */
+  readonly name: string
+  readonly looksAt: string
+  /** Of a `value` that `look` measured: above these it is a warning, or a fault. */
+  readonly bound?: {
+    readonly unit: 'seconds' | 'days' | 'share'
+    readonly warning?: number
+    readonly fault?: number
+  }
+  /** What anything else is that `look` finds wrong. */
+  readonly severity: 'warning' | 'fault'
+  /** What to do, where `look` has no better advice. */
+  readonly advice: string
+  /** Its name in `/readyz`, and whether a fault makes the process unready. */
+  readonly readiness?: { readonly name: string; readonly counts: 'always' | 'where rows are shown' | 'never' }
+  /** Names and help texts. All gauges of a check have the same labels. */
+  readonly gauges?: Readonly<Record<string, string>>
+  readonly labels?: readonly string[]
+  /** Nothing: the check does not concern this installation. What it throws is a fault of its own. */
+  readonly look: (on: On) => Looked | Promise<Looked>
+}
+
+export type Level = 'ok' | 'warning' | 'fault'
+type Figures = Readonly<Record<string, number | string | null>>
+export type Found = {
+  /** A sentence with the value. Never a secret. */
+  readonly says: string
+  readonly state: 'fine' | 'wrong' | { readonly value: number }
+  readonly severity?: 'warning' | 'fault'
+  readonly advice?: string
+  readonly figures?: Figures
+}
+type Sample = { readonly labels?: Record<string, string>; readonly value: number }
+type Looked = Found | readonly Found[] | Measured
+type Measured = {
+  readonly found: Found | readonly Found[]
+  /** By the name of a gauge. */
+  readonly samples?: Readonly<Record<string, readonly Sample[]>>
+  /** For `/readyz`, where that is not the worst of what was found; null: the check is left out there. */
+  readonly ready?: Level | null
+  /** More members of the check in the `/readyz` that only operators reach. */
+  readonly details?: Readonly<Record<string, unknown>>
+}
+
+/** What people and programs read of a check. */
+export type Finding = {
+  /** What was looked at, in a word or two. */
+  readonly about: string
+  /** `warning`: it works, but something should be done soon. `fault`: something does not work. */
+  readonly level: Level
+  readonly says: string
+  /** What to do; null where nothing is to be done. */
+  readonly remedy: string | null
+  readonly figures: Figures
+}
+
+export const fine = (says: string, figures: Figures = {}): Found => ({ says, state: 'fine', figures })
+
+export const wrong = (says: string, more: Pick<Found, 'severity' | 'advice' | 'figures'> = {}): Found => ({
+  says,
+  state: 'wrong',
+  ...more,
+})
+
+export const measured = (
+  value: number,
+  says: string,
+  more: Pick<Found, 'advice' | 'figures'> = {},
+): Found => ({ says, state: { value }, ...more })
+
+/** A check that was looked at: what was found, and why there may be no more. */
+export type Seen = Omit<Measured, 'found'> & {
+  readonly findings: readonly Finding[]
+  readonly failure: 'failed' | 'timed_out' | null
+}
+
+/** Looks at one thing. Never rejects, and waits as long as the look takes. */
+export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
+  try {
+    const looked = await check.look(on)
+    const { found, ...more } = 'found' in looked ? looked : { found: looked }
+    return { ...more, findings: [found].flat().map((one) => findingOf(check, one)), failure: null }
+  } catch (error) {
+    return unseen(check, 'failed', `it could not be looked at: ${reasonOf(error)}`)
+  }
+}
+
+/** Each question to a server has a shorter deadline: this one ends what hangs nevertheless. */
+const lookMaxMs = 10_000
+
+export const seeWithin = <On>(check: Check<On>, seen: Promise<Seen>, maxMs = lookMaxMs): Promise<Seen> =>
+  within(seen, { waitMs: maxMs }, () => unseen(check, 'timed_out', `no answer within ${maxMs / 1_000} s`))
+
+/** Looks at all of them at once; the findings keep the order of the checks. Never rejects. */
+export async function lookAt<On>(checks: readonly Check<On>[], on: On, maxMs?: number): Promise<Finding[]> {
+  const seen = await Promise.all(checks.map((check) => seeWithin(check, see(check, on), maxMs)))
+  return seen.flatMap(({ findings }) => findings)
+}
+
+const unseen = (
+  { name, advice }: Pick<Check<never>, 'name' | 'advice'>,
+  failure: 'failed' | 'timed_out',
+  says: string,
+): Seen => ({ findings: [{ about: name, level: 'fault', says, remedy: advice, figures: {} }], failure })
+
+function findingOf(
+  { name, bound, severity, advice }: Check<never>,
+  { says, state, figures = {}, ...own }: Found,
+): Finding {
+  const level =
+    state === 'fine' ? 'ok' : state === 'wrong' ? (own.severity ?? severity) : levelOf(state.value, bound)
+  return { about: name, level, says, remedy: level === 'ok' ? null : (own.advice ?? advice), figures }
+}
+
+const levelOf = (value: number, bound: Check<never>['bound']): Level => {
+  if (value > (bound?.fault ?? Number.POSITIVE_INFINITY)) return 'fault'
+  return value > (bound?.warning ?? Number.POSITIVE_INFINITY) ? 'warning' : 'ok'
+}
+
+/** The worst of them. */
+export const worstOf = (findings: readonly Pick<Finding, 'level'>[]): Level =>
+  (['fault', 'warning'] as const).find((level) => findings.some((one) => one.level === level)) ?? 'ok'
+
+/** Messages from elsewhere may be a page long. */
+const reasonCharsMax = 400
+
+/** Why something failed, in one line. A host with several addresses fails with an error for each and has no message itself. */
+export function reasonOf(error: unknown): string {
+  const first = error instanceof AggregateError && error.message === '' ? error.errors[0] : error
+  const text = first instanceof Error ? first.message || first.name : String(first)
+  return (text.split('\n', 1)[0] ?? '').slice(0, reasonCharsMax)
+}
+
+/** A length of time, for a person. */
+export function durationText(ms: number): string {
+  const seconds = Math.round(Math.abs(ms) / 1_000)
+  if (seconds < 1) return `${Math.round(Math.abs(ms))} ms`
+  if (seconds < 120) return `${seconds} s`
+  if (seconds < 7_200) return `${Math.round(seconds / 60)} min`
+  return seconds < 172_800 ? `${Math.round(seconds / 3_600)} h` : `${Math.round(seconds / 86_400)} days`
+}

@@ -1,0 +1,298 @@
+import type pg from 'pg'
+import { markSentences, readMark } from '../../foundation/installation-mark.ts'
+import { pendingMigrations } from '../../foundation/migrate.ts'
+import { liveProcesses, type Process } from '../../foundation/processes.ts'
+import { pendingDeliveries } from '../../webhooks/outbox.ts'
+import { type JobRow, knownJobs } from '../jobs.ts'
+import { type Check, durationText, type Found, fine, measured, reasonOf, wrong } from './check.ts'
+
+/** The database, and what rows in it say of jobs, webhooks, processes and clocks. */
+
+export type InDatabase = {
+  readonly pool: pg.Pool
+  /** Which database it is, for people; null: the reader knows. */
+  readonly where: string | null
+  /** Whether this process counts rate limits together with others; null where that was never meant. */
+  readonly rateLimitsShared?: (() => boolean) | null
+}
+
+const hour = 3_600
+const versionMin = 160_000
+
+export const databaseCheck: Check<InDatabase> = {
+  name: 'database',
+  looksAt: 'whether it answers, and its release',
+  severity: 'fault',
+  advice: 'Check that it runs, and that address, user and password in DATABASE_URL are right.',
+  readiness: { name: 'database', counts: 'always' },
+  look: async ({ pool, where }) => {
+    const asked = await pool
+      .query<{ version: string; number: number; name: string }>(
+        `select current_setting('server_version') as version, current_setting('server_version_num')::int as number, current_database() as name`,
+      )
+      .catch((error: unknown) => ({ error }))
+    if ('error' in asked) return wrong(`${where ?? 'it'} does not answer: ${reasonOf(asked.error)}`)
+    const [{ version, number, name } = { version: '', number: 0, name: '' }] = asked.rows
+    const says = `PostgreSQL ${version}${where === null ? '' : ` ${where}`}, database ${name}`
+    if (number >= versionMin) return fine(says)
+    const advice = 'Move to PostgreSQL 16 or newer: pg_dump there, restore here.'
+    return wrong(`${says}: it is too old`, { advice })
+  },
+}
+
+/** Rows that say how the service is doing: cheap enough to be asked every second. */
+export const rowChecks: readonly Check<InDatabase>[] = [
+  {
+    name: 'processes',
+    looksAt: 'the api processes that live, and whether they count rate limits together',
+    severity: 'warning',
+    advice: 'Set REDIS_URL to one Redis for all of them, and check that it runs.',
+    readiness: { name: 'rate_limiter', counts: 'never' },
+    gauges: {
+      rate_limiter_degraded:
+        '1 while the shared counters do not work and the process counts rate limits for itself',
+    },
+    look: async ({ pool, rateLimitsShared = null }) => {
+      const live = await liveProcesses(pool)
+      const away = rateLimitsShared !== null && !rateLimitsShared()
+      const apart = away ? 'Redis does not answer' : countingApart(live)
+      return {
+        found: processesFound(live.length, apart),
+        samples: { rate_limiter_degraded: [{ value: away ? 1 : 0 }] },
+        ready: apart !== null ? 'warning' : rateLimitsShared === null ? null : 'ok',
+        details: apart === null ? {} : { detail: apart },
+      }
+    },
+  },
+  {
+    name: 'jobs',
+    looksAt:
+      'whether the last run of one failed, and when each last succeeded: all are due once a day or more often',
+    severity: 'fault',
+    bound: { unit: 'seconds', warning: 50 * hour },
+    advice: 'Check that a process with the role jobs runs, and what it logs.',
+    gauges: {
+      jobs_last_success_timestamp_seconds:
+        'When a run of the job last succeeded, in any process; left out for one that never did',
+      jobs_success_age_seconds:
+        'Since a scheduled job last succeeded; before the first time, since it was scheduled',
+      jobs_dead_letters: 'Runs of the job that were given up, and that no run has made good since',
+    },
+    labels: ['name'],
+    look: async ({ pool }) => {
+      const rows = await knownJobs(pool)
+      const by = (value: (row: JobRow) => number | null) =>
+        rows.flatMap((row) => {
+          const found = value(row)
+          return found === null ? [] : [{ labels: { name: row.name }, value: found }]
+        })
+      return {
+        found: jobsFound(rows),
+        samples: {
+          jobs_last_success_timestamp_seconds: by(({ done_at }) => done_at && done_at.getTime() / 1_000),
+          jobs_success_age_seconds: by(ageOf),
+          jobs_dead_letters: by(({ dead_letters }) => dead_letters),
+        },
+      }
+    },
+  },
+  {
+    name: 'webhooks',
+    looksAt: 'webhooks that are disabled, and how long messages wait',
+    severity: 'warning',
+    bound: { unit: 'seconds', warning: hour },
+    advice:
+      '"webhook list" says which fails and why; a "webhook test" that succeeds enables one again. If none fails, check that a process with the role jobs runs.',
+    gauges: {
+      webhook_pending_messages: 'Messages to webhooks that wait for their first or next attempt',
+      webhook_oldest_pending_seconds: 'Age of the oldest message that waits',
+      webhook_disabled: 'Webhooks that are sent nothing because they failed for days or answered 410',
+    },
+    look: async ({ pool }) => {
+      const { count, oldestSeconds, disabled } = await pendingDeliveries(pool)
+      const found = [
+        measured(
+          oldestSeconds,
+          `messages that wait: ${count}, the oldest for ${durationText(oldestSeconds * 1_000)}`,
+        ),
+      ]
+      if (disabled > 0)
+        found.push(wrong(`disabled webhooks: ${disabled}; nothing succeeded for days, or they answered 410`))
+      return {
+        found,
+        samples: {
+          webhook_pending_messages: [{ value: count }],
+          webhook_oldest_pending_seconds: [{ value: oldestSeconds }],
+          webhook_disabled: [{ value: disabled }],
+        },
+      }
+    },
+  },
+  {
+    name: 'clocks',
+    looksAt: "how far this host's clock and those of the api processes are from the database's",
+    severity: 'warning',
+    // From the higher bound on, the job that ends epochs refuses to run.
+    bound: { unit: 'seconds', warning: 2, fault: hour / 4 },
+    advice: 'Have NTP keep the clock on every host: timedatectl set-ntp true, or chrony.',
+    look: async ({ pool }) => {
+      const processes = await liveProcesses(pool)
+      const askedMs = Date.now()
+      const { rows } = await pool.query<{ now: Date }>('select clock_timestamp() as now')
+      const nowMs = rows[0]?.now.getTime() ?? Number.NaN
+      // The database read its clock between the question and its answer: that much is no difference.
+      const ownMs = nowMs < askedMs ? askedMs - nowMs : Math.min(0, Date.now() - nowMs)
+      return [
+        aheadFound("this host's clock", ownMs),
+        ...processes.map(({ host, pid, clockAheadMs }) =>
+          aheadFound(`the clock of process ${pid} on ${host}`, clockAheadMs ?? 0),
+        ),
+      ]
+    },
+  },
+]
+
+/** What only "doctor" asks: it does not change while a process runs. */
+export const settingChecks: readonly Check<InDatabase>[] = [
+  {
+    name: 'database settings',
+    looksAt: 'whether a crash can lose calls, whether writes are taken, and connections in use',
+    severity: 'fault',
+    advice: 'Change the setting in PostgreSQL: alter system set …, then select pg_reload_conf().',
+    look: async ({ pool }) => {
+      const { rows } = await pool.query<{
+        off: string[] | null
+        standby: boolean
+        used: number
+        max: number
+      }>(
+        `select (select array_agg(name order by name) from pg_settings
+                  where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off') as off,
+                pg_is_in_recovery() or current_setting('default_transaction_read_only')::bool as standby,
+                current_setting('max_connections')::int as max,
+                (select count(*)::int from pg_stat_activity where backend_type = 'client backend') as used`,
+      )
+      const [{ off, standby, used, max } = { off: null, standby: false, used: 0, max: 1 }] = rows
+      const found = (off ?? []).map((name) => wrong(`${name} is off: calls that were answered may be lost`))
+      if (standby)
+        found.push(
+          wrong('it takes no writes: it is a standby, or read-only', {
+            advice: 'Name the primary in DATABASE_URL, or promote this one.',
+          }),
+        )
+      const connections = `${used} of ${max} connections are in use`
+      if (used > max * connectionShareMax)
+        found.push(
+          wrong(connections, {
+            severity: 'warning',
+            advice: 'Raise max_connections and restart PostgreSQL; each process of the service may hold 20.',
+          }),
+        )
+      return found.length > 0
+        ? found
+        : fine(`safe against a crash; ${connections}`, { connections: used, connections_max: max })
+    },
+  },
+  {
+    name: 'database rights',
+    looksAt: 'whether the role of the service could change the event log',
+    severity: 'warning',
+    advice: 'Give it a role of its own: guide for operators, "Two roles in the database".',
+    look: async ({ pool }) => {
+      const { rows } = await pool.query<{ role: string; changes: boolean | null }>(
+        `select current_user as role, has_table_privilege(c.oid, 'update, delete, truncate') or pg_has_role(current_user, c.relowner, 'member') as changes
+           from pg_class c where c.oid = to_regclass('log_segments')`,
+      )
+      return rows.map(({ role, changes }) =>
+        changes
+          ? wrong(`the service works as ${role}, which could change the event log`)
+          : fine(`the role ${role} cannot change the event log`),
+      )
+    },
+  },
+  {
+    name: 'migrations',
+    looksAt: 'whether all of this release are applied',
+    severity: 'fault',
+    advice: 'Run "migrate" with this release; every start does it too, as the owner of the schema.',
+    look: async ({ pool }) => {
+      try {
+        const pending = await pendingMigrations(pool)
+        return pending.length === 0 ? fine('all are applied') : wrong(`missing: ${pending.join(', ')}`)
+      } catch (error) {
+        return wrong(reasonOf(error), { advice: 'Start the release that this database belongs to.' })
+      }
+    },
+  },
+  {
+    name: 'installation',
+    looksAt: 'whether it was closed by a final backup, or a restore is not complete',
+    severity: 'fault',
+    advice: 'Start the installation that replaced it.',
+    look: async ({ pool }) => {
+      const mark = await readMark(pool)
+      if (mark === null) return []
+      const [says, advice] = markSentences(mark)
+      return wrong(says, { advice })
+    },
+  },
+]
+
+const connectionShareMax = 0.9
+
+/** Why rate limits are multiplied; null while all api processes count together. */
+export function countingApart(processes: readonly Pick<Process, 'counters' | 'roles'>[]): string | null {
+  const api = processes.filter(({ roles }) => roles.includes('api'))
+  const places = new Set(api.map(({ counters }) => counters)).size
+  return places < 2
+    ? null
+    : `each of ${places} processes counts for itself; set REDIS_URL to one Redis for all`
+}
+
+function processesFound(live: number, apart: string | null): Found {
+  if (apart !== null) return wrong(`rate limits: ${apart}`)
+  if (live > 0) return fine(`api processes that live: ${live}`)
+  const advice = 'Start one where calls should be answered: npm start.'
+  return wrong('no api process lives, by the table in the database', { advice })
+}
+
+/** Seconds since a scheduled job last succeeded, or was scheduled; null for the others. */
+const ageOf = ({ cron, done_ms, scheduled_ms }: JobRow): number | null =>
+  cron === null ? null : (done_ms ?? scheduled_ms ?? 0) / 1_000
+
+const messageCharsMax = 200
+
+function jobsFound(rows: readonly JobRow[]): Found[] {
+  if (rows.length === 0)
+    return [
+      wrong('no job was ever scheduled', {
+        severity: 'warning',
+        advice: 'Start a process with the role jobs.',
+      }),
+    ]
+  const failed = rows
+    .filter(({ state }) => state === 'failed')
+    .map(({ name, cron, message, ended_ms }) =>
+      wrong(
+        `${name} failed ${durationText(ended_ms ?? 0)} ago: ${reasonOf(message ?? 'no reason is kept').slice(0, messageCharsMax)}`,
+        { severity: cron === null ? 'warning' : 'fault' },
+      ),
+    )
+  // If one is late, all of them usually are, for one reason.
+  const [oldest] = rows.toSorted((a, b) => (ageOf(b) ?? 0) - (ageOf(a) ?? 0))
+  const seconds = (oldest && ageOf(oldest)) ?? 0
+  return [
+    ...failed,
+    measured(
+      seconds,
+      `of ${rows.length}, ${oldest?.name} is the one that succeeded longest ago: ${durationText(seconds * 1_000)}`,
+    ),
+  ]
+}
+
+function aheadFound(whose: string, aheadMs: number): Found {
+  const way = aheadMs > 0 ? 'ahead of' : 'behind'
+  return measured(Math.abs(aheadMs) / 1_000, `${whose} is ${durationText(aheadMs)} ${way} the database's`, {
+    figures: { ahead_ms: Math.round(aheadMs) },
+  })
+}

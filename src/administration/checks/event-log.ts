@@ -1,0 +1,408 @@
+import { projections } from '../../../projections/index.ts'
+import type { Config } from '../../config.ts'
+import { type EventLog, logStart, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import { signerOf } from '../../event-log/tree/signed-note.ts'
+import { createSigningKeyFiles } from '../../event-log/tree/signing-key.ts'
+import type { LogCheckpointed, SigningKeyAnnounced } from '../../events/checkpoints.ts'
+import type { EventMetadata } from '../../events/envelope.ts'
+import { checkpointStream, priceBookStream } from '../../events/streams.ts'
+import { keyDirOf } from '../../foundation/data-dir.ts'
+import { wrappedKeyIn, wrongKeyText } from '../../foundation/installation-key.ts'
+import { telling } from '../../foundation/open-event-log.ts'
+import { knownEventLog, mayAppend, nameOfEventLog } from '../../foundation/own-event-log.ts'
+import { knownSecretKeysOf } from '../../foundation/secret-key.ts'
+import { createEpochKeyFiles } from '../../guard/epoch-key-files.ts'
+import { openEpochKeys } from '../../guard/epoch-keys.ts'
+import { openSlots } from '../../guard/installation-key.ts'
+import { type Acts, createActs } from '../acts.ts'
+import { listEpochKeys } from '../epoch-keys.ts'
+import type { ProjectionLag } from '../projections.ts'
+import { type Check, durationText, type Found, fine, measured, reasonOf, wrong } from './check.ts'
+import type { InDatabase } from './database.ts'
+
+/** The event log, the rows and keys that belong to it, and what is done again and again so that it can be proved and restored. */
+
+export type InLog = InDatabase & {
+  readonly config: Config
+  readonly eventLog: EventLog
+  readonly acts: Acts
+  readonly projectionLags: () => Promise<readonly ProjectionLag[]>
+  /** Looks closer than a running process does every second. */
+  readonly thorough: boolean
+}
+
+const hour = 3_600
+/** Rows older than this are not what the dashboard may show as current. Seconds. */
+export const lagSecondsMax = 60
+
+export const eventLogCheck: Check<InLog> = {
+  name: 'event log',
+  looksAt: 'whether it answers and takes events, and is the one that rows were folded from',
+  severity: 'fault',
+  advice:
+    'If it is in PostgreSQL, see the database. Otherwise check that EventStoreDB runs and that EVENT_LOG_URL names it with a user who may read and append ("event-log prepare"). Until it answers, calls get 503.',
+  readiness: { name: 'event_log', counts: 'always' },
+  look: async ({ config, pool, eventLog, thorough }) => {
+    const name = nameOfEventLog(config)
+    const named = { variable: 'EVENT_LOG_URL', url: config.EVENT_LOG_URL ?? 'postgres' }
+    try {
+      return await telling(named, async () => {
+        const head = await eventLog.head()
+        const last = head === logStart ? null : await eventLog.at(head)
+        const known = thorough ? await knownEventLog(pool) : undefined
+        if (known !== undefined && known !== name)
+          return wrong(`the read models were folded from ${known}, and the event log is ${name}`, {
+            advice:
+              'Name the log they belong to, or copy it with "event-log copy" and run "projection rebuild --all".',
+          })
+        // Sends an event again that is there: nothing is written, and it is refused where this user may not write.
+        if (thorough && config.EVENT_LOG_URL !== undefined) await mayAppend(eventLog)
+        const age =
+          last === null ? '' : `, the last event ${durationText(Date.now() - last.recordedAtMs)} ago`
+        return fine(`${name}, at position ${head}${age}`, { position: head.toString() })
+      })
+    } catch (error) {
+      throw new Error(`${name}: ${reasonOf(error)}`, { cause: error })
+    }
+  },
+}
+
+/** How far rows follow the log, and the age of what is done by the clock. */
+export const logChecks: readonly Check<InLog>[] = [
+  {
+    name: 'projections',
+    looksAt: 'how far rows are behind the event log, and rows that stopped at an event',
+    severity: 'fault',
+    bound: { unit: 'seconds', fault: lagSecondsMax },
+    advice:
+      'Check that a process with the role projector runs, and what it logs. "projection list" shows where each is.',
+    readiness: { name: 'projections', counts: 'where rows are shown' },
+    gauges: {
+      projection_lag_positions:
+        "How far its rows are behind the event log, in the log's positions: events in PostgreSQL, bytes in EventStoreDB",
+      projection_lag_seconds: 'Age of the oldest event its rows do not show',
+      projection_halted: '1 when it stopped until it is rebuilt',
+      projection_halted_streams: 'Streams whose rows stopped at an event it cannot take',
+    },
+    labels: ['projection'],
+    look: async ({ projectionLags }) => {
+      const lags = await projectionLags()
+      const by = (value: (lag: ProjectionLag) => number) =>
+        lags.map((lag) => ({ labels: { projection: lag.name }, value: value(lag) }))
+      const halted = lags.filter(({ state }) => state === 'halted').map(({ name }) => name)
+      const streams = lags.flatMap(({ haltedStreams }) => haltedStreams.map(({ stream }) => stream))
+      const seconds = Math.max(0, ...lags.map((lag) => lag.seconds))
+      return {
+        found: rowsFound(lags, seconds),
+        samples: {
+          projection_lag_positions: by(({ behind }) => Number(behind)),
+          projection_lag_seconds: by((lag) => lag.seconds),
+          projection_halted: by(({ state }) => (state === 'halted' ? 1 : 0)),
+          projection_halted_streams: by(({ haltedStreams }) => haltedStreams.length),
+        },
+        ready: seconds > lagSecondsMax || halted.length > 0 ? 'fault' : streams.length > 0 ? 'warning' : 'ok',
+        details: {
+          lag_seconds: Math.round(seconds * 1_000) / 1_000,
+          ...(halted.length === 0 ? {} : { halted }),
+          ...(streams.length === 0 ? {} : { halted_streams: [...new Set(streams)] }),
+        },
+      }
+    },
+  },
+  {
+    name: 'events set aside',
+    looksAt: 'events that projections could not fold: keys of such events are refused',
+    severity: 'warning',
+    advice:
+      '"projection parked" shows them with their errors; "projection retry" folds them if this release can read them.',
+    gauges: {
+      parked_events:
+        'Events that a projection has set aside because it cannot take them, 1,000 at most; guards: whether its rows tell who may call',
+    },
+    labels: ['projection', 'guards'],
+    look: async ({ projectionLags }) => {
+      const lags = await projectionLags()
+      const all = projections.map(({ name, guards = false }) => {
+        const parked = lags.find((lag) => lag.name === name)?.parked ?? 0
+        return { name, guards, parked }
+      })
+      const some = all.filter(({ parked }) => parked > 0)
+      return {
+        found:
+          some.length === 0
+            ? fine('none')
+            : some.map(({ name, guards, parked }) =>
+                wrong(`${name}: ${parked}`, { severity: guards ? 'fault' : 'warning' }),
+              ),
+        samples: {
+          parked_events: all.map(({ name, guards, parked }) => ({
+            labels: { projection: name, guards: guards ? 'yes' : 'no' },
+            value: parked,
+          })),
+        },
+      }
+    },
+  },
+  proof({
+    name: 'checkpoints',
+    looksAt: 'when the event log was last signed, which is done every hour',
+    gauge: 'checkpoint',
+    bound: { unit: 'seconds', warning: 2 * hour, fault: 26 * hour },
+    advice:
+      'Check that a process with the role jobs runs, and what its job checkpoint logs. "event-log checkpoint" signs one now, or says why not.',
+    last: async ({ eventLog }) => {
+      const { checkpoint } = await newestOfCheckpoints(eventLog)
+      return checkpoint === null ? null : { doneMs: Date.parse(checkpoint.at), count: 0 }
+    },
+  }),
+  proof({
+    name: 'verification',
+    looksAt: 'when the event log was last verified, which is done every day, and faults found',
+    gauge: 'log_verification',
+    what: 'faults',
+    bound: { unit: 'seconds', warning: 50 * hour },
+    advice:
+      'After faults, keep a copy of the database as it is; then "event-log verify" names the first broken events. If it is late, check that a process with the role jobs runs: its job verify-log does it.',
+    last: ({ acts }) => lastAct(acts, 'LogVerified'),
+  }),
+  proof({
+    name: 'reconciliation',
+    looksAt: 'when ledgers were last compared with read models and tariff, and differences found',
+    gauge: 'reconciliation',
+    what: 'differences',
+    bound: { unit: 'seconds', warning: 48 * hour },
+    advice:
+      '"ledger reconcile" does it now and names differences; "ledger verify" and "projection verify --all" say on which side the fault is. Its job is reconcile-ledgers.',
+    last: ({ acts }) => lastAct(acts, 'LedgersReconciled'),
+  }),
+  proof({
+    name: 'rebuild',
+    looksAt: 'figures of money that a rebuild of the last seven days changed',
+    gauge: 'rebuild',
+    what: 'differences',
+    toldSeconds: 7 * 24 * hour,
+    advice:
+      'The event RebuildEnded names the figures. Inform the organizations that saw them, and find out who changed the rows.',
+    last: ({ acts }) => lastAct(acts, 'RebuildEnded'),
+  }),
+  proof({
+    name: 'backup',
+    looksAt: 'when the last backup was made that the event log knows of',
+    gauge: 'backup',
+    bound: { unit: 'seconds', warning: 48 * hour },
+    advice:
+      'Make one ("backup create"), and have it made every day. Keep SECRET_KEY and KEY_DIR elsewhere than it.',
+    last: ({ acts }) => lastAct(acts, 'BackupCreated'),
+  }),
+]
+
+/** What only "doctor" looks at: it opens keys. */
+export const keyChecks: readonly Check<InLog>[] = [
+  {
+    name: 'SECRET_KEY',
+    looksAt: 'whether it opens the installation key, and whether a rotation is under way',
+    severity: 'fault',
+    advice:
+      'Set SECRET_KEY, or the file secret_key in DATA_DIR, to the previous value. Without it issued keys do not work and profiles cannot be opened.',
+    look: async ({ config, eventLog }) => {
+      const wrapped = await wrappedKeyIn(eventLog)
+      if (wrapped === null) return fine('there is no installation key yet; the first start makes it')
+      const open = openSlots(wrapped.slots, (await knownSecretKeysOf(config)) ?? [])
+      if (open === null) return wrong(wrongKeyText(wrapped))
+      if (wrapped.slots.length === 1) return fine(`${open.by.id} opens the installation key`)
+      const names = wrapped.slots.map(({ secret_key }) => secret_key)
+      return wrong(`SECRET_KEY is being rotated: processes start with ${names.join(' or ')}`, {
+        severity: 'warning',
+        advice: `When every process runs with ${names.at(-1)}: "secrets rotate --finish".`,
+      })
+    },
+  },
+  {
+    name: 'epoch keys',
+    looksAt: 'whether the keys that data about people are sealed under are in KEY_DIR, and end in time',
+    severity: 'fault',
+    advice:
+      'Mount or restore the directory. If it is lost for good, "epoch-key abandon" gives up what is sealed under it.',
+    look: epochKeys,
+  },
+  {
+    name: 'signing key',
+    looksAt: 'whether KEY_DIR holds the key that the event log announced',
+    severity: 'fault',
+    advice: 'Put the copy of that file back. If there is none: event-log announce-key --reason …',
+    look: async ({ config, eventLog }) => {
+      const files = createSigningKeyFiles({ dir: keyDirOf(config), makeDir: async () => undefined })
+      try {
+        const { announced, checkpoint } = await newestOfCheckpoints(eventLog)
+        const present = files.present()
+        if (announced === null && checkpoint === null)
+          return fine('none is announced yet; the first checkpoint does it')
+        const key =
+          announced === null
+            ? checkpoint && signerOf(checkpoint.note, checkpoint.origin, present)
+            : present.find(({ id }) => id === announced.key_id)
+        return key
+          ? fine(`${key.id}, as the event log announced it`)
+          : wrong(
+              `${files.path} does not hold the key that the event log announced last: no checkpoint can be signed`,
+            )
+      } catch (error) {
+        return wrong(reasonOf(error), {
+          advice: 'Run "event-log verify": it names what is wrong with the checkpoints.',
+        })
+      }
+    },
+  },
+]
+
+/** The acts that checks look for, in a log. */
+export const actsIn = (eventLog: Pick<EventLog, 'read'>): Acts =>
+  createActs(eventLog, ['LogVerified', 'LedgersReconciled', 'RebuildEnded', 'BackupCreated'])
+
+type Last = { readonly doneMs: number; readonly count: number; readonly result?: string }
+
+/** Something that is done again and again: how long ago, and what it found. Before the first time its age is that of the log. */
+function proof({
+  gauge,
+  what,
+  toldSeconds = Number.POSITIVE_INFINITY,
+  last,
+  ...check
+}: Pick<Check<InLog>, 'name' | 'looksAt' | 'bound' | 'advice'> & {
+  /** The gauges are `NAME_age_seconds` and `NAME_WHAT`. */
+  readonly gauge: string
+  readonly what?: 'faults' | 'differences'
+  /** What was found is news for so long. */
+  readonly toldSeconds?: number
+  readonly last: (on: InLog) => Promise<Last | null>
+}): Check<InLog> {
+  const age = `${gauge}_age_seconds`
+  const count = `${gauge}_${what}`
+  return {
+    ...check,
+    severity: 'fault',
+    gauges: {
+      [age]: `Since the last ${check.name} by the event log; before the first, since the log began`,
+      ...(what === undefined ? {} : { [count]: `What the last ${check.name} found: must be 0` }),
+    },
+    labels: ['result'],
+    look: async (on) => {
+      const done = await last(on)
+      const sinceMs = done?.doneMs ?? (await begunMs(on.eventLog)) ?? Date.now()
+      const seconds = Math.max(0, Date.now() - sinceMs) / 1_000
+      const ago = `${durationText(seconds * 1_000)} ago`
+      const labels = done?.result === undefined ? {} : { labels: { result: done.result } }
+      return {
+        found:
+          done !== null && done.count > 0 && seconds < toldSeconds
+            ? wrong(`the last, ${ago}, found ${done.count} ${what}`, { figures: { [`${what}`]: done.count } })
+            : measured(
+                seconds,
+                done === null ? `none yet; the event log began ${ago}` : `the last was ${ago}`,
+              ),
+        samples: {
+          [age]: [{ value: seconds }],
+          [count]: done === null ? [] : [{ ...labels, value: done.count }],
+        },
+      }
+    },
+  }
+}
+
+/** When the installation began, by the log's clock: its first event is a price book, which is in force since long before. */
+async function begunMs(eventLog: Pick<EventLog, 'read'>): Promise<number | null> {
+  const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch(emptyIfMissing)
+  return first?.recordedAtMs ?? null
+}
+
+const emptyIfMissing = (error: unknown): RecordedEvent[] => {
+  if (error instanceof StreamMissing) return []
+  throw error
+}
+
+async function lastAct(acts: Acts, wanted: string): Promise<Last | null> {
+  const recorded = await acts.newest(wanted)
+  if (recorded === undefined) return null
+  // When it was done. A copied log keeps that, and not when it was recorded.
+  const { effective_at } = JSON.parse(recorded.metadata) as EventMetadata
+  const doneMs = effective_at === undefined ? recorded.recordedAtMs : Date.parse(effective_at)
+  const { type, data } = decodeEvent(recorded)
+  if (type === 'LogVerified') return { doneMs, count: data.faults }
+  if (type === 'LedgersReconciled') return { doneMs, count: data.differences }
+  return type === 'RebuildEnded'
+    ? { doneMs, count: data.differences, result: data.result }
+    : { doneMs, count: 0 }
+}
+
+/** A new key, or a new tree, is announced right before the checkpoint it is for. */
+const checkpointsMax = 20
+
+/**
+ * The newest entries of the stream of checkpoints: the key that was announced after the last checkpoint, if any, and the last
+ * checkpoint. Signatures are not checked: "event-log verify" checks all of them.
+ */
+async function newestOfCheckpoints(eventLog: Pick<EventLog, 'read'>): Promise<{
+  readonly announced: SigningKeyAnnounced | null
+  readonly checkpoint: (LogCheckpointed & { readonly at: string }) | null
+}> {
+  const options = { direction: 'backwards', max: checkpointsMax } as const
+  let announced: SigningKeyAnnounced | null = null
+  for (const recorded of await eventLog.read(checkpointStream, options).catch(emptyIfMissing)) {
+    const { type, data, metadata } = decodeEvent(recorded)
+    if (type === 'SigningKeyAnnounced') announced ??= data
+    if (type === 'LogCheckpointed')
+      return { announced, checkpoint: { ...data, at: metadata.recorded_at ?? metadata.effective_at } }
+  }
+  return { announced, checkpoint: null }
+}
+
+function rowsFound(lags: readonly ProjectionLag[], seconds: number): Found[] {
+  if (lags.length < projections.length)
+    return [
+      wrong(`${projections.length - lags.length} of ${projections.length} have no rows yet`, {
+        severity: 'warning',
+        advice: 'Start a process with the role projector.',
+      }),
+    ]
+  const latest = lags.filter((lag) => lag.seconds === seconds).map(({ name }) => name)
+  const stopped = lags.flatMap(({ name, state, error, haltedStreams }) => {
+    const advice = `"projection parked ${name}" names the event. Run a release that knows it, then "projection retry ${name}" or "projection rebuild ${name}".`
+    const [first] = haltedStreams
+    return [
+      ...(state === 'halted'
+        ? [wrong(`${name} is halted: ${reasonOf(error ?? 'no reason is kept')}`, { advice })]
+        : []),
+      ...(first === undefined
+        ? []
+        : [
+            wrong(`${name}: rows of ${haltedStreams.length} ledgers stopped, ${first.stream} first`, {
+              advice,
+            }),
+          ]),
+    ]
+  })
+  const whose = seconds > lagSecondsMax ? latest.join(', ') : 'rows'
+  return [...stopped, measured(seconds, `${whose}: ${durationText(seconds * 1_000)} behind the event log`)]
+}
+
+async function epochKeys({ config, pool, eventLog }: InLog): Promise<Found | Found[]> {
+  const dir = keyDirOf(config)
+  const wrapped = await wrappedKeyIn(eventLog)
+  const open = openSlots(wrapped?.slots ?? [], (await knownSecretKeysOf(config)) ?? [])
+  // SECRET_KEY says so.
+  if (open === null) return []
+  const files = createEpochKeyFiles({ dir, makeDir: async () => undefined, secretKey: open.key })
+  const logger = { info: () => undefined, error: () => undefined }
+  const keys = await listEpochKeys({ epochKeys: openEpochKeys({ pool, files, clock: Date, logger }) })
+  const found = keys.flatMap(({ id, state, destroyedByMs }): Found[] => {
+    if (state === 'lost')
+      return [wrong(`the key ${id} that data about people are sealed under is not in ${dir}`)]
+    if (state === 'destroyed' || destroyedByMs >= Date.now()) return []
+    const advice = 'Check that a process with the role jobs runs: its job renew-seals destroys it.'
+    const by = new Date(destroyedByMs).toISOString()
+    return [wrong(`the key ${id} should have been destroyed by ${by}`, { severity: 'warning', advice })]
+  })
+  const current = keys.find(({ state }) => state === 'in use')
+  return found.length > 0 ? found : fine(`in use: ${current?.id ?? 'none yet'}`)
+}
