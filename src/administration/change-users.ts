@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { inTransaction } from '../concurrency/transaction.ts'
 import { chainedTo, lastOf } from '../event-log/append-chained.ts'
 import { appendUntilKnown } from '../event-log/append-until-known.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
@@ -68,10 +69,8 @@ export const changeUsers = async <Done>(
   { pool, eventLog }: Parts,
   actor: string,
   decide: (known: Known) => Decided<Done>,
-): Promise<Done> => {
-  const client = await pool.connect()
-  try {
-    await client.query('begin')
+): Promise<Done> =>
+  inTransaction(pool, async (client) => {
     await client.query(`select set_config('lock_timeout', $1, true)`, [`${lockWaitMs}ms`])
     await client.query('select pg_advisory_xact_lock($1)', [usersLock])
     const rows = await userRows(client)
@@ -80,16 +79,8 @@ export const changeUsers = async <Done>(
       refuseOvertaken({ rows, state }, actor, decided.events)
       return decided
     })
-    const done = await writeRow(client)
-    await client.query('commit')
-    return done
-  } catch (error) {
-    await client.query('rollback').catch(() => undefined)
-    throw error
-  } finally {
-    client.release()
-  }
-}
+    return writeRow(client)
+  })
 
 /**
  * A person was let in when the change was asked for, and may have lost the right while it waited. Throws `CommandRefused` where a proved

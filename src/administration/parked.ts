@@ -1,5 +1,5 @@
-import type pg from 'pg'
 import type { Projection } from '../../projections/projection.ts'
+import { inTransaction } from '../concurrency/transaction.ts'
 import type { Position } from '../event-log/port.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -131,25 +131,7 @@ export const releaseParked = async (
     throw new CommandRefused(
       `${name} tells who may call: an event that cannot be read may have taken something away. Run the release that knows it, or revoke the key and issue another one`,
     )
-  const client = await pool.connect()
-  try {
-    await release(client, { name, position, reason, actor }, async (stream) => {
-      const data = { projection: name, position: position.toString(), stream, reason }
-      const once = `release/${name}/${position}/${new Date().toISOString()}`
-      await recordOperation(eventLog, { type: 'ParkedEventReleased', data }, { actor, once })
-    })
-  } finally {
-    client.release()
-  }
-}
-
-const release = async (
-  client: pg.PoolClient,
-  { name, position, reason, actor }: { name: string; position: Position; reason: string; actor: string },
-  recorded: (stream: string) => Promise<void>,
-): Promise<void> => {
-  await client.query('begin')
-  try {
+  await inTransaction(pool, async (client) => {
     const { rows } = await client.query<{ stream: string }>(
       `update parked_events set released_at = now(), released_by = $3, reason = $4
         where projection = $1 and position = $2 and released_at is null returning stream`,
@@ -158,10 +140,8 @@ const release = async (
     const stream = rows[0]?.stream
     if (stream === undefined)
       throw new CommandRefused(`${name} has set no event aside at position ${position}`)
-    await recorded(stream)
-    await client.query('commit')
-  } catch (error) {
-    await client.query('rollback').catch(() => undefined)
-    throw error
-  }
+    const data = { projection: name, position: position.toString(), stream, reason }
+    const once = `release/${name}/${position}/${new Date().toISOString()}`
+    await recordOperation(eventLog, { type: 'ParkedEventReleased', data }, { actor, once })
+  })
 }

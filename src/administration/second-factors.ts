@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { ulid } from 'ulid'
+import { inTransaction } from '../concurrency/transaction.ts'
 import { recoveryCodesCount, type SecondFactorRefusal } from '../events/second-factors.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
@@ -154,18 +155,7 @@ export const checkSecondFactor = async (
 ): Promise<FactorVerdict> => {
   const code = plain(asked.typed)
   if (isRecoveryCode(code)) return checkRecoveryCode(parts, asked, code)
-  const client = await parts.pool.connect()
-  try {
-    await client.query('begin')
-    const verdict = await checkTotpCode(client, parts, asked, code, nowMs)
-    await client.query('commit')
-    return verdict
-  } catch (error) {
-    await client.query('rollback').catch(() => undefined)
-    throw error
-  } finally {
-    client.release()
-  }
+  return inTransaction(parts.pool, (client) => checkTotpCode(client, parts, asked, code, nowMs))
 }
 
 type FactorRow = {

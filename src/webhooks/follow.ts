@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Logger } from 'pino'
+import { inTransaction } from '../concurrency/transaction.ts'
 import {
   type EventLog,
   type LogPlace,
@@ -188,28 +189,4 @@ const writeBalances = async (client: pg.ClientBase, balances: Map<string, Balanc
       all.map(([, { threshold }]) => threshold?.toString() ?? null),
     ],
   )
-}
-
-const inTransaction = async <Result>(
-  pool: pg.Pool,
-  work: (client: pg.PoolClient) => Promise<Result>,
-): Promise<Result> => {
-  const client = await pool.connect()
-  let broken: Error | undefined
-  const breaks = (error: Error): void => {
-    broken = error
-  }
-  client.on('error', breaks)
-  try {
-    await client.query('begin')
-    const result = await work(client)
-    await client.query('commit')
-    return result
-  } catch (error) {
-    await client.query('rollback').catch(breaks)
-    throw error
-  } finally {
-    client.off('error', breaks)
-    client.release(broken)
-  }
 }

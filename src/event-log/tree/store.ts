@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { inTransaction } from '../../concurrency/transaction.ts'
 import type { LogPlace, Position } from '../port.ts'
 import { hashBytes } from './merkle-tree.ts'
 import { type Tile, type TileHashes, tileName, tileWidth } from './tiles.ts'
@@ -151,21 +152,3 @@ const growSql = `
   select * from unnest($1::smallint[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[])
   on conflict (level, index) do update
      set hashes = excluded.hashes, first_position = excluded.first_position, positions = excluded.positions`
-
-const inTransaction = async <Result>(
-  pool: pg.Pool,
-  work: (client: pg.PoolClient) => Promise<Result>,
-): Promise<Result> => {
-  const client = await pool.connect()
-  try {
-    await client.query('begin')
-    const result = await work(client)
-    await client.query('commit')
-    client.release()
-    return result
-  } catch (error) {
-    // A connection in the middle of something is not used again.
-    client.release(true)
-    throw error
-  }
-}

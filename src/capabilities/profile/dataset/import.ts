@@ -1,4 +1,5 @@
 import type { Pool, PoolClient } from 'pg'
+import { inTransaction } from '../../../concurrency/transaction.ts'
 import { aliasTexts, type Identifiers } from '../identifier.ts'
 import { isEmptyProfile, mapProfile } from '../mapping/mapping.ts'
 import { inventedPeople } from './invented-people.ts'
@@ -183,26 +184,15 @@ const writePeople = async ({
   people: readonly DatasetPerson[]
   areSuppressed: AreSuppressed
   importedAt: Date
-}): Promise<readonly DatasetPerson[]> => {
-  const client = await pool.connect()
-  let broken: Error | undefined
-  try {
-    await client.query('begin')
+}): Promise<readonly DatasetPerson[]> =>
+  inTransaction(pool, async (client) => {
     await client.query(lockDataset)
     // After the lock, so that a later erasure finds these rows.
     const suppressed = await areSuppressed(people.map(aliasTexts))
     const kept = people.filter((_, index) => suppressed[index] === false)
     await writeRows(client, kept, { importedAt, secrets })
-    await client.query('commit')
     return kept
-  } catch (error) {
-    broken = error instanceof Error ? error : new Error('the import failed', { cause: error })
-    throw error
-  } finally {
-    // A connection in a transaction that failed is closed, not reused.
-    client.release(broken)
-  }
-}
+  })
 
 /** What a row of the person is found by. */
 const rowHmacsOf = (

@@ -1,6 +1,7 @@
 import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { unavailableWhenAway } from '../../../call/unavailable.ts'
+import { inTransaction } from '../../../concurrency/transaction.ts'
 import { type EpochSealer, sealerOf } from '../../../guard/secrets.ts'
 
 /**
@@ -120,21 +121,6 @@ const isSuppressed = async (
     [hmacs],
   )
   return rowCount !== 0
-}
-
-const inTransaction = async <T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> => {
-  const client = await pool.connect()
-  try {
-    await client.query('begin')
-    const result = await work(client)
-    await client.query('commit')
-    return result
-  } catch (error) {
-    await client.query('rollback').catch(() => undefined)
-    throw error
-  } finally {
-    client.release()
-  }
 }
 
 /** Suppresses identifiers and destroys the keys of the people they lead to. Returns who that is, with all their identifiers. */

@@ -1,0 +1,26 @@
+import type pg from 'pg'
+
+/** Does `work` in a transaction of its own. A connection that breaks is closed, and not used again. Throws what `work` throws. */
+export async function inTransaction<Result>(
+  pool: Pick<pg.Pool, 'connect'>,
+  work: (client: pg.PoolClient) => Promise<Result>,
+): Promise<Result> {
+  const client = await pool.connect()
+  let broken: Error | undefined
+  const breaks = (error: Error): void => {
+    broken = error
+  }
+  client.on('error', breaks)
+  try {
+    await client.query('begin')
+    const result = await work(client)
+    await client.query('commit')
+    return result
+  } catch (error) {
+    await client.query('rollback').catch(breaks)
+    throw error
+  } finally {
+    client.off('error', breaks)
+    client.release(broken)
+  }
+}
