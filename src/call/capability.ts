@@ -142,9 +142,13 @@ export type QueuedJob = {
 export type CapabilityQueue = {
   /**
    * Asks for a job. While one with the same key waits, another adds nothing. `data` is kept in the database as it is: seal
-   * what must not be read there.
+   * what must not be read there. Of the jobs that wait, those with the highest priority come first; it is 0 by default.
    */
-  send(name: string, data: string, options: { afterSeconds: number; key: string }): Promise<void>
+  send(
+    name: string,
+    data: string,
+    options: { afterSeconds: number; key: string; priority?: number },
+  ): Promise<void>
 }
 
 export type SealedStore = {

@@ -23,7 +23,7 @@ export const openJobQueue = (url: string, logger: Logger): JobQueue => {
   let opened: ReturnType<typeof openBoss> | undefined
   const queues = new Set<string>()
   return {
-    send: async (name, data, { afterSeconds, key }) => {
+    send: async (name, data, { afterSeconds, key, priority = 0 }) => {
       opened ??= openBoss(url, logger)
       // A failure to connect is this job's; the next one tries again.
       opened.catch(() => {
@@ -34,7 +34,7 @@ export const openJobQueue = (url: string, logger: Logger): JobQueue => {
         await boss.createQueue(name, queuedJobOptions)
         queues.add(name)
       }
-      await boss.send(name, { data }, { startAfter: afterSeconds, singletonKey: key })
+      await boss.send(name, { data }, { startAfter: afterSeconds, singletonKey: key, priority })
     },
     close: async () => {
       const open = await opened?.catch(() => undefined)

@@ -22,11 +22,8 @@ type OpenWebhooks = {
   close(): Promise<void>
 }
 
-/**
- * A webhook that fails takes its turn among those that fail: ten seconds of silence for each would make the others wait.
- */
-const queues = { works: 'send-webhooks', failing: 'send-failing-webhooks' } as const
-const concurrencyMax = { works: 8, failing: 4 } as const
+const queueName = 'send-webhooks'
+const concurrencyMax = 8
 /** A round takes half of it. */
 const roundSecondsMax = 60
 const dueMax = 1_000
@@ -47,9 +44,9 @@ export const openWebhooks = (
     signal: ending.signal,
   }
   const { ask, askAll, askDue } = asking({ queue, pool, outage })
-  const round = (failing: boolean) => async (webhookId: string) => {
-    const { sent, more } = await sendRound(sending, webhookId, { failing })
-    if (more) await ask(webhookId, failing)
+  const round = async (webhookId: string): Promise<number> => {
+    const { sent, more } = await sendRound(sending, webhookId)
+    if (more !== null) await ask(webhookId, more)
     return sent
   }
   const follower = createWebhookFollower({
@@ -61,16 +58,7 @@ export const openWebhooks = (
   askDue().catch(outage.failed)
   return {
     jobs: {
-      [queues.works]: {
-        run: round(false),
-        concurrencyMax: concurrencyMax.works,
-        expireSeconds: roundSecondsMax,
-      },
-      [queues.failing]: {
-        run: round(true),
-        concurrencyMax: concurrencyMax.failing,
-        expireSeconds: roundSecondsMax,
-      },
+      [queueName]: { run: round, concurrencyMax, expireSeconds: roundSecondsMax },
       'due-webhooks': {
         cron: '* * * * *',
         expireSeconds: roundSecondsMax,
@@ -96,14 +84,15 @@ export const openWebhooks = (
 
 /** Asks for rounds: of one webhook, of those that have messages more, and of all that are due. */
 const asking = ({ queue, pool, outage }: { queue: JobQueue; pool: Foundation['pool']; outage: Outage }) => {
-  const ask = (webhookId: string, failing: boolean): Promise<void> =>
-    queue.send(failing ? queues.failing : queues.works, webhookId, { afterSeconds: 0, key: webhookId })
+  // Those that fail come after the others: ten seconds of silence for each would make the others wait.
+  const ask = (webhookId: string, { failing }: { readonly failing: boolean }): Promise<void> =>
+    queue.send(queueName, webhookId, { afterSeconds: 0, key: webhookId, priority: failing ? 0 : 1 })
   return {
     ask,
     /** Where it cannot be asked now, the job of the next minute finds it. Never rejects. */
     askAll: async (webhookIds: readonly string[]): Promise<void> => {
       try {
-        for (const webhookId of webhookIds) await ask(webhookId, false)
+        for (const webhookId of webhookIds) await ask(webhookId, { failing: false })
         outage.works()
       } catch (error) {
         outage.failed(error)
@@ -111,7 +100,7 @@ const asking = ({ queue, pool, outage }: { queue: JobQueue; pool: Foundation['po
     },
     askDue: async (): Promise<number> => {
       const due = await dueWebhooks(pool, { nowMs: Date.now(), max: dueMax })
-      for (const { webhookId, failing } of due) await ask(webhookId, failing)
+      for (const { webhookId, failing } of due) await ask(webhookId, { failing })
       return due.length
     },
   }

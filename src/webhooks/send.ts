@@ -78,31 +78,24 @@ export const sendOnce = async (
   })
 }
 
-/** `sent`: attempts. `more`: the round ended for no other reason than that others are to have their turn. */
-type Round = { readonly sent: number; readonly more: boolean }
+/** `sent`: attempts. `more`: the round ended only to let others have their turn, and whether the webhook fails by now. */
+type Round = { readonly sent: number; readonly more: { readonly failing: boolean } | null }
 
-/**
- * One round for a webhook. Nothing is sent while another process sends to it, nor where it fails or works otherwise than
- * the caller took it to: `failing`.
- */
-export const sendRound = async (
-  sending: Sending,
-  webhookId: string,
-  { failing }: { failing: boolean },
-): Promise<Round> => {
+/** One round for a webhook. Nothing is sent while another process sends to it. */
+export const sendRound = async (sending: Sending, webhookId: string): Promise<Round> => {
   const { pool, clock } = sending
   const startedMs = clock.now()
-  const claimed = await claim(pool, webhookId, { nowMs: startedMs, failing })
-  if (claimed === null) return { sent: 0, more: false }
+  const claimed = await claim(pool, webhookId, startedMs)
+  if (claimed === null) return { sent: 0, more: null }
   let failingSinceMs = claimed.failing_since?.getTime() ?? null
   let sent = 0
   try {
     while (sent < roundMessagesMax && clock.now() - startedMs < roundMsMax) {
       const due = await firstDue(pool, webhookId, clock.now())
-      if (due === null) return { sent, more: false }
+      if (due === null) return { sent, more: null }
       const message = { id: due.delivery_id, atMs: clock.now(), body: due.payload }
       const answer = await sendOnce(sending, claimed, message)
-      if (sending.signal?.aborted === true && answer.kind !== 'answered') return { sent, more: false }
+      if (sending.signal?.aborted === true && answer.kind !== 'answered') return { sent, more: null }
       sent += 1
       const nowMs = clock.now()
       const status = answer.kind === 'answered' ? answer.status : null
@@ -114,9 +107,9 @@ export const sendRound = async (
       if (verdict.kind === 'delivered') failingSinceMs = null
       // What did not answer at all would not answer the next message either.
       if (status === null || verdict.kind === 'disable' || sending.signal?.aborted === true)
-        return { sent, more: false }
+        return { sent, more: null }
     }
-    return { sent, more: (failingSinceMs !== null) === failing }
+    return { sent, more: { failing: failingSinceMs !== null } }
   } finally {
     await pool.query('update webhook_endpoints set busy_until = null where webhook_id = $1', [webhookId])
   }
@@ -132,17 +125,12 @@ const tell = ({ logger, observe }: Sending, webhookId: string, verdict: Verdict)
     )
 }
 
-const claim = async (
-  pool: pg.Pool,
-  webhookId: string,
-  { nowMs, failing }: { nowMs: number; failing: boolean },
-): Promise<Claimed | null> => {
+const claim = async (pool: pg.Pool, webhookId: string, nowMs: number): Promise<Claimed | null> => {
   const { rows } = await pool.query<Claimed>(
     `update webhook_endpoints set busy_until = $3
       where webhook_id = $1 and disabled_at is null and paused_at is null and (busy_until is null or busy_until < $2)
-        and (failing_since is not null) = $4
      returning webhook_id, organization_id, url, sealed_secret, former_sealed_secret, former_until, failing_since`,
-    [webhookId, new Date(nowMs), new Date(nowMs + busyMs), failing],
+    [webhookId, new Date(nowMs), new Date(nowMs + busyMs)],
   )
   return rows[0] ?? null
 }

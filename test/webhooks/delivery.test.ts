@@ -240,8 +240,8 @@ describe('a message', () => {
     await putDown(pool, [message()], startMs)
     const { post, requests } = receiver(200)
     const { sending } = sendingTo(post)
-    expect(await sendRound(sending, id, { failing: false })).toEqual({ sent: 1, more: false })
-    expect(await sendRound(sending, id, { failing: false })).toEqual({ sent: 0, more: false })
+    expect(await sendRound(sending, id)).toEqual({ sent: 1, more: null })
+    expect(await sendRound(sending, id)).toEqual({ sent: 0, more: null })
     const [row] = await deliveries(id)
     const [request] = requests
     expect(row).toMatchObject({ state: 'delivered', attempts: 1, last_result: '200' })
@@ -261,7 +261,7 @@ describe('a message', () => {
     const id = await webhook(['checkpoint'], { organizationId: organizationId() })
     await putDown(pool, [message(0, 'checkpoint')], startMs)
     const [toPartners, own] = [receiver(200), receiver(200)]
-    await sendRound(sendingTo(toPartners.post, own.post).sending, id, { failing: false })
+    await sendRound(sendingTo(toPartners.post, own.post).sending, id)
     const isOwn = whose === "the operator's own"
     expect([toPartners.requests.length, own.requests.length]).toEqual(isOwn ? [0, 1] : [1, 0])
   })
@@ -271,7 +271,7 @@ describe('a message', () => {
     await putDown(pool, [message()], startMs)
     const { post, requests } = receiver(500, null, 302)
     const { clock, sending } = sendingTo(post)
-    await sendRound(sending, id, { failing: false })
+    await sendRound(sending, id)
     const pauses: number[] = []
     for (;;) {
       const next = await nextAttemptMs()
@@ -281,7 +281,7 @@ describe('a message', () => {
       pauses.push(next - Number(requests.at(-1)?.headers['webhook-timestamp']) * 1_000)
       clock.nowMs = next
       expect(await dueWebhooks(pool, { nowMs: next, max: 10 })).toEqual([{ webhookId: id, failing: true }])
-      await sendRound(sending, id, { failing: true })
+      await sendRound(sending, id)
     }
     expect(pauses).toEqual([...retryDelaysMs])
     expect(new Set(requests.map(({ headers }) => headers['webhook-id'])).size).toBe(1)
@@ -294,10 +294,10 @@ describe('a message', () => {
     await putDown(pool, [message(1), message(2)], startMs)
     const { post, requests } = receiver(null, 200)
     const { clock, sending } = sendingTo(post)
-    expect(await sendRound(sending, id, { failing: false })).toEqual({ sent: 1, more: false })
-    expect(await sendRound(sending, id, { failing: true })).toEqual({ sent: 1, more: false })
+    expect(await sendRound(sending, id)).toEqual({ sent: 1, more: null })
+    expect(await sendRound(sending, id)).toEqual({ sent: 1, more: null })
     clock.nowMs += retryDelaysMs[0] ?? 0
-    await sendRound(sending, id, { failing: false })
+    await sendRound(sending, id)
     expect(requests).toHaveLength(3)
     expect((await deliveries(id)).map(({ state }) => state)).toEqual(['delivered', 'delivered'])
   })
@@ -312,7 +312,7 @@ describe('a message', () => {
       return { kind: 'timeout', detail: 'aborted' }
     }
     const sending = { ...sendingTo(post).sending, signal: ending.signal }
-    expect(await sendRound(sending, id, { failing: false })).toEqual({ sent: 0, more: false })
+    expect(await sendRound(sending, id)).toEqual({ sent: 0, more: null })
     expect(await deliveries(id)).toMatchObject([{ attempts: 0 }, { attempts: 0 }])
     const { rows } = await pool.query('select busy_until, failing_since from webhook_endpoints')
     expect(rows).toEqual([{ busy_until: null, failing_since: null }])
@@ -325,9 +325,9 @@ describe('a message', () => {
     const { clock, sending } = sendingTo(post)
     await pool.query('update webhook_endpoints set busy_until = $1', [new Date(startMs + 60_000)])
     expect(await dueWebhooks(pool, { nowMs: startMs, max: 10 })).toEqual([])
-    expect(await sendRound(sending, id, { failing: false })).toMatchObject({ sent: 0 })
+    expect(await sendRound(sending, id)).toMatchObject({ sent: 0 })
     clock.nowMs += 60_001
-    expect(await sendRound(sending, id, { failing: false })).toMatchObject({ sent: 1 })
+    expect(await sendRound(sending, id)).toMatchObject({ sent: 1 })
   })
 
   test('whose secret is not ours is not sent', async () => {
@@ -335,7 +335,7 @@ describe('a message', () => {
     await pool.query("update webhook_endpoints set sealed_secret = 'AAAA'")
     await putDown(pool, [message()], startMs)
     const { post, requests } = receiver(200)
-    await sendRound(sendingTo(post).sending, id, { failing: false })
+    await sendRound(sendingTo(post).sending, id)
     expect(requests).toEqual([])
     expect(await deliveries(id)).toMatchObject([{ state: 'pending', last_result: 'refused secret' }])
   })
@@ -347,11 +347,11 @@ describe('a message', () => {
     const { post, requests } = receiver(200)
     const { sending } = sendingTo(post)
     expect(await dueWebhooks(pool, { nowMs: startMs, max: 10 })).toEqual([])
-    expect(await sendRound(sending, id, { failing: false })).toMatchObject({ sent: 0 })
+    expect(await sendRound(sending, id)).toMatchObject({ sent: 0 })
     // No one is at fault for what waits here.
     expect(await pendingDeliveries(pool)).toMatchObject({ count: 0, oldestSeconds: 0 })
     await pool.query('update webhook_endpoints set paused_at = null')
-    expect(await sendRound(sending, id, { failing: false })).toMatchObject({ sent: 1 })
+    expect(await sendRound(sending, id)).toMatchObject({ sent: 1 })
     expect(requests).toHaveLength(1)
   })
 
@@ -363,7 +363,7 @@ describe('a message', () => {
       await pool.query('update webhook_endpoints set paused_at = now()')
       return post(request)
     }
-    expect(await sendRound(sendingTo(pausing).sending, id, { failing: false })).toMatchObject({ sent: 1 })
+    expect(await sendRound(sendingTo(pausing).sending, id)).toMatchObject({ sent: 1 })
     expect(requests).toHaveLength(1)
   })
 
@@ -377,10 +377,10 @@ describe('a message', () => {
     await putDown(pool, [message(1)], startMs)
     const { post, requests } = receiver(200)
     const { clock, sending } = sendingTo(post)
-    await sendRound(sending, id, { failing: false })
+    await sendRound(sending, id)
     clock.nowMs += 1_000
     await putDown(pool, [message(2)], clock.nowMs)
-    await sendRound(sending, id, { failing: false })
+    await sendRound(sending, id)
     expect(requests.map(({ headers }) => headers['webhook-signature']?.split(' ').length)).toEqual([2, 1])
   })
 
@@ -412,7 +412,7 @@ describe('a webhook', () => {
     await putDown(pool, [message(1), message(2)], startMs)
     const { post, requests } = receiver(410)
     const { sending } = sendingTo(post)
-    await sendRound(sending, id, { failing: false })
+    await sendRound(sending, id)
     expect(requests).toHaveLength(1)
     expect((await deliveries(id)).map(({ state }) => state)).toEqual(['dead', 'dead'])
     const { rows } = await pool.query('select disabled_reason from webhook_endpoints')
@@ -424,10 +424,10 @@ describe('a webhook', () => {
     const id = await webhook(['price.changed'])
     const { sending, clock } = sendingTo(receiver(503).post)
     await putDown(pool, [message(1)], startMs)
-    await sendRound(sending, id, { failing: false })
+    await sendRound(sending, id)
     clock.nowMs = startMs + 3 * dayMs
     await pool.query('update webhook_deliveries set attempts = 7')
-    await sendRound(sending, id, { failing: true })
+    await sendRound(sending, id)
     const { rows } = await pool.query('select disabled_reason from webhook_endpoints')
     expect(rows).toEqual([{ disabled_reason: 'every attempt failed since 2026-11-22T10:00:00.000Z' }])
   })
