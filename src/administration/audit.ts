@@ -111,7 +111,9 @@ const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise
   if (event === null || event.type !== type || event.stream !== stream)
     return {
       ...entry,
-      ...{ at: row.at.toISOString(), actor: row.actor, revision: null },
+      at: row.at.toISOString(),
+      actor: row.actor,
+      revision: null,
       says: 'the event log does not hold this event: a row says so alone',
     }
   const { metadata, ...domain } = decodeEvent(event)

@@ -33,7 +33,10 @@ export const closeMonths = async (
   for (const organizationId of organizations)
     try {
       const closed = await closeMonth(foundation, {
-        ...{ organizationId, month, actor, nowMs: Date.now() },
+        organizationId,
+        month,
+        actor,
+        nowMs: Date.now(),
         onProgress: (events) => onProgress?.(organizationId, events),
       })
       ended.push({ organizationId, closed, refused: null })

@@ -41,8 +41,12 @@ export const inviteUser = async (
       throw new CommandRefused(`there is a user "${name}" already; "user password" gives a new password`)
     const expiresAt = new Date(Date.now() + invitationHours * hourMs).toISOString()
     const data = {
-      ...{ invitation_id: `inv_${ulid()}`, user: name, role, organization_id: organizationId },
-      ...{ secret_sha256: sha256Of(secret), expires_at: expiresAt },
+      invitation_id: `inv_${ulid()}`,
+      user: name,
+      role,
+      organization_id: organizationId,
+      secret_sha256: sha256Of(secret),
+      expires_at: expiresAt,
     }
     const replaced = state.invitations.has(name)
     return {

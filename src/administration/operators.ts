@@ -139,7 +139,11 @@ const foldUser = (
       else if (event.type !== 'UserRoleChanged') disabled = null
       // One from before users were events is known from its first change on.
       users.set(user, {
-        ...{ user, createdAt, role, organizationId, disabled },
+        user,
+        createdAt,
+        role,
+        organizationId,
+        disabled,
         createdBy: before?.createdBy ?? by,
       })
       return
@@ -168,8 +172,14 @@ const foldInvitation = (
       const { user, invitation_id: invitationId, role, organization_id: organizationId } = event.data
       const { secret_sha256: secretSha256, expires_at: expiresAt } = event.data
       invitations.set(user, {
-        ...{ user, invitationId, role, organizationId, secretSha256, expiresAt },
-        ...{ invitedAt, invitedBy },
+        user,
+        invitationId,
+        role,
+        organizationId,
+        secretSha256,
+        expiresAt,
+        invitedAt,
+        invitedBy,
       })
       return
     }

@@ -64,14 +64,22 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
     await row.end(ended.result, differences, error)
     const named = differences.slice(0, namedMax)
     const data = {
-      ...{ ...ended, rebuild_id: rebuildId, projections: names },
-      ...{ differences: differences.length, named },
+      ...ended,
+      rebuild_id: rebuildId,
+      projections: names,
+      differences: differences.length,
+      named,
     }
     await recordOperation(eventLog, { type: 'RebuildEnded', data }, { actor, once: `${rebuildId}/ended` })
   }
   try {
     const rebuilt = await rebuildProjections({
-      ...{ url, eventLog, seal: secrets.rowSeal, projections: chosen, anew, signal: row.signal },
+      url,
+      eventLog,
+      seal: secrets.rowSeal,
+      projections: chosen,
+      anew,
+      signal: row.signal,
       mayReplace: async (client) => mayForget(await onlyInRows(client, chosen)),
       onProgress: (progress) => {
         row.beat(progress)

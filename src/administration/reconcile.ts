@@ -61,7 +61,10 @@ export const reconcileLedgers = async (
     // After the row, whose revision it then covers.
     const until = await foldedUntil(foundation)
     const own = {
-      ...{ organizationId, books, until, ...range },
+      organizationId,
+      books,
+      until,
+      ...range,
       rowRevision: row?.totals.revision ?? null,
       compare: comparing(pool, organizationId, range),
       rerated: (event: AdjustedEvent) => reratedDifference(eventLog, organizationId, event),

@@ -85,7 +85,9 @@ export const refund = async (
     }
     const command = {
       ...({ kind: 'adjust', correction: 'refund', adjusts: charge.charge_id, rerateRun: null } as const),
-      ...{ amount, reason: asked.reason, actor: asked.actor },
+      amount,
+      reason: asked.reason,
+      actor: asked.actor,
       ...(asked.reference === undefined ? {} : { reference: asked.reference }),
       chargedAt: new Date(cost.call.atMs).toISOString(),
       into: await lotsDrawn(foundation, organizationId, cost),

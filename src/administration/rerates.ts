@@ -88,7 +88,10 @@ export const planRerate = async (
 ): Promise<ReratePlan> => {
   const run = `rr_${ulid()}`
   const terms = {
-    ...{ run, fromMs: Date.parse(from), toMs: Date.parse(to), book: priceBookOf(pricesOf(book)) },
+    run,
+    fromMs: Date.parse(from),
+    toMs: Date.parse(to),
+    book: priceBookOf(pricesOf(book)),
   }
   const writer = planWriter(foundation, run, actor)
   const ledgers: RerateLedgerPlanned[] = []

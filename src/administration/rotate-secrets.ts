@@ -42,7 +42,8 @@ export const secretKeyStatus = async ({
   const given = (await knownSecretKeysOf(config)) ?? []
   const slots = idsOf((await standingKeyIn(foundation.eventLog)).slots)
   return slots.toReversed().map((id, n) => ({
-    ...{ id, state: n === 0 ? 'current' : 'former' },
+    id,
+    state: n === 0 ? 'current' : 'former',
     given: given.some((key) => key.id === id),
   }))
 }

@@ -239,8 +239,11 @@ const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Pro
       if (now.factorId !== factorId || now.codesId !== codesId || now.codesUsed.has(code))
         throw new CodeSpent()
       const data = {
-        ...{ user, user_created_at: owner.created_at.toISOString() },
-        ...{ factor_id: factorId, codes_id: codesId, code },
+        user,
+        user_created_at: owner.created_at.toISOString(),
+        factor_id: factorId,
+        codes_id: codesId,
+        code,
       }
       return {
         events: [{ type: 'RecoveryCodeUsed', data }],

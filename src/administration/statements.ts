@@ -161,7 +161,10 @@ export const storeStatement = async (
     text += more
   }
   await statementFromLog(foundation, {
-    ...{ organizationId, month, nowMs, onProgress },
+    organizationId,
+    month,
+    nowMs,
+    onProgress,
     file: { form: jsonLines, write },
   })
   await flush()
@@ -223,7 +226,11 @@ export const statementFromLog = (
     await file?.write(file.form.head(head, opening))
     const months = monthsFrom(start)
     const summary = await readStatement(eventLog, organizationId, {
-      ...{ month, months, opening, to, onProgress },
+      month,
+      months,
+      opening,
+      to,
+      onProgress,
       onLines: async (lines) => {
         onLines?.(lines)
         const json = hash === null && file?.form !== jsonLines ? '' : textOf(jsonLines, lines)

@@ -37,8 +37,12 @@ export const openTestOrganization = async (
   const available = availableOf(await ledger.account(organizationId), Date.now())
   if (available < testCreditsMin)
     await grant(foundation, {
-      ...{ organizationId, amount: testCredits, priority: 100, expiresAt: null },
-      ...{ reason: 'test credits', actor },
+      organizationId,
+      amount: testCredits,
+      priority: 100,
+      expiresAt: null,
+      reason: 'test credits',
+      actor,
     })
   return organizationId
 }

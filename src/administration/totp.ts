@@ -17,8 +17,12 @@ export const freshTotpSecret = (): string => new Secret({ size: secretBytes }).b
 /** What an app reads from the picture. */
 export const totpAddress = ({ secret, user }: { secret: string; user: string }): string =>
   new TOTP({
-    ...{ issuer: 'Enrichment ledger', label: user, secret: Secret.fromBase32(secret) },
-    ...{ algorithm, digits: codeDigits, period: stepSeconds },
+    issuer: 'Enrichment ledger',
+    label: user,
+    secret: Secret.fromBase32(secret),
+    algorithm,
+    digits: codeDigits,
+    period: stepSeconds,
   }).toString()
 
 /** The step, counted from 1970, whose code this is; null: it is the code of none that counts now. */
@@ -29,8 +33,13 @@ export const stepOfCode = (
   // The library throws for letters that take more than one byte.
   if (!/^\d{6}$/.test(code)) return null
   const delta = TOTP.validate({
-    ...{ token: code, secret: Secret.fromBase32(secret), algorithm, digits: codeDigits },
-    ...{ period: stepSeconds, timestamp: nowMs, window: skewSteps },
+    token: code,
+    secret: Secret.fromBase32(secret),
+    algorithm,
+    digits: codeDigits,
+    period: stepSeconds,
+    timestamp: nowMs,
+    window: skewSteps,
   })
   return delta === null ? null : Math.floor(nowMs / 1_000 / stepSeconds) + delta
 }

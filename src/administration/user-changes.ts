@@ -70,8 +70,10 @@ export const changeRole = async (
     checkRole(role, organizationId)
     if (role !== 'admin') refuseLastAdmin(known, name)
     const data = {
-      ...{ user: name, user_created_at: row.created_at.toISOString() },
-      ...{ role, organization_id: organizationId },
+      user: name,
+      user_created_at: row.created_at.toISOString(),
+      role,
+      organization_id: organizationId,
     }
     return {
       events: [{ type: 'UserRoleChanged', data }],
@@ -121,7 +123,9 @@ export const setDisabled = (
     if (disabled) refuseLastAdmin(known, name)
     const logged = known.state.users.get(name)
     const data = {
-      ...{ user: name, user_created_at: row.created_at.toISOString(), reason },
+      user: name,
+      user_created_at: row.created_at.toISOString(),
+      reason,
       role: logged?.role ?? row.role,
       organization_id: logged === undefined ? row.organization_id : logged.organizationId,
     }
@@ -162,7 +166,10 @@ export const listUsers = async ({ pool, eventLog }: Parts): Promise<ListedUser[]
         one.user === row.name && one.revoked === null && one.user_created_at === row.created_at.toISOString(),
     )
     return {
-      ...{ name: row.name, createdAt: row.created_at, standing, logged },
+      name: row.name,
+      createdAt: row.created_at,
+      standing,
+      logged,
       secondFactor: state.factors.get(row.name) ?? null,
       role: logged?.role ?? row.role,
       organizationId: logged === undefined ? row.organization_id : logged.organizationId,

@@ -130,13 +130,15 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
     }
   if (logged?.disabled)
     return {
-      ...{ kind: 'refused', why: 'disabled' },
+      kind: 'refused',
+      why: 'disabled',
       says: `the user ${name} was disabled at ${logged.disabled.at} by ${logged.disabled.by}`,
     }
   if (row.disabled_at !== null)
     return { kind: 'refused', why: 'disabled', says: `the user ${name} is disabled in the table of users` }
   return {
-    ...{ kind: 'acts', user: name },
+    kind: 'acts',
+    user: name,
     role: logged?.role ?? row.role,
     organizationId: logged === undefined ? row.organization_id : logged.organizationId,
     passwordGiven: row.password_given,

@@ -174,7 +174,10 @@ export const summaryOf = (foot: string): StatementSummary => {
     })),
     freeCalls: groups.free_calls.map(({ rule_version: ruleVersion, ...group }) => ({
       ...group,
-      ...{ ruleVersion, sku: null, override: false, amount: 0n },
+      ruleVersion,
+      sku: null,
+      override: false,
+      amount: 0n,
     })),
     movements: groups.movements.map(summed),
     corrections: groups.corrections.map(summed),

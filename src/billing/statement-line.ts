@@ -142,7 +142,11 @@ const chargedFor = (charge: Charge, call: Call | null): LineContent[] => {
     const micro = parseCredits(amount)
     total += micro
     return contentOf('charge', {
-      ...{ amount: -micro, calls: i === 0 ? 1 : 0, sku, rule, ruleVersion: rule_version },
+      amount: -micro,
+      calls: i === 0 ? 1 : 0,
+      sku,
+      rule,
+      ruleVersion: rule_version,
       ...(call === null ? {} : calledAs(call)),
       priceBookVersion: charge.data.price_book_version,
     })
@@ -207,7 +211,9 @@ const freeCall = (call: Call): LineContent | null => {
   const make = (): LineContent[] => [
     contentOf('call', {
       ...of,
-      ...{ calls: 1, rule: free_by?.rule ?? null, ruleVersion: free_by?.rule_version ?? null },
+      calls: 1,
+      rule: free_by?.rule ?? null,
+      ruleVersion: free_by?.rule_version ?? null,
     }),
   ]
   return once([of, free_by], make)[0] ?? null

@@ -12,9 +12,15 @@ const lineOf = ({ at, actor, says, organizationId }: AuditEntry): string => {
 }
 
 const jsonOf = (entry: AuditEntry) => ({
-  ...{ at: entry.at, actor: entry.actor, type: entry.type, says: entry.says },
-  ...{ organization_id: entry.organizationId, about: entry.about },
-  ...{ stream: entry.stream, revision: entry.revision, position: entry.position },
+  at: entry.at,
+  actor: entry.actor,
+  type: entry.type,
+  says: entry.says,
+  organization_id: entry.organizationId,
+  about: entry.about,
+  stream: entry.stream,
+  revision: entry.revision,
+  position: entry.position,
 })
 
 const list: Command = {
@@ -36,8 +42,10 @@ const list: Command = {
   run: async ({ foundation, logger, json, write }, given) => {
     const limit = given.text('limit')
     const filter = auditFilterOf({
-      ...{ since: given.text('since'), actor: given.text('actor') },
-      ...{ about: given.text('about'), type: given.text('type') },
+      since: given.text('since'),
+      actor: given.text('actor'),
+      about: given.text('about'),
+      type: given.text('type'),
       oldestFirst: given.flag('oldest-first'),
     })
     const max = limit === undefined ? limitDefault : wholeNumber('limit', limit, { min: 1, max: limitMax })

@@ -60,7 +60,8 @@ const create: Command = {
     const final = given.flag('final')
     const foundation = await context.foundation({ anyMark: final })
     const asked = {
-      ...{ path, ...foundation.operator },
+      path,
+      ...foundation.operator,
       onProgress: ({ table, readBytes, ofBytes }: BackupProgress) =>
         progress(`${table}: ${megabytes(readBytes)} of about ${megabytes(ofBytes)} read`),
     }
@@ -72,8 +73,14 @@ const create: Command = {
     const { backup_id, head, holds_log } = manifest
     return {
       json: {
-        ...{ backup_id, file: path, bytes, sha256, position: head.position },
-        ...{ final, holds_event_log: holds_log, rows },
+        backup_id,
+        file: path,
+        bytes,
+        sha256,
+        position: head.position,
+        final,
+        holds_event_log: holds_log,
+        rows,
         seconds: Math.round(elapsedMs) / 1000,
         not_included: ['SECRET_KEY', 'KEY_DIR'],
       },
@@ -120,8 +127,15 @@ const verify: Command = {
 }
 
 const backupJson = ({ path, manifest, bytes, sha256, rows }: CheckedBackup) => ({
-  ...{ ok: true, file: path, bytes, sha256, backup_id: manifest.backup_id, made_at: manifest.made_at },
-  ...{ release: manifest.release, position: manifest.head.position, holds_event_log: manifest.holds_log },
+  ok: true,
+  file: path,
+  bytes,
+  sha256,
+  backup_id: manifest.backup_id,
+  made_at: manifest.made_at,
+  release: manifest.release,
+  position: manifest.head.position,
+  holds_event_log: manifest.holds_log,
   rows,
 })
 
@@ -158,7 +172,8 @@ const restore: Command = {
     left: 'The installation may be restored in part, and does not start: run the same command again, and it continues where it stopped.',
     plan: async ({ config, logger, progress }, given) => {
       const { backup } = await checkRestorable(config, {
-        ...{ path: given.required('file'), keysLost: given.flag('keys-lost') },
+        path: given.required('file'),
+        keysLost: given.flag('keys-lost'),
         onProgress: (step) => progress(restoreStep(step)),
       })
       await checkTarget(config, { backup, logger, waitMs: databaseWaitMs })
@@ -175,16 +190,16 @@ const restore: Command = {
       const { config, logger, progress } = context
       const startedAt = performance.now()
       const loaded = await restoreBackup(config, {
-        ...{
-          path: given.required('file'),
-          keysLost: given.flag('keys-lost'),
-          logger,
-          waitMs: databaseWaitMs,
-        },
+        path: given.required('file'),
+        keysLost: given.flag('keys-lost'),
+        logger,
+        waitMs: databaseWaitMs,
         onProgress: (step) => progress(restoreStep(step)),
       })
       const foundation = await context.foundation({
-        ...{ anyEventLog: true, anyHistory: true, anyMark: true },
+        anyEventLog: true,
+        anyHistory: true,
+        anyMark: true,
         restored: loaded.backup.manifest.installation_key,
       })
       return await proved(context, foundation, { ...loaded, startedAt })
@@ -220,7 +235,10 @@ const proved = async (
   }
   await recordRestored(foundation, backup, { ...foundation.operator, since })
   const rebuilt = await rebuild(foundation, {
-    ...{ projections, reason: 'restored from a backup', ...foundation.operator, logger: context.logger },
+    projections,
+    reason: 'restored from a backup',
+    ...foundation.operator,
+    logger: context.logger,
     mayForget: async () => true,
     onProgress: reporter(projections, context),
   })
@@ -229,19 +247,15 @@ const proved = async (
   const seconds = Math.round(performance.now() - startedAt) / 1000
   return {
     json: {
-      ...{
-        ok: true,
-        files: [{ file: path, sha256 }],
-        made_at: manifest.made_at,
-      },
-      ...{
-        position: manifest.head.position,
-        events,
-        streams,
-        rows,
-        folded_events: rebuilt.events,
-        seconds,
-      },
+      ok: true,
+      files: [{ file: path, sha256 }],
+      made_at: manifest.made_at,
+      position: manifest.head.position,
+      events,
+      streams,
+      rows,
+      folded_events: rebuilt.events,
+      seconds,
     },
     lines: [
       `restored as of ${manifest.made_at}, position ${manifest.head.position}: ${events} events in ${streams} streams are proved, ${rebuilt.events} folded, in ${seconds} s`,

@@ -62,12 +62,12 @@ export const reporter = (
     if (elapsedMs - toldAtMs < jsonPauseMs) return
     toldAtMs = elapsedMs
     const line = {
-      ...{
-        projections: chosen.map(({ name }) => name),
-        position: position.toString(),
-        target: target.toString(),
-      },
-      ...{ events, events_per_second: perSecond, seconds_left: leftS },
+      projections: chosen.map(({ name }) => name),
+      position: position.toString(),
+      target: target.toString(),
+      events,
+      events_per_second: perSecond,
+      seconds_left: leftS,
     }
     process.stderr.write(`${JSON.stringify(line)}\n`)
   }

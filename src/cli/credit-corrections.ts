@@ -192,7 +192,9 @@ const correctionJson = ({ adjusted, balance, revision }: Corrected) => {
   return {
     dry_run: revision === null,
     adjustment_id: revision === null ? null : adjustment_id,
-    ...{ amount, reason, overdraft_repaid },
+    amount,
+    reason,
+    overdraft_repaid,
     into: fills.map((fill) => ({
       grant_id: fill.grant_id,
       amount: fill.amount,

@@ -67,9 +67,15 @@ const granting: Command = {
             ],
         ...(preview.already ? { asks: 'never' } : {}),
         json: {
-          ...{ already_granted: preview.already, organization_id: asked.organizationId, grant_id: null },
-          ...{ amount, expires_at: asked.expiresAt, priority: asked.priority, reason: asked.reason },
-          ...{ reference: reference ?? null, balance },
+          already_granted: preview.already,
+          organization_id: asked.organizationId,
+          grant_id: null,
+          amount,
+          expires_at: asked.expiresAt,
+          priority: asked.priority,
+          reason: asked.reason,
+          reference: reference ?? null,
+          balance,
         },
       }
     },
@@ -85,9 +91,16 @@ const granting: Command = {
     const { grant_id, amount, expires_at, priority, reason } = granted
     return {
       json: {
-        ...{ organization_id: asked.organizationId, grant_id, amount, expires_at, priority, reason },
-        ...{ reference: granted.reference, already_granted: already },
-        ...{ balance: formatCredits(balance), revision },
+        organization_id: asked.organizationId,
+        grant_id,
+        amount,
+        expires_at,
+        priority,
+        reason,
+        reference: granted.reference,
+        already_granted: already,
+        balance: formatCredits(balance),
+        revision,
       },
     }
   },
@@ -118,8 +131,11 @@ const showing: Command = {
       })
       return {
         json: {
-          ...{ organization_id: organizationId, at: wanted.at, known_at: wanted.knownAt },
-          ...{ balance: formatCredits(found.balance), overdrawn: formatCredits(found.overdrawn) },
+          organization_id: organizationId,
+          at: wanted.at,
+          known_at: wanted.knownAt,
+          balance: formatCredits(found.balance),
+          overdrawn: formatCredits(found.overdrawn),
           revision: found.revision,
         },
       }
@@ -147,7 +163,14 @@ const lots: Command = {
     return {
       json: found.lots.map(
         ({ grant_id, left, granted, priority, expires_at, reason, reference, revision }) => ({
-          ...{ grant_id, left, granted, priority, expires_at, reason, reference, revision },
+          grant_id,
+          left,
+          granted,
+          priority,
+          expires_at,
+          reason,
+          reference,
+          revision,
         }),
       ),
     }

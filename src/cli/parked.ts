@@ -59,7 +59,10 @@ const retry: Command = {
     const projection = projectionNamed(given.required('name'))
     const foundation = await context.foundation()
     const { waiting, unreadable, left } = await retryParked(foundation, {
-      ...{ projection, ...foundation.operator, logger: context.logger, mayForget: async () => false },
+      projection,
+      ...foundation.operator,
+      logger: context.logger,
+      mayForget: async () => false,
       onProgress: reporter([projection], context),
     })
     if (waiting.length === 0)

@@ -74,8 +74,12 @@ export const givenOf = (command: Command, args: string[]): Typed => {
   }
   const is = (name: string): boolean => values[name] === true
   return {
-    ...{ given, as: texts.get('as'), json: is('json'), help: is('help') },
-    ...{ dryRun: is('dry-run'), yes: is('yes') },
+    given,
+    as: texts.get('as'),
+    json: is('json'),
+    help: is('help'),
+    dryRun: is('dry-run'),
+    yes: is('yes'),
   }
 }
 

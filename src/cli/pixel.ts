@@ -82,8 +82,14 @@ const rules: Command = {
         found.push(...page.rules)
       } while (page.more && found.length < max)
       const json = found.map(({ domain, period, number, used, resetsAt, actor, at }) => ({
-        ...{ domain, rule: period === null ? 'block' : 'limit', period, number, used },
-        ...{ resets_at: resetsAt?.toISOString() ?? null, set_by: actor, set_at: at === '' ? null : at },
+        domain,
+        rule: period === null ? 'block' : 'limit',
+        period,
+        number,
+        used,
+        resets_at: resetsAt?.toISOString() ?? null,
+        set_by: actor,
+        set_at: at === '' ? null : at,
       }))
       return {
         json: { rules: json, count: page.count, more: page.more, uncounted: page.uncounted },
@@ -158,8 +164,10 @@ const hits: Command = {
     await balance(open, id)
     const domain = searchedDomain(textOf(given)('domain'))
     const { sums, days, until } = await pixelHits(open.pool, id, {
-      ...{ domain: domain === '' ? null : domain, after: null },
-      ...{ max: maxOf(given), atMs: Date.now() },
+      domain: domain === '' ? null : domain,
+      after: null,
+      max: maxOf(given),
+      atMs: Date.now(),
     })
     const [fired, refused] = [Number(sums.fired), Number(sums.refused)]
     const json = days.map((row) => ({ ...row, fired: Number(row.fired), refused: Number(row.refused) }))

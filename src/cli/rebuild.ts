@@ -85,7 +85,11 @@ const rebuiltAnswer = (
     json: {
       rebuild_id: rebuildId,
       projections: chosen.map(({ name, version }) => ({ name, version })),
-      ...{ events, seconds, events_per_second: rateOf(events, elapsedMs), resumed, differences },
+      events,
+      seconds,
+      events_per_second: rateOf(events, elapsedMs),
+      resumed,
+      differences,
     },
     lines: [
       `rebuilt ${namesOf(chosen)} from ${events} events in ${seconds} s${resumed ? ', going on where another rebuild was killed' : ''}`,

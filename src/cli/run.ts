@@ -104,7 +104,12 @@ const runCommand = async (
   }
   const asking = isTerminal() ? ask : null
   const context: CommandContext = {
-    ...{ config, logger, json, write, foundation, progress: progress.show },
+    config,
+    logger,
+    json,
+    write,
+    foundation,
+    progress: progress.show,
     ask: askLater({ yes, ask: asking, json }),
     interrupted: interruption.signal,
   }

@@ -177,15 +177,21 @@ const close: Command = {
     const outcomes = all
       ? (
           await closeMonths(opened, {
-            ...{ month, organizations: await organizationsOf(opened), ...opened.operator },
+            month,
+            organizations: await organizationsOf(opened),
+            ...opened.operator,
             onProgress: (organizationId, events) => progress(`${organizationId}: ${events} events`),
           })
         ).map(outcomeOf)
       : [
           outcomeOf({
-            ...{ organizationId: one, refused: null },
+            organizationId: one,
+            refused: null,
             closed: await closeMonth(opened, {
-              ...{ organizationId: one, month, nowMs: Date.now(), ...opened.operator },
+              organizationId: one,
+              month,
+              nowMs: Date.now(),
+              ...opened.operator,
               onProgress: (events) => progress(`${one}: ${events} events`),
             }),
           }),

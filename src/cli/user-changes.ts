@@ -67,7 +67,9 @@ const create: Command = {
     const organization = orgOf(given)
     const open = await foundation()
     const made = await createUser(open, {
-      ...{ name, role: role === undefined ? null : roleOf(role), organizationId: organization },
+      name,
+      role: role === undefined ? null : roleOf(role),
+      organizationId: organization,
       actor: open.operator.actor,
     })
     return {
@@ -115,10 +117,16 @@ const list: Command = {
 }
 
 const invited = (one: Awaited<ReturnType<typeof listInvitations>>[number]) => ({
-  ...{ user: one.user, role: one.role, organization_id: one.organizationId },
+  user: one.user,
+  role: one.role,
+  organization_id: one.organizationId,
   state: one.expired ? 'invited, and the link has expired' : 'invited',
-  ...{ created_at: one.invitedAt, created_by: one.invitedBy, sessions: 0, tokens: 0 },
-  ...{ disabled_by: null, reason: null },
+  created_at: one.invitedAt,
+  created_by: one.invitedBy,
+  sessions: 0,
+  tokens: 0,
+  disabled_by: null,
+  reason: null,
 })
 
 const role: Command = {
@@ -137,7 +145,10 @@ const role: Command = {
     const [name, wanted, organization] = [nameOf(given), roleOf(given.required('role')), orgOf(given)]
     const open = await foundation()
     await changeRole(open, {
-      ...{ name, role: wanted, organizationId: organization, actor: open.operator.actor },
+      name,
+      role: wanted,
+      organizationId: organization,
+      actor: open.operator.actor,
     })
     return {
       json: { user: name, role: wanted, organization_id: organization },

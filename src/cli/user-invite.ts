@@ -46,8 +46,12 @@ export const inviteCommand: Command = {
     )
     return {
       json: {
-        ...{ user: name, role, organization_id: organizationId },
-        ...{ link, expires_at: made.expiresAt, replaced: made.replaced },
+        user: name,
+        role,
+        organization_id: organizationId,
+        link,
+        expires_at: made.expiresAt,
+        replaced: made.replaced,
       },
       lines: [
         link,

@@ -53,7 +53,9 @@ const create: Command = {
     const { organizationId, url, events } = wantedOf({ config }, given)
     const open = await foundation()
     const { webhookId, secret } = await createWebhook(open, {
-      ...{ organizationId, url, events },
+      organizationId,
+      url,
+      events,
       ...open.operator,
     })
     return {

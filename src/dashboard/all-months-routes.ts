@@ -48,9 +48,13 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
     const found = await rowsOf(foundation.pool, monthUse(daysOf(month), { after, max: shownMax + 1 }))
     const rows = found.slice(0, shownMax)
     return {
-      ...{ month, before: monthBefore(month), rows, further: after !== '' },
+      month,
+      before: monthBefore(month),
+      rows,
+      further: after !== '',
       next: found.length > rows.length ? (rows.at(-1)?.organization_id ?? null) : null,
-      ...{ closableAtMs: closableAt(month), atMs: nowMs },
+      closableAtMs: closableAt(month),
+      atMs: nowMs,
     }
   }
 
@@ -104,12 +108,15 @@ const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
     }
     const month = outcome.done
     return begin(context, reply, {
-      ...{ key: `close/${month}`, title: `Closing ${month} of all organizations` },
+      key: `close/${month}`,
+      title: `Closing ${month} of all organizations`,
       run: async (progress) => {
         const organizations = await organizationsOf(foundation)
         const places = new Map(organizations.map((id, i) => [id, i + 1]))
         const ended = await closeMonths(foundation, {
-          ...{ organizations, month, ...provedOperator(viewer.user) },
+          organizations,
+          month,
+          ...provedOperator(viewer.user),
           onProgress: (id, events) =>
             progress(
               `${count(places.get(id) ?? 0)} of ${count(organizations.length)}: ${count(events)} events are read.`,

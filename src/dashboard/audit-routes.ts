@@ -18,7 +18,10 @@ export const auditRoutes = (pages: FastifyInstance, { foundation }: Dashboard): 
     const shown = { viewer, typed, leftOut: await auditLeftOut(foundation), further: after !== null }
     try {
       const filter = auditFilterOf({
-        ...{ since: asked('since'), actor: asked('actor'), about: asked('about'), type: asked('type') },
+        since: asked('since'),
+        actor: asked('actor'),
+        about: asked('about'),
+        type: asked('type'),
         oldestFirst: typed('order') === 'oldest',
       })
       const entries: AuditEntry[] = []

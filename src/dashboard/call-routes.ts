@@ -44,7 +44,9 @@ export const callRoutes = (pages: FastifyInstance, context: Dashboard): void => 
         first === undefined
           ? null
           : await receiptOf(foundation, {
-              ...{ stream: ledgerStream(id), revision: first.revision, requestId: call.request_id },
+              stream: ledgerStream(id),
+              revision: first.revision,
+              requestId: call.request_id,
             })
       if (receipt === null) throw new PageMissing()
       return reply

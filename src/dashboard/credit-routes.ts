@@ -117,7 +117,9 @@ const granting = ({ foundation }: Dashboard): Act<ReturnType<typeof grantIn>> =>
     { viewer, account }: CreditView,
     { reference, ...asked }: ReturnType<typeof grantIn>,
   ) => ({
-    ...{ ...asked, organizationId: account.organization_id, ...provedOperator(viewer.user) },
+    ...asked,
+    organizationId: account.organization_id,
+    ...provedOperator(viewer.user),
     ...(reference === undefined ? {} : { reference }),
   })
   return {
@@ -137,10 +139,14 @@ const granting = ({ foundation }: Dashboard): Act<ReturnType<typeof grantIn>> =>
       if (event?.type !== 'CreditGranted') throw new Error(`a grant came to ${event?.type ?? 'nothing'}`)
       return grantConfirmPage({
         ...view,
-        ...{ before: balanceBefore, after: balanceAfter },
+        before: balanceBefore,
+        after: balanceAfter,
         granted: { ...event.data, reference: reference ?? null },
         hidden: {
-          ...{ amount, reason, priority: String(priority), 'expires-at': expiresAt ?? '' },
+          amount,
+          reason,
+          priority: String(priority),
+          'expires-at': expiresAt ?? '',
           reference: reference ?? '',
         },
       })
@@ -170,7 +176,8 @@ const adjusting = ({ foundation }: Dashboard): Act<ReturnType<typeof adjustmentI
     asked: ReturnType<typeof adjustmentIn> & { readonly dryRun: boolean },
   ) =>
     adjust(foundation, {
-      ...{ organizationId: account.organization_id, ...asked },
+      organizationId: account.organization_id,
+      ...asked,
       ...provedOperator(viewer.user),
     })
   return {
@@ -185,8 +192,10 @@ const adjusting = ({ foundation }: Dashboard): Act<ReturnType<typeof adjustmentI
       if (would.already) return movedBeforePage({ ...view, what: 'Adjusted', reference, amount })
       return adjustConfirmPage({
         ...view,
-        ...{ before: would.balance - parseCredits(would.adjusted.amount), after: would.balance },
-        ...{ adjusted: would.adjusted, hidden: { amount, reason, reference } },
+        before: would.balance - parseCredits(would.adjusted.amount),
+        after: would.balance,
+        adjusted: would.adjusted,
+        hidden: { amount, reason, reference },
       })
     },
     perform: async (view, asked) => {
@@ -214,12 +223,15 @@ const threshold = ({ foundation }: Dashboard): Act<ReturnType<typeof thresholdIn
     page: async (view) => thresholdPage({ ...view, now: await nowOf(view) }),
     confirm: async (view, { amount }) =>
       thresholdConfirmPage({
-        ...{ ...view, now: await nowOf(view), wanted: amount === null ? null : String(amount) },
+        ...view,
+        now: await nowOf(view),
+        wanted: amount === null ? null : String(amount),
         hidden: { amount: amount === null ? '' : formatCredits(amount) },
       }),
     perform: async ({ viewer, account }, { amount }) => {
       await setThreshold(foundation, {
-        ...{ organizationId: account.organization_id, amount },
+        organizationId: account.organization_id,
+        amount,
         ...provedOperator(viewer.user),
       })
       return null

@@ -94,7 +94,8 @@ export const dashboard =
     const timer = setInterval(() => void health.projectionLags(), lagLookMs).unref()
     host.addHook('onClose', async () => clearInterval(timer))
     const context: Dashboard = {
-      ...{ users, signIns },
+      users,
+      signIns,
       foundation,
       logger,
       twoPerson,
@@ -107,11 +108,14 @@ export const dashboard =
       dataSources,
       idleMinutes,
       works: createWorks(),
-      ...{ health, lateAfterMs, examination: createExamination(examine) },
+      health,
+      lateAfterMs,
+      examination: createExamination(examine),
       firstSteps: createVisitorSteps(foundation),
       codeAttempts: createCodeAttempts(foundation),
       halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),
-      ...{ devices, signIn: createSignIn(foundation, users, devices) },
+      devices,
+      signIn: createSignIn(foundation, users, devices),
     }
     const away = createOutage({ logger, what: 'dashboard: a page', level: 'error' })
     await host.register(helmet, securityHeaders)

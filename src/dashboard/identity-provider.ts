@@ -82,7 +82,10 @@ export const createIdentityProvider = (
         client.randomNonce(),
       ]
       const url = client.buildAuthorizationUrl(found, {
-        ...{ redirect_uri: redirectUri, scope: 'openid email profile', state, nonce },
+        redirect_uri: redirectUri,
+        scope: 'openid email profile',
+        state,
+        nonce,
         code_challenge: await client.calculatePKCECodeChallenge(verifier),
         code_challenge_method: 'S256',
       })

@@ -99,13 +99,15 @@ const shownKey = (
   { protocol, host }: FastifyRequest,
   { keyId, apiKey, issued }: IssuedKey,
 ): Pick<Parameters<typeof keyShownPage>[0], 'keyId' | 'apiKey' | 'owner' | 'calls' | 'apiKnown'> => ({
-  ...{ keyId, apiKey },
+  keyId,
+  apiKey,
   owner: { organization_id: issued.organization_id, name: issued.organization_name },
   apiKnown: apiUrl !== null,
   calls: firstCalls({
     apiUrl: apiUrl ?? 'https://api.example.com',
     dashboardUrl: `${protocol}://${host}`,
-    ...{ apiKey, permissions: issued.permissions },
+    apiKey,
+    permissions: issued.permissions,
   }),
 })
 

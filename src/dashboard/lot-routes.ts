@@ -47,7 +47,11 @@ const lotAt = async (context: Dashboard, { organization, grant }: LotParams['Par
     : undefined
   if (lot === undefined) throw new PageMissing()
   const { adjusted, balance } = await voidGrant(context.foundation, {
-    ...{ organizationId: organization, grantId: grant, reason: 'preview', actor: 'preview', dryRun: true },
+    organizationId: organization,
+    grantId: grant,
+    reason: 'preview',
+    actor: 'preview',
+    dryRun: true,
   })
   return { account, lot, taken: adjusted.amount, after: formatCredits(balance) }
 }

@@ -45,7 +45,10 @@ export const monthRoutes = (pages: FastifyInstance, context: Dashboard): void =>
     const account = await accountAt(context, request.params.organization)
     const id = account.organization_id
     const outcome = await soonOr(context, {
-      ...{ request, reply, key: `months/${id}`, title: `Months of ${account.name}` },
+      request,
+      reply,
+      key: `months/${id}`,
+      title: `Months of ${account.name}`,
       run: (progress) => monthsOf(foundation, id, { onProgress: (events) => progress(eventsRead(events)) }),
     })
     if ('sent' in outcome) return outcome.sent
@@ -62,11 +65,17 @@ export const monthRoutes = (pages: FastifyInstance, context: Dashboard): void =>
     const nowMs = Date.now()
     if (Date.parse(`${month}-01`) > nowMs) throw new PageMissing()
     const outcome = await soonOr(context, {
-      ...{ request, reply, key: `month/${id}/${month}`, title: `${month} of ${account.name}` },
+      request,
+      reply,
+      key: `month/${id}/${month}`,
+      title: `${month} of ${account.name}`,
       run: async (progress) => {
         const of = (one: Month) =>
           monthStatement(foundation, {
-            ...{ organizationId: id, month: one, nowMs, file: null },
+            organizationId: id,
+            month: one,
+            nowMs,
+            file: null,
             onProgress: (events) => progress(eventsRead(events)),
           })
         return { now: await of(month), before: await of(monthBefore(month)) }
@@ -92,7 +101,9 @@ const linesOf = ({ closed, open }: Awaited<ReturnType<typeof monthsOf>>): MonthL
       const closing = open.closings.find((one) => one.month >= month) ?? null
       const totals = closing?.month === month ? closing.closed.totals : null
       return {
-        ...{ month, totals, closed: closing !== null },
+        month,
+        totals,
+        closed: closing !== null,
         opening: formatCredits(opening),
         closing: formatCredits(balance),
       }
@@ -100,7 +111,11 @@ const linesOf = ({ closed, open }: Awaited<ReturnType<typeof monthsOf>>): MonthL
   return [
     ...lines.reverse(),
     ...closed.map(({ month, closed: { totals } }) => ({
-      ...{ month, totals, closed: true, opening: totals.opening, closing: totals.closing },
+      month,
+      totals,
+      closed: true,
+      opening: totals.opening,
+      closing: totals.closing,
     })),
   ]
 }
@@ -114,10 +129,14 @@ const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
     const taken = await attemptOnce(context, request, async () => undefined)
     if ('fault' in taken) throw new InputFault('form', taken.fault.message)
     return begin(context, reply, {
-      ...{ key: `close/${organizationId}/${month}`, title: `Closing ${month} of ${account.name}` },
+      key: `close/${organizationId}/${month}`,
+      title: `Closing ${month} of ${account.name}`,
       run: async (progress) => {
         await closeMonth(context.foundation, {
-          ...{ organizationId, month, nowMs: Date.now(), ...provedOperator(user) },
+          organizationId,
+          month,
+          nowMs: Date.now(),
+          ...provedOperator(user),
           onProgress: (events) => progress(eventsRead(events)),
         })
         return { href: `/organizations/${organizationId}/months/${month}` }

@@ -35,7 +35,9 @@ export const operationsRoutes = (pages: FastifyInstance, context: Dashboard): vo
       nextRuns(foundation.url, jobs, Date.now()),
     ])
     const page = operationsPage({
-      ...{ viewer: viewerOf(request, reply), head, rebuilds: listed },
+      viewer: viewerOf(request, reply),
+      head,
+      rebuilds: listed,
       states: standing(states, lags),
       jobs: jobs.map((job) => ({ ...job, next: next.get(job.name) ?? null })),
     })
@@ -61,10 +63,13 @@ const jobRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     })
     if ('fault' in outcome) throw new CommandRefused(outcome.fault.message)
     return begin(context, reply, {
-      ...{ key: `job/${viewer.once}`, title: `Running ${job.name}` },
+      key: `job/${viewer.once}`,
+      title: `Running ${job.name}`,
       run: async (progress) => {
         const ended = await runNow(foundation, {
-          ...{ job, logger, ...provedOperator(viewer.user) },
+          job,
+          logger,
+          ...provedOperator(viewer.user),
           onProgress: ({ state, seconds }) => progress(`${state.replaceAll('_', ' ')}, ${seconds} s`),
         })
         return { page: (of) => jobEndedPage({ viewer: of, job: job.name, ended }) }
@@ -138,7 +143,10 @@ const actsOf = ({ foundation }: Dashboard): Readonly<Record<'cancel' | 'release'
     if (!/^\d{1,19}$/.test(position))
       throw new InputFault('position', `"${position}" is not a position of the event log`)
     return releaseParked(foundation, {
-      ...{ projection, position: BigInt(position), reason: reasonIn(form), ...operator },
+      projection,
+      position: BigInt(position),
+      reason: reasonIn(form),
+      ...operator,
     })
   },
 })
@@ -157,11 +165,16 @@ const rebuildRoute = (pages: FastifyInstance, context: Dashboard): void => {
     if ('fault' in outcome)
       return sendPage(reply.code(422), await shownOf(context, request, { viewer, fault: outcome.fault }))
     return begin(context, reply, {
-      ...{ key: `rebuild/${viewer.once}`, title: `Rebuilding ${projection.name}` },
+      key: `rebuild/${viewer.once}`,
+      title: `Rebuilding ${projection.name}`,
       run: async (progress) => {
         const { switched } = await rebuild(foundation, {
-          ...{ projections: [projection], reason: outcome.done, ...provedOperator(viewer.user) },
-          ...{ logger, mayForget: async () => false, onProgress: progressOf(progress) },
+          projections: [projection],
+          reason: outcome.done,
+          ...provedOperator(viewer.user),
+          logger,
+          mayForget: async () => false,
+          onProgress: progressOf(progress),
         })
         if (!switched) throw new CommandRefused(refusedLoss)
         return { href: `/operations/projections/${projection.name}` }
@@ -179,11 +192,15 @@ const retryRoute = (pages: FastifyInstance, context: Dashboard): void => {
     if ('fault' in outcome)
       return sendPage(reply.code(422), await shownOf(context, request, { viewer, fault: outcome.fault }))
     return begin(context, reply, {
-      ...{ key: `retry/${viewer.once}`, title: `Retrying ${projection.name}` },
+      key: `retry/${viewer.once}`,
+      title: `Retrying ${projection.name}`,
       run: async (progress) => {
         const retried = await retryParked(foundation, {
-          ...{ projection, ...provedOperator(viewer.user) },
-          ...{ logger, mayForget: async () => false, onProgress: progressOf(progress) },
+          projection,
+          ...provedOperator(viewer.user),
+          logger,
+          mayForget: async () => false,
+          onProgress: progressOf(progress),
         })
         return { page: (of) => retriedPage({ viewer: of, name: projection.name, retried }) }
       },

@@ -85,7 +85,9 @@ export const checkPresentPassword = async (
   form: Form,
 ): Promise<void> => {
   const verdict = await signIn({
-    ...{ name: user, password: form.text('present'), address: callerAddress(request) },
+    name: user,
+    password: form.text('present'),
+    address: callerAddress(request),
     device: sealedDeviceOf(request),
   })
   if (verdict.kind === 'limited')

@@ -93,12 +93,20 @@ const pageOf = async (
   const [rules, { sums: hits, days, until }] = await Promise.all([
     pixel.rules(id, { search: find, after: query.text('after'), max: rulesShown, atMs }),
     pixelHits(pool, id, {
-      ...{ domain: of === '' ? null : of, after: placeIn(query.text('until')) },
-      ...{ max: daysShown, atMs },
+      domain: of === '' ? null : of,
+      after: placeIn(query.text('until')),
+      max: daysShown,
+      atMs,
     }),
   ])
   return pixelPage({
-    ...{ ...shown, account, rules, find, of, hits, days },
+    ...shown,
+    account,
+    rules,
+    find,
+    of,
+    hits,
+    days,
     until: until === null ? null : `${until.day} ${until.domain}`,
   })
 }

@@ -99,7 +99,9 @@ const withdrawRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     const viewer = viewerOf(request, reply)
     const outcome = await attemptOnce(context, request, async (form) =>
       withdrawPrices(foundation, {
-        ...{ name, twoPerson, reason: labelOf('reason', form.text('reason')) },
+        name,
+        twoPerson,
+        reason: labelOf('reason', form.text('reason')),
         ...provedOperator(viewer.user),
       }),
     )
@@ -126,7 +128,9 @@ const costRoute = (pages: FastifyInstance, context: Dashboard): void => {
     if (Date.parse(`${month}-01`) > Date.now()) throw new InputFault('month', `${month} has not begun`)
     const base = await baseOf(context, proposal.base)
     const outcome = await soonOr(context, {
-      ...{ request, reply, key: `cost/${proposal.proposal}/${month}` },
+      request,
+      reply,
+      key: `cost/${proposal.proposal}/${month}`,
       title: `What ${month} would have cost under p${proposal.proposal}`,
       run: async (progress) =>
         comparePrices(foundation, {
@@ -146,7 +150,10 @@ const costRoute = (pages: FastifyInstance, context: Dashboard): void => {
     return sendPage(
       reply,
       costPage(viewerOf(request, reply), {
-        ...{ proposal: proposal.proposal, base: base.name, month, names },
+        proposal: proposal.proposal,
+        base: base.name,
+        month,
+        names,
         ...outcome.result,
       }),
     )

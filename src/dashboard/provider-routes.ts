@@ -64,7 +64,11 @@ const ended = (
 ): FastifyReply => {
   const fault = { field: null, message: messages[why] }
   const page = {
-    ...{ csrf: csrfOf(request, reply), next, name: '', fault, provider: provider.label },
+    csrf: csrfOf(request, reply),
+    next,
+    name: '',
+    fault,
+    provider: provider.label,
     docsUrl: request.docsUrl,
   }
   return sendPage(reply.code(statuses[why]), signInPage(page))
@@ -147,8 +151,12 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
     // The same as for a sign-in by password: a device is known for one account.
     const known = devices.open(errand.device, standing.user)
     return await enter(parts.context, request, reply, {
-      ...{ user: standing.user, mark, next, way },
-      ...{ device: known ?? newDevice(), knownDevice: known !== null },
+      user: standing.user,
+      mark,
+      next,
+      way,
+      device: known ?? newDevice(),
+      knownDevice: known !== null,
     })
   } catch (error) {
     return endedAway(parts, asked, error)

@@ -47,7 +47,8 @@ export const reconcileRoutes = (pages: FastifyInstance, context: Dashboard): voi
     }
     const { organization, month } = outcome.done
     return begin(context, reply, {
-      ...{ key: `reconcile/${organization}/${month}`, title: 'Reconciling' },
+      key: `reconcile/${organization}/${month}`,
+      title: 'Reconciling',
       run: async (progress) => {
         await catchUp(foundation, logger)
         const ledgers = await reconcileLedgers(foundation, {

@@ -75,10 +75,16 @@ export const refundRoutes = (pages: FastifyInstance, context: Dashboard): void =
     }
     const { amount, reason, reference } = asked.done
     return begin(context, reply, {
-      ...{ key: `refund?/${viewer.once}`, title: 'What a refund will do' },
+      key: `refund?/${viewer.once}`,
+      title: 'What a refund will do',
       run: async (progress) => {
         const { costs, balance, adjusted, already } = await refund(foundation, {
-          ...{ requestId: call.request_id, organizationId, amount, reason, reference, dryRun: true },
+          requestId: call.request_id,
+          organizationId,
+          amount,
+          reason,
+          reference,
+          dryRun: true,
           ...provedOperator(viewer.user),
           onProgress: (events) => progress(`${count(events)} events since the call are read.`),
         })
@@ -86,13 +92,14 @@ export const refundRoutes = (pages: FastifyInstance, context: Dashboard): void =
         return {
           page: (of) =>
             refundConfirmPage({
-              ...{ viewer: of, ...view, reason, fills: adjusted.fills },
-              ...{
-                amount: formatCredits(amount),
-                reference: reference ?? '',
-                costs: formatCredits(costs),
-                balance: formatCredits(balance),
-              },
+              viewer: of,
+              ...view,
+              reason,
+              fills: adjusted.fills,
+              amount: formatCredits(amount),
+              reference: reference ?? '',
+              costs: formatCredits(costs),
+              balance: formatCredits(balance),
             }),
         }
       },
@@ -106,10 +113,13 @@ export const refundRoutes = (pages: FastifyInstance, context: Dashboard): void =
     const asked = await attemptOnce(context, request, async (form) => wanted(form))
     if ('fault' in asked) return reply.redirect(`${request.url.replace(/\/confirmed$/, '')}`, 303)
     return begin(context, reply, {
-      ...{ key: `refund/${once}`, title: 'Refunding a call', user },
+      key: `refund/${once}`,
+      title: 'Refunding a call',
       run: async (progress) => {
         const { already, adjusted } = await refund(foundation, {
-          ...{ requestId: call.request_id, organizationId: account.organization_id, dryRun: false },
+          requestId: call.request_id,
+          organizationId: account.organization_id,
+          dryRun: false,
           ...asked.done,
           ...provedOperator(user),
           onProgress: (events) => progress(`${count(events)} events since the call are read.`),

@@ -48,7 +48,10 @@ const wantedIn = (form: Form) => {
   if (priceNameOf(book) === null)
     throw new InputFault('book', `"${book}" is no price book, such as 2, and no proposal, such as p3`)
   return {
-    ...{ from, to, book, organization: organization === '' ? null : organization },
+    from,
+    to,
+    book,
+    organization: organization === '' ? null : organization,
     reason: labelOf('reason', form.text('reason')),
   }
 }
@@ -75,12 +78,17 @@ const planRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     }
     const { from, to, reason, organization, prices } = outcome.done
     return begin(context, reply, {
-      ...{ key: `rerate/${viewer.once}`, title: 'Planning a re-rate' },
+      key: `rerate/${viewer.once}`,
+      title: 'Planning a re-rate',
       run: async (progress) => {
         const { proposed } = await planRerate(
           foundation,
           {
-            ...{ book: prices, from, to, reason, organizationId: organization },
+            book: prices,
+            from,
+            to,
+            reason,
+            organizationId: organization,
             organizations:
               organization === null ? payingOf(await organizationsOf(foundation)) : [organization],
             ...provedOperator(viewer.user),
@@ -108,7 +116,9 @@ const runRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   ) => {
     const found = await runAt(request.params.run)
     const refused = approvalRefusal({
-      ...{ proposer: found.proposed.by, approver: provedOperator(viewer.user).actor, twoPerson },
+      proposer: found.proposed.by,
+      approver: provedOperator(viewer.user).actor,
+      twoPerson,
       consents: true,
     })
     const names = await namesOf(foundation.pool, [...found.ledgers.keys()].slice(0, ledgersShownMax))
@@ -146,10 +156,13 @@ const runRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     })
     if ('fault' in outcome) return sendPage(reply.code(422), await page(request, viewer, outcome.fault))
     return begin(context, reply, {
-      ...{ key: `apply/${run}`, title: `Applying ${run}` },
+      key: `apply/${run}`,
+      title: `Applying ${run}`,
       run: async (progress) => {
         await applyRerate(foundation, {
-          ...{ run, twoPerson, ...provedOperator(viewer.user) },
+          run,
+          twoPerson,
+          ...provedOperator(viewer.user),
           onProgress: (done, of) => progress(`${count(done)} of ${count(of)} ledgers are done.`),
         })
         await shownSoon(context, ['accounts', 'ledger_lines', 'ledger_index'])

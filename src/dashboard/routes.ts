@@ -98,8 +98,12 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
     return sendPage(
       reply,
       signInPage({
-        ...{ csrf: csrfOf(request, reply), next, name, fault: { field: null, message } },
-        ...{ docsUrl: request.docsUrl, steps: await firstSteps() },
+        csrf: csrfOf(request, reply),
+        next,
+        name,
+        fault: { field: null, message },
+        docsUrl: request.docsUrl,
+        steps: await firstSteps(),
         provider: provider?.label ?? null,
       }),
     )

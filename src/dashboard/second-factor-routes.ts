@@ -99,7 +99,9 @@ const sendSetUp = (
   return sendPage(
     reply,
     setUpPage({
-      ...{ viewer, secret, fault },
+      viewer,
+      secret,
+      fault,
       required: factorIsRequired(context.requiredFactor, viewer.role) && request.session.byProvider !== true,
       address: totpAddress({ secret, user: viewer.user }),
       sealed: sealerOf(context).seal(secret, contextOf(request)),
@@ -116,7 +118,9 @@ const sendFactor = (
   sendPage(
     reply,
     factorPage({
-      ...{ viewer: viewerOf(request, reply), fault, setAt: new Date(setAt) },
+      viewer: viewerOf(request, reply),
+      fault,
+      setAt: new Date(setAt),
       codesLeft: recoveryCodesCount - codesUsed.size,
     }),
   )

@@ -76,7 +76,9 @@ const askedIn = (form: Form): Asked => {
     throw new InputFault('unit', `hours of at most ${hourDaysMax} days are shown; these are ${days}`)
   const key = form.text('key')
   return {
-    ...{ from, to, unit },
+    from,
+    to,
+    unit,
     by: usageDimensions.find((one) => one === form.text('by')) ?? 'outcome',
     keyId: keyIdPattern.test(key) ? key : null,
   }
@@ -111,7 +113,8 @@ const usageOf = async (
   ])
   const unit = asked.unit === 'hour' && places !== null && !few ? 'day' : asked.unit
   return {
-    ...{ groups, unit },
+    groups,
+    unit,
     series: seriesOf(timesOf({ ...asked, unit }), rows),
     unpaid: unpaid === null ? (places === null ? 0n : null) : BigInt(unpaid[0]?.calls ?? 0),
     note: noteOf(unit !== asked.unit, groups.length === groupRowsMax),
@@ -143,7 +146,8 @@ const figuresOf = async (
     answered: BigInt(total?.answered ?? 0),
     rateLimited: BigInt(total?.rate_limited ?? 0),
     chargedMicro: BigInt(total?.charged_micro ?? 0),
-    ...{ unpaid, perDayMicro },
+    unpaid,
+    perDayMicro,
     usedUpAtMs:
       perDayMicro === null
         ? null

@@ -103,7 +103,9 @@ export const userRoutes = (pages: FastifyInstance, context: Dashboard): void => 
     const viewer = viewerOf(request, reply)
     const outcome = await attemptOnce(context, request, (form) =>
       changeRole(foundation, {
-        ...{ name, role: roleOf(form), organizationId: orgOf(form) },
+        name,
+        role: roleOf(form),
+        organizationId: orgOf(form),
         ...provedOperator(viewer.user),
       }),
     )

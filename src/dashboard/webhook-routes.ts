@@ -97,10 +97,15 @@ const shownOf = async (
   { viewer, fault }: { readonly viewer: Viewer; readonly fault: FormFault | null },
 ) => {
   const found = await listDeliveries(foundation, {
-    ...{ webhookId: webhook.webhook_id, state: null, max: deliveriesShown + 1 },
+    webhookId: webhook.webhook_id,
+    state: null,
+    max: deliveriesShown + 1,
   })
   return webhookPage({
-    ...{ viewer, account, webhook, fault },
+    viewer,
+    account,
+    webhook,
+    fault,
     deliveries: found.slice(0, deliveriesShown),
     more: found.length > deliveriesShown,
   })
@@ -189,14 +194,16 @@ const testRoute = (pages: FastifyInstance, context: Dashboard): void => {
     const viewer = viewerOf(request, reply)
     const { account, webhook } = found
     return begin(context, reply, {
-      ...{ key: `webhook-test/${viewer.once}`, title: 'Sending a test message' },
+      key: `webhook-test/${viewer.once}`,
+      title: 'Sending a test message',
       run: async () => {
         if (testing.has(account.organization_id))
           throw new CommandRefused('another test message is under way; wait for its answer')
         testing.add(account.organization_id)
         try {
           const tested = await testWebhook(foundation, {
-            ...{ webhookId: webhook.webhook_id, outside },
+            webhookId: webhook.webhook_id,
+            outside,
             ...provedOperator(viewer.user),
           })
           return { page: (of) => webhookTestedPage({ viewer: of, account, webhook, tested }) }

@@ -67,8 +67,15 @@ const begun = <Result>(
   leave: () => void,
 ): Kept => {
   const work: Kept = {
-    ...{ id: ulid(), key, title, owner, party: partyOf(asker), startedAtMs: nowMs() },
-    ...{ progress: '', outcome: null, endedAtMs: null },
+    id: ulid(),
+    key,
+    title,
+    owner,
+    party: partyOf(asker),
+    startedAtMs: nowMs(),
+    progress: '',
+    outcome: null,
+    endedAtMs: null,
     ended: Promise.resolve()
       .then(() => run((text) => Object.assign(work, { progress: text })))
       .then(

@@ -24,7 +24,9 @@ const assetOf = (name: string, type: string, file: string | URL): Asset => {
   const whole = servedFile(type, readFileSync(file))
   let small: Promise<ServedFile> | undefined
   return {
-    ...{ path, whole, href: `${path}?v=${whole.digest}` },
+    path,
+    whole,
+    href: `${path}?v=${whole.digest}`,
     compressed: () => {
       small ??= compress(whole.body).then((body) => servedFile(type, body))
       return small

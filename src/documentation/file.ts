@@ -5,7 +5,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 export type ServedFile = { readonly type: string; readonly body: Buffer; readonly digest: string }
 
 export const servedFile = (type: string, body: Buffer): ServedFile => ({
-  ...{ type, body },
+  type,
+  body,
   digest: createHash('sha256').update(body).digest('hex').slice(0, 12),
 })
 

@@ -62,7 +62,9 @@ const short = (origin: string): string => origin.replace(/^http:\/\//, '')
 const referencePage = (guides: ReturnType<typeof readGuides>): string => {
   const { styles, library, script } = referenceAssets
   return shell({
-    ...{ title: 'Reference', path: '/docs/reference', guides },
+    title: 'Reference',
+    path: '/docs/reference',
+    guides,
     head: `<link rel="stylesheet" href="${styles.href}">
 <script defer src="${library.href}"></script>
 <script defer src="${script.href}"></script>

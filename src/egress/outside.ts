@@ -39,7 +39,10 @@ export const createOutside = ({
   const waiting = new Set<() => void>()
   let fetching = 0
   return {
-    ...{ guard, operatorGuard, mailGuard, dns },
+    guard,
+    operatorGuard,
+    mailGuard,
+    dns,
     fetchUpstream: (request) => fetchBounded(request, asOperator),
     post: (request) => postBounded(request, dialling),
     postOwn: (request) => postBounded(request, asOperator),

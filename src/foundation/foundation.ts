@@ -116,7 +116,10 @@ export const openFoundation = (
     if (!anyMark) await refuseMarked(pool, config.DATABASE_URL === undefined ? 'DATA_DIR' : 'DATABASE_URL')
     await prepareReadModels(pool)
     const own = await openOwnEventLog(config, database, {
-      ...{ logger, anyEventLog, anyHistory, closing },
+      logger,
+      anyEventLog,
+      anyHistory,
+      closing,
       openKey: (log) => openInstallationKey(log, { secretKeys, restored }),
     })
     const secrets = createSecrets(own.key)

@@ -119,7 +119,9 @@ export const openInstallationKey = async (
   const unwrapped = secretKeys.filter(({ id }) => known.slots.every(({ secret_key }) => secret_key !== id))
   if (restored !== undefined && unwrapped.length > 0)
     await appendSlots(eventLog, {
-      ...{ expected: known.revision, actor: 'system', key_check: known.key_check },
+      expected: known.revision,
+      actor: 'system',
+      key_check: known.key_check,
       slots: [...known.slots, ...unwrapped.map(open.wrapFor)].slice(-slotsMax),
     })
   return open.key

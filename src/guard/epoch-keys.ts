@@ -104,7 +104,8 @@ const list = async ({ pool, files }: Settings): Promise<readonly KnownKey[]> => 
     ...keys.map(({ id, epoch }): KnownKey => ({ id, epoch, state: 'present' })),
     ...absent.map(
       ({ key_id: id, epoch }): KnownKey => ({
-        ...{ id, epoch },
+        id,
+        epoch,
         state: destroyed.has(id) ? 'destroyed' : 'lost',
       }),
     ),

@@ -126,7 +126,10 @@ const outcome = async (
       const succeeded = run.state === 'completed'
       const error = succeeded ? null : (run.message ?? `it was ${run.state}`)
       return {
-        ...{ run_id: runId, succeeded, duration_ms: run.duration_ms, error },
+        run_id: runId,
+        succeeded,
+        duration_ms: run.duration_ms,
+        error,
         result: succeeded ? run.output : null,
       }
     }

@@ -42,15 +42,13 @@ export const verifyLogOnward = async (parts: Parts, logger: Logger): Promise<num
       {
         type: 'LogVerified',
         data: {
-          ...{
-            events,
-            streams,
-            known,
-            checkpoints: checkpoints.recomputed,
-            faults: faults.length,
-            named,
-            after,
-          },
+          events,
+          streams,
+          known,
+          checkpoints: checkpoints.recomputed,
+          faults: faults.length,
+          named,
+          after,
           // The next run reads what is faulty again.
           through: faults.length > 0 ? since : await signed(parts, through),
         },

@@ -117,7 +117,9 @@ const differencesOf = async (
   const found = await compareWithLog(client, projection, { table: liveTable(projection), totals, poison })
   return found.map(({ rows: live, log: rebuilt, ...one }) => ({
     projection: projection.name,
-    ...{ ...one, live, rebuilt },
+    ...one,
+    live,
+    rebuilt,
   }))
 }
 

@@ -79,13 +79,22 @@ export const startApp = (
       calls === null
         ? noHosts
         : await openHosts({
-            ...{ config, logger, metrics, health, closing, leaving },
+            config,
+            logger,
+            metrics,
+            health,
+            closing,
+            leaving,
             foundation: asked,
             dependencies: calls.dependencies,
             capabilities: open,
           })
     const metricsUrl = await openMetrics(config, {
-      ...{ metrics, logger, health, closing, leaving },
+      metrics,
+      logger,
+      health,
+      closing,
+      leaving,
     })
     if (has('api') || has('dashboard')) foundation.competition.listen(foundation.ledger.competed)
     if (has('api')) {
@@ -163,7 +172,9 @@ const openMetrics = async (
   { metrics, logger, health, closing, leaving }: MetricsOptions,
 ): Promise<string> => {
   const host = createMetricsHost({
-    ...{ metrics, logger, health },
+    metrics,
+    logger,
+    health,
     showsRows: config.ROLES.some((role) => role === 'projector' || role === 'dashboard'),
     unready: leaving.unready,
   })
@@ -179,7 +190,10 @@ const watchEpochKeys = ({ epochKeys }: Foundation): Promise<void> =>
 
 const startProjector = ({ url, eventLog, secrets }: Foundation, logger: Logger): (() => Promise<void>) => {
   const projector = createProjector({
-    ...{ url, eventLog, projections, logger },
+    url,
+    eventLog,
+    projections,
+    logger,
     seal: secrets.rowSeal,
     owner: `${process.pid}-${randomUUID()}`,
   })

@@ -48,7 +48,12 @@ export const openCapabilities = async (
   }
   const { meters } = metrics
   const ports: Omit<CapabilityPorts<Config>, 'answersCalls'> = {
-    ...{ ...foundation, settings: config, queue, outside, meters, logger },
+    ...foundation,
+    settings: config,
+    queue,
+    outside,
+    meters,
+    logger,
   }
   try {
     for (const capability of capabilities) {

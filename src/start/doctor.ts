@@ -106,9 +106,15 @@ async function stores(config: Config): Promise<readonly Finding[]> {
     const { EVENT_LOG_URL, EVENT_LOG_PREFIX: prefix } = config
     eventLog = await openNamed({ variable: 'EVENT_LOG_URL', url: EVENT_LOG_URL ?? url, prefix }, silent)
     const on: InLog = {
-      ...{ config, pool, eventLog, where, thorough: true, acts: actsIn(eventLog) },
+      config,
+      pool,
+      eventLog,
+      where,
+      thorough: true,
+      acts: actsIn(eventLog),
       projectionLags: createProjectionLags({
-        ...{ pool, eventLog },
+        pool,
+        eventLog,
         // A process that just started has not seen the newest event for long.
         headAgeMs: (last) => Date.now() - last.recordedAtMs,
       }),

@@ -72,7 +72,10 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
     const outside = openOutside(config)
     host.register(
       dashboard(foundation, logger, {
-        ...{ insecureCookies, twoPerson: twoPersonOf(config), apiUrl: config.API_URL ?? apiUrl, outside },
+        insecureCookies,
+        twoPerson: twoPersonOf(config),
+        apiUrl: config.API_URL ?? apiUrl,
+        outside,
         publicUrl: config.DASHBOARD_URL ?? null,
         provider: providerOf(config),
         dataSources: createDataSources(foundation, { config, logger }),

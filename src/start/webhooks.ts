@@ -37,7 +37,10 @@ export const openWebhooks = (
   const outage = createOutage({ logger, what: 'webhooks: asking for them to be sent' })
   const ending = new AbortController()
   const sending: Sending = {
-    ...{ pool, logger, clock: Date, chance: Math.random },
+    pool,
+    logger,
+    clock: Date,
+    chance: Math.random,
     sealer: secrets.sealer(webhookSealPurpose),
     outside: openOutside(config),
     observe: meterWebhooks(metrics),
@@ -50,7 +53,11 @@ export const openWebhooks = (
     return sent
   }
   const follower = createWebhookFollower({
-    ...{ pool, eventLog, logger, clock: Date, put: askAll },
+    pool,
+    eventLog,
+    logger,
+    clock: Date,
+    put: askAll,
     owner: `${process.pid}-${randomUUID()}`,
   })
   void follower.run()

@@ -50,8 +50,11 @@ export const createWebhookFollower = (settings: Settings): HeldWork => {
   return createHeldWork(
     pool,
     {
-      ...{ lease: { name: 'webhooks', owner }, logger, what: 'webhooks: reading the event log' },
-      ...{ leaseRetryMs: 1_000, failurePauseMs: 500 },
+      lease: { name: 'webhooks', owner },
+      logger,
+      what: 'webhooks: reading the event log',
+      leaseRetryMs: 1_000,
+      failurePauseMs: 500,
       idleMs: async () => ((await isHeard(pool)) ? null : listenersRetryMs),
     },
     ({ signal, works }) => followLog(settings, signal, works),

@@ -57,7 +57,8 @@ export const checkRestorable = async (
   const newest = await newestMigration()
   const accept = (manifest: Manifest): void => refuseUnfit(manifest, { config, secretKeys, newest, path })
   const backup = await checkBackup(path, {
-    ...{ secretKeys, accept },
+    secretKeys,
+    accept,
     onProgress: (readBytes: number) => onProgress({ phase: 'checked', readBytes }),
   })
   if (!keysLost) await refuseLostKeys(backup, config)
@@ -110,7 +111,9 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
         copiesLog,
         readAgain: async (onRows, accept) => {
           await checkBackup(backup.path, {
-            ...{ secretKeys: checking.secretKeys, onRows, accept },
+            secretKeys: checking.secretKeys,
+            onRows,
+            accept,
             onProgress: (readBytes) => onProgress({ phase: 'loaded', readBytes }),
           })
         },

@@ -145,8 +145,14 @@ export const receiptResult = z.discriminatedUnion('covered', [
     events: z
       .array(
         z.object({
-          ...{ stream: z.string(), revision: z.int(), event_id: uuid, type: z.string() },
-          ...{ metadata: z.string(), data: z.string(), previous_digest: z.string(), proof: z.string() },
+          stream: z.string(),
+          revision: z.int(),
+          event_id: uuid,
+          type: z.string(),
+          metadata: z.string(),
+          data: z.string(),
+          previous_digest: z.string(),
+          proof: z.string(),
         }),
       )
       .readonly(),
@@ -221,7 +227,8 @@ export const accountCalls = {
     },
   },
   ledger: {
-    ...{ capability: 'ledger_export', permission: 'ledger_read' },
+    capability: 'ledger_export',
+    permission: 'ledger_read',
     method: 'GET',
     path: '/v1/ledger/export',
     document: {

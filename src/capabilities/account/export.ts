@@ -60,7 +60,10 @@ export const createExports = (eventLog: Pick<EventLog, 'read'>): Exports => {
         const [before] =
           from === 0 || from > head + 1 ? [] : await eventLog.read(stream, { from: from - 1, max: 1 })
         return {
-          ...{ organizationId, from, head, place },
+          organizationId,
+          from,
+          head,
+          place,
           through: Math.max(from - 1, Math.min(head, from + max - 1)),
           previousDigest: before === undefined ? null : digestIn(before),
           books: await publishedBooks(eventLog),

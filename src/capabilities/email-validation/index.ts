@@ -155,22 +155,38 @@ const lists = async (): Promise<readonly DataSource[]> => {
       : `the packages ${packages}`
   return [
     {
-      ...{ ...of, name: 'Disposable domains', version: null, remedy: listsRemedy },
+      ...of,
+      name: 'Disposable domains',
+      version: null,
+      remedy: listsRemedy,
       from: await from('disposable', Object.keys(disposableLists).join(', ')),
       holds: `${grouped(raw.disposable.size)} domains`,
     },
     {
-      ...{ ...of, name: 'Free-mail domains', version: null, remedy: listsRemedy },
+      ...of,
+      name: 'Free-mail domains',
+      version: null,
+      remedy: listsRemedy,
       from: await from('free', 'email-providers'),
       holds: `${grouped(raw.free.size)} domains`,
     },
     {
-      ...{ ...of, name: 'Curated domains', version: null, asOf: null, ageDaysMax: null, remedy: null },
+      ...of,
+      name: 'Curated domains',
+      version: null,
+      asOf: null,
+      ageDaysMax: null,
+      remedy: null,
       from: 'this release',
       holds: `${grouped(curated.size)} providers, relays and businesses`,
     },
     {
-      ...{ ...of, name: 'Role names', version: null, asOf: null, ageDaysMax: null, remedy: null },
+      ...of,
+      name: 'Role names',
+      version: null,
+      asOf: null,
+      ageDaysMax: null,
+      remedy: null,
       from: 'this release',
       holds: `${grouped(roleCount)} names`,
     },
@@ -187,7 +203,11 @@ const companies = async (pool: pg.Pool): Promise<DataSource> => {
   )
   const { n, newest, sources, all } = rows[0] ?? { n: 0, newest: null, sources: null, all: '0' }
   return {
-    ...{ name: 'Companies', place: 'installation', imported: 'companies', version: null, ageDaysMax: null },
+    name: 'Companies',
+    place: 'installation',
+    imported: 'companies',
+    version: null,
+    ageDaysMax: null,
     from: sources ?? 'nothing was imported',
     holds:
       n > countedMax ? `about ${grouped(Math.max(n, Number(all)))} companies` : `${grouped(n)} companies`,

@@ -27,7 +27,10 @@ const company: CompanyResult = {
 
 const records = [{ exchange: `mx.${testDomain}`, priority: 10 }]
 const mailServer: MxEvidence = {
-  ...{ kind: 'found', implicit: false, records, provider: null },
+  kind: 'found',
+  implicit: false,
+  records,
+  provider: null,
   // For documentation (RFC 5737): no one is dialled.
   targets: [{ exchange: `mx.${testDomain}`, addresses: ['192.0.2.25'] }],
 }

@@ -72,7 +72,10 @@ const read = async (settings: GeoSettings): Promise<readonly DataSource[]> => {
   const geo = await openConfiguredDatabase(settings, pino({ level: 'silent' }))
   try {
     return geo.status().files.map((file) => ({
-      ...{ place: 'host', imported: null, ageDaysMax: geoAgeDaysMax, remedy: geoRemedy },
+      place: 'host',
+      imported: null,
+      ageDaysMax: geoAgeDaysMax,
+      remedy: geoRemedy,
       name: `Locations of ${file.families.map((family) => `IPv${family}`).join(' and ')}`,
       from:
         settings.GEOIP_CITY_DB === undefined

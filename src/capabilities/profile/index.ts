@@ -150,18 +150,29 @@ const profileData = async ({
   const asked = settings.PROFILE_PROVIDER.includes('dataset')
   return [
     {
-      ...{ ...of, name: 'Data set of people', imported: 'profiles', asOf: dataset.newest },
+      ...of,
+      name: 'Data set of people',
+      imported: 'profiles',
+      asOf: dataset.newest,
       from: asked ? 'files that were imported' : 'files that were imported; PROFILE_PROVIDER does not ask it',
       holds: holds(dataset.n, 'people'),
       remedy: asked && dataset.n === 0 ? '"profiles import" takes people in.' : null,
     },
     {
-      ...{ ...of, name: 'Profiles kept', imported: null, asOf: cache.newest, remedy: null },
+      ...of,
+      name: 'Profiles kept',
+      imported: null,
+      asOf: cache.newest,
+      remedy: null,
       from: sourcesText(settings),
       holds: holds(cache.n, 'profiles'),
     },
     {
-      ...{ ...of, name: 'Suppressed identifiers', imported: null, asOf: suppressions.newest, remedy: null },
+      ...of,
+      name: 'Suppressed identifiers',
+      imported: null,
+      asOf: suppressions.newest,
+      remedy: null,
       from: '"profiles erase"',
       holds: holds(suppressions.n, 'identifiers'),
     },

@@ -70,26 +70,37 @@ ${fields.map((one) => field(view, one))}
   )
 
 const reason: Field = {
-  ...{ name: 'reason', label: 'Reason', required: true, max: 200 },
+  name: 'reason',
+  label: 'Reason',
+  required: true,
+  max: 200,
   hint: 'Kept in the event log with your user name, and shown to the organization.',
 }
 const reference: Field = {
-  ...{ name: 'reference', label: 'Reference', max: 200 },
+  name: 'reference',
+  label: 'Reference',
+  max: 200,
   hint: 'What you call it elsewhere, such as an invoice number. Given again, nothing is written twice.',
 }
 
 export const grantPage = (view: CreditFormView): Html =>
   formPage(view, {
-    ...{ act: 'grant', title: 'Grant credits' },
+    act: 'grant',
+    title: 'Grant credits',
     says: 'A lot of credits is added. An overdraft is repaid from it first.',
     fields: [
       { name: 'amount', label: 'Credits', hint: 'At most 6 decimals.', required: true, max: 20 },
       {
-        ...{ name: 'priority', label: 'Priority', required: true, max: 4 },
+        name: 'priority',
+        label: 'Priority',
+        required: true,
+        max: 4,
         hint: '0 to 1000; lower is drawn first.',
       },
       {
-        ...{ name: 'expires-at', label: 'Expires (UTC)', max: 40 },
+        name: 'expires-at',
+        label: 'Expires (UTC)',
+        max: 40,
         hint: 'A day such as 2027-01-31, at whose end what is left is worth nothing, or an instant. Empty: never.',
       },
       reference,
@@ -99,11 +110,15 @@ export const grantPage = (view: CreditFormView): Html =>
 
 export const adjustPage = (view: CreditFormView): Html =>
   formPage(view, {
-    ...{ act: 'adjust', title: 'Adjust the balance' },
+    act: 'adjust',
+    title: 'Adjust the balance',
     says: 'A correction of the balance that belongs to no call. What is given goes into a lot of its own that is drawn first and never expires; what is taken comes from the lots in the order in which charges draw them.',
     fields: [
       {
-        ...{ name: 'amount', label: 'Credits', required: true, max: 20 },
+        name: 'amount',
+        label: 'Credits',
+        required: true,
+        max: 20,
         hint: 'At most 6 decimals; -5 takes 5. No more is taken than is available.',
       },
       reference,
@@ -113,11 +128,14 @@ export const adjustPage = (view: CreditFormView): Html =>
 
 export const thresholdPage = (view: CreditFormView & { readonly now: string | null }): Html =>
   formPage(view, {
-    ...{ act: 'threshold', title: 'Low balance' },
+    act: 'threshold',
+    title: 'Low balance',
     says: html`The organization is told once, by the webhook event <code>balance.low</code>, when its balance falls below the threshold. ${thresholdSays(view.now)}`,
     fields: [
       {
-        ...{ name: 'amount', label: 'Below, credits', max: 20 },
+        name: 'amount',
+        label: 'Below, credits',
+        max: 20,
         hint: 'Empty: it is not told.',
       },
     ],
@@ -173,7 +191,9 @@ export const grantConfirmPage = (
   const { amount, priority, expires_at, overdraft_repaid, reason, reference } = view.granted
   const repaid = overdraft_repaid !== '0'
   return confirmPage(view, {
-    ...{ act: 'grant', title: 'Grant this?', hidden: view.hidden },
+    act: 'grant',
+    title: 'Grant this?',
+    hidden: view.hidden,
     will: [
       ['Granted', decimal(amount)],
       ...balances(view),
@@ -196,7 +216,9 @@ export const adjustConfirmPage = (
   const shown = decimal(amount.replace('-', ''))
   const repaid = overdraft_repaid !== '0'
   return confirmPage(view, {
-    ...{ act: 'adjust', title: takes ? 'Take these credits?' : 'Give these credits?', hidden: view.hidden },
+    act: 'adjust',
+    title: takes ? 'Take these credits?' : 'Give these credits?',
+    hidden: view.hidden,
     will: [
       [takes ? 'Taken' : 'Given', shown],
       ...balances(view),
@@ -228,7 +250,9 @@ export const thresholdConfirmPage = (
   },
 ): Html =>
   confirmPage(view, {
-    ...{ act: 'threshold', title: 'Set the threshold?', hidden: view.hidden },
+    act: 'threshold',
+    title: 'Set the threshold?',
+    hidden: view.hidden,
     will: [
       ['Told below, now', view.now === null ? 'not told' : balance(view.now)],
       ['Then', view.wanted === null ? 'not told' : balance(view.wanted)],

@@ -79,7 +79,9 @@ const signed = async (
     event: {
       type: 'LogCheckpointed',
       data: {
-        ...{ origin, size, root: root.toString('base64') },
+        origin,
+        size,
+        root: root.toString('base64'),
         position: (place?.position ?? logStart).toString(),
         note: signedNote({ origin, size, root }, key),
       },

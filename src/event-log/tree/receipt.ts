@@ -54,7 +54,12 @@ export const receiptOf = async (
     const before = page.find((one) => one.revision === event.revision - 1)
     const { stream: name, id: event_id, type, metadata, data } = event
     events.push({
-      ...{ stream: name, revision: event.revision, event_id, type, metadata, data },
+      stream: name,
+      revision: event.revision,
+      event_id,
+      type,
+      metadata,
+      data,
       previous_digest: before === undefined ? genesisDigest : digestAfter(before),
       proof: proofText(proof),
     })

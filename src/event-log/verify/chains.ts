@@ -67,7 +67,10 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
       const { stream, revision } = verified
       const { carried, computed } = recompute(verified, { ...verified, previous: genesisDigest })
       ends.set(stream, {
-        ...{ from: revision + 1, revision, digest: carried ?? computed, broken: false },
+        from: revision + 1,
+        revision,
+        digest: carried ?? computed,
+        broken: false,
         chainedFrom: carried === null ? null : revision,
       })
     },

@@ -43,7 +43,9 @@ const linkOf = (event: RecordedEvent, previous: RecordedEvent | null): ChainLink
   }
   const after = begins || previous === null ? null : endOf(previous)
   const { carried, computed } = recompute(event, {
-    ...{ stream, revision, previous: after?.digest ?? genesisDigest },
+    stream,
+    revision,
+    previous: after?.digest ?? genesisDigest,
   })
   const link = { revision, carried, computed }
   const expected = previous === null || begins ? revision : previous.revision + 1
