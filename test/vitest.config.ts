@@ -68,6 +68,7 @@ export default defineConfig({
         test: {
           ...common,
           name: 'service',
+          setupFiles: ['test/support/setup.ts'],
           include: ['test/**/*.test.ts'],
           exclude: [
             ...ofTheirOwnProcess,

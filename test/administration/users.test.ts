@@ -1,6 +1,8 @@
 /** People who operate the service: what each may do, and that one who is disabled may do nothing from then on. */
+import crypto from 'node:crypto'
+import { syncBuiltinESMExports } from 'node:module'
 import pg from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { issueOperatorToken, operatorTokens, userOfToken } from '../../src/administration/operator-tokens.ts'
 import { type Action, mayDo, rolePermissions, roles } from '../../src/administration/roles.ts'
 import {
@@ -91,6 +93,21 @@ describe('a user', () => {
       data: { user: 'ada', role: 'admin', organization_id: null },
     })
     expect(JSON.stringify(operations())).not.toContain(password)
+  })
+
+  test('has a password that is kept as argon2id of 19 MiB and two passes', async () => {
+    const hashing = vi.spyOn(crypto, 'argon2')
+    syncBuiltinESMExports()
+    await make('ada')
+    expect(hashing.mock.lastCall).toMatchObject([
+      'argon2id',
+      { memory: 19_456, passes: 2, parallelism: 1, tagLength: 32 },
+      expect.any(Function),
+    ])
+    hashing.mockRestore()
+    syncBuiltinESMExports()
+    const { rows } = await pool.query<{ phc: string }>('select password_phc as phc from users')
+    expect(rows).toEqual([{ phc: expect.stringMatching(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/) }])
   })
 
   test('is not made twice, whoever asks at the same time', async () => {
