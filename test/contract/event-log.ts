@@ -748,7 +748,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         '45 a subscription goes on after any event of a $category stream, in batches of any size',
         async ({ category }) => {
           const after = await eventLog.head()
-          const { stream, events } = await appended([5, 1, 6], category)
+          const { stream, events } = await appended([3, 1, 4], category)
           const recorded = await readAll(eventLog, stream)
           for (const prefixes of [[], [`${category}-`], [stream]]) {
             const places = new Set<Position>()
@@ -879,12 +879,12 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         await Promise.all(
           streams.map(async (stream, n) => {
             const client = clients[n % clients.length] ?? eventLog
-            for (let revision = 0; revision < 40; revision += 2)
+            for (let revision = 0; revision < 20; revision += 2)
               await client.append(stream, revision === 0 ? 'none' : revision - 1, newEvents(2))
           }),
         )
         const all = (await readToEnd(eventLog, { after, batchMax: 50 })).events()
-        expect(all).toHaveLength(360)
+        expect(all).toHaveLength(180)
         expectIncreasing(all.map(({ position }) => position))
         for (const stream of streams) {
           const own = all.filter((event) => event.stream === stream)
@@ -919,7 +919,10 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
 
       test('29 an empty log is caught up with at once', async () => {
         await withFreshLog(async (fresh) => {
-          const [item, ...more] = (await readToEnd(fresh.eventLog)).items
+          // Events of others may be passed on the way.
+          const [item, ...more] = (await readToEnd(fresh.eventLog)).items.filter(
+            ({ kind }) => kind !== 'idle',
+          )
           expect([item?.kind, more]).toEqual(['caught-up', []])
           // Behind its head may stand what is nobody's here: the engine's own events, or others'.
           expect(item?.position).toBeGreaterThanOrEqual(await fresh.eventLog.head())
@@ -934,7 +937,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const positions: Position[] = []
         await Promise.all([
           ...streams.map(async (stream, n) => {
-            for (let revision = 0; revision < 60; revision++)
+            for (let revision = 0; revision < 20; revision++)
               await (n === 0 ? other : eventLog).append(
                 stream,
                 revision === 0 ? 'none' : revision - 1,
@@ -952,7 +955,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           })(),
         ])
         const all = (await readToEnd(eventLog, { after })).events()
-        expect(all).toHaveLength(180)
+        expect(all).toHaveLength(60)
         const last = all.at(-1)?.position ?? logStart
         for (const [n, reader] of readers.entries()) {
           await reader.until(({ items }) => (items.at(-1)?.position ?? logStart) >= last)
@@ -977,10 +980,10 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         '32 resumed after any event, exactly the rest follows: prefixes $prefixes',
         async ({ prefixes }) => {
           await withFreshLog(async (fresh) => {
-            for (let n = 0; n < 15; n++)
+            for (let n = 0; n < 6; n++)
               await fresh.eventLog.append(freshStream(n % 3 === 0 ? 'key' : 'ledger'), 'none', newEvents(2))
             const all = (await readToEnd(fresh.eventLog, { prefixes })).events()
-            expect(all).toHaveLength(prefixes.length === 0 ? 30 : 20)
+            expect(all).toHaveLength(prefixes.length === 0 ? 12 : 8)
             for (const [n, { position }] of all.entries()) {
               const suffix = await readToEnd(fresh.eventLog, { after: position, prefixes, batchMax: 4 })
               expect(suffix.events()).toEqual(all.slice(n + 1))
@@ -1026,7 +1029,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const stream = freshStream()
         const after = await eventLog.head()
         const largeEvent = () => newEvent({ data: `"${'x'.repeat(900_000)}"` })
-        const [first, ...later] = Array.from({ length: 40 }, largeEvent)
+        const [first, ...later] = Array.from({ length: 24 }, largeEvent)
         if (first === undefined) throw new Error('no events')
         const ids = [first.id, ...later.map(({ id }) => id)]
         await eventLog.append(stream, 'none', [first])
@@ -1056,9 +1059,9 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           if (item.kind === 'events') passed += item.events.length
           if (item.kind === 'caught-up') break
         }
-        expect(passed).toBe(40)
+        expect(passed).toBe(24)
         expect(reachableBytes() - before).toBeLessThan(12_000_000)
-        while (seen.length < 40) await take()
+        while (seen.length < 24) await take()
         stopping.abort()
         expect(seen).toEqual(ids)
       })
