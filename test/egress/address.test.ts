@@ -167,12 +167,12 @@ describe('the IANA registries decide what may be looked up', () => {
     }
   })
 
-  it('100,000 random IPv4 addresses agree with node:net', () => {
+  it('20,000 random IPv4 addresses agree with node:net', () => {
     const random = seededRandom(4)
     const refused = blockList(
       ipv4SpecialPurpose.filter((block) => !block.lookedUp).map(({ prefix }) => prefix),
     )
-    for (let round = 0; round < 100_000; round++) {
+    for (let round = 0; round < 20_000; round++) {
       const address = ipv4Text(random.integer(2 ** 32))
       if (parseAddress(address)?.reachable === refused.check(address, 'ipv4')) expect.fail(address)
     }
@@ -226,9 +226,9 @@ describe('the IANA registries decide what may be looked up', () => {
     }
   })
 
-  it('50,000 random addresses near the allocated blocks agree with node:net', () => {
+  it('10,000 random addresses near the allocated blocks agree with node:net', () => {
     const random = seededRandom(8)
-    for (let round = 0; round < 50_000; round++) {
+    for (let round = 0; round < 10_000; round++) {
       const { first, last } = ipv6Range(random.pick(ipv6Allocated))
       const value = first + BigInt(Math.floor(random.next() * 2 ** 40)) * ((last - first) >> 39n)
       const address = ipv6Text(value)
@@ -239,23 +239,23 @@ describe('the IANA registries decide what may be looked up', () => {
 })
 
 describe('the parser agrees with Node on every text', () => {
-  it('200,000 random texts: no throw, and the verdict of net.isIP less zone ids', () => {
+  it('40,000 random texts: no throw, and the verdict of net.isIP less zone ids', () => {
     const random = seededRandom(1)
     const letters = [...'0123456789abcdefABCDEFgx:::...%/[] \n']
     let accepted = 0
-    for (let round = 0; round < 200_000; round++) {
+    for (let round = 0; round < 40_000; round++) {
       const text = round % 2 === 0 ? randomText(random, letters) : mutated(random, letters)
       const expected = isIP(text) !== 0 && !text.includes('%')
       if (expected) accepted++
       if ((parseAddress(text) !== null) !== expected) expect.fail(JSON.stringify(text))
     }
     // Both verdicts are exercised, or the comparison would prove nothing.
-    expect(accepted).toBeGreaterThan(20_000)
+    expect(accepted).toBeGreaterThan(4_000)
   })
 
-  it('100,000 IPv6 texts of any spelling print as the URL host serialiser prints them', () => {
+  it('20,000 IPv6 texts of any spelling print as the URL host serialiser prints them', () => {
     const random = seededRandom(2)
-    for (let round = 0; round < 100_000; round++) {
+    for (let round = 0; round < 20_000; round++) {
       const text = spelled(random)
       const parsed = parseAddress(text)
       const serialised = new URL(`http://[${text}]/`).hostname.slice(1, -1)

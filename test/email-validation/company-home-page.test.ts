@@ -293,10 +293,10 @@ describe('asking home pages', () => {
     const gate = Promise.withResolvers<void>()
     let visits = 0
     const homePages = createHomePages({
-      fetchPage: async ({ url }) => {
+      fetchPage: async () => {
         visits++
         await gate.promise
-        return pageOf(url, html())
+        return down
       },
       userAgent: 'test',
     })

@@ -250,7 +250,7 @@ describe('which families a file has is read from its tree', () => {
   )
 
   it('wherever its only record is', async () => {
-    for (const octet of [1, 23, 64, 99, 126, 130, 191, 200, 223]) {
+    for (const octet of [1, 99, 126, 130, 223]) {
       const around = Array.from({ length: 32 }, (_, n) => n * 8).filter(
         (from) => octet - from > 7 || octet < from,
       )
@@ -340,7 +340,7 @@ describe('a file that cannot be trusted stops the boot, naming itself and the re
     const source = writeMmdb(wide(6))
     const addresses = ['1.0.0.1', '1.77.0.1', '1.255.0.1', '2a00:1::1', '2a00:ff::1', '8.8.8.8', '2600::1']
     let survived = 0
-    for (let round = 0; round < 25; round++) {
+    for (let round = 0; round < 12; round++) {
       const bytes = Buffer.from(source)
       for (let edits = 1 + random.integer(4); edits > 0; edits--) {
         bytes[random.integer(bytes.length)] = random.integer(256)
@@ -537,7 +537,7 @@ describe('a replaced file is checked, then swapped', () => {
     expect(at(database, '1.0.0.1')).not.toBeNull()
   })
 
-  it('20 swaps under continuous lookups: no lookup fails, none goes back in time', async () => {
+  it('five swaps under continuous lookups: no lookup fails, none goes back in time', async () => {
     const version = (number: number): MmdbSource => ({
       ipVersion: 6,
       networks: { '1.0.0.0/8': flat('AU', `${number}`), '2a00::/12': flat('DE', `${number}`) },
@@ -560,16 +560,16 @@ describe('a replaced file is checked, then swapped', () => {
         await new Promise(setImmediate)
       }
     })()
-    for (let number = 1; number <= 20; number++) {
+    for (let number = 1; number <= 5; number++) {
       await replaceFile(path, version(number))
       await database.reload()
     }
     done = true
     await continuous
-    expect(database.status()).toMatchObject({ reloads: 20, failed_reloads: 0, undecodable_records: 0 })
-    expect(at(database, '1.2.3.4')?.city).toBe('20')
+    expect(database.status()).toMatchObject({ reloads: 5, failed_reloads: 0, undecodable_records: 0 })
+    expect(at(database, '1.2.3.4')?.city).toBe('5')
     expect(failures).toBe(0)
-    expect(lookups).toBeGreaterThan(1_000)
+    expect(lookups).toBeGreaterThan(100)
   })
 })
 
@@ -584,7 +584,7 @@ describe('the bundled DB-IP files', () => {
     const random = seededRandom(10)
     let named = 0
     let coded = 0
-    for (let round = 0; round < 20_000; round++) {
+    for (let round = 0; round < 4_000; round++) {
       const text = [24, 16, 8, 0].map(() => random.integer(256)).join('.')
       const location = at(database, text)
       if (location === null) continue
@@ -597,7 +597,7 @@ describe('the bundled DB-IP files', () => {
       named++
       if (location.region_code !== null) coded++
     }
-    expect(named).toBeGreaterThan(15_000)
+    expect(named).toBeGreaterThan(3_000)
     expect(coded / named).toBeGreaterThan(0.975)
   })
 
