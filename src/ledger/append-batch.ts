@@ -108,7 +108,7 @@ const findOut = async (
 }
 
 /** The longest pause between two attempts to decide a place. */
-const decidePauseMaxMs = 500
+const decidePauseMaxMs = 100
 
 /**
  * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). Where nothing is at its place, a fence takes
