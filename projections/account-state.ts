@@ -125,7 +125,7 @@ export const evolve = (state: AccountState, event: ProjectedEvent): void => {
     }
   }
   state.revision = event.revision
-  state.digest = event.metadata.digest ?? ''
+  state.digest = event.metadata.digest
 }
 
 const grant = (

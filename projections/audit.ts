@@ -41,7 +41,7 @@ export const audit: StatelessProjection = {
     for (const event of events)
       if (isAudited(event)) {
         const { position, stream, type, metadata } = event
-        const at = metadata.recorded_at ?? new Date(event.recordedAtMs).toISOString()
+        const at = metadata.recorded_at
         rows.push({ position, at, actor: metadata.actor, type, stream, about: aboutOf(event) })
       }
     return [insert(entriesTable, rows)]

@@ -119,7 +119,7 @@ const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise
   const { metadata, ...domain } = decodeEvent(event)
   return {
     ...entry,
-    at: metadata.recorded_at ?? new Date(event.recordedAtMs).toISOString(),
+    at: metadata.recorded_at,
     actor: metadata.actor,
     revision: event.revision,
     says: isAudited(domain) ? auditSentence(domain) : `is no change by anyone: a row says so alone`,

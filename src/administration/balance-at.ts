@@ -23,8 +23,8 @@ export const balanceAt = async (
     read += page.length
     for (const recorded of page) {
       const event = decodeEvent(recorded)
-      // None is recorded before the one it follows. Of earlier releases' the event log's own clock tells, which may step back.
-      if (event.metadata.recorded_at !== undefined && recordedMsOf(event) > asOf.knownAtMs) break reading
+      // None is recorded before the one it follows.
+      if (recordedMsOf(event) > asOf.knownAtMs) break reading
       foldBalance(fold, event, asOf)
     }
     onProgress?.(read)

@@ -36,9 +36,7 @@ export const listCheckpoints = async (
   return page
     .map(decodeEvent)
     .flatMap(({ type, data, metadata }) =>
-      type === 'LogCheckpointed'
-        ? [{ ...data, recorded_at: metadata.recorded_at ?? metadata.effective_at }]
-        : [],
+      type === 'LogCheckpointed' ? [{ ...data, recorded_at: metadata.recorded_at }] : [],
     )
 }
 

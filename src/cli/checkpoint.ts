@@ -49,13 +49,12 @@ const verify: Command = {
   },
 }
 
-const verdictJson = ({ events, streams, unchained, known, checkpoints, against, faults }: LogVerdict) => {
+const verdictJson = ({ events, streams, known, checkpoints, against, faults }: LogVerdict) => {
   const { recomputed, earlier, last, announced } = checkpoints
   return {
     ok: faults.length === 0,
     streams,
     events,
-    unchained_events: unchained,
     known_faults: known,
     checkpoints: {
       recomputed,
@@ -76,7 +75,7 @@ const faultLine = ({ stream, revision, event_id, fault }: LogFault): string => {
   return `BROKEN  ${stream}${place}${event_id === null ? '' : `, event ${event_id}`}: ${fault}`
 }
 
-const soundLines = ({ streams, events, unchained, known, checkpoints, against }: LogVerdict): string[] => [
+const soundLines = ({ streams, events, known, checkpoints, against }: LogVerdict): string[] => [
   `ok      ${streams} streams, ${events} events, ${checkpoints.recomputed} checkpoints`,
   ...(checkpoints.earlier === 0
     ? []
@@ -84,7 +83,6 @@ const soundLines = ({ streams, events, unchained, known, checkpoints, against }:
         `note    ${checkpoints.earlier} checkpoints are of logs this one was copied from: their signatures hold`,
       ]),
   ...(known === 0 ? [] : [`known   ${known} broken events that were acknowledged; see "ledger verify"`]),
-  ...(unchained === 0 ? [] : [`note    ${unchained} events of an earlier release carry no digest`]),
   ...checkpoints.announced.map(
     ({ key_id, reason }) => `note    the signing key ${key_id} was announced by an operator alone: ${reason}`,
   ),

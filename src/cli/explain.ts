@@ -82,7 +82,7 @@ const linesOf = (call: Explanation): string[] => [
   '',
   ...call.events.map(
     ({ type, revision, event_id, position, digest }) =>
-      `revision ${revision}  ${type}  ${event_id}  position ${position}  digest ${digest ?? 'none'}`,
+      `revision ${revision}  ${type}  ${event_id}  position ${position}  digest ${digest}`,
   ),
   call.checkpoint === null
     ? 'No signed checkpoint covers it yet.'
@@ -134,5 +134,5 @@ const adjustmentLines = ({ adjustments }: Explanation): string[] =>
   adjustments.map(
     ({ kind, amount, at, reason, rerate_run, event }) =>
       `${amount.startsWith('-') ? `Raised by ${amount.slice(1)}` : `Lowered by ${amount}`} at ${at}: ${kind}, ${reason}` +
-      `${rerate_run === null ? '' : `, run ${rerate_run}`}${event === null ? '' : ` (revision ${event.revision}, digest ${event.digest ?? 'none'})`}`,
+      `${rerate_run === null ? '' : `, run ${rerate_run}`}${event === null ? '' : ` (revision ${event.revision}, digest ${event.digest})`}`,
   )

@@ -49,7 +49,7 @@ export const lastOf = async (eventLog: Log, stream: string): Promise<RecordedEve
   }
 }
 
-/** The events as they follow `last`. What an earlier release wrote without a digest counts as the first of its chain. */
+/** The events as they follow `last`. What has lost its digest counts as the first of a chain; verification names it. */
 export const chainedTo = (
   last: LastEvent | null,
   stream: string,

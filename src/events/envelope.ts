@@ -6,7 +6,7 @@ import { instant, traceId, uuid } from './primitives.ts'
  * event id is the event log's own; neither is repeated here.
  *
  * `recorded_at` and `digest` are added when the event is chained to the one before it in its stream. `digest` is always the
- * last member and covers every byte before it. Both are missing in what earlier releases wrote outside of ledgers.
+ * last member and covers every byte before it.
  */
 export const eventMetadata = z.object({
   schema_version: z.int().positive(),
@@ -23,7 +23,7 @@ export const eventMetadata = z.object({
   /** When it happened to the partner. */
   effective_at: instant,
   /** The writer's clock at the append, never before that of the stream's event before it: copied logs keep it. */
-  recorded_at: instant.optional(),
-  digest: z.string().length(43).optional(),
+  recorded_at: instant,
+  digest: z.string().length(43),
 })
 export type EventMetadata = z.infer<typeof eventMetadata>

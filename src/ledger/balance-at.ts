@@ -25,9 +25,8 @@ type BalanceFold = {
 
 export const newBalanceFold = (): BalanceFold => ({ revision: -1, overdrawn: 0n, lots: new Map() })
 
-/** When an event was recorded: by its writer, or in what earlier releases wrote by the event log. */
-export const recordedMsOf = ({ metadata, recorded }: DecodedEvent): number =>
-  metadata.recorded_at === undefined ? recorded.recordedAtMs : Date.parse(metadata.recorded_at)
+/** When an event was recorded, by its writer's clock. */
+export const recordedMsOf = ({ metadata }: DecodedEvent): number => Date.parse(metadata.recorded_at)
 
 /** Folds the ledger's next event, in place, where it counts. */
 export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, knownAtMs }: AsOf): void => {

@@ -7,6 +7,7 @@ import type { Checkpoint, Checkpoints } from '../event-log/tree/checkpoints.ts'
 import type { CallFacts, CallOutcome } from '../events/calls.ts'
 import type { Capability } from '../events/capabilities.ts'
 import type { CreditAdjusted } from '../events/credits.ts'
+import type { EventMetadata } from '../events/envelope.ts'
 import { costsOf } from './call-costs.ts'
 import { type CallEvidence, mainCall, type RecordedCall } from './call-evidence.ts'
 
@@ -43,7 +44,7 @@ export type Explanation = {
   readonly as_of: {
     readonly revision: number
     readonly position: string
-    readonly recorded_at: string | null
+    readonly recorded_at: string
   }
 }
 
@@ -106,8 +107,8 @@ type ExplainedEvent = {
   readonly event_id: string
   readonly revision: number
   readonly position: string
-  readonly recorded_at: string | null
-  readonly digest: string | null
+  readonly recorded_at: string
+  readonly digest: string
 }
 
 type ExplainedCheckpoint = { readonly size: number; readonly root: string; readonly at: string }
@@ -174,7 +175,7 @@ export const explain = async (
     as_of: {
       revision: head.revision,
       position: head.position.toString(),
-      recorded_at: (JSON.parse(head.metadata) as { recorded_at?: string }).recorded_at ?? null,
+      recorded_at: (JSON.parse(head.metadata) as EventMetadata).recorded_at,
     },
   }
 }
@@ -253,6 +254,6 @@ const placeOf = ({ recorded, metadata }: DecodedEvent): ExplainedEvent => ({
   event_id: recorded.id,
   revision: recorded.revision,
   position: recorded.position.toString(),
-  recorded_at: metadata.recorded_at ?? null,
-  digest: metadata.digest ?? null,
+  recorded_at: metadata.recorded_at,
+  digest: metadata.digest,
 })

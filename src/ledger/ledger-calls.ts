@@ -89,7 +89,7 @@ export const walkLedger = async (
       fold(account, event, recorded.revision)
       account.revision = recorded.revision
     }
-    if (last !== undefined) account.digest = decodeEvent(last).metadata.digest ?? ''
+    if (last !== undefined) account.digest = decodeEvent(last).metadata.digest
     await walk.page?.(events, pending === null ? account.revision : account.revision - 1)
     // What follows a call may be its charge.
     if (events < page.length) return account

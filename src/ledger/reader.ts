@@ -116,7 +116,7 @@ const foldOn = async (account: Account, { page, max }: Pages): Promise<Found | u
   if (account.revision >= 0) {
     const last = events[0]
     const metadata = last === undefined ? undefined : metadataOf(last)
-    if (metadata === undefined || (metadata.digest ?? '') !== account.digest) return undefined
+    if (metadata === undefined || metadata.digest !== account.digest) return undefined
     account.recordedAtMs = recordedMsOf(metadata)
     events = events.slice(1)
   }
@@ -158,7 +158,7 @@ const note = (found: Found, account: Account, events: readonly RecordedEvent[]):
       throw new Error(`${recorded.stream}: revision ${account.revision + 1} is missing`)
     const decoded = decodeEvent(recorded)
     evolve(account, { type: decoded.type, data: decoded.data } as LedgerEvent, recorded.revision)
-    account.digest = decoded.metadata.digest ?? ''
+    account.digest = decoded.metadata.digest
     account.recordedAtMs = recordedMsOf(decoded.metadata)
     record(found, decoded, balanceOf(account, Date.parse(decoded.metadata.effective_at)))
   }

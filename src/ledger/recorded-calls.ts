@@ -39,10 +39,10 @@ export async function* recordedCalls(
   }
 }
 
-/** What the writer's clock said; an earlier release wrote only when it happened, which is nearly the same. */
+/** By the writer's clock. */
 const recordedMsOf = ({ metadata }: RecordedEvent): number => {
-  const { recorded_at, effective_at } = JSON.parse(metadata) as EventMetadata
-  return Date.parse(recorded_at ?? effective_at)
+  const { recorded_at } = JSON.parse(metadata) as EventMetadata
+  return Date.parse(recorded_at)
 }
 
 /** The first revision recorded at an instant or after it, by halving: none is recorded before its predecessor. */

@@ -259,9 +259,9 @@ const faultOf = (
     evolve(account, { type, data } as LedgerEvent, recorded.revision)
     folding.sound = true
     if (wrong !== null) return wrong
-    const recordedMs =
-      metadata.recorded_at === undefined ? account.recordedAtMs : Date.parse(metadata.recorded_at)
-    if (recordedMs < account.recordedAtMs) return 'says that it was recorded before the event it follows'
+    const recordedMs = Date.parse(metadata.recorded_at)
+    // Not a number where it does not say when.
+    if (!(recordedMs >= account.recordedAtMs)) return 'says that it was recorded before the event it follows'
     account.recordedAtMs = recordedMs
     const available = availableOf(account, Date.parse(metadata.effective_at))
     if (type === 'CreditCharged' && available < 0n)

@@ -87,8 +87,8 @@ const noticeOfOne = (
 const placeOf = ({ recorded, metadata }: DecodedEvent): Pick<Notice, 'source' | 'at' | 'recordedAtMs'> => ({
   source: recorded.id,
   at: metadata.effective_at,
-  // The writer's clock, which a copy of the log keeps; earlier releases did not write it down.
-  recordedAtMs: Date.parse(metadata.recorded_at ?? metadata.effective_at),
+  // The writer's clock, which a copy of the log keeps.
+  recordedAtMs: Date.parse(metadata.recorded_at),
 })
 
 const lowBalance = ({ micro, threshold }: Balance): Told => ({

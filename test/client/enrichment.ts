@@ -3172,8 +3172,8 @@ export interface operations {
                   event_id: string
                   revision: number
                   position: string
-                  recorded_at: string | null
-                  digest: string | null
+                  recorded_at: string
+                  digest: string
                 } | null
               }[]
               readonly events: {
@@ -3181,8 +3181,8 @@ export interface operations {
                 event_id: string
                 revision: number
                 position: string
-                recorded_at: string | null
-                digest: string | null
+                recorded_at: string
+                digest: string
               }[]
               checkpoint: {
                 size: number
@@ -3192,7 +3192,7 @@ export interface operations {
               as_of: {
                 revision: number
                 position: string
-                recorded_at: string | null
+                recorded_at: string
               }
             }
             /** @description Milliseconds. */

@@ -38,7 +38,7 @@ describe('an append', () => {
     expect(recordedAts(all).toSorted()).toEqual(recordedAts(all))
   })
 
-  test('goes on from what an earlier release wrote without a digest as from the first of a chain', async () => {
+  test('continues from an event that has lost its digest as from the first of a chain', async () => {
     const log = createMemoryEventLog().client('a')
     await log.append(stream, 'none', [event(0), event(1)])
     await appendNext(log, stream, [event(2)])

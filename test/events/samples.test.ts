@@ -5,6 +5,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import { chain, genesisDigest } from '../../src/event-log/hash-chain.ts'
 import { eventJson } from '../../src/event-log/port.ts'
 import { decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
 import { callFacts } from '../../src/events/calls.ts'
@@ -118,7 +119,9 @@ describe.each(samples)('$file', ({ type, version, data }) => {
       data: eventJson(event.data),
       metadata: `{"schema_version":${currentVersion(type)},"request_id":"01J8ZQ5V7N3K2M4P6R8T0W1X2Y","actor":"cli","effective_at":"2026-09-14T08:31:07.123Z"}`,
     })
-    const read = decodeEvent({ ...written, position: 1n, stream: 'ledger-a', revision: 0, recordedAtMs: 0 })
+    const place = { stream: 'ledger-a', revision: 0, previous: genesisDigest }
+    const { event: chained } = chain(written, place, '2026-09-14T08:31:07.200Z')
+    const read = decodeEvent({ ...chained, position: 1n, ...place, recordedAtMs: 0 })
     expect({ type: read.type, data: read.data }).toEqual(event)
     expect(eventMetadata.parse(read.metadata)).toEqual(read.metadata)
   })

@@ -8,7 +8,10 @@ const organization = 'org_01JAAAAAAAAAAAAAAAAAAAAAAA'
 
 const call = (at: string, facts: Partial<PixelFacts>, of = organization): ProjectedEvent => ({
   ...{ id: '', position: 1n, stream: `ledger-${of}`, revision: 1, recordedAtMs: 0 },
-  metadata: { schema_version: 1, actor: 'key:0123456789abcdef', effective_at: at, recorded_at: at },
+  metadata: {
+    ...{ schema_version: 1, actor: 'key:0123456789abcdef', effective_at: at, recorded_at: at },
+    digest: 'D'.repeat(43),
+  },
   type: 'KeyUsed',
   data: {
     ...{ key_id: '0123456789abcdef', capability: 'pixel', outcome: 'answered' },

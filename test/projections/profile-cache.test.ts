@@ -70,7 +70,10 @@ const fold = async (events: readonly ProfileEvent[], table: TableName = live): P
       stream: profileStream(event.data.subject_id),
       revision: n,
       recordedAtMs: 0,
-      metadata: { schema_version: 1, actor: 'system', effective_at: '2026-01-01T00:00:00.000Z' },
+      metadata: {
+        ...{ schema_version: 1, actor: 'system', effective_at: '2026-01-01T00:00:00.000Z' },
+        ...{ recorded_at: '2026-01-01T00:00:00.000Z', digest: 'D'.repeat(43) },
+      },
     }),
   )
   await writeChanges(client, profileCache.fold(projected), table)

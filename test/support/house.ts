@@ -15,6 +15,7 @@ import { grant } from '../../src/administration/credits.ts'
 import { createOrganization } from '../../src/administration/organizations.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { type Config, parseConfig } from '../../src/config.ts'
+import { appendChained } from '../../src/event-log/append-chained.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { type ReadOptions, type RecordedEvent, StreamMissing, Unavailable } from '../../src/event-log/port.ts'
 import { decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
@@ -509,7 +510,7 @@ const createHouse = ({
     publishPriceBook: async (book) => {
       const books = await foundation.eventLog.read(priceBookStream, { max: 1_000 })
       const version = books.length + 1
-      await foundation.eventLog.append(priceBookStream, books.length - 1, [
+      await appendChained(foundation.eventLog, priceBookStream, books.length - 1, [
         encodeEvent(
           {
             type: 'PriceBookPublished',

@@ -97,7 +97,8 @@ const append = async (event: DomainEvent, stream = ledgerStream(organization.id)
   const revision = memory.eventsOf(stream).length - 1
   const at = new Date(atMs).toISOString()
   const encoded = encodeEvent(event, { id: uuidV5(`${++appended}`), actor: 'system', effectiveAt: at })
-  await log.append(stream, revision < 0 ? 'none' : revision, [encoded])
+  const metadata = encoded.metadata.replace(/\}$/, `,"recorded_at":"${at}"}`)
+  await log.append(stream, revision < 0 ? 'none' : revision, [{ ...encoded, metadata }])
 }
 
 const threshold = (amount: number): DomainEvent => ({

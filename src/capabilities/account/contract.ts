@@ -52,8 +52,8 @@ const event = z.object({
   event_id: uuid,
   revision: z.int(),
   position,
-  recorded_at: instant.nullable(),
-  digest: z.string().nullable(),
+  recorded_at: instant,
+  digest: z.string(),
 })
 
 export const callResult = z.object({
@@ -131,7 +131,7 @@ export const callResult = z.object({
     .readonly(),
   events: z.array(event).readonly(),
   checkpoint: z.object({ size: z.int(), root: z.string(), at: instant }).nullable(),
-  as_of: z.object({ revision: z.int(), position, recorded_at: instant.nullable() }),
+  as_of: z.object({ revision: z.int(), position, recorded_at: instant }),
 })
 export type CallResult = z.infer<typeof callResult>
 

@@ -117,7 +117,7 @@ const chargeTable = ({ cost }: Explanation): Html =>
 
 const bookNote = ({ cost: { price_book: book } }: Explanation): Renderable =>
   book !== null &&
-  html`<p class="note">Price book ${book.version}${book.digest !== null && html`, digest <span class="id whole">${book.digest}</span>`}</p>`
+  html`<p class="note">Price book ${book.version}, digest <span class="id whole">${book.digest}</span></p>`
 
 const lotsTable = ({ lots }: Explanation): Html =>
   table({
@@ -187,7 +187,7 @@ ${table({
     { head: 'Event id', cell: (event) => html`<span class="id">${event.event_id}</span>` },
     {
       head: 'Digest',
-      cell: (event) => event.digest !== null && html`<span class="id whole">${event.digest}</span>`,
+      cell: (event) => html`<span class="id whole">${event.digest}</span>`,
     },
   ],
 })}

@@ -151,7 +151,7 @@ ${pagesLinks({ href: `/events/streams/${encodeURIComponent(stream)}`, type, furt
 export const chainMark = ({ state, why }: ChainLink): Renderable => {
   if (state === 'holds') return html`<span class="mark good">holds</span>`
   if (state === 'broken') return html`<span class="mark bad">broken</span> <small>${why}</small>`
-  return html`<span class="mark warn">${state === 'unchained' ? 'no digest' : 'not judged'}</span> <small>${why}</small>`
+  return html`<span class="mark warn">not judged</span> <small>${why}</small>`
 }
 
 const chainNotice = (links: readonly ChainLink[]): Renderable => {

@@ -94,7 +94,7 @@ const evolveStream = (stream: CheckpointStream, event: DecodedEvent): Checkpoint
         ...event.data,
         revision,
         eventId: event.recorded.id,
-        at: event.metadata.recorded_at ?? event.metadata.effective_at,
+        at: event.metadata.recorded_at,
       }
       const fault = checkpointFault(stream, checkpoint)
       if (fault !== null) throw new CheckpointFault(event.recorded, fault)

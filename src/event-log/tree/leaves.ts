@@ -4,8 +4,8 @@ import { type EventLog, type LogPlace, logStart, type Position, type RecordedEve
 import { hasEnvelope } from '../stored-event.ts'
 
 /**
- * The leaves of the tree: the digests of all events of ours, in log order. An event's leaf is the digest its metadata carry; for
- * an event of an earlier release without one, the digest its bytes give with nothing before them.
+ * The leaves of the tree: the digests of all events of ours, in log order. An event's leaf is the digest its metadata carry. If it was
+ * taken away, it is the digest that its bytes give with nothing before them, which is another leaf.
  */
 
 /** Metadata as this service writes them, which need not be parsed to know that they are. */

@@ -1,8 +1,6 @@
 import { currentVersion, isEventType } from '../../events/catalogue.ts'
-import { organizationOfStream } from '../../events/streams.ts'
 import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
-import { decodeEvent } from '../stored-event.ts'
 
 /**
  * The hash chains of all streams at once, event by event in whatever order the streams lie among each other. Of each stream only its
@@ -11,12 +9,8 @@ import { decodeEvent } from '../stored-event.ts'
 
 /** Where a stream has been followed to. */
 type ChainEnd = {
-  /** The first revision that is read. */
-  readonly from: number
   revision: number
   digest: string
-  /** The first revision with a digest; null while there is none. */
-  chainedFrom: number | null
   /** Its first fault was named; nothing after it is judged. */
   broken: boolean
 }
@@ -36,8 +30,8 @@ export type Chains = {
   isBroken(stream: string): boolean
   /** Names the stream: what else is wrong with it is not told. */
   giveUp(stream: string): void
-  /** How many streams there are, how many events of theirs an earlier release wrote without digests, and how many faults are known. */
-  counts(): { readonly streams: number; readonly unchained: number; readonly known: number }
+  /** How many streams there are, and how many faults are known. */
+  counts(): { readonly streams: number; readonly known: number }
 }
 
 export const createChains = (isKnown: IsKnown = () => false): Chains => {
@@ -46,7 +40,7 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
   const endOf = (stream: string): ChainEnd => {
     const met = ends.get(stream)
     if (met !== undefined) return met
-    const end = { from: 0, revision: -1, digest: genesisDigest, chainedFrom: null, broken: false }
+    const end = { revision: -1, digest: genesisDigest, broken: false }
     ends.set(stream, end)
     return end
   }
@@ -66,13 +60,7 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
     begin: (verified) => {
       const { stream, revision } = verified
       const { carried, computed } = recompute(verified, { ...verified, previous: genesisDigest })
-      ends.set(stream, {
-        from: revision + 1,
-        revision,
-        digest: carried ?? computed,
-        broken: false,
-        chainedFrom: carried === null ? null : revision,
-      })
+      ends.set(stream, { revision, digest: carried ?? computed, broken: false })
     },
     met: () => [...ends.keys()].sort(),
     lastOf: (stream) => ends.get(stream)?.revision ?? -1,
@@ -80,12 +68,7 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
     giveUp: (stream) => {
       endOf(stream).broken = true
     },
-    counts: () => {
-      let unchained = 0
-      for (const { from, chainedFrom, revision } of ends.values())
-        unchained += Math.max(0, (chainedFrom ?? revision + 1) - from)
-      return { streams: ends.size, unchained, known }
-    },
+    counts: () => ({ streams: ends.size, known }),
   }
 }
 
@@ -97,16 +80,14 @@ const faultOf = (event: RecordedEvent, end: ChainEnd, isKnown: IsKnown): string 
     event.revision !== revision
       ? `expected revision ${revision}: an event is missing`
       : carried === null
-        ? withoutDigest(event, end)
+        ? 'carries no digest'
         : (mismatch(carried, computed) ?? unknown(event))
   if (fault !== null && !isKnown(event, computed)) return fault
-  // What an earlier release wrote without a digest counts as the first of its chain. What comes after a known fault was chained to
-  // what that carries.
+  // What comes after a known fault was chained to what that carries.
   end.digest =
     carried ??
     (revision === 0 ? computed : recompute(event, { stream, revision, previous: genesisDigest }).computed)
   end.revision = event.revision
-  if (carried !== null && end.chainedFrom === null) end.chainedFrom = event.revision
   return fault === null ? null : 'known'
 }
 
@@ -114,18 +95,6 @@ const mismatch = (carried: string, computed: string): string | null =>
   carried === computed
     ? null
     : 'its bytes do not give the digest it carries: it, or the event before it, was changed'
-
-/** Earlier releases chained ledgers alone. */
-const withoutDigest = (event: RecordedEvent, { chainedFrom }: ChainEnd): string | null => {
-  if (chainedFrom !== null) return `carries no digest, and every event since revision ${chainedFrom} has to`
-  if (organizationOfStream(event.stream) !== null) return 'carries no digest'
-  try {
-    decodeEvent(event)
-    return null
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error)
-  }
-}
 
 const versionStart = '{"schema_version":'
 

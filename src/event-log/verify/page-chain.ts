@@ -1,4 +1,3 @@
-import { organizationOfStream } from '../../events/streams.ts'
 import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
@@ -10,8 +9,8 @@ import type { RecordedEvent } from '../port.ts'
 /** How an event goes on from the one before it. */
 export type ChainLink = {
   readonly revision: number
-  /** `unchained`: an earlier release wrote it without a digest. `unjudged`: the event before it is not known. */
-  readonly state: 'holds' | 'broken' | 'unchained' | 'unjudged'
+  /** `unjudged`: the event before it is not known. */
+  readonly state: 'holds' | 'broken' | 'unjudged'
   /** What is wrong; null where nothing is. */
   readonly why: string | null
   /** What it carries; null where it carries none. */
@@ -41,29 +40,21 @@ const linkOf = (event: RecordedEvent, previous: RecordedEvent | null): ChainLink
     const why = 'the event before it could not be read'
     return { revision, state: 'unjudged', why, carried, computed: null }
   }
-  const after = begins || previous === null ? null : endOf(previous)
-  const { carried, computed } = recompute(event, {
-    stream,
-    revision,
-    previous: after?.digest ?? genesisDigest,
-  })
+  const before = begins || previous === null ? genesisDigest : digestOf(previous)
+  const { carried, computed } = recompute(event, { stream, revision, previous: before })
   const link = { revision, carried, computed }
   const expected = previous === null || begins ? revision : previous.revision + 1
   if (revision !== expected)
     return { ...link, state: 'broken', why: `revision ${expected} is missing before it` }
-  if (carried === null) {
-    if (after?.chained === true || organizationOfStream(stream) !== null)
-      return { ...link, state: 'broken', why: 'it carries no digest, and has to' }
-    return { ...link, state: 'unchained', why: 'an earlier release wrote it without a digest' }
-  }
+  if (carried === null) return { ...link, state: 'broken', why: 'it carries no digest, and has to' }
   if (carried === computed) return { ...link, state: 'holds', why: null }
   const why = 'its bytes do not give the digest it carries: it, or the event before it, was changed'
   return { ...link, state: 'broken', why }
 }
 
-/** What an event without a digest counts as: the first of its chain. */
-const endOf = (event: RecordedEvent): { readonly digest: string; readonly chained: boolean } => {
+/** An event without a digest is broken itself. The next one is compared with what its bytes give as the first of a chain. */
+const digestOf = (event: RecordedEvent): string => {
   const { stream, revision } = event
   const { carried, computed } = recompute(event, { stream, revision, previous: genesisDigest })
-  return { digest: carried ?? computed, chained: carried !== null }
+  return carried ?? computed
 }

@@ -35,8 +35,6 @@ export type LogFault = {
 export type LogVerdict = {
   readonly events: number
   readonly streams: number
-  /** Events that an earlier release wrote without digests, at the beginning of their streams. */
-  readonly unchained: number
   /** Broken events that an operator knows of. */
   readonly known: number
   /** So many leaves were verified before and not read again; 0: the log was read from its beginning. */
@@ -102,11 +100,10 @@ export const verifyLog = async (
   const whole = await readAll(eventLog, { chains, roots, told, onProgress, begun, readMaxMs })
   // A stream with nothing new is not looked at again, nor one that may go on beyond where reading stopped.
   if (whole) await complete(eventLog, chains, { told, names: begun.size === 0 ? null : chains.met() })
-  const { streams, unchained, known } = chains.counts()
+  const { streams, known } = chains.counts()
   return {
     events: roots.size - begun.size - (begun.size > 0 || stream.tree?.previousNote == null ? 0 : 1),
     streams,
-    unchained,
     known,
     after: begun.size,
     through: faults.length > 0 ? null : throughOf(stream, roots, begun.size > 0 ? since : null),
