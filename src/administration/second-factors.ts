@@ -1,3 +1,4 @@
+import { createHash, randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { ulid } from 'ulid'
 import { inTransaction } from '../concurrency/transaction.ts'
@@ -7,7 +8,6 @@ import { CommandRefused } from '../ledger/command.ts'
 import { changeUsers, type Known, userIn } from './change-users.ts'
 import { InputFault } from './input.ts'
 import type { LoggedFactor } from './operators.ts'
-import { freshRecoveryCodes, hashesOf, isRecoveryCode, placeOfCode } from './recovery-codes.ts'
 import { stepOfCode } from './totp.ts'
 
 /**
@@ -17,11 +17,11 @@ import { stepOfCode } from './totp.ts'
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
 
-export const factorSealPurpose = 'second factor'
+const factorSealPurpose = 'second factor'
 
 /** What each seal is bound to: a row of another user, or of a factor of before, opens nothing. */
-export const secretContext = (factorId: string): string => `secret/${factorId}`
-export const codesContext = (factorId: string, codesId: string): string => `codes/${factorId}/${codesId}`
+const secretContext = (factorId: string): string => `secret/${factorId}`
+const codesContext = (factorId: string, codesId: string): string => `codes/${factorId}/${codesId}`
 
 /**
  * Wrong codes of one day (UTC) that are looked at: so many from devices on which this factor was proved before, all together, and so many from
@@ -256,3 +256,35 @@ const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Pro
     throw error
   }
 }
+
+/** Codes for the day on which the authenticator is lost: each has 80 random bits, and opens once. */
+
+/** RFC 4648: no letter looks like a digit of it. */
+const base32 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
+const codeLength = 16
+
+/** As they are typed, in groups of four. */
+export const freshRecoveryCodes = (): string[] =>
+  Array.from({ length: recoveryCodesCount }, () =>
+    [...randomBytes(codeLength)]
+      .map((byte) => base32[byte % base32.length])
+      .join('')
+      .replaceAll(/(.{4})(?=.)/g, '$1-'),
+  )
+
+const hashOf = (code: string, codesId: string): string =>
+  createHash('sha256')
+    .update(`${codesId}\n${code.replaceAll('-', '')}`)
+    .digest('base64url')
+
+/** What is kept of them. */
+export const hashesOf = (codes: readonly string[], codesId: string): string =>
+  codes.map((code) => hashOf(code, codesId)).join(' ')
+
+/** The place of a code in its list, from 1; null: it is none of them. `typed` has no spaces, no hyphens and capital letters. */
+export const placeOfCode = (typed: string, { hashes, codesId }: { hashes: string; codesId: string }) => {
+  const place = hashes.split(' ').indexOf(hashOf(typed, codesId))
+  return place === -1 ? null : place + 1
+}
+
+const isRecoveryCode = (typed: string): boolean => /^[A-Z2-7]{16}$/.test(typed)

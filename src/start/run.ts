@@ -1,13 +1,23 @@
+import { readFile } from 'node:fs/promises'
+import { hostname } from 'node:os'
+import { join, resolve } from 'node:path'
+import { trace } from '@opentelemetry/api'
+import type { SpanExporter } from '@opentelemetry/sdk-trace'
 import type { Logger } from 'pino'
+import service from '../../package.json' with { type: 'json' }
 import release from '../../package.json' with { type: 'json' }
+import { anyOrganization, firstSteps, missingSentence, runs } from '../administration/first-steps.ts'
+import { type Demo, demoFile, seedDemo, writeDemo } from '../administration/seed.ts'
+import { passwordIsRight } from '../administration/users.ts'
+import { within } from '../concurrency/deadline.ts'
 import type { Config } from '../config.ts'
+import { createOutage } from '../event-log/outage.ts'
 import { openingWith } from '../foundation/closing.ts'
-import { openFoundation } from '../foundation/foundation.ts'
+import { type Foundation, openFoundation } from '../foundation/foundation.ts'
 import { createMetrics } from '../metrics/metrics.ts'
-import { announce, standardOutput } from './announce.ts'
-import { startApp } from './app.ts'
+import { noteAddresses } from './addresses.ts'
+import { type App, startApp } from './app.ts'
 import type { Ending } from './ending.ts'
-import { openTracing } from './tracing.ts'
 
 /** Opens the foundation, starts the roles of the configuration on it, and says how to try them. Closing it ends the embedded PostgreSQL last. */
 export async function runService(
@@ -30,4 +40,185 @@ export async function runService(
   })
   end.started({ logger, reload: app.reload, leave: app.leave, close })
   await announce(foundation, app, config, standardOutput)
+}
+
+type Output = { readonly print: (line: string) => void; readonly isTerminal: boolean }
+
+const standardOutput: Output = {
+  print: (line) => void process.stdout.write(`${line}\n`),
+  isTerminal: process.stdout.isTTY === true,
+}
+
+/**
+ * Says on standard output that the service is ready and how to try it. The embedded default seeds a demo organization
+ * on its first start and keeps its key and password in demo.json. Only a first start on a terminal prints them: what a service manager or
+ * a container keeps of the output holds no secret. Where there is no user or no organization it says what to type.
+ */
+const announce = async (
+  foundation: Foundation,
+  { apiUrl, dashboardUrl, metricsUrl }: Pick<App, 'apiUrl' | 'dashboardUrl' | 'metricsUrl'>,
+  config: Config,
+  { print, isTerminal }: Output,
+): Promise<void> => {
+  if (apiUrl !== null) print(`API        ${apiUrl}`)
+  if (dashboardUrl !== null) print(`Dashboard  ${dashboardUrl}`)
+  print(`Metrics    ${metricsUrl}/metrics`)
+  if (apiUrl === null || dashboardUrl === null) {
+    if (apiUrl !== null || dashboardUrl !== null) await announceFirstSteps(foundation, print)
+    return
+  }
+  const urls = { apiUrl, dashboardUrl }
+  await noteAddresses(config.DATA_DIR, urls)
+  if (!foundation.embedded) return announceFirstSteps(foundation, print)
+  const known = await knownDemo(config, urls)
+  const demo =
+    known ??
+    ((await anyOrganization(foundation)) ? null : await seedDemo(foundation, { ...urls, actor: 'system' }))
+  if (demo === null) return announceFirstSteps(foundation, print)
+  await writeDemo(config.DATA_DIR, demo)
+  const path = join(config.DATA_DIR, demoFile)
+  const printsSecrets = known === null && isTerminal
+  print(`Demo       organization ${demo.organization_id}, key and login in ${path}`)
+  print(
+    `Login      user ${demo.dashboard_user}, ${await passwordTold(foundation, demo, printsSecrets ? null : path)}`,
+  )
+  print('\nTry it:\n')
+  const key = printsSecrets ? `'x-api-key: ${demo.api_key}'` : `"x-api-key: ${keyFrom(path)}"`
+  print(
+    `curl -i ${demo.api_url}/v1/ip/lookup -H 'content-type: application/json' -H ${key} -d '{"ip":"8.8.8.8"}'\n`,
+  )
+  print(`What it cost, plotted: ${dashboardUrl}/organizations/${demo.organization_id}/usage\n`)
+  if (printsSecrets) print(`Key and password are printed this once; ${path} keeps them.\n`)
+}
+
+/** What to type before anyone can use the service. It goes on to answer where that cannot be known. */
+const announceFirstSteps = async (foundation: Foundation, print: (line: string) => void): Promise<void> => {
+  const steps = await firstSteps(foundation).catch(() => [])
+  if (steps.length === 0) return
+  print(`\n${missingSentence(steps)} Type, with the service's environment:\n`)
+  for (const { command, note } of steps) print(`${runs.here(command)}    # ${note}`)
+  print('\nor, in Docker Compose:\n')
+  for (const { command } of steps) print(runs.compose(command))
+  print('')
+}
+
+/** `path`: where the password is kept; null: it is printed. */
+const passwordTold = async (
+  { pool }: Foundation,
+  { dashboard_user: name, dashboard_password: password }: Demo,
+  path: string | null,
+): Promise<string> => {
+  if (!(await passwordIsRight(pool, { name, password })))
+    return `whose password was changed since; "user password ${name}" gives a new one`
+  const once = 'you choose your own when you sign in'
+  return path === null ? `password ${password} (${once})` : `password in ${path}; ${once}`
+}
+
+/** What a shell reads the key with. */
+const keyFrom = (path: string): string =>
+  `$(sed -n 's/.*"api_key": "\\(.*\\)".*/\\1/p' '${resolve(path).replaceAll("'", `'\\''`)}')`
+
+const knownDemo = async (
+  config: Config,
+  urls: { apiUrl: string; dashboardUrl: string },
+): Promise<Demo | null> => {
+  const text = await readFile(join(config.DATA_DIR, demoFile), 'utf8').catch(() => null)
+  if (text === null) return null
+  try {
+    return { ...(JSON.parse(text) as Demo), api_url: urls.apiUrl, dashboard_url: urls.dashboardUrl }
+  } catch {
+    return null
+  }
+}
+
+/** Spans that wait to be sent. What comes beyond them is dropped: calls never wait for whoever reads traces. */
+const spansWaitingMax = 8_192
+const spansPerBatchMax = 512
+const sendEveryMs = 2_000
+/** Of one batch, repetitions included. */
+const sendMaxMs = 5_000
+/** What is left at the end is sent in this time, or dropped. */
+const closeMaxMs = 3_000
+const attributeCharsMax = 200
+
+type Settings = Pick<
+  Config,
+  'OTEL_EXPORTER_OTLP_ENDPOINT' | 'OTEL_EXPORTER_OTLP_HEADERS' | 'OTEL_TRACES_SAMPLER_ARG'
+>
+
+/**
+ * Sends spans to a collector by OTLP over HTTP, where one is configured; its library is not even loaded elsewhere. A collector that is
+ * away is logged, and nothing waits for it. Resolves with what sends the rest and ends it.
+ */
+const openTracing = async (settings: Settings, logger: Logger): Promise<() => Promise<void>> => {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = settings
+  if (endpoint === undefined) return async () => undefined
+  const [
+    { BatchSpanProcessor, ParentBasedSampler, TraceIdRatioBasedSampler, TracerProvider },
+    { resourceFromAttributes },
+  ] = await Promise.all([import('@opentelemetry/sdk-trace'), import('@opentelemetry/resources')])
+  const provider = new TracerProvider({
+    resource: resourceFromAttributes({
+      'service.name': service.name,
+      'service.version': service.version,
+      'service.instance.id': `${hostname()}-${process.pid}`,
+    }),
+    // A partner who records its trace, or does not, has decided for our part of it.
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(settings.OTEL_TRACES_SAMPLER_ARG) }),
+    spanLimits: { attributeValueLengthLimit: attributeCharsMax },
+    spanProcessors: [
+      new BatchSpanProcessor({
+        exporter: await exporterTo(endpoint, settings, logger),
+        maxQueueSize: spansWaitingMax,
+        maxExportBatchSize: spansPerBatchMax,
+        scheduledDelayMillis: sendEveryMs,
+        exportTimeoutMillis: sendMaxMs,
+      }),
+    ],
+  })
+  if (!trace.setGlobalTracerProvider(provider))
+    logger.warn(
+      'tracing: OTEL_EXPORTER_OTLP_ENDPOINT is not used, because another SDK of OpenTelemetry was loaded first',
+    )
+  return () =>
+    within(
+      provider.shutdown().catch(() => undefined),
+      { waitMs: closeMaxMs },
+      () => undefined,
+    )
+}
+
+/** Values are percent-encoded, by OpenTelemetry's specification of the variable. */
+const headerOf = (part: string): [name: string, value: string] => {
+  const at = part.indexOf('=')
+  const value = part.slice(at + 1)
+  try {
+    return [part.slice(0, at), decodeURIComponent(value)]
+  } catch {
+    return [part.slice(0, at), value]
+  }
+}
+
+const exporterTo = async (
+  endpoint: string,
+  { OTEL_EXPORTER_OTLP_HEADERS: headers }: Settings,
+  logger: Logger,
+): Promise<SpanExporter> => {
+  const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-http')
+  const outage = createOutage({ logger, what: 'tracing: sending spans' })
+  const exporter = new OTLPTraceExporter({
+    url: new URL('v1/traces', endpoint.endsWith('/') ? endpoint : `${endpoint}/`).href,
+    headers: Object.fromEntries((headers ?? '').split(',').filter(Boolean).map(headerOf)),
+    timeoutMillis: sendMaxMs,
+    concurrencyLimit: 1,
+  })
+  return {
+    export: (spans, done) =>
+      exporter.export(spans, (result) => {
+        if (result.code === 0) outage.works()
+        else outage.failed(result.error ?? new Error('the collector did not take them'))
+        done(result)
+      }),
+    shutdown: () => exporter.shutdown(),
+  }
 }

@@ -10,7 +10,7 @@ import {
 import type { TraceContext } from './trace-context.ts'
 
 /**
- * Spans of what is done, by OpenTelemetry's API: `src/start/tracing.ts` says where they go, or whoever runs the service brings an SDK of
+ * Spans of what is done, by OpenTelemetry's API: `src/start/run.ts` says where they go, or whoever runs the service brings an SDK of
  * their own (`node --import`). Where neither is, a span is an object that does nothing.
  *
  * A span's parent is handed down and never looked up: what follows asynchronous work around would cost every call. Names and

@@ -1,7 +1,7 @@
 /** The codes of an authenticator app: RFC 6238 to the letter, and one step of clock skew either way. */
 import { Secret, TOTP } from 'otpauth'
 import { describe, expect, test } from 'vitest'
-import { freshRecoveryCodes, hashesOf, placeOfCode } from '../../src/administration/recovery-codes.ts'
+import { freshRecoveryCodes, hashesOf, placeOfCode } from '../../src/administration/second-factors.ts'
 import { freshTotpSecret, stepOfCode, totpAddress } from '../../src/administration/totp.ts'
 
 /** Base32 of "12345678901234567890", the secret of RFC 6238, Appendix B. */

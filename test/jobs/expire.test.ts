@@ -7,7 +7,7 @@ import { listOrganizations } from '../../src/administration/organizations.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { accountOf, lotsOf, organizations, rowsOf } from '../../src/dashboard/queries.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import { expireCredits } from '../../src/jobs/expire.ts'
+import { expireCredits } from '../../src/jobs/run.ts'
 import { type House, openHouse } from '../support/house.ts'
 
 let house: House

@@ -8,7 +8,7 @@ import { createVault, type Sealed } from '../../src/capabilities/profile/record/
 import type { EpochKeys } from '../../src/guard/epoch-keys.ts'
 import { epochMs } from '../../src/guard/epochs.ts'
 import type { EpochSealer } from '../../src/guard/secrets.ts'
-import { renewSeals } from '../../src/jobs/renew-seals.ts'
+import { renewSeals } from '../../src/jobs/run.ts'
 import { processKeys } from '../support/epoch-keys.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 

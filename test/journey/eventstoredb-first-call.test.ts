@@ -3,7 +3,7 @@ import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { statementPage } from '../../src/dashboard/statement.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import { reconcile } from '../../src/jobs/reconcile.ts'
+import { reconcile } from '../../src/jobs/run.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import {

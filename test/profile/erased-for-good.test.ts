@@ -25,7 +25,7 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { epochMs, epochOf } from '../../src/guard/epochs.ts'
 import { openJobQueue } from '../../src/jobs/queue.ts'
-import { renewSeals } from '../../src/jobs/renew-seals.ts'
+import { renewSeals } from '../../src/jobs/run.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { openable, type Target } from '../support/byte-scan.ts'
 

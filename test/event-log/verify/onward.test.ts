@@ -6,7 +6,7 @@ import { decodeEvent, encodeEvent } from '../../../src/event-log/stored-event.ts
 import { verifyLog } from '../../../src/event-log/verify/verify-log.ts'
 import type { LogVerified } from '../../../src/events/operator.ts'
 import { operatorStream } from '../../../src/events/streams.ts'
-import { verifyLogOnward } from '../../../src/jobs/verify-log.ts'
+import { verifyLogOnward } from '../../../src/jobs/run.ts'
 import { changeEvent } from '../../support/segments.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
