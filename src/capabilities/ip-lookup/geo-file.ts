@@ -210,10 +210,14 @@ function addressIn(reader: Reader<Response>, start: Start, random: () => number)
 
 function textOf(bits: readonly number[]): string {
   const [size, base, separator] = bits.length === 32 ? ([8, 10, '.'] as const) : ([16, 16, ':'] as const)
-  const parts: string[] = []
-  for (let at = 0; at < bits.length; at += size)
-    parts.push(Number.parseInt(bits.slice(at, at + size).join(''), 2).toString(base))
-  return parts.join(separator)
+  let text = ''
+  for (let at = 0, part = 0; at < bits.length; at++) {
+    part = part * 2 + (bits[at] ?? 0)
+    if ((at + 1) % size !== 0) continue
+    text += (text === '' ? '' : separator) + part.toString(base)
+    part = 0
+  }
+  return text
 }
 
 /** Mulberry32. Seeded, so a file is judged by the same addresses every time. */
