@@ -41,6 +41,8 @@ const fast = {
   max_connections: '500',
   max_wal_size: '256MB',
   min_wal_size: '80MB',
+  // Passwords are checked thousands of times.
+  scram_iterations: '1',
   log_min_messages: 'fatal',
   log_min_error_statement: 'fatal',
 }
@@ -118,6 +120,8 @@ async function createTemplates(url: string): Promise<void> {
   }
   const { migrated, prepared, separated } = templates
   await asking(url, async (client) => {
+    const { username, password } = new URL(url)
+    await client.query(`alter role ${username} password '${password}'`)
     await client.query(`create database ${migrated}`)
     await client.query(`create role ${serviceRole} login password '${serviceRole}'`)
   })
@@ -131,6 +135,8 @@ async function createTemplates(url: string): Promise<void> {
   await asking(at(prepared), (client) => prepareProjections(client, projections))
   await migrate({ url: at(separated), serviceUrl: at(separated, serviceRole) })
   await asking(at(separated, serviceRole), (client) => prepareProjections(client, projections))
+  // The first connection after a change writes a file that every later one loads its catalogue from. It is cloned.
+  for (const name of [migrated, prepared, separated]) await asking(at(name), async () => undefined)
 }
 
 const asking = async (url: string, ask: (client: pg.Client) => Promise<unknown>): Promise<void> => {
