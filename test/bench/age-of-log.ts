@@ -10,9 +10,9 @@ import type { Foundation } from '../../src/foundation/foundation.ts'
 import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
-import { withFoundation } from './database.ts'
 import { openHistories } from './ledger-history.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
+import { withFoundation } from './store.ts'
 
 /**
  * One log, measured after its first month and again after many: what is done per call and per checkpoint, and per

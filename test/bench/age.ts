@@ -9,9 +9,9 @@ import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { ageOfLog } from './age-of-log.ts'
-import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
+import { withFoundation } from './store.ts'
 
 /**
  * What age costs: of a ledger, and of the whole log.

@@ -4,9 +4,9 @@ import pg from 'pg'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
-import { keepBusy, withFoundation } from './database.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 import { openAccount } from './service.ts'
+import { keepBusy, withFoundation } from './store.ts'
 
 /**
  * Appends of one event with 256 under way: our log, over many streams and through one ledger, against a transaction

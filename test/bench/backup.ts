@@ -1,6 +1,5 @@
-import { readFile, rm, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import pino from 'pino'
 import { ulid } from 'ulid'
 import { projections } from '../../projections/index.ts'
 import { createBackup } from '../../src/administration/backup/create.ts'
@@ -9,18 +8,16 @@ import { rebuild } from '../../src/administration/rebuilds.ts'
 import { parseConfig } from '../../src/config.ts'
 import { verifyLog } from '../../src/event-log/verify/verify-log.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
-import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, figureRow, type Row } from './row.ts'
-import { newDataDir } from './service.ts'
+import { logger, openStore, type Store, withFoundation } from './store.ts'
 
-/** A backup of a long log, and the restore of it into an empty folder, with the proof and the rebuild that belong to it. */
+/** A backup of a long log, and the restore of it into an empty database, with the proof and the rebuild that belong to it. */
 
 const organizations = 50
-const logger = pino({ level: 'warn' }, pino.destination(2))
 
 export const backup = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
-  withFoundation(async ({ foundation, dataDir }) => {
+  withFoundation(async ({ foundation, store }) => {
     const written = await writeHistory(
       foundation.url,
       Array.from({ length: organizations }, () => ({
@@ -29,7 +26,7 @@ export const backup = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
       })),
     )
     tell(`backup: wrote ${written} events`)
-    const path = join(dataDir, 'backup.tar')
+    const path = join(store.dataDir, 'backup.tar')
     begin()
     const made = await createBackup(foundation, {
       ...{ path, actor: 'bench' },
@@ -37,7 +34,7 @@ export const backup = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
     })
     const bytes = (await stat(path)).size
     tell(`backup: ${(bytes / 1e6).toFixed(1)} MB in ${(made.elapsedMs / 1_000).toFixed(1)} s`)
-    const [checkedS, loadedS, provedS, foldedS] = await restored(path, dataDir)
+    const [checkedS, loadedS, provedS, foldedS] = await restored(path, store)
     const perMillion = 1_000_000 / written
     const row = (what: string, seconds: number): Row =>
       figureRow(`${what}, for 10^6 events`, seconds * perMillion, 's', null)
@@ -52,13 +49,11 @@ export const backup = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
   })
 
 /** Seconds of each step. The start of the PostgreSQL is a part of none. */
-const restored = async (path: string, from: string): Promise<[number, number, number, number]> => {
-  const dataDir = await newDataDir()
+const restored = async (path: string, { environment }: Store): Promise<[number, number, number, number]> => {
+  const { SECRET_KEY, KEY_DIR } = environment
+  const empty = await openStore()
   try {
-    const config = parseConfig({
-      ...{ DATA_DIR: dataDir, KEY_DIR: join(from, 'keys') },
-      SECRET_KEY: (await readFile(join(from, 'secret_key'), 'utf8')).trim(),
-    })
+    const config = parseConfig({ ...empty.environment, SECRET_KEY, KEY_DIR })
     let at = performance.now()
     const lap = (): number => {
       const from = at
@@ -96,6 +91,6 @@ const restored = async (path: string, from: string): Promise<[number, number, nu
       await foundation.close()
     }
   } finally {
-    await rm(dataDir, { recursive: true, force: true })
+    await empty.close()
   }
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type LoadGenerator, type LoadResult, onOne, openLoadGenerator } from './load.ts'
 import { processorMsOf } from './processor-time.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
-import { type BareRoute, type Service, startBareRoute, startService } from './service.ts'
+import { type BareRoute, type MeasuredService, startBareRoute, startMeasured } from './service.ts'
 import { caughtUp, watchLag } from './standing.ts'
 
 /**
@@ -57,7 +57,7 @@ const against = async (
 ): Promise<Row[]> => {
   const { rounds, seconds, tell } = options
   const projecting = roles.includes('projector')
-  const service = await startService({ roles })
+  const service = await startMeasured({ roles })
   try {
     const bareAt = { port: bare.port, apiKey: service.apiKey }
     const load = (
@@ -157,7 +157,7 @@ const summary = (one: Measured | undefined): string =>
       `${one.callsPerAppend === 0 ? '' : `, of it PostgreSQL ${one.postgresUsPerCall.toFixed(0)}; ${one.callsPerAppend.toFixed(1)} calls/append`} (generator ${(one.generatorLoad * 100).toFixed(0)} %)`
 
 /** Transactions that moved the log's head, as far as the backends have told: they do so once a second at most. */
-const appendsOf = async ({ foundation }: Service): Promise<number> => {
+const appendsOf = async ({ foundation }: MeasuredService): Promise<number> => {
   await sleep(statisticsDelayMs)
   const { rows } = await foundation.pool.query<{ updates: string }>(
     `select n_tup_upd as updates from pg_stat_user_tables where relname = 'log_head'`,

@@ -7,9 +7,9 @@ import pg from 'pg'
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams'
 import { createCompanies } from '../../src/capabilities/email-validation/company/companies.ts'
 import { importCompanies } from '../../src/capabilities/email-validation/company/import.ts'
-import { withFoundation } from './database.ts'
 import { randomOf } from './random.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
+import { withFoundation } from './store.ts'
 
 /**
  * A data set of companies into the database, against COPY of the very rows it becomes into a table with the same key and
@@ -20,12 +20,12 @@ const recordsOfFile = 100_000
 const lookups = 5_000
 
 export const companies = ({ rounds, begin, tell }: BenchOptions): Promise<Row[]> =>
-  withFoundation(async ({ foundation, dataDir }) => {
+  withFoundation(async ({ foundation, store }) => {
     // Truncating, and the table that COPY fills, are the owner's right.
     const pool = new pg.Pool({ connectionString: foundation.migrationUrl })
-    const file = join(dataDir, 'companies.jsonl')
+    const file = join(store.dataDir, 'companies.jsonl')
     await pipeline(Readable.from(records(recordsOfFile)), createWriteStream(file))
-    const dump = join(dataDir, 'companies.copy')
+    const dump = join(store.dataDir, 'companies.copy')
     const figures = { first: [] as number[], again: [] as number[], copy: [] as number[] }
     begin()
     for (let round = 0; round < rounds; round++) {

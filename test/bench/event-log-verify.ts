@@ -1,8 +1,8 @@
 import { ulid } from 'ulid'
 import { verifyLog } from '../../src/event-log/verify/verify-log.ts'
-import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, figureRow, median, type Row } from './row.ts'
+import { withFoundation } from './store.ts'
 
 /**
  * Proving a whole log: every event's digest, the tree over all of them, and its stored tiles. First the checkpoint that makes the tiles, from

@@ -1,11 +1,9 @@
-import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { binaryEvent, EventStoreDBClient } from '@eventstore/db-client'
 import pino from 'pino'
 import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
+import { startEventStore } from '../support/service.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 
 /**
@@ -87,16 +85,6 @@ const perSecond = async (append: (stream: string, revision: number) => Promise<v
 
 /** `pid` is of the double: what it takes is no part of ours. */
 export const startDouble = async (): Promise<{ url: string; pid: number; stop(): Promise<void> }> => {
-  const path = fileURLToPath(new URL('../support/eventstore-double.ts', import.meta.url))
-  const child = spawn(process.execPath, [path], { stdio: ['ignore', 'pipe', 'inherit'] })
-  const [printed] = (await once(child.stdout, 'data')) as [Buffer]
-  return {
-    url: printed.toString().trim(),
-    pid: child.pid ?? 0,
-    stop: async () => {
-      const ended = once(child, 'exit')
-      child.kill()
-      await ended
-    },
-  }
+  const { url, child, end } = await startEventStore()
+  return { url, pid: child.pid ?? 0, stop: async () => void (await end('SIGTERM')) }
 }

@@ -5,9 +5,9 @@ import { reconcileLedgers } from '../../src/administration/reconcile.ts'
 import { planRerate, pricesNamed } from '../../src/administration/rerates.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
-import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, figureRow, median, type Row } from './row.ts'
+import { withFoundation } from './store.ts'
 
 /** What finance waits for at the end of a month: the plan of a re-rate over every call, and a whole reconciliation. */
 

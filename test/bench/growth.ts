@@ -11,8 +11,8 @@ import type { CallToRecord } from '../../src/ledger/command.ts'
 import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { createProjector } from '../../src/projector/run.ts'
-import { withFoundation } from './database.ts'
 import { type BenchOptions, figureRow, type Row } from './row.ts'
+import { withFoundation } from './store.ts'
 
 /**
  * What a call leaves on the disk: IP lookups and e-mail validations through the ledger itself, 30 to an append, into the Postgres log,

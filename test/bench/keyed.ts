@@ -1,12 +1,10 @@
 import { ulid } from 'ulid'
 import { defaultKeyLimits, issueKey } from '../../src/administration/api-keys.ts'
-import { parseConfig } from '../../src/config.ts'
-import { startApp } from '../../src/start/app.ts'
-import { withFoundation } from './database.ts'
+import { lookup } from '../support/service.ts'
 import { writeHistory } from './ledger-history.ts'
 import { onOne, openLoadGenerator } from './load.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
-import { startService } from './service.ts'
+import { startMeasured } from './service.ts'
 import { caughtUp } from './standing.ts'
 
 /** Calls with an Idempotency-Key against calls without one: under load in old ledgers, and far ahead of the read models. */
@@ -22,7 +20,7 @@ const eventsPerLine = 15 / 8
 
 /** The same load on a short and on a long ledger in turn, every role in one process. */
 async function keyedInOldLedgers({ rounds, seconds, begin, tell }: BenchOptions): Promise<Row[]> {
-  const service = await startService({ roles: 'api,dashboard,projector,jobs' })
+  const service = await startMeasured({ roles: 'api,dashboard,projector,jobs' })
   const generator = openLoadGenerator()
   try {
     const ledgers = lineCounts.map((lines) => ({
@@ -30,7 +28,7 @@ async function keyedInOldLedgers({ rounds, seconds, begin, tell }: BenchOptions)
       events: lines * eventsPerLine,
     }))
     const startedAt = performance.now()
-    await writeHistory(service.url, ledgers)
+    await writeHistory(service.foundation.url, ledgers)
     const keys = []
     for (const { organizationId } of ledgers)
       keys.push((await issueKey(service.foundation, unlimitedKeyOf(organizationId))).apiKey)
@@ -93,53 +91,48 @@ const eventsBehind = 150_000
 const atOnce = 16
 const callsPerKind = 50
 
-const keyedAheadOfRows = ({ begin, tell }: BenchOptions): Promise<Row[]> =>
-  withFoundation(async ({ foundation, dataDir, logger }) => {
+const keyedAheadOfRows = async ({ begin, tell }: BenchOptions): Promise<Row[]> => {
+  const service = await startMeasured({ roles: 'api' })
+  const { foundation } = service
+  try {
     const organizationId = `org_${ulid()}`
     await writeHistory(foundation.url, [{ organizationId, events: eventsBehind }])
     const { apiKey } = await issueKey(foundation, unlimitedKeyOf(organizationId))
-    const config = parseConfig({ DATA_DIR: dataDir, ROLES: 'api', API_PORT: '0' })
-    const app = await startApp(foundation, config, logger)
-    try {
-      const call = async (key?: string): Promise<number> => {
-        const startedAt = performance.now()
-        const answer = await fetch(`${app.apiUrl}/v1/ip/lookup`, {
-          method: 'POST',
-          headers: {
-            'x-api-key': apiKey,
-            'content-type': 'application/json',
-            ...(key === undefined ? {} : { 'idempotency-key': key }),
-          },
-          body: '{"ip":"81.2.69.142"}',
-        })
-        const text = await answer.text()
-        if (answer.status !== 200) throw new Error(`${answer.status}: ${text}`)
-        return performance.now() - startedAt
-      }
-      tell(`keyed: a process’s first call, which loads the account, takes ${(await call()).toFixed(0)} ms`)
-      begin()
-      const first = await call('first')
-      const together = await Promise.all(Array.from({ length: atOnce }, (_, n) => call(`together-${n}`)))
-      const without: number[] = []
-      const under: number[] = []
-      for (let n = 0; n < callsPerKind; n++) {
-        without.push(await call())
-        under.push(await call(`key-${n}`))
-      }
-      tell(
-        `keyed: ${eventsBehind} events behind: the first under a key ${first.toFixed(1)} ms, the last of ${atOnce} at once ${Math.max(...together).toFixed(1)} ms`,
+    const call = async (key?: string): Promise<number> => {
+      const startedAt = performance.now()
+      const { status, body } = await lookup(
+        `http://127.0.0.1:${service.port}`,
+        apiKey,
+        '81.2.69.142',
+        key === undefined ? {} : { 'idempotency-key': key },
       )
-      return [
-        figureRow('first call under a key, 150,000 events behind', first, 'ms', null),
-        figureRow('16 first calls under keys at once, the last', Math.max(...together), 'ms', null),
-        ratioRow('call under a key p50, 150,000 events behind, against one without', {
-          measured: median(under),
-          against: median(without),
-          unit: 'ms',
-          bound: { most: 5 },
-        }),
-      ]
-    } finally {
-      await app.close()
+      if (status !== 200) throw new Error(`${status}: ${JSON.stringify(body)}`)
+      return performance.now() - startedAt
     }
-  })
+    tell(`keyed: a process’s first call, which loads the account, takes ${(await call()).toFixed(0)} ms`)
+    begin()
+    const first = await call('first')
+    const together = await Promise.all(Array.from({ length: atOnce }, (_, n) => call(`together-${n}`)))
+    const without: number[] = []
+    const under: number[] = []
+    for (let n = 0; n < callsPerKind; n++) {
+      without.push(await call())
+      under.push(await call(`key-${n}`))
+    }
+    tell(
+      `keyed: ${eventsBehind} events behind: the first under a key ${first.toFixed(1)} ms, the last of ${atOnce} at once ${Math.max(...together).toFixed(1)} ms`,
+    )
+    return [
+      figureRow('first call under a key, 150,000 events behind', first, 'ms', null),
+      figureRow('16 first calls under keys at once, the last', Math.max(...together), 'ms', null),
+      ratioRow('call under a key p50, 150,000 events behind, against one without', {
+        measured: median(under),
+        against: median(without),
+        unit: 'ms',
+        bound: { most: 5 },
+      }),
+    ]
+  } finally {
+    await service.stop()
+  }
+}

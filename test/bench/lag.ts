@@ -1,7 +1,7 @@
 import { startDouble } from './eventstoredb.ts'
 import { onOne, openLoadGenerator } from './load.ts'
 import { type BenchOptions, figureRow, type Row } from './row.ts'
-import { startService } from './service.ts'
+import { startMeasured } from './service.ts'
 import { caughtUp, watchLag } from './standing.ts'
 
 /**
@@ -32,7 +32,7 @@ const lagOn = async (
   eventLogUrl: string | undefined,
   { seconds, begin, tell }: BenchOptions,
 ): Promise<Row[]> => {
-  const service = await startService({
+  const service = await startMeasured({
     roles: 'api,dashboard,projector,jobs',
     ...(eventLogUrl === undefined ? {} : { eventLogUrl }),
   })

@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url'
-import { startChild, stopChild } from './children.ts'
+import { startChild } from '../support/service.ts'
 
 /** Where calls go, and the keys they are made with, each as often as any other. */
 export type LoadedPlace = { readonly port: number; readonly apiKeys: readonly string[] }
@@ -46,7 +46,8 @@ export const onOne = ({ port, apiKey }: { port: number; apiKey: string }): Pick<
 })
 
 export const openLoadGenerator = (): LoadGenerator => {
-  const child = startChild([fileURLToPath(new URL('load-process.ts', import.meta.url))], {
+  const program = fileURLToPath(new URL('load-process.ts', import.meta.url))
+  const { child, end } = startChild([process.execPath, program], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   })
   return {
@@ -68,6 +69,6 @@ export const openLoadGenerator = (): LoadGenerator => {
         })
         child.send(load)
       }),
-    stop: () => stopChild(child),
+    stop: async () => void (await end('SIGTERM')),
   }
 }

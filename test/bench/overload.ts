@@ -6,7 +6,7 @@ import { Pool } from 'undici'
 import { issueKey } from '../../src/administration/api-keys.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { type BenchOptions, figureRow, type Row, ratioRow } from './row.ts'
-import { openAccount, startService } from './service.ts'
+import { openAccount, startMeasured } from './service.ts'
 
 /**
  * One organization that asks for ten times what a source of profiles can answer, beside one that asks for a little: what the other one
@@ -28,7 +28,7 @@ const megabyte = 2 ** 20
 export const overload = async ({ seconds, long, begin, tell }: BenchOptions): Promise<Row[]> => {
   const floodSeconds = long ? 30 : Math.max(5, seconds)
   const source = await openSource()
-  const service = await startService({
+  const service = await startMeasured({
     roles: 'api,dashboard,projector,jobs',
     environment: {
       PROFILE_PROVIDER: 'http',

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { type HitAsk, openPixelCounters, type PixelCounters } from '../../src/capabilities/pixel/counters.ts'
-import { keepBusy, withFoundation } from './database.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
+import { keepBusy, withFoundation } from './store.ts'
 
 /**
  * Pixel hits judged and counted, on one domain everybody hits and on ten thousand: how many a second with 256 under way,

@@ -1,15 +1,12 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { catchUp } from '../../src/administration/catch-up.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
-import { type ProcessFigures, startApiProcesses } from './api-processes.ts'
-import { withFoundation } from './database.ts'
 import { startDouble } from './eventstoredb.ts'
 import { type LoadedPlace, type LoadGenerator, type LoadResult, openLoadGenerator } from './load.ts'
-import { processorMsOf } from './processor-time.ts'
+import { processorMsOf, processorMsOfTree } from './processor-time.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
-import { openAccount } from './service.ts'
+import { openAccount, startOn } from './service.ts'
+import { type Store, withFoundation } from './store.ts'
 
 /**
  * What more processes do for a partner: k api processes on one database, without an edge that keeps a key at one of them:
@@ -36,11 +33,10 @@ const leastOfOne: Readonly<Record<number, number>> = { 2: 0.6, 4: 0.45 }
 
 type Installation = {
   readonly log: string
-  readonly eventLogUrl: string | undefined
   /** Of a log that is a process of this machine, but not of PostgreSQL. */
   readonly logPid: number | undefined
   readonly foundation: Foundation
-  readonly dataDir: string
+  readonly store: Store
   readonly logger: Logger
   readonly apiKeys: readonly string[]
 }
@@ -95,7 +91,7 @@ const withInstallation = <Result>(
   { url, pid }: { readonly url?: string; readonly pid?: number | undefined },
   use: (installation: Installation) => Promise<Result>,
 ): Promise<Result> =>
-  withFoundation(async ({ foundation, dataDir, logger }) => {
+  withFoundation(async ({ foundation, store, logger }) => {
     const apiKeys: string[] = []
     let left = organizations
     await Promise.all(
@@ -103,7 +99,7 @@ const withInstallation = <Result>(
         while (left-- > 0) apiKeys.push((await openAccount(foundation)).apiKey)
       }),
     )
-    return use({ log, eventLogUrl: url, logPid: pid, foundation, dataDir, logger, apiKeys })
+    return use({ log, logPid: pid, foundation, store, logger, apiKeys })
   }, url)
 
 const compare = async (
@@ -160,21 +156,12 @@ type Run = {
 }
 
 const measure = async (
-  { foundation, logger, dataDir, eventLogUrl, logPid, apiKeys }: Installation,
+  { foundation, logger, store, logPid, apiKeys }: Installation,
   { organizations, count, arrangement, seconds, seed }: Run,
   generator: LoadGenerator,
 ): Promise<Measured> => {
   await catchUp(foundation, logger)
-  const started = await startApiProcesses({
-    count,
-    dataDir,
-    eventLogUrl,
-    environment: {
-      DATABASE_URL: foundation.url,
-      DATABASE_MIGRATION_URL: foundation.migrationUrl,
-      SECRET_KEY: (await readFile(join(dataDir, 'secret_key'), 'utf8')).trim(),
-    },
-  })
+  const started = await startProcesses(store, count)
   try {
     const places = started.ports.map(
       (port, i): LoadedPlace => ({
@@ -194,6 +181,53 @@ const measure = async (
     return measuredOf(result, { from, to: await started.figures(), logMs, firstTouch: first?.perSecond })
   } finally {
     await started.stop()
+  }
+}
+
+type ProcessFigures = {
+  readonly serviceMs: number
+  readonly postgresMs: number
+  /** Appends that another process was ahead of. */
+  readonly conflicts: number
+  readonly appends: number
+  /** Commands those appends wrote. */
+  readonly commands: number
+}
+
+/** Several api processes of one installation, each on a port of its own, and what they say of themselves together. */
+const startProcesses = async (store: Store, count: number) => {
+  const started = await Promise.allSettled(
+    Array.from({ length: count }, () => startOn(store, { ROLES: 'api' })),
+  )
+  const services = started.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
+  const stop = async (): Promise<void> => {
+    await Promise.all(services.map(({ end }) => end('SIGTERM')))
+  }
+  const failed = started.find(({ status }) => status === 'rejected')
+  if (failed?.status === 'rejected') {
+    await stop()
+    throw failed.reason
+  }
+  return {
+    ports: services.map(({ apiUrl }) => Number(new URL(apiUrl).port)),
+    figures: async (): Promise<ProcessFigures> => {
+      // Before they are asked for their metrics: what that takes is no part of a call.
+      const serviceMs = services.reduce((sum, { child }) => sum + processorMsOf(child.pid ?? 0), 0)
+      const postgresMs = processorMsOfTree(store.postgresPid)
+      const texts = await Promise.all(
+        services.map(async ({ metricsUrl }) => (await fetch(`${metricsUrl}/metrics`)).text()),
+      )
+      const total = (name: string): number =>
+        texts.reduce((sum, text) => sum + Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? 0), 0)
+      return {
+        serviceMs,
+        postgresMs,
+        conflicts: total('enrichment_ledger_conflicts_total'),
+        appends: total('enrichment_ledger_batch_commands_count'),
+        commands: total('enrichment_ledger_batch_commands_sum'),
+      }
+    },
+    stop,
   }
 }
 

@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
+import type { Client } from 'pg'
 
 /** Processor time of processes from /proc. Linux only. */
 
@@ -33,6 +34,19 @@ export const processorMsOfTree = (pid: number): number => {
     if (stat?.parent === pid) ticks += stat.own + stat.ended
   }
   return ticks * tickMs
+}
+
+/** The server process of a connection; 0 where it runs on another machine. */
+export const postmasterOf = async (client: Client): Promise<number> => {
+  const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid')
+  const pid = rows[0]?.pid ?? 0
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'latin1').startsWith('postgres')
+      ? (statOf(pid)?.parent ?? 0)
+      : 0
+  } catch {
+    return 0
+  }
 }
 
 /** Resident memory of one process in megabytes. */

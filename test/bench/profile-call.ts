@@ -1,11 +1,13 @@
 import { fileURLToPath } from 'node:url'
 import { Pool } from 'undici'
 import { issueKey } from '../../src/administration/api-keys.ts'
+import { seedProfiles } from '../../src/capabilities/profile/dataset/installed.ts'
 import { inventedPeople } from '../../src/capabilities/profile/dataset/invented-people.ts'
-import { startChild, stopChild, until } from './children.ts'
+import { parseConfig } from '../../src/config.ts'
+import { eventually, startChild } from '../support/service.ts'
 import { randomOf } from './random.ts'
 import { type BenchOptions, figureRow, median, type Row } from './row.ts'
-import { type Service, startService } from './service.ts'
+import { type MeasuredService, startMeasured } from './service.ts'
 
 /**
  * Retrieval of people who are in the cache, through the whole service over HTTP, everything in one process: how long a
@@ -39,10 +41,12 @@ type LoadResult = {
 }
 
 export const cachedProfiles = async ({ rounds, seconds, begin, tell }: BenchOptions): Promise<Row[]> => {
-  const service = await startService({ roles: 'api,dashboard,projector,jobs' })
+  const service = await startMeasured({ roles: 'api,dashboard,projector,jobs' })
   const generator = openGenerator()
   try {
     const apiKey = await keyOf(service)
+    // As the embedded default does with an empty data set.
+    await seedProfiles(service.foundation, parseConfig(service.store.environment))
     await fillCache(service, apiKey)
     const at = { port: service.port, apiKey }
     await generator.run({ ...at, seconds: warmUpSeconds, rate: null, seed: 1 })
@@ -90,7 +94,7 @@ const summary = (one: LoadResult | undefined): string =>
     ? ''
     : `${Math.round(one.perSecond)}/s p50 ${one.p50Ms.toFixed(2)} p99 ${one.p99Ms.toFixed(2)} ms, ${one.others} others`
 
-const keyOf = async ({ foundation, organizationId }: Service): Promise<string> => {
+const keyOf = async ({ foundation, organizationId }: MeasuredService): Promise<string> => {
   const { apiKey } = await issueKey(foundation, {
     organizationId,
     name: 'profiles',
@@ -121,10 +125,10 @@ const retrieve = async (pool: Pool, apiKey: string, lid: string | undefined): Pr
   return statusCode === 200 && text.includes('"cached":true')
 }
 
-const fillCache = async ({ port }: Service, apiKey: string): Promise<void> => {
+const fillCache = async ({ port }: MeasuredService, apiKey: string): Promise<void> => {
   const pool = new Pool(`http://127.0.0.1:${port}`, { connections: 4 })
   try {
-    for (const lid of lids) await until(`${lid} in the cache`, () => retrieve(pool, apiKey, lid))
+    for (const lid of lids) await eventually(async () => (await retrieve(pool, apiKey, lid)) || undefined)
   } finally {
     await pool.close()
   }
@@ -132,7 +136,7 @@ const fillCache = async ({ port }: Service, apiKey: string): Promise<void> => {
 
 /** Asks from a process of its own, so that it neither waits for nor delays what it measures. */
 const openGenerator = (): { run(load: Load): Promise<LoadResult>; stop(): Promise<void> } => {
-  const child = startChild([fileURLToPath(import.meta.url)], {
+  const { child, end } = startChild([process.execPath, fileURLToPath(import.meta.url)], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     env: { PATH: process.env.PATH },
   })
@@ -150,7 +154,7 @@ const openGenerator = (): { run(load: Load): Promise<LoadResult>; stop(): Promis
         })
         child.send(load)
       }),
-    stop: () => stopChild(child),
+    stop: async () => void (await end('SIGTERM')),
   }
 }
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { onOne, openLoadGenerator } from './load.ts'
 import { processorMsOf } from './processor-time.ts'
-import { type Service, startService } from './service.ts'
+import { type MeasuredService, startMeasured } from './service.ts'
 
 /** Where the service's main thread spends its time under load: `node test/bench/run.ts --profile call`. */
 
@@ -35,7 +35,7 @@ export const profileCall = async ({
   const directory = await mkdtemp(join(tmpdir(), 'bench-profile-'))
   const generator = openLoadGenerator()
   try {
-    const service = await startService({ roles, nodeArgs: ['--cpu-prof', `--cpu-prof-dir=${directory}`] })
+    const service = await startMeasured({ roles, nodeArgs: ['--cpu-prof', `--cpu-prof-dir=${directory}`] })
     const at = { ...onOne(service), connections, rate: null }
     let window = { fromUs: 0, toUs: 0 }
     let perSecond = 0
@@ -66,7 +66,7 @@ export const profileCall = async ({
 }
 
 /** Processor time of each kind of PostgreSQL process so far, in milliseconds. */
-const backends = async ({ foundation }: Service): Promise<Map<string, number>> => {
+const backends = async ({ foundation }: MeasuredService): Promise<Map<string, number>> => {
   const { rows } = await foundation.pool.query<{ pid: number; name: string }>(
     `select pid, backend_type || ' ' || coalesce(application_name, '') as name from pg_stat_activity`,
   )

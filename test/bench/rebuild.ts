@@ -4,11 +4,10 @@ import { projections } from '../../projections/index.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { createIndexes, createTables, liveTable } from '../../src/projector/tables.ts'
-import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
 import { processorMsOfTree } from './processor-time.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
-import { postgresPidOf } from './service.ts'
+import { withFoundation } from './store.ts'
 
 /**
  * Rebuilding every projection from a long log, against COPY of the rows that come out into tables with the same keys
@@ -19,7 +18,7 @@ const organizations = 50
 const roundsMax = 3
 
 export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<Row[]> =>
-  withFoundation(async ({ foundation, dataDir, logger }) => {
+  withFoundation(async ({ foundation, store: { postgresPid }, logger }) => {
     const { url, migrationUrl, secrets } = foundation
     const seal = secrets.rowSeal
     const startedAt = performance.now()
@@ -39,7 +38,6 @@ export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<
       // Without a projector the checkpoints stand at zero, and a rebuild reaches just as far.
       await client.query('update projection_checkpoints set position = (select position from log_head)')
       begin()
-      const postgresPid = await postgresPidOf(dataDir)
       const rebuildS: number[] = []
       const copyS: number[] = []
       for (let round = 0; round < Math.min(rounds, roundsMax); round++) {

@@ -89,6 +89,8 @@ const named = (name: string): ((options: BenchOptions) => Promise<Row[]>) => {
   return scenario
 }
 
+// The processes that a benchmark started end with this one.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
 await takeTurn(options.tell)
 if (values.profile === 'call') {
   process.stdout.write(`${await profileCall({ roles: values.roles, seconds: options.seconds })}\n`)

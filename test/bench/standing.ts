@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Foundation } from '../../src/foundation/foundation.ts'
-import { until } from './children.ts'
+import { eventually } from '../support/service.ts'
 
 /** How far the projections are behind the event log, whatever engine keeps it. */
 
@@ -17,15 +17,12 @@ const standing = async ({ pool, eventLog }: Foundation): Promise<Standing> => {
   return { at: performance.now(), head, projected: BigInt(rows[0]?.projected ?? 0) }
 }
 
-export const caughtUp = (foundation: Foundation): Promise<void> =>
-  until(
-    'the projector',
-    async () => {
-      const { head, projected } = await standing(foundation)
-      return projected >= head
-    },
-    { timeoutMs: catchUpTimeoutMs },
-  )
+export const caughtUp = async (foundation: Foundation): Promise<void> => {
+  await eventually(async () => {
+    const { head, projected } = await standing(foundation)
+    return projected >= head || undefined
+  }, catchUpTimeoutMs)
+}
 
 /**
  * Follows head and projections while a load runs, and tells how far behind the slowest projection was when it ended:

@@ -1,10 +1,11 @@
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { printed, stopChild, until } from './children.ts'
+import { eventually, lookup, startService } from '../support/service.ts'
 import { onOne, openLoadGenerator } from './load.ts'
 import { residentMbOf } from './processor-time.ts'
 import { type BenchOptions, figureRow, median, type Row } from './row.ts'
-import { answers, newDataDir, startService, startWithNpm } from './service.ts'
+import { startMeasured } from './service.ts'
+import { newDataDir } from './store.ts'
 
 /** How long a warm start takes until the first call is answered, and how much memory the service takes under load. */
 
@@ -19,17 +20,17 @@ export const start = async ({ rounds, seconds, tell }: BenchOptions): Promise<Ro
     // The first creates the cluster and the demo organization; it is not warm.
     for (let round = 0; round <= Math.min(rounds, startsMax); round++) {
       const startedAt = performance.now()
-      const child = startWithNpm({ roles: allRoles, dataDir })
-      const url = new URL(await printed(child, /^API +(http:\S+)$/m))
-      let apiKey = ''
-      await until('the demo key', async () => {
-        apiKey = await demoKey(dataDir)
-        return apiKey !== '' && (await answers(url, apiKey))
-      })
+      // As its users start it.
+      const { apiUrl, end } = await startService(
+        { DATA_DIR: dataDir, METRICS_PORT: '0' },
+        { command: ['npm', 'start', '--silent'] },
+      )
+      const apiKey = await demoKey(dataDir)
+      await eventually(async () => (await lookup(apiUrl, apiKey, '8.8.8.8')).status === 200 || undefined)
       const took = (performance.now() - startedAt) / 1_000
       tell(`start: ${round === 0 ? 'first' : 'warm'} ${took.toFixed(2)} s`)
       if (round > 0) starts.push(took)
-      await stopChild(child)
+      await end('SIGTERM')
     }
     return [
       figureRow('warm npm start to the first answered call', median(starts), 's', { most: 3 }),
@@ -45,14 +46,12 @@ export const start = async ({ rounds, seconds, tell }: BenchOptions): Promise<Ro
   }
 }
 
-const demoKey = async (dataDir: string): Promise<string> => {
-  const text = await readFile(join(dataDir, 'demo.json'), 'utf8').catch(() => '{}')
-  return (JSON.parse(text) as { api_key?: string }).api_key ?? ''
-}
+const demoKey = async (dataDir: string): Promise<string> =>
+  (JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8')) as { api_key: string }).api_key
 
 const residentUnderLoad = async (seconds: number, tell: (line: string) => void): Promise<number> => {
   const generator = openLoadGenerator()
-  const service = await startService({ roles: allRoles })
+  const service = await startMeasured({ roles: allRoles })
   try {
     let most = 0
     const watching = setInterval(() => {

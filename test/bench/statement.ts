@@ -7,9 +7,9 @@ import { csv, jsonLines, type StatementForm } from '../../src/billing/statement-
 import { eventLine } from '../../src/cli/event-json.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
-import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, figureRow, median, type Row } from './row.ts'
+import { withFoundation } from './store.ts'
 
 /**
  * The statement of a month, in both forms, and the export of the events, for one organization that made all its calls in the

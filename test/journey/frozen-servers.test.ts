@@ -1,11 +1,16 @@
-import { type ChildProcess, execFileSync, fork } from 'node:child_process'
-import { once } from 'node:events'
+import { type ChildProcess, execFileSync } from 'node:child_process'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { cliJson, eventually, exportLedger, type Service, startService } from '../support/service.ts'
+import {
+  cliJson,
+  eventually,
+  exportLedger,
+  type Service,
+  startEventStore,
+  startService,
+} from '../support/service.ts'
 
 /**
  * The database, or the server of the event log, takes connections and answers nothing (SIGSTOP). After the first timeouts calls are
@@ -190,8 +195,8 @@ test('a frozen PostgreSQL: calls, pages, keyed calls and whoami are refused at o
 })
 
 test('a frozen event store: the same, while the database answers', async () => {
-  double = fork(fileURLToPath(new URL('../support/eventstore-double-process.ts', import.meta.url)))
-  const [url] = (await once(double, 'message')) as [string]
+  const { child, url } = await startEventStore()
+  double = child
   const environment = await start({ EVENT_LOG_URL: url })
   const before = await lookUp()
   freeze(Number(double.pid))
@@ -207,8 +212,8 @@ test('a frozen event store: the same, while the database answers', async () => {
 })
 
 test('a frozen database beside an event store: only what needs the database is refused', async () => {
-  double = fork(fileURLToPath(new URL('../support/eventstore-double-process.ts', import.meta.url)))
-  const [url] = (await once(double, 'message')) as [string]
+  const { child, url } = await startEventStore()
+  double = child
   await start({ EVENT_LOG_URL: url })
   await freezePostgres()
   await untilNoticed(whoami)

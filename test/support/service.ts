@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -26,12 +26,7 @@ export type Service = {
   /** Empty where its ROLES are without the dashboard. */
   readonly dashboardUrl: string
   readonly metricsUrl: string
-  readonly child: ChildProcess
-  /** Everything it has written so far. */
-  output(): string
-  /** Ends it and resolves with its exit code, or the signal's name. */
-  end(signal: NodeJS.Signals): Promise<number | string>
-}
+} & ServiceProcess
 
 /** What Node compiled, for the next process that loads it: hundreds are started, and most of what one costs is compiling. */
 export const compileCache = { NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/compiled') }
@@ -46,15 +41,84 @@ const environmentOf = (variables: Readonly<Record<string, string>>): Record<stri
   ...variables,
 })
 
-/** The service's process, whatever roles it was given. */
-export type ServiceProcess = Pick<Service, 'child' | 'output' | 'end'>
-
-type Spawned = ServiceProcess & {
+/** A process that a test or a benchmark started. */
+export type Child = {
+  readonly child: ChildProcess
+  /** Everything it has written so far. */
+  output(): string
+  /** Resolves when it has written whole lines that match. Rejects when it ends, or a minute passes, before that. */
+  printed(pattern: RegExp): Promise<RegExpExecArray>
   /** Resolves with the exit code, or the signal's name. */
   readonly ended: Promise<number | string>
+  /** Ends it and resolves with its exit code, or the signal's name. */
+  end(signal: NodeJS.Signals): Promise<number | string>
 }
 
-/** How the service is run, where that is not `node src/main.ts` in this working copy. */
+const alive = new Set<ChildProcess>()
+// SIGTERM, not SIGKILL: a service may have a PostgreSQL of its own to end.
+process.on('exit', () => {
+  for (const child of alive) child.kill('SIGTERM')
+})
+
+/** Starts a process that does not outlive this one. */
+export const startChild = (
+  [program, ...args]: readonly [string, ...string[]],
+  options: SpawnOptions = {},
+): Child => {
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], ...options })
+  alive.add(child)
+  let output = ''
+  const looks = new Set<() => void>()
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on('data', (chunk: Buffer) => {
+      output += chunk.toString()
+      for (const look of looks) look()
+    })
+  const ended = once(child, 'exit').then(([code, signal]) => {
+    alive.delete(child)
+    return (code ?? signal) as number | string
+  })
+  return {
+    child,
+    output: () => output,
+    printed: (pattern) =>
+      new Promise((resolve, reject) => {
+        const fail = (why: string): void =>
+          reject(new Error(`${why} before it printed ${pattern}:\n${output}`))
+        const timer = setTimeout(() => fail(`${startDeadlineMs} ms passed`), startDeadlineMs)
+        const look = (): void => {
+          const found = pattern.exec(output.slice(0, output.lastIndexOf('\n') + 1))
+          if (found === null) return
+          clearTimeout(timer)
+          looks.delete(look)
+          resolve(found)
+        }
+        looks.add(look)
+        look()
+        void ended.then((code) => {
+          clearTimeout(timer)
+          fail(`it ended with ${code}`)
+        })
+      }),
+    ended,
+    end: async (signal) => {
+      child.kill(signal)
+      return ended
+    },
+  }
+}
+
+/** The double of EventStoreDB in a process of its own, which can be frozen and killed as a server can. */
+export const startEventStore = async (): Promise<Child & { readonly url: string }> => {
+  const child = startChild([process.execPath, join(root, 'test/support/eventstore-double.ts')])
+  const [, url = ''] = await child.printed(/^(esdb:\S+)$/m)
+  return { ...child, url }
+}
+
+/** The service's process, whatever roles it was given. */
+export type ServiceProcess = Pick<Child, 'child' | 'output' | 'end'>
+
+/** How the service is run, where that is not as `serviceCommand` in this working copy. */
 export type Launch = {
   readonly command?: readonly [string, ...string[]]
   readonly cwd?: string
@@ -64,33 +128,17 @@ export type Launch = {
   readonly withoutDemo?: boolean
 }
 
+export const serviceCommand = [process.execPath, 'src/main.ts'] as const
+
 const spawnService = (
   variables: Readonly<Record<string, string>>,
-  { command = [process.execPath, 'src/main.ts'], cwd = root, ownGroup = false }: Launch = {},
-): Spawned => {
-  const [program, ...args] = command
-  const child = spawn(program, args, {
+  { command = serviceCommand, cwd = root, ownGroup = false }: Launch = {},
+): Child =>
+  startChild(command, {
     cwd,
     detached: ownGroup,
     env: environmentOf({ API_PORT: '0', DASHBOARD_PORT: '0', ...variables }),
-    stdio: ['ignore', 'pipe', 'pipe'],
   })
-  let output = ''
-  for (const stream of [child.stdout, child.stderr])
-    stream.on('data', (chunk: Buffer) => {
-      output += chunk.toString()
-    })
-  const ended = once(child, 'exit').then(([code, signal]) => (code ?? signal) as number | string)
-  return {
-    child,
-    output: () => output,
-    ended,
-    end: async (signal) => {
-      child.kill(signal)
-      return ended
-    },
-  }
-}
 
 /** A process that serves nobody and so never says that it is ready: what it does shows in the database. */
 export const startWorker = (variables: Readonly<Record<string, string>>): ServiceProcess =>
@@ -101,40 +149,19 @@ export const startService = async (
   variables: Readonly<Record<string, string>>,
   launch?: Launch,
 ): Promise<Service> => {
-  const spawned = spawnService(variables, launch)
-  const { child, output, ended, end } = spawned
-  const {
-    promise: ready,
-    resolve,
-    reject,
-  } = Promise.withResolvers<Pick<Service, 'apiUrl' | 'dashboardUrl' | 'metricsUrl'>>()
-  const look = (): void => {
-    const api = /^API +(http\S+)(?: {2}\(\d+ processes\))?$/m.exec(output())?.[1]
-    const shows = variables.ROLES?.includes('dashboard') ?? true
-    const dashboard = shows ? /^Dashboard +(http\S+)$/m.exec(output())?.[1] : ''
-    const metrics = /^Metrics +(http\S+)\/metrics$/m.exec(output())?.[1]
-    // The embedded default is ready to be tried only when it has said how.
-    const announced =
-      variables.DATABASE_URL !== undefined || launch?.withoutDemo === true || /^curl /m.test(output())
-    if (api !== undefined && dashboard !== undefined && metrics !== undefined && announced)
-      resolve({ apiUrl: api, dashboardUrl: dashboard, metricsUrl: metrics })
-  }
-  child.stdout?.on('data', look)
-  void ended.then((code) =>
-    reject(new Error(`the service ended with ${code} before it answered:\n${output()}`)),
-  )
-  const timer = setTimeout(
-    () => reject(new Error(`the service did not answer in time:\n${output()}`)),
-    startDeadlineMs,
-  )
+  const { child, output, printed, end } = spawnService(variables, launch)
+  const urlOf = async (name: string): Promise<string> =>
+    (await printed(new RegExp(`^${name} +(http\\S+?)(/metrics)?$`, 'm')))[1] ?? ''
   try {
-    const urls = await ready
-    return { ...urls, child, output, end }
+    const apiUrl = await urlOf('API')
+    const dashboardUrl = variables.ROLES?.includes('dashboard') === false ? '' : await urlOf('Dashboard')
+    const metricsUrl = await urlOf('Metrics')
+    // The embedded default is ready to be tried only when it has said how.
+    if (variables.DATABASE_URL === undefined && launch?.withoutDemo !== true) await printed(/^curl /m)
+    return { apiUrl, dashboardUrl, metricsUrl, child, output, end }
   } catch (error) {
     child.kill('SIGKILL')
     throw error
-  } finally {
-    clearTimeout(timer)
   }
 }
 

@@ -1,0 +1,121 @@
+import { randomBytes } from 'node:crypto'
+import { chmod, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import pino, { type Logger } from 'pino'
+import { parseConfig } from '../../src/config.ts'
+import { startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
+import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { postmasterOf } from './processor-time.ts'
+
+/** The stores of one installation, which the processes of a benchmark share. */
+export type Store = {
+  /** What each of these processes is started with. */
+  readonly environment: Readonly<Record<string, string>>
+  readonly dataDir: string
+  /** Of the PostgreSQL server; 0 where it runs on another machine. */
+  readonly postgresPid: number
+  close(): Promise<void>
+}
+
+/**
+ * A new database on the server that `DATABASE_URL` names, as a role that may create one. Without it, on a PostgreSQL of its own with the
+ * settings of the embedded default. Without `eventLogUrl` the log is in that database.
+ */
+export const openStore = async (eventLogUrl?: string): Promise<Store> => {
+  const dataDir = await newDataDir()
+  const given = process.env.DATABASE_URL
+  const postgres =
+    given === undefined ? await startEmbeddedPostgres({ dataDir }) : await createDatabase(given)
+  return {
+    environment: {
+      DATA_DIR: dataDir,
+      KEY_DIR: join(dataDir, 'keys'),
+      SECRET_KEY: randomBytes(32).toString('base64url'),
+      DATABASE_URL: postgres.serviceUrl,
+      ...(postgres.url === postgres.serviceUrl ? {} : { DATABASE_MIGRATION_URL: postgres.url }),
+      ...(eventLogUrl === undefined ? {} : { EVENT_LOG_URL: eventLogUrl }),
+    },
+    dataDir,
+    postgresPid: await querying(postgres.url, postmasterOf),
+    close: async () => {
+      await postgres.stop()
+      await rm(dataDir, { recursive: true, force: true })
+    },
+  }
+}
+
+const createDatabase = async (server: string) => {
+  const name = `bench_${randomBytes(6).toString('hex')}`
+  await querying(server, (client) => client.query(`create database ${name}`))
+  const url = new URL(server)
+  url.pathname = `/${name}`
+  return {
+    url: url.href,
+    serviceUrl: url.href,
+    stop: async () => {
+      await querying(server, (client) => client.query(`drop database ${name} with (force)`))
+    },
+  }
+}
+
+const querying = async <Result>(
+  url: string,
+  use: (client: pg.Client) => Promise<Result>,
+): Promise<Result> => {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    return await use(client)
+  } finally {
+    await client.end()
+  }
+}
+
+export const newDataDir = async (): Promise<string> => {
+  const dir = await mkdtemp(join(tmpdir(), 'bench-'))
+  // PostgreSQL runs under another account when we are root.
+  await chmod(dir, 0o755)
+  return dir
+}
+
+export const logger = pino({ level: 'warn' }, pino.destination(2))
+
+/** A foundation in this process. */
+export const withFoundation = async <Result>(
+  use: (opened: { foundation: Foundation; store: Store; logger: Logger }) => Promise<Result>,
+  eventLogUrl?: string,
+): Promise<Result> => {
+  const store = await openStore(eventLogUrl)
+  try {
+    const foundation = await openFoundation(parseConfig(store.environment), { logger })
+    try {
+      return await use({ foundation, store, logger })
+    } finally {
+      await foundation.close()
+    }
+  } finally {
+    await store.close()
+  }
+}
+
+/** Keeps `width` of `work` under way until the time is up; resolves with how many were done per second. */
+export const keepBusy = async (
+  { width, seconds }: { width: number; seconds: number },
+  work: (lane: number) => Promise<number>,
+): Promise<number> => {
+  const startedAt = performance.now()
+  const endsAt = startedAt + seconds * 1_000
+  let done = 0
+  await Promise.all(
+    Array.from({ length: width }, async (_, lane) => {
+      while (performance.now() < endsAt) {
+        const more = await work(lane)
+        // Not `done += await …`: that adds to what `done` was before the wait.
+        done += more
+      }
+    }),
+  )
+  return (done * 1_000) / (performance.now() - startedAt)
+}
