@@ -8,7 +8,7 @@ import { type EventLog, UnknownOutcome } from '../../src/event-log/port.ts'
 import { createLedger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
-import { type App, startApp } from '../../src/start/app.ts'
+import type { App } from '../../src/start/app.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
 import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
 
@@ -39,11 +39,7 @@ beforeAll(async () => {
     clock: Date,
     limits: { unknownRetryMs: 100, retryPauseMs: 10, callerWaitMaxMs: 200 },
   })
-  first = await startApp(
-    { ...house.foundation, eventLog: held.eventLog, ledger },
-    { ...house.config, ROLES: ['api'] },
-    logger,
-  )
+  first = await house.another({ foundation: { eventLog: held.eventLog, ledger } })
 })
 afterAll(async () => {
   await first?.close()

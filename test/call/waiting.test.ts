@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createLedger, type LedgerCommand, LedgerOutcomeUnknown } from '../../src/ledger/commit.ts'
 import { createKeyedEvents } from '../../src/ledger/keyed-events.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
-import { type App, startApp } from '../../src/start/app.ts'
+import type { App } from '../../src/start/app.ts'
 import { chargesOf } from '../spec/ledger-scene.ts'
 import { expectCredits } from '../spec/wire.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
@@ -17,7 +17,7 @@ const releases: (() => Promise<void>)[] = []
 
 beforeAll(async () => {
   house = await openHouse()
-  const { foundation, config } = house
+  const { foundation } = house
   const logger = pino({ level: 'silent' })
   const keyedEvents = createKeyedEvents(foundation.eventLog)
   const ledger = createLedger({
@@ -26,7 +26,7 @@ beforeAll(async () => {
     logger,
     clock: Date,
   })
-  fresh = await startApp({ ...foundation, ledger, keyedEvents }, { ...config, ROLES: ['api'] }, logger)
+  fresh = await house.another({ foundation: { ledger, keyedEvents } })
 })
 afterEach(async () => {
   for (const release of releases.splice(0)) await release()

@@ -19,7 +19,7 @@ import type { NewEvent } from '../../src/event-log/port.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { CommandRefused } from '../../src/ledger/commit.ts'
-import { type App, startApp } from '../../src/start/app.ts'
+import type { App } from '../../src/start/app.ts'
 import { type House, openHouse, send, until } from '../support/house.ts'
 
 const propertyMaxMs = 60_000
@@ -154,7 +154,7 @@ const whoami = async (url: string | null, { apiKey }: Made): Promise<number> =>
 
 /** Another process of this installation, started now. */
 const another = (own = logger): Promise<App> =>
-  startApp(house.foundation, { ...house.config, ROLES: ['dashboard'] }, own)
+  house.another({ config: { ROLES: ['dashboard'] }, logger: own })
 
 const listening = (): { logger: Logger; fatal: string[] } => {
   const fatal: string[] = []

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cli, cliJson, type Service, startService } from '../support/service.ts'
-import { onTerminal } from '../support/terminal.ts'
+import { serviceOnTerminal } from '../support/terminal.ts'
 
 /** What the service says of its demo is true, whatever was done to it since. */
 
@@ -49,7 +49,7 @@ test('no start without a terminal prints key or password, the first one included
 
 test('a first start on a terminal prints key and password, once', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'demo-terminal-'))
-  const terminal = onTerminal(['node', 'src/main.ts'], {
+  const terminal = serviceOnTerminal({
     ...{ DATA_DIR: directory, API_PORT: '0', DASHBOARD_PORT: '0', METRICS_PORT: '0' },
   })
   try {

@@ -16,7 +16,7 @@ import {
   startCli,
   startService,
 } from '../support/service.ts'
-import { cliOnTerminal, onTerminal } from '../support/terminal.ts'
+import { cliOnTerminal, serviceOnTerminal } from '../support/terminal.ts'
 
 /** How the command line and the log behave: in a pipe, on a terminal, where the user is, and when they are interrupted. */
 
@@ -262,7 +262,7 @@ describe('on a terminal', () => {
       METRICS_PORT: '0',
       LOG_LEVEL: 'info',
     }
-    const service = onTerminal([process.execPath, 'src/main.ts'], variables)
+    const service = serviceOnTerminal(variables)
     await service.until('Metrics ')
     service.type('\u0003')
     expect(await service.ended).toBe(0)

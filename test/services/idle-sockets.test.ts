@@ -9,6 +9,7 @@ import {
   type Launch,
   type Partner,
   type Service,
+  serviceCommand,
   startService,
 } from '../support/service.ts'
 
@@ -69,7 +70,7 @@ const percentile = (values: readonly number[], share: number): number =>
 
 /** Some hosts give a process no more than this. */
 const fewFiles: Launch = {
-  command: ['/bin/sh', '-c', 'ulimit -n 1024 && exec "$0" src/main.ts', process.execPath],
+  command: ['/bin/sh', '-c', 'ulimit -n 1024 && exec "$0" "$@"', ...serviceCommand],
 }
 
 test.each<[string, number, Launch, number]>([

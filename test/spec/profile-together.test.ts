@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
-import { type App, startApp } from '../../src/start/app.ts'
+import type { App } from '../../src/start/app.ts'
 import { type House, openHouse } from '../support/house.ts'
 
 const callers = 1_000
@@ -41,7 +41,7 @@ beforeAll(async () => {
   const logger = pino({ level: 'silent' })
   while (others.length < processes - 1) {
     const foundation = await openFoundation(house.config, { logger })
-    others.push({ foundation, app: await startApp(foundation, { ...house.config, ROLES: ['api'] }, logger) })
+    others.push({ foundation, app: await house.another({ foundation }) })
   }
 })
 afterAll(async () => {

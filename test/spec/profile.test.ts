@@ -2,12 +2,10 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { type ProfileResult, profileResult } from '../../src/capabilities/profile/contract.ts'
 import { parseConfig } from '../../src/config.ts'
-import { type App, startApp } from '../../src/start/app.ts'
 import {
   type Answer,
   type AnswerAndFacts,
@@ -722,11 +720,7 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
     differs: Partial<House['config']>,
     use: (askThere: (by: Partner, body: unknown) => Promise<AnswerAndFacts>) => Promise<void>,
   ): Promise<void> => {
-    const app: App = await startApp(
-      house.foundation,
-      { ...house.config, ROLES: ['api'], ...differs },
-      pino({ level: 'silent' }),
-    )
+    const app = await house.another({ config: differs })
     try {
       await use(async (by, body) => {
         const before = (await house.eventsOf(by.organizationId)).length

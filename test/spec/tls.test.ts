@@ -1,67 +1,29 @@
 /** HTTPS served directly: TLS_CERT and TLS_KEY. */
 
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import type { Server } from 'node:http'
 import { get } from 'node:https'
 import { connect as connectPlainly } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { connect } from 'node:tls'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
-import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
-import { type App, startApp } from '../../src/start/app.ts'
 import { readTls, serveRenewed } from '../../src/start/tls.ts'
 import { pinnedCertificate } from '../egress/pinned-certificate.ts'
 import { type CertificateFiles, certificateFiles, renewedCertificate } from '../support/certificate.ts'
-import { writeMmdb } from '../support/mmdb-writer.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { type House, openHouse } from '../support/house.ts'
 import { eventually } from '../support/service.ts'
 
-const logger = pino({ level: 'silent' })
-const secretKey = 'a secret of at least thirty-two characters'
-let database: TestDatabase
-let foundation: Foundation
-let app: App
+let house: House
 let files: CertificateFiles
-let directory = ''
 
 beforeAll(async () => {
-  database = await testDatabase()
   files = await certificateFiles(pinnedCertificate)
-  // A small location file: a reload reads it again.
-  directory = await mkdtemp(join(tmpdir(), 'tls-'))
-  const geoPath = join(directory, 'city.mmdb')
-  const nowhere = { country: { iso_code: 'GB' }, location: { latitude: 51.5, longitude: -0.1 } }
-  await writeFile(
-    geoPath,
-    writeMmdb({
-      ipVersion: 6,
-      databaseType: 'GeoIP2-City',
-      networks: { '81.2.69.0/24': nowhere, '2a02:c7c::/32': nowhere },
-    }),
-  )
-  const config = parseConfig({
-    DATABASE_URL: database.url,
-    SECRET_KEY: secretKey,
-    DATA_DIR: tmpdir(),
-    KEY_DIR: database.keyDir,
-    ROLES: 'api,dashboard',
-    API_PORT: '0',
-    DASHBOARD_PORT: '0',
-    GEOIP_CITY_DB: geoPath,
-    ...files.variables,
-  })
-  foundation = await openFoundation(config, { logger })
-  app = await startApp(foundation, config, logger)
+  house = await openHouse({ environment: files.variables })
 })
 afterAll(async () => {
-  await app?.close()
-  await foundation?.close()
-  await database?.drop()
+  await house?.close()
   await files?.remove()
-  if (directory !== '') await rm(directory, { recursive: true, force: true })
 })
 
 type Answer = { status: number; cookies: string[]; text: string }
@@ -81,25 +43,25 @@ const ask = (url: string, ca = pinnedCertificate.cert): Promise<Answer> =>
   })
 
 test('both hosts answer over HTTPS, and say so', async () => {
-  expect(app.apiUrl).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/)
-  expect(app.dashboardUrl).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/)
+  expect(house.apiUrl).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/)
+  expect(house.dashboardUrl).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/)
   for (const [url, status] of [
-    [`${app.apiUrl}/livez`, 200],
-    [`${app.dashboardUrl}/livez`, 200],
-    [`${app.dashboardUrl}/whoami`, 401],
+    [`${house.apiUrl}/livez`, 200],
+    [`${house.dashboardUrl}/livez`, 200],
+    [`${house.dashboardUrl}/whoami`, 401],
   ] as const)
     expect((await ask(url)).status).toBe(status)
 })
 
 test('the pages need no proxy to know that they are reached by HTTPS', async () => {
-  const { status, cookies } = await ask(`${app.dashboardUrl}/login`)
+  const { status, cookies } = await ask(`${house.dashboardUrl}/login`)
   expect(status).toBe(200)
   expect(cookies).toHaveLength(1)
   expect(cookies[0]).toMatch(/^__Host-dashboard_form=[^;]+; Path=\/; HttpOnly; Secure; SameSite=Strict$/)
 })
 
 test('plain HTTP gets no answer; a request without a Host gets the same one as without TLS', async () => {
-  const port = Number(new URL(app.apiUrl ?? '').port)
+  const port = Number(new URL(house.apiUrl).port)
   const said = await new Promise<string>((resolve) => {
     let text = ''
     const socket = connectPlainly(port, '127.0.0.1', () =>
@@ -161,14 +123,14 @@ describe('a renewed certificate', () => {
 test('a reload serves it at once, over real connections', async () => {
   await files.replace(renewedCertificate)
   try {
-    await app.reload()
-    for (const url of [app.apiUrl, app.dashboardUrl]) {
+    await house.app.reload()
+    for (const url of [house.apiUrl, house.dashboardUrl]) {
       expect((await ask(`${url}/livez`, renewedCertificate.cert)).status).toBe(200)
       await expect(ask(`${url}/livez`)).rejects.toThrow()
     }
   } finally {
     await files.replace(pinnedCertificate)
-    await app.reload()
+    await house.app.reload()
   }
 })
 

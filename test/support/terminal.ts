@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { stripVTControlCharacters } from 'node:util'
-import { compileCache, root } from './service.ts'
+import { compileCache, root, serviceCommand } from './service.ts'
 
 /** A program on a terminal, as a person has it: standard input, output and error are all one (util-linux `script`). */
 export type OnTerminal = {
@@ -56,6 +56,10 @@ export const onTerminal = (
       }),
   }
 }
+
+/** The service on a terminal. */
+export const serviceOnTerminal = (variables: Readonly<Record<string, string>>): OnTerminal =>
+  onTerminal(serviceCommand, variables)
 
 /** The command line on a terminal. */
 export const cliOnTerminal = (
