@@ -351,8 +351,7 @@ async function newestOfCheckpoints(eventLog: Pick<EventLog, 'read'>): Promise<{
   for (const recorded of await eventLog.read(checkpointStream, options).catch(emptyIfMissing)) {
     const { type, data, metadata } = decodeEvent(recorded)
     if (type === 'SigningKeyAnnounced') announced ??= data
-    if (type === 'LogCheckpointed')
-      return { announced, checkpoint: { ...data, at: metadata.recorded_at ?? metadata.effective_at } }
+    if (type === 'LogCheckpointed') return { announced, checkpoint: { ...data, at: metadata.recorded_at } }
   }
   return { announced, checkpoint: null }
 }
