@@ -1,5 +1,5 @@
 import { type ChildProcess, execFileSync } from 'node:child_process'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -129,9 +129,8 @@ const expectBooksInOrder = async (
   environment: Record<string, string>,
 ): Promise<void> => {
   const answered = sent.filter(({ status }) => status === 200).map(({ text }) => JSON.parse(text).request_id)
-  const charged = (await exportLedger(demo.organization_id, environment))
-    .filter(({ type }) => type === 'CreditCharged')
-    .map(({ metadata }) => metadata.request_id)
+  // A call whose outcome was unknown is given back before the next one is written.
+  const charged = [...(await netCharges(environment))].flatMap(([id, amount]) => (amount > 0 ? [id] : []))
   expect(charged.toSorted()).toEqual(answered.toSorted())
   expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
 }
@@ -221,3 +220,106 @@ test('a frozen database beside an event store: only what needs the database is r
   const { status, tookMs } = await lookUp()
   expect([status, tookMs < refusedWithinMs]).toEqual([200, true])
 })
+
+type Sent = { readonly key: string | null; readonly told: Told | null }
+
+/** Calls while the log is frozen, half of them with an Idempotency-Key. Null: the connection ended without an answer. */
+const sendFor = async (forMs: number, calls: Promise<Sent>[]): Promise<void> => {
+  for (const endMs = performance.now() + forMs; performance.now() < endMs; ) {
+    const key = calls.length % 2 === 0 ? `order-${calls.length}` : null
+    const asked = lookUp(key === null ? {} : { 'idempotency-key': key })
+    calls.push(
+      asked.then(
+        (told) => ({ key, told }),
+        () => ({ key, told: null }),
+      ),
+    )
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}
+
+/** What each request was charged in the end, by its id. */
+const netCharges = async (environment: Record<string, string>): Promise<Map<string, number>> => {
+  const net = new Map<string, number>()
+  const requestOf = new Map<unknown, string>()
+  for (const { type, data, metadata } of await exportLedger(demo.organization_id, environment)) {
+    if (type === 'CreditCharged') {
+      requestOf.set(data.charge_id, String(metadata.request_id))
+      net.set(String(metadata.request_id), Number(data.amount))
+    }
+    const requestId = type === 'CreditAdjusted' ? requestOf.get(data.adjusts) : undefined
+    if (requestId !== undefined) net.set(requestId, (net.get(requestId) ?? 0) - Number(data.amount))
+  }
+  return net
+}
+
+const scenes = [
+  { log: 'postgres', frozenMs: 12_000, signal: 'SIGKILL' },
+  { log: 'double', frozenMs: 7_000, signal: 'SIGTERM' },
+  { log: 'double', frozenMs: 12_000, signal: 'SIGTERM' },
+  ...(process.env.FROZEN_SCENES === 'all'
+    ? ([
+        { log: 'postgres', frozenMs: 7_000, signal: 'SIGKILL' },
+        { log: 'postgres', frozenMs: 7_000, signal: 'SIGTERM' },
+        { log: 'postgres', frozenMs: 12_000, signal: 'SIGTERM' },
+        { log: 'double', frozenMs: 7_000, signal: 'SIGKILL' },
+        { log: 'double', frozenMs: 12_000, signal: 'SIGKILL' },
+      ] as const)
+    : []),
+] as const
+
+test.each(scenes)(
+  'a $log log that is frozen for $frozenMs ms around $signal: what was refused is not charged, and what is unknown is named or repeated',
+  async ({ log, frozenMs, signal }) => {
+    const variables: Record<string, string> = {}
+    if (log === 'double') {
+      const { child, url } = await startEventStore()
+      double = child
+      variables.EVENT_LOG_URL = url
+    }
+    const environment = await start(variables)
+    expect((await lookUp()).status).toBe(200)
+    const frozenAtMs = performance.now()
+    if (log === 'double') freeze(Number(double?.pid))
+    else await freezePostgres()
+    const calls: Promise<Sent>[] = []
+    await sendFor(3_000, calls)
+    const ending = service.end(signal)
+    await new Promise((resolve) => setTimeout(resolve, frozenMs - (performance.now() - frozenAtMs)))
+    thaw()
+    const code = await ending
+    const sent = await Promise.all(calls)
+    const owed = [...service.output().matchAll(/"requestIds":\[([^\]]*)\]/g)].flatMap(([, ids = '']) =>
+      ids.split(',').map((id) => id.replaceAll('"', '')),
+    )
+    if (signal === 'SIGTERM' && owed.length > 0) expect(code).toBe(1)
+    service = await startService({ EMAIL_PROBE: 'off', LOG_LEVEL: 'info', ...environment })
+    // Every call with a key is repeated, and answered once and for all.
+    for (const { key, told } of sent)
+      if (key !== null && told?.status !== 200)
+        await eventually(
+          async () => ((await lookUp({ 'idempotency-key': key })).status === 200 ? true : undefined),
+          30_000,
+        )
+    const file = join(dataDir, 'owed.txt')
+    if (owed.length > 0) {
+      await writeFile(file, owed.join('\n'))
+      await cliJson(['ledger', 'reverse', '--requests', file, '--yes'], environment)
+    }
+    const net = await netCharges(environment)
+    const counts: Record<string, number> = {}
+    for (const { key, told } of sent) {
+      const requestId = told === null ? null : (JSON.parse(told.text).request_id as string)
+      const charged = requestId === null ? 0 : (net.get(requestId) ?? 0)
+      const what = `${told?.status ?? 'no answer'}${key === null ? '' : ' with a key'}`
+      counts[what] = (counts[what] ?? 0) + 1
+      if (told?.status === 200) expect({ what, charged }).toEqual({ what, charged: 1 })
+      if (told?.status === 503) expect({ what, requestId, charged }).toEqual({ what, requestId, charged: 0 })
+      if (told?.status === 504 && key === null && signal === 'SIGTERM')
+        expect({ what, requestId, charged }).toEqual({ what, requestId, charged: 0 })
+    }
+    if (process.env.FROZEN_SCENES === 'all')
+      process.stdout.write(`${JSON.stringify({ log, frozenMs, signal, code, counts, owed: owed.length })}\n`)
+    expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
+  },
+)
