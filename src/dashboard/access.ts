@@ -100,7 +100,6 @@ export const actionOfRoute = {
   'POST /invite': 'users.change',
   'POST /invite/withdraw': 'users.change',
   'GET /operations': 'system.read',
-  'GET /operations/doctor': 'system.read',
   'POST /operations/jobs/:job/run': 'jobs.run',
   'GET /operations/data': 'system.read',
   'GET /operations/projections/:projection': 'system.read',

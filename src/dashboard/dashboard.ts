@@ -5,7 +5,6 @@ import helmet from '@fastify/helmet'
 import session from '@fastify/session'
 import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
-import type { Finding } from '../administration/checks/check.ts'
 import { createVisitorSteps } from '../administration/first-steps.ts'
 import { createSignInEvents } from '../administration/sign-ins.ts'
 import { openUserDirectory } from '../administration/user-directory.ts'
@@ -17,7 +16,6 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { assetOf, assetVersion } from './assets.ts'
 import { nameCookies } from './cookies.ts'
 import { createDevices, deviceCookie } from './devices.ts'
-import { createExamination } from './examination.ts'
 import { faultShown } from './faults.ts'
 import { createHalfSignedIn, halfCookie } from './half-signed-in.ts'
 import { createIdentityProvider, type ProviderSettings } from './identity-provider.ts'
@@ -52,8 +50,6 @@ type DashboardOptions = {
   readonly provider?: ProviderSettings | null
   readonly dataSources: Dashboard['dataSources']
   readonly idleMinutes?: number
-  /** What the command "doctor" looks at. */
-  readonly examine: () => Promise<readonly Finding[]>
   readonly health: Dashboard['health']
   /** How long rows may be behind the event log before pages say so. */
   readonly lateAfterMs?: number
@@ -79,7 +75,6 @@ export const dashboard =
       outside,
       dataSources,
       idleMinutes = 60,
-      examine,
       health,
       lateAfterMs = lateAfterDefaultMs,
     }: DashboardOptions,
@@ -110,7 +105,6 @@ export const dashboard =
       works: createWorks(),
       health,
       lateAfterMs,
-      examination: createExamination(examine),
       firstSteps: createVisitorSteps(foundation),
       codeAttempts: createCodeAttempts(foundation),
       halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),

@@ -12,7 +12,6 @@ import { CommandRefused } from '../ledger/commit.ts'
 import type { Form } from './form.ts'
 import { count } from './format.ts'
 import { attemptOnce, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
-import { doctorPage } from './pages/doctor.ts'
 import type { FormFault } from './pages/layout.ts'
 import { jobEndedPage, operationsPage } from './pages/operations.ts'
 import { projectionPage, retriedPage } from './pages/projection.ts'
@@ -28,8 +27,9 @@ export const operationsRoutes = (pages: FastifyInstance, context: Dashboard): vo
   const { foundation } = context
   pages.get('/operations', async (request, reply) => {
     const jobs = (await knownJobs(foundation.pool)).filter(({ cron }) => cron !== null)
-    const [{ head, states }, lags, listed, next] = await Promise.all([
+    const [{ head, states }, findings, lags, listed, next] = await Promise.all([
       projectionStates(foundation),
+      context.health.findings(),
       context.health.projectionLags(),
       rebuilds(foundation),
       nextRuns(foundation.url, jobs, Date.now()),
@@ -37,15 +37,12 @@ export const operationsRoutes = (pages: FastifyInstance, context: Dashboard): vo
     const page = operationsPage({
       viewer: viewerOf(request, reply),
       head,
+      findings,
       rebuilds: listed,
       states: standing(states, lags),
       jobs: jobs.map((job) => ({ ...job, next: next.get(job.name) ?? null })),
     })
     return sendPage(reply, page)
-  })
-  pages.get('/operations/doctor', async (request, reply) => {
-    const examined = await context.examination.look()
-    return sendPage(reply, doctorPage({ viewer: viewerOf(request, reply), examined }))
   })
   jobRoutes(pages, context)
   projectionRoutes(pages, context)

@@ -12,7 +12,6 @@ import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { Health } from '../metrics/health.ts'
 import type { Devices } from './devices.ts'
-import type { Examination } from './examination.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import type { HalfSignedIn } from './half-signed-in.ts'
 import { documentOf, type Html } from './html.ts'
@@ -51,8 +50,6 @@ export type Dashboard = {
   readonly publicUrl: string | null
   /** How far the projections are behind the event log, and what the checks of this process found. */
   readonly health: Pick<Health, 'projectionLags' | 'findings'>
-  /** What "doctor" finds. */
-  readonly examination: Examination
   /** How long rows may be behind before pages say so; milliseconds. */
   readonly lateAfterMs: number
   /** What to type before anyone can sign in; nothing from the first user on. */

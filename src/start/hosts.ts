@@ -19,7 +19,6 @@ import type { Health } from '../metrics/health.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { operations } from '../metrics/routes.ts'
 import { type AnyCapability, type OpenCapabilities, openOutside } from './capabilities.ts'
-import { examine } from './doctor.ts'
 import type { Leaving } from './leaving.ts'
 import { closeHost, listen, type Place } from './listen.ts'
 import { providerOf } from './provider.ts'
@@ -81,7 +80,6 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         dataSources: createDataSources(foundation, { config, logger }),
         idleMinutes: config.DASHBOARD_IDLE_MINUTES,
         requiredFactor: config.DASHBOARD_SECOND_FACTOR,
-        examine: () => examine(process.env),
         health,
       }),
     )

@@ -50,7 +50,7 @@ export const openDashboardHost = async ({
   insecureCookies = false,
   overload = createOverload(() => 0),
   provider = null,
-  examine = async () => [],
+  findings,
   lateAfterMs = 10_000,
   apiUrl = null,
   partnersAsOperator = false,
@@ -64,7 +64,8 @@ export const openDashboardHost = async ({
   overload?: Overload
   /** People may sign in with it too. */
   provider?: ProviderSettings | null
-  examine?: () => Promise<readonly Finding[]>
+  /** In place of those of the checks. */
+  findings?: () => Promise<readonly Finding[]>
   lateAfterMs?: number
   apiUrl?: string | null
   /** Webhooks of partners are sent as the operator's own, so that `EGRESS_ALLOW` lets them reach a receiver on the loopback. */
@@ -129,10 +130,10 @@ export const openDashboardHost = async ({
   const health = createHealth({ ...foundation, config })
   host.register(
     dashboard(foundation, logger, {
-      health,
+      health: findings === undefined ? health : { ...health, findings },
       ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },
       dataSources: createDataSources(foundation, { config, logger }),
-      ...{ examine, lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
+      ...{ lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
     }),
   )
   await host.ready()

@@ -1,3 +1,4 @@
+import type { Finding } from '../../administration/checks/check.ts'
 import type { JobRow } from '../../administration/jobs.ts'
 import type { ProjectionState } from '../../administration/projections.ts'
 import type { RebuildRow } from '../../administration/rebuilds.ts'
@@ -6,6 +7,7 @@ import { mayOpen } from '../access.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { StandingProjection } from '../rows.ts'
+import { findingsTable } from './findings.ts'
 import { formFields, layout, table, type Viewer } from './layout.ts'
 import { behindText } from './rows.ts'
 
@@ -15,19 +17,25 @@ type ListedJob = JobRow & { readonly next: Date | null }
 
 type OperationsView = {
   readonly viewer: Viewer
+  readonly findings: readonly Finding[]
   readonly head: Position
   readonly states: readonly StandingProjection[]
   readonly rebuilds: readonly RebuildRow[]
   readonly jobs: readonly ListedJob[]
 }
 
-export const operationsPage = ({ viewer, head, states, rebuilds, jobs }: OperationsView): Html =>
+export const operationsPage = ({ viewer, findings, head, states, rebuilds, jobs }: OperationsView): Html =>
   layout({
     title: 'Operations',
     viewer,
     at: '/operations',
     main: html`<h1>Operations</h1>
-<nav class="places" aria-label="More of operations"><a href="/operations/doctor">Doctor</a> <a href="/events">Events</a> <a href="/operations/data">Data sources</a></nav>
+<nav class="places" aria-label="More of operations"><a href="/events">Events</a> <a href="/operations/data">Data sources</a></nav>
+<section aria-labelledby="checks">
+<h2 id="checks">Checks</h2>
+<p class="note">As this process finds them now. <code>npm run -s cli -- doctor</code> also looks at the host, the settings and the keys.</p>
+${findingsTable(findings)}
+</section>
 <section aria-labelledby="projections">
 <h2 id="projections">Projections</h2>
 <p class="note">Rows folded from the event log, which ends at position ${count(head)}.</p>

@@ -5,7 +5,7 @@ import { balance, count, credits, instant } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { OrganizationLine } from '../queries.ts'
 import { type CheckpointView, checkpointSection } from './checkpoint.ts'
-import { findingsTable } from './doctor.ts'
+import { findingsTable } from './findings.ts'
 import { layout, table, type Viewer } from './layout.ts'
 import { reconciliationSection } from './reconciliation.ts'
 
@@ -70,7 +70,7 @@ ${next !== null && html`<a href="/?after=${next}">Next page</a>`}
 <section aria-labelledby="checks">
 <h2 id="checks">Checks</h2>
 ${checksShown(findings)}
-<p class="actions"><a class="button" href="/operations/doctor">Check everything</a></p>
+<p class="actions"><a class="button" href="/operations">Operations</a></p>
 </section>
 ${checkpointSection(checkpoint, nowMs)}
 ${reconciliationSection(reconciliation)}`,
@@ -80,6 +80,6 @@ ${reconciliationSection(reconciliation)}`,
 const checksShown = (findings: readonly Finding[]): Html => {
   const wrong = findings.filter(({ level }) => level !== 'ok')
   return wrong.length === 0
-    ? html`<p class="note">All ${count(findings.length)} checks of this process are ok.</p>`
+    ? html`<p class="note">All checks of this process are ok.</p>`
     : findingsTable(wrong)
 }

@@ -34,7 +34,7 @@ const dayMs = 86_400_000
 const at = (days: number): string => new Date(Date.now() + days * dayMs).toISOString()
 
 export const openFurnished = async ({ days = 40 }: { days?: number } = {}): Promise<Furnished> => {
-  const room = await openDashboardHost({ examine: async () => findings })
+  const room = await openDashboardHost({ findings: async () => findings })
   try {
     const scene = await openScene(room, { nowMs: Date.now(), days })
     await room.foundation.checkpoints.make()
