@@ -53,9 +53,13 @@ test('the lag is the age of the oldest event without rows, and what others write
   await eventLog.append('test-1', 'none', newEvents(1))
   await sleep(400)
   await eventLog.append('test-1', 0, newEvents(1))
-  const { checks } = await healthNow().readiness({ showsRows: true })
-  expect(checks.projections?.lag_seconds).toBeGreaterThanOrEqual(0.4)
-  expect(checks.projections?.lag_seconds).toBeLessThan(10)
+  const health = healthNow()
+  // On a busy machine the first look may take longer than anyone waits for it.
+  const lag = await eventually(
+    async () => (await health.readiness({ showsRows: true })).checks.projections?.lag_seconds,
+  )
+  expect(lag).toBeGreaterThanOrEqual(0.4)
+  expect(lag).toBeLessThan(10)
 
   const projector = createProjector({
     url: database.url,

@@ -40,8 +40,8 @@ export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }
     disk_full: '1 while new calls are refused because the disk is nearly full',
   },
   look: async ({ config: { DATABASE_URL, DATA_DIR }, disk }) => {
-    const watched = disk === undefined ? null : disk.seen()
-    if (DATABASE_URL !== undefined || (disk !== undefined && watched === null)) return []
+    const watched = disk?.seen() ?? null
+    if (disk === undefined ? DATABASE_URL !== undefined : watched === null) return []
     const space = watched?.space ?? (await spaceIn(DATA_DIR))
     if (space === null) return []
     const state = watched?.state ?? diskStateOf(space)
