@@ -253,7 +253,7 @@ test('however events are cut into batches the rows are the same, and those the e
         known: inOrder(want.known),
       })
     }),
-    { seed: 12, numRuns: 250 },
+    { seed: 12, numRuns: 80 },
   )
 })
 

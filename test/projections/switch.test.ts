@@ -170,9 +170,8 @@ describe('a rebuild that ends before its switch', () => {
     const { resumed, differences } = await house.rebuild(ledgerLines)
     expect({ resumed, differences }).toEqual({ resumed: true, differences: [] })
     await untilProjected(house)
-    expect((await house.live(ledgerLines)).ledger_lines).toEqual(
-      expect.arrayContaining(before.ledger_lines ?? []),
-    )
+    const after = new Set((await house.live(ledgerLines)).ledger_lines)
+    expect(before.ledger_lines?.filter((row) => !after.has(row))).toEqual([])
     expect((await house.verify(ledgerLines)).differences).toEqual([])
   })
 

@@ -7,9 +7,9 @@ import { type Foundation, openFoundation } from '../../src/foundation/foundation
 import type { App } from '../../src/start/app.ts'
 import { type House, openHouse } from '../support/house.ts'
 
-const callers = 1_000
+const callers = 400
 /** A process refuses none of the first 256 that it has in progress, however busy the machine is. */
-const processes = 4
+const processes = 2
 /** Should the callers take longer than this to ask, the upstream answers before all of them have. */
 const upstreamPatienceMs = 2_000
 
