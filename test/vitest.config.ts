@@ -41,7 +41,7 @@ export default defineConfig({
     ...common,
     setupFiles: ['test/support/setup.ts'],
     // Most tests wait for PostgreSQL, sockets and time-outs. More workers than this would wait for two processor cores instead.
-    maxWorkers: 8,
+    maxWorkers: 6,
     projects: [
       { extends: true, test: { name: 'replaced modules', include: include.filter(replacesModules) } },
       {
