@@ -11,7 +11,7 @@ export type Device = {
   readonly id: string
   /** The second factor that was last proved on it. A device that knew only the password does not count as the owner's for codes. */
   readonly factorId: string | null
-  /** Its person knows what changed about the account up to then; null: never, or an earlier release did not note it. */
+  /** Its person knows what changed about the account up to then; null: never. */
   readonly seenAtMs: number | null
 }
 
