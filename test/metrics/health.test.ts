@@ -83,8 +83,8 @@ test('everyone is told the names of checks and whether they hold, and no more', 
     },
   })
   await pool.query(
-    `insert into processes (process_id, roles, counters, host, pid) 
-     values ('01ARZ3NDEKTSV4RRFFQ69G5FAV', '{api}', 'a', 'api-1.internal', 1), ('01ARZ3NDEKTSV4RRFFQ69G5FAW', '{api}', 'b', 'api-2.internal', 2)`,
+    `insert into processes (process_id, roles, counters, host, pid, clock_ahead_ms) 
+     values ('01ARZ3NDEKTSV4RRFFQ69G5FAV', '{api}', 'a', 'api-1.internal', 1, 0), ('01ARZ3NDEKTSV4RRFFQ69G5FAW', '{api}', 'b', 'api-2.internal', 2, 0)`,
   )
   expect(await answerOf(health, true, false)).toEqual({
     status: 503,

@@ -200,7 +200,11 @@ export const appendTo = async (
         }
       : encodeEvent(event as DomainEvent, { id, actor: 'cli', effectiveAt: new Date(at).toISOString() })
   await eventLog.append(stream, revision === -1 ? 'none' : revision, [
-    { ...encoded, metadata: metadata ?? encoded.metadata },
+    // As a writer stamps it; a test's own metadata is its business.
+    {
+      ...encoded,
+      metadata: metadata ?? encoded.metadata.replace(/}$/, `,"recorded_at":"${new Date(at).toISOString()}"}`),
+    },
   ])
 }
 
