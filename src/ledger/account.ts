@@ -61,7 +61,7 @@ export const draftOf = (account: Account): Account => ({
 export const balanceOf = (account: Account, atMs: number): MicroCredits =>
   drawable(account.lots, atMs) - account.overdrawn
 
-/** What can be charged at an instant before the overdraft limit is reached. */
+/** The amount that can be charged at an instant before the overdraft limit is reached. */
 export const availableOf = (account: Account, atMs: number): MicroCredits =>
   balanceOf(account, atMs) + account.overdraftLimit
 
@@ -209,6 +209,6 @@ const take = (
 export const allocationsFor = (account: Account, amount: MicroCredits, atMs: number) =>
   draw(account.lots, amount, atMs).allocations
 
-/** How much of a new grant repays the overdraft at once, as the event records it. */
+/** How much of a new grant repays the overdraft, as the event records it. */
 export const repaidBy = (account: Account, amount: MicroCredits): string =>
   formatCredits(account.overdrawn < amount ? account.overdrawn : amount)

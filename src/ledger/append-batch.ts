@@ -17,7 +17,7 @@ import type { LedgerReader } from './reader.ts'
 
 /**
  * Writes a batch, and finds out what became of it. An append is atomic and at exactly its revision, and the digest of its last
- * event is over all before it. Only that one tells whose append is there: another process that has some of the
+ * event is over all before it. Only that digest shows whose append is there: another process that has some of the
  * commands may have written the first of these events byte for byte, and none of the others.
  */
 
@@ -33,7 +33,7 @@ export type BatchAppend = {
 
 /**
  * Appends a batch until its outcome is known. `conflict`: something else is in its place. Throws `UnknownOutcome` where the
- * log did not tell in time, and otherwise what means that it was not written.
+ * log did not answer in time. Any other error means that it was not written.
  */
 export const appendBatch = async (
   batch: Batch,
@@ -94,7 +94,7 @@ const isThere = async (
 }
 
 /**
- * What is at the place of a batch whose append was never answered. `nothing`: it may still be written. Throws where the log
+ * Finds what is at the place of a batch whose append was never answered. `nothing`: it may still be written. Throws where the log
  * cannot be read.
  */
 const findOut = async (
@@ -112,8 +112,8 @@ const decidePauseMaxMs = 100
 
 /**
  * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). Where nothing is at its place, a fence takes
- * the place: an append is at exactly its revision, so the batch can never be written afterwards. Tries until the place is decided,
- * for as long as the process runs. `failed` is called for each attempt that failed. Throws `LogRewritten` where the log no longer
+ * the place: an append is at exactly its revision, so the batch can never be written afterwards. Tries until the place is decided
+ * or the process ends. `failed` is called for each attempt that failed. Throws `LogRewritten` where the log no longer
  * holds the event before the place.
  */
 export const decidePlace = async (

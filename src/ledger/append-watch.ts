@@ -7,7 +7,7 @@ import { operatorStream } from '../events/streams.ts'
 
 /**
  * Whether the event log takes appends: a full disk answers every read and refuses every call. A process whose appends
- * fail says so, and is sent no more calls; so it has to find out by itself when they succeed again. It tries with the
+ * fail reports it and is sent no more calls, so it has to find out by itself when they succeed again. It tries with the
  * one fact that is worth recording then: that they do, and since when they did not.
  */
 type AppendWatch = {

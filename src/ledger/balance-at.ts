@@ -6,7 +6,7 @@ import type { Allocation } from '../events/credits.ts'
  * A balance as of an instant, as it was known at another: what had happened by the one, of what was recorded by the other. Pure.
  *
  * It counts movements, and decides nothing: where clocks of several processes differ by a moment, a charge may have happened
- * before the grant it draws from, and a lot is below zero until then. The sum is right all the same.
+ * before the grant it draws from, and a lot is below zero until then. The sum is right anyway.
  */
 export type AsOf = {
   /** By when it happened: the effective time. */
@@ -19,7 +19,7 @@ type BalanceFold = {
   /** The last event that was recorded in time; −1: none. */
   revision: number
   overdrawn: MicroCredits
-  /** What was left of each lot, by its id. Lots with nothing left are not kept. */
+  /** The rest of each lot, by its id. Lots with nothing left are not kept. */
   readonly lots: Map<string, { expiresAtMs: number; remaining: MicroCredits }>
 }
 

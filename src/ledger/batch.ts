@@ -16,9 +16,9 @@ export type Batch = {
   readonly draft: Account
   readonly events: NewEvent[]
   readonly decided: { readonly queued: Queued; readonly committed: Committed }[]
-  /** Commands the rules forbid, told so when the batch they were decided with is durable. */
+  /** Commands the rules forbid. Their callers are refused when the batch they were decided with is durable. */
   readonly refused: { readonly queued: Queued; readonly error: Error }[]
-  /** What was decided by first event id: a command sent twice is decided once. */
+  /** The decisions, by first event id: a command sent twice is decided once. */
   readonly byFirstEventId: Map<string, Committed>
   bytes: number
   /**
@@ -54,7 +54,7 @@ const newBatch = (from: Account): Batch => ({
 export const commandsOf = ({ decided, refused }: Batch): Queued[] =>
   [...decided, ...refused].map(({ queued }) => queued)
 
-/** The commands of a batch that came to nothing, to be decided anew: those whose callers still wait. */
+/** The commands of a batch that can never be written, to be decided again: those whose callers still wait. */
 export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({ gaveUp }) => !gaveUp)
 
 /** Whether no other request can have the same command: its key is a request id, and not an Idempotency-Key. */
@@ -73,7 +73,7 @@ export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules
       batch.refused.push(...broken)
       return batch
     }
-    // The draft holds a part of its events and is worth nothing any more: all others are decided anew, without it.
+    // The draft holds a part of its events and is no longer usable: all others are decided again, without it.
     broken.push(culprit)
     queue.splice(queue.indexOf(culprit.queued), 1)
   }
@@ -184,7 +184,7 @@ const addToBatch = (
   const { requestId } = command
   const committed = { events, revision, balance: balanceOf(draft, command.atMs), repeated: false, requestId }
   batch.decided.push({ queued, committed })
-  // What came to nothing left no trace: the same key may come again and lead to something.
+  // A command without events left no trace: the same key may come again and lead to events.
   if (events.length === 0) return
   byFirstEventId.set(firstEventId, committed)
   batch.exclusive ||= isUnrepeatable(command)

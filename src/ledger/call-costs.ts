@@ -9,7 +9,7 @@ import { finishedRun } from './corrected-costs.ts'
 import { ledgerPages } from './read-ledger.ts'
 import { type CostSoFar, costOf, givenBackOf, partOf } from './rerate-part.ts'
 
-/** What one call costs now: its charge less whatever was given back since, plus what re-rates took. */
+/** The current cost of one call: its charge, less refunds and reversals, plus the amounts that re-rates took. */
 
 /** One call, by its request or by the charge for it. */
 type CallWanted = { readonly requestId: string } | { readonly chargeId: string }
@@ -147,7 +147,7 @@ const adjustmentOf = async (
   }
 }
 
-/** What a re-rate of the ledger gave back of one call's cost: worked out anew from the run. */
+/** The part of one call's cost that a re-rate gave back, calculated again from the run. */
 const partOfRun = async (
   eventLog: Pick<EventLog, 'read'>,
   run: string,

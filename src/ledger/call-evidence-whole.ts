@@ -8,7 +8,7 @@ import { notePrice, type OwnPrices, pricesAt } from './own-prices.ts'
 const pageMax = 1_000
 
 /**
- * The same as `findCall` tells, from the ledger alone: all of it is read, and no read model is asked. Null: the ledger holds no
+ * The same as `findCall`, from the ledger alone: all of it is read, and no read model is asked. Null: the ledger holds no
  * such call by itself. Throws what the event log throws; `StreamMissing` where there is no such ledger.
  */
 export const findCallInAll = async (

@@ -18,7 +18,7 @@ import { ledgerStream } from '../events/streams.ts'
 import { notePrice, type OwnPrices, pricesAt } from './own-prices.ts'
 
 /**
- * What a ledger holds about one call. The read models say where to look; what is told was read there, in the ledger itself. What
+ * What a ledger holds about one call. The read models say where to look; the answer was read there, in the ledger itself. What
  * they do not have yet is read behind them. A place that turns out wrong is no place: then the call is not found.
  */
 
@@ -153,14 +153,14 @@ const readTail = async (
     from += page.length
   }
   const [before, next] = events
-  // The line of a call whose charge the read models may or may not have by now is not theirs to tell.
+  // The read models may not have the charge of this call yet, so its line is not taken from them.
   const isCut = before?.type === 'KeyUsed' && next?.type === 'CreditCharged'
   return indexed < 0 || isCut
     ? { indexed: Math.max(-1, indexed - 1), events, before: undefined }
     : { indexed, events: events.slice(1), before }
 }
 
-/** The call at a revision, if that is what stands there. */
+/** The call at a revision, if there is one. */
 const readCall = async (
   sources: CallSources,
   { organizationId, requestId }: CallWanted,

@@ -55,7 +55,7 @@ export class Callers {
     if (last !== undefined) this.#options.reports.balance(this.#organizationId, last.committed.balance)
   }
 
-  /** The log failed, and tries go on or end. */
+  /** The log failed: the failure is logged as a part of an outage. */
   failed(cause: unknown): void {
     if (cause instanceof Unavailable || cause instanceof UnknownOutcome) this.#options.away.failed(cause)
     else this.#trouble.failed(cause)
@@ -69,7 +69,7 @@ export class Callers {
     for (const queued of commands) queued.reject(error)
   }
 
-  /** What they sent may have been written. */
+  /** Their commands may have been written. */
   leaveUnknown(commands: readonly Queued[], cause: unknown): void {
     const error = new LedgerOutcomeUnknown('it is not known in time whether the command was written', {
       cause,
@@ -90,7 +90,7 @@ export class Callers {
     const isLate = ({ queuedAtMs, gaveUp, command }: Queued): boolean =>
       !gaveUp && nowMs - queuedAtMs >= Math.min(callerWaitMaxMs, command.waitMaxMs ?? callerWaitMaxMs)
     const isShut = typeof gate?.shutForMs() === 'number'
-    const late = new Unavailable('no word of the event log for as long as a caller waits')
+    const late = new Unavailable('the event log did not answer within the time a caller waits')
     // What waits to be decided is in no append that can still be written.
     this.refuse(
       this.#queue.takeOut((queued) => isShut || isLate(queued)),

@@ -75,12 +75,12 @@ export type Instruction =
       readonly unlessAdjustedAfter?: number
       /** The same where a re-rate came after it. Whatever else corrects the charge has the same key, and is written instead. */
       readonly unlessReratedAfter?: number
-      /** Of a negative amount no more is taken than can be charged now: what is not stays with the organization. */
+      /** A negative amount takes at most what can be charged now. The organization keeps the rest. */
       readonly upToAvailable?: true
     }
   /** Takes back what is left of a lot. */
   | { readonly kind: 'void'; readonly grantId: string; readonly reason: string }
-  /** Records a call and charges what its facts cost. `only`: nothing is written where the account says otherwise. */
+  /** Records a call and charges what its facts cost. `only`: nothing is written if the account decides otherwise. */
   | {
       readonly kind: 'record'
       readonly call: CallToRecord
@@ -88,7 +88,7 @@ export type Instruction =
       readonly only?: Affordability
     }
   /**
-   * Records a refusal for lack of credits, unless the balance can pay `dearest` beside what calls in progress hold. Then nothing is
+   * Records a refusal for lack of credits, unless the balance can pay `dearest` in addition to what calls in progress hold. Then nothing is
    * written.
    */
   | {
@@ -105,7 +105,7 @@ export type Instruction =
       readonly book: PriceBook
     }
 
-/** Who asks, when, and what tells the command from every other. */
+/** The actor, the time, and the key that distinguishes the command from every other. */
 export type Envelope = {
   /** Idempotency-Key or request id: with the organization it determines every event id. */
   readonly key: string
@@ -129,7 +129,7 @@ export type LedgerCommand = Envelope & Instruction
 
 /**
  * What a command led to, durably. `repeated`: the ledger held its events already, perhaps because another process wrote
- * this very one. `requestId` tells: it is of the request that its events name.
+ * this very one. `requestId` is the request that its events name.
  */
 export type Committed = {
   readonly events: readonly LedgerEvent[]
@@ -145,12 +145,12 @@ export class CommandRefused extends Error {
 }
 
 /**
- * The key of whatever first gives a call's charge back, by the first event id of the call: an operator's refund, or a reversal. Each says
+ * The key of the command that first gives a call's charge back, by the first event id of the call: an operator's refund, or a reversal. Each says
  * up to where the ledger holds none of them, so one of them is written and the others are answered by it.
  */
 export const refundKeyOf = (firstEventId: string): string => `refunded/${firstEventId}`
 
-/** How a refusal begins that means: read the ledger again, for it was corrected since. */
+/** How a refusal begins that means: read the ledger again, because it was corrected since. */
 export const adjustedMeanwhile = 'the ledger was corrected meanwhile'
 
 /** How a refusal begins that means: more came since what a closing counted than may lie between. */

@@ -52,27 +52,27 @@ export type Ledger = {
   submit(organizationId: string, command: LedgerCommand): Promise<Committed>
   /** What an account says, for checks before a call is recorded: cheap enough for calls that are turned away. */
   figures(organizationId: string, question: FiguresQuestion): Promise<Figures>
-  /** Holds what a call may come to cost, beside what other calls in progress hold. */
+  /** Holds the highest cost of a call, in addition to what other calls in progress hold. */
   reserve(organizationId: string, request: ReservationRequest): Promise<ReservationMade>
   /** The account as the log has it now. */
   account(organizationId: string): Promise<Account>
   /** The account as this process last saw it. Not to be changed. */
   lastSeen(organizationId: string): Promise<Account>
   /**
-   * Why nothing can be written: appends fail now, or the event log was found to be another one, which stays so until the
+   * Why nothing can be written: appends fail now, or the event log was found to be another one, which remains until the
    * process is started again. Null while all is well.
    */
   failure(): LedgerFailure | null
   /** The event log no longer holds what was read from it: every command and every look is refused from now on. */
   giveUp(error: Error): void
-  /** The balance as it was last told here; undefined for a ledger never met. For whoever cannot wait for the log. */
+  /** The last balance known here; undefined for an unknown ledger. For callers who cannot wait for the log. */
   knownBalance(organizationId: string): MicroCredits | undefined
   /**
    * For the end of the process: resolves when nothing is queued, under way or owed. Throws where that is not so in `drainMaxMs`, after
    * it has logged the calls without an Idempotency-Key that are charged, or may be, although their callers do not know.
    */
   drain(): Promise<void>
-  /** Another process says that it loses its appends to this ledger. */
+  /** Another process reports that it loses its appends to this ledger. */
   competed(organizationId: string): void
 }
 
@@ -116,7 +116,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
           new LedgerUnavailable('the event log is not the one this process has read', { cause: rewritten }),
         )
 
-  /** The same for what the event log has to be asked: at once where it does not answer. */
+  /** The same for questions to the event log: rejects immediately while it does not answer. */
   const askingLog = <Value>(
     organizationId: string,
     ask: (writer: Writer) => Promise<Value>,
@@ -129,7 +129,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
   const lastSeen = async (organizationId: string): Promise<Account> => {
     const isKnown = writers.known(organizationId)?.knows() === true
     const seen = await (isKnown ? asking : askingLog)(organizationId, (writer) => writer.lastSeen())
-    // Each command tells it anew; this is for an organization that has sent none.
+    // Each command reports it; this is for an organization that has sent none.
     if (!balances.has(organizationId)) tell(organizationId, balanceOf(seen, Date.now()))
     return seen
   }
@@ -171,7 +171,7 @@ const createWriters = (
   const away = createOutage({ logger, what: 'ledger: writing', level: 'error' })
   const busy = (): Writer[] => [...writers.values()].filter(({ state }) => !isAtRest(state))
   let checking: NodeJS.Timeout | undefined
-  /** A caller who waits too long is told so, whatever the event log is doing. */
+  /** Ends the wait of callers who have waited too long, even if the event log does nothing. */
   const checkLate = (): void => {
     checking ??= setTimeout(() => {
       checking = undefined

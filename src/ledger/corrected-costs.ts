@@ -5,7 +5,7 @@ import type { LedgerCall } from './ledger-calls.ts'
 import type { Correction, RunOnLedger } from './rerate-part.ts'
 import { readRun, runOnLedger } from './rerate-run.ts'
 
-/** What was done to the costs of a ledger's calls after they were charged. */
+/** Corrections of the costs of a ledger's calls after they were charged. */
 
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
@@ -20,7 +20,7 @@ export type Corrections = {
 
 export const noCorrections: Corrections = { byCharge: new Map(), runs: [] }
 
-/** What was done to one call, in ledger order. */
+/** The corrections of one call, in ledger order. */
 export const correctionsOf = ({ byCharge, runs }: Corrections, call: LedgerCall): readonly Correction[] => {
   const own = call.charge === null ? undefined : byCharge.get(call.charge.charge_id)
   return own === undefined ? runs : [...own, ...runs].sort((a, b) => a.revision - b.revision)

@@ -5,7 +5,7 @@ import { type Account, allocationsFor, availableOf, repaidBy } from './account.t
 import { adjustedMeanwhile, type Instruction, movedOn } from './command.ts'
 import { type Decision, ifRegistered } from './decision.ts'
 
-/** What may be corrected in a ledger: charges, balances and lots. Pure, like `decide.ts`. */
+/** Decides corrections in a ledger: of charges, balances and lots. Pure, like `decide.ts`. */
 
 type Adjustment = Omit<Extract<Instruction, { kind: 'adjust' }>, 'kind'> & {
   readonly adjustmentId: string
@@ -72,7 +72,7 @@ const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): 
   return fills
 }
 
-/** Takes back what is left of a lot. What had expired is written off as that, whenever somebody comes by. */
+/** Takes back what is left of a lot. A lot that has expired is refused here: it is written off as expired. */
 export const voidLot = (
   account: Account,
   {
@@ -129,7 +129,7 @@ export const expireLot = (
 
 const instant = (ms: number): string => new Date(ms).toISOString()
 
-/** Records what a month came to. What it counted may lie only so far back: readers look no further ahead for closings. */
+/** Records the totals of a month. The events it counted may lie only so far back: readers look no further ahead for closings. */
 export const closeMonth = (account: Account, closed: MonthClosed): Decision =>
   account.revision - closed.through_revision >= closingGapMax
     ? { refused: `${movedOn} since revision ${closed.through_revision}` }

@@ -9,7 +9,7 @@ import type { Affordability, CallToRecord, LedgerCommand } from './command.ts'
 import { adjustCredits, closeMonth, expireLot, voidLot } from './corrections.ts'
 import { type Decision, ifRegistered } from './decision.ts'
 
-/** What may be written into a ledger. Pure: account in, events out. Ids arrive as arguments, time as `atMs`. */
+/** Decides what is written into a ledger. Pure: account in, events out. Ids arrive as arguments, time as `atMs`. */
 
 /**
  * What a command may write into an account's ledger. `idOf(n)` is the id its nth event will have; `nowMs` is the clock of the
@@ -58,7 +58,7 @@ export const decideCommand = (
   }
 }
 
-/** Whether the balance pays for a fact, beside what calls in progress hold. */
+/** Whether the balance pays for a fact in addition to what calls in progress hold. */
 export const affordabilityOf = (
   account: Account,
   facts: CallFacts,
@@ -128,7 +128,7 @@ const keyUsed = (call: CallToRecord, free?: Rating): LedgerEvent => ({
   },
 })
 
-/** What became of a recorded call, read back from its events: the same whether just decided or found in the tail. */
+/** The outcome of a recorded call, read from its events: the same whether just decided or found in the ledger. */
 export const outcomeOfCall = (events: readonly LedgerEvent[]): { charged: MicroCredits; unpaid: boolean } => {
   let charged = 0n
   let unpaid = false

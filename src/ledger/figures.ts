@@ -11,14 +11,14 @@ export type FiguresQuestion = {
   readonly atMs: number
   /** Of the ledger as the log has it now. Otherwise of the account as it was last seen, which costs no read. */
   readonly fresh?: boolean
-  /** What such facts would cost, and whether the balance pays that beside `held`. */
+  /** The cost of such facts, and whether the balance pays that in addition to `held`. */
   readonly cost?: { readonly facts: CallFacts; readonly book: PriceBook; readonly held?: MicroCredits }
 }
 
 export type Figures = {
   readonly revision: number
   readonly balance: MicroCredits
-  /** What can be charged beside what calls in progress hold. May be negative. */
+  /** The amount that can be charged in addition to what calls in progress hold. May be negative. */
   readonly available: MicroCredits
   /** Null where it was not asked. */
   readonly cost: { readonly required: MicroCredits; readonly affordability: Affordability } | null

@@ -2,7 +2,7 @@ import { formatCredits, parseCredits } from '../billing/money.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { Allocation, LotFill } from '../events/credits.ts'
 
-/** Lots as the events tell of them that opened them, and what a charge took from them. Pure. */
+/** Lots as the events that opened them describe them, and what a charge took from them. Pure. */
 
 /** A lot as it was opened. */
 export type GrantedLot = Omit<LotFill, 'amount'> & {

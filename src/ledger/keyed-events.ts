@@ -9,13 +9,13 @@ import { ledgerStream } from '../events/streams.ts'
 
 /**
  * Where the ledgers hold calls with an Idempotency-Key, which may come again. The
- * projection tells of those it has; of those after it this process remembers what it read and appended. However far the
+ * projection has the older ones; of those after it this process remembers what it read and appended. However far the
  * projection is behind, an event is read once here, and not once for every call that asks.
  *
- * It tells places and nothing else. What it forgets is read again: it affects cost, never meaning.
+ * It gives places and nothing else. Places it forgets are read again: it affects cost, never meaning.
  */
 export type KeyedEvents = {
-  /** The event log as a ledger uses it: what goes through is noted. */
+  /** The event log as a ledger uses it: events that pass through are noted. */
   readonly eventLog: EventLog
   /**
    * At which revisions after `after` the ledger holds those events, and up to where it was looked through: at least to its end
@@ -28,7 +28,7 @@ export type KeyedEvents = {
   ): Promise<{ places: Map<string, number>; upTo: number }>
 }
 
-/** What is known of one ledger: the places of all its keyed events from `from` up to `upTo`. */
+/** The known part of one ledger: the places of all its keyed events from `from` up to `upTo`. */
 type Tail = {
   readonly stream: string
   from: number
@@ -36,7 +36,7 @@ type Tail = {
   readonly places: Map<string, number>
   /** When so many places are known, those the projection has by now are dropped. */
   pruneAt: number
-  /** Who waits, by what they need no places up to. */
+  /** Those who wait, by the revision up to which they need no places. */
   readonly waiting: Set<{ readonly after: number }>
   reading: Promise<void> | undefined
   /** Begins when the one under way is done. */
@@ -147,7 +147,7 @@ const readPage = ({ eventLog }: Tails, stream: string, from: number, max: number
     throw error
   })
 
-/** What lies between a projection and a tail that began further on, with an account. */
+/** Reads the events between a projection and a tail that began later, with an account. */
 const readBefore = async (tails: Tails, tail: Tail, after: number): Promise<void> => {
   const { pageMax } = tails.limits
   const earlier = newTail(tail.stream, after, 0)

@@ -62,7 +62,7 @@ export type LedgerOptions = {
   readonly clock: LedgerClock
   readonly limits?: Partial<LedgerLimits>
   readonly observe?: LedgerObserver
-  /** While it is shut, no command is taken and none that waits is decided. What was sent is seen through to its end. */
+  /** While it is shut, no command is taken and none that waits is decided. Appends that were sent are awaited. */
   readonly gate?: Pick<Gate, 'refuses' | 'shutForMs'>
   /** Tells other processes that this one loses its appends to a ledger. */
   readonly competition?: Pick<Competition, 'tell'>
@@ -84,18 +84,18 @@ export type LedgerObserver = {
 export type WriterOptions = LedgerOptions & {
   readonly limits: LedgerLimits
   readonly reports: WriterReports
-  /** The event log does not answer, or takes no appends: the same for every organization, and told once. */
+  /** The event log does not answer, or takes no appends: the same for every organization, and logged once. */
   readonly away: Outage
 }
 
-/** What a writer tells the ledger it belongs to. */
+/** What a writer reports to the ledger it belongs to. */
 export type WriterReports = {
   /** The event log no longer holds what this process wrote or read: nothing it says can be trusted any more. */
   rewritten(error: Error): void
   appended(): void
   /** An append was refused for good, its outcome stayed unknown, or what is in its place cannot be read. */
   notAppended(error: unknown): void
-  /** A caller was told this balance. */
+  /** A caller was given this balance. */
   balance(organizationId: string, balance: MicroCredits): void
 }
 
@@ -109,7 +109,7 @@ export class LedgerOutcomeUnknown extends Error {
   override name = 'LedgerOutcomeUnknown'
 }
 
-/** For `catch`. Whichever of its sources failed, read models or event log: who asks is told to come back. */
+/** For `catch`. Read models or event log failed: the caller is asked to come back. */
 export const cannotBeRead = (cause: unknown): never => {
   throw new LedgerUnavailable('the ledger cannot be read now', { cause })
 }

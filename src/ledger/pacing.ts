@@ -6,11 +6,11 @@
  * own. A process that lost does not pause. Batches stay whole, and what arrives during a pause joins the next one.
  */
 export type Pacing = {
-  /** Another process has appended to the ledger, or says that it tries to. */
+  /** Another process has appended to the ledger, or reports that it tries to. */
   competed(nowMs: number): void
   /** This process has appended. */
   appended(nowMs: number): void
-  /** An append of this process was refused: it tries again at once. `tell`: the others should be told that it tries. */
+  /** An append of this process was refused: it tries again immediately. `tell`: notify the others that it tries. */
   lost(nowMs: number): { readonly tell: boolean }
   /** How long the next append has to wait. */
   waitMs(nowMs: number): number

@@ -4,7 +4,7 @@ import { decodeEvent } from '../event-log/stored-event.ts'
 import type { MonthClosed } from '../events/credits.ts'
 import { ledgerStream } from '../events/streams.ts'
 
-/** A ledger from one revision on, page by page, with what closes its months told before it is needed. */
+/** A ledger from one revision on, page by page, with the closings of its months known before they are needed. */
 
 const pageMax = 2_000
 /** A page is given when all that a closing may come after its last counted event was read. */
@@ -53,7 +53,7 @@ export const readLedger = (
   }
   const fetch = (first: number): Promise<readonly RecordedEvent[]> => {
     const page = readPage(first)
-    // It may fail while the page before it is worked on; whoever awaits it is told. The caller may have left by then.
+    // It may fail while the page before it is worked on; the one who awaits it gets the error. The caller may have left by then.
     page.catch(() => undefined)
     return page
   }

@@ -50,7 +50,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   }
 
   const open = async (): Promise<Following> => {
-    // Asked before the stream is read: what is published in between is met twice, never missed.
+    // Asked before the stream is read: a book published in between is met twice, never missed.
     const after = await eventLog.head()
     know((await readPrices(eventLog)).prices)
     following = follow({ eventLog, after, prefixes: [priceBookStream], logger, apply, unreadable: refuse })

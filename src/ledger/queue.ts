@@ -14,7 +14,7 @@ export type Queued = {
   absentUpTo: number
   /** On the ledger's clock for durations. */
   readonly queuedAtMs: number
-  /** Its caller was told that the outcome is unknown, and no longer waits. */
+  /** Its caller got the answer that the outcome is unknown, and no longer waits. */
   gaveUp: boolean
 }
 
@@ -54,7 +54,7 @@ export class CommandQueue {
     return taken
   }
 
-  /** Answers commands that are in the ledger already: appending them again would charge twice. Returns what they were told. */
+  /** Answers commands that are in the ledger already: appending them again would charge twice. Returns the answers. */
   answer(found: Found): Committed[] {
     if (found.size === 0 || this.waiting.length === 0) return []
     return this.takeOut(({ firstEventId }) => found.has(firstEventId)).flatMap(
@@ -82,7 +82,7 @@ export class CommandQueue {
     return found
   }
 
-  /** The ledger was read from behind `after` up to `upTo`: what is found in it does not stay in the queue. */
+  /** The ledger was read from behind `after` up to `upTo`: commands found in it do not stay in the queue. */
   lookedThrough(after: number, upTo: number): void {
     for (const queued of this.waiting)
       if (queued.absentUpTo >= after && queued.absentUpTo < upTo) queued.absentUpTo = upTo

@@ -2,7 +2,7 @@ import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/p
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
 
-/** Looks in a ledger itself, for what no row may be believed about. */
+/** Reads a ledger itself, where rows cannot be trusted. */
 
 type Log = Pick<EventLog, 'read'>
 

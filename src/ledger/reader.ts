@@ -16,7 +16,7 @@ import { type Account, balanceOf, evolve, newAccount } from './account.ts'
 import type { Committed } from './command.ts'
 
 /**
- * Reads one organization's ledger into accounts. An account is gone on from only where the ledger still holds the very
+ * Reads one organization's ledger into accounts. An account is continued only if the ledger still holds the very
  * event it ends with: a snapshot is checked before it is believed, and so is an account this process kept.
  */
 
@@ -39,7 +39,7 @@ export type LedgerReader = {
   load(): Promise<Loaded>
   /**
    * Folds everything after the account's revision into it. Throws `LogRewritten` where the ledger does not hold the
-   * event the account ends with: what this process wrote, or was given, is gone.
+   * event the account ends with: events that this process wrote or read are missing.
    */
   catchUp(account: Account): Promise<Found>
   /** What a part of the ledger holds, both ends inclusive. Balances are of the account given. */

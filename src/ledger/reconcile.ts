@@ -10,7 +10,7 @@ import { type AdjustedEvent, type LedgerCall, walkLedger } from './ledger-calls.
 import type { RatedCall } from './rerate-part.ts'
 
 /**
- * A ledger, told in three ways: what its events say, what the lines of the read model say, and what the tariff makes of the facts. A
+ * A ledger in three versions: what its events say, what the lines of the read model say, and what the tariff makes of the facts. A
  * page at a time, so that a difference is found in a few thousand lines.
  */
 
@@ -40,11 +40,11 @@ export type Reconciled = {
   readonly differences: number
   /** The first of them, for a person. */
   readonly named: readonly string[]
-  /** What the ledger comes to at the revision of the read model's row, if it was read from its beginning. */
+  /** The state of the ledger at the revision of the read model's row, if it was read from its beginning. */
   readonly totals: AccountTotals | null
 }
 
-/** What an account comes to at a revision, by the ledger or by its row. The balance counts lots that have expired, until they are written off. */
+/** The state of an account at a revision, by the ledger or by its row. The balance counts lots that have expired, until they are written off. */
 export type AccountTotals = {
   readonly revision: number
 } & Readonly<Record<(typeof totalsCompared)[number], MicroCredits>>

@@ -11,7 +11,7 @@ import { ratingOf } from './decide.ts'
 /** A call as re-rates see it. */
 export type RatedCall = { readonly revision: number; readonly facts: CallFacts; readonly atMs: number }
 
-/** A run that adjusted a ledger, with all that tells each call's part of the adjustment. */
+/** A run that adjusted a ledger, with everything that determines each call's part of the adjustment. */
 export type RunOnLedger = {
   readonly run: string
   readonly fromMs: number
@@ -29,7 +29,7 @@ export type CostSoFar = {
   readonly now: MicroCredits
   /** The sum of its refunds and its reversal. */
   readonly givenBack: MicroCredits
-  /** It was reversed, or its refunds came to all that it cost. */
+  /** It was reversed, or its refunds add up to its whole cost. */
   readonly isGivenBackWhole: boolean
 }
 
@@ -97,7 +97,7 @@ const accountWith = (overrides: RunOnLedger['overrides'], revision: number): Acc
   return account
 }
 
-/** What was done to the cost of calls, in ledger order: given back of one charge, or a run over many. */
+/** Changes to the cost of calls, in ledger order: given back of one charge, or a run over many. */
 export type Correction =
   | {
       readonly revision: number

@@ -40,7 +40,7 @@ export const planLedger = async (log: Log, asked: Asked): Promise<RerateLedgerPl
   const planned = await walk(log, asked, { tally: first, corrections: noCorrections, seen })
   const corrected = seen.filter(({ adjustment }) => isOfCalls(adjustment))
   if (first.calls === 0 || corrected.length === 0) return planned
-  // What was given back stands behind the calls it was given back for: they are looked at once more.
+  // Refunds come after the calls they belong to, so those calls are visited once more.
   const corrections = await correctionsFrom(log, asked.organizationId, corrected)
   return walk(log, { ...asked, upTo: planned?.revision ?? -1 }, { tally: newTally(), corrections, seen: [] })
 }
@@ -149,7 +149,7 @@ const noteOverride = (tally: Tally, { type, data, recorded: { revision } }: Deco
 
 const atLeastZero = (amount: MicroCredits): MicroCredits => (amount < 0n ? 0n : amount)
 
-/** What was given back, or changed by an earlier run, is of no rule. */
+/** Refunds, and changes by an earlier run, belong to no rule. */
 const corrected = '\n'
 
 const lineOf = ([key, { calls, now, rerated }]: [

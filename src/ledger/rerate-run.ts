@@ -11,7 +11,7 @@ import { rerateStream } from '../events/streams.ts'
 import { pagesOf } from './ledger-calls.ts'
 import type { RunOnLedger } from './rerate-part.ts'
 
-/** One re-rate as its stream tells it: the plan, who approved it, and what it has been applied to. */
+/** One re-rate as recorded in its stream: the plan, who approved it, and what it has been applied to. */
 
 type Act = { readonly by: string; readonly at: string }
 type Applied = DomainEventOf<'RerateLedgerApplied'>['data']
@@ -19,7 +19,7 @@ type LeftOut = DomainEventOf<'RerateLedgerLeftOut'>['data']
 
 export type RerateRun = {
   readonly run: string
-  /** Of the stream's last event; −1: there is no such run. */
+  /** Of the stream's last event; −1: the run does not exist. */
   revision: number
   /** By organization, in the order of the plan. */
   readonly ledgers: Map<string, RerateLedgerPlanned>

@@ -5,8 +5,8 @@ import type { Account } from './account.ts'
 import { affordabilityOf, ratingOf } from './decide.ts'
 
 /**
- * Credits that calls in progress may come to cost. Work that is paid for upstream, or whose refusal would tell what it
- * found, starts only when the balance can pay it beside those (ledger protocol rule 8). It is an estimate that saves
+ * Credits that calls in progress may come to cost. Work that is paid for upstream, or whose refusal would reveal what it
+ * found, starts only when the balance can pay it in addition to those (ledger protocol rule 8). It is an estimate that saves
  * money and keeps secrets; only the append prevents an overdraft.
  */
 type Reservations = {
@@ -16,7 +16,7 @@ type Reservations = {
   hold(organizationId: string, amount: MicroCredits): () => void
 }
 
-/** What may be held, and for whom. */
+/** The most that may be held, and for which organization. */
 export type ReservationRequest = {
   /** The dearest the call may come to. */
   readonly facts: CallFacts
@@ -24,7 +24,7 @@ export type ReservationRequest = {
   readonly atMs: number
 }
 
-/** `not_enough`: beside what calls in progress hold, the balance does not pay it. */
+/** `not_enough`: the balance does not pay it in addition to what calls in progress hold. */
 export type ReservationMade =
   | { readonly kind: 'held'; readonly release: () => void }
   | { readonly kind: 'not_enough'; readonly held: MicroCredits }
@@ -50,7 +50,7 @@ export const createReservations = (): Reservations => {
   }
 }
 
-/** Reads and adds without an await between: two calls at once do not hold the same credits. */
+/** Reads and adds without an await between: two concurrent calls do not hold the same credits. */
 export const reserveOn = (
   reservations: Reservations,
   account: Account,

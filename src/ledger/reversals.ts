@@ -14,10 +14,10 @@ import type { WriterOptions } from './options.ts'
 import type { Queued } from './queue.ts'
 
 /**
- * Gives back what calls without an Idempotency-Key were charged, where their callers were told that the outcome is unknown: they cannot
- * ask again. A call with a key is charged once, and its caller gets the answer by repeating it.
+ * Gives back the charges of calls without an Idempotency-Key whose callers got the answer that the outcome is unknown: they cannot
+ * repeat the call. A call with a key is charged once, and its caller gets the answer by repeating it.
  *
- * What is owed is known to this process alone. A process that stops first logs it, for "ledger reverse".
+ * Only this process knows what it owes. A process that stops first logs it, for "ledger reverse".
  */
 export class Reversals {
   readonly #organizationId: string
@@ -40,7 +40,7 @@ export class Reversals {
     this.#trouble = createOutage({ logger: options.logger, what, level: 'error' })
   }
 
-  /** A command is durable whose caller was told that its outcome is unknown. */
+  /** A command is durable, and its caller got the answer that the outcome is unknown. */
   written({ command, firstEventId }: Queued, { events, revision }: Committed): void {
     const { requestId } = command
     if (!isUnrepeatable(command) || requestId === undefined) return
@@ -120,7 +120,7 @@ export type Reversible = {
 }
 
 /**
- * The command that gives a charge back, once, whoever sends it how often; not where a refund came first, and not where a re-rate came
+ * The command that gives a charge back: once, even if several processes send it; not if a refund came first, and not if a re-rate came
  * after `asOf`.
  */
 export const reversalCommand = (

@@ -13,8 +13,8 @@ type TailParts = {
 }
 
 /**
- * What is at the end of a ledger, as a writer reads it between its batches: what others appended, and commands that may be there
- * although they wait here. Whoever waits for what is found is answered by it.
+ * The end of a ledger, as a writer reads it between its batches: events of other processes, and commands that may be there
+ * although they wait here. The callers of commands that are found are answered.
  */
 export class Tail {
   readonly #organizationId: string
@@ -48,7 +48,7 @@ export class Tail {
   }
 
   /**
-   * The same where an append was refused. Where nothing is there although the engine says so, the log contradicts itself: going
+   * The same after an append was refused. If nothing new is there although the engine refused it, the log contradicts itself: going
    * on would repeat this for ever, and it throws.
    */
   async foldAfterConflict(account: Account): Promise<void> {

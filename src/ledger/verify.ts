@@ -36,9 +36,9 @@ type LedgerVerdict = {
   readonly contradicted: readonly Contradicted[]
 }
 
-/** What else tells of a ledger. Each was written by itself, and has to be told by the ledger again. */
+/** Other records about a ledger. Each was written separately, and the ledger must agree with it. */
 export type LedgerWitness = {
-  /** Who says so, for a person. */
+  /** The name of the record, for people. */
   readonly name: string
   readonly revision: number
   /** The digest of the event at that revision, where the witness knows it. */
@@ -92,7 +92,7 @@ export const verifyLedger = async (
     known,
     contradicted: folding.recomputing?.contradicted ?? [],
   })
-  /** Whether to go on. */
+  /** Whether to continue. */
   const isKnown = (fault: LedgerFault): boolean => {
     if (!acknowledged(fault.revision, fault.digest)) return false
     known.push(fault)
@@ -110,12 +110,12 @@ export const verifyLedger = async (
         const fault = { revision, event_id, type, digest: computed, fault: text }
         if (!isKnown(fault)) return verdict(fault)
       }
-      // What comes after a known fault was chained to what it carries.
+      // The events after a known fault were chained to the digest it carries.
       digest = carried ?? computed
       events = recorded.revision + 1
     }
     onProgress?.(events)
-    // Nothing after it can be judged: what comes next was chained to it.
+    // Nothing after it can be judged: the next event was chained to it.
     if (unreadable !== null)
       return verdict({ revision: events, event_id: null, type: null, digest, fault: unreadable.message })
     if (page.length < pageMax) break
@@ -134,7 +134,7 @@ export const verifyLedger = async (
   return verdict(isKnown(fault) ? null : fault)
 }
 
-/** Why a lot cannot have been written off as of then; null: it can. Asked before the event is folded into the account. */
+/** Why a lot cannot have been written off at that time; null: it can. Asked before the event is folded into the account. */
 const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): string | null => {
   if (type !== 'CreditExpired') return null
   const { effective_at, recorded_at } = metadata

@@ -6,7 +6,7 @@ import type { Batch } from './batch.ts'
  *
  * A writer does one thing at a time. `unloaded` and `idle` are at rest. In every other state exactly one piece of work is
  * under way, and only its end leaves the state: what arrives meanwhile waits in the queue. The account is part of the
- * state, so that none is at hand where it cannot be relied on.
+ * state, so that there is none where it cannot be relied on.
  */
 export type WriterState =
   /** The account is not known: nothing was asked yet, or something failed. */
@@ -23,11 +23,11 @@ export type WriterState =
   | { readonly kind: 'looking'; readonly account: Account }
   /** The batch is being appended, by identical appends, until the outcome is known or the time for that is over. */
   | { readonly kind: 'writing'; readonly account: Account; readonly batch: Batch }
-  /** Another process appended: what it wrote is being folded in. The batch is in the queue again. */
+  /** Another process appended: its events are being folded in. The batch is in the queue again. */
   | { readonly kind: 'catching_up'; readonly account: Account }
   /**
    * The outcome of the append is unknown: the batch's place is being read, and fenced where nothing is there, until it is decided. No
-   * time limit ends this state: what is at the place decides whether the calls of the batch are charged.
+   * time limit ends this state: the event at the place decides whether the calls of the batch are charged.
    */
   | { readonly kind: 'deciding'; readonly account: Account; readonly batch: Batch }
 
@@ -49,13 +49,13 @@ export type WriterEvent =
   | 'caught_up'
   /** The log did not say whether it took the append, and the time for sending it again is over. */
   | 'unknown'
-  /** What was under way failed, and certainly nothing was written. */
+  /** The work under way failed, and certainly nothing was written. */
   | 'failed'
 
 /** `onwards`: to `looking`, `writing` or `idle`, as the queue demands. `restart`: to `loading` if anyone waits, else `unloaded`. */
 export type Next = StateKind | 'onwards' | 'restart'
 
-/** State by event. What is not in a row cannot happen in that state. */
+/** State by event. An event that is not in a row cannot happen in that state. */
 export const writerTable: Readonly<Record<StateKind, Readonly<Partial<Record<WriterEvent, Next>>>>> = {
   unloaded: { submit: 'loading', ask: 'loading', late: 'unloaded' },
   loading: {
@@ -105,7 +105,7 @@ export const writerTable: Readonly<Record<StateKind, Readonly<Partial<Record<Wri
   },
 }
 
-/** Where an event leads. Throws for one that cannot happen in the state: going on would write on a wrong account. */
+/** Where an event leads. Throws for one that cannot happen in the state: continuing would write on a wrong account. */
 export const nextOf = (state: StateKind, event: WriterEvent): Next => {
   const next = writerTable[state][event]
   if (next === undefined) throw new Error(`ledger: a writer that is ${state} met "${event}"`)

@@ -15,9 +15,9 @@ import { Tail } from './tail.ts'
 import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } from './writer-states.ts'
 
 /**
- * One organization's writer in one process. What is queued while an append is under way becomes the next batch: each
+ * One organization's writer in one process. Commands that arrive while an append is under way become the next batch: each
  * command is decided against the account as the ones before it left it, and the batch is appended at exactly the revision
- * it was decided for. The stream itself is the lock. What leads from one state to another is in `writer-states.ts`.
+ * it was decided for. The stream itself is the lock. The transitions between states are in `writer-states.ts`.
  */
 export type Writer = {
   readonly state: StateKind
@@ -26,7 +26,7 @@ export type Writer = {
   current(): Promise<Account>
   /** The account as it was last seen. Not to be changed. */
   lastSeen(): Promise<Account>
-  /** `lastSeen` asks nobody. */
+  /** `lastSeen` needs no read. */
   knows(): boolean
   /** The calls without an Idempotency-Key whose outcome is not known, or whose charge is not given back yet, by their request ids. */
   owed(): string[]
@@ -36,7 +36,7 @@ export type Writer = {
   settled(): Promise<void>
   /** Ends the wait of callers who have waited too long. */
   refuseLate(): void
-  /** Another process says that it loses its appends to this ledger. */
+  /** Another process reports that it loses its appends to this ledger. */
   competed(): void
 }
 
@@ -106,7 +106,7 @@ class LedgerWriter implements Writer {
       if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
       return cannotBeRead(error)
     })
-    // What others have appended is read once, and not again by everyone who asks while this process appends nothing.
+    // Events of other processes are read once, and not again by everyone who asks while this process appends nothing.
     if (this.#state.kind === 'idle' && this.#state.account.revision < fresh.revision) {
       this.#pacing.competed(this.#appending.now())
       this.#state = { kind: 'idle', account: draftOf(fresh) }
