@@ -69,7 +69,7 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   return turnedAway(await refuse(dependencies, admitted, temporarilyUnavailable()))
 }
 
-/** Nothing is written about it, not even that it was refused: what is left of the disk is for calls in flight. */
+/** Nothing is written about it, not even that it was refused: the rest of the disk is for calls in flight. */
 const withoutRoom = ({ ledger }: CallDependencies, { organizationId }: DirectoryKey): CallResult => {
   const remaining = ledger.knownBalance(organizationId)
   return {

@@ -10,7 +10,7 @@ import type { AnyCapabilityForm, Decided, StreamedBody } from './form.ts'
 import type { CallResult, Credits } from './result.ts'
 import { streamed } from './streamed.ts'
 
-/** The only place, beside `error-handler.ts`, that knows how answers look in HTTP. */
+/** The only place, next to `error-handler.ts`, that knows how answers look in HTTP. */
 
 export type AnswerHeaders = Record<string, string>
 
@@ -62,7 +62,7 @@ export const errorBody = (refusal: Refusal, requestId: string): string => {
 
 export const statusOf = (refusal: Refusal): number => refusal.status ?? errorCatalogue[refusal.code].status
 
-/** A result as JSON text, and the members of the envelope beside it. */
+/** A result as JSON text, and the members of the envelope next to it. */
 export type Rendered = { readonly json: string; readonly beside: string }
 
 export const renderResult = (form: AnyCapabilityForm, { result, beside }: Decided): Rendered => ({
@@ -117,7 +117,7 @@ export const send = (
   if (retryAfterSeconds !== undefined) headers['retry-after'] = String(retryAfterSeconds)
   if (result.kind === 'replayed') headers['idempotent-replayed'] = 'true'
   const ms = performance.now() - startedMs
-  // A request without a valid key is no call.
+  // A request without a valid key is not a call.
   if (observe !== undefined && refusal?.code !== 'AUTH_001') {
     const outcome = 'refusal' in result ? result.kind : 'answered'
     observe.answered(form.capability, outcome, refusal?.code, ms / 1000, result.credits?.charged ?? 0n)

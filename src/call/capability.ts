@@ -36,7 +36,7 @@ export type Capability<Settings = unknown> = {
   ) => InputVerdict | null | Promise<InputVerdict | null>
   /** What "doctor" looks at of it, without the database. */
   readonly checks?: (settings: Settings) => readonly CapabilityCheck[]
-  /** What its answers rest on, beside what partners send. Looked at for a page: cheap, or kept. */
+  /** The data its answers rest on, in addition to what partners send. Read for a page: cheap, or cached. */
   readonly data?: (
     storage: CapabilityStorage & { readonly settings: Settings },
   ) => Promise<readonly DataSource[]>
@@ -49,7 +49,7 @@ export type CapabilityCheck = {
   /** In a word or two. */
   readonly name: string
   readonly looksAt: string
-  /** What it is where `look` finds something wrong. */
+  /** Its name, for when `look` finds something wrong. */
   readonly severity: 'warning' | 'fault'
   readonly bound?: { readonly unit: 'days'; readonly warning: number }
   /** What to do then. */
@@ -70,7 +70,7 @@ export type CapabilityStorage = {
   readonly eventLog: EventLog
   readonly secrets: Secrets
   readonly epochKeys: { sealer(purpose: string): EpochSealer }
-  /** Who was erased. In no backup: a capability that keeps people applies it before it serves anyone. */
+  /** The people who were erased. In no backup: a capability that keeps people applies it before it serves anyone. */
   readonly erasures: ErasureFile
 }
 
@@ -119,8 +119,8 @@ export type LiveModel = {
 }
 
 /**
- * Done by the clock: `cron` is UTC, in minutes. After `expireSeconds` it counts as failed, and may be run again beside itself: doing it
- * twice, or twice at once, comes to the same as doing it once.
+ * Scheduled: `cron` is UTC, in minutes. After `expireSeconds` it counts as failed, and may be run again beside itself: doing it
+ * twice, even at the same time, has the same effect as running it once.
  */
 export type ScheduledJob = { readonly cron: string; readonly expireSeconds: number } & (
   | { readonly run: () => Promise<unknown>; readonly portionMax?: undefined }
@@ -153,9 +153,9 @@ export type CapabilityQueue = {
 
 export type SealedStore = {
   readonly name: string
-  /** Seals everything under a key anew that is still needed and can be opened. Returns how many; 0: nothing is left. */
+  /** Seals again, under a newer key, everything that is still needed and can be opened. Returns how many; 0: nothing is left. */
   reseal(keyId: string): Promise<number>
-  /** Drops what was under a key that is gone. Returns how many. */
+  /** Deletes what was sealed under a deleted key. Returns how many. */
   drop(keyId: string): Promise<number>
 }
 

@@ -27,7 +27,7 @@ export type ClaimRow = {
   readonly paidRevision: number | null
 }
 
-/** How a claim ends with an answer. Without a body only that there was one is kept. */
+/** How a claim ends with an answer. Without a body, only the fact that there was an answer is kept. */
 export type ClaimEnd = {
   readonly status: number
   readonly body: string | null
@@ -145,7 +145,7 @@ export const createClaims = ({
 }: {
   pool: pg.Pool
   secrets: Pick<Secrets, 'requestHmac'>
-  /** Answers repeat what partners sent and were told. */
+  /** Answers repeat what partners sent and received. */
   sealer: EpochSealer
 }): Claims => {
   const inserts = createGathering<Inserted, boolean>({
@@ -182,7 +182,7 @@ export const createClaims = ({
       changesOne('takeOverFor', request, claimedAt, request.fingerprint),
     reopen: (request, { claimedAt }) => changesOne('reopen', request, claimedAt),
     finish: async (request, { status, body, paidRevision }) => {
-      // With no key to seal it under it is not kept, and a repeated call is made again, as after a day. Readiness tells.
+      // With no key to seal it under it is not kept, and a repeated call is made again, as after a day. Readiness reports it.
       const sealed = body === null ? null : await sealer.seal(body, sealContextOf(request)).catch(() => null)
       const { organizationId } = request
       await finishes.ask({ organizationId, keyHash: keyHashOf(request), status, sealed, paidRevision })

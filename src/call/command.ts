@@ -2,15 +2,15 @@ import type { Logger } from 'pino'
 import type { Projection } from '../../projections/projection.ts'
 import type { CapabilityStorage } from './capability.ts'
 
-/** One verb of the command line: what it takes, what it changes, what it does with what it is given, what it answers. */
+/** One verb of the command line: its parameters, its changes, its work and its answer. */
 export type CommandOf<Context> = {
   /** `noun verb`. */
   readonly name: string
   readonly summary: string
   readonly parameters: readonly Parameter[]
-  /** What is different afterwards. Required, so that no command forgets to say what it does before it does it. */
+  /** The changes it makes. Required, so that every command says what it does before it does it. */
   readonly changes: 'nothing' | Change<Context>
-  /** Works in an environment that makes no sense: what is wrong there is left out. */
+  /** Works in an invalid environment: wrong values are left out. */
   readonly anyEnvironment?: true
   /** Throws `InputFault` for a value that it cannot take. */
   readonly run: (context: Context, given: Given) => Promise<Answer>
@@ -25,7 +25,7 @@ type Change<Context> = {
   readonly asks: Asks
   /** What the command would do, as things are now. Writes nothing, and throws for what the command cannot take. */
   readonly plan: (context: Context, given: Given) => Promise<Plan>
-  /** A sentence for who interrupts the command half-way: what may be done by then, and how to go on. */
+  /** A sentence for someone who interrupts the command: the work that may be done by then, and how to continue. */
   readonly left: string
   /** Long work that ends itself, where what it wrote is whole, when `interrupted` is aborted. */
   readonly stopsItself?: true
@@ -43,7 +43,7 @@ export type Plan = {
   readonly says: readonly string[]
   /** The same for programs; `dry_run` and `would`, which is `says`, go before it. */
   readonly json?: object
-  /** `says` tells all that is in `json`: people are told it once. */
+  /** `says` contains everything in `json`: people read it once. */
   readonly saysAll?: true
   /** In place of the command's own, where what it is given, or what is there, makes the difference. */
   readonly asks?: Asks
@@ -55,8 +55,8 @@ export type Parameter = {
   readonly help: string
   readonly required?: true
   /**
-   * `flag` takes no value. Only values can be given by position, in the order of the parameters. `file` is a path, told as
-   * an absolute one from where the user is; `-` stays. `key` is an API key, whole or by its id, told as its id.
+   * `flag` takes no value. Only values can be given by position, in the order of the parameters. `file` is a path, passed as
+   * an absolute one from where the user is; `-` stays. `key` is an API key, whole or by its id, shown as its id.
    */
   readonly kind?: 'flag' | 'file' | 'key'
 }
@@ -88,14 +88,14 @@ export type CapabilityCommand<Settings = unknown> = CommandOf<{
   readonly storage: () => Promise<CommandStorage>
   /** Resolves when the projections have folded what the event log holds now. */
   readonly caughtUp: () => Promise<void>
-  /** Takes deleted rows out of tables at once. Says what kept it from a table; null: nothing did. */
+  /** Removes deleted rows from tables immediately. Returns what prevented it for a table; null: nothing did. */
   readonly vacuum: (of: {
     readonly tables: readonly string[]
     readonly projections: readonly Projection[]
   }) => Promise<string | null>
   /** Shows how far long work is. */
   readonly progress: (line: string) => void
-  /** Aborted where the user interrupts the command; for one whose change says `stopsItself`. */
+  /** Aborted when the user interrupts a command whose change has `stopsItself`. */
   readonly interrupted: AbortSignal
 }>
 

@@ -11,7 +11,7 @@ const connectionsMax = 10_000
 /** A partner with 100 calls a second, each of the eight seconds a profile may take, needs 800. */
 export const connectionsPerAddressMax = 1_000
 
-/** For databases, mail servers, files and whatever else a process opens. */
+/** For databases, mail servers, files and everything else a process opens. */
 const otherFilesMax = 256
 /** API, dashboard, metrics. */
 const hostsMax = 3
@@ -28,7 +28,7 @@ export const boundsFor = (openFilesMax: number): { readonly all: number; readonl
   return { all, perAddress: Math.min(connectionsPerAddressMax, Math.floor(all / addressesMin)) }
 }
 
-/** Infinity where the system does not tell; Linux does. */
+/** Infinity if the system does not report it; Linux does. */
 const openFilesMax = (): number => {
   try {
     const [, soft] = /^Max open files +(\d+) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
@@ -38,7 +38,7 @@ const openFilesMax = (): number => {
   }
 }
 
-/** What came over the bound is reset, not answered. A trusted proxy carries everybody's calls: it is not bounded. */
+/** Connections over the bound are reset, not answered. A trusted proxy carries everyone's calls: it is not bounded. */
 export const boundConnections = (
   server: Server,
   { trusts, refused }: { trusts: TrustedProxies; refused: () => void },

@@ -15,9 +15,9 @@ export type DataSource = {
   readonly version: string | null
   /** How much it is, for people: `112,345 domains`. */
   readonly holds: string
-  /** When its data are from; null where that cannot be told. */
+  /** The date of its data; null if it is not known. */
   readonly asOf: Date | null
-  /** Older, it is told by "doctor" and by an alert; null: there is no such bound. */
+  /** Older data are reported by "doctor" and by an alert; null: no bound. */
   readonly ageDaysMax: number | null
   /** Whose imports are events; null: who brought it is not recorded. */
   readonly imported: DataImported['data'] | null
@@ -27,7 +27,7 @@ export type DataSource = {
   readonly remedy: string | null
 }
 
-/** What answers rest on, of all capabilities. What cannot be looked at is told as that, and hides nothing else. */
+/** The data sources of all capabilities. A source that cannot be read is reported as such, and hides no other. */
 export type FoundData = { readonly sources: readonly DataSource[]; readonly faults: readonly string[] }
 
 /** Puts down that data were taken in. Throws what `appendNext` throws. */

@@ -14,7 +14,7 @@ export const refusalOf = (error: FastifyError): Refusal => {
   return internalError()
 }
 
-/** What a connection is told whose bytes are no HTTP request, or do not come. */
+/** The answer to a connection whose bytes are not an HTTP request, or do not arrive. */
 export const brokenRequest = (code: string | undefined): Refusal => {
   if (code === 'HPE_HEADER_OVERFLOW') return unreadableBody('The request headers are too large.', 431)
   if (code === 'HPE_CHUNK_EXTENSIONS_OVERFLOW')
@@ -25,7 +25,7 @@ export const brokenRequest = (code: string | undefined): Refusal => {
 const requestLine = /([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) (\S{1,2048}) HTTP\/1\.[01]\r?\n/y
 const tokenCharacter = /[!#$%&'*+.^_`|~0-9A-Za-z-]/
 
-/** What Node.js tells of bytes it could not read. */
+/** What Node.js reports about bytes it could not read. */
 export type BrokenRequest = {
   readonly code?: string
   readonly rawPacket?: unknown
@@ -50,7 +50,7 @@ export const unknownMethodIn = ({
   return null
 }
 
-/** An answer written by hand, because no request came to be. The last one of its connection. */
+/** An answer written by hand, because there is no request. The last one of its connection. */
 export const rawAnswer = (refusal: Refusal, requestId: string, more: AnswerHeaders = {}): string => {
   const body = errorBody(refusal, requestId)
   const status = statusOf(refusal)

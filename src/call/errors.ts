@@ -70,7 +70,7 @@ export const errorCatalogue = {
 
 export type ErrorCode = keyof typeof errorCatalogue
 
-/** What went wrong before there was a body, or with it, beside 400. */
+/** Statuses of faults before or with the body, in addition to 400. */
 export const unreadableStatuses = [408, 413, 415, 431] as const
 type UnreadableStatus = (typeof unreadableStatuses)[number]
 
@@ -142,7 +142,7 @@ export const wrongMethod = (method: string, allowed: readonly string[]): Refusal
   details: { method, allowed },
 })
 
-/** Of another organization, or of none: which of the two is not told. */
+/** Of another organization, or of none: the answer does not reveal which. */
 export const callNotFound = (requestId: string): Refusal => ({
   code: 'CALL_001',
   message: `There is no recorded call with the request id ${requestId}. Calls without a valid key are not recorded; calls refused by a rate limit, and refusals beyond the first 60 of a minute, are recorded as counts.`,
@@ -199,7 +199,7 @@ export const upstreamUnavailable = (retryAfterSeconds: number): Refusal => ({
   retryAfterSeconds,
 })
 
-/** More calls than can be made at once. */
+/** More concurrent calls than the process can make. */
 export const tooBusy = (): Refusal => ({
   code: 'SYS_002',
   message: 'Too many calls are in progress. Nothing was charged; try again shortly, with fewer at once.',

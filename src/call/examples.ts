@@ -1,8 +1,8 @@
 import recorded from './examples.json' with { type: 'json' }
 
 /**
- * Answers that were really given, for the OpenAPI document. `npm run examples` makes the calls and writes them down anew; a test makes
- * them too and finds whatever has become different since.
+ * Answers that were really given, for the OpenAPI document. `npm run examples` makes the calls and writes them again; a test makes
+ * them too and finds every difference.
  */
 export type Examples = {
   /** By operation, status and name. */

@@ -15,7 +15,7 @@ export const figuresFor = (
     what: 'the ledger',
   })
 
-/** What is left, by the ledger or as it was told last: an answer that is no charge does not wait for a ledger that is away. */
+/** The balance, from the ledger or as last known: an answer that is no charge does not wait for a ledger that is away. */
 export const balanceTold = (
   { ledger }: CallDependencies,
   { key: { organizationId }, atMs }: AdmittedCall,

@@ -9,7 +9,7 @@ import type { CallResult } from './result.ts'
 /** A request body: any JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** What is known of a kind of call without making one: how it is made, and what partners read about it. */
+/** A kind of call, as known without making one: how it is made, and what partners read about it. */
 export type DescribedCall = {
   readonly capability: Capability
   /** Null: every valid key may call it. */
@@ -28,17 +28,17 @@ export type DescribedCall = {
 export type CapabilityForm<Input, Findings, Result extends object> = DescribedCall & {
   /** Checks the request body; for a GET, the parameters of query and path as texts. Unknown members are ignored (decision 7). */
   readonly parse: (body: JsonObject) => { readonly input: Input } | { readonly refusal: Refusal }
-  /** The key's limit of such calls a second, in a window beside its others. */
+  /** The key's limit of such calls a second, in a window of its own. */
   readonly perSecond?: (limits: KeyLimits) => number
   /** The answer holds a person's data: it is never kept for replays; the call is made again instead, for free. */
   readonly personal?: true
-  /** All I/O of the call. What fails outside is a finding where it can be one; what is thrown becomes SYS_001. */
+  /** All I/O of the call. A failure outside is a finding where possible; an exception becomes SYS_001. */
   readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings | Unaffordable>
   /** How a test key's call comes to its findings. */
   readonly rehearse: Rehearsal<Input, Findings>
   /** Pure: answer and facts from the same findings, so that they cannot disagree. */
   readonly decide: (findings: Findings, input: Input) => CallDecision<Result>
-  /** The result with what it was charged, line by line, where it says so. Canonical decimal strings (decision 8). */
+  /** The result with its charge, line by line, for results that show it. Canonical decimal strings (decision 8). */
   readonly billed?: (
     result: Result,
     lines: readonly { readonly sku: string; readonly amount: string }[],
@@ -56,7 +56,7 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
 export type Rehearsal<Input, Findings> =
   | 'own'
   | {
-      /** The word in the input that says what is to be answered; null where it says nothing. An error code in lower case is that error. */
+      /** The word in the input that chooses the answer; null: none. An error code in lower case is that error. */
       readonly asked: (input: Input) => string | null
       readonly gather: (
         input: Input,
@@ -71,15 +71,15 @@ export type StreamedBody = {
   readonly chunks: () => AsyncIterable<string>
 }
 
-/** A call that was charged: what it established, and when. */
+/** A call that was charged: its facts, and its time. */
 export type PaidCall = { readonly facts: CallFacts; readonly atMs: number }
 
-/** Who calls, and when. */
+/** The caller, and the time of the call. */
 export type Caller = {
   readonly key: KeyState
   readonly atMs: number
   readonly requestId: string
-  /** The call that was charged before and whose answer is gone: what is there already answers it, where it can. */
+  /** The call that was charged before and whose answer is no longer kept: data that are there already answer it, if possible. */
   readonly repeated: PaidCall | null
   /**
    * For `gather`, before work that costs money upstream or finds what a refusal would give away: null when the balance can
@@ -96,7 +96,7 @@ export type Unaffordable = { readonly unaffordable: CallResult }
 export type Decided<Result = object> = {
   readonly result: Result
   readonly facts: CallFacts
-  /** Members of the envelope beside the result. */
+  /** Members of the envelope next to the result. */
   readonly beside?: Readonly<Record<string, boolean | number>>
   /** The answer says that there will be one: status 202, with Retry-After. */
   readonly retryAfterSeconds?: number
@@ -118,12 +118,12 @@ export type CallDocument = {
   /** The body of a POST or DELETE; the parameters of a GET, in its query unless the path names them. Null: none. */
   readonly request: z.ZodObject | null
   readonly result: z.ZodType
-  /** Members of the envelope beside the result, where they are. */
+  /** Members of the envelope next to the result, if any. */
   readonly beside?: z.ZodObject
   /** The answer 202: that there will be a result. */
   readonly accepted?: z.ZodType
   /** Where the answer is no JSON document: its type. `result` is then what each line holds. */
   readonly streams?: string
-  /** Its own refusals, beside those that every call of its kind has. */
+  /** Its own refusals, in addition to those of every call of its kind. */
   readonly codes: readonly ErrorCode[]
 }

@@ -30,7 +30,7 @@ type Claim =
   /** Another request with the key is being answered. */
   | { readonly kind: 'in_flight' }
 
-/** Everything settles within a few seconds; what is late is done unheard, and throws `Unavailable`. */
+/** Everything settles within a few seconds. Late work continues without its caller, who gets `Unavailable`. */
 export type Idempotency = {
   claim(claim: IdempotencyClaim): Promise<Claim>
   /** What the ledger holds now, for a holder of the claim who found there that another process wrote the call meanwhile. */
@@ -89,7 +89,7 @@ export const createIdempotency = ({
       try {
         return await unavailableWhenLate(claiming, { waitMs: claimWaitMs, what: 'a claim' })
       } catch (error) {
-        // Its caller has gone: what is claimed after all is not held.
+        // Its caller has gone: a claim that succeeds late is not held.
         claiming
           .then(({ kind }) => (kind === 'first' || kind === 'charged' ? claims.handBack(claim) : undefined))
           .catch(() => undefined)
@@ -148,7 +148,7 @@ const lookUnderClaim = async (
   }
 }
 
-/** The answer that was kept. Where none is, the ledger still tells what was paid for. */
+/** The kept answer. Without one, the ledger still knows what was paid for. */
 const answeredBefore = async (
   claims: Claims,
   lookup: KeyLookup,
@@ -161,7 +161,7 @@ const answeredBefore = async (
 }
 
 /**
- * A process claimed the key for another request and died, perhaps before it was told that the key is not its own: the ledger
+ * A process claimed the key for another request and died, perhaps before it learned that the key is not its own: the ledger
  * knows whose a key is that was paid for.
  */
 const rightClaim = async (

@@ -49,7 +49,7 @@ export const identify = async (
     : identityOf(dependencies, call, claim, claimed)
 }
 
-/** With less left the caller is told to repeat the request: then its charge is found at once. */
+/** With less left the caller is asked to repeat the request: then its charge is found immediately. */
 const gatherAgainMs = 4_000
 
 /** Another request under the key wrote the call while this one made it. What the ledger says now decides. */
@@ -105,7 +105,7 @@ const requestIdIn = (body: string): string | undefined => {
 
 /**
  * Ends the claim of a call that was made. A first answer is kept for replays; of a person's data only that there was one. A call
- * that the balance could not pay, or that failed, may be made again at once.
+ * that the balance could not pay, or that failed, may be made again immediately.
  */
 export const keep = async (
   { idempotency, logger }: CallDependencies,

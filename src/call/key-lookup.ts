@@ -15,7 +15,7 @@ import { sharedStatements } from './unavailable.ts'
 
 /**
  * What a ledger holds under an Idempotency-Key. The id of a call's event derives from the key, and a key is used up by a charge: what
- * cost nothing is recorded without it. A projection may know where the event is; what it says is read from the ledger itself.
+ * cost nothing is recorded without it. A projection may know where the event is; its content is read from the ledger itself.
  */
 
 /**
@@ -111,7 +111,7 @@ const askOf = ({ organizationId, key }: KeyedRequest): IdempotentCallsAsk => ({
 const search = async (parts: Parts, request: KeyedRequest, projected: Projected): Promise<LedgerFinding> => {
   const { organizationId, eventId } = askOf(request)
   const [row] = await projected
-  // The projection may be behind: what it does not have yet is in the ledger alone.
+  // The projection may be behind: newer events are in the ledger alone.
   const { places, upTo } = await parts.keyedEvents.find(
     organizationId,
     [eventId],

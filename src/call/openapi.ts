@@ -5,7 +5,7 @@ import type { DescribedCall } from './form.ts'
 
 /**
  * The OpenAPI 3.1 document of the calls, made from the schemas by which they are answered. Pure. A client that is generated from
- * it needs nothing else; what is true of every call (keys, limits, retries) is written once, in the components.
+ * it needs nothing else; rules for every call (keys, limits, retries) are written once, in the components.
  */
 
 type Documented = {
@@ -179,7 +179,7 @@ const enveloped = (result: z.ZodType, beside?: z.ZodObject): Json => {
   }
 }
 
-/** The examples of some statuses: what was asked, or what was answered. */
+/** The examples of some statuses: requests, or answers. */
 const named = (shown: Examples['answers'][string], part: keyof Example): Json => {
   const some = Object.values(shown).flatMap((byName) => Object.entries(byName))
   return some.length === 0
@@ -191,7 +191,7 @@ const named = (shown: Examples['answers'][string], part: keyof Example): Json =>
 const statusesOf = (code: ErrorCode): readonly number[] =>
   code === 'REQ_001' ? [errorCatalogue[code].status, ...unreadableStatuses] : [errorCatalogue[code].status]
 
-/** Refusals by status: what they mean, which codes say so, and one that was answered. */
+/** Refusals by status: their meaning, their codes, and a real one. */
 const refusalsOf = (codes: readonly ErrorCode[], errors: Examples['errors']): Json => {
   const pairs = [...new Set(codes)].flatMap((code) => statusesOf(code).map((status) => ({ code, status })))
   const byStatus = Map.groupBy(pairs, ({ status }) => status)
@@ -239,7 +239,7 @@ const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
   return made
 }
 
-/** What is true of every call, written once in the OpenAPI document: headers, errors, the key under which a call is made once. Pure. */
+/** The rules for every call, written once in the OpenAPI document: headers, errors, the key under which a call is made once. Pure. */
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -323,7 +323,7 @@ const headers = (examples: Examples['headers']): Json =>
     }),
   )
 
-/** What was answered with each error. */
+/** The real answer for each error. */
 const errorExamples = (errors: Examples['errors']): Json =>
   Object.fromEntries(Object.entries(errors).map(([name, value]) => [name, { value }]))
 

@@ -2,8 +2,8 @@ import { createFairShare } from '../concurrency/fair-share.ts'
 
 /**
  * How many calls may be in progress in this process, shared fairly by organizations. The bound follows what the process can do: while its
- * event loop is late, or no append of the last moment was quick (a standing queue, whatever its length), it falls towards what is in progress less
- * a third; otherwise it rises again. A call beyond it is refused at once, in place of being answered late.
+ * event loop is late, or no append of the last moment was quick (a standing queue of any length), it falls towards what is in progress less
+ * a third; otherwise it rises again. A call beyond it is refused immediately instead of being answered late.
  */
 export type Overload = {
   /** A call of the organization begins. What ends it, to be called once; null: it is to be refused. */
@@ -37,7 +37,7 @@ const overloadBounds: OverloadBounds = {
   recordingMaxMs: 500,
 }
 
-/** Fewer say nothing about a queue. */
+/** Fewer prove nothing about a queue. */
 const recordedMin = 4
 
 /** `loopDelayMs` gives the mean delay of the event loop since it was last asked. */

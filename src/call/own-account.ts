@@ -27,7 +27,7 @@ type AccountSources = {
   readonly checkpoints: Pick<Checkpoints, 'last' | 'proofOfInclusion'>
 }
 
-/** Where the read models are that far behind, a partner is told to ask again; operators have the command line. */
+/** Where the read models are that far behind, a partner is asked to come back; operators have the command line. */
 const tailMax = 5_000
 const expiringMax = 10
 
@@ -43,7 +43,7 @@ export const explainOwnCall = async (
   return explain(evidence, requestId, { ...sources, books })
 }
 
-/** `receipt` is null while no checkpoint covers the call: one is asked for. */
+/** `receipt` is null while no checkpoint covers the call; a checkpoint is requested then. */
 export type OwnReceipt = { readonly receipt: Receipt | null }
 
 /** What proves a call to a stranger. Null: the organization has no such call by itself. */
@@ -129,7 +129,7 @@ export type OwnUsage = {
   readonly as_of: { readonly position: string; readonly at: string }
 }
 
-/** Of keys, of which an organization may have any number, so many are told; the total is of those that are. */
+/** An organization can have many keys: at most so many are listed, and the total is of those. */
 const usageGroupsMax = 10_000
 
 export const ownUsage = async (
@@ -137,7 +137,7 @@ export const ownUsage = async (
   organizationId: string,
   { from, to, groupBy, atMs }: { from: string; to: string; groupBy: UsageGroup; atMs: number },
 ): Promise<OwnUsage> => {
-  // Asked before the rows: what they hold beyond it was recorded since.
+  // Asked before the rows: anything they hold beyond it was recorded since.
   const head = await eventLog.head()
   const { text, values } = usageBetween(organizationId, { from, to, groupBy, max: usageGroupsMax })
   const { rows } = await pool.query<UsageGroupRow>(text, [...values])

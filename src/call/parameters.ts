@@ -8,7 +8,7 @@ type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
 
 /**
  * The body; for a GET the query and what the path names. For a DELETE the query counts too: clients and proxies exist that send no
- * body with it. What is in both counts as the body says.
+ * body with it. For a name in both, the body counts.
  */
 export const readParameters = (method: string, request: FastifyRequest): Parameters => {
   if (method === 'GET')

@@ -18,12 +18,12 @@ import { unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
 /** What a call leaves in the ledger: its facts and its charge in one append. An answer leaves when that is durable. */
 
-/** What a call comes to: what it established and how it ends. */
+/** The conclusion of a call: its facts and its outcome. */
 type Conclusion = { readonly outcome: CallOutcome; readonly code?: string; readonly facts: CallFacts }
 
 /**
  * One append: what the call established and what it costs. Durable when this resolves. `only`: nothing is written, and no events
- * come back, where the account the append is decided on says otherwise.
+ * come back, if the account decides otherwise when the append is decided.
  */
 export const record = (
   { ledger, prices, overload }: CallDependencies,
@@ -107,7 +107,7 @@ export const recordAnswer = async (
 ): Promise<Recorded> => {
   const { prices, refusedCalls } = dependencies
   const { key, atMs, startedMs } = call
-  // Most calls: what they cost, and whether that is there, is asked once, by the append.
+  // For most calls the append alone decides the cost, and whether the balance pays it.
   const appendDecides = identity.kind !== 'keyed' && !refusedCalls.singlesSpent(key, startedMs)
   for (let ratings = 0; ratings < ratingsMax; ratings++) {
     const seen = appendDecides
@@ -123,7 +123,7 @@ export const recordAnswer = async (
       call,
       seen === 'free' ? byRequest : identity,
       { outcome: 'answered', facts },
-      // Without an Idempotency-Key the append decides whatever it finds.
+      // Without an Idempotency-Key the append decides in any case.
       identity.kind === 'keyed' ? seen : undefined,
     )
     if (committed.events.length === 0) continue
@@ -191,7 +191,7 @@ export const refuse = async (
   return { kind: outcome, refusal, credits: { charged: 0n, remaining } }
 }
 
-/** What is left after a refusal that was recorded, or counted to be recorded with others. It uses up no Idempotency-Key. */
+/** The balance after a refusal that was recorded, or counted to be recorded with others. It uses up no Idempotency-Key. */
 export const recordRefusal = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -226,7 +226,7 @@ export const refusedUnpaid = async (
 /** Credits held for a call until it is recorded. `hold` again takes the place of what was held before. */
 export type Reservation = {
   /**
-   * Holds what the call may come to cost, if the balance can pay it beside the calls in progress (ledger protocol rule 8). If
+   * Holds the highest cost of the call, if the balance can pay it in addition to the calls in progress (ledger protocol rule 8). If
    * it cannot, the call is refused and recorded, and this is how it ends. The refusal is decided by the append, not by
    * what this process last saw: credits granted elsewhere a moment ago count.
    */
@@ -234,7 +234,7 @@ export type Reservation = {
   release(): void
 }
 
-/** What is held too late for its caller is let go at once. */
+/** A reservation that comes too late for its caller is released immediately. */
 const reserved = async (reserving: Promise<ReservationMade>, waitMs: number): Promise<ReservationMade> => {
   try {
     return await unavailableWhenLate(reserving, { waitMs, what: 'the ledger' })

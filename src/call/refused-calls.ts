@@ -22,7 +22,7 @@ export type RefusedCalls = {
    * as `performance.now()`.
    */
   single(key: DirectoryKey, nowMs: number): boolean
-  /** Whether they are all taken: then `single` would say no. */
+  /** Whether they are all taken: then `single` would return false. */
   singlesSpent(key: DirectoryKey, nowMs: number): boolean
   refused(key: DirectoryKey, refusal: CountedRefusal, nowMs: number): void
   /** Writes everything counted so far; for the end of the process. */
@@ -35,7 +35,7 @@ type CountedRefusal = Pick<CallsRefused, 'code' | 'outcome'> & { readonly capabi
 const singlesMax = 60
 const windowMs = 60_000
 const countersMax = 100_000
-/** Written at once: well below what a ledger lets wait. */
+/** Written concurrently: well below the queue of a ledger. */
 const writtenAtOnceMax = 256
 /** How long one attempt to write a count may take. Two of them and `drainMaxMs` fit into the time for ending a process. */
 const writeWaitMs = 5_000
@@ -51,7 +51,7 @@ type Counter = {
   /** Tells it from every other counter of this process: a late call may open another one for the same minute. */
   readonly serial: number
   readonly counts: Map<Capability | 'any', number>
-  /** The ledger's revision before the first try to write it: it cannot stand before. */
+  /** The ledger's revision before the first try to write it: it cannot be before. */
   absentUpTo?: number
 }
 
@@ -72,7 +72,7 @@ export const createRefusedCalls = (parts: Parts): RefusedCalls => {
   return {
     rateLimited: (key, policy, nowMs) => counters.count(key, { kind: 'rate_limit', policy }, 'any', nowMs),
     single: ({ keyId }, nowMs) => {
-      // Of calls that ended in another order than they began, one of the minute before opens no minute anew.
+      // Of calls that ended in another order than they began, one of the minute before does not open that minute again.
       if (windowOf(nowMs) > singlesOfMs) {
         singles = new Map()
         singlesOfMs = windowOf(nowMs)
@@ -93,7 +93,7 @@ export const createRefusedCalls = (parts: Parts): RefusedCalls => {
 const createCounters = (parts: Parts) => {
   /** Still counting. */
   const open = new Map<string, Counter>()
-  /** Closed, and not known to be written: the same event until it is. What comes since is another. */
+  /** Closed, and not known to be written: the same event until it is. Later refusals are counted in another. */
   let unwritten: Counter[] = []
   let serial = 0
   let timer: NodeJS.Timeout | undefined
@@ -157,7 +157,7 @@ const createCounters = (parts: Parts) => {
   }
 }
 
-/** False: it could not be written yet. What the ledger's rules forbid is told and dropped. */
+/** False: it could not be written yet. A count that the ledger's rules forbid is logged and dropped. */
 const write = async (counter: Counter, { ledger, prices, logger, instanceId }: Parts): Promise<boolean> => {
   const { key, cause, windowStartMs, counts } = counter
   const atMs = Math.min(windowStartMs + windowMs, Date.now())

@@ -22,10 +22,10 @@ import { isRepeatable } from './idempotency.ts'
 
 type Rehearsed =
   | { readonly refusal: Refusal }
-  /** What takes the place of the form's `gather`. */
+  /** Replaces the form's `gather`. */
   | { readonly gather: AnyCapabilityForm['gather'] }
 
-/** How the call of a test key goes on once its input is read; null: the key is a live one. */
+/** How the call of a test key continues once its input is read; null: the key is a live one. */
 export const rehearsalOf = (call: AdmittedCall, input: unknown): Rehearsed | null => {
   const { form, key, atMs } = call
   if (!isTestOrganization(key.organizationId)) return null

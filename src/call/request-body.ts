@@ -26,7 +26,7 @@ type BodyReader = {
   breakOff(socket: Socket, refusal: Refusal): boolean
 }
 
-/** Reads bodies as bytes: what they say is judged in the call, after the caller is known. */
+/** Reads bodies as bytes: their content is checked in the call, after the caller is known. */
 export const createBodyReader = (): BodyReader => {
   const reading = new WeakMap<Socket, { request: IncomingMessage; refuse(error: Error): void }>()
   return {
@@ -67,7 +67,7 @@ export const createBodyReader = (): BodyReader => {
     },
     breakOff: (socket, refusal) => {
       const broken = reading.get(socket)
-      // One that is whole is read in a moment: what is broken came after it.
+      // A complete request is read in a moment: the broken bytes came after it.
       if (broken === undefined || broken.request.complete) return false
       broken.refuse(new BodyRefused(refusal))
       return true

@@ -4,7 +4,7 @@ import type { StreamedBody } from './form.ts'
 
 export type Credits = { readonly charged: MicroCredits; readonly remaining: MicroCredits }
 
-/** How a call ends. What is known of the credits by then is told in the headers. */
+/** How a call ends. The headers show the credits, as far as they are known. */
 export type CallResult =
   | {
       readonly kind: 'answered'
@@ -12,7 +12,7 @@ export type CallResult =
       readonly credits: Credits
       /** Where the ledger holds the call, if it was charged. */
       readonly paidRevision: number | null
-      /** It is no more than that there will be an answer. */
+      /** The answer only says that there will be one. */
       readonly retryAfterSeconds?: number | undefined
     }
   /** The answer of an earlier call with the same Idempotency-Key: the kept one, or made again without a charge. */

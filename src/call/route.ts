@@ -31,7 +31,7 @@ const slowCheckMs = 1_000
 const keepAliveTimeoutMs = 72_000
 /** A connection that does not get to speak TLS by then is ended; Node.js would hold it for two minutes. */
 const handshakeTimeoutMs = 10_000
-/** How long a connection that was told its last may take to hang up. */
+/** How long a connection may stay open after its last answer. */
 const lingerMs = 1_000
 
 /** How a host is reached. Without a setting: by plain HTTP, and no forwarded headers count. */
@@ -144,7 +144,7 @@ const openServer = (
   return host
 }
 
-/** What is refused before its body is read: while the host closes, what is framed ambiguously, and what no route takes. */
+/** Refusals before the body is read: while the host closes, of ambiguous framing, and where no route matches. */
 const refuseBeforeCalls = (
   host: FastifyInstance,
   {
@@ -191,7 +191,7 @@ type Missing = (method: string, url: string) => { refusal: Refusal; headers: Ans
 const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): Missing => {
   const methodsOf = new Map<string, string[]>()
   host.addHook('onRoute', ({ url, method }) => {
-    // Pages whose path has parameters are for people who are signed in: whether there is one is not told. Calls are for all.
+    // Pages whose path has parameters are for people who are signed in: the answer does not reveal whether a page exists. Calls are for all.
     if (!/[:*]/.test(url)) methodsOf.set(url, [...(methodsOf.get(url) ?? []), ...[method].flat()])
   })
   return (method, url) => {
@@ -214,7 +214,7 @@ const takenBy = (forms: readonly AnyCapabilityForm[], path: string): string[] | 
   return methods.length === 0 ? undefined : methods
 }
 
-/** Connections whose bytes make no sense or do not come are told so, once, and ended. */
+/** Connections with invalid bytes, or without any, get one answer and are ended. */
 const brokenConnections = ({
   dependencies,
   host,
@@ -243,7 +243,7 @@ const brokenConnections = ({
       if (told.has(socket)) return
       if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
       const refusal = brokenRequest(error.code)
-      // Where it is the body of a request that is broken, that one is answered so.
+      // If the body of a request is broken, that request gets this answer.
       if (breakOff(socket, refusal)) return void told.add(socket)
       const unknown = unknownMethodIn(error)
       const last = unknown === null ? { refusal, headers: {} } : missing(unknown.method, unknown.url)
@@ -259,12 +259,12 @@ const pathOf = (url: string): string => {
   return origin === null ? path : path.slice(origin[0].length) || '/'
 }
 
-/** A host as it may stand in a URI (RFC 3986 §3.2.2), with its port; or nothing. */
+/** A host as allowed in a URI (RFC 3986 §3.2.2), with its port; or nothing. */
 const hostPattern = /^[A-Za-z0-9._~!$&'()*+,;=%:[\]-]{0,255}$/
 
 /**
  * What a proxy may read differently than this process does, and Node.js lets pass: it is unclear what such a request
- * asks for, so it is refused whatever it does (RFC 9112 §3.2 and §6.1, RFC 9110 §5.3). Null: it is clear.
+ * asks for, so it is always refused (RFC 9112 §3.2 and §6.1, RFC 9110 §5.3). Null: it is clear.
  */
 const misframed = ({ rawHeaders, headers, httpVersion }: IncomingMessage): Refusal | null => {
   let hosts = 0

@@ -52,7 +52,7 @@ type Asked = {
   readonly unreadable?: Refusal
 }
 
-/** Answers one call. Never throws: whatever breaks becomes SYS_001, SYS_002 or SYS_003. */
+/** Answers one call. Never throws: every failure becomes SYS_001, SYS_002 or SYS_003. */
 export const answerCall = async (
   dependencies: CallDependencies,
   { form, request, reply, unreadable }: Asked,
@@ -179,7 +179,7 @@ const make = async (
 const isUnaffordable = (findings: unknown): findings is Unaffordable =>
   typeof findings === 'object' && findings !== null && 'unaffordable' in findings
 
-/** What `gather` knows of the call. What was paid for before is not reserved again. */
+/** The call as `gather` sees it. A call that was paid for before is not reserved again. */
 const callerOf = (
   { key, atMs, requestId }: AdmittedCall,
   identity: Identity,
@@ -223,7 +223,7 @@ const charge = async (
   }
 }
 
-/** The charge is in the ledger, the answer is gone: the call was made again, and is recorded as a free replay. */
+/** The charge is in the ledger, the answer is no longer kept: the call was made again, and is recorded as a free replay. */
 const deliverAgain = async (
   dependencies: CallDependencies,
   call: AdmittedCall,

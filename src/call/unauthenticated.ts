@@ -3,7 +3,7 @@ import type { AuthenticationFailure } from '../guard/authenticate.ts'
 
 /**
  * Requests without a valid key, as the logs show them: the first of a minute one by one, the others as one line with
- * how many there were of each kind. So they cannot fill the disk. Every one is counted in the metrics.
+ * how many there were of each kind. So they cannot fill the disk. All of them are counted in the metrics.
  */
 export type UnauthenticatedRequests = {
   /** `about` holds nothing that is secret: never the header itself. */

@@ -25,8 +25,8 @@ export const isDatabaseAway = (error: unknown): boolean => {
 }
 
 /**
- * For `catch` behind a question to the database: one that cannot be reached is an outage, which the caller is told to wait
- * out; one that refuses the statement is a bug of ours, and stays what it is.
+ * For `catch` behind a question to the database: one that cannot be reached is an outage, which the caller is asked to wait
+ * out; one that refuses the statement is a bug of ours, and is thrown as it is.
  */
 export const unavailableWhenAway = (error: unknown): never => {
   if (error instanceof Unavailable || (error instanceof pg.DatabaseError && !isDatabaseAway(error)))
@@ -34,7 +34,7 @@ export const unavailableWhenAway = (error: unknown): never => {
   throw new Unavailable('the database cannot be asked now', { cause: error })
 }
 
-/** The same where work does more than ask the database: whatever else fails stays what it is. */
+/** The same for work that does more than ask the database: other errors are thrown as they are. */
 export const unavailableIfAway = (error: unknown): never => {
   throw isDatabaseAway(error) ? new Unavailable('the database cannot be asked now', { cause: error }) : error
 }

@@ -4,14 +4,14 @@ import type { Gates } from './dependencies.ts'
 
 /**
  * How long a caller waits for a 503: 12 s are promised, and one of them is for what no timer bounds. Whatever a call asks is
- * waited for within what is left; what was asked may still be done, without anybody to hear of it.
+ * waited for within the rest of it; the work may still finish, without its caller.
  */
 const callWaitMaxMs = 11_000
 
-/** What of that is kept for telling a caller so. */
+/** The part of it that is kept for the refusal. */
 export const refusalWaitMs = 500
 
-/** What is left of it for a call that started then, on the clock of `performance.now()`. */
+/** The rest of it for a call that started then, on the clock of `performance.now()`. */
 export const waitLeftMs = ({ startedMs }: { readonly startedMs: number }): number =>
   Math.max(0, callWaitMaxMs - refusalWaitMs - (performance.now() - startedMs))
 
@@ -24,7 +24,7 @@ export const retryAfterSeconds = (gates: Gates | undefined): number => {
   return Math.min(retryAfterMostSeconds, Math.max(1, Math.round(shutMs / 1_000)))
 }
 
-/** Waits for work no longer than that. Late work goes on, unheard. */
+/** Waits for work no longer than that. Late work continues without its caller. */
 export const unavailableWhenLate = <Value>(
   work: Promise<Value>,
   { waitMs, what }: { readonly waitMs: number; readonly what: string },
