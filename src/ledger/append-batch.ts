@@ -11,7 +11,7 @@ import {
 } from '../event-log/port.ts'
 import { encodeEvent } from '../event-log/stored-event.ts'
 import type { Account } from './account.ts'
-import { type Batch, commandsOf } from './batch.ts'
+import type { Batch } from './batch.ts'
 import type { LedgerLimits, LedgerObserver } from './options.ts'
 import type { LedgerReader } from './reader.ts'
 
@@ -143,7 +143,7 @@ export const decidePlace = async (
 /** The event that takes the place of a batch decided on this account. Its id derives from the batch: no other fence has it. */
 export const fenceOf = (batch: Batch, account: Account, stream: string, nowMs: number): NewEvent => {
   const { organizationId, revision, digest } = account
-  const requestIds = commandsOf(batch).flatMap(({ command: { requestId } }) => requestId ?? [])
+  const requestIds = batch.decided.flatMap(({ queued }) => queued.command.requestId ?? [])
   const bare = encodeEvent(
     { type: 'LedgerFenced', data: { request_ids: [...new Set(requestIds)] } },
     {
