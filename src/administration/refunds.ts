@@ -265,6 +265,11 @@ type FoundCall = {
 
 type Log = Pick<Foundation, 'eventLog'>
 
+/** The request id belongs to no recorded call. */
+export class CallNotFound extends CommandRefused {
+  override name = 'CallNotFound'
+}
+
 const requestIdForm = /^[0-9A-HJKMNP-TV-Z]{26}$/
 
 /**
@@ -273,7 +278,7 @@ const requestIdForm = /^[0-9A-HJKMNP-TV-Z]{26}$/
  * there decide. Where rows do not lead to a charge, the ledger of the organization that was named is read, from the end of its
  * statement on and then from its start.
  *
- * Throws `InputFault` for what is no request id, `CommandRefused` where there is no such call.
+ * Throws `InputFault` for what is no request id, `CallNotFound` if the call does not exist.
  */
 const findCall = async (
   { eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>,
@@ -299,7 +304,7 @@ const findCall = async (
   }
   if (organizationId === undefined) {
     if (found !== null) return found
-    throw new CommandRefused(
+    throw new CallNotFound(
       `no statement has a call with the request id ${requestId}; with --org ORGANIZATION that ledger itself is read for it`,
     )
   }
@@ -311,7 +316,7 @@ const findCall = async (
     found ??
     (await readFor({ eventLog }, { organizationId, requestId, before: from }))
   if (read === null)
-    throw new CommandRefused(`the ledger of ${organizationId} holds no call with the request id ${requestId}`)
+    throw new CallNotFound(`the ledger of ${organizationId} holds no call with the request id ${requestId}`)
   return read
 }
 

@@ -2,11 +2,11 @@ import { type MicroCredits, parseCredits } from '../billing/money.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { InputFault } from './input.ts'
-import { refund } from './refunds.ts'
+import { CallNotFound, refund } from './refunds.ts'
 
 /**
  * Gives back what calls cost whose outcome their callers never learned: a process that stops logs the request ids of such calls. A call that
- * was not recorded, or cost nothing, is left alone. Given again, the same calls have nothing left to give back.
+ * cost nothing is left alone. Given again, the same calls have nothing left to give back.
  */
 
 /** What became of one call. */
@@ -17,6 +17,8 @@ type ReversedCall =
       readonly organizationId: string
       readonly amount: string
     }
+  /** It is not recorded. An append that is still on its way may record it later. */
+  | { readonly requestId: string; readonly kind: 'not_recorded' }
   /** `why` is a sentence for the operator. */
   | { readonly requestId: string; readonly kind: 'left'; readonly why: string }
 
@@ -62,7 +64,11 @@ export const reverseCalls = async (
       total += parseCredits(adjusted.amount)
     } catch (error) {
       if (!(error instanceof CommandRefused)) throw error
-      calls.push({ requestId, kind: 'left', why: error.message })
+      calls.push(
+        error instanceof CallNotFound
+          ? { requestId, kind: 'not_recorded' }
+          : { requestId, kind: 'left', why: error.message },
+      )
     }
     onProgress(calls.length)
   }

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { PriceBook } from '../billing/price-book.ts'
+import { within } from '../concurrency/deadline.ts'
 import type { CallsRefused } from '../events/calls.ts'
 import type { Capability } from '../events/capabilities.ts'
 import type { DirectoryKey } from '../guard/key-directory.ts'
@@ -37,8 +38,10 @@ const windowMs = 60_000
 const countersMax = 100_000
 /** Written concurrently: well below the queue of a ledger. */
 const writtenAtOnceMax = 256
-/** How long one attempt to write a count may take. Two of them and `drainMaxMs` fit into the time for ending a process. */
+/** How long one attempt to write a count may take. */
 const writeWaitMs = 5_000
+/** How long `flush` may take. With the ledger's `drainMaxMs` it fits into the time for ending a process. */
+const flushWaitMs = 10_000
 
 type Cause =
   | { readonly kind: 'rate_limit'; readonly policy: RatePolicy }
@@ -150,9 +153,14 @@ const createCounters = (parts: Parts) => {
     flush: async (): Promise<void> => {
       clearTimeout(timer)
       timer = undefined
-      await flushBefore(Number.POSITIVE_INFINITY)
-      // Whether the first try was written may not be known; the second finds out.
-      if (unwritten.length > 0) await flushBefore(Number.POSITIVE_INFINITY)
+      const flushed = async (): Promise<void> => {
+        await flushBefore(Number.POSITIVE_INFINITY)
+        // Whether the first try was written may not be known; the second finds out.
+        if (unwritten.length > 0) await flushBefore(Number.POSITIVE_INFINITY)
+      }
+      await within(flushed(), { waitMs: flushWaitMs }, () =>
+        parts.logger.error('refused calls could not be recorded before the end of the process'),
+      )
     },
   }
 }

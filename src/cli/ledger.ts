@@ -130,6 +130,8 @@ const acknowledge: Command = {
 }
 
 const requestsBytesMax = 1_000_000
+const notRecorded =
+  'not recorded. An append on its way to the event log may still record it: give the file again when the log answers'
 
 const requestsIn = async (given: Given): Promise<string[]> => {
   const path = given.required('requests')
@@ -167,14 +169,19 @@ const reversed = async (
               organization_id: call.organizationId,
               amount: call.amount,
             }
-          : { request_id: call.requestId, reversed: false, why: call.why },
+          : {
+              request_id: call.requestId,
+              reversed: false,
+              why: call.kind === 'left' ? call.why : notRecorded,
+            },
       ),
     },
     lines: calls.map((call) =>
       call.kind === 'reversed'
         ? `reversed ${call.requestId}  ${call.amount} credits of ${call.organizationId}`
-        : `left     ${call.requestId}  ${call.why}`,
+        : `left     ${call.requestId}  ${call.kind === 'left' ? call.why : notRecorded}`,
     ),
+    failed: calls.some(({ kind }) => kind === 'not_recorded'),
     count,
     total,
   }
@@ -182,7 +189,8 @@ const reversed = async (
 
 const reverse: Command = {
   name: 'ledger reverse',
-  summary: 'give back what calls cost whose outcome was unknown when a process stopped; its log names them',
+  summary:
+    'give back what calls cost whose outcome was unknown when a process stopped; its log names them. Exit code 1 if one is not recorded',
   parameters: [
     { name: 'requests', help: 'a file with a request id on each line', required: true, kind: 'file' },
   ],
@@ -203,8 +211,8 @@ const reverse: Command = {
     },
   },
   run: async (context, given) => {
-    const { json, lines } = await reversed(context, given, false)
-    return { json, lines }
+    const { json, lines, failed } = await reversed(context, given, false)
+    return { json, lines, failed }
   },
 }
 

@@ -23,7 +23,8 @@ export const appendPatience: AppendPatience = { unknownMs: 15_000, unavailableMs
 
 /**
  * Appends at exactly `expected`, and sends the identical append again while its outcome is unknown (ledger protocol rule
- * 3). Once it was unknown, only success or a conflict makes it known: a refusal of the second copy says nothing of the first.
+ * 3). Once it was unknown, only success or a conflict makes it known: a refusal of the second copy says nothing of the first, and neither
+ * does a log that was rewritten, such as a standby that has the append and lacks something else.
  *
  * Throws what `EventLog.append` throws; `UnknownOutcome` only when `unknownMs` are over.
  */
@@ -45,7 +46,11 @@ export const appendUntilKnown = async (
     try {
       return await eventLog.append(stream, expected, events)
     } catch (error) {
-      if (error instanceof AppendConflict || error instanceof LogRewritten) throw error
+      if (error instanceof AppendConflict) throw error
+      if (error instanceof LogRewritten) {
+        if (!unknown) throw error
+        throw new UnknownOutcome(`no word about an append to ${stream}`, { cause: error })
+      }
       if (error instanceof UnknownOutcome) {
         unknown = true
         onUnknown?.()

@@ -91,11 +91,14 @@ export class Callers {
       !gaveUp && nowMs - queuedAtMs >= Math.min(callerWaitMaxMs, command.waitMaxMs ?? callerWaitMaxMs)
     const isShut = typeof gate?.shutForMs() === 'number'
     const late = new Unavailable('the event log did not answer within the time a caller waits')
-    // What waits to be decided is in no append that can still be written.
+    // Commands that wait to be decided are in no append, unless they repeat one that is under way.
+    const sent = new Set(underWay.map(({ firstEventId }) => firstEventId))
+    const waiting = this.#queue.takeOut((queued) => isShut || isLate(queued))
     this.refuse(
-      this.#queue.takeOut((queued) => isShut || isLate(queued)),
+      waiting.filter(({ firstEventId }) => !sent.has(firstEventId)),
       late,
     )
-    this.leaveUnknown(underWay.filter(isLate), late)
+    const repeating = waiting.filter(({ firstEventId }) => sent.has(firstEventId))
+    this.leaveUnknown([...underWay.filter(isLate), ...repeating], late)
   }
 }

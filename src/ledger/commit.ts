@@ -193,17 +193,17 @@ const createWriters = (
       return writer
     },
     drain: async (): Promise<void> => {
-      const unsettled = (): Writer[] => [...writers.values()].filter((writer) => !writer.forgettable())
-      const settled = async (): Promise<void> => {
-        while (unsettled().length > 0) await Promise.all(unsettled().map((writer) => writer.settled()))
+      const settled = async (): Promise<true> => {
+        do await Promise.all([...writers.values()].map((writer) => writer.settled()))
+        while (busy().length > 0)
+        return true
       }
-      await within(settled(), { waitMs: limits.drainMaxMs }, () => {
-        for (const [organizationId, writer] of writers) {
-          const requestIds = writer.owed()
-          if (requestIds.length > 0) logger.error({ organizationId, requestIds }, owedMessage)
-        }
+      const isSettled = await within(settled(), { waitMs: limits.drainMaxMs }, () => false)
+      const owed = [...writers].filter(([, writer]) => writer.owed().length > 0)
+      for (const [organizationId, writer] of owed)
+        logger.error({ organizationId, requestIds: writer.owed() }, owedMessage)
+      if (!isSettled || owed.length > 0)
         throw new Error('the event log did not say in time what became of the last appends')
-      })
     },
   }
 }

@@ -49,6 +49,8 @@ class LedgerWriter implements Writer {
   readonly #reader: LedgerReader
   readonly #appending: BatchAppend
   readonly #reversals: Reversals
+  /** Calls without an Idempotency-Key whose place cannot be decided any more, by their request ids. */
+  readonly #undecidable: string[] = []
   readonly #callers: Callers
   readonly #queue: CommandQueue
   readonly #tail: Tail
@@ -123,18 +125,19 @@ class LedgerWriter implements Writer {
   }
 
   owed(): string[] {
-    const undecided = this.#underWay().flatMap(({ command }) =>
-      isUnrepeatable(command) ? (command.requestId ?? []) : [],
-    )
-    return [...undecided, ...this.#reversals.requestIds()]
+    return [...unrepeatableOf(this.#underWay()), ...this.#reversals.requestIds(), ...this.#undecidable]
   }
 
-  forgettable(): boolean {
+  #isSettled(): boolean {
     return isAtRest(this.#state.kind) && this.#reversals.requestIds().length === 0
   }
 
+  forgettable(): boolean {
+    return this.#isSettled() && this.#undecidable.length === 0
+  }
+
   async settled(): Promise<void> {
-    while (!this.forgettable()) {
+    while (!this.#isSettled()) {
       await this.#reversals.settled()
       if (isAtRest(this.#state.kind)) continue
       this.#settling ??= Promise.withResolvers()
@@ -267,6 +270,7 @@ class LedgerWriter implements Writer {
       (error: unknown) => {
         failed(error)
         this.#callers.leaveUnknown(commandsOf(batch), error)
+        this.#undecidable.push(...unrepeatableOf(commandsOf(batch)))
         this.#on('failed')
       },
     )
@@ -316,3 +320,7 @@ class LedgerWriter implements Writer {
     asking?.reject(error)
   }
 }
+
+/** The request ids of commands that no other request can repeat. */
+const unrepeatableOf = (commands: readonly Queued[]): string[] =>
+  commands.flatMap(({ command }) => (isUnrepeatable(command) ? (command.requestId ?? []) : []))
