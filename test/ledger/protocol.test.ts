@@ -7,8 +7,13 @@ import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
-import type { EventLog } from '../../src/event-log/port.ts'
-import { appendEventsMax } from '../../src/event-log/port.ts'
+import {
+  type Appended,
+  appendEventsMax,
+  type EventLog,
+  LogRewritten,
+  UnknownOutcome,
+} from '../../src/event-log/port.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
@@ -598,6 +603,38 @@ describe('rule 3: unknown outcomes', () => {
     expect(await balanceNow()).toBe('98')
   })
 
+  /** Process `a`, whose appends meet what `append` makes of them. */
+  const meeting = async (append: (sent: number, own: () => Promise<Appended>) => Promise<Appended>) => {
+    await opened()
+    const client = log.client('a')
+    let sent = 0
+    const eventLog = {
+      ...client,
+      append: (...args: Parameters<EventLog['append']>) => append(++sent, () => client.append(...args)),
+    }
+    return processOf('a', { eventLog, limits: { unknownRetryMs: 1_000_000, drainMaxMs: 50 } })
+  }
+
+  test('the log is rewritten after an append with an unknown outcome: its place decides, and it was written', async () => {
+    const ledger = await meeting(async (sent, own) => {
+      if (sent === 2) throw new LogRewritten('a standby took over')
+      const appended = await own()
+      if (sent === 1) throw new UnknownOutcome('the reply was lost')
+      return appended
+    })
+    expect(await ledger.submit(org, call('first'))).toMatchObject({ balance: parseCredits('99') })
+    expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
+  test('the log is rewritten and the place is empty: the outcome stays unknown, and the process logs it when it stops', async () => {
+    const ledger = await meeting(async (sent) => {
+      throw sent === 1 ? new UnknownOutcome('the request was lost') : new LogRewritten('a standby took over')
+    })
+    expect(await outcomeOf(ledger.submit(org, call('first')))).toBe('LedgerOutcomeUnknown')
+    await expect(ledger.drain()).rejects.toThrow('did not say in time')
+    expect(logged.flatMap(({ requestIds }) => requestIds ?? [])).toEqual(['first'])
+  })
+
   test('a duplicate that arrives after the answer changes nothing', async () => {
     await opened()
     const ledger = processOf('a', { faults: { onAppend: () => 'duplicate' } })
@@ -701,6 +738,19 @@ describe('rule 3: unknown outcomes', () => {
       while (log.late.length > 0) log.deliverLate()
       await rested(ledger)
       expect(eventsOfKey('later')).toEqual([])
+    })
+
+    test('a repetition that waits at the same process as long as its caller does is unknown too, for the earlier request may be charged', async () => {
+      const { ledger, reach } = await unknown(['first'], keyed)
+      const again = { ...call('first'), requestId: 'another request', absentUpTo: 1 }
+      const repeated = outcomeOf(ledger.submit(org, again))
+      nowMs += 10_000
+      expect(await repeated).toBe('LedgerOutcomeUnknown')
+      reach()
+      log.deliverLate()
+      await rested(ledger)
+      expect(await ledger.submit(org, again)).toMatchObject({ repeated: true, requestId: 'a request' })
+      expect(await balanceNow()).toBe('99')
     })
 
     test('a repetition that waits at the same process while the append arrives does not write it a second time', async () => {
