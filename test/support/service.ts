@@ -83,8 +83,7 @@ export const startChild = (
     output: () => output,
     printed: (pattern) =>
       new Promise((resolve, reject) => {
-        const fail = (why: string): void =>
-          reject(new Error(`${why} before it printed ${pattern}:\n${output}`))
+        const fail = (why: string): void => reject(new Error(`${why} before it answered:\n${output}`))
         const timer = setTimeout(() => fail(`${startDeadlineMs} ms passed`), startDeadlineMs)
         const look = (): void => {
           const found = pattern.exec(output.slice(0, output.lastIndexOf('\n') + 1))
@@ -97,7 +96,7 @@ export const startChild = (
         look()
         void ended.then((code) => {
           clearTimeout(timer)
-          fail(`it ended with ${code}`)
+          fail(`the service ended with ${code}`)
         })
       }),
     ended,
