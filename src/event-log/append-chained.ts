@@ -13,12 +13,12 @@ import {
 
 type Log = Pick<EventLog, 'append' | 'read'>
 
-/** A stream's last event: what the next one is chained to. */
+/** A stream's last event, which the next event is chained to. */
 export type LastEvent = Omit<RecordedEvent, 'position' | 'recordedAtMs'>
 
 /**
  * Appends at exactly `expected`, each event chained to the one before it. Not for ledgers, whose writers know the digest they
- * go on from. Throws what `appendUntilKnown` throws; `AppendConflict` also where the stream does not end at `expected`.
+ * continue from. Throws what `appendUntilKnown` throws; `AppendConflict` also where the stream does not end at `expected`.
  */
 export const appendChained = async (
   eventLog: Log,
@@ -32,7 +32,7 @@ export const appendChained = async (
   const revision = last?.revision ?? -1
   if (revision === base)
     return appendUntilKnown(eventLog, stream, expected, chainedTo(last, stream, events), patience)
-  // The very same events, sent again: what is there is the truth, whatever instant this process would have written.
+  // The same events may have been sent before with another recording time. Then the events in the log count.
   if (revision >= base + events.length && (await holds(eventLog, stream, base + 1, events)))
     return { revision: base + events.length, repeated: true }
   throw new AppendConflict(stream, expected, revision)
@@ -49,7 +49,7 @@ export const lastOf = async (eventLog: Log, stream: string): Promise<RecordedEve
   }
 }
 
-/** The events as they follow `last`. What has lost its digest counts as the first of a chain; verification names it. */
+/** The events, chained after `last`. If `last` has no digest, they count as the first of a chain, and verification reports it. */
 export const chainedTo = (
   last: LastEvent | null,
   stream: string,

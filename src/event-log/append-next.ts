@@ -5,9 +5,9 @@ import { AppendConflict, type EventLog, type NewEvent } from './port.ts'
 const conflictsMax = 8
 
 /**
- * Appends to a stream that several processes write to now and then, behind its last event and chained to it. The ids must not
- * depend on the revision, so that events which may be there already are recognized. Not for ledgers: what may be appended
- * there depends on what they hold (`src/ledger`).
+ * Appends to a stream that several processes write to occasionally, after its last event and chained to it. The ids must not
+ * depend on the revision, so that events which may be there already are recognized. Not for ledgers: whether a command may
+ * be appended there depends on the events before it (`src/ledger`).
  *
  * Throws what `appendUntilKnown` throws; `AppendConflict` after several attempts.
  */

@@ -14,7 +14,7 @@ import {
 export type AppendPatience = {
   /** While its outcome is unknown. Longer than any engine's own deadline, so that it is sent at least twice. */
   readonly unknownMs: number
-  /** While the log certainly did not take it. 0: not at all. */
+  /** While the log certainly did not take it. 0: do not resend. */
   readonly unavailableMs: number
   readonly pauseMs: number
 }
@@ -23,10 +23,10 @@ export const appendPatience: AppendPatience = { unknownMs: 15_000, unavailableMs
 
 /**
  * Appends at exactly `expected`, and sends the identical append again while its outcome is unknown (ledger protocol rule
- * 3). Once it was unknown, only success or a conflict makes it known: a refusal of the second copy says nothing of the first, and neither
- * does a log that was rewritten, such as a standby that has the append and lacks something else.
+ * 3). Once it was unknown, only success or a conflict makes it known: if the second copy is refused, the first may still be in the log. The same
+ * is true if the log was rewritten: a standby that took over may have the append.
  *
- * Throws what `EventLog.append` throws; `UnknownOutcome` only when `unknownMs` are over.
+ * Throws what `EventLog.append` throws; `UnknownOutcome` only after `unknownMs`.
  */
 export const appendUntilKnown = async (
   eventLog: Pick<EventLog, 'append'>,

@@ -1,8 +1,8 @@
 import { open } from 'node:fs/promises'
 
-/** Files that must be there after a power failure, and what the operating system says of those that are not. */
+/** Makes files survive a power failure, and reads the operating system's error codes. */
 
-/** Makes names durable that came or went: a renamed file or directory is durable only once its parent is. */
+/** Makes renames, new files and deletions in a directory durable: a rename is durable only once the parent directory is synced. */
 export const syncDirectory = async (path: string): Promise<void> => {
   await using directory = await open(path, 'r')
   await directory.sync()

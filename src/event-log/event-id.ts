@@ -1,13 +1,13 @@
 import { hash } from 'node:crypto'
 
-/** The namespace of every id this service derives, followed by room for a name; hashing copies out of it at once. */
+/** The namespace of every id this service derives, followed by room for a name. Hashing copies out of it before it returns. */
 const scratch = Buffer.alloc(1_024)
 const namespaceBytes = scratch.write('5a1c9a1f7e0b5c1e9d7c3f6c2b8e4d10', 'hex')
 const nameBytesMax = scratch.length - namespaceBytes
 
 /**
- * A deterministic UUIDv5 (RFC 9562 §5.5) of a name. The same name gives the same id in every process for ever: that
- * is what makes a resent append, and a retried call, recognizable. Throws a RangeError for names beyond 1,008 bytes.
+ * A deterministic UUIDv5 (RFC 9562 §5.5) of a name. The same name gives the same id in every process forever, so
+ * a resent append and a retried call can be recognized. Throws a RangeError for names beyond 1,008 bytes.
  */
 export const uuidV5 = (name: string): string => {
   // A character takes at most three bytes here, so only long names need counting.

@@ -5,7 +5,7 @@ import { upcast } from '../events/upcast.ts'
 import type { RecordedEvent } from './port.ts'
 import { faultOf, hasEnvelope } from './stored-event.ts'
 
-/** What a person is told of an event's bytes, whatever they are: nothing here fails for what the log holds. Pure. */
+/** A readable form of an event's bytes. Works for any bytes the log holds, without failing. Pure. */
 
 type Known = {
   readonly kind: 'known'
@@ -16,13 +16,13 @@ type Known = {
   readonly data: unknown
 }
 type Unread = {
-  /** `unknown`: of a type or version this release does not know. `foreign`: of other software. `faulty`: not as its type has it. */
+  /** `unknown`: of a type or version this release does not know. `foreign`: of other software. `faulty`: does not match its type's schema. */
   readonly kind: 'unknown' | 'foreign' | 'faulty'
   readonly why: string
 }
 
 export type EventReading = {
-  /** Null where there is no envelope of ours, or a part of it is not as it has to be. */
+  /** Null if the envelope is not ours, or a part of it is invalid. */
   readonly metadata: EventMetadata | null
   readonly reading: Known | Unread
 }

@@ -15,8 +15,8 @@ export type Following = {
   /** Resolves when everything that was in the log at the start has been applied; rejects with the final failure. */
   readonly caughtUp: Promise<void>
   /**
-   * Why the model no longer follows the event log; null while it does. What it says may be out of date from then on.
-   * It goes back to null when a lost subscription was made again and delivers; a final failure stays.
+   * Why the model no longer follows the event log; null while it does. From then on, its answers may be out of date.
+   * It returns to null when a lost subscription is replaced and delivers events; a final failure stays.
    */
   failure(): Error | null
   stop(): Promise<void>
@@ -36,16 +36,16 @@ type Model = {
 const resubscribePauseMs = 100
 const resubscribePauseMaxMs = 5_000
 
-/** Models that follow one log share one subscription to it: each of their own would look for its few events anew. */
+/** Models that follow one log share one subscription to it: separate subscriptions would each search the log for a few events. */
 const followers = new WeakMap<EventLog, Follower>()
 
 /**
  * Feeds a live in-memory read model from the event log, in order, each event once, until stopped. An event that cannot
- * be read or applied does not freeze the model: `unreadable` is told of it, and refuses from then on what the event may
- * be about. No model may simply leave it out, for what it says may be that somebody is to stay out.
+ * be read or applied does not freeze the model: `unreadable` is called with it, and from then on refuses everything the event may
+ * be about. A model may not simply leave the event out, because the event may revoke someone's access.
  *
- * Engines mend their subscriptions themselves. Where one gives up because the log is unavailable, another is made
- * after the last position applied. Any other end is final: going on might skip what another log holds in its place.
+ * Engines repair their subscriptions themselves. If a subscription ends because the log is unavailable, a new one starts
+ * after the last position applied. Any other end is final: continuing might skip events if this is another log.
  */
 export const follow = ({
   eventLog,
@@ -56,7 +56,7 @@ export const follow = ({
   readonly after: Position
 }): Following => {
   const model: Model = { ...own, position: after, failure: null, caughtUp: Promise.withResolvers<void>() }
-  // No one may be waiting when the log fails before catching up.
+  // The log may fail before catching up while there is no caller waiting on this promise.
   model.caughtUp.promise.catch(() => undefined)
   const follower = followers.get(eventLog) ?? createFollower(eventLog, own.logger)
   followers.set(eventLog, follower)
@@ -83,7 +83,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
   let failures = 0
 
   const subscribed = async (signal: AbortSignal): Promise<void> => {
-    // A model that joins later is not among them: this subscription may not be about its events.
+    // A model that joins later is not served by this subscription, which may not include its events.
     const served = [...models]
     const after = served.reduce((least, { position }) => (position < least ? position : least), farthest)
     const known = last !== undefined && last.position <= after ? placeOf(last) : undefined
@@ -95,7 +95,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
       failures = 0
       following.works()
     }
-    // A model came, the last one went, or the log was closed under them.
+    // A model joined, the last one left, or the log was closed.
     if (!signal.aborted) throw new Error('the event log ended the subscription')
   }
 
@@ -146,7 +146,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
 /** Beyond every position. */
 const farthest: Position = 2n ** 64n
 
-/** Event by event, so that what one model is told first, no other is told later. */
+/** Event by event, so that all models have applied an event before any model receives the next. */
 const deliver = (models: readonly Model[], item: SubscriptionItem): void => {
   if (item.kind === 'events')
     for (const recorded of item.events)

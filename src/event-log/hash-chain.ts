@@ -7,15 +7,15 @@ import type { NewEvent } from './port.ts'
  *   digest = base64url(SHA-256(previous digest LF stream LF revision LF event id LF type LF metadata LF data))
  *
  * over UTF-8, where `metadata` is the metadata's exact text up to the digest member and `data` the exact data text;
- * the previous digest of the first event is empty. So nothing a writer wrote can change, vanish, appear or move
- * without every later digest giving it away.
+ * the previous digest of the first event is empty. So if anything a writer wrote is changed, removed, inserted or
+ * moved, no later digest matches.
  */
 
 /** The digest before the first event. */
 export const genesisDigest = ''
 
 const digestMember = ',"digest":"'
-/** No JSON string holds an unescaped quote, so this is the member and nothing that is quoted. */
+/** JSON strings hold no unescaped quote, so this text is always the member and never part of a string. */
 const recordedMember = ',"recorded_at":"'
 const instantLength = 24
 
@@ -35,7 +35,7 @@ export const chain = (
   return { event: { ...event, metadata: `${open}${digestMember}${digest}"}` }, digest }
 }
 
-/** When an event was recorded, as its metadata say under the digest, in milliseconds; `logMs` where they do not say it. */
+/** When an event was recorded, from the metadata that its digest covers, in milliseconds; `logMs` if the metadata do not name a time. */
 export const recordedMsIn = (metadata: string, logMs: number): number => {
   const at = metadata.lastIndexOf(recordedMember)
   if (at === -1) return logMs
@@ -44,7 +44,7 @@ export const recordedMsIn = (metadata: string, logMs: number): number => {
   return Number.isNaN(saidMs) ? logMs : saidMs
 }
 
-/** The digest an event carries and the one its bytes give at that place; equal in an untouched ledger. */
+/** The digest an event carries, and the digest calculated from its bytes at that place; equal in an untouched ledger. */
 export const recompute = (
   event: NewEvent,
   place: ChainPlace,

@@ -1,11 +1,11 @@
 /**
- * Says that something which is tried again and again fails: when it begins, once a minute while it lasts, and when it is
- * over. A loop that logged every failure would bury what led to it, at the speed of its retries.
+ * Logs the failure of something that is retried: when it begins, once a minute while it lasts, and when it is
+ * over. A loop that logged every failure would hide the cause, because it fails as often as it retries.
  */
 export type Outage = {
-  /** It failed. After a minute in which it did not this is a new outage, also where nobody said that it works. */
+  /** It failed. If it did not fail for a minute, this is a new outage, even if `works` was not called. */
   failed(error: unknown): void
-  /** It worked. Costs nothing where it did before. */
+  /** It worked. Costs nothing if it worked before. */
   works(): void
 }
 
@@ -15,7 +15,7 @@ export type OutageLogger = Readonly<
 >
 
 const repeatMs = 60_000
-/** What comes and goes all the time is told this often a minute. */
+/** An outage that starts and ends repeatedly is logged this often a minute. */
 const beginningsMax = 5
 
 export const createOutage = ({
@@ -25,7 +25,7 @@ export const createOutage = ({
   clock = performance,
 }: {
   logger: OutageLogger
-  /** What fails, as the beginning of a sentence: `event log: reading`. */
+  /** The subject of the log message: `event log: reading`. */
   what: string
   level?: 'warn' | 'error'
   clock?: { now(): number }
@@ -36,7 +36,7 @@ export const createOutage = ({
   let failures = 0
   let minuteMs = Number.NEGATIVE_INFINITY
   let beginnings = 0
-  /** Whether what was said last is that it fails. */
+  /** Whether the last message was about a failure. */
   let told = false
 
   return {

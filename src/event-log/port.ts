@@ -11,7 +11,7 @@ export type Position = bigint
 /** Before the first event. */
 export const logStart: Position = 0n
 
-/** An event as handed to the log. `data` and `metadata` are JSON texts whose bytes are never changed or re-ordered. */
+/** An event for the log. `data` and `metadata` are JSON texts whose bytes are never changed or re-ordered. */
 export type NewEvent = {
   /** A UUID, unique within its stream. Deterministic, so that a resent append is recognized. */
   readonly id: string
@@ -26,17 +26,17 @@ export type RecordedEvent = NewEvent & {
   /** Counted from 0 within the stream, without holes. */
   readonly revision: number
   /**
-   * Milliseconds since the epoch. As the writer put it down under the digest; the log's own clock, which no digest covers, counts only for
-   * events that do not say it.
+   * Milliseconds since the epoch. As the writer recorded it under the digest; the log's own clock, which no digest covers, counts only for
+   * events without this time.
    */
   readonly recordedAtMs: number
 }
 
-/** An event by which a reader recognizes the log it has read: where it stood, and what stood there. */
+/** An event by which a reader recognizes the log it has read: its position, id and digest. */
 export type LogPlace = {
   readonly position: Position
   readonly eventId: string
-  /** SHA-256 of the whole event, base64url: ids derive from calls, so the same id may come back with other bytes. */
+  /** SHA-256 of the whole event, base64url: ids derive from calls, so another event may have the same id with other bytes. */
   readonly digest: string
 }
 
@@ -63,7 +63,7 @@ export type ReadOptions = {
 export type SubscribeOptions = {
   /** Exclusive. `logStart` for everything. */
   readonly after: Position
-  /** The last event the caller has, at or before `after`: the subscription ends with `LogRewritten` where it is gone. */
+  /** The last event the caller has, at or before `after`: if the log no longer holds it, the subscription ends with `LogRewritten`. */
   readonly known?: LogPlace | undefined
   /** Streams whose name starts with one of these; all streams when empty. */
   readonly prefixes: readonly string[]
@@ -74,65 +74,65 @@ export type SubscribeOptions = {
 
 /**
  * What a subscription yields. `events` batches are in global order, without gap or duplicate, never empty;
- * `caught-up` comes once, when everything that stood in the log at the time was delivered; `idle` says that nothing
- * that matches lies between the last event and `position`.
+ * `caught-up` comes once, when every event that was in the log at the time is delivered; `idle` means that no
+ * matching event lies between the last event and `position`.
  */
 export type SubscriptionItem =
   | { readonly kind: 'events'; readonly events: readonly RecordedEvent[]; readonly position: Position }
   | { readonly kind: 'caught-up'; readonly position: Position }
   | { readonly kind: 'idle'; readonly position: Position }
 
-/** What an append came to. `repeated`: whether its ids were there already; undefined where the engine does not tell. */
+/** The outcome of an append. `repeated`: whether its ids were there already; undefined where the engine does not report it. */
 export type Appended = { readonly revision: number; readonly repeated?: boolean }
 
 /** A look back over the whole log. */
 export type LookedBack = {
   /** The newest first. */
   readonly events: readonly RecordedEvent[]
-  /** What stands among them and cannot be opened. */
+  /** Events among them that cannot be opened. */
   readonly unreadable: readonly EventsUnreadable[]
-  /** What is before this position was not looked at; null: nothing is. */
+  /** Events before this position were not looked at; null: there are none. */
   readonly next: Position | null
 }
 
 export type EventLog = {
   /**
    * Appends atomically at exactly `expected` + 1 and settles within the adapter's append deadline. Resending the same
-   * ids at the same revision succeeds without writing again, for ever.
+   * ids at the same revision succeeds without writing again, forever.
    *
    * Throws `AppendConflict`, `TooLarge`, `UnknownOutcome` (may or may not have been written: resend the identical
-   * append), `Unavailable` (was not written), `LogRewritten` where the engine can tell before it writes, and TypeError for
+   * append), `Unavailable` (was not written), `LogRewritten` where the engine can detect it before it writes, and TypeError for
    * events no engine could take.
    */
   append(stream: string, expected: ExpectedRevision, events: readonly NewEvent[]): Promise<Appended>
   /**
-   * Reads one stream. Fewer events than `max` are all there are. Throws `StreamMissing` where there is no stream,
+   * Reads one stream. Fewer events than `max` mean the end of the stream. Throws `StreamMissing` where there is no stream,
    * `Unavailable` when the log cannot be reached, `EventsUnreadable`, and `TooLarge` where a page exceeds `readBytesMax`.
    */
   read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
   /**
    * Catches up, then follows live until the signal aborts. Reconnects by itself; throws only what is final, such as
-   * `LogRewritten` when an event it delivered no longer stands where it stood.
+   * `LogRewritten` when an event it delivered is no longer in its place.
    */
   subscribe(options: SubscribeOptions): AsyncIterable<SubscriptionItem>
   /** The position of the last event; `logStart` for an empty log. */
   head(): Promise<Position>
-  /** The event at exactly this position; null where none stands. */
+  /** The event at exactly this position; null if there is none. */
   at(position: Position): Promise<RecordedEvent | null>
   /**
    * The newest events of the whole log before a position, or from its end where none is given: at most `max`, and as many as a page
-   * of bytes holds. What cannot be opened is named and passed over. A position where no event ever stood has nothing before it.
+   * of bytes holds. Events that cannot be opened are reported and skipped. A position where there was never an event has nothing before it.
    */
   lookBack(from: { readonly before: Position | null; readonly max: number }): Promise<LookedBack>
-  /** What the engine itself keeps as the stream's last revision, whatever its events say; null where it knows no stream. */
+  /** The stream's last revision in the engine's own records, not derived from its events; null where it knows no stream. */
   lastRevision(stream: string): Promise<number | null>
   /** The names of the streams that start with the prefix, as the engine lists them, in no order. */
   streams(prefix: string): Promise<string[]>
-  /** Settles everything in flight and lets go of every connection. */
+  /** Settles everything in flight and closes every connection. */
   close(): Promise<void>
 }
 
-/** The stream stands at another revision than expected. `actual` is its last revision, −1 if it does not exist. */
+/** The stream is at another revision than expected. `actual` is its last revision, −1 if it does not exist. */
 export class AppendConflict extends Error {
   override name = 'AppendConflict'
   readonly stream: string
@@ -144,7 +144,7 @@ export class AppendConflict extends Error {
   }
 }
 
-/** Nobody knows whether the append was written. Resend the identical append, or read the stream, to find out. */
+/** The append may or may not have been written. Resend the identical append, or read the stream, to find out. */
 export class UnknownOutcome extends Error {
   override name = 'UnknownOutcome'
 }
@@ -153,14 +153,14 @@ export class StreamMissing extends Error {
   override name = 'StreamMissing'
 }
 
-/** What was read from the log no longer stands in it: it was restored from an older copy, or is another one. Final. */
+/** Events that were read from the log are no longer in it: it was restored from an older copy, or is another log. Final. */
 export class LogRewritten extends Error {
   override name = 'LogRewritten'
 }
 
 /**
- * Where these events are, the log holds something that cannot be opened: a damaged page, or bytes it was never given. Final
- * for who reads there. What it holds before and after can be read.
+ * The log holds something at these events that cannot be opened: a damaged page, or bytes it was never given. Final
+ * for readers of that place. Events before and after it can be read.
  */
 export class EventsUnreadable extends Error {
   override name = 'EventsUnreadable'
@@ -205,22 +205,22 @@ export class Unavailable extends Error {
 
 export const appendBytesMax = 1_000_000
 export const appendEventsMax = 1_024
-/** Of data and metadata. A page of a thousand events is a hundredth of it; more would be held in memory at once for no one's use. */
+/** Of data and metadata. A page of a thousand events is a hundredth of it. More would take memory without a use. */
 export const readBytesMax = 64 * 1024 * 1024
 
-/** Whether a stream of this service may be called so. */
+/** Whether a stream of this service may have this name. */
 export const isStreamName = (name: string): boolean => streamName.test(name)
 
 const streamName = /^[a-z][a-z0-9]*(-[A-Za-z0-9_.:]{1,120})?$/
-/** Whether an event of this service may have such a type. */
+/** Whether an event of this service may have this type. */
 export const isEventTypeName = (type: string): boolean => eventTypeName.test(type)
 
 const eventTypeName = /^[A-Za-z][A-Za-z0-9]{0,99}$/
 const uuidText = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /**
- * What every adapter refuses before it talks to its engine: no events, bad stream names (so none of an engine's own
- * `$` streams), ids that are no UUIDs or stand twice in the append, and appends beyond the size all engines take.
+ * Appends that every adapter refuses before it talks to its engine: no events, bad stream names (including an engine's own
+ * `$` streams), ids that are not UUIDs or occur twice in the append, and appends beyond the size all engines take.
  */
 export const checkAppend = (
   stream: string,
@@ -256,7 +256,7 @@ const appendBytes = (events: readonly NewEvent[]): number =>
   events.reduce((sum, event) => sum + Buffer.byteLength(event.data) + Buffer.byteLength(event.metadata), 0)
 
 /**
- * JSON text of event data. Refuses, synchronously and by name, what JSON would change or drop: BigInt, NaN, infinite
+ * JSON text of event data. Refuses, synchronously and by name, values that JSON would change or drop: BigInt, NaN, infinite
  * numbers, functions and symbols. Members that are undefined are left out.
  */
 export const eventJson = (value: unknown): string => {

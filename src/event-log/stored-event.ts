@@ -12,7 +12,7 @@ export type DecodedEvent = DomainEvent & {
   readonly metadata: EventMetadata
 }
 
-/** Reads a recorded event. Throws `UnknownEventType`, and SyntaxError where the bytes are no JSON. */
+/** Reads a recorded event. Throws `UnknownEventType`, and SyntaxError if the bytes are not JSON. */
 export const decodeEvent = (recorded: RecordedEvent): DecodedEvent => {
   try {
     const metadata = JSON.parse(recorded.metadata) as EventMetadata
@@ -27,7 +27,7 @@ export const decodeEvent = (recorded: RecordedEvent): DecodedEvent => {
   }
 }
 
-/** Whether an event has what accompanies every event of ours, of whatever release. Others' events have not. */
+/** Whether an event has the envelope of our events, of any release. Events of other software do not. */
 export const hasEnvelope = ({ metadata }: Pick<RecordedEvent, 'metadata'>): boolean => {
   try {
     const envelope: unknown = JSON.parse(metadata)
@@ -38,7 +38,7 @@ export const hasEnvelope = ({ metadata }: Pick<RecordedEvent, 'metadata'>): bool
   }
 }
 
-/** Why an event cannot be read, and what to do where other software wrote it. */
+/** Why an event cannot be read, and what to do if other software wrote it. */
 export const whyUnreadable = (recorded: RecordedEvent, error: unknown): string =>
   hasEnvelope(recorded)
     ? error instanceof Error
@@ -58,7 +58,7 @@ type NewEnvelope = {
   readonly traceId?: string | undefined
 }
 
-/** An event its own schema could not read again. `message` names the member and its limit; what it holds is not told. */
+/** An event that its own schema could not read again. `message` names the member and its limit, but not the member's value. */
 export class EventDataError extends Error {
   override name = 'EventDataError'
 }
@@ -68,14 +68,14 @@ export class EventDataError extends Error {
  * hold.
  */
 export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent => {
-  // What every call appends is made by its own code alone, of parts with limits of their own, and there the check would cost
-  // more than the serialising. All others may carry what somebody typed, and an event stays for ever.
+  // Events of every call are made by our code, from parts with limits of their own, and there the check would cost
+  // more than the serialising. All other events may hold text that a person typed, and an event stays forever.
   if (event.type !== 'KeyUsed' && event.type !== 'CreditCharged') assertFits(event)
   return {
     id: envelope.id,
     type: event.type,
-    // The catalogue's types let nothing through that JSON would drop, and JSON.stringify refuses BigInt itself; what is not
-    // finite would become null. The full check costs more than the serialising.
+    // The catalogue's types exclude everything that JSON would drop, and JSON.stringify refuses BigInt itself. Non-finite
+    // numbers would become null. The full check costs more than the serialising.
     data: faithful(JSON.stringify(event.data), event.data),
     metadata: metadataJson(currentVersion(event.type), envelope),
   }
@@ -88,13 +88,13 @@ const assertFits = ({ type, data }: DomainEvent): void => {
     if (!(error instanceof z.ZodError)) throw error
     throw new EventDataError(faultOf(error, data), { cause: error })
   }
-  // Signed notes have line breaks, and no one typed them.
+  // Signed notes have line breaks, and are not typed by people.
   if (type === 'LogCheckpointed' || type === 'LogTreeBegun') return
   const fault = textFaultIn(data, '')
   if (fault !== null) throw new EventDataError(fault)
 }
 
-/** The first text, anywhere in the data, that is not as texts of people have to be. Schemas only bound its length. */
+/** The first text, anywhere in the data, that breaks the rules for text from people. Schemas only bound its length. */
 const textFaultIn = (value: unknown, member: string): string | null => {
   if (typeof value === 'string') {
     const fault = textFault(value)
@@ -111,7 +111,7 @@ const textFaultIn = (value: unknown, member: string): string | null => {
   return null
 }
 
-/** The first fault a schema found, in a sentence that names the member and what is allowed: `reason: at most 200 characters; it has 201`. */
+/** The first fault a schema found, in a sentence that names the member and the allowed values: `reason: at most 200 characters; it has 201`. */
 export const faultOf = ({ issues }: z.ZodError, data: unknown): string => {
   const [issue] = issues
   if (issue === undefined) return 'the data do not fit'
@@ -162,7 +162,7 @@ const at = (data: unknown, path: readonly PropertyKey[]): unknown =>
 
 const faithful = (text: string, data: unknown): string => (text.includes('null') ? eventJson(data) : text)
 
-/** Put together by hand, member by member as `EventMetadata` lists them: on every event, and twice as fast as an object. */
+/** Joined by hand, member by member as `EventMetadata` lists them: it runs for every event, and is twice as fast as an object. */
 const metadataJson = (
   schemaVersion: number,
   { requestId, causationId, repeats, traceId, actor, effectiveAt }: NewEnvelope,

@@ -6,8 +6,8 @@ import type { AppendCall, Connection } from './client.ts'
 import { appendReply, appendRequest } from './messages.ts'
 
 /**
- * One call to the server over which appends are sent, many at a time, and the connection it has for itself. A reply that
- * does not come in time gives up both: what else was under way is unknown too.
+ * One call to the server over which many appends are sent concurrently, with a connection of its own. If a reply
+ * does not come in time, both are given up: the outcome of the other appends under way is unknown too.
  */
 
 /** gRPC codes with which a server refuses a call before it reads any of it: unimplemented, denied, unauthenticated. */
@@ -52,7 +52,7 @@ export const openAppendSession = async (options: AppendSessionOptions): Promise<
     connection,
     call,
     pending: new Map(),
-    // One timer watches every append.
+    // One timer watches all appends.
     watchdog: setInterval(
       () => endWhenLate(session),
       Math.max(10, Math.min(250, options.deadlineMs / 8)),
@@ -64,7 +64,7 @@ export const openAppendSession = async (options: AppendSessionOptions): Promise<
     try {
       settle(session, response)
     } catch (error) {
-      // A reply that cannot be read is no reply; thrown from here it would end the process.
+      // A reply that cannot be read counts as no reply. An error thrown here would end the process.
       endSession(session, new Error('the server answered what cannot be read', { cause: error }))
     }
   })
@@ -73,7 +73,7 @@ export const openAppendSession = async (options: AppendSessionOptions): Promise<
     const refused = !session.answered && typeof code === 'number' && callRefused.has(code)
     endSession(session, error, refused ? 'refused' : 'unknown')
   })
-  // Even politely: without a reply to every append, an ending is a loss.
+  // Even a clean end is a failure if some appends have no reply.
   call.on('end', () => endSession(session, new Error('the server ended the call')))
   return session
 }
@@ -95,7 +95,7 @@ export const sendAppend = (
     }
   })
 
-/** Gives up the connection. What is under way is unknown, or `refused` where the server never looked at it. */
+/** Gives up the connection. The outcome of appends under way is unknown, or `refused` if the server never looked at them. */
 export const endSession = (
   session: AppendSession,
   why: Error,
@@ -142,7 +142,7 @@ const rejectConflict = (
 ): void => {
   lastRevision(stream).then(
     (actual) => reject(new AppendConflict(stream, expected, actual)),
-    // It was not written, but to say "conflict" one would have to know with what.
+    // It was not written, but a conflict would have to name the revision, which is not known.
     (error: unknown) =>
       reject(new Unavailable(`${stream} stands at another revision than ${expected}`, { cause: error })),
   )

@@ -7,7 +7,7 @@ import {
   sendAppend,
 } from './append-session.ts'
 
-/** Appends over one session at a time, within bounds; the next append after a session was lost makes a new one. */
+/** Appends over one session at a time, within bounds. If the session is lost, the next append makes a new one. */
 
 const pendingAppendsMax = 10_000
 const pendingBytesMax = 64 * 1024 * 1024
@@ -18,11 +18,11 @@ type Appender = {
     expected: ExpectedRevision,
     events: readonly NewEvent[],
   ): Promise<{ revision: number }>
-  /** Waits for what is under way, which the deadline of an append bounds. */
+  /** Waits for appends under way. Their deadline bounds the wait. */
   close(): Promise<void>
 }
 
-/** Connects with the first append. Throws `Unavailable` where more waits than the bounds allow, and once closed. */
+/** Connects with the first append. Throws `Unavailable` where more appends wait than the bounds allow, and once closed. */
 export const createAppender = (options: AppendSessionOptions): Appender => {
   let session: AppendSession | undefined
   let opening: Promise<AppendSession> | undefined
@@ -31,7 +31,7 @@ export const createAppender = (options: AppendSessionOptions): Appender => {
   let bytesUnderWay = 0
   let whenQuiet: (() => void) | undefined
 
-  /** A new session, shared by all who ask while it is being made. */
+  /** A new session, shared by all appends that need it while it is being made. */
   const open = (): Promise<AppendSession> => {
     opening ??= openAppendSession(options)
       .then((made) => {

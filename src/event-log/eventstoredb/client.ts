@@ -19,8 +19,8 @@ import { Unavailable } from '../port.ts'
  * The package's `appendToStream`, `readStream` and `subscribeToAll` are not used. They parse and re-write JSON, so
  * bytes change; they keep the promises of all clients of a process in one map, so one client's broken stream rejects
  * another's appends and a late reply ends the process; they ignore the deadline of an append; and they first ask for
- * the server's features, remembering a failed answer for ever. What is used beneath them are the calls the server
- * defines, as the package generated them.
+ * the server's features, remembering a failed answer forever. Instead, this calls the server's services directly,
+ * through the stubs that the package generated.
  */
 
 export type AppendCall = ClientDuplexStream<BatchAppendReq, BatchAppendResp>
@@ -29,11 +29,11 @@ export type ReadCall = ClientReadableStream<ReadResp>
 export type Connection = {
   batchAppend(): AppendCall
   read(request: ReadReq): ReadCall
-  /** Cancels every call and lets go. Sockets close at once where nobody else uses them, or within seconds. */
+  /** Cancels every call and releases the sockets. They close immediately if no other connection uses them, otherwise within seconds. */
   close(): void
 }
 
-/** The parts of the client its own calls are built on. It declares them private or protected; its version is pinned. */
+/** The parts of the client that its own calls are built on. The package declares them private or protected, so its version is pinned. */
 type Internals = {
   readonly getGRPCClient: <Stub extends Client>(stub: StubOf<Stub>, name: string) => Promise<Stub>
   readonly callArguments: (
@@ -50,7 +50,7 @@ const internalsOf = (client: EventStoreDBClient): Internals => ({
   callArguments: Reflect.get(client, 'callArguments'),
 })
 
-/** How many messages of a read wait in memory for whoever reads them. */
+/** How many messages of a read wait in memory for the reader. */
 const messagesAheadMax = 4
 
 /** As @grpc/grpc-js numbers them; that package is the client's, not ours to import values from. */
@@ -58,7 +58,7 @@ const ready = 2
 const transientFailure = 3
 const shutdown = 4
 
-/** Everything the connection string may say. The client prints the whole string, password included, at any other. */
+/** Every option the connection string may have. For any other option, the client prints the whole string, password included. */
 const knownOptions = new Set([
   'usercertfile',
   'userkeyfile',
@@ -77,7 +77,7 @@ const knownOptions = new Set([
 /** The connection string without its user and password: the only form that may be logged or thrown. */
 export const redactedUrl = (url: string): string => url.trim().replace(/^([^:/]*:\/\/).*@/, '$1***@')
 
-/** Throws an Error that names what is wrong with a connection string, and never a secret in it. */
+/** Throws an Error that names the fault of a connection string, and never a secret in it. */
 export const checkUrl = (url: string): void => {
   if (/^[^:/]*\+discover:\/\/[^?]*,/.test(url))
     throw new Error(
@@ -87,7 +87,7 @@ export const checkUrl = (url: string): void => {
   for (const option of options === '' ? [] : options.split('&')) {
     const [name = '', value = ''] = option.split('=', 2)
     const flat = name.toLowerCase().replace(/[_-]/g, '')
-    // An @ after a question mark: that may be a password nobody encoded.
+    // An @ after a question mark may belong to a password that was not encoded.
     const shown = options.includes('@') ? '' : `: ${name}`
     if (!knownOptions.has(flat))
       throw new Error(`the event store's connection string has an option this service does not know${shown}`)
@@ -99,16 +99,16 @@ export const checkUrl = (url: string): void => {
   create(url, 'check')
 }
 
-/** Whether a connection string holds credentials that the client leaves out without a word. */
+/** Whether a connection string holds credentials that the client silently ignores. */
 export const dropsCredentials = (url: string): boolean =>
   redactedUrl(url) !== url.trim() && /[?&]tls=false/i.test(url)
 
 let connections = 0
 const keepAliveTimeoutMs = 10_000
-/** In place of "never", which all connections would share. About 23 days. */
+/** Used instead of "never", because connections with "never" would share one socket. About 23 days. */
 const keepAliveTimeoutMaxMs = 2_000_000_000
 /**
- * How long one of several hosts may take to say who leads. The client's own five seconds are all the time a connection has: a host
+ * How long one of several hosts may take to name the leader. The client's own five seconds are all the time a connection has: a host
  * that does not answer, asked first, would use it up.
  */
 const gossipTimeoutSeconds = 1
@@ -116,7 +116,7 @@ const keepAliveTimeoutOption = /([?&]keep[-_]?alive[-_]?timeout=)(-?\d+)/i
 
 /**
  * Connections to one server with equal options share one socket process-wide: a new client would get the socket the
- * last one was given up for, and a subscription nobody reads would hold up appends. So no two have equal options.
+ * last connection was given up for, and a subscription that is not read would hold up appends. So no two have equal options.
  */
 const unshared = (url: string, role: string): string => {
   const serial = connections++ % 100_000
@@ -145,7 +145,7 @@ const lookups = new Map<string, Promise<boolean>>()
 
 /**
  * Whether a host name resolves within half a second; an address always does. Node resolves names in its thread pool, of four threads,
- * and a lookup that the name server does not answer blocks one for ten seconds. A node that is gone for good may have no name any more, so
+ * and a lookup that the name server does not answer blocks one for ten seconds. A node that was removed may no longer have a name, so
  * each name has one lookup at a time: otherwise its lookups would take all threads, and no other name would resolve.
  */
 export const resolves = async (host: string): Promise<boolean> => {
@@ -163,8 +163,8 @@ export const resolves = async (host: string): Promise<boolean> => {
 }
 
 /**
- * The connection string without those of several hosts whose name does not resolve now; unchanged where none does. A single one that is
- * left is named twice: the client asks who leads only where it has several hosts, and the one that is left may be a follower.
+ * The connection string without those hosts whose name does not resolve now; unchanged if none resolves. If a single host is
+ * left, it is named twice: the client asks for the leader only if it has several hosts, and the remaining host may be a follower.
  */
 export const withResolvedHosts = async (url: string): Promise<string> => {
   const begin = Math.max(url.lastIndexOf('@') + 1, url.indexOf('://') + 3)
@@ -196,7 +196,7 @@ export type ConnectOptions = {
   readonly signal: AbortSignal
 }
 
-/** Connects, or throws `Unavailable`: as long as this has not resolved, nothing whatever was sent. */
+/** Connects, or throws `Unavailable`. Nothing is sent before this resolves. */
 export const connect = async (options: ConnectOptions): Promise<Connection> => {
   const { stub, callOptions } = await connectTo(streamsGrpc.StreamsClient, options)
   return connectionOf(stub, () => callOptions(Number.POSITIVE_INFINITY))
@@ -233,7 +233,7 @@ const connectionOf = (stub: StreamsClient, callOptions: () => [Metadata, CallOpt
   const calls = new Set<{ cancel(): void }>()
   const keep = <Call extends AppendCall | ReadCall>(call: Call): Call => {
     calls.add(call)
-    // A call that is cancelled fails once more; somebody must be listening.
+    // A cancelled call fails once more, so it needs an error listener.
     call.on('error', () => undefined)
     call.on('status', () => calls.delete(call))
     return call
@@ -262,7 +262,7 @@ const reached = (stub: Client, deadline: number): Promise<void> =>
       else if (state === transientFailure || state === shutdown)
         reject(new Error('connection refused or reset'))
       else {
-        // gRPC tells deadlines by the time of day.
+        // gRPC deadlines are times of day.
         const grpcDeadlineMs = Date.now() + Math.max(0, deadline - performance.now())
         channel.watchConnectivityState(state, grpcDeadlineMs, (error) => (error ? reject(error) : look()))
       }

@@ -5,8 +5,8 @@ import { parseConnectionString } from '@eventstore/db-client/dist/Client/parseCo
 import { redactedUrl, resolves } from './client.ts'
 
 /**
- * Why EventStoreDB cannot be used, in one sentence with the remedy. gRPC says "unavailable" of a certificate it does not
- * trust and of a server that is away alike, and leaves out why: so the hosts are dialled once more, without it.
+ * Why EventStoreDB cannot be used, in one sentence with the remedy. gRPC answers "unavailable" both for a certificate it does not
+ * trust and for a server that is down, and leaves out the reason. So the hosts are dialled again without gRPC.
  */
 
 const probeMs = 3_000
@@ -24,7 +24,7 @@ const untrusted = new Set([
   'CERT_UNTRUSTED',
 ])
 
-/** What went wrong with the server of a connection string, told from the error of a call to it. */
+/** What went wrong with the server of a connection string, derived from the error of a call to it. */
 export const eventStoreDbFault = async (url: string, error: unknown): Promise<string> => {
   const server = `EventStoreDB at ${redactedUrl(url).split('?', 1)[0]}`
   const said = causesOf(error)
@@ -55,7 +55,7 @@ const causesOf = (error: unknown): Said[] => {
   return said
 }
 
-/** What dialling the hosts one after the other tells; null where one of them takes a connection as it should. */
+/** Dials the hosts one after the other. Returns the reason they cannot be reached; null if one of them accepts the connection. */
 const unreachable = async (url: string): Promise<string | null> => {
   const { hosts, tls = true, tlsCAFile } = parseConnectionString(url.trim().replace(/^kurrentdb/, 'esdb'))
   const ca = tls && tlsCAFile !== undefined ? readFileSync(tlsCAFile) : undefined
@@ -70,7 +70,7 @@ const unreachable = async (url: string): Promise<string | null> => {
         return 'speaks TLS, and the connection string says tls=false. Take that out, and name the CA of the server: tlsCAFile=/path/ca.crt'
       return null
     }
-    // It was reached: what it said is more than that another host is away.
+    // This host was reached, so its answer explains more than another host that is down.
     if (!dialled.away) return dialled.why
     failures.push(`${address}:${port} ${dialled.why}`)
   }
@@ -85,7 +85,7 @@ type Dial = {
   readonly anyCertificate?: boolean
 }
 
-/** Null where a connection, with a TLS handshake where there should be one, succeeds. `away`: no connection at all. */
+/** Null if a connection succeeds, with a TLS handshake if one is expected. `away`: no connection at all. */
 const dial = ({
   host,
   port,

@@ -25,21 +25,21 @@ export { redactedUrl }
 
 /**
  * The event log in EventStoreDB 23.10 or later, or KurrentDB. One stream is one stream; positions are commit
- * positions; ids at an exact revision make a resent append succeed for ever, which is the server's own promise.
+ * positions; ids at an exact revision make a resent append succeed forever, which is the server's own promise.
  *
- * Appends, reads and every subscription have a connection of their own: a subscriber that does not read fills the
- * window its connection shares, and a connection that is given up takes with it whatever else is under way on it.
- * All of them ask the leader, so that what was appended is read: a cluster is named by several hosts or discovery, and
+ * Appends, reads and every subscription have connections of their own: a subscriber that does not read fills the
+ * window its connection shares, and when a connection is given up, all other calls on it fail too.
+ * All of them ask the leader, so that appended events are read: a cluster is named by several hosts or discovery, and
  * the user of the connection string may read `$all` and write streams.
  */
 
 export type EventStoreDbLimits = {
   readonly connectTimeoutMs: number
-  /** The server gives up a write after two seconds by default; this leaves it time to say so. */
+  /** The server gives up a write after two seconds by default; this leaves it time to report that. */
   readonly appendDeadlineMs: number
-  /** How long a read may hear nothing. */
+  /** How long a read may wait for the next response. */
   readonly readSilenceMs: number
-  /** How long a subscription may see no event before it is checked. */
+  /** How long a subscription may receive no event before it is checked. */
   readonly heartbeatMs: number
 }
 
@@ -53,13 +53,13 @@ export const eventStoreDbLimits: EventStoreDbLimits = {
 export type EventStoreDbOptions = {
   /** A connection string (`esdb://…`, `esdb+discover://…`): the one place for hosts, TLS files and credentials. */
   readonly url: string
-  /** Goes before every stream name, where others use the server too: only what has it is there for this log. */
+  /** Put before every stream name where other software uses the server too: this log sees only streams with the prefix. */
   readonly prefix?: string | undefined
   readonly logger: Logger
   readonly limits?: Partial<EventStoreDbLimits>
 }
 
-/** Opens the log; connects on first use. Throws where the connection string cannot be understood. */
+/** Opens the log; connects on first use. Throws if the connection string cannot be understood. */
 export const openEventStoreDb = ({ prefix = '', ...options }: EventStoreDbOptions): EventLog => {
   const { url, logger } = options
   checkUrl(url)
@@ -75,7 +75,7 @@ export const openEventStoreDb = ({ prefix = '', ...options }: EventStoreDbOption
   return {
     ...log,
     append: (stream, expected, events) => {
-      // Before the prefix: it may hold what the name of a stream may not.
+      // Checked without the prefix, which may hold characters that stream names may not.
       checkAppend(stream, expected, events)
       return log.append(stream, expected, events)
     },
@@ -104,7 +104,7 @@ const openServerLog = (
     logger,
   })
 
-  /** Logged once for all subscriptions: they are lost together. */
+  /** Logged once for all subscriptions, because they are lost together. */
   const lost = createOutage({ logger, what: 'event log: a subscription' })
   const subscribe: EventLog['subscribe'] = (options) => {
     const signal = AbortSignal.any([options.signal, closing.signal])
@@ -137,7 +137,7 @@ const openServerLog = (
   }
 }
 
-/** The server lists no streams but by projections of its own: their first events are looked for in the whole log. */
+/** The server lists streams only through its own projections, so this searches the whole log for their first events. */
 const streamsOf = async (
   subscribe: EventLog['subscribe'],
   prefix: string,
@@ -153,7 +153,7 @@ const streamsOf = async (
 
 /**
  * The part of a server's log whose stream names start with a prefix, as a log of its own. Its streams have their names
- * without the prefix: digests are over those.
+ * without the prefix, because digests cover those names.
  */
 const withPrefix = (whole: EventLog, prefix: string): EventLog => {
   const withoutPrefix = (event: RecordedEvent): RecordedEvent => ({

@@ -29,7 +29,7 @@ const jsonContent = 'application/json'
 const ticksPerMillisecond = 10_000n
 /** How the server writes −1 in an unsigned number: no revision, no position. */
 const unsignedMinusOne = '18446744073709551615'
-/** After how many events a filtered subscription looks up from its search, and says so by a checkpoint. */
+/** After how many events a filtered subscription reports its progress with a checkpoint. */
 export const searchWindow = 512
 
 const empty = () => new sharedPb.Empty()
@@ -41,8 +41,8 @@ const identifierOf = (stream: string) => {
 }
 
 /**
- * One append, complete in one message. No deadline is named: the server would compare it with its own clock, and a
- * clock that is off would fail every append. The server's own write timeout applies.
+ * One append, complete in one message. No deadline is named: the server would compare it with its own clock, and a server
+ * with a wrong clock would fail every append. The server's own write timeout applies.
  */
 export const appendRequest = (
   correlationId: string,
@@ -73,7 +73,7 @@ export const appendRequest = (
 
 type AppendReply = {
   readonly correlationId: string
-  /** `conflict` without its revision where the server kept that to itself. */
+  /** `conflict` has no revision if the server did not report it. */
   readonly outcome: { readonly revision: number } | { readonly error: Error } | { readonly conflict: true }
 }
 
@@ -108,15 +108,15 @@ const refusal = (type: string, said: string): Error => {
   switch (type) {
     case 'event_store.client.MaximumAppendSizeExceeded':
       return new TooLarge(said)
-    // "Not handled": the server is starting, busy, or no leader. It says so without having looked at the append.
+    // "Not handled": the server is starting, busy, or not the leader. It did not look at the append.
     case 'google.protobuf.Empty':
-    // What no engine takes never gets this far, so this is not the caller's mistake. It is about this copy of the append
-    // alone: an earlier one may have been written.
+    // `checkAppend` already refused invalid appends, so this is not the caller's mistake. It is about this copy of the append
+    // alone: an earlier copy may have been written.
     case 'event_store.client.BadRequest':
     case 'event_store.client.AccessDenied':
     case 'event_store.client.StreamDeleted':
       return new Unavailable(said)
-    // A timeout of the server's, an internal error, or words of a later version: it may have been written.
+    // A timeout of the server's, an internal error, or an answer of a later version: it may have been written.
     default:
       return new UnknownOutcome(said)
   }
@@ -199,7 +199,7 @@ export const subscribeRequest = (after: Position, prefixes: readonly string[]): 
   return requestOf(options)
 }
 
-/** The event a response carries, if it carries one; the server's own events included. */
+/** The event in a response, if there is one. Includes the server's own events. */
 export const recordedEvent = (response: ReadResp): RecordedEvent | undefined => {
   const read = response.getEvent()
   const record = read?.getEvent()

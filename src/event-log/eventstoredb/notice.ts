@@ -1,7 +1,7 @@
-/** That something may have come: given at any time, and waited for by one caller. */
+/** A signal that something may have arrived. It can be given at any time; one caller waits for it. */
 export type Notice = {
   give(): void
-  /** Resolves to whether it was given since the last wait. Ends at once with the signal, at the latest after `ms`. */
+  /** Resolves to whether it was given since the last wait. Ends immediately on abort, and after `ms` at the latest. */
   wait(ms: number): Promise<boolean>
 }
 

@@ -13,15 +13,15 @@ import { checkUrl, connect, connectTo } from './client.ts'
 import { readEvents, readHead } from './read.ts'
 
 /**
- * Makes the user the service works as, and gives it what it needs: to read all events, and to read and write streams.
- * Not to delete any, nor to change what a stream keeps. An administrator does this once, and again for a new password.
+ * Makes the service's user and grants its rights: to read all events, and to read and write streams.
+ * It may not delete streams or change their settings. An administrator does this once, and again for a new password.
  */
 
 const timeoutMs = 10_000
 const settingsStream = '$settings'
 /** As gRPC numbers it. */
 const notFound = 5
-/** How long the server may take until new rights hold. */
+/** How long the server may take until new rights apply. */
 const effectMs = 5_000
 const effectPauseMs = 100
 
@@ -30,7 +30,7 @@ export type Preparation = {
   readonly adminUrl: string
   readonly user: string
   readonly password: string
-  /** Others work on this server: what everyone may do, everyone may go on doing. */
+  /** Other software uses this server: rights that everyone has stay open to everyone. */
   readonly shared: boolean
   readonly logger: Logger
 }
@@ -45,7 +45,7 @@ type Roles = string | readonly string[]
 type Acl = { readonly [role: string]: Roles }
 export type Settings = { readonly $userStreamAcl?: Acl; readonly $systemStreamAcl?: Acl }
 
-/** Sets up user and rights, and tries them. Throws what the server refuses; can be run again. */
+/** Creates the user, grants its rights, and tries them. Throws what the server refuses; can be run again. */
 export const prepareEventStoreDb = async (preparation: Preparation): Promise<Prepared> => {
   const { adminUrl, user, password } = preparation
   checkUrl(adminUrl)
@@ -157,8 +157,8 @@ const giveRights = async ({
 }
 
 /**
- * What stands in `$settings` with the user added. Nobody who is named loses anything. What nobody is named for is open to
- * everyone; on a server that is not shared it is kept for the user, and deleting streams for administrators.
+ * The current `$settings` with the user added. No named user loses a right. Rights without a named user are open to
+ * everyone; on a server that is not shared they are restricted to the user, and deleting streams to administrators.
  */
 export const settingsFor = (
   before: Settings,
@@ -194,7 +194,7 @@ const withUser = (roles: Roles, user: string): Roles => {
   return named.includes(user) || named.includes('$all') ? roles : [...named, user]
 }
 
-/** Reads everything as the new user: the service does nothing before it can. */
+/** Reads everything as the new user: the service cannot start without that right. */
 const tried = async (url: string): Promise<void> => {
   const deadline = performance.now() + effectMs
   for (;;) {

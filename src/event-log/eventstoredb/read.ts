@@ -11,7 +11,7 @@ import {
 import type { Connection } from './client.ts'
 import { type ReadRequest, readRequest, recordedEvent } from './messages.ts'
 
-/** Reads that end: every one settles, at the latest when the server has said nothing for `silenceMs`. */
+/** Reads that end: each one settles, at the latest when the server has sent nothing for `silenceMs`. */
 
 /** Passes response after response to `take` until it has enough or the server has no more. */
 export const readUntil = (
@@ -70,12 +70,12 @@ export const readEvents = async (
   return events
 }
 
-/** An event without what it holds. */
+/** An event without its data and metadata. */
 export type EventHeader = Pick<RecordedEvent, 'position' | 'stream' | 'type'>
 
 /**
- * The headers of every event of one read of the whole log. A search over others' events must not fail for their size, and
- * needs nothing of what they hold. Throws `Unavailable`.
+ * The headers of every event of one read of the whole log. A search over others' events must not fail because of their size, and
+ * does not need their content. Throws `Unavailable`.
  */
 export const readHeaders = async (
   connection: Connection,
@@ -95,13 +95,13 @@ export const readHeaders = async (
   return headers
 }
 
-/** Whether an event is the server's own: statistics, users, links of its projections. No reader is given those. */
+/** Whether an event is the server's own: statistics, users, links of its projections. Readers never receive these. */
 export const isSystemEvent = ({ stream, type }: EventHeader): boolean =>
   stream.startsWith('$') || type.startsWith('$')
 
 /**
- * The position of the last event that is not the server's own, so that whoever has seen the last event that is given
- * out stands at the head. Reads backwards until it finds one, past whatever the server wrote since.
+ * The position of the last event that is not the server's own, so that a reader who has seen the last delivered event
+ * is at the head. Reads backwards until it finds one, past all events the server wrote since.
  */
 export const readHead = async (connection: Connection, silenceMs: number): Promise<Position> => {
   let head = logStart
@@ -121,15 +121,15 @@ export const readHead = async (connection: Connection, silenceMs: number): Promi
   return head
 }
 
-/** How many events of one's own are looked through for the last of them before it is looked for from the end. */
+/** How many of our own events are read to find the last of them before the search starts from the end of the log. */
 const ownEventsMax = 1_000
-/** The server says nothing while it searches others' events, of which there may be very many. */
+/** The server sends nothing while it searches others' events, and there may be very many. */
 export const searchSilenceMs = 60_000
 
 /**
- * The position of the last event whose stream has the prefix, on a server that others write to as well. From the end
- * only where it must: behind the last event of a quiet service may stand millions of others' events, and health asks
- * every second. So it remembers up to where it has looked.
+ * The position of the last event whose stream has the prefix, on a server that other software writes to as well. It searches
+ * from the end only when it has to: millions of others' events may follow the last event of a quiet service, and health checks
+ * ask every second. So it remembers how far it has looked.
  */
 export const createOwnHead = (
   prefix: string,
@@ -144,7 +144,7 @@ export const createOwnHead = (
     const end = last?.position ?? logStart
     if (end === known.end) return known.head
     const from = known
-    // Should the search fail, because the log was restored say, the next one begins anew.
+    // If the search fails, for example because the log was restored, the next one starts over.
     known = { head: logStart, end: logStart }
     const search = (request: Pick<ReadRequest, 'direction' | 'max'> & { from: Position | undefined }) =>
       readHeaders(connection, { ...request, prefix }, searchSilenceMs)
@@ -163,7 +163,7 @@ export const createOwnHead = (
 
 /**
  * The event at exactly this position, or null. A read of the whole log begins at the first event from a position on; a
- * position that is no place in this log at all is refused by the server. It refuses in the same words where it is in
+ * position where no event can be is refused by the server. It refuses with the same message when it is in
  * trouble itself, so null is answered only where it reads the end of the log and then refuses the position again.
  */
 export const readAt = async (
@@ -196,8 +196,8 @@ const unknownStatus = 2
 
 /**
  * Whether the server refused to read the whole log from a position. 24.2 and later say "InvalidPosition" for most positions
- * without an event. For the others, and for all on 23.10, the server says only that reading the log came to an error, which
- * may be its own trouble: `readAt` finds out which.
+ * without an event. For the others, and for all on 23.10, the server only reports that reading the log failed, which
+ * may have another cause: `readAt` finds out which.
  */
 export const isPositionRefused = (error: unknown): boolean => {
   const said = error instanceof Unavailable ? error.cause : error

@@ -11,19 +11,19 @@ import type { Connection } from './client.ts'
 import { type ReadRequest, recordedEvent } from './messages.ts'
 import { isPositionRefused, isSystemEvent, readAt, readEvents, readUntil, searchSilenceMs } from './read.ts'
 
-/** The log's reads, over one connection that all of them share. It does not survive a read that fails. */
+/** The log's reads, which share one connection. It is replaced after a read that fails. */
 
 type SharedReads = Pick<EventLog, 'read' | 'lastRevision' | 'head' | 'at' | 'lookBack'> & {
-  /** Ends the reads under way, and refuses others. */
+  /** Ends the reads under way, and refuses new ones. */
   close(): void
 }
 
 type SharedReadsOptions = {
   readonly connect: () => Promise<Connection>
   readonly headOf: (connection: Connection, silenceMs: number) => Promise<Position>
-  /** What the names of one's own streams begin with, where others use the server too. */
+  /** The prefix of our own stream names, where other software uses the server too. */
   readonly prefix: string | undefined
-  /** How long a read may hear nothing. */
+  /** How long a read may wait for the next response. */
   readonly silenceMs: number
 }
 
@@ -83,7 +83,7 @@ const readStream = async (
 ): Promise<RecordedEvent[]> => {
   const page = await readPage({ stream, from, direction, max })
   if (direction === 'forwards' || from === undefined || page.length > 0) return page
-  // Nothing backwards from beyond the end: what is meant is from the end.
+  // A backwards read from beyond the end returns nothing; the caller means the end.
   const [last] = await readPage({ stream, from: undefined, direction, max: 1 })
   return last !== undefined && last.revision < from
     ? readPage({ stream, from: undefined, direction, max })
@@ -100,15 +100,15 @@ const lastRevision = async (readPage: ReadPage, stream: string): Promise<number 
   }
 }
 
-/** As many bytes as a page holds; the last event of it may exceed them. */
+/** Bytes of a page; its last event may exceed them. */
 const pageBytesMax = 4 * 1024 * 1024
-/** The server writes statistics of its own, of which any number may follow one another. */
+/** The server writes statistics of its own, and many of them may be in a row. */
 const lookedAtMax = 10_000
 
 type From = {
   readonly before: Position | null
   readonly max: number
-  /** Of what streams' names begin with, on a server of several. */
+  /** The prefix of our stream names, on a shared server. */
   readonly prefix: string | undefined
 }
 
@@ -146,7 +146,7 @@ const readBack = async (
     })
   } catch (error) {
     if (before === null || !isPositionRefused(error)) throw error
-    // What stands before an event must not be left out because the server was in trouble.
+    // Earlier events must not be left out because the server was in trouble.
     if ((await readAt(connection, before, silenceMs)) !== null) throw error
     return { events: [], unreadable: [], next: null }
   }

@@ -13,17 +13,17 @@ import { createNotice, type Notice } from './notice.ts'
 import { type EventHeader, isSystemEvent, readAt, readHead, readHeaders } from './read.ts'
 
 /**
- * One of the server's subscriptions, from its connection to its loss: what it has delivered, and in batches.
+ * One of the server's subscriptions, from its connection to its loss: the events it has delivered, in batches.
  *
- * The server's checkpoints are taken as a sign of life and nothing else. Servers have sent such that pass events not
+ * The server's checkpoints only show that it is alive. Servers have sent checkpoints that pass events not
  * yet delivered, or that never move. Positions come from events that were seen: delivered, or read without filter.
  */
 
-/** A batch is handed over before it holds more than this, whatever its number of events. */
+/** A batch is handed over before it holds more bytes than this, even with few events. */
 const batchBytesMax = 4 * 1024 * 1024
-/** A batch waits this long for one more event: events arrive in handfuls, and consumers like many. */
+/** A batch waits this long for one more event: events arrive a few at a time, and large batches are cheaper for consumers. */
 const lingerMs = 10
-/** A live batch is handed over after this long although more events keep coming: they would fill it for seconds. */
+/** A live batch is handed over after this time even if events keep coming: otherwise it could fill for seconds. */
 const liveBatchMs = 100
 
 /** An event that was delivered, by which the log is recognized. */
@@ -35,15 +35,15 @@ export type Session = {
   readonly call: ReadCall
   readonly notice: Notice
   readonly matches: (event: EventHeader) => boolean
-  /** The server filters: it does not show what lies between two events. */
+  /** The server filters: it does not show which events lie between two others. */
   readonly filtered: boolean
-  /** Where the log stood before the subscription was made. */
+  /** The head of the log before the subscription was made. */
   readonly headAtStart: Position
   /** The last position the consumer was given. */
   said: Position
   /** Everything that matches up to here was taken from the call. */
   seen: Position
-  /** A place in the log at or before `seen`. */
+  /** The position of an event at or before `seen`. */
   place: Position
   serverCaughtUp: boolean
   caughtUp: boolean
@@ -55,15 +55,15 @@ export type Session = {
 
 type Opening = Pick<SubscribeOptions, 'after' | 'prefixes' | 'signal'> & {
   readonly connect: () => Promise<Connection>
-  /** How long a read may hear nothing. */
+  /** How long a read may wait for the next response. */
   readonly silenceMs: number
-  /** Where the server's subscription begins: a place in its log. */
+  /** Where the server's subscription begins: the position of an event. */
   readonly from: Position
   /** The last event delivered before, at or before `after`. */
   readonly last: Delivered | undefined
 }
 
-/** Subscribes on a connection of its own, which the caller closes. Throws `LogRewritten` where the log lost what was read. */
+/** Subscribes on a connection of its own, which the caller closes. Throws `LogRewritten` if the log lost events that were read. */
 export const openSession = async ({
   connect,
   silenceMs,
@@ -122,11 +122,11 @@ const refuseShortened = async (connection: Connection, after: Position, silenceM
     throw new LogRewritten(`the event log ends at ${end}, before ${after}, up to which it was read already`)
 }
 
-/** Whether what the log held when the subscription was made is delivered: as the server says, or as was seen. */
+/** Whether everything the log held when the subscription was made is delivered: either the server reported it, or it was seen. */
 export const isCaughtUp = ({ serverCaughtUp, seen, headAtStart }: Session): boolean =>
   serverCaughtUp || seen >= headAtStart
 
-/** Says once that the consumer has caught up; positions move to the head as it was then. */
+/** Reports once that the consumer has caught up, at the head of the log when the subscription was made. */
 export const catchUp = (session: Session): SubscriptionItem => {
   const { headAtStart, said, seen } = session
   session.caughtUp = true
@@ -139,9 +139,9 @@ export const catchUp = (session: Session): SubscriptionItem => {
 }
 
 /**
- * What waits on the server, up to a batch. The call holds a handful of it and fetches more only while it is read, so an
- * empty call says nothing about the server. A lone live event is handed over at once; where there are two, there may be
- * thousands, and a consumer that takes its time over every batch would never see the end of them by the handful.
+ * Takes the waiting events from the server, up to a batch. The call holds a few of them and fetches more only while it is read, so an
+ * empty call does not mean an empty server. A single live event is handed over immediately. Where there are two, there may be
+ * thousands, and a consumer that is slow per batch would never catch up a few events at a time.
  */
 export const gather = async (session: Session, batchMax: number): Promise<RecordedEvent[]> => {
   const batch: RecordedEvent[] = []

@@ -21,8 +21,8 @@ import {
 } from './subscription-session.ts'
 
 /**
- * Follows the whole log in order, for ever, over as many of the server's subscriptions as it takes: those end with
- * every restart, slow reader and lost connection, sometimes in silence.
+ * Follows the whole log in order, forever, over as many of the server's subscriptions as needed: those end with
+ * every restart, slow reader and lost connection, sometimes without an error.
  */
 
 const batchMaxDefault = 1_000
@@ -31,14 +31,14 @@ const retryPauseMaxMs = 5_000
 
 type FollowOptions = {
   readonly connect: () => Promise<Connection>
-  /** After this long without an event the subscription is checked; `idle` is yielded where it can be proved. */
+  /** After this long without an event the subscription is checked; `idle` is yielded if it is proved that none was missed. */
   readonly heartbeatMs: number
   readonly silenceMs: number
   readonly logger: Logger
   readonly lost: Outage
 }
 
-/** Ends when the signal aborts; fails where the log no longer holds what it delivered, and at nothing else. */
+/** Ends when the signal aborts. Fails only if the log no longer holds the events it delivered. */
 export async function* followAll(
   follow: FollowOptions,
   options: SubscribeOptions,
@@ -52,7 +52,7 @@ export async function* followAll(
   }
   let caughtUp = false
   let failures = 0
-  /** Where the server's subscription begins. Not every position is a place in the log: only those of events are. */
+  /** Where the server's subscription begins: always the position of an event, because others may be invalid. */
   let from = options.after
   while (!signal.aborted) {
     let session: Session | undefined
@@ -90,7 +90,7 @@ export async function* followAll(
   }
 }
 
-/** Whether the log holds no event where a subscription began. Not so where the server cannot say. */
+/** Whether the log holds no event where a subscription began. False if the server cannot answer. */
 const isNowhere = async (
   { connection }: Session,
   from: Position,
@@ -121,7 +121,7 @@ const nextItem = async (
     }
     if (!session.caughtUp && isCaughtUp(session)) continue
     if (session.failure !== undefined) throw session.failure
-    // Checkpoints give notice too: only the time since the last beat counts.
+    // Checkpoints give notice too, so only the time since the last beat counts.
     const leftMs = session.beatAtMs + follow.heartbeatMs - performance.now()
     if (leftMs > 0) {
       await session.notice.wait(leftMs)
@@ -138,22 +138,22 @@ const nextItem = async (
 
 /** Finds out whether a subscription that is silent misses events the log holds. */
 
-/** How long an event the log holds may be on its way before the subscription counts as stalled. */
+/** How long an event may be in transit before the subscription counts as stalled. */
 const graceMs = 1_000
 /** How many events of others are looked through at a time to prove that nothing was missed among them. */
 const proofMax = 4 * searchWindow
 
 type Check = {
-  /** After this long without an event, or without a word of the server, silence is a matter to check. */
+  /** A subscription is checked after this long without an event or any other message from the server. */
   readonly heartbeatMs: number
-  /** How long a read may hear nothing. */
+  /** How long a read may wait for the next response. */
   readonly silenceMs: number
   readonly signal: AbortSignal
 }
 
 /**
- * Nothing came for a while: checks whether there was nothing to come. Throws where there was, and moves `seen` over
- * what it has proved to be of others.
+ * No event came for a while: checks whether the log holds one. Throws if it does. Otherwise moves `seen` past
+ * the events that it has proved to be others'.
  */
 const checkSilence = async (session: Session, check: Check): Promise<void> => {
   const heard = performance.now() - session.heardAtMs < check.heartbeatMs
@@ -166,7 +166,7 @@ const checkSilence = async (session: Session, check: Check): Promise<void> => {
   }
 }
 
-/** Looks through others' events without the server's filter, a page at a time, for what should have been delivered. */
+/** Looks through others' events without the server's filter, a page at a time, to find events that should have been delivered. */
 const lookThrough = async (
   session: Session,
   { silenceMs, heartbeatMs, signal }: Check,
@@ -186,10 +186,10 @@ const lookThrough = async (
   session.place = last.position
   if (last.position > session.seen) session.seen = last.position
   if (page.length < proofMax) session.headAtBeat = last.position
-  // A server that never says "caught up" leaves finding out to us: without a pause.
+  // If the server never reports "caught up", continue the search without a pause.
   else if (!session.caughtUp) session.beatAtMs -= heartbeatMs
   else {
-    // The proof lags behind others' events. Those alone would bring checkpoints, so silence among them is suspect.
+    // The proof is behind. Others' events alone would still cause checkpoints, so silence is suspect.
     const head = await readHead(connection, silenceMs)
     if (!heard && head > session.headAtBeat)
       session.failure ??= new Error('others write, and not even checkpoints arrive')
@@ -197,7 +197,7 @@ const lookThrough = async (
   }
 }
 
-/** Whether an event the log holds fails to arrive, after the time it may be on its way. */
+/** Whether an event of the log is still not delivered after the time it may be in transit. */
 const isStalled = async (session: Session, missing: Position, signal: AbortSignal): Promise<boolean> => {
   const deadline = performance.now() + graceMs
   while (

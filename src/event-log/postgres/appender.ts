@@ -23,14 +23,14 @@ const queuedAppendsMax = 10_000
 const clientTimeoutMs = 4_000
 const serverTimeoutMs = 8_000
 export const connectTimeoutMs = 5_000
-/** SQLSTATE of a server that stands by for another. */
+/** SQLSTATE of a standby server. */
 const readOnly = '25006'
 
 type QueuedAppend = {
   readonly stream: string
   readonly expected: ExpectedRevision
   readonly count: number
-  /** Packed while the batch before is under way. */
+  /** Packed while the batch before it is under way. */
   readonly segment: Segment
   readonly resolve: (result: Appended) => void
   readonly reject: (error: Error) => void
@@ -44,7 +44,7 @@ type Appender = {
 type AppenderOptions = {
   readonly url: string
   readonly logger: Logger
-  /** The highest end of the log this process has seen. A log that ends before it was restored from an older copy: it takes no append. */
+  /** The highest end of the log this process has seen. A log that ends before it was restored from an older copy, and takes no append. */
   readonly seenHead: () => Position
 }
 
@@ -59,7 +59,7 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
     await new Promise((resolve) => setImmediate(resolve))
     while (queue.length > 0) {
       await write(connection, takeBatch(queue), seenHead)
-      // A caller that was answered may append again at once: a tick comes after all of that, and before any other I/O.
+      // An answered caller may append again immediately. A tick comes after all those appends, and before any other I/O.
       await new Promise<void>((resolve) => process.nextTick(resolve))
     }
     running = undefined
@@ -82,7 +82,7 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
   }
 }
 
-/** One connection, made when it is asked for, and anew after it was lost or dropped. */
+/** One connection, made when it is needed, and again after it was lost or dropped. */
 type Connection = {
   get(): Promise<pg.Client>
   drop(broken: pg.Client): void
@@ -169,12 +169,12 @@ const write = async (
   } catch (error) {
     const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
     const unanswered = sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')
-    // The database refuses something about one of them: find it, and let the others pass.
+    // The database refuses something in one of them: find it, and write the others.
     if (batch.length > 1 && /^2[23]/.test(sqlState)) {
       for (const append of batch) await write(connection, [append], seenHead)
       return
     }
-    // A server that may only be read is not the one we want any more: the next connection finds the one that took over.
+    // The server is now read-only, so drop the connection: the next one finds the server that took over.
     if (unanswered || sqlState === readOnly) connection.drop(client)
     for (const { stream, reject } of batch)
       reject(
@@ -188,7 +188,7 @@ const write = async (
   }
 }
 
-/** What `append_again` adds to the revision of an append that had been written before. No revision comes near it. */
+/** What `append_again` adds to the revision of an append that was already written. Revisions never reach this number. */
 const repeatedFrom = 2 ** 52
 
 const settle = (append: QueuedAppend, result: number | undefined): void => {

@@ -19,16 +19,16 @@ import { refuseSeparator } from './segment.ts'
 import { createWakeUp, type WakeUp } from './wake-up.ts'
 
 /**
- * The event log in PostgreSQL: the embedded default, and a production choice of its own. An append is one row.
+ * The event log in PostgreSQL: the embedded default, and also fit for production. An append is one row.
  *
- * Appends of all streams of this process are gathered into one transaction at a time (group commit): while one is
- * under way the next gathers. Order and durability are the database's, see migrations/0001_event_log.sql. Nothing
+ * Appends of all streams of this process are gathered into one transaction at a time (group commit): while a transaction is
+ * under way, the next one gathers. Order and durability are the database's, see migrations/0001_event_log.sql. Nothing
  * here ever joins a caller's transaction.
  */
 
 const readersMax = 4
 const readTimeoutMs = 60_000
-/** After a failover a connection kept for ever would go on asking the server that was. */
+/** After a failover, a connection that is kept forever would continue to ask the old server. */
 const connectionLifetimeSeconds = 60
 
 type PostgresEventLogOptions = { readonly url: string; readonly logger: Logger }
@@ -47,7 +47,7 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     // The server may end connections that are being closed.
     if (!pool.ending) logger.warn({ err: error }, 'event log: idle connection lost')
   })
-  // The pool no longer listens to a connection that it is closing, and the server may end it just then.
+  // The pool no longer listens to a connection that it is closing, and the server may end it at that moment.
   pool.on('connect', (client) => client.on('error', () => undefined))
   const reads = createReads(pool)
   let seenHead: Position = logStart
@@ -114,8 +114,8 @@ const batchMaxDefault = 1_000
 const reconnectPauseMs = 250
 
 /**
- * Catches up and follows, one look at the log after the other, until the signal aborts. Looks again where the database
- * cannot be asked. Fails where the log is another one, or holds what cannot be opened.
+ * Catches up and follows, with one query of the log after another, until the signal aborts. Queries again when the database
+ * cannot be reached. Fails if the log is another one, or holds something that cannot be opened.
  */
 async function* followLog(
   {
@@ -154,7 +154,7 @@ async function* followLog(
   }
 }
 
-/** What one look found, in batches of the size that was asked for: a segment may hold more. */
+/** The events of one query, in batches of the requested size: a segment may hold more. */
 function* itemsOf(
   { events, position }: Look,
   { after, batchMax, signal }: Pick<SubscribeOptions, 'after' | 'signal'> & { readonly batchMax: number },

@@ -14,15 +14,15 @@ import {
 import { openSegment, type SegmentRow } from './segment.ts'
 
 /**
- * Questions to the log's tables. One page of segments at a time answers a read or a look of a subscription: a page is
- * bounded by segments, events and bytes, for an append may hold a thousand events, or a megabyte in one.
+ * Queries on the log's tables. One page of segments at a time answers a read or one query of a subscription: a page is
+ * bounded by segments, events and bytes, because an append may hold a thousand events, or a megabyte in one.
  */
 
-/** What a page passes over because its events or bytes were enough before is at most this much. */
+/** A page reads at most this many segments, even if fewer of them reach its limit of events or bytes. */
 const pageSegmentsMax = 512
-/** Of events when they are opened; the last segment of a page may exceed it. */
+/** Size of the opened events; the last segment of a page may exceed it. */
 const pageBytesMax = 4 * 1024 * 1024
-/** A reader of busy families looks at this many positions at a time, so that a rare match never means a long scan. */
+/** A reader of busy families looks at this many positions at a time, so that a rare match never causes a long scan. */
 const scanWindow = 50_000n
 
 /** The families that the index `log_segments_quiet` leaves out. */
@@ -33,7 +33,7 @@ const columns = `last_position, last_revision, count, bytes, ids, events,
   (extract(epoch from recorded_at) * 1000)::bigint as recorded,
   (select name from log_streams where id = page.stream_id) as stream`
 
-/** `$1` to `$3` bound a page; `where` says of which segments it is, with the parameters from `$4` on. */
+/** `$1` to `$3` bound a page; `where` selects its segments, with the parameters from `$4` on. */
 const page = (where: string, order: string): string => `
   select ${columns} from (
     select *, sum(count) over found - count as events_before, sum(bytes) over found - bytes as bytes_before
@@ -52,7 +52,7 @@ const readBackwards = ofStream(
   'last_revision desc',
 )
 
-/** `known`: the id of the event that is where the reader's last one was. `scanned`: nothing else can match up to there. */
+/** `known`: the id of the event at the place of the reader's last event. `scanned`: there are no other matches up to there. */
 const afterPosition = (where: string, scanned: string): string => `
   select h.position as head, ${scanned} as scanned, page.*,
          (select encode(substring(ids from (16 * (count - 1 - (last_position - $5)) + 1)::integer for 16), 'hex')
@@ -61,7 +61,7 @@ const afterPosition = (where: string, scanned: string): string => `
    order by last_position`
 const lookAtAll = afterPosition('true', 'h.position')
 const lookAtQuiet = afterPosition(`${quiet} and family like any ($6)`, 'h.position')
-/** A segment that reaches beyond the window is left to the next look, as a whole. */
+/** A segment that reaches beyond the window is left to the next query, as a whole. */
 const lookAtBusy = afterPosition(
   'last_position <= $7 and family like any ($6)',
   `case when h.position <= $7 then h.position else
@@ -100,7 +100,7 @@ const isSegment = <Row extends SegmentRow | Nothing>(row: Row): row is Row & Seg
 
 const boundsOf = (max: number): number[] => [Math.min(max, pageSegmentsMax), max, pageBytesMax]
 
-/** Whether these are all the segments there are, and not only as many as a page holds. */
+/** Whether these are all the segments. False where a page is full, because more may follow. */
 const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
   let events = 0
   let bytes = 0
@@ -111,7 +111,7 @@ const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
   return rows.length < Math.min(max, pageSegmentsMax) && events < max && bytes < pageBytesMax
 }
 
-/** Opens segments up to one that cannot be: what comes before it is delivered, up to `end`, and it fails the next look. */
+/** Opens segments up to one that cannot be opened. Events before it are delivered, up to `end`, and the next query fails. */
 const openAll = (segments: readonly SegmentRow[]): { events: RecordedEvent[]; end?: Position } => {
   const events: RecordedEvent[] = []
   for (const segment of segments)
@@ -127,7 +127,7 @@ const openAll = (segments: readonly SegmentRow[]): { events: RecordedEvent[]; en
 
 const likePrefix = (prefix: string): string => `${prefix.replace(/[\\%_]/g, '\\$&')}%`
 
-/** A family's name is what comes before the first hyphen. */
+/** A family's name is the part before the first hyphen. */
 const familyPattern = (prefix: string): string => {
   const end = prefix.indexOf('-')
   return end === -1 ? likePrefix(prefix) : likePrefix(prefix.slice(0, end)).slice(0, -1)
@@ -139,7 +139,7 @@ const mayBegin = (family: string, prefix: string): boolean =>
 
 export type Look = {
   readonly events: readonly RecordedEvent[]
-  /** Nothing else that matches is at or before it. */
+  /** There is no other match at or before it. */
   readonly position: Position
   readonly head: Position
 }
@@ -165,8 +165,8 @@ export type Reads = {
 }
 
 /**
- * Throws `Unavailable` where the database does not answer. Statements are prepared by name: planning one costs several times what
- * a look at the end of the log does. A plan is kept for as long as its connection, which is a minute.
+ * Throws `Unavailable` if the database does not answer. Statements are prepared by name: planning one costs several times as much as
+ * a query at the end of the log. A plan is kept while its connection exists, which is a minute.
  */
 type Ask = <Row extends pg.QueryResultRow>(name: Statement, values: unknown[]) => Promise<Row[]>
 

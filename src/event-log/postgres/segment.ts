@@ -18,12 +18,12 @@ import {
 
 /**
  * Compresses and opens whole zstd frames with one context that is kept. `zstdDecompressSync` and `zstdCompressSync` make a context
- * and load the dictionary for every frame, which takes several times as long as the frame of one call. Node.js documents no way to
- * keep a context, so this calls the handle that those functions call, and calls those functions if there is no such handle. The frames
+ * and load the dictionary for every frame, which takes several times as much time as the frame of one call. Node.js documents no way to
+ * keep a context, so this calls the handle that those functions use, and falls back to them if the handle is missing. The frames
  * are the same, byte by byte.
  */
 
-/** `room`: bytes that the result may take. It is valid until the next call. Throws where the input is no frame, or the room is too small. */
+/** `room`: bytes that the result may take. It is valid until the next call. Throws if the input is not a frame, or the room is too small. */
 type Zstd = (input: Buffer, room: number) => Buffer
 
 type Stream = ReturnType<typeof createZstdCompress> | ReturnType<typeof createZstdDecompress>
@@ -68,7 +68,7 @@ export const keptZstd = (open: () => Stream, once: Zstd): Zstd => {
     handle.writeSync(constants.ZSTD_e_end, input, 0, input.length, output, 0, room)
     const unused = left[0] ?? 0
     if (stream.errored === null && unused > 0) return output.subarray(0, room - unused)
-    // It is in the middle of this frame, and of no use for the next one.
+    // It stopped in the middle of this frame, so it cannot be used for the next one.
     context = null
     stream.destroy()
     throw stream.errored ?? new RangeError(`it takes ${room} bytes or more`)
@@ -93,7 +93,7 @@ const segmentBytesMax = appendBytesMax + appendEventsMax * (100 + 3)
 const idBytes = 16
 
 const packing: ZstdOptions = {
-  // The row says how long the text is.
+  // The row holds the length of the text.
   params: { [constants.ZSTD_c_compressionLevel]: zstdLevel, [constants.ZSTD_c_contentSizeFlag]: 0 },
   dictionary,
 }
@@ -132,7 +132,7 @@ export const packSegment = (events: readonly NewEvent[]): Segment => {
   }
 }
 
-/** The separator would split an event. No JSON text holds it, so a caller that sends it has not serialized its data. */
+/** The separator would split an event. JSON text never holds it, so a caller that sends it has not serialized its data. */
 export const refuseSeparator = (stream: string, events: readonly NewEvent[]): void => {
   for (const { type, data, metadata } of events)
     if (data.includes(separator) || metadata.includes(separator))
@@ -153,7 +153,7 @@ export type SegmentRow = {
   readonly events: Buffer
 }
 
-/** The events of a segment, in order. Throws `EventsUnreadable` where it is not as it was written. */
+/** The events of a segment, in order. Throws `EventsUnreadable` if the segment was changed since it was written. */
 export const openSegment = (row: SegmentRow): RecordedEvent[] => {
   const { count, ids } = row
   const stream = row.stream ?? 'a stream without a name'
@@ -205,7 +205,7 @@ const uuidChars = 36
 const hyphen = 0x2d
 const hexDigits = Buffer.from('0123456789abcdef')
 
-/** The texts of ids of 16 bytes each, one after the other: of thousands a second, made of as few strings as can be. */
+/** The texts of ids of 16 bytes each, one after the other. It runs thousands of times a second, so it makes few strings. */
 const uuidsOf = (ids: Buffer): string => {
   const text = Buffer.allocUnsafe((ids.length / idBytes) * uuidChars)
   let at = 0

@@ -2,19 +2,19 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 
 /**
- * Tells subscriptions that the log may have grown: by a LISTEN connection, and by polling where notifications fail
+ * Notifies subscriptions that the log may have grown: by a LISTEN connection, and by polling if notifications fail
  * to arrive. Waking up for nothing is harmless; a lost notification costs at most one poll interval.
  */
 
 const pollIntervalMs = 250
-/** A busy log notifies hundreds of times a second; looking that often would cost more than it tells. */
+/** A busy log notifies hundreds of times a second; a query for each of them would cost too much. */
 const wakeIntervalMs = 50
 const reconnectMs = 1_000
 
 export type WakeUp = {
-  /** How often it has rung so far. Ask before looking at the log, and pass it to `after` when there was nothing. */
+  /** The number of notifications so far. Read it before you query the log, and pass it to `after` if there was nothing. */
   rings(): number
-  /** Resolves once it has rung since `rings`, at the latest after the poll interval, or at once when aborted. */
+  /** Resolves once there is a notification since `rings`, at the latest after the poll interval, or immediately when aborted. */
   after(rings: number, signal: AbortSignal): Promise<void>
   pause(ms: number, signal: AbortSignal): Promise<void>
   close(): Promise<void>
@@ -22,7 +22,7 @@ export type WakeUp = {
 
 type WakeUpOptions = { readonly url: string; readonly channel: string; readonly logger: Logger }
 
-/** Connects when it is first waited for. */
+/** Connects on the first wait. */
 export const createWakeUp = (options: WakeUpOptions): WakeUp => {
   const waiting = new Set<() => void>()
   let listener: Listener | undefined
@@ -58,7 +58,7 @@ export const createWakeUp = (options: WakeUpOptions): WakeUp => {
   }
 }
 
-/** Resolves after `ms` or at once when aborted; earlier where one of `waiting` is called, which it adds itself to. */
+/** Resolves after `ms`, or immediately when aborted; earlier if one of `waiting` is called, which it adds itself to. */
 const wait = (ms: number, signal: AbortSignal, waiting?: Set<() => void>): Promise<void> =>
   new Promise((resolve) => {
     const done = (): void => {
@@ -75,7 +75,7 @@ const wait = (ms: number, signal: AbortSignal, waiting?: Set<() => void>): Promi
 
 type Listener = { close(): Promise<void> }
 
-/** Listens on the channel until closed, connecting again where the connection is lost. `notified` is given the notice's text. */
+/** Listens on the channel until closed, connecting again if the connection is lost. `notified` receives the notice's text. */
 export const startListening = ({
   url,
   channel,

@@ -8,15 +8,15 @@ import { encodeEvent } from '../stored-event.ts'
 import { announcementText, type CheckpointStream } from './checkpoint-stream.ts'
 import type { SigningKey } from './signing-key.ts'
 
-/** The events of the stream `checkpoint`, and how they are appended: exactly behind what was read, so that one process wins. */
+/** The events of the stream `checkpoint`, and how they are appended: exactly after the events that were read, so that one process wins. */
 
-/** An event and what its id is made of. */
+/** An event, and the key its id derives from. */
 export type Keyed = {
   readonly key: string
   readonly event: DomainEventOf<'SigningKeyAnnounced' | 'LogTreeBegun' | 'LogCheckpointed'>
 }
 
-/** A key, vouched for by the one before it where that is at hand. */
+/** Announces a key, signed by the key before it if that is available. */
 export const announcementOf = (
   key: Pick<SigningKey, 'id' | 'publicKey'>,
   {
@@ -24,7 +24,7 @@ export const announcementOf = (
     actor,
     reason,
   }: {
-    /** `key` is null where it is lost. */
+    /** `key` is null if it is lost. */
     readonly previous: { readonly id: string; readonly key: SigningKey | null } | null
     readonly actor: string
     readonly reason: string | null
@@ -42,7 +42,7 @@ export const announcementOf = (
   }
 }
 
-/** A tree of its own name, which no other tree in the world has. */
+/** A new tree with a name that is unique in the world. */
 export const treeBegun = (previousNote: string | null): Keyed => {
   const origin = `enrichment-ledger/${randomUUID()}`
   return {
@@ -51,7 +51,7 @@ export const treeBegun = (previousNote: string | null): Keyed => {
   }
 }
 
-/** Whether the events now follow what was read; not so where another process was first. */
+/** Whether the events now follow the ones that were read; false if another process was first. */
 export const appendedTo = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
   stream: Pick<CheckpointStream, 'revision'>,

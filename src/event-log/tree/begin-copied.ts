@@ -3,8 +3,8 @@ import { appendedTo, treeBegun } from './append.ts'
 import { createStreamReader } from './checkpoint-stream.ts'
 
 /**
- * A copied log holds the same events in another order, so its tree is another: it begins with the last checkpoint that was copied, under a
- * name of its own. Does nothing where nothing was signed yet, or where that was done before.
+ * A copied log holds the same events in another order, so it has another tree: it begins with the last checkpoint that was copied, under a
+ * name of its own. Does nothing if nothing was signed yet, or if it was done before.
  */
 export const beginCopiedTree = async ({
   from,

@@ -5,18 +5,18 @@ import { type EventLog, type RecordedEvent, StreamMissing } from '../port.ts'
 import { type DecodedEvent, decodeEvent } from '../stored-event.ts'
 import { headOf, isSignature, NoteFault, signerOf } from './signed-note.ts'
 
-/** What the stream `checkpoint` says: which keys sign, which tree is being grown, and what was signed last. */
+/** The state of the stream `checkpoint`: which keys sign, which tree is being grown, and the last signed checkpoints. */
 
 type AnnouncedKey = {
   readonly id: string
   readonly publicKey: Buffer
-  /** Null: the key before it vouches for it, or it is the first. Otherwise why an operator had to. */
+  /** Null: the key before it signed it, or it is the first. Otherwise the reason an operator gave to announce it. */
   readonly reason: string | null
 }
 
 type LogTree = {
   readonly origin: string
-  /** The last checkpoint of the log this one was copied from. */
+  /** The last checkpoint of the original log, if this one is a copy. */
   readonly previousNote: string | null
 }
 
@@ -30,13 +30,13 @@ export type Checkpoint = LogCheckpointed & {
 export type CheckpointStream = {
   /** Of the stream's last event; −1: there is none. */
   readonly revision: number
-  /** In the order in which they were announced; the last signs. */
+  /** In the order in which they were announced. The last one signs. */
   readonly keys: readonly AnnouncedKey[]
   /** Null before the first checkpoint. */
   readonly tree: LogTree | null
   /** Of this tree. */
   readonly last: Checkpoint | null
-  /** The last one of any tree: a copy begins with it. */
+  /** The last one of any tree, which a copy begins with. */
   readonly lastOfAll: Checkpoint | null
 }
 
@@ -48,7 +48,7 @@ export const emptyStream: CheckpointStream = {
   lastOfAll: null,
 }
 
-/** The stream holds what must not be there: a key no one vouches for, or a checkpoint its key did not sign. */
+/** The stream holds an invalid event: a key that is not vouched for, or a checkpoint its key did not sign. */
 export class CheckpointFault extends Error {
   override name = 'CheckpointFault'
   readonly revision: number
@@ -60,13 +60,13 @@ export class CheckpointFault extends Error {
   }
 }
 
-/** A key by its own bytes. */
+/** The id of a key, derived from its bytes. */
 export const keyIdOf = (publicKey: Buffer): string =>
   Buffer.from(hash('sha256', publicKey, 'hex'), 'hex')
     .subarray(0, 16)
     .toString('base64url')
 
-/** What the key before signs for a new one. */
+/** The text that the previous key signs to announce a new one. */
 export const announcementText = (announced: {
   readonly key_id: string
   readonly public_key: string
@@ -126,7 +126,7 @@ const keyOf = (
   return { id: data.key_id, publicKey, reason: vouched ? null : data.reason }
 }
 
-/** The key that signs now has to have signed it, and the note has to say what the event says. */
+/** The current key has to have signed it, and the note has to match the event. */
 const checkpointFault = ({ keys, tree, last }: CheckpointStream, checkpoint: Checkpoint): string | null => {
   const { origin, size, root, note } = checkpoint
   try {
@@ -148,8 +148,8 @@ const checkpointFault = ({ keys, tree, last }: CheckpointStream, checkpoint: Che
 const pageMax = 1_000
 
 /**
- * Reads the stream, each event once: what was read before is remembered. Throws what reading throws, `CheckpointFault`, and
- * `UnknownEventType` for what a newer release wrote.
+ * Reads the stream, each event once: events that were read before are remembered. Throws the errors of reading, `CheckpointFault`, and
+ * `UnknownEventType` for events of a newer release.
  */
 export const createStreamReader = (
   eventLog: Pick<EventLog, 'read'>,

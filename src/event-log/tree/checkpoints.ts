@@ -8,8 +8,8 @@ import type { SigningKeyFiles } from './signing-key.ts'
 import type { TreeStore } from './store.ts'
 
 /**
- * Signed checkpoints of the whole event log, and what proves to a stranger that an event is in it. A checkpoint is a note
- * that says how many leaves there are and the root of the tree over them, signed.
+ * Signed checkpoints of the whole event log, and proofs for an outsider that an event is in it. A checkpoint is a note
+ * with the number of leaves and the root of the tree over them, signed.
  */
 
 export { type Checkpoint, CheckpointFault } from './checkpoint-stream.ts'
@@ -18,30 +18,30 @@ export { type ConsistencyProof, type InclusionProof, ProofFault } from './prove.
 
 export type Checkpoints = {
   /**
-   * Signs a checkpoint over everything the log holds now and appends it. `anew`: over tiles that are made anew from the log.
-   * Throws `CheckpointRefused` where that cannot be done, `CheckpointFault` where the stream `checkpoint` is not sound.
+   * Signs a checkpoint over everything the log holds now and appends it. `anew`: over tiles that are rebuilt from the log.
+   * Throws `CheckpointRefused` if that cannot be done, `CheckpointFault` if the stream `checkpoint` is not sound.
    */
   make(options?: { anew?: boolean }): Promise<Checkpoint>
   /** The last one; null before the first. */
   last(): Promise<Checkpoint | null>
-  /** The proof up to the last checkpoint; null while none covers this position, or no event of ours stands there. */
+  /** The proof up to the last checkpoint; null while none covers this position, or no event of ours is there. */
   proofOfInclusion(position: Position): Promise<InclusionProof | null>
   /** That the tree at an earlier size is the beginning of the last checkpoint's; null before the first checkpoint. */
   proofOfConsistency(size: number): Promise<ConsistencyProof | null>
-  /** Signs a text of another kind than a checkpoint with the announced key; null while none was announced, or it is not here. */
+  /** Signs a text that is not a checkpoint with the announced key; null if no key was announced, or the key is not here. */
   sign(text: string): Promise<KeySignature | null>
-  /** Whether the signature is that of a key which the log announced. */
+  /** Whether the signature is valid for a key which the log announced. */
   isSigned(text: string, signature: KeySignature): Promise<boolean>
-  /** Announces a new signing key: vouched for by the present one, or by an operator where that is lost. */
+  /** Announces a new signing key: vouched for by the current key, or by an operator if that is lost. */
   announceKey(by: { actor: string; reason: string }): Promise<{ keyId: string; vouchedFor: boolean }>
 }
 
 /** In base64url. */
 type KeySignature = { readonly keyId: string; readonly value: string }
 
-/** The name of the job that makes a checkpoint because someone asked. */
+/** The name of the job that makes a checkpoint on request. */
 export const askedCheckpointJob = 'checkpoint-asked'
-/** So many seconds gather: however many ask, no more checkpoints than this are made. */
+/** Requests gather for this many seconds, and one checkpoint answers all of them. */
 const gatherSeconds = 20
 
 /** Asks for a checkpoint that covers everything the log holds now: it is made within a minute, by the process that runs jobs. */
@@ -85,14 +85,14 @@ const announceKey = async (
   const stream = await read()
   const announced = stream.keys.at(-1)
   const present = announced === undefined ? null : await keys.find(announced.id)
-  // Where the announced key is lost, the one that is here in its place, if any, is the one to be announced.
+  // If the announced key is lost, the key that is here in its place, if any, is announced.
   const key = present === null ? await keys.first() : await keys.next()
   if (key.id === announced?.id) throw new CheckpointRefused(`the log has announced ${key.id} already`)
   const previous = announced === undefined ? null : { id: announced.id, key: present }
   const event = announcementOf(key, { previous, actor, reason })
   if (!(await appendedTo(eventLog, stream, [event], actor)))
     throw new CheckpointRefused('another process wrote to the stream of checkpoints meanwhile. Ask again')
-  // It takes the other's place.
+  // The new key replaces the old one.
   await keys.find(key.id)
   return { keyId: key.id, vouchedFor: present !== null }
 }

@@ -5,7 +5,7 @@ import { writeLeafHash } from './merkle-tree.ts'
 import { packPositions, type StoredTile, type StoredTree, type TreeStore, unpackPositions } from './store.ts'
 import { TileStack, tileName, tileWidth } from './tiles.ts'
 
-/** Brings the stored tiles up to the log's head. What was stored before an interruption stays, and is gone on from. */
+/** Brings the stored tiles up to the log's head. Tiles that were stored before an interruption are kept, and growth continues from there. */
 
 /** Leaves that are held in memory before they are stored. */
 const leavesPerWrite = 16_384
@@ -21,7 +21,7 @@ type Growing = {
 
 export type GrownTree = StoredTree & { readonly root: Buffer }
 
-/** Resolves with how far the tiles go, which is up to the log's head as of the call or further. `anew`: from its beginning. */
+/** Resolves with how far the tiles go: up to the log's head at the time of the call, or further. `anew`: rebuild from the log's beginning. */
 export const growTree = async (growing: Growing, { anew = false } = {}): Promise<GrownTree> => {
   const { eventLog, store, tree } = growing
   if (anew) await store.begin(tree.origin)
@@ -30,17 +30,17 @@ export const growTree = async (growing: Growing, { anew = false } = {}): Promise
     const usable =
       stored !== null &&
       stored.origin === tree.origin &&
-      // A log that was restored from an older copy has lost what the tiles are about.
+      // A log that was restored from an older copy no longer holds the events of the tiles.
       (stored.place === null || (await stillHolds(eventLog, stored.place)))
     const growth = usable ? await growthOf(growing, stored) : null
     if (growth !== null) {
       if (await growOn(growing, growth)) return { ...growth.reached, root: growth.stack.root() }
-      // Where another process has grown it between two questions, the tiles are sound.
+      // If another process has grown it between two queries, the tiles are sound.
     } else if ((await store.read())?.size === stored?.size) await store.begin(tree.origin)
   }
 }
 
-/** Leaves that are not stored yet, on top of those that are. */
+/** Leaves that are not stored yet, on top of the stored ones. */
 type Growth = {
   /** How far the stored tiles go. */
   reached: StoredTree
@@ -51,10 +51,10 @@ type Growth = {
   last: RecordedEvent | null
 }
 
-/** Null where the stored tiles are not those of such a tree. */
+/** Null if the stored tiles do not belong to such a tree. */
 const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<Growth | null> => {
   const begun = await stackAt(store, stored.size)
-  // More positions than leaves are none of this size.
+  // The number of positions does not match this size.
   if (begun === null || begun.known !== stored.size % tileWidth) return null
   const { stack, positions } = begun
   const growth: Growth = { reached: stored, stack, positions, completed: [], last: null }
@@ -64,8 +64,8 @@ const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<G
 }
 
 /**
- * The tree at a size, from the stored tiles, with the positions of the leaves of its last tile of level 0; null where they lack some.
- * `known`: how many positions that tile holds by now.
+ * The tree at a size, from the stored tiles, with the positions of the leaves of its last tile of level 0; null if they lack some.
+ * `known`: how many positions that tile has.
  */
 export const stackAt = async (
   store: TreeStore,
@@ -100,7 +100,7 @@ const addLeaf = (growth: Growth, { digest, position }: { digest: string; positio
   )
 }
 
-/** Whether all of it could be stored; not so where another process was first. */
+/** Whether all of it could be stored; false if another process was first. */
 const growOn = async ({ eventLog, store }: Growing, growth: Growth): Promise<boolean> => {
   const known = growth.reached.place ?? undefined
   for await (const { events } of ownEventsAfter(eventLog, known && { after: known.position, known }))

@@ -4,16 +4,16 @@ import { type EventLog, type LogPlace, logStart, type Position, type RecordedEve
 import { hasEnvelope } from '../stored-event.ts'
 
 /**
- * The leaves of the tree: the digests of all events of ours, in log order. An event's leaf is the digest its metadata carry. If it was
- * taken away, it is the digest that its bytes give with nothing before them, which is another leaf.
+ * The leaves of the tree: the digests of all our events, in log order. An event's leaf is the digest in its metadata. If the digest was
+ * removed, the leaf is the digest of its bytes as the first of a chain, which is another leaf.
  */
 
-/** Metadata as this service writes them, which need not be parsed to know that they are. */
+/** Metadata as this service writes them. Metadata that match need not be parsed to show that they are ours. */
 const ownMetadata =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON holds none of them unescaped.
   /^\{"schema_version":[1-9]\d{0,8}(?:,"request_id":"[^"\\\x00-\x1f]*")?(?:,"causation_id":"[^"\\\x00-\x1f]*")?(?:,"trace_id":"[^"\\\x00-\x1f]*")?,"actor":"[^"\\\x00-\x1f]*","effective_at":"[^"\\\x00-\x1f]*"(?:,"recorded_at":"[^"\\\x00-\x1f]*")?(?:,"digest":"[^"\\\x00-\x1f]*")?\}$/
 
-/** Says which events are ours. Remembers the stream it was asked about last: events come in runs of one stream. */
+/** Checks which events are ours. Remembers the last stream: events come in runs of one stream. */
 export const createOwnership = (): ((event: RecordedEvent) => boolean) => {
   let stream = ''
   let ours = false
@@ -41,12 +41,12 @@ const carriedDigest = (metadata: string): string | null => {
 export const leafDigestOf = (event: RecordedEvent): string =>
   carriedDigest(event.metadata) ?? recompute(event, { ...event, previous: genesisDigest }).computed
 
-/** Events of ours, in log order, a page at a time. `position`: all up to there were looked at. */
+/** Our events, in log order, a page at a time. `position`: everything up to it was looked at. */
 type OwnEvents = { readonly events: readonly RecordedEvent[]; readonly position: Position }
 
 /**
- * Reads the log from after a position to its head as of now. While a page is worked on, the next one is on its way. Throws what
- * `subscribe` throws: `LogRewritten` where the log no longer holds `known`.
+ * Reads the log from after a position to its current head. The next page is fetched while a page is processed. Throws the errors of
+ * `subscribe`: `LogRewritten` if the log no longer holds `known`.
  */
 export async function* ownEventsAfter(
   eventLog: Pick<EventLog, 'head' | 'subscribe'>,
@@ -71,7 +71,7 @@ export async function* ownEventsAfter(
       const last = value.position >= head
       if (!last) {
         next = items.next()
-        // Whoever leaves in the middle does not wait for it.
+        // A consumer that stops early does not wait for it.
         next.catch(() => undefined)
       }
       const events = value.kind === 'events' ? value.events : []

@@ -8,7 +8,7 @@ import type { SigningKey, SigningKeyFiles } from './signing-key.ts'
 import type { TreeStore } from './store.ts'
 import { rangeRoot, tilesOf } from './tiles.ts'
 
-/** Why no checkpoint can be signed, or no proof given, and what to do. */
+/** Why a checkpoint cannot be signed or a proof cannot be given, and what to do. */
 export class CheckpointRefused extends Error {
   override name = 'CheckpointRefused'
 }
@@ -17,11 +17,11 @@ export type Making = {
   readonly eventLog: Pick<EventLog, 'append' | 'read' | 'subscribe' | 'head' | 'at'>
   readonly store: TreeStore
   readonly keys: SigningKeyFiles
-  /** What the stream `checkpoint` says now. */
+  /** Reads the current state of the stream `checkpoint`. */
   readonly read: () => Promise<CheckpointStream>
 }
 
-/** The first needs two more appends before it; and other processes may be first, but each of them makes a checkpoint. */
+/** The first checkpoint needs two more appends before it. Other processes may be first, but each of them makes a checkpoint. */
 const attemptsMax = 10
 
 /** As `Checkpoints.make`. */
@@ -30,7 +30,7 @@ export const makeCheckpoint = async (making: Making, { anew = false } = {}): Pro
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     const stream = await making.read()
     const { last } = stream
-    // Another process was first, and its checkpoint covers what this one was to cover.
+    // Another process was first, and its checkpoint covers the wanted position.
     if (attempt > 0 && last !== null && BigInt(last.position) >= wanted) return last
     const key = await signingKeyOf(making, stream)
     const begun = beginning(stream, key)
@@ -47,7 +47,7 @@ const missing = (): never => {
   throw new CheckpointRefused('the checkpoint that was appended is not in the log')
 }
 
-/** The key that was announced last; before the first, the one that KEY_DIR holds, which is made if there is none. */
+/** The last announced key; before the first announcement, the key in KEY_DIR, which is made if there is none. */
 const signingKeyOf = async ({ keys }: Making, stream: CheckpointStream): Promise<SigningKey> => {
   const announced = stream.keys.at(-1)
   const key = announced === undefined ? await keys.first() : await keys.find(announced.id)
@@ -58,7 +58,7 @@ const signingKeyOf = async ({ keys }: Making, stream: CheckpointStream): Promise
   )
 }
 
-/** What comes before the first checkpoint of all; null where it is there. */
+/** The events that must come before the very first checkpoint; null if they are there. */
 const beginning = (stream: CheckpointStream, key: SigningKey): readonly Keyed[] | null => {
   const announcement: Keyed[] =
     stream.keys.length > 0 ? [] : [announcementOf(key, { previous: null, actor: 'system', reason: null })]
@@ -90,8 +90,8 @@ const signed = async (
 }
 
 /**
- * The tree up to the log's head. Its beginning has to be what was signed before: tiles that give another root are made anew, and
- * where the log itself gives another one nothing is signed.
+ * The tree up to the log's head. Its beginning has to match the last signed root: tiles with another root are rebuilt, and
+ * if the log itself gives another root, nothing is signed.
  */
 const grownAsSigned = async (
   growing: Parameters<typeof growTree>[0],
@@ -101,7 +101,7 @@ const grownAsSigned = async (
     const grown = await growTree(growing, { anew: making })
     const before = last === null ? null : await rootAt(growing.store, last.size)
     if (last === null || before?.toString('base64') === last.root) return grown
-    // Another process is making them anew.
+    // Another process is rebuilding them.
     if (making && before === null) continue
     if (making)
       throw new CheckpointRefused(
@@ -113,7 +113,7 @@ const grownAsSigned = async (
   throw new CheckpointRefused('no checkpoint was made: other processes throw the tiles away, again and again')
 }
 
-/** The root at an earlier size, from the stored tiles; null where they lack some. */
+/** The root at an earlier size, from the stored tiles; null if they lack some. */
 const rootAt = async (store: TreeStore, size: number): Promise<Buffer | null> => {
   const whole = { from: 0, to: size }
   return rangeRoot(whole, await store.tiles(tilesOf([whole])))

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 
 /**
- * The Merkle tree of RFC 6962 over SHA-256, and what proves something about it to a stranger: that a leaf is in a tree, and that
+ * The Merkle tree of RFC 6962 over SHA-256, and its proofs for an outsider: that a leaf is in a tree, and that
  * a tree is the beginning of a larger one. Pure. Sizes and indexes are whole numbers below 2^53.
  */
 
@@ -14,14 +14,14 @@ const leafInput = Buffer.alloc(1 + hashBytes)
 const nodeInput = Buffer.alloc(1 + 2 * hashBytes)
 nodeInput[0] = 1
 
-/** Text is the fastest thing `hash` gives; it holds one character for each byte. */
+/** Text is the fastest output of `hash`; it holds one character for each byte. */
 const digestText = (input: Buffer): string => hash('sha256', input, 'binary')
 
 /** The hash of a leaf of any bytes. */
 export const leafHash = (leaf: Buffer): Buffer =>
   Buffer.from(digestText(Buffer.concat([Buffer.of(0), leaf])), 'binary')
 
-/** Writes the hash of the leaf whose 32 bytes a digest in base64url gives. */
+/** Writes the hash of a leaf. The leaf is the 32 bytes of the digest in base64url. */
 export const writeLeafHash = (digest: string, target: Buffer, at: number): void => {
   leafInput.write(digest, 1, 'base64url')
   target.write(digestText(leafInput), at, 'binary')
@@ -35,7 +35,7 @@ export const nodeHash = (left: Buffer, right: Buffer): Buffer => {
 
 /**
  * The root over hashes that lie one after the other: of leaves, or of complete subtrees of one height. Pairs are hashed level by
- * level, and one that is left over goes up as it is, which gives what the definition by halves gives.
+ * level, and an unpaired hash moves up unchanged, which gives the same root as the definition by halves.
  */
 export const rootOf = (hashes: Buffer): Buffer => {
   let count = hashes.length / hashBytes
@@ -87,12 +87,12 @@ export const consistencyRanges = (before: number, size: number): LeafRange[] => 
     if (left) to = middle
     else from = middle
   }
-  // What is left is the earlier tree itself, which the reader has, or the last subtree of it.
+  // The rest is the earlier tree itself, which the reader has, or its last subtree.
   if (from > 0) ranges.push({ from, to })
   return ranges.reverse()
 }
 
-/** The root that a leaf's hash and the proof give; null where the proof has not the length of one. RFC 9162 §2.1.3.2. */
+/** The root from a leaf's hash and the proof; null if the proof has the wrong length. RFC 9162 §2.1.3.2. */
 export const rootFromInclusion = (
   leaf: Buffer,
   proof: readonly Buffer[],
@@ -116,7 +116,7 @@ export const rootFromInclusion = (
 
 type TreeHead = { readonly size: number; readonly root: Buffer }
 
-/** Whether the proof shows that the one tree is the beginning of the other. RFC 9162 §2.1.4.2. */
+/** Whether the proof shows that one tree is the beginning of the other. RFC 9162 §2.1.4.2. */
 export const isConsistent = (before: TreeHead, after: TreeHead, proof: readonly Buffer[]): boolean => {
   if (before.size > after.size) return false
   if (before.size === after.size) return proof.length === 0 && before.root.equals(after.root)

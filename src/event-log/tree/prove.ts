@@ -12,7 +12,7 @@ import { signerOf, verifierKey } from './signed-note.ts'
 import type { TreeStore } from './store.ts'
 import { inclusionProof, rangeRoot, tilesOf } from './tiles.ts'
 
-/** That an event is in the log, up to a signed checkpoint. */
+/** Proves that an event is in the log, up to a signed checkpoint. */
 export type InclusionProof = {
   /** Of the event's leaf, counted from 0. */
   readonly index: number
@@ -27,7 +27,7 @@ export type InclusionProof = {
   readonly verifierKey: string
 }
 
-/** The stored tiles do not prove what the log holds: one of the two was changed. `message` says which event it is about. */
+/** The stored tiles do not match the log: one of the two was changed. `message` names the event. */
 export class ProofFault extends Error {
   override name = 'ProofFault'
 }
@@ -38,7 +38,7 @@ type Proving = {
   readonly read: () => Promise<CheckpointStream>
 }
 
-/** As `Checkpoints.proofOfInclusion`. The tiles are believed only where they lead from the log's own event to the signed root. */
+/** As `Checkpoints.proofOfInclusion`. The tiles are trusted only if they lead from the log's own event to the signed root. */
 export const prove = async (
   { eventLog, store, read }: Proving,
   position: Position,
@@ -74,7 +74,7 @@ export const prove = async (
   }
 }
 
-/** That one tree is the beginning of another: RFC 6962 §2.1.2. */
+/** Proves that one tree is the beginning of another: RFC 6962 §2.1.2. */
 export type ConsistencyProof = {
   /** Of the earlier tree. */
   readonly size: number

@@ -3,7 +3,7 @@ import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../port.ts'
 import type { Checkpoints, InclusionProof } from './checkpoints.ts'
 
-/** An event as a receipt holds it. Metadata and data are exact texts: its digest covers their bytes. */
+/** An event in a receipt. Metadata and data are exact texts: its digest covers their bytes. */
 type ReceiptEvent = {
   readonly stream: string
   readonly revision: number
@@ -16,7 +16,7 @@ type ReceiptEvent = {
   readonly proof: string
 }
 
-/** What proves to a stranger that a call was recorded as it says. `test/support/verify-receipt.ts` verifies it offline. */
+/** Proves to an outsider what a call recorded. `test/support/verify-receipt.ts` verifies it offline. */
 export type Receipt = {
   readonly request_id: string
   /** The key that signed the checkpoint, as verifiers of C2SP signed notes take it. */
@@ -29,7 +29,7 @@ const eventsMax = 2
 
 /**
  * The receipt of the call whose first event has this revision; null while no checkpoint covers all of its events. Throws
- * `ProofFault` where what is stored does not prove what the log holds, and what the event log throws.
+ * `ProofFault` if the stored tiles do not match the log, and the errors of the event log.
  */
 export const receiptOf = async (
   {

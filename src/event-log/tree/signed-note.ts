@@ -3,13 +3,13 @@ import { hashBytes } from './merkle-tree.ts'
 
 /**
  * Checkpoints as C2SP tlog-checkpoint writes them: a signed note of three lines, origin, size and root, and one line for each
- * signature. Signatures are Ed25519 over the text, by a key that goes by the origin's name.
+ * signature. Signatures are Ed25519 over the text, by a key whose name is the origin.
  */
 
-/** A tree at one size. `origin` names the tree, in the world. */
+/** A tree at one size. `origin` is the worldwide name of the tree. */
 type TreeHead = { readonly origin: string; readonly size: number; readonly root: Buffer }
 
-/** A text that is no checkpoint, or not signed by who it should be. `message` says why. */
+/** A text that is not a checkpoint, or not signed by the expected key. `message` gives the reason. */
 export class NoteFault extends Error {
   override name = 'NoteFault'
 }
@@ -30,7 +30,7 @@ const textOf = ({ origin, size, root }: TreeHead): string => {
   return `${origin}\n${size}\n${root.toString('base64')}\n`
 }
 
-/** What a signature line begins with, so that a reader finds the key. */
+/** The start of a signature line, by which a reader finds the key. */
 const keyHash = (name: string, publicKey: Buffer): Buffer =>
   Buffer.from(
     hash('sha256', Buffer.concat([Buffer.from(`${name}\n`), ed25519, publicKey]), 'hex'),
@@ -51,7 +51,7 @@ export const signedNote = (head: TreeHead, signer: Signer): string => {
 
 type Signature = { readonly name: string; readonly keyHash: Buffer; readonly signature: Buffer }
 
-/** The note's text, which is what was signed, and its signatures. Throws `NoteFault`. */
+/** The note's text, which is the part that was signed, and its signatures. Throws `NoteFault`. */
 export const partsOf = (note: string): { text: string; signatures: Signature[] } => {
   if (Buffer.byteLength(note) > noteBytesMax) throw new NoteFault(`a note has at most ${noteBytesMax} bytes`)
   const blank = note.lastIndexOf('\n\n')
@@ -70,7 +70,7 @@ const signatureOf = (line: string): Signature => {
   return { name, keyHash: bytes.subarray(0, keyIdBytes), signature: bytes.subarray(keyIdBytes) }
 }
 
-/** What a checkpoint says, whoever signed it. Throws `NoteFault`. */
+/** The content of a checkpoint. Does not check its signatures. Throws `NoteFault`. */
 export const headOf = (note: string): TreeHead => {
   const [origin = '', size = '', encoded = '', ...rest] = partsOf(note).text.split('\n')
   const root = Buffer.from(encoded, 'base64')
@@ -82,7 +82,7 @@ export const headOf = (note: string): TreeHead => {
   return { origin, size: Number(size), root }
 }
 
-/** Which of the keys has signed the note under its own name; undefined: none. Throws `NoteFault` where it is no note. */
+/** Which of the keys has signed the note under its own name; undefined: none. Throws `NoteFault` if it is not a note. */
 export const signerOf = <Key extends { readonly publicKey: Buffer }>(
   note: string,
   name: string,

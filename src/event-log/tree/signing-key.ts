@@ -7,20 +7,20 @@ import { keyIdOf } from './checkpoint-stream.ts'
 
 /**
  * The key that signs checkpoints, as a file of KEY_DIR that all processes of an installation share: `checkpoint.key` (mode 0600), an
- * Ed25519 key as PKCS #8 PEM. It appears as a whole and once: written and synced under another name, then linked to its own.
+ * Ed25519 key as PKCS #8 PEM. It appears complete and only once: written and synced under another name, then linked to its own.
  *
- * A new key waits as `checkpoint-next.key` until the log has announced it, and takes the other's place the first time it is used.
+ * A new key waits as `checkpoint-next.key` until the log has announced it, and replaces the old key the first time it is used.
  */
 export type SigningKeyFiles = {
-  /** Where they are, for a person. */
+  /** The path of the files, for messages. */
   readonly path: string
   /** The key with this id; null: it is not here. */
   find(id: string): Promise<SigningKey | null>
   /** The keys that are here. Changes nothing. */
   present(): SigningKey[]
-  /** The key that is here, whoever announced it; made if there is none. */
+  /** The key that is here, even if another process made it; made if there is none. */
   first(): Promise<SigningKey>
-  /** A new key beside it; the same until it is used. */
+  /** A new key next to the current one; the same one until it is used. */
   next(): Promise<SigningKey>
 }
 
@@ -30,7 +30,7 @@ export type SigningKey = {
   sign(text: string): Buffer
 }
 
-/** The key cannot be used as it is. `message` says what is wrong and what to do. */
+/** The key cannot be used. `message` gives the reason and the remedy. */
 class SigningKeyFault extends Error {
   override name = 'SigningKeyFault'
 }

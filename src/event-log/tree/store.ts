@@ -4,30 +4,30 @@ import type { LogPlace, Position } from '../port.ts'
 import { hashBytes } from './merkle-tree.ts'
 import { type Tile, type TileHashes, tileName, tileWidth } from './tiles.ts'
 
-/** The tree's tiles in PostgreSQL: derived, disposable, and grown by whichever process is first. */
+/** The tree's tiles in PostgreSQL: derived, disposable, and grown by the process that is first. */
 
-/** How far the stored tiles go: this many leaves of this tree, the last of them of the event at `place`. */
+/** How far the stored tiles go: this many leaves of this tree, the last of them for the event at `place`. */
 export type StoredTree = {
   readonly origin: string
   readonly size: number
-  /** Null where no leaf is of an event yet. */
+  /** Null if no leaf is for an event yet. */
   readonly place: LogPlace | null
 }
 
-/** `positions`, on level 0: of the events of its leaves, packed. 0 is of none. */
+/** `positions`, on level 0: of the events of its leaves, packed. 0: a leaf without an event. */
 export type StoredTile = Tile & { readonly positions: Buffer | null }
 
 export type TreeStore = {
   read(): Promise<StoredTree | null>
-  /** Throws away what there is; nothing is left of it when it resolves. */
+  /** Deletes all tiles. None is left when it resolves. */
   begin(origin: string): Promise<void>
-  /** Adds what leads from one size to another, unless another process changed the tree meanwhile: then `false`, and nothing. */
+  /** Adds the tiles between two sizes. Returns `false` and adds nothing if another process changed the tree in the meantime. */
   grow(
     from: Pick<StoredTree, 'origin' | 'size'>,
     to: StoredTree,
     tiles: readonly StoredTile[],
   ): Promise<boolean>
-  /** Those that exist, by their names. */
+  /** Those of the tiles that exist, by their names. */
   tiles(places: readonly Pick<Tile, 'level' | 'index'>[]): Promise<TileHashes>
   /** The hashes and positions of some tiles of level 0, in order. */
   lowest(from: number, count: number): Promise<StoredTile[]>
@@ -85,7 +85,7 @@ export const createTreeStore = (pool: pg.Pool): TreeStore => ({
   },
   begin: (origin) =>
     inTransaction(pool, async (client) => {
-      // The row first: who grows the tree meanwhile waits for it, and finds another size.
+      // The row first: other processes that grow the tree wait for it, and then find another size.
       await client.query(
         `insert into log_tree (origin, size, position) values ($1, 0, 0)
          on conflict (one) do update set origin = excluded.origin, size = 0, position = 0, event_id = null, digest = null`,

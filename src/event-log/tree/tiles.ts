@@ -1,7 +1,7 @@
 import { hashBytes, inclusionRanges, type LeafRange, nodeHash, rootOf, splitOf } from './merkle-tree.ts'
 
 /**
- * The tree in tiles, as C2SP tlog-tiles has them: a tile of level 0 holds the hashes of 256 leaves; one of level n + 1 the roots
+ * The tree in tiles, as C2SP tlog-tiles defines them: a tile of level 0 holds the hashes of 256 leaves; one of level n + 1 the roots
  * of 256 tiles of level n. The last tile of a level may be partial. Pure.
  */
 
@@ -16,7 +16,7 @@ export type Tile = {
 
 export const tileName = ({ level, index }: Pick<Tile, 'level' | 'index'>): string => `${level}/${index}`
 
-/** Leaves as they come. Holds the last tile of each level and nothing else. */
+/** Takes leaves in order. Holds only the last tile of each level. */
 export class TileStack {
   #size = 0
   readonly #levels: { hashes: Buffer; count: number }[] = []
@@ -26,7 +26,7 @@ export class TileStack {
     return this.#size
   }
 
-  /** The stack of a tree of this size, whose last tiles `lastTile` knows; null where it knows too little. */
+  /** The stack of a tree of this size, with its last tiles from `lastTile`; null if they are not enough. */
   static at(size: number, lastTile: (level: number, index: number) => Buffer | undefined): TileStack | null {
     const stack = new TileStack()
     for (let level = 0, entries = size; entries > 0; level++, entries = Math.floor(entries / tileWidth)) {
@@ -42,7 +42,7 @@ export class TileStack {
     return stack
   }
 
-  /** Adds a leaf. `write` writes its hash where it is told to. Tells of every tile that the leaf completes, the lowest first. */
+  /** Adds a leaf. `write` writes its hash into the given buffer. Calls `completed` for every tile that the leaf completes, the lowest first. */
   add(write: (target: Buffer, at: number) => void, completed: (tile: Tile) => void): void {
     const lowest = this.#level(0)
     write(lowest.hashes, lowest.count * hashBytes)
@@ -119,7 +119,7 @@ const placeOf = ({
   return { level, index: Math.floor(first / tileWidth), first: first % tileWidth, count }
 }
 
-/** The tiles that hold what the roots of these ranges are made of, each once. */
+/** The tiles that the roots of these ranges are calculated from, each once. */
 export const tilesOf = (ranges: readonly LeafRange[]): Pick<Tile, 'level' | 'index'>[] => {
   const tiles = ranges.flatMap(subtreesOf).map(placeOf)
   return [
@@ -130,7 +130,7 @@ export const tilesOf = (ranges: readonly LeafRange[]): Pick<Tile, 'level' | 'ind
 /** The hashes of tiles by their names, as `tileName` gives them. */
 export type TileHashes = ReadonlyMap<string, Buffer>
 
-/** The root of the leaves of a range that begins where such a subtree may begin; null where a tile is missing or too short. */
+/** The root of the leaves of a range that begins where such a subtree may begin; null if a tile is missing or too short. */
 export const rangeRoot = ({ from, to }: LeafRange, tiles: TileHashes): Buffer | null => {
   if (from === to) return rootOf(Buffer.alloc(0))
   const [subtree, more] = subtreesOf({ from, to })
@@ -145,7 +145,7 @@ export const rangeRoot = ({ from, to }: LeafRange, tiles: TileHashes): Buffer | 
   return left === null || right === null ? null : nodeHash(left, right)
 }
 
-/** The hashes that prove a leaf of a tree of this size; null where a tile is missing. */
+/** The hashes that prove a leaf of a tree of this size; null if a tile is missing. */
 export const inclusionProof = (index: number, size: number, tiles: TileHashes): Buffer[] | null => {
   const hashes = inclusionRanges(index, size).map((range) => rangeRoot(range, tiles))
   return hashes.every((hash) => hash !== null) ? hashes : null

@@ -3,15 +3,15 @@ import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
 /**
- * The hash chains of all streams at once, event by event in whatever order the streams lie among each other. Of each stream only its
- * end is held. Pure.
+ * The hash chains of all streams together, event by event, in any interleaving of streams. Only the end of each stream
+ * is held. Pure.
  */
 
-/** Where a stream has been followed to. */
+/** How far a stream has been followed. */
 type ChainEnd = {
   revision: number
   digest: string
-  /** Its first fault was named; nothing after it is judged. */
+  /** Its first fault was reported; later events are not checked. */
   broken: boolean
 }
 
@@ -19,16 +19,16 @@ type ChainEnd = {
 export type IsKnown = (event: RecordedEvent, digest: string) => boolean
 
 export type Chains = {
-  /** What is wrong with the stream's next event; null: nothing, or its stream was named already. */
+  /** The fault of the stream's next event; null: there is none, or the stream was reported already. */
   check(event: RecordedEvent): string | null
-  /** The stream goes on from an event that was verified before. For one that has not been met. */
+  /** The stream continues after an event that was verified before. For a stream that has not been met. */
   begin(verified: RecordedEvent): void
   /** The streams that were met, by name. */
   met(): string[]
   /** The last revision that was met; −1: none. */
   lastOf(stream: string): number
   isBroken(stream: string): boolean
-  /** Names the stream: what else is wrong with it is not told. */
+  /** Reports the stream. Its other faults are not reported. */
   giveUp(stream: string): void
   /** How many streams there are, and how many faults are known. */
   counts(): { readonly streams: number; readonly known: number }
@@ -83,7 +83,7 @@ const faultOf = (event: RecordedEvent, end: ChainEnd, isKnown: IsKnown): string 
         ? 'carries no digest'
         : (mismatch(carried, computed) ?? unknown(event))
   if (fault !== null && !isKnown(event, computed)) return fault
-  // What comes after a known fault was chained to what that carries.
+  // Events after a known fault were chained to the digest that the faulty event carries.
   end.digest =
     carried ??
     (revision === 0 ? computed : recompute(event, { stream, revision, previous: genesisDigest }).computed)
@@ -98,7 +98,7 @@ const mismatch = (carried: string, computed: string): string | null =>
 
 const versionStart = '{"schema_version":'
 
-/** The digest says that the bytes are those that were written; so it is enough that this release knows what they are of. */
+/** The digest proves that the bytes are as written, so it is enough to check that this release knows their type. */
 const unknown = ({ type, metadata }: RecordedEvent): string | null => {
   const newest = isEventType(type) ? currentVersion(type) : 0
   const version = metadata.startsWith(versionStart)

@@ -2,26 +2,26 @@ import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
 /**
- * The hash chain of one stream as far as a page shows it. It says that these events follow one another unchanged; that nothing was
- * cut off the end, and that no one wrote the whole chain anew, the signed checkpoints say. Pure.
+ * The hash chain of one stream, for the events of a page. It proves that these events follow each other unchanged. The signed
+ * checkpoints prove that the end was not cut off and that the chain was not rewritten as a whole. Pure.
  */
 
-/** How an event goes on from the one before it. */
+/** How an event is chained to the event before it. */
 export type ChainLink = {
   readonly revision: number
   /** `unjudged`: the event before it is not known. */
   readonly state: 'holds' | 'broken' | 'unjudged'
-  /** What is wrong; null where nothing is. */
+  /** The fault; null if there is none. */
   readonly why: string | null
-  /** What it carries; null where it carries none. */
+  /** The digest it carries; null if it has none. */
   readonly carried: string | null
-  /** What its bytes give after the digest of the event before it; null where that is not known. */
+  /** The digest of its bytes after the digest of the event before it; null if that is not known. */
   readonly computed: string | null
 }
 
 /**
  * One link for each event, in their order. `events` are of one stream with rising revisions; `before` is the event before the first of
- * them, null where it could not be read.
+ * them, null if it could not be read.
  */
 export const chainLinks = (
   events: readonly RecordedEvent[],
@@ -52,7 +52,7 @@ const linkOf = (event: RecordedEvent, previous: RecordedEvent | null): ChainLink
   return { ...link, state: 'broken', why }
 }
 
-/** An event without a digest is broken itself. The next one is compared with what its bytes give as the first of a chain. */
+/** An event without a digest is broken itself. The event after it is compared with the digest of its bytes as the first of a chain. */
 const digestOf = (event: RecordedEvent): string => {
   const { stream, revision } = event
   const { carried, computed } = recompute(event, { stream, revision, previous: genesisDigest })

@@ -5,34 +5,34 @@ import { writeLeafHash } from '../tree/merkle-tree.ts'
 import { packPositions, type StoredTile, type TreeStore } from '../tree/store.ts'
 import { type Tile, TileStack, tileName, tileWidth } from '../tree/tiles.ts'
 
-/** The tree over the log, grown anew, against the roots that were signed and the tiles that are stored. */
+/** Compares the tree, rebuilt from the log, with the signed roots and the stored tiles. */
 
-/** A root the log has to give at a size. */
+/** The root that the log has to give at a size. */
 export type ExpectedRoot = {
   readonly size: number
   readonly root: string
-  /** Of the event of the last leaf; null where that is not said. */
+  /** Of the event of the last leaf; null if it is not known. */
   readonly position: string | null
-  /** What is told where it does not. */
+  /** Called with the reason if the log gives another root. */
   readonly refuted: (why: string) => void
 }
 
 export type Roots = {
   /** The next event of ours in log order. */
   add(event: RecordedEvent): void
-  /** Compares what was completed with what is stored. After every page, so that little is held. */
+  /** Compares completed tiles with the stored ones. Called after every page, so that few are held. */
   settle(): Promise<void>
-  /** When the log is at its end. */
+  /** Called at the end of the log. */
   end(): Promise<void>
   readonly size: number
-  /** The last root that the log gave as it was signed. */
+  /** The last signed root that the log confirmed. */
   readonly passed: ExpectedRoot | null
 }
 
-/** Leaves that were verified before: the tree over them, and the positions of those in the last tile of level 0. */
+/** Leaves that were verified before: the tree over them, and the positions of the leaves in the last tile of level 0. */
 export type BegunTree = { readonly stack: TileStack; readonly positions: readonly bigint[] }
 
-/** So many tiles of level 0 are fetched at a time. */
+/** The number of tiles of level 0 that are fetched at a time. */
 const fetchedTiles = 64
 
 export const createRoots = async ({
@@ -44,7 +44,7 @@ export const createRoots = async ({
 }: {
   readonly tree: { readonly origin: string; readonly previousNote: string | null } | null
   readonly expected: readonly ExpectedRoot[]
-  /** Null where tiles are not to be looked at. */
+  /** Null if tiles are not to be compared. */
   readonly store: TreeStore | null
   readonly tileFault: (message: string) => void
   readonly begun?: BegunTree
@@ -55,7 +55,7 @@ export const createRoots = async ({
     store === null || stored === null || stored.origin !== tree?.origin
       ? null
       : compareTiles(store, stored.size, tileFault)
-  // What comes after the last root that anyone expects is hashed for no one.
+  // Leaves after the last expected root need no hashing.
   const sizeMax = Math.max(due.at(-1)?.size ?? 0, tiles === null ? 0 : (stored?.size ?? 0))
   const { stack } = begun
   let positions = [...begun.positions]
@@ -98,7 +98,7 @@ export const createRoots = async ({
   }
 }
 
-/** Whether it is what was signed. */
+/** Compares the root with the one that was signed. */
 const compareRoot = (expected: ExpectedRoot | undefined, stack: TileStack, position: bigint): boolean => {
   if (expected === undefined) return false
   const root = stack.root().toString('base64')

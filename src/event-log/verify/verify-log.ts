@@ -16,15 +16,15 @@ import { type Chains, createChains, type IsKnown } from './chains.ts'
 import { type BegunTree, createRoots, type ExpectedRoot, type Roots } from './roots.ts'
 
 /**
- * Reads the log once, in log order, and proves it as far as it can be proved without anything else: that each stream's chain
- * holds and ends where the engine says, that the tree over all of it gives every root that was signed, and that the stored tiles are
- * those of this tree.
+ * Reads the log once, in log order, and proves it as far as possible without other sources: that each stream's chain
+ * holds and ends where the engine expects, that the tree over all of it gives every signed root, and that the stored tiles
+ * belong to this tree.
  *
- * What was verified before, up to a signed checkpoint, need not be read again. It is not believed for that: the stored tiles have to give
- * that checkpoint's root, and each chain goes on from the event before.
+ * Events up to a signed checkpoint that were verified before need not be read again. They are still checked: the stored tiles have to give
+ * that checkpoint's root, and each chain continues after the event before.
  */
 
-/** Where the log stops being what was written. `revision` and `event_id` are null where it is about no event. */
+/** Where the log differs from what was written. `revision` and `event_id` are null if the fault is not about one event. */
 export type LogFault = {
   readonly stream: string
   readonly revision: number | null
@@ -37,22 +37,22 @@ export type LogVerdict = {
   readonly streams: number
   /** Broken events that an operator knows of. */
   readonly known: number
-  /** So many leaves were verified before and not read again; 0: the log was read from its beginning. */
+  /** The number of leaves that were verified before and not read again; 0: the log was read from its beginning. */
   readonly after: number
-  /** The last checkpoint up to which everything is verified by now; null where there is none, or there are faults. */
+  /** The last checkpoint up to which everything is now verified; null if there is none, or there are faults. */
   readonly through: VerifiedUpTo | null
   readonly checkpoints: {
     /** Of this log's own tree, each recomputed. */
     readonly recomputed: number
-    /** Of logs this one was copied from: their signatures hold, and the last of each is the next tree's first leaf. */
+    /** Of the logs that this log was copied from: their signatures hold, and the last of each is the next tree's first leaf. */
     readonly earlier: number
     readonly last: Checkpoint | null
-    /** Keys that an operator announced because the one before was lost, and why. */
+    /** Keys that an operator announced because the previous key was lost, and the reasons. */
     readonly announced: readonly { readonly key_id: string; readonly reason: string }[]
   }
   /** The checkpoint kept outside; null: none was given. */
   readonly against: OutsideCheckpoint | null
-  /** The first fault of each stream, in log order, and what is wrong with the tree; at most `faultsMax`. */
+  /** The first fault of each stream, in log order, and the faults of the tree; at most `faultsMax`. */
   readonly faults: readonly LogFault[]
 }
 
@@ -63,9 +63,9 @@ export type VerifyLogOptions = {
   /** The text of a checkpoint that was kept outside. */
   readonly against?: string | undefined
   readonly isKnown?: IsKnown | undefined
-  /** Reads on from there, where the checkpoint is signed in the log and the stored tiles give its root; else the whole. */
+  /** Continues from there if the checkpoint is signed in the log and the stored tiles give its root; otherwise reads all of the log. */
   readonly since?: VerifiedUpTo | null | undefined
-  /** Stops after so long, once a checkpoint has been passed. Default: at the log's end. */
+  /** Stops after this time, once a checkpoint has been passed. Default: at the log's end. */
   readonly readMaxMs?: number | undefined
   readonly onProgress?:
     | undefined
@@ -78,7 +78,7 @@ const faultsMax = 100
 const pageEvents = 4_000
 const askedAtOnce = 16
 
-/** Throws what reading throws, but `EventsUnreadable`; and `NoteFault` where `against` is no checkpoint. */
+/** Throws the errors of reading except `EventsUnreadable`; and `NoteFault` if `against` is not a checkpoint. */
 export const verifyLog = async (
   { eventLog, store }: { eventLog: Log; store: TreeStore | null },
   { against, isKnown, onProgress, since = null, readMaxMs = Number.POSITIVE_INFINITY }: VerifyLogOptions = {},
@@ -98,7 +98,7 @@ export const verifyLog = async (
   })
   const chains = createChains(isKnown)
   const whole = await readAll(eventLog, { chains, roots, told, onProgress, begun, readMaxMs })
-  // A stream with nothing new is not looked at again, nor one that may go on beyond where reading stopped.
+  // Streams with nothing new are not looked at again, nor streams that may continue beyond the point where reading stopped.
   if (whole) await complete(eventLog, chains, { told, names: begun.size === 0 ? null : chains.met() })
   const { streams, known } = chains.counts()
   return {
@@ -132,7 +132,7 @@ type Begun = { readonly size: number; readonly after: Position; readonly tree: B
 
 const beginning: Begun = { size: 0, after: logStart, tree: null }
 
-/** The end of what was verified before, where the log has signed it and the stored tiles give its root. */
+/** The end of the verified part, if the log has signed it and the stored tiles give its root. */
 const begunAt = async (
   store: TreeStore | null,
   {
@@ -151,7 +151,7 @@ const begunAt = async (
   return { size: checkpoint.size, after: BigInt(checkpoint.position), tree }
 }
 
-/** What was signed, as far as the stream of checkpoints is sound. It is read before the log: a root then is at most at the log's head. */
+/** The signed roots, as far as the stream of checkpoints is sound. It is read before the log, so that each root is at most at the log's head. */
 const signedRoots = async (
   eventLog: Log,
   told: Told,
@@ -166,7 +166,7 @@ const signedRoots = async (
       },
     })()
   } catch (error) {
-    // What cannot be opened is named where the log is read.
+    // Events that cannot be opened are reported when the log is read.
     if (error instanceof CheckpointFault)
       told({
         stream: checkpointStream,
@@ -223,7 +223,7 @@ const readAll = async (
     }
   } catch (error) {
     if (!(error instanceof EventsUnreadable)) throw error
-    // Log order ends here; each stream goes on by itself, up to where it cannot be opened. The tree is not grown any further.
+    // Log order ends here. Each stream is read separately, up to the first event that cannot be opened. The tree is not grown further.
     await readStreams(eventLog, chains, { told, begun })
     return true
   }
@@ -231,7 +231,7 @@ const readAll = async (
   return true
 }
 
-/** Streams that are met in their middle, because what is before was verified, go on from the event before. */
+/** Streams whose beginning was verified before continue after their last verified event. */
 const goOn = async (
   eventLog: Log,
   chains: Chains,
@@ -283,7 +283,7 @@ const readStreams = async (
 const allStreams = async (eventLog: Log): Promise<string[]> =>
   (await eventLog.streams('')).filter(isStreamOfOurs).sort()
 
-/** Every stream has to end where the engine itself says. One that has grown since is looked at once more. */
+/** Every stream has to end where the engine itself expects. Streams that have grown since are read once more. */
 const complete = async (
   eventLog: Log,
   chains: Chains,
@@ -315,13 +315,13 @@ const endFault = async (eventLog: Log, chains: Chains, stream: string): Promise<
   return missing(`the stream ends before revision ${engine}, up to which the event log itself counts it`)
 }
 
-/** A checkpoint that was kept outside, and what the log makes of it. */
+/** A checkpoint that was kept outside, and the verdict on it. */
 type OutsideCheckpoint = {
   readonly origin: string
   readonly size: number
   readonly root: string
   /**
-   * `extended`: the log's tree begins with just these leaves. `begun_from`: the log is a copy whose tree begins with this very
+   * `extended`: the log's tree begins with exactly these leaves. `begun_from`: the log is a copy whose tree begins with this
    * checkpoint. `refuted`: neither, see the faults.
    */
   readonly verdict: 'extended' | 'begun_from' | 'refuted'
@@ -329,7 +329,7 @@ type OutsideCheckpoint = {
 
 type Fault = { stream: string; revision: null; event_id: null; fault: string }
 
-/** Throws `NoteFault` where the text is no checkpoint. `expected`: what the log has still to show; ask for the verdict then. */
+/** Throws `NoteFault` if the text is not a checkpoint. `expected`: the root that the log has yet to confirm; get the verdict after that. */
 const outsideCheckpoint = (
   note: string,
   { keys, tree }: CheckpointStream,
