@@ -4,14 +4,14 @@ import { whyUnreadable } from '../event-log/stored-event.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { upcast } from '../events/upcast.ts'
 
-/** Recorded events on their way into projections: those that can be read, and those that cannot. */
+/** Recorded events on their way into projections: readable and unreadable ones. */
 export type Decoded = {
   readonly recorded: readonly RecordedEvent[]
   readonly events: readonly ProjectedEvent[]
   readonly unreadable: readonly { readonly event: RecordedEvent; readonly error: string }[]
 }
 
-/** Parses and upcasts a batch. Never throws: what cannot be read is told apart. */
+/** Parses and upcasts a batch. Never throws: unreadable events are returned separately. */
 export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
   const events: ProjectedEvent[] = []
   const unreadable: { event: RecordedEvent; error: string }[] = []
@@ -30,7 +30,7 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
   return { recorded, events, unreadable }
 }
 
-/** What of a batch lies after one position, up to and including another. */
+/** The events of a batch after one position, up to and including another. */
 export const within = (decoded: Decoded, { after, to }: { after: bigint; to: bigint }): Decoded => {
   const first = decoded.recorded[0]?.position ?? to
   const last = decoded.recorded.at(-1)?.position ?? to

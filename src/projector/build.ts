@@ -8,15 +8,15 @@ import { eventByEvent, isDataError } from './isolate.ts'
 import type { SecondSet } from './second-set.ts'
 import { writeChanges } from './tables.ts'
 
-/** A projection being folded into its next tables: how far they are, and how far they are to be. */
+/** A projection that is folded into its next tables: its current position and its target. */
 export type Build = {
   readonly folder: Folder
   position: Position
   target: Position
   readonly poison: Poison[]
-  /** Of rows of money that are to become the live ones: what the log says that they must come to. */
+  /** For rows of money that will become the live ones: the totals they must have according to the log. */
   readonly totals?: LogTotals | undefined
-  /** Notes how far the rows are, in the transaction that writes them: whoever goes on with them begins there. */
+  /** Records the position of the rows in the transaction that writes them, so that another rebuild can continue there. */
   readonly note?: (to: LogPlace, poison: readonly Poison[]) => Promise<void>
 }
 
@@ -40,7 +40,7 @@ export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
         work.events += item.events.length
       }
       if (advance(work, due, { item, target }) === target) {
-        // The item asked for ahead may never come: only the abort lets go of it.
+        // The next item, already requested, may never come. Only the abort ends that request.
         done.abort()
         break
       }
@@ -53,7 +53,7 @@ export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   signal?.throwIfAborted()
 }
 
-/** A build that goes on with the rows of another one still counts the totals from the beginning of the log. */
+/** A build that continues from existing rows still counts the totals from the beginning of the log. */
 const readTo = ({ position, totals }: Build): Position =>
   totals !== undefined && totals.position < position ? totals.position : position
 
@@ -75,17 +75,17 @@ const foldBatch = async (
   await writer.write(parts.map((part) => ({ ...part, ...part.build.folder.fold(part.decoded) })))
 }
 
-/** Moves the builds as far as the log was read, and returns how far that is on the way to the target. */
+/** Moves the builds to the position that was read, and returns that position, at most the target. */
 const advance = (
   { events, startedAt, options }: SecondSet,
   due: readonly Build[],
   { item, target }: { item: SubscriptionItem; target: Position },
 ): Position => {
-  // Caught up: all the log held was delivered. The last events up to the target may concern no projection here.
+  // Caught up: everything in the log was delivered. The last events up to the target may concern no projection here.
   const reached = item.kind === 'caught-up' || item.position > target ? target : item.position
   for (const build of due) {
     const to = reached < build.target ? reached : build.target
-    // One that goes on from further ahead than the others is not led back.
+    // A build that is further ahead than the others is not moved back.
     if (to > build.position) build.position = to
     if (build.totals !== undefined && to > build.totals.position) build.totals.position = to
   }
@@ -93,7 +93,7 @@ const advance = (
   return reached
 }
 
-/** How a piece of work is begun, kept and undone: in a transaction of its own, or inside one that goes on. */
+/** How a piece of work is begun, committed and undone: in its own transaction, or inside one that continues. */
 type Piece = { readonly begin: string; readonly keep: string; readonly undo: string }
 export const inTransaction: Piece = { begin: 'begin', keep: 'commit', undo: 'rollback' }
 export const inSavepoint: Piece = {
@@ -102,25 +102,25 @@ export const inSavepoint: Piece = {
   undo: 'rollback to savepoint piece',
 }
 
-/** What one build's fold made of a batch. */
+/** The result of one build's fold of a batch. */
 type Batch = Folded & { readonly build: Build; readonly decoded: Decoded }
 
-/** Of a batch's last event; null where it has none. */
+/** The place of a batch's last event; null if the batch is empty. */
 const lastOf = ({ recorded }: Decoded): LogPlace | null => {
   const last = recorded.at(-1)
   return last === undefined ? null : placeOf(last)
 }
 
 type Writer = {
-  /** Begins to write what was folded, once what was given before is written. */
+  /** Begins to write folded batches after the previous ones are written. */
   write(batches: readonly Batch[]): Promise<void>
-  /** Everything given is written, or set aside. */
+  /** Resolves when all batches are written, or set aside. */
   settle(): Promise<void>
-  /** Nothing is being written any more. Throws what writing threw. */
+  /** Resolves when nothing is being written. Throws the errors of writing. */
   idle(): Promise<unknown>
 }
 
-/** Writes a batch while the next one is folded. What the database refuses is written event by event. */
+/** Writes a batch while the next one is folded. Batches that the database refuses are written event by event. */
 const createWriter = (client: pg.Client, piece: Piece): Writer => {
   /** Resolves with the batches the database refused, of which nothing was written. */
   let writing: Promise<readonly Batch[]> = Promise.resolve([])
@@ -157,7 +157,7 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
     return refused
   }
 
-  /** Writes refused batches as the live projector does it, and folds anew what was folded on top of them. */
+  /** Writes refused batches as the live projector does, and folds the batches after them again. */
   const isolate = async (refused: readonly Batch[], ahead: readonly Batch[]): Promise<readonly Batch[]> => {
     const builds = new Set(refused.map(({ build }) => build))
     for (const { build, undo } of ahead) if (builds.has(build)) undo()
@@ -183,7 +183,7 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
   return { write, settle: () => write([]), idle: () => writing }
 }
 
-/** Asks for the next item before the last one has been dealt with. */
+/** Requests the next item before the last one is processed. */
 async function* readingAhead<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
   const iterator = items[Symbol.asyncIterator]()
   try {
@@ -192,7 +192,7 @@ async function* readingAhead<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
       const item = await next
       if (item.done === true) return
       next = iterator.next()
-      // A caller that stops early never looks at this one.
+      // A caller that stops early never awaits this item.
       next.catch(() => undefined)
       yield item.value
     }

@@ -37,8 +37,8 @@ export const readCheckpoints = async (client: pg.ClientBase | pg.Pool): Promise<
 }
 
 /**
- * The checkpoints whose event does not stand in the log: it was restored from an older copy, or replaced. What such rows
- * say was folded from another history. Throws what `EventLog.at` throws.
+ * The checkpoints whose event is not in the log: the log was restored from an older copy, or replaced. Their
+ * rows were folded from another history. Throws the errors of `EventLog.at`.
  */
 export const strayCheckpoints = async (
   eventLog: Pick<EventLog, 'at'>,
@@ -53,7 +53,7 @@ export const strayCheckpoints = async (
       stray.push(checkpoint)
       continue
     }
-    // Most stand at the same place. The same position may be another place: of the log before it was restored.
+    // Most are at the same place. The same position may be another place, in the log before it was restored.
     const key = `${position} ${place.digest}`
     const known = held.get(key) ?? stillHolds(eventLog, place)
     held.set(key, known)
@@ -62,19 +62,19 @@ export const strayCheckpoints = async (
   return stray
 }
 
-/** What is told of rows that were folded from a log which is not this one any more. */
+/** The message about rows that were folded from another log. */
 export const strayMessage = (checkpoints: readonly Checkpoint[]): string =>
   `the event log no longer holds the event that ${checkpoints
     .map(({ name, position }) => `${name} stands at (${position})`)
     .join(', ')}: it was restored from an older copy or replaced. ` +
   'Nothing is folded onto these rows. Stop the service and run "projection rebuild --all": it lists what only the rows know, and asks'
 
-/** The projector lost its lease, or somebody moved the checkpoint or replaced the rows: nothing of the batch may stay. */
+/** The projector lost its lease, or the checkpoint was moved or the rows replaced by someone else: the batch must be rolled back. */
 export class Fenced extends Error {
   override name = 'Fenced'
 }
 
-/** Moves checkpoints from their old position, in the caller's transaction. Throws `Fenced` if one is elsewhere. */
+/** Moves checkpoints from their old position, in the caller's transaction. Throws `Fenced` if any of them has moved. */
 export const moveCheckpoints = async (
   client: pg.ClientBase,
   moves: readonly { name: string; version: number; generation: number; from: Position }[],
@@ -99,7 +99,7 @@ export const moveCheckpoints = async (
   if (rowCount !== moves.length) throw new Fenced('a checkpoint was moved by another projector')
 }
 
-/** Stops projections where they are, until they are rebuilt. */
+/** Stops projections at their current position, until they are rebuilt. */
 export const haltProjections = async (
   client: pg.ClientBase | pg.Pool,
   names: readonly string[],

@@ -14,12 +14,12 @@ export type TotalDifference = {
   readonly rebuilt: string | null
 }
 
-/** Rebuilt rows do not have the totals of the event log: they must not become the live rows. */
+/** Rebuilt rows do not have the totals of the event log, so they must not become the live rows. */
 export class TotalsDiffer extends Error {
   override name = 'TotalsDiffer'
 }
 
-/** A projection names at most this many differences. */
+/** At most this many differences are listed for a projection. */
 const differencesMax = 1_000
 
 type Sums = { lines: number; granted: bigint; charged: bigint; expired: bigint; adjusted: bigint }
@@ -33,7 +33,7 @@ const figureOf: Readonly<Record<Figure, (sums: Sums) => number | bigint>> = {
   adjusted: ({ adjusted }) => adjusted,
 }
 
-/** The lines and sums of every ledger, counted from the events themselves and not from what a projection makes of them. */
+/** The lines and sums of every ledger, counted from the events themselves and not from a projection's rows. */
 export type LogTotals = {
   /** Events up to here are counted. */
   position: Position
@@ -45,13 +45,13 @@ export const noTotals = (): LogTotals => ({ position: logStart, ledgers: new Map
 const ledgerPrefix = 'ledger-'
 const organizationOf = (stream: string): string => stream.slice(ledgerPrefix.length)
 
-/** Counts the events of a batch, up to a position each, that are not counted yet. */
+/** Counts the events of a batch that are not counted yet, up to a position for each of the totals. */
 export function countTotals(
   all: readonly { readonly totals: LogTotals; readonly to: Position }[],
   decoded: Decoded,
 ): void {
   if (all.length === 0) return
-  // Most often every one of them counts all of the batch.
+  // Usually all of them count the whole batch.
   const whole = sumsOf(decoded)
   for (const { totals, to } of all) {
     const part = within(decoded, { after: totals.position, to })
@@ -111,7 +111,7 @@ function addTo(sums: Sums, event: ProjectedEvent): void {
       sums.adjusted += microOf(event.data.amount)
       break
     case 'CreditCharged':
-      // The call and its charge are one line.
+      // The call and its charge form one line.
       sums.charged += microOf(event.data.amount)
   }
 }
@@ -125,7 +125,7 @@ type RowsDifference = {
 
 /**
  * The figures in which a projection's rows differ from the totals of the log, in the caller's transaction. `poison` names the ledgers whose rows
- * stop at an event: those have an alarm of their own.
+ * stop at an event: those ledgers have their own alarm.
  */
 export async function compareWithLog(
   client: pg.ClientBase,
@@ -147,7 +147,7 @@ export async function compareWithLog(
     [
       all.map(({ organizationId }) => organizationId),
       all.map(({ figure }) => figure),
-      // NaN equals no amount: rows must stop at an event that cannot be counted.
+      // NaN equals no amount. Rows must stop at an event that cannot be counted.
       all.map(({ figure, sums }) => (sums === 'unreadable' ? 'NaN' : figureOf[figure](sums).toString())),
       poison.map(({ stream }) => organizationOf(stream)),
     ],

@@ -12,28 +12,28 @@ import { concerns, type Decoded } from './batch.ts'
 import { messageOf } from './isolate.ts'
 import { stateful } from './states.ts'
 
-/** An event a projection cannot take. */
+/** An event that a projection cannot apply. */
 export type Poison = { readonly position: bigint; readonly stream: string; readonly error: string }
 
-/** What a projection makes of a batch. */
+/** The result of folding a batch. */
 export type Folded = {
   readonly changes: readonly Change[]
-  /** In the order of the log. Of money at most one a stream: nothing after it is folded. */
+  /** In the order of the log. For money, at most one per stream, because nothing after it is folded. */
   readonly poison: readonly Poison[]
-  /** Takes the fold back: its changes were not written. Folds after it have to be taken back first. */
+  /** Reverts the fold, because its changes were not written. Later folds have to be reverted first. */
   undo(): void
 }
 
-/** One projection being folded into one set of tables. Batches come in the order of the log. */
+/** Folds one projection into one set of tables. Batches come in the order of the log. */
 export type Folder = {
   readonly projection: Projection
   readonly table: TableName
-  /** Whether `prepare` would have to read rows: what is being written has to be there first. */
+  /** Whether `prepare` would have to read rows. If so, pending writes have to finish first. */
   needsRows(decoded: Decoded): boolean
-  /** Loads what the streams of a batch have come to before it. */
+  /** Loads the states of the batch's streams before the batch. */
   prepare(client: pg.ClientBase, decoded: Decoded): Promise<void>
   fold(decoded: Decoded): Folded
-  /** Nothing more of the stream is folded. */
+  /** Stops folding the stream. */
   halt(stream: string): void
 }
 
@@ -45,11 +45,11 @@ export type FolderOptions = {
   readonly halted?: Iterable<string>
 }
 
-/** How the events of a batch become changes. Stateless and stateful projections differ only here. */
+/** How the events of a batch become changes: the only difference between stateless and stateful projections. */
 export type Making = Pick<Folder, 'needsRows' | 'prepare'> & {
-  /** Throws, and has changed nothing, where one of the events cannot be taken. */
+  /** Throws, without a change, if one of the events cannot be applied. */
   fold(events: readonly ProjectedEvent[]): Pick<Folded, 'changes' | 'undo'>
-  /** The same, event by event, to find out which: throws where this one cannot be taken. */
+  /** The same, event by event, to find the faulty one: throws if this event cannot be applied. */
   tried(): (event: ProjectedEvent) => void
 }
 
@@ -65,7 +65,7 @@ export const createFolder = (projection: Projection, options: FolderOptions): Fo
       try {
         return { poison: [], ...making.fold(own) }
       } catch {
-        // Found one by one below.
+        // The faulty event is found below, event by event.
       }
     }
     const { good, poison } = separate(
@@ -105,7 +105,7 @@ const stateless = ({ fold }: StatelessProjection): Making => ({
   },
 })
 
-/** Tells what can be folded from what cannot. */
+/** Separates events that can be folded from events that cannot. */
 const separate = (
   { own, unreadable }: { own: readonly ProjectedEvent[]; unreadable: Decoded['unreadable'] },
   { money, attempt }: { money: boolean; attempt: (event: ProjectedEvent) => void },

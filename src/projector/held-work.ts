@@ -3,7 +3,7 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 import { createOutage } from '../event-log/outage.ts'
 
-/** What one of the processes does, the one that holds a lease, again and again until it is stopped. */
+/** Work that only the process with the lease does, repeatedly, until it is stopped. */
 export type HeldWork = {
   /** Runs until stopped; never throws. */
   run(): Promise<void>
@@ -14,7 +14,7 @@ type Held = {
   readonly epoch: bigint
   /** Aborts when the work is stopped, and when the lease is lost or cannot be renewed. */
   readonly signal: AbortSignal
-  /** Says that it got somewhere: what fails after that is a new failure. */
+  /** Reports progress: a failure after that is a new failure. */
   readonly works: () => void
   /** Resolves early when the work is stopped. */
   readonly pause: (ms: number) => Promise<void>
@@ -23,17 +23,17 @@ type Held = {
 type Settings = {
   readonly lease: Lease
   readonly logger: Logger
-  /** What fails, as the beginning of a sentence. */
+  /** The subject of the log message about a failure. */
   readonly what: string
   readonly leaseRetryMs: number
   readonly failurePauseMs: number
-  /** Before the lease is asked for: the milliseconds to wait, where there is nothing to do. */
+  /** Called before the lease is requested: the milliseconds to wait if there is nothing to do. */
   readonly idleMs?: () => Promise<number | null>
 }
 
 export const failurePauseMaxMs = 10_000
 
-/** Renews the lease while the work goes on, and releases it after. What the work throws is told, and tried again after longer and longer. */
+/** Renews the lease during the work, and releases it afterwards. Errors of the work are logged, and it is retried after increasing pauses. */
 export const createHeldWork = (
   pool: pg.Pool,
   { lease, logger, what, leaseRetryMs, failurePauseMs, idleMs = async () => null }: Settings,
@@ -95,15 +95,15 @@ export const createHeldWork = (
 }
 
 /**
- * Who may work: a row with an owner, an epoch and an expiry by the database's clock. A session advisory lock is lost behind
- * a transaction pooler; a row is not. The epoch fences whatever the holder writes.
+ * The right to work: a row with an owner, an epoch and an expiry by the database's clock. A session advisory lock is lost behind
+ * a transaction pooler; a row is not. The epoch fences all writes of the holder.
  */
 type Lease = { readonly name: string; readonly owner: string }
 
 export const leaseTtlMs = 10_000
 const leaseRenewMs = 3_000
 
-/** Takes the lease if it is free, expired or already ours. Returns its epoch, a new one for a new holder; else null. */
+/** Takes the lease if it is free, expired or already ours. Returns its epoch, a new one for a new holder; otherwise null. */
 export const acquireLease = async (
   client: pg.ClientBase | pg.Pool,
   { name, owner }: Lease,
@@ -121,7 +121,7 @@ export const acquireLease = async (
   return rows[0] === undefined ? null : BigInt(rows[0].epoch)
 }
 
-/** Lets the next holder start at once. */
+/** Lets the next holder start immediately. */
 export const releaseLease = async (
   client: pg.ClientBase | pg.Pool,
   { name, owner }: Lease,

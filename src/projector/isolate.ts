@@ -4,26 +4,26 @@ import { type Decoded, within } from './batch.ts'
 import { Fenced } from './checkpoints.ts'
 import type { Folder, Poison } from './fold.ts'
 
-/** What is wrong with one event, for one projection. The live projector and a rebuild find it in the same way. */
+/** Finds the faulty events of a projection. The live projector and a rebuild do it in the same way. */
 
-/** What an error says, whatever was thrown. */
+/** The message of an error, or the thrown value as text. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
-/** The statement was wrong: what an event holds, or what a fold of ours made of it. Not the connection or the server. */
+/** The statement was wrong because of an event's data or the result of our fold, not because of the connection or the server. */
 export const isDataError = (error: unknown): boolean => {
   if (error instanceof pg.DatabaseError) return /^(21|22|23)/.test(error.code ?? '')
   return !(error instanceof Fenced || (error instanceof Error && 'code' in error))
 }
 
-/** The tables are not what the projection writes into: no event's fault. Permissions, and a read-only database, are neither's. */
+/** The tables do not match the projection, so no event is at fault. Missing permissions and a read-only database are neither kind. */
 export const isTableError = (error: unknown): boolean =>
   error instanceof pg.DatabaseError && /^42(?!501)/.test(error.code ?? '')
 
 /**
- * Writes a prepared batch event by event, because the database refused it as a whole. What cannot be read, folded or
- * written goes to `refused`, in the order of the log; the rows of a stream of money end there.
+ * Writes a prepared batch event by event, because the database refused it as a whole. Events that cannot be read, folded or
+ * written are passed to `refused`, in the order of the log; the rows of a stream of money end there.
  *
- * `write` makes the changes and the progress to `position` so, or neither of them.
+ * `write` writes the changes together with the progress to `position`, or neither of them.
  */
 export const eventByEvent = async (
   folder: Folder,
@@ -55,7 +55,7 @@ export const eventByEvent = async (
 
 const errorCharsMax = 500
 
-/** Sets an event aside, in the caller's transaction; of money the rows of its stream end there. Once set aside it stays as it is. */
+/** Sets an event aside, in the caller's transaction. For money, the rows of its stream end there. The first entry for an event is kept. */
 export const setAside = async (
   client: pg.ClientBase,
   { name, money }: { readonly name: string; readonly money: boolean },
@@ -65,7 +65,7 @@ export const setAside = async (
     money
       ? 'insert into halted_streams (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing'
       : 'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing',
-    // A parser quotes what it could not read, and the row that tells of a character PostgreSQL refuses must be taken.
+    // A parser quotes the text it could not read, and this row must be accepted even if PostgreSQL refuses one of its characters.
     [name, position.toString(), readable(stream), readable(error).slice(0, errorCharsMax)],
   )
 }

@@ -7,11 +7,11 @@ import type { Poison } from './fold.ts'
 import { nextTable } from './tables.ts'
 
 /**
- * How far the next tables of a projection are, noted beside them: a rebuild that was killed goes on there. Rows are gone on with
- * only where this very code folded them, from this very log.
+ * The position of a projection's next tables, stored next to them: after a rebuild was killed, the next one continues there. Rows are
+ * reused only if the same code folded them from the same log.
  */
 
-/** What was set aside while rows were folded, as it stands in the database. */
+/** The events that were set aside while rows were folded, as stored in the database. */
 export type Aside = readonly { readonly position: string; readonly stream: string; readonly error: string }[]
 
 export const asideOf = (poison: readonly Poison[]): string =>
@@ -20,7 +20,7 @@ export const asideOf = (poison: readonly Poison[]): string =>
 export const poisonOf = (aside: Aside): Poison[] =>
   aside.map(({ position, ...one }) => ({ position: BigInt(position), ...one }))
 
-/** A digest of the files that fold: rows that other code began would be neither its own nor this code's. */
+/** A digest of the files that fold: rows that other code began would match neither version. */
 let digested: string | undefined
 const foldCode = (): string => {
   if (digested !== undefined) return digested
@@ -37,11 +37,11 @@ const foldCode = (): string => {
 type NotedBuild = {
   readonly place: LogPlace
   readonly poison: Poison[]
-  /** Its indexes are there. */
+  /** Whether its indexes exist. */
   readonly indexed: boolean
 }
 
-/** The build that can be gone on with; null where there is none. */
+/** The build that can be continued; null if there is none. */
 export const readNoted = async (
   client: pg.ClientBase,
   eventLog: Pick<EventLog, 'at'>,

@@ -7,19 +7,19 @@ import type { Projection, Query, TableName } from '../../projections/projection.
 import { liveTable, nextTable } from './tables.ts'
 
 /**
- * What only the live rows know once the event log was restored from an older copy: a rebuild forgets all of it. `kind`
+ * Facts that only the live rows hold after the event log was restored from an older copy: a rebuild loses all of them. `kind`
  * is `key_revoked`, `key_issued`, `profile_erased`, or the kind of a statement's lines.
  */
 export type OnlyInRows = {
   readonly kind: string
-  /** A key, a subject, or how many lines of an organization. */
+  /** A key, a subject, or the number of an organization's lines. */
   readonly what: string
   readonly organization_id: string | null
   readonly at: string | null
   readonly amount_micro: string | null
 }
 
-/** Compares live rows with the rows built beside them, of the projections that are being rebuilt. */
+/** Compares the live rows of projections that are being rebuilt with the new rows. */
 export const onlyInRows = async (
   client: pg.ClientBase,
   projections: readonly Projection[],
@@ -55,7 +55,7 @@ export const onlyInRows = async (
   ]
 }
 
-/** What names exactly this loss, so that no one agrees to another one than was listed. The order does not matter. */
+/** Identifies this exact loss, so that an operator can only agree to the loss that was listed. The order does not matter. */
 export const lossDigest = (lost: readonly OnlyInRows[]): string =>
   hash(
     'sha256',

@@ -16,26 +16,26 @@ import { createViews, dropTables, liveTable, nextTable, renameTables } from './t
 
 type RebuildOptions = SecondSetOptions & {
   /**
-   * Asked before the switch where the live rows were folded from a log that no longer holds their place. False leaves
-   * everything as it is. The tables to compare are named by `liveTable` and `nextTable`.
+   * Called before the switch if the live rows were folded from a log that no longer holds their place. False leaves
+   * everything unchanged. `liveTable` and `nextTable` name the tables to compare.
    */
   readonly mayReplace?: (client: pg.Client) => Promise<boolean>
 }
 
 export type Rebuilt = {
-  /** Read by this rebuild; one that was killed before had read the others. */
+  /** Events read by this rebuild; a killed rebuild before it may have read others. */
   readonly events: number
   readonly elapsedMs: number
   readonly switched: boolean
-  /** Whether it went on with what another one had left. */
+  /** Whether it continued an earlier, killed rebuild. */
   readonly resumed: boolean
   /** Figures of money in which the replaced rows differed from the log, and so from the new rows. */
   readonly differences: readonly TotalDifference[]
 }
 
 /**
- * Folds projections anew and switches to the new tables in one transaction. Readers see the old rows until then.
- * Throws `TotalsDiffer` if new rows of money do not have the totals of the log: then the old rows stay.
+ * Rebuilds projections and switches to the new tables in one transaction. Readers see the old rows until then.
+ * Throws `TotalsDiffer` if new rows of money do not have the totals of the log. The old rows stay then.
  */
 export const rebuildProjections = (options: RebuildOptions): Promise<Rebuilt> =>
   beside('replace', options, async (work) => {
@@ -67,7 +67,7 @@ const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
     const { projection } = build.folder
     const replaced = checkpoints.find(({ name }) => name === projection.name)
     if (replaced === undefined) throw new Error(`${projection.name} has no checkpoint`)
-    // Rows of another history, and those of before the first event, agree with nothing.
+    // Rows of another history, or from before the first event, cannot be compared.
     const comparable = !stray.includes(replaced) && replaced.position === build.position
     if (comparable) await refuseNewHalts(work, build)
     await refuseOtherTotals(work, build)
@@ -80,7 +80,7 @@ const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
   return differences
 }
 
-/** Rows of money that would stop where the live ones go on are not switched in. */
+/** Rows of money are not switched in if they would stop at an event that the live rows have passed. */
 const refuseNewHalts = async (
   { client }: SecondSet,
   { folder: { projection }, totals, poison }: Build,
@@ -108,7 +108,7 @@ const refuseOtherTotals = async (
   )
 }
 
-/** Where the live rows do not have the totals of the log, which the rebuilt ones have. */
+/** Where the live rows do not have the totals of the log, which the rebuilt rows have. */
 const differencesOf = async (
   { client }: SecondSet,
   { folder: { projection }, totals, poison }: Build,
@@ -124,8 +124,8 @@ const differencesOf = async (
 }
 
 /**
- * Puts the built tables in the place of a projection's live ones, in the caller's transaction, which holds the checkpoint. The new
- * generation fences the projector, and tells whoever holds rows in memory that they were replaced.
+ * Replaces a projection's live tables with the built ones, in the caller's transaction, which holds the checkpoint. The new
+ * generation fences the projector, and shows processes with rows in memory that the rows were replaced.
  */
 const switchTo = async (
   { client, options: { eventLog } }: SecondSet,
@@ -141,7 +141,7 @@ const switchTo = async (
   await renameTables(client, projection, { from: nextTable(projection), to: liveTable(projection) })
   await createViews(client, projection)
   await client.query('delete from halted_streams where projection = $1', [name])
-  // That an event was released is not forgotten where it is met again.
+  // An event that was released once stays released if the rebuild meets it again.
   await client.query(
     'delete from parked_events where projection = $1 and (released_at is null or position <> all ($2::bigint[]))',
     [name, poison.map((one) => one.position.toString())],

@@ -7,17 +7,17 @@ import { follow } from './follow.ts'
 import { createHeldWork, failurePauseMaxMs, type HeldWork } from './held-work.ts'
 
 /**
- * Moves facts to rows. One process at a time holds the lease; it follows the event log, folds each batch in memory
- * and writes rows and checkpoints in one transaction, so that a row is there exactly once whatever happens.
+ * Turns facts into rows. One process at a time holds the lease; it follows the event log, folds each batch in memory
+ * and writes rows and checkpoints in one transaction, so that each row is there exactly once, also after a crash.
  */
 
-/** How long a projector waits before it looks or tries again. */
+/** How long a projector waits before it checks or retries. */
 export type ProjectorWaits = {
   readonly leaseRetryMs: number
   readonly failurePauseMs: number
   /** Small batches cost as much as large ones; under load a batch gathers at least this long. */
   readonly batchIntervalMs: number
-  /** How often a halted projection is looked at: a rebuild elsewhere may have brought it back to life. */
+  /** How often a halted projection is checked: a rebuild in another process may have made it live again. */
   readonly revivalCheckMs: number
 }
 
@@ -27,19 +27,19 @@ const projectorWaits: ProjectorWaits = {
   batchIntervalMs: 100,
   revivalCheckMs: 5_000,
 }
-/** Its rows were replaced by a rebuild, or another projector has the lease: it only has to begin again. */
+/** A rebuild replaced its rows, or another projector has the lease. It only has to start over. */
 const fencedPauseMs = 50
 
 export type ProjectorOptions = {
   readonly url: string
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
-  /** A keyed hash: rows carry it so that their readers know them for the projector's. */
+  /** A keyed hash in each row, which proves to readers that the projector wrote it. */
   readonly seal: RowSeal
   readonly logger: Logger
   /** Unique among the processes that share the database. */
   readonly owner: string
-  /** Others than its own. */
+  /** Overrides of the default waits. */
   readonly waits?: Partial<ProjectorWaits>
 }
 

@@ -9,9 +9,9 @@ import { beginNoted, endNoted, noteBuild, noteIndexed, readNoted } from './noted
 import { createIndexes, createTables, dropTables, nextTable, rebuildLock, verifyTable } from './tables.ts'
 
 /**
- * Projections being folded anew from the log's beginning into tables beside the live ones, while readers and the live
- * projector go on. Several are folded together: the log is read and parsed once. A process that dies meanwhile leaves the
- * live tables as they were.
+ * Projections that are rebuilt from the log's beginning into tables next to the live ones, while readers and the live
+ * projector continue. Several are folded together: the log is read and parsed once. A process that dies during this leaves the
+ * live tables unchanged.
  */
 export type SecondSet = {
   readonly client: pg.Client
@@ -23,7 +23,7 @@ export type SecondSet = {
 }
 
 type OpenBuild = Build & {
-  /** The place it went on from, of a build that was killed. */
+  /** The place it continued from, after an earlier build was killed. */
   readonly from: Position
   readonly indexed: boolean
 }
@@ -32,11 +32,11 @@ export type SecondSetOptions = {
   readonly url: string
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
-  /** A keyed hash: rows carry it so that their readers know them for the projector's. */
+  /** A keyed hash in each row, which proves to readers that the projector wrote it. */
   readonly seal: RowSeal
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: RebuildProgress) => void
-  /** Begins at the log's beginning, whatever a rebuild that was killed has left. */
+  /** Starts at the log's beginning, and discards the tables of a rebuild that was killed. */
   readonly anew?: boolean
 }
 
@@ -47,7 +47,7 @@ export type RebuildProgress = {
   readonly elapsedMs: number
 }
 
-/** What the set is for: to take the place of the live one, in which case a later one goes on with it; or to be compared. */
+/** The purpose of the set: to replace the live one, and then a later rebuild can continue it; or to be compared. */
 type Purpose = 'replace' | 'compare'
 
 const tablesFor: Readonly<Record<Purpose, (projection: Projection) => TableName>> = {
@@ -55,17 +55,17 @@ const tablesFor: Readonly<Record<Purpose, (projection: Projection) => TableName>
   compare: verifyTable,
 }
 
-/** What may be left to fold while the live projector waits for the switch, in events. */
+/** How many events may be left to fold while the live projector waits for the switch. */
 const switchLagMax = 2_000n
 
-/** The set was not wanted any more: nothing of it is left. */
+/** The set is no longer needed, and all of it was dropped. */
 export class Cancelled extends Error {
   override name = 'Cancelled'
 }
 
 /**
- * Builds the next tables nearly up to the live checkpoints, hands them to `then`, and drops what `then` left of them. A failure
- * leaves those that are to replace the live ones, for the next rebuild to go on with; `Cancelled` and `TotalsDiffer` do not.
+ * Builds the next tables nearly up to the live checkpoints, passes them to `then`, and drops those that `then` left. After a failure,
+ * the tables that are to replace the live ones are kept, and the next rebuild continues them; after `Cancelled` and `TotalsDiffer` they are not.
  */
 export const beside = async <Result>(
   purpose: Purpose,
@@ -79,7 +79,7 @@ export const beside = async <Result>(
   const work: SecondSet = { client, options, builds, events: 0, startedAt: performance.now() }
   let leaves = false
   try {
-    // Read models are disposable: a rebuild that loses its last commits in a crash goes on from before them.
+    // Read models are disposable: a rebuild that loses its last commits in a crash continues from before them.
     await client.query('set synchronous_commit = off')
     for (const projection of options.projections)
       builds.push(await openBuild(client, projection, purpose, options))
@@ -113,13 +113,13 @@ const drop = async (client: pg.Client, { folder }: OpenBuild, purpose: Purpose):
   if (purpose === 'replace') await endNoted(client, folder.projection)
 }
 
-/** Folds every build up to its target as it is now, each batch in a transaction of its own. */
+/** Folds every build up to its current target, each batch in its own transaction. */
 export const foldToTargets = async (work: SecondSet): Promise<void> => {
   await aim(work)
   await foldUp(work, inTransaction)
 }
 
-/** Holds the live projector where it is until the caller's transaction ends, and folds each build up to exactly there. */
+/** Stops the live projector at its position until the caller's transaction ends, and folds each build up to exactly there. */
 export const foldToCheckpoints = async (work: SecondSet): Promise<void> => {
   await work.client.query(
     'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
@@ -170,8 +170,8 @@ const exclusively = async (client: pg.Client, projection: Projection): Promise<v
 }
 
 /**
- * Sets how far each projection is to be folded: to its live checkpoint. Where that checkpoint is of another log, or of this
- * one before it was restored from an older copy, or where nothing was folded yet, to the log's head.
+ * Sets the target of each projection to its live checkpoint. If that checkpoint is of another log, or of this
+ * log before it was restored from an older copy, or nothing was folded yet, the target is the log's head.
  */
 const aim = async ({ client, builds, options: { eventLog } }: SecondSet): Promise<void> => {
   const checkpoints = await readCheckpoints(client)

@@ -7,7 +7,7 @@ import { concerns, type Decoded, decodeBatch } from './batch.ts'
 import type { FolderOptions, Making } from './fold.ts'
 import { messageOf } from './isolate.ts'
 
-/** What is known of a stream. `broken`: it broke its rules before the batch that asked, and says why. */
+/** The known state of a stream. `broken`: it broke its rules before the requesting batch, and gives the reason. */
 type Known =
   | { readonly kind: 'state'; readonly state: unknown }
   | { readonly kind: 'broken'; readonly error: Error }
@@ -20,7 +20,7 @@ export const stateful = (projection: StatefulProjection, options: FolderOptions)
   const { states } = projection
   const known = new LRUCache<string, Known>({ max: statesMax })
 
-  /** The streams of a batch that begin before it and are not known, each with its first event of the batch. */
+  /** The streams of a batch that have earlier events and are not known, each with its first event of the batch. */
   const missing = ({ recorded }: Decoded): Map<string, RecordedEvent> => {
     const first = new Map<string, RecordedEvent>()
     const seen = new Set<string>()
@@ -84,13 +84,13 @@ export const stateful = (projection: StatefulProjection, options: FolderOptions)
 }
 
 type LoadOptions = FolderOptions & {
-  /** The event after which each stream is wanted: its next one. */
+  /** For each stream, the next event: the state before it is needed. */
   readonly first: ReadonlyMap<string, RecordedEvent>
 }
 
 /**
- * What streams had come to before an event. It is taken from the rows, where their seal is the projector's and the event's
- * own digest follows from theirs; else it is folded from the stream's start. Throws where the log or the database cannot be
+ * The states of streams before an event. They are taken from the rows if the rows have the projector's seal and the event's
+ * own digest follows from theirs. Otherwise they are folded from the stream's start. Throws if the log or the database cannot be
  * read.
  */
 const loadStates = async (

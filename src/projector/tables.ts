@@ -6,7 +6,7 @@ import { type Change, copyOf, definitionOf, statementOf } from '../../projection
 
 /**
  * Physical tables of projections: `<name>_v<version>` is live, `<name>_v<version>_next` is being rebuilt,
- * `…_verify` is built to be compared. The view `<name>` is what readers use.
+ * `…_verify` is built to be compared. Readers use the view `<name>`.
  */
 
 export const liveTable =
@@ -62,7 +62,7 @@ export const renameTables = async (
     await client.query(`alter table if exists ${from(name)} rename to ${to(name)}`)
 }
 
-/** Points the reading names at the live tables, in the caller's transaction. */
+/** Points the views at the live tables, in the caller's transaction. */
 export const createViews = async (client: pg.ClientBase, projection: Projection): Promise<void> => {
   for (const { name } of projection.tables) {
     await client.query(`drop view if exists ${name}`)
@@ -71,7 +71,7 @@ export const createViews = async (client: pg.ClientBase, projection: Projection)
   for (const statement of projection.readers?.(liveTable(projection)) ?? []) await client.query(statement)
 }
 
-/** Writes changes, one after the other, in the caller's transaction. New rows are copied: that costs half of an insert. */
+/** Writes changes, one after the other, in the caller's transaction. New rows are copied, which costs half as much as an insert. */
 export const writeChanges = async (
   client: pg.ClientBase,
   changes: readonly Change[],
@@ -91,9 +91,9 @@ export const writeChanges = async (
 }
 
 /**
- * Creates tables, views and a checkpoint at the log's beginning for every projection this database has not seen, and drops
- * what a rebuild that was killed left behind.
- * Safe to run from several processes at once. Raised versions are the projector's business: they are built beside.
+ * Creates tables, views and a checkpoint at the log's beginning for every projection that is new to this database, and drops
+ * the leftovers of a rebuild that was killed.
+ * Safe to run from several processes at the same time. The projector handles raised versions: their tables are built next to the live ones.
  */
 export const prepareProjections = async (
   client: pg.ClientBase,
@@ -125,7 +125,7 @@ export const prepareProjections = async (
 /** The lock a rebuild of the projection holds while it runs, as arguments of PostgreSQL's advisory locks. */
 export const rebuildLock = ({ name }: Projection): string => `rebuild ${name}`
 
-/** A build that was killed is gone on with by the next rebuild; one that nobody asked for again is not kept for ever. */
+/** The next rebuild continues a build that was killed. If no rebuild was requested again, it is dropped after this time. */
 const leftOverDays = 7
 
 const dropLeftOver = async (client: pg.ClientBase, projection: Projection): Promise<void> => {

@@ -20,8 +20,8 @@ export type Verdict = {
 }
 
 /**
- * Rebuilds beside the live tables and compares row for row at the same position. The live projector waits for the length
- * of the comparison, readers do not. Tells the differences, at most five rows of each side per table.
+ * Rebuilds next to the live tables and compares row by row at the same position. The live projector waits during
+ * the comparison, readers do not. Returns the differences, at most five rows of each side per table.
  */
 export const verifyProjections = (options: SecondSetOptions): Promise<Verdict[]> =>
   beside('compare', options, async (work) => {

@@ -8,7 +8,7 @@ import type { Folded, Folder, Poison } from './fold.ts'
 import { eventByEvent, isDataError, isTableError, setAside } from './isolate.ts'
 import { writeChanges } from './tables.ts'
 
-/** A projection at work: how it folds, and how far its rows are. */
+/** A projection at work: its fold, and the position of its rows. */
 export type Standing = {
   readonly folder: Folder
   readonly generation: number
@@ -17,15 +17,15 @@ export type Standing = {
 
 type Writing = {
   readonly client: pg.PoolClient
-  /** The projections at work. One whose tables are not what it expects is halted and leaves the set. */
+  /** The projections at work. A projection that does not find the tables it expects is halted and leaves the set. */
   readonly standing: Set<Standing>
   readonly epoch: bigint
   readonly logger: Logger
 }
 
 /**
- * Writes batches of events into the rows of projections, rows and checkpoint in one transaction. Throws `Fenced` where
- * another projector has taken over, and what the database throws when it is away: nothing was written then.
+ * Writes batches of events into the rows of projections, rows and checkpoint in one transaction. Throws `Fenced` if
+ * another projector has taken over, and the database's errors when it is away: then nothing was written.
  */
 export const createBatchWriter = (
   writing: Writing,
@@ -51,7 +51,7 @@ export const createBatchWriter = (
 /** The events of a batch, and the place of its last one. */
 type Batch = { readonly decoded: Decoded; readonly to: LogPlace }
 
-/** All projections in one transaction. `refused`: one of them cannot take the batch, and nothing was written. */
+/** All projections in one transaction. `refused`: one of them cannot apply the batch, and nothing was written. */
 const writeTogether = async (
   writing: Writing,
   all: readonly Standing[],
@@ -70,8 +70,8 @@ const writeTogether = async (
   const { client } = writing
   try {
     await transaction(client, async () => {
-      // First, so that a projector that was fenced touches no rows, and so that no holder of a checkpoint waits for rows
-      // of one that waits for the checkpoint.
+      // First, so that a projector that was fenced changes no rows, and so that no holder of a checkpoint waits for rows
+      // of a transaction that waits for the checkpoint.
       await move(writing, all, to)
       for (const { folder, made } of folded) await writeChanges(client, made.changes, folder.table)
     })
@@ -104,7 +104,7 @@ const writeAlone = async (writing: Writing, one: Standing, { decoded, to }: Batc
   one.position = to.position
 }
 
-/** The database refuses what the fold made of a batch: event by event, to find which. */
+/** The database refuses the changes of a batch, so they are written event by event to find the faulty one. */
 const isolate = async (writing: Writing, one: Standing, { decoded, to }: Batch): Promise<void> => {
   const { client, logger } = writing
   const { projection, table } = one.folder
