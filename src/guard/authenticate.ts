@@ -15,8 +15,8 @@ export type AuthenticationFailure =
 
 /**
  * Headers that were verified before, with their key id, per directory: the check of a secret, though fast, is the
- * costliest part of authentication. They are found by hash, so the time this takes says nothing about a secret. The
- * key's state is read anew each time.
+ * costliest part of authentication. They are found by hash, so the time of the lookup reveals nothing about a secret. The
+ * key's state is read each time.
  */
 const verifiedIn = new WeakMap<KeyDirectory, Map<string, string>>()
 const verifiedMax = 10_000
@@ -28,7 +28,7 @@ type Authenticating = {
 }
 
 /**
- * The key behind an `x-api-key` header, or why there is none. It reads only memory. If the key's stream has to be
+ * The key behind an `x-api-key` header, or the reason there is none. It reads only memory. If the key's stream has to be
  * read first, it returns a promise, which rejects with `Unavailable` when the event log does not answer. A header sent
  * twice arrives joined by a comma and so is malformed.
  */
@@ -47,7 +47,7 @@ export const authenticate = (
     if (key === undefined) return 'unknown'
     if (key === 'in_doubt') return key
     if (parsed !== null && !sameHmac(secrets.apiKeyHmac(parsed.secret), key.secretHmac)) return 'wrong_secret'
-    // What a key may do is in its stream. A text that says something else of it was never issued.
+    // The key's stream defines what the key may do. A key whose text contradicts it was never issued.
     if (parsed !== null && isTestOrganization(key.organizationId) !== (test !== null)) return 'wrong_secret'
     if (parsed !== null) remember(directory, header, keyId)
     return key.endsAtMs <= nowMs ? 'ended' : key

@@ -1,7 +1,7 @@
 import { BlockList, isIP, SocketAddress } from 'node:net'
 
 /**
- * Whose address a request comes from. Behind a trusted proxy it is what the proxy says in `X-Forwarded-For`. From any
+ * The address a request comes from. Behind a trusted proxy it is the address in the proxy's `X-Forwarded-For`. From any
  * other sender the header does not count, because a sender can write anything into it.
  */
 
@@ -16,8 +16,8 @@ const mappedPrefix = '::ffff:'
 const mappedBits = 96
 
 /**
- * The canonical text of an address without what some senders add to it: the port that IIS and Azure append to every hop,
- * brackets, a zone, the IPv6 form of an IPv4 address. Null for what is no address.
+ * The canonical text of an address without additions by some senders: the port that IIS and Azure append to every hop,
+ * brackets, a zone, the IPv6 form of an IPv4 address. Null if it is not an address.
  */
 export const plainAddress = (text: string): string | null => {
   const [, bracketed] = /^\[([^\]]*)\](?::\d{1,5})?$/.exec(text) ?? []
@@ -52,12 +52,12 @@ export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
   }
 }
 
-/** `ip` as Fastify finds it: the hop nearest to us that is no trusted proxy. */
+/** `ip` as Fastify finds it: the nearest hop that is not a trusted proxy. */
 export const callerAddress = ({ ip }: { readonly ip: string }): string => plainAddress(ip) ?? unknownAddress
 
 /**
- * What one customer of a network holds: an IPv4 address, or the 64 leading bits of an IPv6 address, of which every customer
- * has 2^64 addresses. Limits by address count this.
+ * The address range of one customer of a network: an IPv4 address, or the 64 leading bits of an IPv6 address, because each customer
+ * has 2^64 addresses. Limits by address count per range.
  */
 export const addressBlock = (address: string): string => {
   const plain = plainAddress(address)

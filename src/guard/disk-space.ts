@@ -2,44 +2,44 @@ import { statfs } from 'node:fs/promises'
 import type { OutageLogger } from '../event-log/outage.ts'
 
 /**
- * Room on the disk that this installation writes to. A PostgreSQL without room for its next piece of log ends in the middle
- * of calls. So new calls are refused before that, while those in flight are still answered.
+ * Room on the disk that this installation writes to. If PostgreSQL has no room for its next log segment, it stops in the middle
+ * of calls. So new calls are refused before that, while calls in progress are still answered.
  */
 
 export type DiskSpace = {
-  /** What a process without special rights may still write. */
+  /** Bytes that a process without special rights may still write. */
   readonly freeBytes: number
   readonly totalBytes: number
-  /** Of bytes or of files, whichever is scarcer: a disk without inodes takes no new file either. */
+  /** Of bytes or of files, the scarcer of the two: a disk without inodes takes no new file either. */
   readonly freeRatio: number
 }
 
 type DiskState = 'ok' | 'low' | 'full'
 
 export type DiskWatch = {
-  /** Looks now, and again and again until `close`. Never rejects. */
+  /** Checks now, and repeatedly until `close`. Never rejects. */
   watch(): Promise<void>
   /** Whether new calls are to be refused. False while nothing is watched. */
   isFull(): boolean
-  /** What was seen last; null: nothing is watched, or the disk was never told. */
+  /** The last reading; null: nothing is watched, or the disk was never read. */
   seen(): { readonly space: DiskSpace; readonly state: DiskState } | null
   close(): void
 }
 
-/** The share of the disk, and never less than so many bytes: a piece of PostgreSQL's log alone takes 16 MiB. */
+/** The share of the disk, and never less than this many bytes: one segment of PostgreSQL's log takes 16 MiB. */
 const limits = {
   low: { ratio: 0.05, bytes: 256 * 1024 * 1024 },
   full: { ratio: 0.01, bytes: 64 * 1024 * 1024 },
 } as const
-/** A state ends only so far above its limit: at the limit it would come and go with every file. */
+/** A state ends only this far above its limit. At the limit itself it would change with every file. */
 const leaveFactor = 1.25
 const lookMs = { ok: 2_000, low: 250, full: 1_000 } as const
-/** Enough calls come back at once; the disk is not emptied in a second. */
+/** Not shorter: too many calls would return together, and a disk is not freed in a second. */
 export const fullDiskRetrySeconds = 30
 
 /**
- * Of the directory whose disk has least: any of them may be a disk of its own. What is not there yet does not count. Throws what `statfs`
- * throws where none can be told.
+ * The directory whose disk has the least room, because each directory may be on its own disk. Missing directories do not count. Throws
+ * the error of `statfs` if none can be read.
  */
 export const scarcestOf = async (
   dirs: readonly string[],
@@ -56,10 +56,10 @@ export const scarcestOf = async (
 
 const rank = { full: 0, low: 1, ok: 2 } as const
 
-/** Throws what `statfs` throws. */
+/** Throws the errors of `statfs`. */
 const readDiskSpace = async (path: string): Promise<DiskSpace> => {
   const { bavail, bfree, blocks, bsize, ffree, files } = await statfs(path)
-  // As df counts: what is kept for root is neither used nor free.
+  // As df counts: space reserved for root is neither used nor free.
   const usable = blocks - bfree + bavail
   const bytesRatio = usable === 0 ? 0 : bavail / usable
   // Some file systems have no fixed number of files.
@@ -74,13 +74,13 @@ const readDiskSpace = async (path: string): Promise<DiskSpace> => {
 const isBelow = ({ freeBytes, freeRatio }: DiskSpace, state: 'low' | 'full', factor: number): boolean =>
   freeRatio < limits[state].ratio * factor || freeBytes < limits[state].bytes * factor
 
-/** The state of a disk that was in another one before. */
+/** The new state of a disk, given its previous state. */
 export const diskStateOf = (space: DiskSpace, before: DiskState = 'ok'): DiskState => {
   if (isBelow(space, 'full', before === 'full' ? leaveFactor : 1)) return 'full'
   return isBelow(space, 'low', before === 'ok' ? 1 : leaveFactor) ? 'low' : 'ok'
 }
 
-/** `dirs`: where it writes; none where the disk cannot be seen from here, as that of a server of one's own. */
+/** `dirs`: the directories written to; none if the disk cannot be read from here, for example that of a separate database server. */
 export const createDiskWatch = ({
   dirs,
   logger,
@@ -105,7 +105,7 @@ export const createDiskWatch = ({
       if (state !== before) tell(logger, dirs[0], seen)
       failed = false
     } catch (error) {
-      // What was known stays known: that the disk cannot be asked says nothing about its room.
+      // The last state is kept: a failed reading does not show how much room there is.
       if (!failed) logger.warn({ err: error, dir: dirs[0] }, 'disk space: it cannot be told how much is free')
       failed = true
     }
@@ -137,7 +137,7 @@ const tell = (
   else logger.info(fields, 'disk space: there is enough again')
 }
 
-/** How much is free, for a person. */
+/** The free space as text for people. */
 export const spaceText = ({ freeBytes, totalBytes, freeRatio }: DiskSpace): string =>
   `${(freeRatio * 100).toFixed(1)} % free, ${bytesText(freeBytes)} of ${bytesText(totalBytes)}`
 

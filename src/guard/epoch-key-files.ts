@@ -11,22 +11,22 @@ import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './sec
  *   716.key                   the key of epoch 716 (mode 0600): its id and 32 random bytes
  *   716-Zr3kP0aQ.destroyed    that key was here and was destroyed on purpose (empty)
  *
- * A key appears as a whole and once: it is written and synced under another name, then linked to its own, which fails if
+ * A key appears complete and only once: it is written and synced under another name, then linked to its own, which fails if
  * another process was first. The mark of a destroyed key is written before the key is removed. So a key that is missing
- * without a mark is lost: the directory is not mounted, is another one, or was restored from a copy. A key disappears as a whole
- * too: it loses its name before its bytes, so nobody who reads it meanwhile, or after a kill, finds it damaged.
+ * without a mark is lost: the directory is not mounted, is another one, or was restored from a copy. A key also disappears
+ * as a whole: its name is removed before its bytes, so a process that reads it at that time, or after a kill, never finds it damaged.
  *
- * The sealing key is derived from the file's bytes and the installation key together: neither opens anything alone. The key's id is
+ * The sealing key is derived from the file's bytes and the installation key together: neither is enough alone. The key's id is
  * derived from both too, so a damaged file, or one of another installation, is recognized.
  */
 export type EpochKeyFiles = {
   /** The keys that are here and those that were destroyed, by id. */
   list(): Promise<{ readonly keys: readonly EpochKey[]; readonly destroyed: ReadonlySet<string> }>
-  /** Null: there is none. For values that are opened in the middle of something: a key is read once by each process. */
+  /** Null: there is none. For values that are opened in synchronous code: each process reads a key once. */
   readSync(epoch: number): EpochKey | null
   /** Makes a key, unless another process was first: then that process's key counts. */
   create(epoch: number): Promise<void>
-  /** May be called again after it was interrupted. */
+  /** May be called again after an interruption. */
   destroy(key: { readonly id: string; readonly epoch: number }): Promise<void>
 }
 
@@ -37,7 +37,7 @@ export type EpochKey = {
   sealer(purpose: string): Sealer
 }
 
-/** The keys cannot be used as they are. `message` says what is wrong and what to do, to be read after "KEY_DIR: ". */
+/** The keys cannot be used. `message` gives the reason and the remedy, and is shown after "KEY_DIR: ". */
 export class EpochKeyFault extends Error {
   override name = 'EpochKeyFault'
 }
@@ -47,7 +47,7 @@ const idPattern = /^(\d{1,6})-[A-Za-z0-9_-]{8}$/
 const keyFile = /^(\d{1,6})\.key$/
 const destroyedFile = /^(\d{1,6}-[A-Za-z0-9_-]{8})\.destroyed$/
 
-/** Null for what is no key's id. */
+/** Null if it is not a key's id. */
 export const epochOfKeyId = (id: string): number | null => {
   const found = idPattern.exec(id)?.[1]
   return found === undefined ? null : Number(found)
@@ -61,7 +61,7 @@ type KeyDirectory = {
   readonly salt: Buffer
 }
 
-/** A text as `secretKey` stands for the key derived from it. */
+/** If `secretKey` is a text, the key derived from it is used. */
 export const createEpochKeyFiles = ({
   secretKey: source,
   ...rest
@@ -129,7 +129,7 @@ const readKey = (directory: KeyDirectory, epoch: number): EpochKey | null => {
   try {
     return parsed(directory, epoch, first)
   } catch (error) {
-    // Opened before another process destroyed it, read after: it has no name any more.
+    // It was opened before another process destroyed it, and read afterwards: its name no longer exists.
     if (text() === null) return null
     throw error
   }
@@ -200,7 +200,7 @@ const writeSynced = async (path: string, flags: string, bytes: Buffer): Promise<
   }
 }
 
-/** Its name goes first, then its bytes, for disks that write in place; no promise depends on the latter. */
+/** Removes its name first, then its bytes, for disks that write in place. No promise depends on overwriting the bytes. */
 const overwrite = async (dir: string, name: string, epoch: number): Promise<void> => {
   const nameless = join(dir, `.${epoch}-${randomUUID()}`)
   await rename(join(dir, name), nameless)

@@ -6,34 +6,34 @@ import { destroyedByMs, epochOf } from './epochs.ts'
 import type { EpochSealer } from './secrets.ts'
 
 /**
- * The key of the current epoch, which seals everything about a person. `epochs.ts` says when epochs begin and end,
- * `epoch-key-files.ts` what is in KEY_DIR.
+ * The key of the current epoch, which seals all personal data. `epochs.ts` defines when epochs begin and end,
+ * `epoch-key-files.ts` the files in KEY_DIR.
  *
- * The database remembers which keys its data are under (`epoch_keys`). A key it names that is neither in the directory nor
- * marked there as destroyed is lost. Until that is settled, nothing is sealed and no key is made: a new key beside data
- * that need an old one would hide the loss. A database that names none is a new one. A database restored from before
- * a key was destroyed finds the mark: what is under that key is gone, as promised. A process may die after it made a key and
- * before the database knew of it. Nothing is under that key then, and the next process takes it.
+ * The database records which keys its data are under (`epoch_keys`). A key it names that is neither in the directory nor
+ * marked there as destroyed is lost. Until that is settled, nothing is sealed and no key is made: a new key next to data
+ * that need an old key would hide the loss. A database that names no keys is new. A database restored from before
+ * a key was destroyed finds the mark: data under that key cannot be opened, as promised. A process may die after it made a key and
+ * before the database recorded it. Nothing is under that key then, and the next process uses it.
  */
 export type EpochKeys = {
   sealer(purpose: string): EpochSealer
   /** The key to seal under now, made if this process is the first to need it. Rejects with `EpochKeyFault`. */
   current(): Promise<EpochKey>
-  /** Makes sure of the current key, now and from now on. Rejects with `EpochKeyFault`. */
+  /** Checks that the current key is available, now and repeatedly. Rejects with `EpochKeyFault`. */
   watch(): Promise<void>
-  /** For readiness. Null while the current key is at hand. */
+  /** For readiness. Null while the current key is available. */
   failure(): Error | null
   /** Every key that exists, or should. */
   list(): Promise<readonly KnownKey[]>
-  /** Destroys a key nothing needs any more, or settles that it is gone. */
+  /** Destroys a key that is no longer needed, or records that it is destroyed. */
   settleDestroyed(key: KnownKey): Promise<void>
-  /** From when on a value that is sealed today, and deleted today, can be opened by no one. */
+  /** The time from which no one can open a value that is sealed and deleted today. */
   lastCopyGoneByMs(): Promise<number>
   close(): void
 }
 
 /**
- * `present`: in the directory. `destroyed`: on purpose, and the database does not know it yet. `lost`: not there, for no known reason.
+ * `present`: in the directory. `destroyed`: on purpose, but the database has not recorded it yet. `lost`: missing for an unknown reason.
  */
 type KnownKey = {
   readonly id: string
@@ -41,7 +41,7 @@ type KnownKey = {
   readonly state: 'present' | 'destroyed' | 'lost'
 }
 
-/** How often a process looks whether the key is still there, or the next epoch has begun. */
+/** How often a process checks whether the key still exists, or the next epoch has begun. */
 const watchMsDefault = 5_000
 const uniqueViolation = '23505'
 
@@ -53,9 +53,9 @@ type Settings = {
   readonly watchMs: number
 }
 
-/** What this process holds. */
+/** The state of this process. */
 type Held = Settings & {
-  /** Read once: what was destroyed meanwhile goes at the next watch. */
+  /** Read once. Keys that are destroyed in the meantime are removed at the next check. */
   readonly opened: Map<string, EpochKey>
   key: EpochKey | null
   fault: Error | null
@@ -117,7 +117,7 @@ const lostKeys = async (settings: Settings): Promise<readonly KnownKey[]> =>
 
 const load = async (settings: Settings, epoch: number): Promise<EpochKey> => {
   const { pool, files, logger } = settings
-  // A second look: a key may be destroyed between the database's answer and the directory's.
+  // A second check: a key may be destroyed between the database's answer and the directory's.
   if ((await lostKeys(settings)).length > 0) {
     const lost = await lostKeys(settings)
     if (lost.length > 0) throw new EpochKeyFault(lostMessage(lost))
@@ -132,7 +132,7 @@ const load = async (settings: Settings, epoch: number): Promise<EpochKey> => {
   return made
 }
 
-/** What was sealed under a key that is in memory alone would be lost with the process. */
+/** Values sealed under a key that is only in memory would be lost with the process. */
 const isStillThere = (held: Held, { id, epoch }: EpochKey): boolean => {
   if (performance.now() - held.seenAtMs < held.watchMs) return true
   const there = held.files.readSync(epoch)?.id === id
@@ -167,20 +167,20 @@ const loadAndHold = async (held: Held, epoch: number): Promise<EpochKey> => {
 
 const fail = (held: Held, error: unknown): void => {
   const next = error instanceof Error ? error : new Error(String(error))
-  // A caller gets the fault as an error. A fault found between calls is logged here, once.
+  // A caller receives the fault as an error. A fault found between calls is logged here, once.
   if (held.watching !== undefined && held.fault?.message !== next.message)
     held.logger.error({ err: next }, 'epoch keys: nothing can be sealed')
   held.fault = next
 }
 
-/** A key that is gone from the directory is gone from memory too, and the current one must not be gone. */
+/** A key that was removed from the directory is also removed from memory. The current key must not be missing. */
 const look = async (held: Held): Promise<void> => {
   const { key, opened, clock } = held
   try {
     const { keys } = await held.files.list()
     const present = new Set(keys.map(({ id }) => id))
     for (const id of opened.keys()) if (!present.has(id)) opened.delete(id)
-    // That of a past epoch was destroyed, as it had to be.
+    // The key of a past epoch was destroyed, as planned.
     if (key?.epoch === epochOf(clock.now()) && !present.has(key.id))
       fail(held, new EpochKeyFault(lostMessage([key])))
     await current(held)
@@ -230,7 +230,7 @@ const settleDestroyed = async (
   { pool, files, logger, opened }: Held,
   { id, epoch, state }: KnownKey,
 ): Promise<void> => {
-  // Of one that has gone, a process that was killed may have left the bytes.
+  // If the key was destroyed, a process that was killed may have left its bytes.
   if (state !== 'lost') await files.destroy({ id, epoch })
   opened.delete(id)
   await pool.query('update epoch_keys set destroyed_at = now() where key_id = $1 and destroyed_at is null', [
@@ -244,7 +244,7 @@ const lastCopyGoneByMs = async (held: Held): Promise<number> => {
   return destroyedByMs(Math.max(epochOf(held.clock.now()), ...epochs))
 }
 
-/** Done before anything is sealed under the key, so that the database knows every key its data may be under. */
+/** Called before anything is sealed under the key, so that the database knows every key its data may be under. */
 const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): Promise<void> => {
   let refused: unknown
   try {
@@ -260,7 +260,7 @@ const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): 
     'select destroyed_at is not null as destroyed from epoch_keys where key_id = $1',
     [id],
   )
-  // Of two that register the same key at once one may be refused by the index of the epoch before it sees the other's row.
+  // If two processes register the same key at the same time, the epoch's index may refuse one of them before it sees the other's row.
   if (refused !== undefined && rows[0] === undefined)
     throw new EpochKeyFault(
       `it holds another key of epoch ${epoch} than other processes use. All processes share one directory: name that one.`,

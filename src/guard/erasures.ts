@@ -1,16 +1,16 @@
 /**
- * Who was erased, in a file of KEY_DIR: a backup is older than the erasures after it, and brings back whom they erased. KEY_DIR is in no
- * backup, and whoever restores one needs it, so this list is there when the old rows are.
+ * The erased people, in a file of KEY_DIR. A backup is older than later erasures, and restores the people they erased. KEY_DIR is in no
+ * backup, and is needed to restore one, so this list is available when the old rows return.
  *
- * A line is an instant and the keyed hashes of the identifiers of one person, under the installation key: it names no one.
+ * A line is a time and the keyed hashes of one person's identifiers, under the installation key: it identifies no one.
  */
 import { open, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 export type ErasureFile = {
-  /** On the disk when it resolves. Rejects where it cannot be written: then the erasure is not done. */
+  /** On the disk when it resolves. Rejects if it cannot be written: then the erasure is not done. */
   add(hmacs: readonly string[], at: Date): Promise<void>
-  /** Everyone who was ever erased. Rejects where the file cannot be read: no one may be served then. */
+  /** Everyone who was ever erased. Rejects if the file cannot be read: then no one may be served. */
   list(): Promise<readonly Erased[]>
 }
 
@@ -34,7 +34,7 @@ export const createErasureFile = ({
       await makeDir()
       const file = await open(path, 'a', 0o600)
       try {
-        // A process that was killed while it wrote left a line without an end; this one begins behind it.
+        // A process that was killed while it wrote left a line without an end, so this one starts on a new line.
         await file.write(`\n${at.toISOString()} ${hmacs.join(',')}\n`)
         await file.sync()
       } finally {

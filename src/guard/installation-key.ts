@@ -6,7 +6,7 @@ import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './sec
  * slot; a second slot holds it under the next SECRET_KEY while SECRET_KEY is being rotated.
  */
 
-/** A SECRET_KEY. `id`: 12 hexadecimal digits that name it to people and from which no one can find it. */
+/** A SECRET_KEY. `id`: 12 hexadecimal digits that identify it to people and do not reveal it. */
 export type SecretKey = InstallationKey & { readonly id: string }
 
 /** The installation key under the SECRET_KEY with this id, sealed (AES-256-GCM). Safe to store anywhere. */
@@ -18,7 +18,7 @@ export const secretKeyOf = (text: string): SecretKey => {
   return { derive, id: hash('sha256', checkOf({ derive }), 'hex').slice(0, 12) }
 }
 
-/** The same for the same key, and of no use to someone who looks for the key. */
+/** A check value: equal for the same key, and useless to someone who searches for the key. */
 export const checkOf = ({ derive }: InstallationKey): string => derive('check').toString('base64url')
 
 const keyBytes = 32
@@ -31,19 +31,19 @@ const wrap = (key: string, secretKey: SecretKey): KeySlot => ({
   wrapped: wrapperOf(secretKey).seal(key, contextOf(secretKey.id)),
 })
 
-/** Makes an installation key. It exists from now on in this slot alone. */
+/** Makes an installation key. From now on it exists only in this slot. */
 export const newKeySlot = (secretKey: SecretKey): KeySlot =>
   wrap(randomBytes(keyBytes).toString('base64url'), secretKey)
 
 type OpenSlot = {
   readonly key: InstallationKey
-  /** The SECRET_KEY that opened it. */
+  /** The SECRET_KEY that opened the slot. */
   readonly by: SecretKey
   /** The same installation key in a slot of another SECRET_KEY. */
   wrapFor(secretKey: SecretKey): KeySlot
 }
 
-/** The installation key, by the first of the SECRET_KEYs that opens one of the slots; null: none does. */
+/** The installation key, opened with the first of the SECRET_KEYs that fits one of the slots; null if none does. */
 export const openSlots = (slots: readonly KeySlot[], secretKeys: readonly SecretKey[]): OpenSlot | null => {
   for (const by of secretKeys)
     for (const slot of slots) {

@@ -10,7 +10,7 @@ import { isInDoubt, type KeyStream } from '../keys/key-stream.ts'
 import { type AllowList, allowList, isAllowed } from './allow-list.ts'
 import { foldRecorded, readKeyStream } from './key-stream-reader.ts'
 
-/** A key ready for use: its state, and what every call asks of it, computed once. */
+/** A key ready for use: its state, and the values every call needs, computed once. */
 export type DirectoryKey = KeyState & {
   readonly endsAtMs: number
   /** Null: any address may use the key. */
@@ -22,31 +22,31 @@ export type FoundKey = DirectoryKey | 'in_doubt' | undefined
 
 /**
  * The API keys this process was asked for, in memory. A key is read from its own stream in the event log when it is
- * first used, and followed from then on: authenticating asks no one afterwards, and a revocation anywhere reaches every
- * process as soon as its subscription delivers it, well within a second.
+ * first used, and followed from then on. Authentication then needs no further query, and a revocation reaches every
+ * process when its subscription delivers it, well within a second.
  *
- * No read model is asked what a key is. Rows that are late, edited or gone cost a look-up or save one, and no row lets
- * a key in. Reading every key at the start instead would cost a look at the whole log, however old.
+ * The state of a key never comes from a read model. Late, edited or missing rows only cost or save a lookup, and no row lets
+ * a key in. Reading every key at the start instead would require a read of the whole log.
  */
 export type KeyDirectory = {
-  /** The key now; a promise where the log has to be asked, which rejects with `Unavailable` when it does not tell. */
+  /** The current key; a promise if the log has to be asked, which rejects with `Unavailable` when it does not answer. */
   get(keyId: string): FoundKey | Promise<FoundKey>
   readonly caughtUp: Promise<void>
   stop(): Promise<void>
 }
 
 export type OpenKeyDirectory = KeyDirectory & {
-  /** Why a key that should be let in may not be, or a revocation is heard late; null while all is well. */
+  /** Why a valid key may be refused, or a revocation may arrive late; null while all is well. */
   failure(): Error | null
-  /** Keys whose stream holds what this process, or the projector, cannot read, and which are not revoked. */
+  /** Keys that are not revoked and whose stream holds an event that this process, or the projector, cannot read. */
   doubtful(): readonly string[]
-  /** The streams of events the projector could not turn into rows, as of now: their keys are looked at at once. */
+  /** The current list of streams with events that the projector could not turn into rows. Their keys are checked immediately. */
   parked(streams: readonly string[]): Promise<void>
 }
 
-/** Well-formed ids that no key has. About 1 MB. */
+/** Well-formed ids that belong to no key. About 1 MB. */
 const missingMax = 10_000
-/** Look-ups of ids that nothing has named: anyone can make up a million, and each would be a question to the log. */
+/** Lookups of ids that are not known to exist: anyone can invent a million, and each would be a query to the log. */
 const strangersBurst = 500
 const strangersPerSecond = 100
 const readMaxMs = 5_000
@@ -54,14 +54,14 @@ const readMaxMs = 5_000
 type Keys = {
   readonly eventLog: EventLog
   readonly logger: Logger
-  /** The keys read so far, by id, and what is answered for each. */
+  /** The keys read so far, by id, and the answer for each. */
   readonly known: Map<string, KeyStream & { readonly found: FoundKey }>
-  /** Ids the read model or the log has named. */
+  /** Ids that the read model or the log has named. */
   readonly named: Set<string>
   readonly missing: LRUCache<string, true>
   /** The reads under way, by id. */
   readonly loading: Map<string, Loading>
-  /** Keys in doubt for what their stream holds. */
+  /** Keys in doubt because their stream holds an unreadable event. */
   readonly unreadable: Set<string>
 }
 
@@ -69,7 +69,7 @@ type Keys = {
 type Loading = { heard: number; over: boolean; found: Promise<FoundKey> }
 
 /**
- * `listed` are the ids the read model knows: they are looked up whenever they are asked for. Any other is a stranger, and
+ * `listed` are the ids the read model knows: their lookups are not limited. Any other id is a stranger, and
  * strangers are looked up at a bounded rate.
  */
 export const openKeyDirectory = async ({
@@ -94,7 +94,7 @@ export const openKeyDirectory = async ({
   const strangers = createAllowance(strangersBurst, strangersPerSecond)
   let parked: ReadonlySet<string> = new Set()
 
-  // Asked before any stream is read: what is recorded in between is met twice, never missed.
+  // Determined before any stream is read: events recorded in between are delivered twice, never missed.
   const following = follow({
     eventLog,
     after: await eventLog.head(),
@@ -114,7 +114,7 @@ export const openKeyDirectory = async ({
 
   return {
     get: (keyId) => {
-      // Without the subscription what is known may be out of date, and a key that was revoked must stay out.
+      // Without the subscription the known state may be out of date, and a revoked key must stay out.
       const heardOf = following.failure() === null
       const stream = known.get(keyId)
       if (stream !== undefined) return heardOf ? stream.found : look(keys, keyId)
@@ -138,7 +138,7 @@ export const openKeyDirectory = async ({
   }
 }
 
-/** The key whose stream this is; null for a stream of other software on a log that is shared: no key has such an id. */
+/** The key whose stream this is; null for another application's stream on a shared log, because no key has such an id. */
 const keyIdOf = (stream: string): string | null => {
   const id = stream.slice(keyStream('').length)
   return stream.startsWith(keyStream('')) && keyIdSchema.safeParse(id).success ? id : null
@@ -155,7 +155,7 @@ const hear = (keys: Keys, recorded: RecordedEvent): void => {
   if (loading !== undefined) loading.heard = Math.max(loading.heard, revision)
   const stream = keys.known.get(keyId)
   if (stream === undefined || revision <= stream.revision) return
-  // What leaves a hole makes this process read again.
+  // After a gap, this process reads the stream again.
   if (revision > stream.revision + 1) return void keys.known.delete(keyId)
   keep(keys, keyId, foldRecorded(stream, recorded))
 }
@@ -174,7 +174,7 @@ const keep = ({ known, unreadable, logger }: Keys, keyId: string, stream: KeyStr
   return found
 }
 
-/** Reads the key's stream within `readMaxMs`, once for all who ask meanwhile. */
+/** Reads the key's stream within `readMaxMs`, once for all concurrent callers. */
 const look = (keys: Keys, keyId: string): Promise<FoundKey> => {
   const underWay = keys.loading.get(keyId)
   if (underWay !== undefined) return underWay.found
@@ -187,7 +187,7 @@ const look = (keys: Keys, keyId: string): Promise<FoundKey> => {
   return own.found
 }
 
-/** Reads a key in doubt that is not known yet, so that it is known, and logged, before the key is used. */
+/** Reads a key in doubt that is not known yet, so that it is known and logged before the key is used. */
 const lookAhead = async (keys: Keys, keyId: string): Promise<void> => {
   if (keys.known.has(keyId)) return
   await look(keys, keyId).catch((error: unknown) =>
@@ -201,9 +201,9 @@ const lookAhead = async (keys: Keys, keyId: string): Promise<void> => {
 const load = async (keys: Keys, keyId: string, own: Loading): Promise<FoundKey> => {
   const { eventLog, known, missing } = keys
   let stream = await readKeyStream(eventLog, keyId, known.get(keyId))
-  // Again for what was recorded after the read and heard meanwhile. Ends: it only reads forward.
+  // Again for events that were recorded after the read and delivered during it. Ends, because it only reads forward.
   while (own.heard > stream.revision && !own.over) stream = await readKeyStream(eventLog, keyId, stream)
-  // What was heard since is not in it.
+  // Events that were delivered since are not in it.
   if (own.over) throw new Unavailable(`${keyStream(keyId)} was read too late`)
   if (stream.revision === -1) {
     missing.set(keyId, true)
@@ -225,7 +225,7 @@ const foundOf = (stream: KeyStream): FoundKey => {
     ? undefined
     : {
         ...state,
-        // From the moment it is heard of, whatever the revoking host's clock says.
+        // From the moment the revocation is delivered, regardless of the revoking host's clock.
         endsAtMs: revoked ? Number.NEGATIVE_INFINITY : endsAtMs(state),
         allowed: state.allowedCidrs.length === 0 ? null : allowList(state.allowedCidrs),
       }
@@ -235,7 +235,7 @@ const foundOf = (stream: KeyStream): FoundKey => {
 export const mayCallFrom = (key: DirectoryKey, address: string): boolean =>
   key.allowed === null || isAllowed(key.allowed, address)
 
-/** So many at once, and so many a second from then on. */
+/** Allows `burst` at first, and `perSecond` from then on. */
 const createAllowance = (burst: number, perSecond: number): { take(): boolean } => {
   let left = burst
   let atMs = performance.now()

@@ -6,12 +6,12 @@ import { isKeyEvent, type KeyEvent } from '../keys/key-state.ts'
 import { emptyKeyStream, foldKeyStream, type KeyStream } from '../keys/key-stream.ts'
 import { allowList } from './allow-list.ts'
 
-/** An API key, read from its own stream: short, and the only place that says what the key is. */
+/** An API key, read from its own stream, which is short and the only authority on the key. */
 
 const pageMax = 1_000
 
 /**
- * Folds what the log holds beyond `known`. Throws `Unavailable` when the log cannot be read now; an empty stream where
+ * Folds the events after `known`. Throws `Unavailable` when the log cannot be read now; returns an empty stream if
  * there is none.
  */
 export const readKeyStream = async (
@@ -32,7 +32,7 @@ export const readKeyStream = async (
   }
 }
 
-/** Folds one recorded event of the key's stream in. One that leaves a hole, or cannot be read, leaves the key in doubt. */
+/** Folds one recorded event of the key's stream. After a gap or an unreadable event, the key is in doubt. */
 export const foldRecorded = (stream: KeyStream, recorded: RecordedEvent): KeyStream => {
   const { revision } = recorded
   if (revision > stream.revision + 1) return foldKeyStream(stream, null, { revision, effectiveAt: '' })
@@ -40,7 +40,7 @@ export const foldRecorded = (stream: KeyStream, recorded: RecordedEvent): KeyStr
   return foldKeyStream(stream, event, { revision, effectiveAt: event?.metadata.effective_at ?? '' })
 }
 
-/** The event, if all of it that guards can be relied on: what JSON holds is no proof that the members are there. */
+/** The event, if every member that guards depend on is valid: valid JSON does not prove that the members are there. */
 const readable = (recorded: RecordedEvent): (DecodedEvent & KeyEvent) | null => {
   try {
     const event = decodeEvent(recorded)

@@ -3,12 +3,12 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 
 const lookEveryMs = 2_000
-/** More streams with events set aside are a broken release, not broken events; the first of them are enough to say so. */
+/** More streams than this with events set aside mean a broken release, not broken events, and listing more would not help. */
 const streamsMax = 1_000
 
 /**
- * Reports the streams whose events the projector has set aside for a projection that guards: at once, and again every
- * two seconds. The rows of such a stream are not what its events say, so no one may decide by them.
+ * Reports the streams whose events the projector has set aside for a projection that guards access: immediately, and every
+ * two seconds. The rows of such a stream do not match its events, so no decision may use them.
  */
 export const watchParked = async ({
   pool,
@@ -49,7 +49,7 @@ export const watchParked = async ({
         await look()
         away = false
       } catch (error) {
-        // What was known stays known. Others also report that the database is away.
+        // The last state is kept. Other parts also report that the database is away.
         if (!away) logger.error({ err: error, projection }, 'parked events cannot be asked for')
         away = true
       }

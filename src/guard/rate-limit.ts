@@ -3,9 +3,9 @@ import type { DirectoryKey } from './key-directory.ts'
 
 /**
  * Per-key rate limits: fixed windows that open with the first call. A denied call consumes nothing from any window,
- * so a caller who keeps trying passes as soon as the window ends.
+ * so a caller who keeps trying passes when the window ends.
  *
- * Calls refused for another reason (permission, address) have a window of their own: they can neither use up a
+ * Calls refused for another reason (permission, address) have their own window: they can neither use up a
  * partner's quota nor flood the event log.
  */
 
@@ -28,7 +28,7 @@ export type RateVerdict = {
 export type RateLimiter = {
   /**
    * Counts a call against the key's windows, or denies it and counts nothing. `perSecond` adds a window of one second,
-   * which all capabilities that have such a limit share.
+   * which is shared by all capabilities that have such a limit.
    */
   take(key: DirectoryKey, perSecond?: number): Promise<RateVerdict>
   /** Counts a refusal against the key's window of refusals. */
@@ -38,7 +38,7 @@ export type RateLimiter = {
 const minuteSeconds = 60
 const daySeconds = 86_400
 
-/** A window as headers and refusals show it. */
+/** A window in the form that headers and refusals show. */
 const windowState = (
   counted: { readonly used: number; readonly leftMs: number },
   { policy, limit, windowSeconds }: Window,
@@ -50,7 +50,7 @@ const windowState = (
   resetSeconds: Math.max(1, Math.ceil(counted.leftMs / 1000)),
 })
 
-/** A window a call is counted in. */
+/** A window in which a call is counted. */
 export type Window = { readonly policy: RatePolicy; readonly limit: number; readonly windowSeconds: number }
 
 /** The windows of a call, shortest first. `perSecond` is the capability's own limit, if it has one. */
@@ -69,10 +69,10 @@ export const refusedWindowOf = ({ limits }: DirectoryKey): Window => ({
   windowSeconds: minuteSeconds,
 })
 
-/** What counters say of a call: 1 where it is denied, then of each window what is used and how many milliseconds are left. */
+/** The counters' answer about a call: 1 if it is denied, then for each window the used count and the remaining milliseconds. */
 export type Counted = readonly number[]
 
-/** What that means for the windows that were asked about. Throws where it cannot be about them. */
+/** The verdict for the requested windows. Throws if the answer does not fit them. */
 export const verdictOf = ([denied, ...counted]: Counted, windows: readonly Window[]): RateVerdict => {
   if (counted.length !== 2 * windows.length)
     throw new Error('the counters answered something else than was asked')
@@ -80,7 +80,7 @@ export const verdictOf = ([denied, ...counted]: Counted, windows: readonly Windo
   const states = windows.map((window, i) => {
     const used = counted[2 * i] ?? 0
     const state = windowState({ used, leftMs: counted[2 * i + 1] ?? 0 }, window)
-    // Of several full windows the last and longest is named.
+    // If several windows are full, the last and longest is named.
     if (denied === 1 && used >= window.limit) exceeded = state
     return state
   })
@@ -96,10 +96,10 @@ export type Counters = {
 type Counter = { used: number; endsAtMs: number }
 
 /**
- * There are as many counters as there are keys. There is no await between look and count, so no other call comes between
+ * There are as many counters as keys. There is no await between check and count, so no other call comes between
  * them.
  *
- * `clock` is monotonic: a window measured by the time of day would end early, or late, when that is corrected.
+ * `clock` is monotonic: with the time of day, a window would end early or late when the time is corrected.
  */
 export const createCounters = (clock: { now(): number } = performance): Counters => {
   const counters: Readonly<Record<RatePolicy, Map<string, Counter>>> = {

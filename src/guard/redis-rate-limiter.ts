@@ -14,26 +14,26 @@ import {
 } from './rate-limit.ts'
 
 /**
- * Rate limits whose counters processes share, in Redis.
+ * Rate limits in Redis, with counters that all processes share.
  *
- * Limits protect capacity, not money: the ledger alone decides what is charged. So a call waits for Redis only briefly. A call
+ * Limits protect capacity, not money: only the ledger decides what is charged. So a call waits for Redis only briefly. A call
  * that Redis does not answer in time, or answers with an error, is counted in its own process instead: every call is counted
- * somewhere, and none fails because of Redis. While Redis is away a key may make as many calls in each process as in all.
+ * somewhere, and none fails because of Redis. While Redis is away, a key may make as many calls in each process as normally in all together.
  *
- * One script takes all windows of a call in one round trip. `rate-limiter-flexible` knows one window at a time and gives
- * back what it took for a denied call: four commands where this is one, with moments between them in which another
- * process sees points that will be given back.
+ * One script counts all windows of a call in one round trip. `rate-limiter-flexible` handles one window at a time and refunds
+ * the points of a denied call: four commands instead of one, with moments between them in which another
+ * process sees points that will be refunded.
  */
 
-/** An answer later than this would cost the call more than the shared counter is worth. */
+/** Waiting longer would cost the call more than the shared counter is worth. */
 const answerDefaultMaxMs = 50
 /** How long a starting process waits for the connection. */
 const startMaxMs = 1_000
 
 /**
  * Takes one from every window, or from none when one of them is full; a window opens with the first call it takes.
- * KEYS: the windows. ARGV: limit and length in milliseconds of each. Answers whether the call is denied, then of each
- * window what is used and how long it lasts. Redis runs scripts one at a time, so no other call comes between.
+ * KEYS: the windows. ARGV: limit and length in milliseconds of each. Returns whether the call is denied, then for each
+ * window the used count and the remaining time. Redis runs scripts one at a time, so no other call comes between.
  */
 const takeScript = `
 local denied, used, left = 0, {}, {}
@@ -54,9 +54,9 @@ end
 return answer
 `
 
-/** What operations wants to know about shared counters. */
+/** Events about shared counters, for operations. */
 export type RateLimiterObserver = {
-  /** Redis answered before and does not now: this process counts for itself. */
+  /** Redis answered before and no longer does: this process counts alone. */
   degraded(): void
 }
 
@@ -69,7 +69,7 @@ export type SharedRateLimiter = RateLimiter & {
 type Options = {
   /** Holds a password: never logged. */
   readonly url: string
-  /** Counts the calls that Redis does not. */
+  /** Counts the calls that Redis does not count. */
   readonly local: RateLimiter
   readonly logger: Logger
   readonly observe?: RateLimiterObserver

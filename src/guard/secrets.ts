@@ -11,7 +11,7 @@ import {
 } from 'node:crypto'
 import type { RowSeal } from '../../projections/projection.ts'
 
-/** One random key per installation (`installation-key.ts`). No value gives out the key itself. */
+/** One random key per installation (`installation-key.ts`). The key itself is never exposed. */
 export type InstallationKey = {
   /** A key of 32 bytes for one purpose. */
   derive(purpose: string): Buffer
@@ -25,49 +25,49 @@ export const derivingFrom = (secret: string): InstallationKey => ({
 })
 
 /**
- * Keyed hashes under keys derived from the installation key, one per purpose: the hash of an address says nothing about
+ * Keyed hashes under keys derived from the installation key, one per purpose: the hash of an address reveals nothing about
  * a key's secret, and without the installation key the event log cannot be searched for an address.
  */
 export type Secrets = {
-  /** HMAC-SHA-256 of an API key's secret part, base64url. What is stored instead of the secret. */
+  /** HMAC-SHA-256 of an API key's secret part, base64url. It is stored instead of the secret. */
   apiKeyHmac(secret: string): string
-  /** For what signs cookies: of a text that is no API key's secret, so that its HMAC is known to no one. */
+  /** The secret that signs cookies: the HMAC of a text that is not an API key's secret, so that no one knows it. */
   cookieSecret(text: string): string
   /** HMAC-SHA-256 of the secret part of a person's token for the command line, base64url. */
   operatorTokenHmac(secret: string): string
   /** HMAC-SHA-256 of an address, base64url. It is in the event log instead of the address. */
   addressHmac(address: string): string
-  /** HMAC-SHA-256 of a mail domain, base64url: a recipient that does not exist there is made of it. */
+  /** HMAC-SHA-256 of a mail domain, base64url: a recipient that does not exist there is derived from it. */
   recipientHmac(text: string): string
-  /** HMAC-SHA-256 of a person's identifier, base64url: requests, erasures and the event log know a person by it. */
+  /** HMAC-SHA-256 of a person's identifier, base64url: requests, erasures and the event log identify a person by it. */
   identifierHmac(identifier: string): string
-  /** HMAC-SHA-256 of what a request said: equal for equal requests, and of no use to someone who guesses at the request. */
+  /** HMAC-SHA-256 of a request's content: equal for equal requests, and useless to someone who guesses at the request. */
   requestHmac(text: string): Buffer
   /** HMAC-SHA-256 of a row of a read model, base64url. */
   readonly rowSeal: RowSeal
-  /** The same of the digest of a re-rate's plan, where no signing key is at hand. */
+  /** The same for the digest of a re-rate's plan, when no signing key is available. */
   readonly planSeal: RowSeal
-  /** For what others keep for us, such as cookies. What is kept here about people is sealed under epoch keys, which end. */
+  /** For values that others keep for us, such as cookies. Personal data stored here is sealed under epoch keys, which are destroyed. */
   sealer(purpose: string): Sealer
 }
 
-/** Authenticated encryption (AES-256-GCM). `context` is not stored: it has to be named again to open. */
+/** Authenticated encryption (AES-256-GCM). `context` is not stored: it is needed again to open. */
 export type Sealer = {
   /** base64url of nonce, ciphertext and tag; different every time. */
   seal(text: string, context: string): string
-  /** Null for anything not sealed here, under this context, as it is. */
+  /** Null for a text that was not sealed here under this context, or was changed. */
   open(sealed: string, context: string): string | null
 }
 
-/** The same under the key of the current epoch (`epoch-keys.ts`), which ends: what is sealed begins with the key's id and a dot. */
+/** The same under the key of the current epoch (`epoch-keys.ts`), which is destroyed later. Sealed texts begin with the key's id and a dot. */
 export type EpochSealer = {
-  /** Rejects with `Unavailable` while the current key is not at hand. */
+  /** Rejects with `Unavailable` while the current key is not available. */
   seal(text: string, context: string): Promise<string>
-  /** Null also for what was sealed under a key that is gone. */
+  /** Null also for a text that was sealed under a destroyed key. */
   open(sealed: string, context: string): string | null
 }
 
-/** A text stands for the key derived from it. */
+/** If `source` is a text, the key derived from it is used. */
 export const createSecrets = (source: string | InstallationKey): Secrets => {
   const { derive } = typeof source === 'string' ? derivingFrom(source) : source
   const [apiKeyPepper, requestKey] = [createSecretKey(derive('api-key')), createSecretKey(derive('request'))]
@@ -129,7 +129,7 @@ const blockBytes = 64
 const messageBytesMax = 512
 
 /**
- * HMAC-SHA-256 (RFC 2104) of short texts in base64url: the two hashes it is defined by, over one buffer. `createHmac`
+ * HMAC-SHA-256 (RFC 2104) of short texts in base64url: the two hashes of its definition, over one buffer. `createHmac`
  * builds two native objects for each text, which costs twice as much as the hashing and is paid on every call.
  * Longer texts go to `createHmac`.
  */
