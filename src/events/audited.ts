@@ -1,8 +1,8 @@
 import type { DomainEvent, EventType } from './catalogue.ts'
 
 /**
- * Which events are changes that somebody is answerable for: what "audit list" tells. Calls are not, nor what follows from them by
- * rule, nor what the clock does. Each type is named, so that a new one cannot be forgotten.
+ * The events that are changes someone is responsible for, which "audit list" shows. Calls are not, nor events that follow from them by
+ * rule, nor the events of scheduled jobs. Each type is named, so that a new type cannot be forgotten.
  */
 const audited = {
   OrganizationRegistered: true,
@@ -18,7 +18,7 @@ const audited = {
   LedgerFenced: false,
   CreditCharged: false,
   CreditAdjusted: true,
-  // It says that a grant or an adjustment is coming, which is told itself.
+  // It announces a grant or an adjustment, which is listed itself.
   ReferenceReserved: false,
   ApiKeyIssued: true,
   ApiKeyRotated: true,
@@ -28,7 +28,7 @@ const audited = {
   PriceBookPublished: true,
   PriceBookWithdrawn: true,
   PriceProposalWithdrawn: true,
-  // One for each ledger of a plan, which is told as a whole.
+  // One for each ledger of a plan, which is listed as a whole.
   RerateLedgerPlanned: false,
   RerateProposed: true,
   RerateApproved: true,
@@ -73,7 +73,7 @@ const audited = {
   RecoveryCodesRenewed: true,
   RecoveryCodeUsed: true,
   SecondFactorsRefused: true,
-  // Always together with the first key, which is told itself.
+  // Always together with the first key, which is listed itself.
   InstallationCreated: false,
   InstallationKeyWrapped: true,
   SigningKeyAnnounced: true,
@@ -87,7 +87,7 @@ const audited = {
   WebhookSecretRotated: true,
 } as const satisfies Readonly<Record<EventType, boolean>>
 
-/** The types of which some or all are told. */
+/** The types of which some or all events are listed. */
 export type AuditedType = { [T in EventType]: (typeof audited)[T] extends true ? T : never }[EventType]
 export type AuditedEvent = Extract<DomainEvent, { type: AuditedType }>
 
@@ -96,11 +96,11 @@ const isAuditedType = (type: string): type is AuditedType =>
 
 export const auditedTypes: readonly string[] = Object.keys(audited).filter(isAuditedType).sort()
 
-/** Whether this very event is a change that somebody made. */
+/** Whether this event is a change that a person made. */
 export const isAudited = (event: DomainEvent): event is AuditedEvent => {
   if (!isAuditedType(event.type)) return false
-  // Given back because the outcome of the call was not known in time, or one of the many of a re-rate, which is told by its ledger.
+  // Credits returned because the outcome of the call was not known in time, or one adjustment of a re-rate, which is listed by ledger.
   if (event.type === 'CreditAdjusted') return event.data.kind !== 'reversal' && event.data.kind !== 'rerate'
-  // What is 30 days old goes by itself.
+  // Profiles are erased automatically after 30 days.
   return event.type !== 'ProfileErased' || event.data.reason !== 'retention'
 }

@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { uuid } from './primitives.ts'
 
-/** Copies of an installation: that one was made, and that this installation came out of one. */
+/** Backups of an installation: that a backup was made, and that this installation was restored from one. */
 
 const position = z.string().regex(/^\d{1,20}$/)
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 
-/** `position`: up to where the event log reached. */
+/** `position`: the last position of the event log. */
 export const backupCreatedV1 = z.object({
   backup_id: uuid,
   position,
@@ -14,7 +14,7 @@ export const backupCreatedV1 = z.object({
   sha256,
 })
 
-/** What happened after `position`, in the installation the backup was made of, is not in this one. `files`: their digests, the newest 32. */
+/** Changes after `position`, in the installation the backup was made of, are not in this one. `files`: their digests, the newest 32. */
 export const backupRestoredV1 = z.object({
   backup_id: uuid,
   made_at: z.iso.datetime(),

@@ -4,10 +4,10 @@ import { pixelFacts } from './pixel.ts'
 import { keyedHmac } from './primitives.ts'
 import { profileFacts } from './profile.ts'
 
-/** Whoami establishes nothing beyond that the key was used. */
+/** Whoami establishes only that the key was used. */
 const whoamiFacts = z.object({ kind: z.literal('whoami') })
 
-/** What an IP lookup established. The address itself never enters the event log (decision 21). */
+/** Facts of an IP lookup. The address itself never enters the event log (decision 21). */
 const ipLookupFacts = z.object({
   kind: z.literal('ip_lookup'),
   success: z.boolean(),
@@ -15,20 +15,20 @@ const ipLookupFacts = z.object({
   address_hmac: keyedHmac,
 })
 
-/** A partner looked at its own account. It establishes nothing beyond what was looked at. */
+/** A partner read its own account. It establishes only which part was read. */
 const accountFacts = z.object({
   kind: z.literal('account'),
   view: z.enum(['balance', 'usage', 'call', 'receipt']),
 })
 
-/** A partner took its own ledger away, from one revision through another; `through_revision` before `from_revision`: nothing. */
+/** A partner exported its own ledger, from one revision through another; `through_revision` before `from_revision`: nothing. */
 const ledgerExportFacts = z.object({
   kind: z.literal('ledger_export'),
   from_revision: z.int().nonnegative(),
   through_revision: z.int().min(-1),
 })
 
-/** What a partner can call: what such a call establishes, and what its key must be allowed. A new capability adds a line. */
+/** The calls a partner can make: the facts of each call, and the permission its key needs. A new capability adds a line. */
 const callable = [
   { facts: emailValidationFacts, permission: 'email_validation' },
   { facts: ipLookupFacts, permission: 'ip_lookup' },
@@ -41,10 +41,10 @@ const callable = [
 
 export const capabilityFacts = callable.map(({ facts }) => facts)
 
-/** The kind of its facts is also the name under which a capability's calls are counted and priced. */
+/** The kind of its facts is also the name for counting and pricing a capability's calls. */
 export const capability = z.enum(capabilityFacts.map(({ shape }) => shape.kind.value))
 export type Capability = z.infer<typeof capability>
 
-/** What a key may be allowed to do (Spec §2.2, decision 6). Whoami and a look at one's own account need none. */
+/** Permissions of a key (Spec §2.2, decision 6). Whoami and reading one's own account need none. */
 export const permission = z.enum(callable.flatMap((one) => one.permission ?? []))
 export type Permission = z.infer<typeof permission>

@@ -72,7 +72,7 @@ import {
 } from './webhooks.ts'
 
 /**
- * Every event type with every version ever released, oldest first; the last is what is written today. A released
+ * Every event type with every version ever released, oldest first; the last is the current version. A released
  * schema is never edited: add the next version here, an upcast in `upcast.ts` and a sample under
  * `test/events/samples`.
  */
@@ -161,7 +161,7 @@ export type EventType = keyof typeof catalogue
 type Last<T extends readonly unknown[]> = T extends readonly [...unknown[], infer L] ? L : never
 type DataOf<T extends EventType> = z.infer<Last<(typeof catalogue)[T]>>
 
-/** A fact in today's vocabulary: what deciders return and folds receive. */
+/** A fact in its current version, which deciders return and folds receive. */
 export type DomainEvent = { [T in EventType]: { type: T; data: DataOf<T> } }[EventType]
 export type DomainEventOf<T extends EventType> = Extract<DomainEvent, { type: T }>
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { label } from './primitives.ts'
 
-/** A key by its own bytes: the first 16 of their SHA-256, base64url. */
+/** The id of a key, from its bytes: the first 16 of their SHA-256, base64url. */
 export const signingKeyId = z.string().regex(/^[A-Za-z0-9_-]{22}$/)
 
 /** A position of the event log: a whole number, in decimal digits. */
@@ -9,12 +9,12 @@ const position = z.string().regex(/^(0|[1-9]\d{0,19})$/)
 
 export const treeOrigin = z.string().regex(/^[^\s+]{1,200}$/)
 
-/** A whole signed note, line breaks included, so that it can be kept outside as it is. */
+/** A whole signed note, line breaks included, so that it can be kept outside unchanged. */
 const note = z.string().min(1).max(10_000)
 
 /**
- * From here on checkpoints are signed by this key (Ed25519, base64url). `signature`: the key before it has signed the new one;
- * null for the first key of all, and where an operator announces a key because the one before it is lost.
+ * From here on checkpoints are signed by this key (Ed25519, base64url). `signature`: the previous key's signature of the new key;
+ * null for the very first key, and if an operator announces a key because the previous key is lost.
  */
 export const signingKeyAnnouncedV1 = z.object({
   key_id: signingKeyId,
@@ -30,8 +30,8 @@ export const signingKeyAnnouncedV1 = z.object({
 export type SigningKeyAnnounced = z.infer<typeof signingKeyAnnouncedV1>
 
 /**
- * A new tree over all events of this log. `previous_note`: the last checkpoint of the log this one was copied from, whose SHA-256 is
- * the tree's first leaf; null where there was none, and the first leaf is the first event.
+ * A new tree over all events of this log. `previous_note`: the last checkpoint of the log that this log was copied from, whose SHA-256 is
+ * the tree's first leaf. If there was none, it is null, and the first leaf is the first event.
  */
 export const logTreeBegunV1 = z.object({ origin: treeOrigin, previous_note: note.nullable() })
 

@@ -10,7 +10,7 @@ export const organizationRegisteredV1 = z.object({
 
 /**
  * A lot of credits. Lots are drawn by priority (lower first), then earliest expiry, then age.
- * `overdraft_repaid` is the part that paid an overdraft at once and never became drawable. `reference` is the operator's own name for it:
+ * `overdraft_repaid` is the part that repaid an overdraft and never became drawable. `reference` is the operator's own name for it:
  * the same reference is granted once.
  */
 export const creditGrantedV1 = z.object({
@@ -24,11 +24,11 @@ export const creditGrantedV1 = z.object({
 })
 export type CreditGranted = z.infer<typeof creditGrantedV1>
 
-/** Of a refund: the call, and whether the amount was all that the call still cost when the reference was reserved. */
+/** For a refund: the call, and whether the amount was the call's whole remaining cost when the reference was reserved. */
 const refundedCall = z.object({ request_id: z.string().min(1).max(64), whole: z.boolean() })
 
 /**
- * A reference of an organization names one movement of credits, for ever: the first one it was given for. The movement is in the
+ * A reference of an organization names one movement of credits forever: the first one it was given for. The movement is in the
  * ledger after `ledger_revision`, or was not written yet. `priority` is null except for a grant, `refunds` except for a refund.
  */
 export const referenceReservedV1 = z.object({
@@ -43,7 +43,7 @@ export const referenceReservedV1 = z.object({
 })
 export type ReferenceReserved = z.infer<typeof referenceReservedV1>
 
-/** What was left of a lot when it expired. */
+/** The rest of a lot when it expired. */
 export const creditExpiredV1 = z.object({ grant_id: uuid, amount: creditAmount })
 
 /**
@@ -59,7 +59,7 @@ export const priceOverrideSetV1 = z.object({
 })
 export type PriceOverrideSet = z.infer<typeof priceOverrideSetV1>
 
-/** The override that the event at `override_revision` set counts no more. What it priced before keeps its price. */
+/** The override set by the event at `override_revision` no longer counts. Charges that it priced keep their price. */
 export const priceOverrideWithdrawnV1 = z.object({
   override_id: uuid,
   override_revision: z.int().nonnegative(),
@@ -67,7 +67,7 @@ export const priceOverrideWithdrawnV1 = z.object({
   reason: label,
 })
 
-/** Below this balance the organization wants to be told; null: not at all. */
+/** The organization is notified below this balance; null: never. */
 export const balanceThresholdSetV1 = z.object({ amount: creditAmount.nullable() })
 
 const allocation = z.object({ grant_id: uuid, amount: creditAmount })
@@ -81,7 +81,7 @@ const chargeLine = z.object({
 })
 
 /**
- * Credits taken for the fact right before it. `allocations` say which lots paid; what they do not cover is
+ * Credits taken for the fact right before it. `allocations` name the lots that paid; the part they do not cover is
  * overdraft. `rule` is the rule of the first line, `price_book_digest` that of the price book (`bookDigest`).
  */
 export const creditChargedV1 = z.object({
@@ -96,7 +96,7 @@ export const creditChargedV1 = z.object({
   price_book_digest: z.string().length(43),
 })
 
-/** Credits that go back into a lot, with all that opens it again where it was empty. `revision` and `granted` are its grant's. */
+/** Credits that return to a lot, with everything needed to reopen the lot if it was empty. `revision` and `granted` are its grant's. */
 export const lotFill = z.object({
   grant_id: uuid,
   amount: creditAmount,
@@ -108,13 +108,13 @@ export const lotFill = z.object({
 export type LotFill = z.infer<typeof lotFill>
 
 /**
- * A correction of an earlier charge, or of the balance. Of a positive amount, `overdraft_repaid` comes first, then `fills`; the rest
- * becomes a lot of its own that never expires and is drawn first. A negative amount is taken from the lots named; what they do not
+ * A correction of an earlier charge, or of the balance. A positive amount is used first for `overdraft_repaid`, then for `fills`; the rest
+ * becomes a lot of its own that never expires and is drawn first. A negative amount is taken from the lots named; the part they do not
  * cover is overdraft.
  *
- * `refund`: an operator gave back what a call cost, or a part. `reversal`: the outcome of the call was not known in time. `void`: what was left of
+ * `refund`: an operator returned the cost of a call, or a part of it. `reversal`: the outcome of the call was not known in time. `void`: the rest of
  * a lot was taken back. `rerate`: the charges of a range under other rules. `adjustment`: anything else. `reference` is the operator's
- * own name for it. `charged_at` is when the call was made whose charge is refunded; null for any other correction.
+ * own name for it. `charged_at` is the time of the call whose charge is refunded; null for any other correction.
  */
 export const creditAdjustedV1 = z.object({
   adjustment_id: uuid,
@@ -132,8 +132,8 @@ export const creditAdjustedV1 = z.object({
 export type CreditAdjusted = z.infer<typeof creditAdjustedV1>
 
 /**
- * The statement of a month is final: what this ledger holds up to `through_revision` with an effective time in it. Whatever comes
- * later with such a time is a correction. `digest` is that of the statement's file. `next` is where the next month begins: the first
+ * The statement of a month is final: the ledger's events up to `through_revision` with an effective time in that month. Later events
+ * with such a time are corrections. `digest` is that of the statement's file. `next` is where the next month begins: the first
  * revision that may count in a later month, and the revisions before it of the events about the organization's own prices.
  */
 export const monthClosedV1 = z.object({

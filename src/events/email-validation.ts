@@ -6,14 +6,14 @@ export const emailStatus = z.enum(['valid', 'invalid', 'risky', 'unknown'])
 export type EmailStatus = z.infer<typeof emailStatus>
 
 /**
- * What became of the company enrichment. `not_applicable`: a free, disposable or relay domain, or an address that is invalid
+ * The outcome of the company enrichment. `not_applicable`: a free, disposable or relay domain, or an address that is invalid
  * or of which too little is known.
  */
 export const companyStatus = z.enum(['found', 'not_found', 'not_requested', 'not_applicable'])
 export type CompanyStatus = z.infer<typeof companyStatus>
 
 /**
- * What an e-mail validation established. The address never enters the event log, only its keyed HMAC and, when it is
+ * The facts of an e-mail validation. The address never enters the event log, only its keyed HMAC and, when it is
  * well-formed, its domain (decision 21). `decision_row` is the row of the decision table that gave the verdict.
  */
 export const emailValidationFacts = z.object({

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { instant, traceId, uuid } from './primitives.ts'
 
 /**
- * What accompanies every event. The organization is in the stream name of a ledger and in the data elsewhere, the
+ * The envelope of every event. The organization is in the stream name of a ledger and in the data elsewhere, the
  * event id is the event log's own; neither is repeated here.
  *
  * `recorded_at` and `digest` are added when the event is chained to the one before it in its stream. `digest` is always the
@@ -14,11 +14,11 @@ export const eventMetadata = z.object({
   request_id: z.string().min(1).max(64).optional(),
   /** The event that caused this one: a charge names its fact. */
   causation_id: uuid.optional(),
-  /** The request id of the call whose answer this call, under the same Idempotency-Key, got again. */
+  /** The request id of an earlier call with the same Idempotency-Key, whose answer this call received again. */
   repeats: z.string().min(1).max(64).optional(),
-  /** The trace that the partner's request belongs to, where it named one (W3C Trace Context): told by the partner, not proved. */
+  /** The trace of the partner's request, if it named one (W3C Trace Context): claimed by the partner, not proved. */
   trace_id: traceId.optional(),
-  /** `key:<key_id>`; `user:<name>`, a proved person; `cli` or `cli:<label>`, typed by anyone; or `system`. */
+  /** `key:<key_id>`; `user:<name>`, an authenticated person; `cli` or `cli:<label>`, typed by anyone; or `system`. */
   actor: z.string().min(1).max(128),
   /** When it happened to the partner. */
   effective_at: instant,

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { permission } from './capabilities.ts'
 import { instant, keyedHmac, keyId, label, organizationId } from './primitives.ts'
 
-/** Rate limits of one key: of all its calls, and of its e-mail validations alone (Spec §8: 10 a second, upgradeable). */
+/** Rate limits of one key: for all its calls, and for its e-mail validations alone (Spec §8: 10 a second, upgradeable). */
 const keyLimits = z.object({
   requests_per_minute: z.int().min(1).max(100_000_000),
   requests_per_day: z.int().min(1).max(1_000_000_000),
@@ -31,12 +31,12 @@ export const apiKeyLimitsChangedV1 = z.object({ key_id: keyId, limits: keyLimits
 
 export const apiKeyRevokedV1 = z.object({ key_id: keyId, reason: label })
 
-/** The date exists: the form alone accepts the 99th of a month, which is neither before nor after any other date. */
+/** A date that exists: the pattern alone accepts the 99th of a month, which is neither before nor after any other date. */
 const realInstant = instant.refine((text) => !Number.isNaN(Date.parse(text)))
 export const isInstant = (value: unknown): boolean => realInstant.safeParse(value).success
 
 /**
- * The members that must fit their schemas before these events let a key in. Texts for people are not checked: a key is
+ * The members that must fit their schemas before these events let a key in. Texts for people are not checked, because a key is
  * not in doubt because of its name.
  */
 export const guardedKeyEvents = {
@@ -44,7 +44,7 @@ export const guardedKeyEvents = {
     organization_name: z.string(),
     name: z.string(),
     last4: z.string(),
-    // A permission that this release does not know opens nothing.
+    // A permission that this release does not know allows nothing.
     permissions: z.array(z.string()),
     allowed_cidrs: z.array(z.string()),
     expires_at: realInstant.nullable(),

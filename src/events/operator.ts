@@ -5,12 +5,12 @@ import { instant, keyedHmac, label, organizationId, publicId } from './primitive
 /** An operator asked for projections to be rebuilt from the event log. */
 export const rebuildRequestedV1 = z.object({ projections: z.array(z.string().max(64)).min(1), reason: label })
 
-/** The event log takes appends again, after it had refused them to a process since then. */
+/** The event log accepts appends again. It had refused them to a process since `failing_since`. */
 export const appendsResumedV1 = z.object({ failing_since: instant })
 
 /**
- * An operator knows that the event of this ledger, as its bytes stand at this revision, breaks the chain or the rules:
- * verification names it as known from now on. `digest` is what those bytes give; other bytes are another fault.
+ * An operator knows that this event of the ledger, with its current bytes at this revision, breaks the chain or the rules:
+ * verification reports it as known from now on. `digest` is the digest of those bytes; other bytes are another fault.
  */
 export const ledgerFaultAcknowledgedV1 = z.object({
   organization_id: organizationId,
@@ -20,8 +20,8 @@ export const ledgerFaultAcknowledgedV1 = z.object({
 })
 
 /**
- * A person has a token for the command line: acts with it are that person's. `secret_hmac` is what is kept of its secret.
- * `user_created_at` tells the user from a later one of the same name.
+ * A person has a token for the command line: acts with it are that person's. `secret_hmac` is stored instead of its secret.
+ * `user_created_at` distinguishes the user from a later user of the same name.
  */
 export const operatorTokenIssuedV1 = z.object({
   token_id: publicId,
@@ -35,8 +35,8 @@ export type OperatorTokenIssued = z.infer<typeof operatorTokenIssuedV1>
 export const operatorTokenRevokedV1 = z.object({ token_id: publicId, user: label })
 
 /**
- * Ledgers were compared with their read models and with what the tariff gives. `ledgers` says up to which revision, of those that
- * had grown: the next time goes on from there. `whole`: from their beginning. `named` are differences, the first of them.
+ * Ledgers were compared with their read models and the tariff. `ledgers` gives the revision up to which each was compared, if it
+ * had grown: the next run continues from there. `whole`: from their beginning. `named` are differences, the first of them.
  */
 export const ledgersReconciledV1 = z.object({
   whole: z.boolean(),
@@ -47,10 +47,10 @@ export const ledgersReconciledV1 = z.object({
 })
 
 /**
- * The event log was verified, as far as it can be. `faults`: streams whose chain is broken or does not end where the
- * engine says, and signed checkpoints that the log contradicts; 100 at most. `named` are the first of them. `known`: broken events that
- * an operator acknowledged. `after`: so many leaves of the tree were verified before and not read again; 0: the log was read from its
- * beginning. `through`: the last checkpoint up to which everything is verified by now, signed so that nobody else can say so; null:
+ * The event log was verified, as far as possible. `faults`: streams whose chain is broken or does not end where the
+ * engine expects, and signed checkpoints that the log contradicts; 100 at most. `named` are the first of them. `known`: broken events that
+ * an operator acknowledged. `after`: the number of leaves of the tree that were verified before and not read again; 0: the log was read from its
+ * beginning. `through`: the last checkpoint up to which everything is now verified, signed so that no one else can claim it; null:
  * there is none.
  */
 export const logVerifiedV1 = z.object({

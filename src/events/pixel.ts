@@ -8,7 +8,7 @@ export type PixelPeriod = z.infer<typeof pixelPeriod>
 /** A domain in ASCII, lower case, without a trailing dot. A rule on it covers its subdomains. */
 export const pixelDomain = z.string().min(3).max(253)
 
-/** What a call to the pixel controls established. They cost nothing (decision 11). */
+/** Facts of a call to the pixel controls. These calls cost nothing (decision 11). */
 export const pixelFacts = z.object({
   kind: z.literal('pixel'),
   action: z.enum([
@@ -20,9 +20,9 @@ export const pixelFacts = z.object({
     'blocks_listed',
     'decided',
   ]),
-  /** Null where the call is about no single domain. */
+  /** Null if the call is not about a single domain. */
   domain: pixelDomain.nullable(),
-  /** Whether the pixel may fire; only of a decision. */
+  /** Whether the pixel may fire; only for a decision. */
   fire: z.boolean().nullable(),
 })
 export type PixelFacts = z.infer<typeof pixelFacts>

@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { creditAmount, instant, label } from './primitives.ts'
 
 /**
- * One line of a price book: which version of which tariff rule applies, and what the SKU it yields costs. A rule
- * that makes calls free is listed too, without SKU and amount, so that its version is dated as well.
+ * One line of a price book: the version of the tariff rule that applies, and the cost of the SKU it yields. A rule
+ * that makes calls free is listed too, without SKU and amount, so that its version also has a date.
  */
 export const priceBookRule = z.object({
   rule: z.string().min(1).max(64),
@@ -17,8 +17,8 @@ export type PriceBookRule = z.infer<typeof priceBookRule>
 const bookDigestText = z.string().regex(/^[A-Za-z0-9_-]{43}$/)
 
 /**
- * A price book, complete. It prices every call from `effective_from` until a later book's; it is never changed. `proposal` and `digest`
- * (`bookDigest`, by which charges name it) are null for the default book, which nobody proposed.
+ * A complete price book. It prices every call from `effective_from` until a later book takes effect; it is never changed. `proposal` and `digest`
+ * (`bookDigest`, by which charges name it) are null for the default book, which was not proposed.
  */
 export const priceBookPublishedV1 = z.object({
   version: z.int().positive(),
@@ -31,7 +31,7 @@ export const priceBookPublishedV1 = z.object({
 export type PriceBookPublished = z.infer<typeof priceBookPublishedV1>
 
 /**
- * A price book that someone wants, complete. It prices nothing until it is approved: then a book of the same rules and the same
+ * A complete price book that someone proposes. It prices nothing until it is approved: then a book of the same rules and the same
  * instant is published. `base` is the book that would be in force then without it, `digest` that of the rules alone.
  */
 export const priceBookProposedV1 = z.object({
@@ -45,8 +45,8 @@ export const priceBookProposedV1 = z.object({
 })
 export type PriceBookProposed = z.infer<typeof priceBookProposedV1>
 
-/** A book that never came into force: it prices nothing. Counts only where it is dated before the book's instant. */
+/** A book that never came into force: it prices nothing. Counts only if it is dated before the book's instant. */
 export const priceBookWithdrawnV1 = z.object({ version: z.int().positive(), reason: label })
 
-/** No one can approve the proposal any more. */
+/** The proposal can no longer be approved. */
 export const priceProposalWithdrawnV1 = z.object({ proposal: z.int().positive(), reason: label })

@@ -18,7 +18,7 @@ export const instant = z.string().regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z
 /** A UUID in lower case. Event, charge and grant ids are deterministic UUIDv5s. */
 export const uuid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
 
-/** The trace-id of W3C Trace Context. All zero is none, and is not recorded. */
+/** The trace-id of W3C Trace Context. All zeros means no trace, and is not recorded. */
 export const traceId = z.string().regex(/^[0-9a-f]{32}$/)
 
 /**
@@ -39,8 +39,8 @@ export const keyId = publicId
 /** The id of a SECRET_KEY (`src/guard/installation-key.ts`). */
 export const secretKeyId = z.string().regex(/^[0-9a-f]{12}$/)
 
-/** A keyed HMAC-SHA-256 in base64url: it is in the event log instead of an address. */
+/** A keyed HMAC-SHA-256 in base64url, in the event log instead of an address. */
 export const keyedHmac = z.string().regex(/^[A-Za-z0-9_-]{43}$/)
 
-/** Short free text written by an operator. What may be written is stricter: the one rule of `text.ts`. */
+/** Short free text written by an operator. New text has to pass the stricter rule of `text.ts`. */
 export const label = z.string().min(1).max(labelMax)

@@ -2,14 +2,14 @@ import { z } from 'zod'
 import { instant, keyedHmac, label, subjectId, uuid } from './primitives.ts'
 
 /**
- * What a profile retrieval established: which person, by an id of ours, and where the data came from. Names,
+ * Facts of a profile retrieval: the person, by an id of ours, and the source of the data. Names,
  * identifiers and addresses of people never enter the event log in the clear (decision 21).
  */
 export const profileFacts = z.object({
   kind: z.literal('profile'),
-  /** `cached`: data up to 30 days old. `fresh`: at most a minute old. `deleted`: only that the person is gone. */
+  /** `cached`: data up to 30 days old. `fresh`: at most a minute old. `deleted`: only that the person no longer exists. */
   source: z.enum(['cached', 'fresh', 'deleted']),
-  /** How old the data were when they left. */
+  /** The age of the data when they were sent. */
   age_seconds: z.int().min(0),
   subject_id: subjectId,
 })
@@ -17,13 +17,13 @@ export type ProfileFacts = z.infer<typeof profileFacts>
 
 const provider = z.string().regex(/^[a-z_]{1,40}$/)
 
-/** Keyed HMACs of identifiers: what requests are matched by. Which kind each is decides whose answer may be believed. */
+/** Keyed HMACs of identifiers, which requests are matched by. The kind decides whose answer may be trusted. */
 const alias = z.object({ kind: z.enum(['lid', 'urn']), hmac: keyedHmac })
 const aliases = z.array(alias).min(1).max(32)
 
 /**
  * A provider answered with a person's data. `sealed` is the payload, AES-256-GCM under the key `key_id`, which lives
- * outside the event log: without that key the event says nothing about anybody.
+ * outside the event log: without that key the event reveals nothing about anyone.
  */
 export const profileFetchedV1 = z.object({
   subject_id: subjectId,
@@ -32,7 +32,7 @@ export const profileFetchedV1 = z.object({
   observed_at: instant,
   fetched_at: instant,
   aliases,
-  /** Other identifiers of the same person: no one is found by them, but an erasure must reach them. */
+  /** Other identifiers of the same person: they find no person, but an erasure must reach them. */
   former_aliases: z.array(alias).max(64),
   key_id: uuid,
   /** base64url of nonce, ciphertext and tag. */
@@ -44,8 +44,8 @@ export const profileFetchedV1 = z.object({
 export type ProfileFetched = z.infer<typeof profileFetchedV1>
 
 /**
- * An identifier led to no one: the provider knows no such person, shows none, or answered with another person
- * (`mismatch`). From then on it leads to no one, until a provider says otherwise.
+ * An identifier found no one: the provider does not know the person, does not show them, or answered with another person
+ * (`mismatch`). From then on it finds no one, until a provider answers otherwise.
  */
 export const profileMissedV1 = z.object({
   subject_id: subjectId,
@@ -57,8 +57,8 @@ export const profileMissedV1 = z.object({
 export type ProfileMissed = z.infer<typeof profileMissedV1>
 
 /**
- * A person known before is gone. `gone`: the provider says so itself, and what was cached is dropped. Otherwise it no longer
- * finds or shows them, which is believed for a day.
+ * A person known before no longer exists. `gone`: the provider reports it, and cached data is dropped. Otherwise the provider no longer
+ * finds or shows them, which is trusted for a day.
  */
 export const profileGoneV1 = z.object({
   subject_id: subjectId,
@@ -68,7 +68,7 @@ export const profileGoneV1 = z.object({
 })
 export type ProfileGone = z.infer<typeof profileGoneV1>
 
-/** The keys of everything recorded of a subject until now are destroyed. `request` also suppresses: never again. */
+/** The keys of everything recorded about a subject until now are destroyed. `request` also suppresses the person forever. */
 export const profileErasedV1 = z.object({
   subject_id: subjectId,
   reason: z.enum(['request', 'retention', 'merged']),

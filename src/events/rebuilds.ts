@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { label, organizationId, uuid } from './primitives.ts'
 
-/** What became of projections that were to be rebuilt, or to continue without an event. */
+/** The outcome for projections that were to be rebuilt, or to continue without an event. */
 
 const projection = z.string().max(64)
 const position = z.string().regex(/^\d{1,20}$/)
 
-/** `rebuild_id` is the id of the event by which it was asked for. `differences`: figures of money that were not what the replaced rows said, the first of them. */
+/** `rebuild_id` is the id of the event that requested it. `differences`: figures of money that were wrong in the replaced rows, the first of them. */
 export const rebuildEndedV1 = z.object({
   rebuild_id: uuid,
   projections: z.array(projection).min(1),
@@ -27,7 +27,7 @@ export const rebuildEndedV1 = z.object({
     .max(20),
 })
 
-/** A person decided that the projection goes on without this event. */
+/** A person decided that the projection continues without this event. */
 export const parkedEventReleasedV1 = z.object({
   projection,
   position,

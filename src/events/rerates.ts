@@ -2,13 +2,13 @@ import { z } from 'zod'
 import { priceBookRule } from './prices.ts'
 import { creditAmount, instant, label, organizationId, signedCreditAmount, uuid } from './primitives.ts'
 
-/** Re-rates: what the calls of a range would have cost under other prices, and the difference as adjustments. */
+/** Re-rates: the cost of a range's calls under other prices, and the difference as adjustments. */
 
 export const rerateRunId = z.string().regex(/^rr_[0-9A-HJKMNP-TV-Z]{26}$/)
 
 const count = z.int().nonnegative()
 
-/** Calls of one SKU and rule: what they cost now, and `rerated` under the run's prices. `rule` null: given back or re-rated before. */
+/** Calls of one SKU and rule: their current cost, and `rerated` under the run's prices. `rule` null: refunded or re-rated before. */
 const difference = z.object({
   sku: z.string(),
   rule: z.string().nullable(),
@@ -17,7 +17,7 @@ const difference = z.object({
   rerated: signedCreditAmount,
 })
 
-/** An organization's own price as it was at the time of the calls: set at a revision, and withdrawn at another. */
+/** An organization's own price at the time of the calls: set at a revision, and withdrawn at another. */
 const override = z.object({
   sku: z.string(),
   amount: creditAmount.nullable(),
@@ -26,7 +26,7 @@ const override = z.object({
   withdrawn_revision: count.nullable(),
 })
 
-/** A call of which credits were given back: what it costs now, and `rerated` under the run's prices. */
+/** A call with returned credits: its current cost, and `rerated` under the run's prices. */
 const refundedCall = z.object({
   request_id: z.string(),
   given_back: creditAmount,
@@ -35,9 +35,9 @@ const refundedCall = z.object({
 })
 
 /**
- * What a run comes to for one ledger, as it was read up to `revision`. `given` and `taken` are the sums of what calls become cheaper
- * and dearer by. `unaffordable`: calls that the balance at their time could not have paid; they stay what they are.
- * `refunded`: calls that were refunded or reversed, which stay so.
+ * The result of a run for one ledger, as it was read up to `revision`. `given` and `taken` are the sums by which calls become cheaper
+ * and dearer. `unaffordable`: calls that the balance at their time could not have paid; they are not changed.
+ * `refunded`: calls that were refunded or reversed; they are not changed.
  */
 export const rerateLedgerPlannedV1 = z.object({
   run: rerateRunId,
@@ -59,8 +59,8 @@ export const rerateLedgerPlannedV1 = z.object({
 export type RerateLedgerPlanned = z.infer<typeof rerateLedgerPlannedV1>
 
 /**
- * The plan is complete: what comes before it in the stream is all of it, and `plan_digest` is the digest of all. `book` are the prices;
- * `version` is null for prices that were never published. `signed_by` says by which key: `hmac` is the installation's secret.
+ * The plan is complete: it consists of all events before this one in the stream, and `plan_digest` is the digest of them all. `book` are the prices;
+ * `version` is null for prices that were never published. `signed_by` names the key: `hmac` is the installation's secret.
  */
 export const rerateProposedV1 = z.object({
   run: rerateRunId,
@@ -91,12 +91,12 @@ export const rerateApprovedV1 = z.object({
   approver: label,
 })
 
-/** It will not be applied, or not to what it has not been applied to yet. */
+/** It will not be applied; if it was applied to some ledgers already, not to the others. */
 export const rerateAbandonedV1 = z.object({ run: rerateRunId, reason: label })
 
 /**
- * The run's adjustment of one ledger is at `revision`. What the balance could not pay of it is not collected: `collected_until` then
- * names the last call that was charged more, by its revision, and by how much; those after it were charged nothing more.
+ * The run's adjustment of one ledger is at `revision`. The part that the balance could not pay is not collected: `collected_until` then
+ * names the last call that was charged more, by its revision, and by how much; calls after it were charged nothing more.
  */
 export const rerateLedgerAppliedV1 = z.object({
   run: rerateRunId,
@@ -108,14 +108,14 @@ export const rerateLedgerAppliedV1 = z.object({
   collected_until: z.object({ revision: count, amount: creditAmount }).nullable(),
 })
 
-/** The ledger was not adjusted: what its calls cost is not what the plan says any more. */
+/** The ledger was not adjusted, because the cost of its calls no longer matches the plan. */
 export const rerateLedgerLeftOutV1 = z.object({
   run: rerateRunId,
   organization_id: organizationId,
   reason: label,
 })
 
-/** Nothing is left to do. */
+/** The run is complete. */
 export const rerateAppliedV1 = z.object({
   run: rerateRunId,
   applied: count,

@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { instant, keyedHmac, label } from './primitives.ts'
 
 /**
- * Second factors of people who sign in to the dashboard. No secret and no code is in any event; `factor_id` and `codes_id` name what is
- * kept under them. `user_created_at` tells a user from a later one of the same name.
+ * Second factors of people who sign in to the dashboard. No event holds a secret or a code; `factor_id` and `codes_id` name the place where
+ * they are stored. `user_created_at` distinguishes a user from a later user of the same name.
  */
 
 const ulidText = z.string().regex(/^[0-9A-HJKMNP-TV-Z]{26}$/)
@@ -12,23 +12,23 @@ const factor = z.object({ user: label, user_created_at: instant, factor_id: ulid
 
 export const recoveryCodesCount = 10
 
-/** From now on the user signs in with password and a code. */
+/** From now on the user signs in with password and code. */
 export const secondFactorSetV1 = factor.extend({ codes_id: ulidText })
 
-/** The password alone is enough again. `reason` is null where the person did it. */
+/** The password alone is enough again. `reason` is null if the person removed it. */
 export const secondFactorRemovedV1 = factor.extend({ reason: label.nullable() })
 
-/** Recovery codes of before open nothing any more. */
+/** Previous recovery codes are no longer valid. */
 export const recoveryCodesRenewedV1 = factor.extend({ codes_id: ulidText })
 
-/** `code` is the place of the code in its list: it opens nothing any more. */
+/** `code` is the index of the code in its list. The code is no longer valid. */
 export const recoveryCodeUsedV1 = factor.extend({
   codes_id: ulidText,
   code: z.int().min(1).max(recoveryCodesCount),
 })
 
 /**
- * `used`: a code that was right and had been used. `limited`: there were too many wrong ones. `broken`: what is kept of the factor is
+ * `used`: a correct code that had been used before. `limited`: there were too many wrong codes. `broken`: the stored factor is
  * missing or cannot be opened.
  */
 const secondFactorRefusal = z.enum(['wrong', 'used', 'limited', 'broken'])

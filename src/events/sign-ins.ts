@@ -1,9 +1,9 @@
 import { z } from 'zod'
 import { instant, keyedHmac, label } from './primitives.ts'
 
-/** Who came in by the dashboard, and who did not. Of an address a keyed hash: the same one is recognized, and none is told. */
+/** Successful and refused sign-ins to the dashboard. An address is a keyed hash: it can be recognized, but not read. */
 
-/** How a person says who it is: a password of here, or a provider of identities that is trusted with it. */
+/** How a person proves their identity: a local password, or a trusted identity provider. */
 const signInWay = z.enum(['password', 'identity_provider'])
 export type SignInWay = z.infer<typeof signInWay>
 
@@ -21,7 +21,7 @@ const signInRefusal = z.enum(['wrong', 'disabled', 'limited'])
 export type SignInRefusal = z.infer<typeof signInRefusal>
 
 /**
- * Attempts that were refused since `window`, in one process. `user` is null where there is no such user: what was typed may be
+ * Attempts that were refused since `window`, in one process. `user` is null if there is no such user: the typed name may be
  * a password. `address_hmac` is that of the first of them.
  */
 export const signInsRefusedV1 = z.object({

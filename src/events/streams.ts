@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
 
 /**
- * Stream names: a category, a hyphen, an id without hyphens. The category is what projections and live read
- * models select by.
+ * Stream names: a category, a hyphen, an id without hyphens. Projections and live read models
+ * select events by the category.
  */
 
 const streamCategories = [
@@ -22,13 +22,13 @@ const streamCategories = [
 /** The organization's ledger: grants, calls, facts, charges and adjustments in one order. */
 export const ledgerStream = (organizationId: string): string => `ledger-${organizationId}`
 
-/** The life of one API key. */
+/** The events of one API key. */
 export const keyStream = (keyId: string): string => `key-${keyId}`
 
 /** All price books ever published. */
 export const priceBookStream = 'pricebook'
 
-/** What is known of one person: fetches, misses, erasure. */
+/** Everything known about one person: fetches, misses, erasure. */
 export const profileStream = (subjectId: string): string => `profile-${subjectId}`
 
 /** The pixel rules of one organization. */
@@ -37,19 +37,19 @@ export const pixelStream = (organizationId: string): string => `pixel-${organiza
 /** The beginning of the event log, and the installation key, wrapped. */
 export const installationStream = 'installation'
 
-/** Who did what: operators' actions. */
+/** Operators' actions. */
 export const operatorStream = 'operator'
 
-/** Sign-ins to the dashboard of one month (UTC): apart from what operators do, whose stream is read at every command. */
+/** Sign-ins to the dashboard of one month (UTC). They are separate from operators' actions, whose stream is read at every command. */
 export const signInStream = (instant: string): string => `signin-${instant.slice(0, 7).replace('-', '')}`
 
 /** The signed checkpoints of the whole log, and the keys that sign them. */
 export const checkpointStream = 'checkpoint'
 
-/** One re-rate: its plan, and what was done with it. */
+/** One re-rate: its plan, and the decisions and results that follow. */
 export const rerateStream = (run: string): string => `rerate-${run}`
 
-/** What an operator's reference of an organization names. Of it a digest, for a reference may hold anything. */
+/** An operator's reference of an organization. The name holds its digest, because a reference may hold anything. */
 export const referenceStream = (organizationId: string, reference: string): string =>
   `reference-${hash('sha256', `${organizationId}\n${reference}`, 'hex')}`
 
@@ -57,12 +57,12 @@ export const referenceStream = (organizationId: string, reference: string): stri
 export const organizationOfStream = (stream: string): string | null =>
   stream.startsWith('ledger-') ? stream.slice('ledger-'.length) : null
 
-/** What comes before the first hyphen; the whole name if there is none. */
+/** The part before the first hyphen; the whole name if there is none. */
 const categoryOf = (stream: string): string => {
   const hyphen = stream.indexOf('-')
   return hyphen === -1 ? stream : stream.slice(0, hyphen)
 }
 
-/** Whether a name is that of a stream of this service's: on a server of several, others' names may look much like it. */
+/** Whether a stream belongs to this service. On a shared server, others' names may look similar. */
 export const isStreamOfOurs = (stream: string): boolean =>
   streamCategories.some((category) => category === categoryOf(stream)) && stream.split('-').length <= 2

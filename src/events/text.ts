@@ -1,6 +1,6 @@
 /**
- * The one rule for text that people write and people read: names, reasons, notes, approvers. What it refuses either breaks
- * what holds it (PostgreSQL takes no U+0000, UTF-8 no half of a character) or shows something else than was written.
+ * The one rule for text that people write and read: names, reasons, notes, approvers. Refused text would either break
+ * its storage (PostgreSQL takes no U+0000, UTF-8 no half of a character) or be shown differently than it was written.
  */
 
 /** In UTF-16 units, as browsers and event schemas count. */
@@ -13,13 +13,13 @@ const faults = [
   [/\p{Cs}/u, 'it holds half a character'],
 ] as const
 
-/** What is wrong with a text, whatever its length; null for one that is fine. */
+/** The fault of a text, ignoring its length; null if there is none. */
 export const textFault = (text: string): string | null =>
   faults.find(([pattern]) => pattern.test(text))?.[1] ?? null
 
 const seen = /[^\s\p{Default_Ignorable_Code_Point}]/u
 
-/** What is wrong with a label: a text that is not blank and has at most `max` characters. Null for one that is fine. */
+/** The fault of a label, which is a text that is not blank and has at most `max` characters; null if there is none. */
 export const labelFault = (text: string, max = labelMax): string | null => {
   if (text.length > max) return `at most ${max} characters; it has ${text.length}`
   const fault = textFault(text)

@@ -3,7 +3,7 @@ import { currentVersion, type DomainEvent, type EventType, isEventType } from '.
 /** Turns data of one version into the next version's. Pure and total over every event ever written. */
 export type Upcast = (data: unknown) => unknown
 
-/** `upcasts[type][n - 1]` leads from version n to n + 1. A type that is not here has one version so far. */
+/** `upcasts[type][n - 1]` converts version n to n + 1. A type that is not here has only one version so far. */
 const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {}
 
 /** The event type is not in the catalogue: written by a newer release, or not ours. Never skipped silently. */

@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { instant, label, organizationId } from './primitives.ts'
 
 /**
- * People who operate the service: who there is, what each may do, and who may no more, and who is invited. `user_created_at` tells a user from a
- * later one of the same name. Passwords are in no event.
+ * People who operate the service: users, their roles, disabled users and invitations. `user_created_at` distinguishes a user from a
+ * later user of the same name. No event holds a password.
  */
 
 export const userRole = z.enum(['admin', 'finance', 'operations', 'viewer', 'partner'])
@@ -24,17 +24,17 @@ export const userRoleChangedV1 = standing
 /** The user has a new password; sessions opened with the old one ended. */
 export const userPasswordChangedV1 = z.object({ user: label, user_created_at: instant })
 
-/** The user acts no more from now on: sessions and tokens ended, for good. */
+/** The user can no longer act: sessions and tokens ended permanently. */
 export const userDisabledV1 = standing.extend({ reason: label })
 
-/** The user may sign in again, and has no token. */
+/** The user may sign in again. Tokens stay revoked. */
 export const userEnabledV1 = standing.extend({ reason: label })
 
 const invitationId = z.string().regex(/^inv_[0-9A-HJKMNP-TV-Z]{26}$/)
 
 /**
- * Whoever has the secret of this SHA-256 (base64url) may become this user until `expires_at`, once. A later invitation of the same
- * name takes its place.
+ * The holder of the secret with this SHA-256 (base64url) may become this user until `expires_at`, once. A later invitation of the same
+ * name replaces it.
  */
 export const userInvitedV1 = z.object({
   invitation_id: invitationId,
@@ -45,7 +45,7 @@ export const userInvitedV1 = z.object({
   expires_at: instant,
 })
 
-/** The person invited chose a password, and is the user that the event before it created. */
+/** The invited person chose a password, and is the user that the event before it created. */
 export const userInvitationAcceptedV1 = z.object({
   invitation_id: invitationId,
   user: label,
