@@ -5,7 +5,7 @@ import { createOutage } from '../event-log/outage.ts'
 
 const stopTimeoutMs = 2_000
 
-/** A connection to the queue that asks for jobs and runs none. A migration has made its schema: this role may not. */
+/** A connection to the queue that requests jobs and runs none. A migration creates its schema, because this role may not. */
 export const openBoss = async (
   url: string,
   logger: Logger,
@@ -24,8 +24,8 @@ export const openBoss = async (
 }
 
 /**
- * Has processes that run these jobs look for them now, as pg-boss does where a job is asked for, and does not where one comes back. Without
- * it they look within 30 s.
+ * Makes processes that run these jobs look for them now. pg-boss does this for a new job, but not for a job that is retried. Without
+ * this call they look within 30 s.
  */
 export const wakeWorkers = async (pool: Pick<pg.Pool, 'query'>, jobs: readonly string[]): Promise<void> => {
   await pool.query(

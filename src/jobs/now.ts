@@ -9,7 +9,7 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { openBoss, wakeWorkers } from './boss.ts'
 
-/** Jobs as an operator asks for them: at once, and those that were given up again. */
+/** Jobs that an operator starts: a run now, and a retry of failed runs. */
 
 type Parts = Pick<Foundation, 'pool' | 'url' | 'eventLog'>
 
@@ -21,24 +21,24 @@ export type RunState = {
 type RunResult = {
   readonly run_id: string
   readonly succeeded: boolean
-  /** How long it ran; null where it never began. */
+  /** How long it ran; null if it never began. */
   readonly duration_ms: number | null
   /** Why it failed. */
   readonly error: string | null
-  /** What it says it did, as JSON. */
+  /** Its result, as JSON. */
   readonly result: string | null
 }
 
-/** A process that runs jobs looks every 30 s; one that did not after three times is not there. */
+/** A process that runs jobs looks every 30 s. If no process takes the run within three such intervals, none is running. */
 const takenWithinMs = 90_000
 const pollMs = 250
-/** A run that is over its time is ended by the queue within this. */
+/** The queue ends a run that exceeds its time within this period. */
 const settledWithinMs = 120_000
 
 /**
- * Asks for a run of a job by the clock through the queue, and waits for what becomes of it: in whichever process runs jobs, one
- * at a time with those of the clock, and tried once. A run that no process takes is taken back. Throws `CommandRefused` for a
- * job that is not by the clock.
+ * Requests a run of a scheduled job through the queue, and waits for its outcome. It runs in any process that runs jobs, is tried
+ * once, and never runs at the same time as a scheduled run. If no process takes it, it is cancelled. Throws `CommandRefused` for a
+ * job that is not scheduled.
  */
 export const runNow = async (
   { pool, url, eventLog }: Parts,
@@ -65,7 +65,7 @@ export const runNow = async (
     const ended = await outcome(pool, { job, runId, onProgress })
     if (ended !== null) return ended
     await boss.cancel(name, runId)
-    // A process may have taken it at this very moment: then it is not cancelled.
+    // A process may have taken it at the same moment: then it is not cancelled.
     const last = await runOf(pool, { name, runId })
     return last?.state === 'active'
       ? ((await outcome(pool, { job, runId, onProgress })) ?? untaken(runId))
@@ -140,7 +140,7 @@ const outcome = async (
         throw new Error(`${name} runs for longer than ${Math.round(runMaxMs / 1_000)} s; see "jobs list"`)
       onProgress({ state: 'running', seconds })
     } else {
-      // It takes its turn behind one that runs, for as long as that one may.
+      // It waits for the other run, at most that run's maximum time.
       if (run.behind && now - startedAt < runMaxMs) notTakenSince = now
       else if (stoodBehind) await wakeWorkers(pool, [name])
       stoodBehind = run.behind
@@ -151,12 +151,12 @@ const outcome = async (
   }
 }
 
-/** Of dead letters at once. */
+/** The number of failed runs that are retried in one call. */
 const retriedAtOnceMax = 1_000
 
 /**
- * Asks anew for runs that were given up: one, or all. Of several of a job that were to do the same, one is asked for: jobs are
- * idempotent. Returns how many by job. Throws `CommandRefused` where there is none.
+ * Retries failed runs: one, or all. If several runs of a job had the same task, only one is requested, because jobs are
+ * idempotent. Returns the number of runs by job. Throws `CommandRefused` if there is none.
  */
 export const retryDeadLetters = async (
   { pool, url, eventLog }: Parts,
@@ -188,7 +188,7 @@ export const retryDeadLetters = async (
       { type: 'DeadLettersRetried', data: { runs } },
       { actor, once: `dead-letters/${randomUUID()}` },
     )
-    // Older ones of the same go first: were this to end in between, the newest is still there.
+    // Older runs of the same task are deleted first: if this is interrupted, the newest is still there.
     await pool.query(
       `delete from pgboss.job d using pgboss.job k
         where k.name = $1 and k.id = any ($2::uuid[]) and d.name = $1 and d.state < 'active' and d.id <> k.id
@@ -207,14 +207,14 @@ export const retryDeadLetters = async (
   }
 }
 
-/** When a job by the clock is due next, by this machine's clock; null where the schedule cannot be read. */
+/** The next time of each scheduled job, by this machine's clock; null if the schedule cannot be read. */
 export const nextRuns = async (
   url: string,
   jobs: readonly Pick<JobRow, 'name' | 'cron'>[],
   atMs: number,
 ): Promise<Map<string, Date>> => {
   const { PgBoss } = await import('pg-boss')
-  // It is not started: this is arithmetic of its own.
+  // It is not started: it only calculates times here.
   const boss = new PgBoss({ connectionString: url })
   const next = new Map<string, Date>()
   for (const { name, cron } of jobs) {

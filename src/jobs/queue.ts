@@ -2,15 +2,15 @@ import type { Logger } from 'pino'
 import type { CapabilityQueue } from '../call/capability.ts'
 import { openBoss } from './boss.ts'
 
-/** Work asked for now and done later, by whichever process runs jobs. */
+/** Work that is requested now and done later, by a process that runs jobs. */
 export type JobQueue = CapabilityQueue & { close(): Promise<void> }
 
 /** A job that waited this long, because no process runs jobs, is no longer worth doing. */
 const waitingSecondsMax = 24 * 3_600
-/** What a job was about is forgotten soon after it was done. */
+/** The data of a job is deleted soon after the job is done. */
 const keptSeconds = 60
 
-/** How queued jobs are kept: at most one waiting per key, none tried twice. */
+/** How queued jobs are kept: at most one waiting per key, without retries. */
 export const queuedJobOptions = {
   policy: 'short',
   retryLimit: 0,
@@ -18,14 +18,14 @@ export const queuedJobOptions = {
   deleteAfterSeconds: keptSeconds,
 } as const
 
-/** Connects when it is first asked: most processes never are. It runs no job itself. */
+/** Connects on the first request, because most processes never make one. It runs no job itself. */
 export const openJobQueue = (url: string, logger: Logger): JobQueue => {
   let opened: ReturnType<typeof openBoss> | undefined
   const queues = new Set<string>()
   return {
     send: async (name, data, { afterSeconds, key, priority = 0 }) => {
       opened ??= openBoss(url, logger)
-      // A failure to connect is this job's; the next one tries again.
+      // A failure to connect only fails this job; the next one tries again.
       opened.catch(() => {
         opened = undefined
       })

@@ -33,10 +33,10 @@ import { epochOf, isRetired, mayBeDestroyed } from '../guard/epochs.ts'
 import { meterJobRuns } from '../metrics/jobs.ts'
 import { queuedJobOptions } from './queue.ts'
 
-/** Work by the clock, once per installation however many processes run it. pg-boss keeps queue and schedule. */
+/** Scheduled jobs, run once per installation for any number of processes. pg-boss keeps queue and schedule. */
 export type Jobs = { stop(): Promise<void> }
 
-/** What capabilities have done later, and what they keep sealed. */
+/** Work that capabilities have queued, and their stores of sealed data. */
 type CapabilityWork = {
   readonly jobs?: OpenCapability['jobs']
   readonly stores?: readonly SealedStore[]
@@ -46,13 +46,13 @@ type CapabilityWork = {
 const stopTimeoutMs = 10_000
 /** The first checkpoint of a long log reads all of it. */
 const checkpointSecondsMax = 3_600
-/** The sums over all statements have half an hour, and connecting some more. */
+/** The sums over all statements may take half an hour, and connecting takes additional time. */
 const sumsSecondsMax = 2_100
 const pollingSeconds = { scheduled: 30, queued: 5 } as const
 
 /**
- * How runs by the clock are kept: one at a time, tried three times within about two minutes, and then a dead letter. What may have failed
- * of itself has passed by then; what has not needs a person, and the next run by the clock tries it anyway.
+ * How scheduled runs are kept: one at a time, tried three times within about two minutes, and then a dead letter. A temporary
+ * cause has passed by then; any other needs a person, and the next scheduled run tries again anyway.
  */
 const scheduledJobOptions = {
   retryLimit: 2,
@@ -60,10 +60,10 @@ const scheduledJobOptions = {
   retryBackoff: true,
   retryDelayMax: 120,
   deadLetter: deadLetterQueue,
-  // A process that runs jobs hears of one at once: a person may be waiting for it.
+  // A process that runs jobs is notified immediately, because a person may be waiting for the job.
   notify: true,
 } as const
-/** A dead letter that no one looked at in this time is forgotten. */
+/** A dead letter that no one retried in this time is deleted. */
 const deadLetterSeconds = 30 * 86_400
 
 export const startJobs = async (
@@ -75,12 +75,12 @@ export const startJobs = async (
     connectionString: foundation.url,
     application_name: 'jobs',
     max: 3,
-    // One more connection; where a pooler in between does not pass notices on, jobs are looked for every 30 s as before.
+    // One more connection. If a pooler in between does not pass notices on, jobs are still looked for every 30 s.
     useListenNotify: true,
-    // A migration makes it: this role may not.
+    // A migration creates it, because this role may not.
     createSchema: false,
   })
-  // It asks again every few seconds and does not say when it was answered.
+  // It retries every few seconds and does not report when the queue answers again.
   const queue = createOutage({ logger, what: 'jobs: the queue' })
   boss.on('error', queue.failed)
   await boss.start()
@@ -107,7 +107,7 @@ export const startJobs = async (
     { cron, run, portionMax, expireSeconds }: ScheduledJob,
   ): Promise<void> => {
     await boss.createQueue(name, { policy: 'singleton' })
-    // A release before this one may have made it, with other options.
+    // An earlier release may have created it with other options.
     await boss.updateQueue(name, { ...scheduledJobOptions, expireInSeconds: expireSeconds })
     await boss.schedule(name, cron)
     await boss.work(name, { pollingIntervalSeconds: pollingSeconds.scheduled }, () =>
@@ -116,13 +116,13 @@ export const startJobs = async (
   }
   const serve = async (name: string, { run, concurrencyMax, expireSeconds }: QueuedJob): Promise<void> => {
     await boss.createQueue(name, queuedJobOptions)
-    // The first `send` has made the queue, without knowing how long its jobs may take.
+    // The first `send` has created the queue without a maximum time for its jobs.
     await boss.updateQueue(name, { expireInSeconds: expireSeconds })
     await boss.work<{ data: string }>(
       name,
       {
         pollingIntervalSeconds: pollingSeconds.queued,
-        // A worker takes the next job at once while many wait; otherwise the pauses would slow the queue down.
+        // A worker takes the next job without a pause while many wait; otherwise the pauses would slow the queue down.
         burstWhenReadyExceeds: concurrencyMax,
         localConcurrency: concurrencyMax,
       },
@@ -131,7 +131,7 @@ export const startJobs = async (
   }
   for (const [name, job] of Object.entries(all))
     await ('cron' in job ? schedule(name, job) : serve(name, job))
-  // A release before this one may have scheduled jobs that nothing does any more.
+  // An earlier release may have scheduled jobs that no longer exist.
   for (const { name } of await boss.getSchedules()) if (!(name in all)) await boss.unschedule(name)
   return { stop: () => boss.stop({ graceful: true, timeout: stopTimeoutMs }) }
 }
@@ -160,13 +160,13 @@ const ownJobs = (
       expireSeconds: sumsSecondsMax,
       run: () => reconcile(foundation.url, logger),
     },
-    // Every day: all that came since ledgers were last found to agree with their read models and the tariff.
+    // Daily: everything new since ledgers were last found to agree with their read models and the tariff.
     'reconcile-ledgers': {
       cron: '37 2 * * *',
       expireSeconds: reconcileSecondsMax,
       run: () => reconcileOnward(foundation, logger),
     },
-    // Every day: a chain that somebody broke is not found by those who only go on from its end. What was verified before is not read again.
+    // Daily: readers that only continue from the end of a chain do not detect a broken one. Events that were verified before are not read again.
     'verify-log': {
       cron: '11 4 * * *',
       expireSeconds: verifyLogSecondsMax,
@@ -193,13 +193,13 @@ const databaseNowMs = async (pool: Foundation['pool']): Promise<number> => {
 }
 
 const lotsMax = 1_000
-/** Where so many ledgers cannot be written, it is the event log that cannot. */
+/** If this many ledgers cannot be written, the event log itself cannot be written. */
 const failedMax = 20
 
 /**
- * Writes off lots whose expiry has come by the clock of this process. Housekeeping: a lot is worth nothing from its expiry on, written off or not;
- * but statements should say so. A ledger that cannot be written keeps no other one waiting: it is named in what this throws at the
- * end. Returns how many lots were looked at.
+ * Writes off lots that have expired by this process's clock. Housekeeping: a lot is worth nothing from its expiry on, written off or not;
+ * but statements should show it. A ledger that cannot be written does not delay the others: it is named in the error at the
+ * end. Returns the number of lots that were checked.
  */
 export const expireCredits = async (
   { pool, ledger }: Pick<Foundation, 'pool' | 'ledger'>,
@@ -212,9 +212,9 @@ export const expireCredits = async (
     if (failed.has(organization_id)) continue
     try {
       await ledger.submit(organization_id, {
-        // Of this time: a refund that was given just before the expiry may open the lot again after it was written off.
+        // The key is unique to this run: a refund just before the expiry may reopen the lot after it was written off.
         key: uniqueCommandKey(`expire/${grant_id}`),
-        // It is effective when the lot expired, whenever this job comes by.
+        // It takes effect at the lot's expiry, even if this job runs later.
         atMs: expires_at.getTime(),
         actor: 'system',
         kind: 'expire',
@@ -230,11 +230,11 @@ export const expireCredits = async (
   throw new Error(`lots of ${[...failed.keys()].join(', ')} could not be written off`, { cause })
 }
 
-/** src/guides/idempotency.md, "Idempotency-Key": first answers are kept this long. That a key was used is kept for ever. */
+/** src/guides/idempotency.md, "Idempotency-Key": first answers are kept this long. That a key was used is recorded forever. */
 const answerRetentionHours = 24
 const forgottenAtOnceMax = 10_000
 
-/** Forgets the bodies of old idempotent answers. Returns how many; call again while it returns the maximum. */
+/** Deletes the bodies of old idempotent answers. Returns the number; call again while it returns the maximum. */
 export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
   const { rowCount } = await pool.query(
     `update idempotent_calls set answer = null
@@ -246,7 +246,7 @@ export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** As many portions as there are: what is promised to be forgotten in time is, however much it is. Returns how many. */
+/** Runs until no portion is full, because everything that is due has to be deleted in time. Returns the total. */
 const inPortions = async (portionMax: number, run: () => Promise<number>): Promise<number> => {
   let forgotten = 0
   for (;;) {
@@ -258,13 +258,13 @@ const inPortions = async (portionMax: number, run: () => Promise<number>): Promi
 
 type Renewal = { readonly resealed: number; readonly destroyed: readonly string[] }
 
-/** Passes over a store: each finds only what was written under the old key during the one before. */
+/** Passes over a store: each pass finds only data that was written under the old key during the pass before. */
 const passesMax = 100
-/** Further apart and one of the two clocks is wrong: no key is destroyed by it. */
+/** If the clocks differ by more, one of them is wrong, and no key is destroyed. */
 const clockDifferenceMaxMs = 15 * 60_000
 
 /**
- * Ends epochs: what is still needed under a key of the past is sealed anew under the current one, then the key is destroyed.
+ * Ends epochs: data that is still needed under an old key is resealed under the current one, then the old key is destroyed.
  * `databaseNowMs` is a second opinion on the time: a host whose clock is a month early must not destroy the keys in use. */
 export const renewSeals = async ({
   keys,
@@ -330,10 +330,10 @@ const deadlineMs = 30 * 60_000
 
 /**
  * Compares two independent folds of the ledgers: the movements of every statement must add up to its account. Returns
- * the accounts where they do not, which must be none; null when the two projections stand at different positions.
+ * the accounts with a difference, which must be none; null when the two projections have different positions.
  */
 export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced[] | null> => {
-  // A connection of its own: the sums take as long as the statements are long, and must not hold up other queries.
+  // A separate connection: the sums take longer the longer the statements are, and must not hold up other queries.
   const client = new pg.Client({
     connectionString: url,
     statement_timeout: deadlineMs,
@@ -357,12 +357,12 @@ export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced
   }
 }
 
-/** Ten million calls take some minutes; a day's are a part of them. */
+/** Ten million calls take a few minutes; the calls of a day are a fraction of them. */
 const reconcileSecondsMax = 6 * 3_600
 
 /**
- * Compares what came since ledgers were last found to agree: log, read models and tariff. The result is an event; differences are
- * logged besides. Returns how many there are, which must be none.
+ * Compares everything since ledgers were last found to agree: log, read models and tariff. The result is an event; differences are
+ * also logged. Returns the number of differences, which must be 0.
  */
 export const reconcileOnward = async (foundation: Foundation, logger: Logger): Promise<number> => {
   const organizations = await organizationsOf(foundation)
@@ -377,7 +377,7 @@ export const reconcileOnward = async (foundation: Foundation, logger: Logger): P
   return differing.reduce((sum, { differences }) => sum + differences, 0)
 }
 
-/** A run reads for `readMaxMs`; what comes after is much less. */
+/** A run reads for `readMaxMs`; the rest takes much less time. */
 const verifyLogSecondsMax = 6 * 3_600
 /** A log that takes longer is verified in as many runs as it needs. */
 const readMaxMs = 2 * 3_600_000
@@ -388,8 +388,8 @@ const nameCharsMax = 400
 type Parts = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
 
 /**
- * Verifies the event log from the last checkpoint up to which a run before this one found no fault, as "event-log verify" does from the
- * beginning. What was found is an event; faults are logged besides. Returns how many there are, which must be none.
+ * Verifies the event log from the last checkpoint up to which an earlier run found no fault, as "event-log verify" does from the
+ * beginning. The result is an event; faults are also logged. Returns the number of faults, which must be 0.
  */
 export const verifyLogOnward = async (parts: Parts, logger: Logger): Promise<number> => {
   const last = await lastThrough(parts)
@@ -416,7 +416,7 @@ export const verifyLogOnward = async (parts: Parts, logger: Logger): Promise<num
           faults: faults.length,
           named,
           after,
-          // The next run reads what is faulty again.
+          // The next run reads the faulty part again.
           through: faults.length > 0 ? since : await signed(parts, through),
         },
       },
@@ -439,11 +439,11 @@ const lastThrough = async ({ eventLog }: Parts): Promise<Through | null> => {
   return type === 'LogVerified' ? data.through : null
 }
 
-/** Of its own kind, so that no signature of a checkpoint passes for one. */
+/** The text has its own format, so that a checkpoint's signature cannot be used for it. */
 const textOf = ({ origin, size, root }: VerifiedUpTo): string =>
   `enrichment-ledger verified log\n${origin}\n${size}\n${root}\n`
 
-/** Null where the signing key is not here: then the next run reads the whole log. */
+/** Null if the signing key is not here: then the next run reads the whole log. */
 const signed = async ({ checkpoints }: Parts, through: VerifiedUpTo | null): Promise<Through | null> => {
   const signature = through === null ? null : await checkpoints.sign(textOf(through))
   return through === null || signature === null
@@ -451,11 +451,11 @@ const signed = async ({ checkpoints }: Parts, through: VerifiedUpTo | null): Pro
     : { ...through, key_id: signature.keyId, signature: signature.value }
 }
 
-/** An event that anyone with access to the database could append is not believed. */
+/** Anyone with access to the database could append such an event, so it is trusted only if it is signed. */
 const isSigned = ({ checkpoints }: Parts, through: Through): Promise<boolean> =>
   checkpoints.isSigned(textOf(through), { keyId: through.key_id, value: through.signature })
 
-/** Of a stream's name, which other software may have written, only what an event takes as text. */
+/** The stream's name may be written by other software, so only characters that an event allows are kept. */
 const nameOf = ({ stream, revision, fault }: LogFault): string =>
   `${stream}${revision === null ? '' : ` revision ${revision}`}: ${fault}`
     .replaceAll(/[^\x20-\x7e]+/g, ' ')
