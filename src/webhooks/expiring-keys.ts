@@ -3,12 +3,12 @@ import type { Notice } from './notices.ts'
 import { putDown } from './outbox.ts'
 
 /**
- * Keys that end soon: an expiry that was set, or the end of a rotated key's grace. Looked for by the clock, in the rows people see.
- * A row that is wrong makes a wrong warning and nothing else.
+ * Keys that end soon: an expiry that was set, or the end of a rotated key's grace. A scheduled job finds them in the read model.
+ * A wrong row causes a wrong warning and nothing more.
  */
 
 const dayMs = 24 * 3_600_000
-/** How long before the end it is told. Who has less time left than the last but one is told once. */
+/** How many days before the end a notice is sent. A key with less time left than the longest gets only one. */
 const daysBefore = [7, 1] as const
 const keysMax = 10_000
 
@@ -19,7 +19,7 @@ type EndingKey = {
   readonly ends_at: Date
 }
 
-/** The notice a key that ends then is due now; null: none is. Pure. */
+/** The notice that is due now for a key that ends at that time; null: none. Pure. */
 export const expiryNotice = (
   { key_id, organization_id, successor_id, ends_at }: EndingKey,
   nowMs: number,
@@ -33,13 +33,13 @@ export const expiryNotice = (
     organizationId: organization_id,
     source: `${key_id}/${expires_at}/${days}`,
     at: new Date(nowMs).toISOString(),
-    // Whoever listens now is told, also where it was created after the key came near its end.
+    // Current webhooks receive it, even if they were created after the key came near its end.
     recordedAtMs: nowMs,
     data: { api_key_id: key_id, expires_at, days_before: days, successor_api_key_id: successor_id },
   }
 }
 
-/** Puts down what is due. Returns the webhooks that have a message more. */
+/** Writes the messages that are due. Returns the webhooks that have a new message. */
 export const tellOfExpiringKeys = async (pool: pg.Pool, nowMs: number): Promise<string[]> => {
   const { rows } = await pool.query<EndingKey>(
     `select k.key_id, k.organization_id, k.successor_id, least(k.expires_at, k.grace_until) as ends_at

@@ -23,7 +23,7 @@ type Settings = {
   /** Unique among the processes that share the database. */
   readonly owner: string
   readonly clock: { now(): number }
-  /** Told which webhooks have messages more. Never rejects. */
+  /** Called with the webhooks that have new messages. Never rejects. */
   readonly put: (webhookIds: readonly string[]) => Promise<void>
 }
 
@@ -34,16 +34,16 @@ const batchIntervalMs = 250
 /** How soon the first webhook is noticed. */
 const listenersRetryMs = 2_000
 
-/** Another process has moved the place: nothing of the batch may stay. */
+/** Another process has moved the place, so the batch must be rolled back. */
 class Overtaken extends Error {
   override name = 'Overtaken'
 }
 
 /**
- * Reads the event log for webhooks. One process at a time does; the place it has come to, the balances there, and the messages
- * that follow from what it read are written in one transaction. It is no projection: a rebuild would tell everything again.
+ * Reads the event log for webhooks. One process at a time does. Its place in the log, the balances there, and the resulting
+ * messages are written in one transaction. It is not a projection: a rebuild would send every notice again.
  *
- * While there is no webhook, nothing is read. The first one has the log read from its beginning, for the balances.
+ * While there is no webhook, nothing is read. After the first one is created, the log is read from its beginning, for the balances.
  */
 export const createWebhookFollower = (settings: Settings): HeldWork => {
   const { pool, logger, owner } = settings
@@ -64,7 +64,7 @@ export const createWebhookFollower = (settings: Settings): HeldWork => {
 const isHeard = async (pool: pg.Pool): Promise<boolean> =>
   (await pool.query('select from webhook_endpoints where disabled_at is null limit 1')).rows.length > 0
 
-/** Reads on until the signal aborts. Throws what ends it otherwise. */
+/** Reads the log until the signal aborts. Throws any other reason it ends for. */
 const followLog = async (settings: Settings, signal: AbortSignal, works: () => void): Promise<void> => {
   const { pool, eventLog, logger } = settings
   let place = await readPlace(pool)
@@ -80,7 +80,7 @@ const followLog = async (settings: Settings, signal: AbortSignal, works: () => v
   } catch (error) {
     if (!(error instanceof LogRewritten)) throw error
     await forgetPlace(pool)
-    // What was told is known by its id, and is not told again.
+    // Messages that were sent before are recognized by their ids, and are not sent again.
     logger.warn(
       { err: error },
       'webhooks: the event log is another one than before and is read from its beginning',
@@ -124,7 +124,7 @@ const takeBatch = async (
   return to
 }
 
-/** An event that cannot be read is not told; that it cannot is said elsewhere too, by whatever depends on it. */
+/** An event that cannot be read causes no notice. Other parts that depend on it report that it cannot be read. */
 const readNotice = (
   recorded: RecordedEvent,
   balances: Map<string, Balance>,

@@ -4,33 +4,33 @@ import { organizationOfStream } from '../events/streams.ts'
 import type { WebhookEvent } from '../events/webhooks.ts'
 
 /**
- * What receivers are told of an event of the log. Pure: the same events in the same order give the same notices, however
- * they are cut into batches, and so the same ids.
+ * The notices that an event of the log causes. Pure: the same events in the same order give the same notices with the same ids, for
+ * any division into batches.
  */
 
-/** Something to tell, before it is known whom. */
+/** A notice whose receivers are not determined yet. */
 export type Notice = {
   readonly event: WebhookEvent
   /** Null: it concerns everyone. */
   readonly organizationId: string | null
-  /** What it is told of: the same source is told once. */
+  /** The cause of the notice. Each source causes one notice. */
   readonly source: string
   /** When it happened, ISO 8601. */
   readonly at: string
-  /** Who began to listen after this is not told. */
+  /** Webhooks that were created after this do not receive it. */
   readonly recordedAtMs: number
   /** Without the organization. Neither secrets nor anything about a person. */
   readonly data: Readonly<Record<string, unknown>>
 }
 
-/** As far as it matters here: what is in the ledger up to now. */
+/** The part of a ledger's state that notices depend on. */
 export type Balance = { readonly micro: MicroCredits; readonly threshold: MicroCredits | null }
 
 const noBalance: Balance = { micro: 0n, threshold: null }
 
 const isLow = ({ micro, threshold }: Balance): boolean => threshold !== null && micro < threshold
 
-/** What notices are made of. Other events are not even parsed: most of a ledger are facts about calls. */
+/** The events that can cause notices. Other events are not parsed: most of a ledger are facts about calls. */
 export const noticedTypes: ReadonlySet<string> = new Set<DecodedEvent['type']>([
   'CreditGranted',
   'CreditCharged',
@@ -61,9 +61,9 @@ const balanceAfter = (before: Balance, event: DecodedEvent): Balance => {
 }
 
 /**
- * The notice an event gives, if any. Events come in log order; `balances` has the balance of every organization among
- * them, and is moved on. A balance is low while it is below the threshold: that it has become low is told once, until it is not low
- * any more. Throws where the event's data are not what its type says.
+ * The notice an event causes, if any. Events come in log order; `balances` has the balance of every organization among
+ * them, and is updated. A balance is low while it is below the threshold. It causes one notice when it becomes low, and the next one only
+ * after it was not low. Throws if the event's data do not match its type.
  */
 export const noticeOf = (event: DecodedEvent, balances: Map<string, Balance>): Notice | null => {
   const organizationId = organizationOfStream(event.recorded.stream)

@@ -5,15 +5,15 @@ import type { Notice } from './notices.ts'
 
 /**
  * The messages to be sent, one row for each webhook and notice. They are written in the transaction that moves the
- * place up to which the event log was read, so that none is lost. A message's id derives from the webhook and from what it
- * is told of, and messages outlive what may be read again: so none is told twice, also where the whole log is read anew.
+ * place up to which the event log was read, so that none is lost. A message's id derives from the webhook and the notice's
+ * source, and messages are kept longer than the events that may be read again: so none is sent twice, even if the whole log is read again.
  */
 
-/** A notice older than this when it is read is told to no one: it is news no more. Far less than messages are kept. */
+/** A notice older than this when it is read is not sent, because it is no longer news. Messages are kept much longer. */
 const noticeMsMax = 30 * 24 * 3_600_000
-/** After this a message that was delivered, or given up, is forgotten. */
+/** A message that was delivered or failed is deleted after this time. */
 const keptDays = 90
-/** Messages that wait for one webhook. What comes on top is counted and not kept. */
+/** The maximum of waiting messages per webhook. Further messages are counted and not kept. */
 export const pendingMax = 1_000
 
 type Listener = {
@@ -30,8 +30,8 @@ type Delivery = {
   readonly payload: string
 }
 
-/** The body of a message; `organizationId` is whose webhook it is sent to. */
-/** The type of a message that is about nothing but whether it arrives. No webhook asks for it. */
+/** The body of a message; `organizationId` is that of the webhook it is sent to. */
+/** The type of a message that only tests delivery. Webhooks cannot subscribe to it. */
 export const testMessage = 'webhook.test'
 
 export const payloadOf = (
@@ -40,7 +40,7 @@ export const payloadOf = (
 ): string =>
   JSON.stringify({ type: event, timestamp: at, data: { organization_id: organizationId, ...data } })
 
-/** Who is told of what. Pure. */
+/** Which webhook receives which notice. Pure. */
 export const deliveriesOf = (
   notices: readonly Notice[],
   listeners: readonly Listener[],
@@ -69,7 +69,7 @@ const deliveryIdOf = (webhookId: string, { event, source }: Notice): string =>
 
 const isFull = `(select count(*) from webhook_deliveries d where d.webhook_id = n.webhook_id and d.state = 'pending') >= ${pendingMax}`
 
-/** Puts notices down for everyone who listens, in the caller's transaction. Returns the webhooks that have a message more. */
+/** Writes notices for all webhooks that receive them, in the caller's transaction. Returns the webhooks that have a new message. */
 export const putDown = async (
   client: pg.ClientBase | pg.Pool,
   notices: readonly Notice[],
@@ -115,7 +115,7 @@ export const putDown = async (
   return [...new Set(put.rows.map(({ webhook_id }) => webhook_id))]
 }
 
-/** Webhooks with a message whose time has come, those that wait longest first. */
+/** Webhooks with a due message, those that wait longest first. */
 export const dueWebhooks = async (
   pool: pg.Pool,
   { nowMs, max }: { nowMs: number; max: number },
@@ -134,7 +134,7 @@ export const dueWebhooks = async (
 export const forgottenAtOnceMax = 5_000
 
 /**
- * Forgets messages that were delivered or given up long ago, and former secrets that sign no more. Returns how many messages; call
+ * Deletes messages that were delivered or failed long ago, and old secrets that are no longer used to sign. Returns the number of messages; call
  * again while it returns the maximum.
  */
 export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {
@@ -150,7 +150,7 @@ export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** What waits to be sent, and since when. Of webhooks that are disabled nothing waits; what waits for a paused one is left out. */
+/** The number of waiting messages, the age of the oldest, and the number of disabled webhooks. Paused webhooks are left out. */
 export const pendingDeliveries = async (
   pool: pg.Pool,
 ): Promise<{ count: number; oldestSeconds: number; disabled: number }> => {

@@ -5,8 +5,8 @@ import type { Sealer } from '../guard/secrets.ts'
 import { type Message, signedHeaders } from './signature.ts'
 
 /**
- * Sends what is due to one webhook, one message after another, in the order in which they became due. One process at a time
- * works on a webhook. A message that a process sent and did not live to write down is sent again, under the same id.
+ * Sends the due messages to one webhook, one after another, in the order in which they became due. One process at a time
+ * works on a webhook. If a process dies after sending a message and before recording it, the message is sent again under the same id.
  */
 
 export type Sending = {
@@ -19,28 +19,28 @@ export type Sending = {
   readonly chance: () => number
   readonly logger: { warn(fields: object, message: string): void }
   readonly observe?: (outcome: AttemptOutcome) => void
-  /** Aborts when the process ends: what is under way is left, as if it had never been tried. */
+  /** Aborts when the process ends: attempts in progress are dropped, as if they had never been made. */
   readonly signal?: AbortSignal
 }
 
 export const attemptOutcomes = ['delivered', 'failed', 'dead', 'disabled'] as const
 type AttemptOutcome = (typeof attemptOutcomes)[number]
 
-/** Under which secrets are sealed; the context is the webhook's id. */
+/** The purpose of the key that seals secrets; the context is the webhook's id. */
 export const webhookSealPurpose = 'webhook-secret'
 
-/** Of one attempt: a receiver takes the message and works on it later. */
+/** Per attempt: a receiver accepts the message and processes it later. */
 const deadlineMs = 10_000
-/** Then other webhooks have their turn. */
+/** After this many messages, other webhooks have their turn. */
 const roundMessagesMax = 50
 const roundMsMax = 20_000
-/** Longer than a round with its last attempt: only a process that died holds a webhook this long. */
+/** Longer than a round with its last attempt: a webhook is held this long only if its process died. */
 const busyMs = 60_000
 
-/** Where a message goes, and the secrets it is signed with: for a while after a change also the former one. */
+/** The URL of a webhook, and the secrets that sign its messages: for a while after a change also the previous one. */
 export type Receiver = {
   readonly webhook_id: string
-  /** Null: the operator's own, which alone may be sent to addresses that `EGRESS_ALLOW` exempts. */
+  /** Null: the operator's own webhook. Only this one may be sent to addresses that `EGRESS_ALLOW` exempts. */
   readonly organization_id: string | null
   readonly url: string
   readonly sealed_secret: string
@@ -50,11 +50,11 @@ export type Receiver = {
 
 type Claimed = Receiver & { readonly failing_since: Date | null }
 
-/** What came back, for people. */
+/** The result as text for people. */
 export const resultText = (answer: PostAnswer): string =>
   answer.kind === 'answered' ? String(answer.status) : `${answer.kind} ${answer.detail}`
 
-/** Signs a message and sends it. A secret that cannot be opened is a failure like another. */
+/** Signs a message and sends it. A secret that cannot be opened is a failed attempt. */
 export const sendOnce = async (
   { sealer, outside, signal }: Pick<Sending, 'sealer' | 'outside' | 'signal'>,
   { webhook_id: id, organization_id, url, sealed_secret, former_sealed_secret, former_until }: Receiver,
@@ -78,7 +78,7 @@ export const sendOnce = async (
   })
 }
 
-/** `sent`: attempts. `more`: the round ended only to let others have their turn, and whether the webhook fails by now. */
+/** `sent`: attempts. `more`: the round ended only because others have their turn, and whether the webhook currently fails. */
 type Round = { readonly sent: number; readonly more: { readonly failing: boolean } | null }
 
 /** One round for a webhook. Nothing is sent while another process sends to it. */
@@ -105,7 +105,7 @@ export const sendRound = async (sending: Sending, webhookId: string): Promise<Ro
       await writeDown(pool, { ...due, webhookId, verdict, nowMs, result: resultText(answer) })
       tell(sending, webhookId, verdict)
       if (verdict.kind === 'delivered') failingSinceMs = null
-      // What did not answer at all would not answer the next message either.
+      // A receiver that did not answer at all would not answer the next message either.
       if (status === null || verdict.kind === 'disable' || sending.signal?.aborted === true)
         return { sent, more: null }
     }
@@ -185,7 +185,7 @@ const writeDown = async (
   )
 }
 
-/** When a message is tried again, and when no more. Pure. */
+/** When a message is retried, and when it fails. Pure. */
 
 const minuteMs = 60_000
 const hourMs = 60 * minuteMs
@@ -200,18 +200,18 @@ export const retryDelaysMs: readonly number[] = [
   8 * hourMs,
   8 * hourMs,
 ]
-/** Each delay is longer by up to this part of it, so that what failed together does not come back together. */
+/** Each delay is extended by up to this share of it, so that messages that failed together are not retried together. */
 const spread = 0.1
-/** An address at which nothing has succeeded for so long is given up. */
+/** A webhook without a success for this long is disabled. */
 export const failingMsMax = 3 * 24 * hourMs
 
-/** When the next attempt is made after so many; null: none is. `chance` is from 0 to 1. */
+/** The time of the next attempt after this many attempts; null: there is none. `chance` is from 0 to 1. */
 export const nextAttemptMs = (attempts: number, nowMs: number, chance: number): number | null => {
   const delayMs = retryDelaysMs[attempts - 1]
   return delayMs === undefined ? null : nowMs + Math.floor(delayMs * (1 + spread * chance))
 }
 
-/** What an attempt came to, for the message and for the address it went to. */
+/** The result of an attempt, for the message and for its webhook. */
 type Verdict =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'again'; readonly atMs: number }

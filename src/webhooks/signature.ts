@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 
 /**
- * Standard Webhooks (https://www.standardwebhooks.com): what a receiver needs to know that a message is ours, whole and
+ * Standard Webhooks (https://www.standardwebhooks.com): receivers use it to check that a message is ours, complete and
  * recent. Pure.
  */
 
@@ -9,17 +9,17 @@ const secretPrefix = 'whsec_'
 /** The specification asks for 24 to 64. */
 export const secretBytes = 32
 
-/** A secret as receivers are given it. */
+/** A secret in the form that receivers use. */
 export const secretText = (bytes: Buffer): string => `${secretPrefix}${bytes.toString('base64')}`
 
 export type Message = {
-  /** The same for every attempt, so that a receiver can tell a repetition. */
+  /** The same for every attempt, so that a receiver can recognize a repetition. */
   readonly id: string
   readonly atMs: number
   readonly body: string
 }
 
-/** Signed with each of the secrets: the one in use, and one it has just replaced. A receiver takes what one of them fits. */
+/** Signed with each of the secrets: the current one, and the previous one for a while. A receiver accepts a message if one signature fits. */
 export const signedHeaders = (
   secrets: string | readonly string[],
   { id, atMs, body }: Message,
