@@ -1,7 +1,7 @@
-/** What was opened, to be closed in the reverse order. */
+/** Opened resources, to be closed in the reverse order. */
 export type Closing = {
   add(close: () => unknown): void
-  /** Closes the last one first. One that fails keeps no other open. Throws `AggregateError` after all were tried. */
+  /** Closes the last one first. If one fails, the others are still closed. Throws `AggregateError` after all were tried. */
   close(): Promise<void>
 }
 
@@ -23,8 +23,8 @@ export const createClosing = (): Closing => {
 }
 
 /**
- * What `open` opens. If it fails half-way, what it has added is closed, and its own error is thrown: why closing failed as
- * well matters less.
+ * Returns the result of `open`. If it fails half-way, the resources it has added are closed, and its own error is thrown: errors of
+ * closing matter less.
  */
 export const openingWith = async <Opened>(open: (closing: Closing) => Promise<Opened>): Promise<Opened> => {
   const closing = createClosing()

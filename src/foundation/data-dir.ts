@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path'
 import { type Config, ConfigError } from '../config.ts'
 import { codeOf } from '../event-log/directory.ts'
 
-/** Where the epoch keys are. */
+/** The directory of the epoch keys. */
 export const keyDirOf = ({ KEY_DIR, DATA_DIR }: Pick<Config, 'KEY_DIR' | 'DATA_DIR'>): string =>
   resolve(KEY_DIR ?? join(DATA_DIR, 'keys'))
 
@@ -21,7 +21,7 @@ const reasons: Readonly<Record<string, string>> = {
 }
 
 /**
- * Makes the directory that a variable names and what is missing above it (mode 0700), and makes sure that it can be written
+ * Creates the directory that a variable names and its missing parents (mode 0700), and checks that it can be written
  * to. Throws `ConfigError` naming the variable and the reason.
  */
 export const makeDataDir = async (
@@ -31,7 +31,7 @@ export const makeDataDir = async (
   const path = resolve(dataDir)
   try {
     await makeDirectory(path)
-    // A file has nothing beneath it, so this also tells a directory from a file.
+    // A path below a file does not exist, so this also distinguishes a directory from a file.
     await access(`${path}/.`, constants.R_OK | constants.W_OK | constants.X_OK)
   } catch (cause) {
     const code = codeOf(cause) ?? 'unknown'
@@ -43,14 +43,14 @@ export const makeDataDir = async (
 }
 
 /**
- * As `mkdir` with `recursive`, which never returns where a file system refuses with ENOENT what its parent has a place for,
+ * As `mkdir` with `recursive`, which never returns where a file system answers ENOENT although the parent exists,
  * as /proc does. Its depth is bounded by the length of a path.
  */
 const makeDirectory = async (path: string): Promise<void> => {
   try {
     await mkdir(path, { mode: 0o700 })
   } catch (error) {
-    // It may be a file; the caller looks.
+    // It may be a file; the caller checks that.
     if (codeOf(error) === 'EEXIST') return
     if (codeOf(error) !== 'ENOENT') throw error
     await makeDirectory(dirname(path))

@@ -1,8 +1,8 @@
-/** A connection for migrations: to a server that is there, new enough, and not recovering any more. */
+/** A connection for migrations: to a server that answers, is recent enough, and is not recovering. */
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 
-/** Also what an operator at the command line waits for a server that says nothing. */
+/** Also the time an operator at the command line waits for a server that does not answer. */
 const connectTimeoutMs = 10_000
 /** Longer than any migration another runner may be busy with, and than any lock a file may wait for. */
 export const lockTimeoutMs = 600_000
@@ -14,7 +14,7 @@ export class DatabaseUnfit extends Error {
 
 const oldestVersion = 160_000
 
-/** Older ones lack what statements here use; they would fail one by one, in the middle of calls. */
+/** Older servers lack features that statements here use. Those statements would fail one by one, in the middle of calls. */
 export const refuseOld = async (client: pg.Client): Promise<void> => {
   const { rows } = await client.query<{ number: number; version: string }>(
     `select current_setting('server_version_num')::int as number, current_setting('server_version') as version`,
@@ -26,7 +26,7 @@ export const refuseOld = async (client: pg.Client): Promise<void> => {
     )
 }
 
-/** SQLSTATE of a server that is starting, recovering or stopping: the one failure to connect that passes by itself. */
+/** SQLSTATE of a server that is starting, recovering or stopping: the only connection failure that is temporary. */
 const cannotConnectNow = '57P03'
 const waitPauseMs = 250
 
@@ -64,7 +64,7 @@ const connected = async (url: string): Promise<pg.Client> => {
     return client
   } catch (cause) {
     await client?.end().catch(() => {})
-    // What was not understood is not quoted: the password may be in it.
+    // The text that could not be parsed is not quoted, because the password may be in it.
     if (client === undefined) throw new DatabaseUnfit('it is not the URL of a database', { cause })
     throw new DatabaseUnfit(
       `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that it runs and that this is its address.`,
@@ -73,7 +73,7 @@ const connected = async (url: string): Promise<pg.Client> => {
   }
 }
 
-/** A host with several addresses fails with an error for each, and says nothing itself. */
+/** A host with several addresses fails with an error for each of them, and has no message of its own. */
 const reasonOf = (error: unknown): string => {
   const first = error instanceof AggregateError ? error.errors[0] : error
   return first instanceof Error ? first.message : String(first)

@@ -1,21 +1,21 @@
 /**
- * Who may do what in the database. The role that migrates owns the schema; the service's own role reads and writes what it
- * works with, owns the schemas of read models and jobs, and can only append to the event log. Where both are one role,
+ * The rights of roles in the database. The role that migrates owns the schema; the service's own role reads and writes the tables it
+ * works with, owns the schemas of read models and jobs, and can only append to the event log. If both are the same role,
  * nothing is separated.
  *
- * All of it is done again at every migration and costs a few questions where it holds: a dump that was restored, or a role
- * that was made anew, has lost it.
+ * All of it is repeated at every migration, which costs a few queries if nothing changed: a dump that was restored, or a role
+ * that was created again, has lost it.
  */
 import pg from 'pg'
 
-/** What the service's role owns: their tables are made and dropped while it runs. */
+/** Schemas that the service's role owns, because their tables are created and dropped while it runs. */
 const serviceSchemas = ['projections', 'pgboss'] as const
-/** What it may only read. The event log is written by `append_batch`, which has its owner's rights. */
+/** Tables it may only read. The event log is written by `append_batch`, which has its owner's rights. */
 const readOnly = ['log_head', 'log_streams', 'log_segments', 'schema_migrations']
 
 const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)'
 
-/** A role that cannot do what it is there for. `message` names it and the remedy. */
+/** A role that lacks the rights it needs. `message` names it and the remedy. */
 export class RoleUnfit extends Error {
   override name = 'RoleUnfit'
 }
@@ -28,7 +28,7 @@ const roleOf = (url: string): { name: string; password: string } => {
 
 type Roles = { readonly owner: string; readonly service: string; readonly schema: string }
 
-/** In one transaction, by a connection of the schema's owner, while no other one migrates. */
+/** In one transaction, on a connection of the schema's owner, while no other process migrates. */
 export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promise<void> => {
   const { name: service, password } = roleOf(serviceUrl)
   await client.query('begin')
@@ -56,7 +56,7 @@ export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promi
 
 const insufficientPrivilege = '42501'
 
-/** A process given the owner's URL alone would take the schemas from the service that works with them, and end it. */
+/** A process with only the owner's URL would take over the schemas of the running service, and stop it. */
 const refuseToTakeOver = async (client: pg.Client, owner: string): Promise<void> => {
   const { rows } = await client.query<{ service: string }>(
     `select nspowner::regrole::text as service from pg_namespace where nspname = 'projections' and nspowner <> $1::regrole`,
@@ -74,7 +74,7 @@ const says = async (client: pg.Client, condition: string, values: unknown[] = []
   return rows[0]?.yes === true
 }
 
-/** Makes it where it is missing and can be made; refuses one that separates nothing. */
+/** Creates the role if it is missing and can be created; refuses a role that separates nothing. */
 const makeRole = async (client: pg.Client, { owner, service }: Roles, password: string): Promise<void> => {
   if (!(await says(client, 'exists (select from pg_roles where rolname = $1)', [service]))) {
     if (!(await says(client, 'select rolsuper or rolcreaterole from pg_roles where rolname = current_user')))
@@ -99,7 +99,7 @@ const makeRole = async (client: pg.Client, { owner, service }: Roles, password: 
   })
 }
 
-/** Everything in the service's schemas that is not its own yet. What belongs to a table goes with it. */
+/** Everything in the service's schemas that it does not own yet. Parts of a table change owner together with the table. */
 const strangers = `
   select format('%s %s', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' else 'table' end, c.oid::regclass) as object
     from pg_class c
@@ -126,7 +126,7 @@ const handOver = async (client: pg.Client, { service }: Roles): Promise<void> =>
   for (const { object } of rows) await client.query(`alter ${object} owner to ${to}`)
 }
 
-/** Tables of the schema's owner, whatever a later migration adds. */
+/** Grants rights on the tables of the schema's owner, including those of later migrations. */
 const grantRest = async (client: pg.Client, { service, schema }: Roles): Promise<void> => {
   const to = client.escapeIdentifier(service)
   const within = client.escapeIdentifier(schema)
@@ -160,8 +160,8 @@ const grantRest = async (client: pg.Client, { service, schema }: Roles): Promise
 }
 
 /**
- * So that statements name no schema: what the service makes goes into `projections`. Kept by the database, for people at
- * psql too. The owner looks at its own schema first: the service could otherwise put a table of its own before one there.
+ * Lets statements omit the schema: tables that the service creates go into `projections`. Stored in the database, also for people who
+ * use psql. The owner's own schema comes first for the owner. Otherwise the service could put a table of its own before one there.
  */
 const setPaths = async (client: pg.Client, { owner, service, schema }: Roles): Promise<void> => {
   const { rows } = await client.query<{ database: string; mine: boolean }>(

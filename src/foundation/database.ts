@@ -12,8 +12,8 @@ import { type MigrateOptions, migrate, pendingMigrations } from './migrate.ts'
 export type Database = {
   readonly url: string
   /**
-   * The same database by the role that owns its schema: for migrations and for `vacuum`. The service's own role may not
-   * vacuum what it does not own; PostgreSQL then only warns and skips.
+   * The same database with the role that owns its schema: for migrations and for `vacuum`. The service's own role may not
+   * vacuum tables it does not own; PostgreSQL then only warns and skips them.
    */
   readonly migrationUrl: string
   readonly pool: pg.Pool
@@ -24,7 +24,7 @@ type OnLost = ((error: Error) => void) | undefined
 const poolMax = 8
 const connectTimeoutMs = 5_000
 const queryTimeoutMs = 30_000
-/** After a failover a connection kept for ever would go on asking the server that was. */
+/** After a failover, a connection that is kept forever would continue to ask the old server. */
 const connectionLifetimeSeconds = 60
 
 /** Opens the operator's database, or starts the embedded one, and migrates it. Throws `ConfigError`. */
@@ -66,8 +66,8 @@ export const openDatabase = async (
 }
 
 /**
- * Looks at the database as it is, by the role that owns its schema: nothing is migrated, and no embedded PostgreSQL is made. `look` is
- * given null where there is none yet. Throws as `openDatabase` where it cannot be reached.
+ * Reads the database as the role that owns its schema: nothing is migrated, and no embedded PostgreSQL is created. `look` is
+ * called with null if there is no database yet. Throws as `openDatabase` if the database cannot be reached.
  */
 export const beforeMigrations = async <Found>(
   config: Config,
@@ -86,7 +86,7 @@ export const beforeMigrations = async <Found>(
 }
 
 /**
- * The migrations that `openDatabase` would apply, by name; none is applied. Throws as `openDatabase` where the database's history is not
+ * The migrations that `openDatabase` would apply, by name; none is applied. Throws as `openDatabase` if the database's history is not
  * a beginning of ours.
  */
 export const migrationsToApply = (
@@ -108,7 +108,7 @@ const locateDatabase = async (
   return { url: serviceUrl, migrationUrl: url, stop }
 }
 
-/** A database that does not fit is a bad value of the variable that names it. */
+/** An unsuitable database is reported as a bad value of the variable that names it. */
 const migrateNamed = async (config: Config, options: MigrateOptions): Promise<void> => {
   try {
     await migrate(options)
@@ -125,7 +125,7 @@ const migrateNamed = async (config: Config, options: MigrateOptions): Promise<vo
   }
 }
 
-/** Makes the tables of projections that this release added. */
+/** Creates the tables of projections that this release added. */
 export const prepareReadModels = async (pool: pg.Pool): Promise<void> => {
   const client = await pool.connect()
   try {

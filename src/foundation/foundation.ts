@@ -25,7 +25,7 @@ import { refuseMarked } from './installation-mark.ts'
 import { openOwnEventLog, tellingRewritten } from './own-event-log.ts'
 import { secretKeysOf } from './secret-key.ts'
 
-/** What every process needs, server and command line alike: database, event log, secrets, ledger. */
+/** The parts every process needs, server and command line alike: database, event log, secrets, ledger. */
 export type Foundation = Database & {
   readonly embedded: boolean
   readonly eventLog: EventLog
@@ -36,7 +36,7 @@ export type Foundation = Database & {
   /** The SECRET_KEYs this process was started with. */
   readonly secretKeys: readonly SecretKey[]
   readonly epochKeys: EpochKeys
-  /** Who was erased, where a restore finds it. */
+  /** The list of erased people, which a restore reads. */
   readonly erasures: ErasureFile
   /** Signed checkpoints of the whole event log, and proofs up to them. */
   readonly checkpoints: Checkpoints
@@ -45,17 +45,17 @@ export type Foundation = Database & {
   readonly ledger: Ledger
   /** With the other processes that write the same ledgers. */
   readonly competition: Competition
-  /** Of the disk of the embedded PostgreSQL; it sees nothing where the database is one's own. */
+  /** Of the disk of the embedded PostgreSQL. It watches nothing if the database is the operator's own. */
   readonly diskSpace: DiskWatch
-  /** What the ledger's own reading and appending tells of calls under Idempotency-Keys. */
+  /** What the ledger's own reads and appends show about calls with Idempotency-Keys. */
   readonly keyedEvents: KeyedEvents
-  /** Which event log this is, without secrets. */
+  /** The name of the event log, without secrets. */
   readonly eventLogName: string
   /** Closes everything, the embedded PostgreSQL last if this process owns it. */
   close(): Promise<void>
 }
 
-/** What is kept in KEY_DIR, and so in no backup. */
+/** The files of KEY_DIR, which are in no backup. */
 const keyDirectory = (config: Config, secretKey: InstallationKey) => {
   const dir = keyDirOf(config)
   const directory = { dir, makeDir: () => makeDataDir(dir, 'KEY_DIR') }
@@ -71,7 +71,7 @@ const watchDisk = (
   logger: Parameters<typeof createDiskWatch>[0]['logger'],
 ): DiskWatch => createDiskWatch({ dirs: DATABASE_URL === undefined ? writtenDirs(DATA_DIR) : [], logger })
 
-/** The same for those who answer requests: they are refused at once what does not answer. */
+/** The same for code that answers requests: while a server does not answer, requests to it are refused immediately. */
 export const gated = (foundation: Foundation): Foundation => ({
   ...foundation,
   pool: gatedPool(foundation.pool, foundation.gates.database),
@@ -84,13 +84,13 @@ type FoundationOptions = {
   /** As for `openOwnEventLog`. */
   readonly anyEventLog?: boolean
   readonly anyHistory?: boolean
-  /** Opens although the installation was closed, or is not all restored: for the commands that do that. */
+  /** Opens even if the installation was closed, or is not completely restored: for the commands that do that. */
   readonly anyMark?: boolean
-  /** Slots of the backup that is being restored: the installation key is wrapped again under the SECRET_KEYs given. */
+  /** Slots of the backup that is being restored: the installation key is wrapped again under the given SECRET_KEYs. */
   readonly restored?: readonly KeySlot[]
   /** How long to wait for a database that another process starts, or that is recovering. Default: a minute. */
   readonly waitMs?: number
-  /** Given by the service, and by nothing else: called once if the embedded PostgreSQL ends by itself. */
+  /** Set only by the service: called once if the embedded PostgreSQL ends by itself. */
   readonly onLost?: (error: Error) => void
 }
 
@@ -112,7 +112,7 @@ export const openFoundation = (
     const secretKeys = await secretKeysOf(config)
     const database = await openDatabase(config, { logger, waitMs, onLost, closing })
     const { pool } = database
-    // Before anything is written: a restore that goes on finds the database as it left it.
+    // Before anything is written: a restore that continues finds the database unchanged.
     if (!anyMark) await refuseMarked(pool, config.DATABASE_URL === undefined ? 'DATA_DIR' : 'DATABASE_URL')
     await prepareReadModels(pool)
     const own = await openOwnEventLog(config, database, {

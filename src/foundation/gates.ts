@@ -5,10 +5,10 @@ import type { Config } from '../config.ts'
 import { type EventLog, Unavailable } from '../event-log/port.ts'
 import { priceBookStream } from '../events/streams.ts'
 
-/** One gate for each server that calls depend on: where the event log is in the database, both are the same. */
+/** One gate for each server that calls depend on. If the event log is in the database, both are the same gate. */
 export type Gates = { readonly database: Gate; readonly eventLog: Gate }
 
-/** Of connecting and of the question, each. Longer than the gate waits: a late answer is one too. */
+/** For connecting and for the query, each. Longer than the gate waits, because a late answer is also an answer. */
 const askedMs = 3_000
 
 type GatesOptions = {
@@ -34,7 +34,7 @@ export const openGates = (
   return { database, eventLog: log, close }
 }
 
-/** On a connection of its own: one that was made before an outage may never answer again. */
+/** On a separate connection: one that was made before an outage may never answer again. */
 const askDatabase = async (url: string): Promise<void> => {
   const client = new pg.Client({
     connectionString: url,
@@ -47,14 +47,14 @@ const askDatabase = async (url: string): Promise<void> => {
     await client.connect()
     await client.query('select 1')
   } catch (error) {
-    // Its own word is an answer, such as that it has no connection left; not so that it starts or stops.
+    // An error from the server is an answer, for example that it has no connection left. Starting and stopping are not.
     if (!(error instanceof pg.DatabaseError) || error.code?.startsWith('57P') === true) throw error
   } finally {
     client.end().catch(() => undefined)
   }
 }
 
-/** The same pool, which gives nothing away while the database does not answer. Both are closed as one. */
+/** The same pool, which refuses queries while the database does not answer. Both are closed together. */
 export const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
   const gated =
     <Given extends unknown[], Value>(ask: (...given: Given) => Promise<Value>) =>
@@ -62,12 +62,12 @@ export const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
       gate.refuses() === null ? ask(...given) : Promise.reject(new GateShut('the database does not answer'))
   return Object.create(pool, {
     query: { value: gated((...given: [pg.QueryConfig]) => gate.watch(pool.query(...given))) },
-    // An idle connection is given without asking the server: that it could be had says nothing.
+    // An idle connection is returned without asking the server, so getting one does not show that the server answers.
     connect: { value: gated(() => pool.connect()) },
   })
 }
 
-/** The same log, whose questions the gate watches. Appends are sent whatever the gate says: see `ledger/commit.ts`. */
+/** The same log, whose requests the gate watches. Appends are sent even if the gate is shut: see `ledger/commit.ts`. */
 export const watchedLog = (eventLog: EventLog, gate: Gate): EventLog => ({
   ...eventLog,
   append: (...given) => gate.watch(eventLog.append(...given)),
@@ -76,7 +76,7 @@ export const watchedLog = (eventLog: EventLog, gate: Gate): EventLog => ({
   at: (...given) => gate.watch(eventLog.at(...given)),
 })
 
-/** The same log for those who answer requests: it is not asked while it does not answer. */
+/** The same log for code that answers requests: it is not asked while it does not answer. */
 export const gatedLog = (eventLog: EventLog, gate: Gate): EventLog => {
   const gated =
     <Given extends unknown[], Value>(ask: (...given: Given) => Promise<Value>) =>

@@ -11,8 +11,8 @@ import { checkOf, type KeySlot, newKeySlot, openSlots, type SecretKey } from '..
 import { type InstallationKey, sameHmac } from '../guard/secrets.ts'
 
 /**
- * The installation key in the event log. The newest event of its stream holds the slots, so the log alone brings it back, and the
- * expected revision keeps two rotations apart: the second one is refused and changes nothing.
+ * The installation key in the event log. The newest event of its stream holds the slots, so the log alone is enough to restore it, and the
+ * expected revision separates two rotations: the second one is refused and changes nothing.
  */
 
 type Log = Pick<EventLog, 'append' | 'read'>
@@ -31,7 +31,7 @@ export const wrappedKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<Wr
   return null
 }
 
-/** The same of a log that is in use. */
+/** The same for a log that is in use. */
 export const standingKeyIn = async (eventLog: Pick<EventLog, 'read'>): Promise<WrappedKey> => {
   const wrapped = await wrappedKeyIn(eventLog)
   if (wrapped === null) throw new Error('the event log has no installation key')
@@ -50,7 +50,7 @@ const readOr = async (
   }
 }
 
-/** Into an empty log together with the event that begins it. Throws `AppendConflict` where another process changed the slots. */
+/** Written into an empty log together with its first event. Throws `AppendConflict` if another process changed the slots. */
 export const appendSlots = async (
   eventLog: Log,
   {
@@ -81,7 +81,7 @@ export const appendSlots = async (
 }
 
 /**
- * Whether the log was begun, by its first event; false: it is empty. Throws `ConfigError` where a release before 1.0 wrote it, or one
+ * Whether the log has its first event; false: it is empty. Throws `ConfigError` if a release before 1.0 wrote it, or one
  * that writes another format. `variable` names the log.
  */
 export const isBegun = async (
@@ -105,8 +105,8 @@ export const isBegun = async (
 }
 
 /**
- * Unwraps the installation key of this event log. An empty log gets one; of processes that start at once, one makes it. `restored` are
- * slots of a backup of the same installation: then the key is wrapped again under the SECRET_KEYs given. Throws `ConfigError`.
+ * Unwraps the installation key of this event log. An empty log gets a new key; of several processes that start together, one makes it. `restored` are
+ * slots of a backup of the same installation: then the key is wrapped again under the given SECRET_KEYs. Throws `ConfigError`.
  */
 export const openInstallationKey = async (
   eventLog: Log,
@@ -127,7 +127,7 @@ export const openInstallationKey = async (
   return open.key
 }
 
-/** One for the SECRET_KEY in use, one for the next. */
+/** One for the current SECRET_KEY, one for the next. */
 export const slotsMax = 2
 
 export const wrongKeyText = ({ slots }: WrappedKey): string =>

@@ -2,16 +2,16 @@ import type pg from 'pg'
 import { ConfigError } from '../config.ts'
 
 /**
- * The mark of a database on which nothing starts: its installation was closed by a final backup, or a restore into it is not complete.
- * Calls charged there would be missing in the installation that goes on, and nothing could say afterwards which ledger is right.
+ * A mark that stops every start on a database: its installation was closed by a final backup, or a restore into it is not complete.
+ * Calls charged there would be missing in the installation that continues, and it could not be decided afterwards which ledger is right.
  */
 export type InstallationMark = {
-  /** The id of the backup; of a final one that is not made yet, any. */
+  /** The id of the backup; any id for a final backup that is not made yet. */
   readonly backupId: string
   readonly state: 'left' | 'arriving'
-  /** The file of the final backup; of a restore, which event log it goes into, without secrets. */
+  /** The file of the final backup; for a restore, the name of the target event log, without secrets. */
   readonly elsewhere: string
-  /** Of a restore: the rows are in the database. */
+  /** For a restore: the rows are in the database. */
   readonly loaded: boolean
   readonly since: Date
 }
@@ -24,7 +24,7 @@ export const readMark = async (pool: Pick<pg.Pool, 'query'>): Promise<Installati
   return rows[0] ?? null
 }
 
-/** Replaces the mark that is there. */
+/** Replaces the current mark. */
 export const writeMark = async (
   client: Pick<pg.Pool, 'query'>,
   { backupId, state, elsewhere }: Pick<InstallationMark, 'backupId' | 'state' | 'elsewhere'>,
@@ -40,7 +40,7 @@ export const removeMark = async (client: Pick<pg.Pool, 'query'>): Promise<void> 
   await client.query('delete from installation_mark')
 }
 
-/** Why nothing starts here, and what to do. */
+/** Why nothing starts on this database, and what to do. */
 export const markSentences = ({ state, elsewhere, since }: InstallationMark): readonly [string, string] =>
   state === 'arriving'
     ? [
@@ -54,7 +54,7 @@ export const markSentences = ({ state, elsewhere, since }: InstallationMark): re
           'in a PostgreSQL of your own "delete from installation_mark", typed by the owner of the tables, opens this one again.',
       ]
 
-/** Throws `ConfigError` where the database is marked. */
+/** Throws `ConfigError` if the database is marked. */
 export const refuseMarked = async (
   pool: Pick<pg.Pool, 'query'>,
   variable: 'DATA_DIR' | 'DATABASE_URL',

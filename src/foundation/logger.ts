@@ -2,7 +2,7 @@ import pino, { type DestinationStream, type Logger } from 'pino'
 import { prettyFactory } from 'pino-pretty'
 
 /**
- * What happens goes to standard error: lines for people where that is a terminal, one JSON object a line elsewhere. Standard
+ * Log messages go to standard error: readable lines on a terminal, one JSON object a line elsewhere. Standard
  * output is for people and for answers.
  */
 export const createLogger = (level: string): Logger =>
@@ -11,16 +11,16 @@ export const createLogger = (level: string): Logger =>
     process.stderr.isTTY ? onTerminal() : pino.destination(2),
   )
 
-/** In colours where the terminal has them and NO_COLOR is not set. */
+/** In colours if the terminal has them and NO_COLOR is not set. */
 const onTerminal = (): DestinationStream => {
   const pretty = prettyLine({ colours: process.stderr.hasColors() })
   return { write: (line) => void process.stderr.write(pretty(line)) }
 }
 
-/** Characters of a JSON text that would move the reader's cursor; a line break within a stack stays. */
+/** Characters of a JSON text that would move the terminal's cursor. A line break within a stack is kept. */
 const movesCursor = /\\(?:u00[01][0-9a-f]|[bfr]|\\)|[\u007f-\u009f]/gi
 
-/** A line of JSON as lines for people. Text of others in it cannot speak to the terminal. */
+/** A line of JSON as readable lines. Text from others in it cannot control the terminal. */
 export const prettyLine = ({ colours }: { readonly colours: boolean }): ((line: string) => string) => {
   const pretty = prettyFactory({
     colorize: colours,
@@ -32,11 +32,11 @@ export const prettyLine = ({ colours }: { readonly colours: boolean }): ((line: 
 }
 
 /**
- * What the database client puts on its errors: itself, with the key that cancels what runs on its connection, and texts
+ * Members that the database client adds to its errors: the client itself, with the key that cancels queries on its connection, and texts
  * of the server that quote rows, which may be about people.
  */
 const unsaid = new Set(['client', 'detail', 'where', 'internalQuery'])
-/** Errors within errors; deeper ones say nothing more. */
+/** Errors within errors; deeper ones add nothing. */
 const depthMax = 4
 
 export const loggedError = (error: unknown, depth = 0): unknown => {
@@ -53,7 +53,7 @@ export const loggedError = (error: unknown, depth = 0): unknown => {
   )
 }
 
-/** What libraries hand over in place of an error: pg-boss copies its members. Of them only those that say what it was. */
+/** Values that libraries pass in place of an error: pg-boss copies its members. Only members that describe it are kept. */
 function plainError(thrown: unknown): unknown {
   if (typeof thrown !== 'object' || thrown === null) return String(thrown)
   const said = Object.entries(thrown).filter(

@@ -1,7 +1,7 @@
 /**
  * Brings a database to the schema this version of the service was written for: plain numbered SQL files, applied once, in order.
  *
- * There is no way back down: a mistake is corrected by the next number. Events are not migrated here; they are upcast when read.
+ * There are no down migrations: a mistake is corrected by the next number. Events are not migrated here; they are upcast when read.
  */
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -13,13 +13,13 @@ import { arrangeRoles } from './database-roles.ts'
 
 const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url))
 
-/** Any constant serves, as long as every version of the runner agrees on it. */
+/** Any constant serves, if all versions of the runner use the same one. */
 const ADVISORY_LOCK = 7_220_186_521n
 
 export type MigrateOptions = {
   /** Connection url. Its user must own the schema, unless there is nothing to apply. */
   url: string
-  /** The database by the role the service runs as: it is granted what it needs. Without it no role is looked at. */
+  /** The database with the role the service runs as, which is granted the rights it needs. Without it, no role is checked. */
   serviceUrl?: string
   /** Directory of `0001_name.sql` files; by default the repository's `migrations`. */
   dir?: string
@@ -31,10 +31,10 @@ export type MigrateOptions = {
 }
 
 /**
- * Applies the files the database does not have yet, in order, one transaction each, and names them. Nothing to do: `[]`.
+ * Applies the files the database does not have yet, in order, one transaction each, and returns their names. If there are none: `[]`.
  *
- * Runners may start at the same moment: one applies, the others wait for it and find nothing left. A file that fails leaves
- * the database as the file before it did. The files run as written, so they must not contain `begin`, `commit` or anything that cannot
+ * Runners may start at the same moment: one applies, the others wait for it and find nothing left. If a file fails,
+ * the database keeps the state of the file before it. The files run as written, so they must not contain `begin`, `commit` or anything that cannot
  * run in a transaction.
  *
  * Throws an Error naming the file and the remedy when the numbers have a gap or a duplicate, when an applied file was edited, when the
@@ -77,7 +77,7 @@ export const migrate = async ({
 }
 
 /**
- * The files that are still to be applied, without applying any; null: there is no database yet. Throws as `migrate` where the
+ * The files that are still to be applied, without applying any; null: there is no database yet. Throws as `migrate` if the
  * database's history is not a beginning of ours.
  */
 export const pendingMigrations = async (client: Pick<pg.Pool, 'query'> | null): Promise<string[]> => {
@@ -90,7 +90,7 @@ export const pendingMigrations = async (client: Pick<pg.Pool, 'query'> | null): 
   return judge({ files, applied, dir: MIGRATIONS_DIR }).map(({ fileName }) => fileName)
 }
 
-/** The number of the last of our files. */
+/** The number of our last file. */
 export const newestMigration = async (): Promise<number> => (await readMigrations(MIGRATIONS_DIR)).length
 
 const appliedTo = async (client: Pick<pg.Pool, 'query'>): Promise<Applied[]> => {
@@ -100,7 +100,7 @@ const appliedTo = async (client: Pick<pg.Pool, 'query'>): Promise<Applied[]> => 
   return rows
 }
 
-/** The schema of the tables, made or not yet: the service's own tables are looked for elsewhere first, see `arrangeRoles`. */
+/** The schema of the tables, which may not exist yet. The service's own tables are searched in other schemas first, see `arrangeRoles`. */
 const schemaOf = async (client: pg.Client): Promise<string> => {
   const { rows } = await client.query<{ schema: string | null }>(
     `select coalesce((select relnamespace::regnamespace::text from pg_class where oid = to_regclass('schema_migrations')), current_schema()) as schema`,
@@ -109,8 +109,8 @@ const schemaOf = async (client: pg.Client): Promise<string> => {
 }
 
 /**
- * True for a role that does not own the schema and need not: the service's own, where everything is applied. The owner goes
- * on, for roles may have to be arranged anew.
+ * True for a role that does not own the schema and need not: the service's own, if everything is applied. The owner
+ * continues, because roles may have to be arranged again.
  */
 const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): Promise<boolean> => {
   const { rows } = await client.query<{ made: boolean; owns: boolean; creates: boolean }>(
@@ -127,7 +127,7 @@ const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): P
   )
 }
 
-/** Held by the session: it spans the transactions of all files and goes with the connection, however that ends. */
+/** Held by the session: it spans the transactions of all files and ends with the connection, in every case. */
 const lock = async (client: pg.Client): Promise<void> => {
   try {
     await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCK])
@@ -153,7 +153,7 @@ const readMigrations = async (dir: string): Promise<Migration[]> => {
         `${path} is not named like a migration. Rename it to four digits, an underscore and a lower-case name: 0001_name.sql`,
       )
     }
-    // A checkout on Windows may have other line ends; the file is the same.
+    // A checkout on Windows may have other line ends; the file counts as the same.
     const sql = (await readFile(path, 'utf8')).replaceAll('\r\n', '\n')
     const sha256 = createHash('sha256').update(sql).digest('hex')
     files.push({ number: Number(digits), fileName, path, sql, sha256 })
@@ -174,11 +174,11 @@ const readMigrations = async (dir: string): Promise<Migration[]> => {
   return files
 }
 
-/** 1.0 is the first release, and its migrations begin again at 0001. */
+/** 1.0 is the first release, and its migrations start at 0001 again. */
 const beforeFirstRelease =
   'it was migrated by a release before 1.0, which this release cannot continue: name an empty database or DATA_DIR. Nothing was changed.'
 
-/** What is left to apply. Throws when the database's history is not a beginning of ours. */
+/** The files left to apply. Throws when the database's history is not a beginning of ours. */
 const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): Migration[] => {
   const known = new Map(found.files.map((file) => [file.number, file]))
   const done = new Map(found.applied.map((row) => [row.number, row]))
@@ -209,8 +209,8 @@ const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): 
 }
 
 /**
- * A promise that cannot be kept before `KEEP`: a deferred foreign key, checked at commit. A file that commits by itself thereby fails
- * whole, instead of leaving its first half in a database that calls the file unapplied.
+ * A deferred foreign key that is violated until `KEEP` and checked at commit. So a file that commits by itself fails as a
+ * whole, instead of leaving its first half in a database that records the file as not applied.
  */
 const PROMISE = `
   create temp table migration_end (number int primary key) on commit drop;
@@ -218,7 +218,7 @@ const PROMISE = `
   insert into pg_temp.migration_start values (1)`
 const KEEP = 'insert into pg_temp.migration_end values (1)'
 
-/** One transaction for the file and its row. Settings a file changed do not reach the next one. */
+/** One transaction for the file and its row. Settings changed by a file do not affect the next one. */
 const apply = async (client: pg.Client, file: Migration, schema: string): Promise<void> => {
   try {
     await client.query('reset all')

@@ -2,16 +2,16 @@ import { variableNames } from '../config.ts'
 import { nearest } from './nearest.ts'
 
 /**
- * Variables of the environment that nothing reads and that look as if they were meant for this service. A misspelt one is not
- * an error to anyone: the default counts, and a service listens elsewhere or keeps its data in another place than its
- * operator believes.
+ * Variables of the environment that nothing reads and that look as if they were meant for this service. A misspelt variable causes
+ * no error: the default applies, and a service may listen on another address or keep its data in another place than its
+ * operator expects.
  */
 
 type Misspelt = {
   readonly name: string
-  /** What it may be meant for; null: it begins as some of ours do, and is like none of them. */
+  /** The variable it may be meant for; null: it begins like some of ours, and is close to none of them. */
   readonly meant: string | null
-  /** It was a variable of an earlier version: what serves instead. */
+  /** It was a variable of an earlier version: the replacement. */
   readonly instead?: string
 }
 
@@ -25,12 +25,12 @@ const removed: Readonly<Record<string, string>> = {
     'SECRET_KEY wraps one installation key, and SECRET_KEY_NEW with "secrets rotate" changes SECRET_KEY: src/guides/operators.md',
 }
 
-/** What other programs have that run beside this one, and what looks like one of ours by chance. */
+/** Variables of other programs that run next to this one, and names that look like ours by chance. */
 const others = new Set([
   ...['HOME', 'PORT', 'PATH', 'PROFILE', 'API_HOSTNAME', 'DASHBOARD_HOSTNAME', 'DATABASE_PASSWORD'],
   ...['EVENT_LOG_PASSWORD', 'REDIS_PASSWORD', 'SECRET_KEY_BASE', 'LOGLEVEL', 'HOSTNAME', 'HOSTTYPE'],
 ])
-/** Kubernetes tells every container of every service there is, in names made of theirs. */
+/** Kubernetes gives every container a variable for each service, with the service's name in it. */
 const ofServices = /_SERVICE_(?:HOST|PORT)|_PORT_\d+_(?:TCP|UDP)/
 /** Hardly any other program has variables that begin like this. */
 const families =
@@ -38,7 +38,7 @@ const families =
 const misspeltMax = 20
 const nameLengthMax = 60
 
-/** At most twenty, in the order of the environment. Values are not looked at, but that they are there. */
+/** At most twenty, in the order of the environment. Only checks that values are set, not what they are. */
 export const misspeltVariables = (environment: Readonly<Record<string, string | undefined>>): Misspelt[] => {
   const known = new Set(variableNames)
   const found: Misspelt[] = []
@@ -57,7 +57,7 @@ export const misspeltVariables = (environment: Readonly<Record<string, string | 
   return found
 }
 
-/** What is said of one. */
+/** The warning about a variable. */
 export const misspeltText = ({ name, meant, instead }: Misspelt): string => {
   if (instead !== undefined) return `${name} is no longer read: ${instead}`
   return meant === null

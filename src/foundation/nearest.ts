@@ -1,11 +1,11 @@
-/** Of a short word every other one is close. */
+/** Every word is close to a short one, so fewer changes are allowed for it. */
 const shortLengthMax = 6
-/** A longer text is none of ours misspelt, and comparing costs its length times the other's. */
+/** A longer text is not a misspelling of ours, and comparing costs the product of both lengths. */
 const wordLengthMax = 100
 
 /**
- * The word that was probably meant: at most two characters put in, taken out, changed or exchanged, of a short word one. Null
- * where none is that close. Pure.
+ * The word that was probably meant: at most two characters inserted, removed, changed or swapped, one for a short word. Null
+ * if no word is that close. Pure.
  */
 export const nearest = (word: string, known: readonly string[]): string | null => {
   if (word.length > wordLengthMax) return null
@@ -19,7 +19,7 @@ export const nearest = (word: string, known: readonly string[]): string | null =
   return best?.one ?? null
 }
 
-/** How many characters are to be put in, taken out, changed, or exchanged with the next one. */
+/** How many characters are to be inserted, removed, changed, or swapped with the next one. */
 const editsBetween = (from: string, to: string): number => {
   let before: number[] = []
   let last = Array.from({ length: to.length + 1 }, (_, i) => i)

@@ -3,7 +3,7 @@ import { ConfigError } from '../config.ts'
 import { type EventLog, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { openPostgresEventLog } from '../event-log/postgres/index.ts'
 
-/** An event log an operator named; `variable` is what to call the name where it is wrong. */
+/** An event log that an operator named; `variable` names the setting in error messages. */
 export type NamedEventLog = {
   readonly variable: string
   readonly url: string
@@ -13,8 +13,8 @@ export type NamedEventLog = {
 const isPostgres = (url: string): boolean => url.startsWith('postgres')
 
 /**
- * Opens the log a URL names: `esdb://…` is EventStoreDB, `postgres://…` the log in that database. It is not asked anything
- * yet. Throws `ConfigError` where the URL cannot be understood.
+ * Opens the log that a URL names: `esdb://…` is EventStoreDB, `postgres://…` the log in that database. It sends no request
+ * yet. Throws `ConfigError` if the URL cannot be understood.
  */
 export const openNamed = async (
   { variable, url, prefix }: NamedEventLog,
@@ -22,7 +22,7 @@ export const openNamed = async (
 ): Promise<EventLog> => {
   try {
     if (isPostgres(url)) return openPostgresEventLog({ url, logger })
-    // Loaded only where it is used: the client and its protocol take memory and a quarter of a second.
+    // Loaded only if it is used: the client and its protocol take memory and a quarter of a second.
     const { openEventStoreDb } = await import('../event-log/eventstoredb/index.ts')
     return await openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), prefix, logger })
   } catch (error) {
@@ -32,7 +32,7 @@ export const openNamed = async (
   }
 }
 
-/** Does what needs an event log the operator named. Where that cannot be used, throws a `ConfigError` of one line. */
+/** Does work that needs an event log the operator named. If the log cannot be used, throws a `ConfigError` of one line. */
 export const telling = async <Value>(
   { variable, url }: NamedEventLog,
   work: () => Promise<Value>,

@@ -20,18 +20,18 @@ import { openNamed, telling } from './open-event-log.ts'
 
 type OwnEventLogOptions = {
   readonly logger: Logger
-  /** Opens although the read models were folded from another event log: for the commands that put that right. */
+  /** Opens even if the read models were folded from another event log: for the commands that correct that. */
   readonly anyEventLog: boolean
-  /** Opens although the event log was restored from an older copy: for the commands that look into that or put it right. */
+  /** Opens even if the event log was restored from an older copy: for the commands that examine or correct that. */
   readonly anyHistory: boolean
-  /** Called before anything is written to the log: what it throws stops the start. */
+  /** Called before anything is written to the log. An error stops the start. */
   readonly openKey: (eventLog: EventLog) => Promise<InstallationKey>
   readonly closing: Closing
 }
 
 /**
  * Opens the event log this installation works on, compares it with the read models, and makes sure that it can be written
- * to, that its installation key opens and that a price book is in force. `name` says which log it is, without secrets. Throws `ConfigError`.
+ * to, that its installation key opens and that a price book is in force. `name` identifies the log, without secrets. Throws `ConfigError`.
  */
 export const openOwnEventLog = async (
   config: Config,
@@ -44,7 +44,7 @@ export const openOwnEventLog = async (
   const eventLog = await openNamed(named, logger)
   closing.add(() => eventLog.close())
   const key = await telling(named, async () => {
-    // Before anything is remembered of it: a log that never answered is no log rows were folded from.
+    // Before the log's name is stored: rows cannot have been folded from a log that never answered.
     await eventLog.head()
     if (!anyEventLog) await sameEventLog(pool, name)
     if (!anyEventLog && !anyHistory) await sameHistory(pool, eventLog)
@@ -56,7 +56,7 @@ export const openOwnEventLog = async (
   return { eventLog, name, key }
 }
 
-/** Which event log the configuration names, without secrets. */
+/** The name of the configured event log, without secrets. */
 export const nameOfEventLog = ({ EVENT_LOG_URL: url, EVENT_LOG_PREFIX: prefix }: Config): string =>
   url === undefined ? 'PostgreSQL' : nameOf(url, prefix)
 
@@ -68,7 +68,7 @@ export const rememberEventLog = async (pool: pg.Pool, name: string): Promise<voi
   await pool.query('update installation set event_log = $1', [name])
 }
 
-/** Scheme, hosts and path of a connection string, and the prefix: what identifies the log, and nothing secret. */
+/** Scheme, hosts and path of a connection string, and the prefix: they identify the log and hold no secret. */
 const nameOf = (url: string, prefix = ''): string =>
   `${url.replace(/^([^:]+:\/\/)(.*@)?/, '$1').split('?', 1)[0]}${prefix === '' ? '' : `#${prefix}`}`
 
@@ -84,7 +84,7 @@ const sameEventLog = async (pool: pg.Pool, name: string): Promise<void> => {
   )
 }
 
-/** A cluster may be named by more, fewer or other seed hosts than before; one in common makes it the same. */
+/** A cluster may be named by more, fewer or other seed hosts than before. One host in common makes it the same. */
 const shareHost = (known: string, now: string): boolean => {
   if (known.split('#', 2)[1] !== now.split('#', 2)[1]) return false
   const [before, after] = [known, now].map(
@@ -99,7 +99,7 @@ const shareHost = (known: string, now: string): boolean => {
   return known.includes('://') && now.includes('://') && [...(before ?? [])].some((host) => after?.has(host))
 }
 
-/** What was revoked, erased or charged after the copy was made is in the rows alone: nothing may begin on such a log. */
+/** Revocations, erasures and charges after the copy was made are only in the rows, so nothing may start on such a log. */
 const sameHistory = async (pool: pg.Pool, eventLog: EventLog): Promise<void> => {
   const stray = await strayCheckpoints(eventLog, await readCheckpoints(pool))
   if (stray.length > 0) throw new ConfigError(`EVENT_LOG_URL: ${strayMessage(stray)}`)
@@ -112,8 +112,8 @@ const rulesLackedBy = (book: PriceBookPublished): string[] =>
   neededRules().filter((id) => book.rules.every(({ rule }) => rule !== id))
 
 /**
- * An installation starts with the default price book. One that still has it gets the prices of capabilities this release
- * added, as its next book; prices an operator published are never added to.
+ * An installation starts with the default price book. If it still has that book, the prices of capabilities that this release
+ * added are published as its next book. Prices that an operator published are never extended.
  */
 export const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger): Promise<void> => {
   const { prices, revision } = await readPricesAsTheyAre(eventLog)
@@ -127,7 +127,7 @@ export const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger):
   const current = publishedAt(prices, Date.now())
   if (current !== null && (!isDefault(current) || rulesLackedBy(current).length === 0)) return
   const version = nextVersion(prices)
-  // What an earlier default book priced keeps its price; what it did not price could not be called.
+  // Charges under an earlier default book keep their price. Calls that it did not price were not possible.
   const effective_from = current?.effective_from ?? defaultPriceBook.effective_from
   try {
     await appendChained(eventLog, priceBookStream, revision === -1 ? 'none' : revision, [
@@ -146,7 +146,7 @@ export const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger):
   }
 }
 
-/** Sends the first price book again: that changes nothing, and is refused where the user may not write. */
+/** Appends the first price book again: that changes nothing, and is refused if the user may not write. */
 export const mayAppend = async (eventLog: EventLog): Promise<void> => {
   const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch((error: unknown) => {
     if (error instanceof StreamMissing) return []
@@ -155,7 +155,7 @@ export const mayAppend = async (eventLog: EventLog): Promise<void> => {
   if (first !== undefined) await appendUntilKnown(eventLog, priceBookStream, 'none', [first])
 }
 
-/** The same log, which also tells of a subscription that found it to be another one. */
+/** The same log, which also reports a subscription that found it to be another one. */
 export const tellingRewritten = (eventLog: EventLog, tell: (error: Error) => void): EventLog => ({
   ...eventLog,
   async *subscribe(options) {

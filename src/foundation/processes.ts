@@ -5,8 +5,8 @@ import type { Config } from '../config.ts'
 import { createOutage, type OutageLogger } from '../event-log/outage.ts'
 
 /**
- * The api processes of the installation, by a table in which each writes every second that it lives. Only the database's clock
- * says who does. It is for people: it shows that processes count rate limits apart, and that their clocks disagree.
+ * The api processes of the installation, in a table to which each live process writes every second. Only the database's clock
+ * decides which are alive. It is for people: it shows that processes count rate limits separately, and that their clocks disagree.
  */
 
 export type Process = {
@@ -72,7 +72,7 @@ export async function liveProcesses(pool: Pick<pg.Pool, 'query'>): Promise<Proce
 export type OwnProcess = {
   /** The api processes that live, this one among them, as the table had them last. */
   known(): readonly Process[]
-  /** Takes its row away. */
+  /** Deletes its row. */
   leave(): Promise<void>
 }
 
@@ -82,7 +82,7 @@ type JoinOptions = {
   readonly logger: OutageLogger
 }
 
-/** Writes this process into the table from now on. A database that does not answer delays nothing. */
+/** Writes this process into the table from now on. If the database does not answer, nothing is delayed. */
 export async function joinProcesses({ pool, config, logger }: JoinOptions): Promise<OwnProcess> {
   const id = ulid()
   const counters = config.REDIS_URL === undefined ? id : 'redis'

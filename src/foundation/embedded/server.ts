@@ -2,7 +2,7 @@
  * The embedded PostgreSQL: one server for each data directory, owned by one process at a time.
  *
  * The service owns it while it runs, and a second service is refused. The command line is a guest of a running service;
- * otherwise it owns the server until the command ends, and a service that starts meanwhile waits for that.
+ * otherwise it owns the server until the command ends, and a service that starts during that time waits for it.
  * `pg_ctl` gives the server a session of its own, so that it outlives signals meant for us, and our death.
  */
 import { execFileSync } from 'node:child_process'
@@ -44,18 +44,18 @@ const serviceRole = 'enrichment_service'
 const answerTimeoutMs = 2_000
 /** Copying a database takes moments, and seconds on a slow disk. */
 const setUpTimeoutMs = 30_000
-/** How often the service looks whether its server still runs. */
+/** How often the service checks that its server still runs. */
 const watchMs = 500
 const pollMs = 50
-/** Each look at a predecessor's remaining processes is a start that fails, so it looks less often. */
+/** Each check for a predecessor's remaining processes is a start that fails, so it checks less often. */
 const predecessorPollMs = 200
-/** Five taken ports of 16,384 are no accident. */
+/** Five taken ports of 16,384 are not a coincidence. */
 const portAttemptsMax = 5
 /** IANA registers no service in this range. */
 const dynamicPort = () => randomInt(49_152, 65_536)
 
 /**
- * Where they differ from PostgreSQL's own, which are durable and small enough to share a machine with the service.
+ * The settings that differ from PostgreSQL's defaults, which are durable and small enough to share a machine with the service.
  * `log_error_verbosity` is terse because the DETAIL line of a failed statement quotes values, and those may be someone's address.
  */
 const serverSettings: Readonly<Record<string, string>> = {
@@ -73,7 +73,7 @@ const serverSettings: Readonly<Record<string, string>> = {
 type Server = { readonly pid: number; readonly port: number }
 
 /**
- * The server process of this cluster, ready or not, by PostgreSQL's own record; null where none runs.
+ * The server process of this cluster, ready or not, by PostgreSQL's own record; null if none runs.
  *
  * `pg_ctl status` is not asked: it takes every process with the recorded pid for the server. After a kill another program
  * may have that pid, and a zombie has it too.
@@ -95,13 +95,13 @@ const postmasterLines = (place: Place): string[] => {
   }
 }
 
-/** On the server's command line. By the directory itself, so that a copy of a data directory does not find our server. */
+/** On the server's command line. Derived from the directory itself, so that a copy of a data directory does not find our server. */
 const nameOf = (place: Place): string => {
   const { dev, ino } = statSync(place.cluster, { bigint: true })
   return `enrichment-${dev}-${ino}`
 }
 
-/** In words; none for a process that is gone. Throws where that cannot be told, such as for want of file descriptors. */
+/** As words; none for a process that no longer exists. Throws if it cannot be read, for example for lack of file descriptors. */
 const commandLine = (pid: number): string[] => {
   try {
     const text =
@@ -125,13 +125,13 @@ type ServerOptions = {
    * a shell. With `fsync: 'off'` the cluster is also created without waiting for the disk.
    */
   readonly settings?: Readonly<Record<string, string>>
-  /** By default any that is registered to no one. Asked again, five times at most, when a port is taken. */
+  /** By default any port that is registered to no one. Called again, five times at most, when a port is taken. */
   readonly pickPort?: () => number
 }
 
 /**
- * The cluster's server once it lets us in: the one that a killed owner left, or a new one. `startTimeoutMs` at most; a server
- * that still recovers then goes on with that, and the next start finds it. Throws an Error with the remedy and the log's end.
+ * The cluster's server once it accepts connections: one left by a killed owner, or a new one. `startTimeoutMs` at most; a server
+ * that still recovers then continues, and the next start finds it. Throws an Error with the remedy and the log's end.
  */
 const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Server> => {
   const { place } = cluster
@@ -161,7 +161,7 @@ const startServer = async (cluster: Cluster, options: ServerOptions): Promise<Se
   }
 }
 
-/** Null when the server is ready; else why it is not: what `pg_ctl` says and the end of the server's log. */
+/** Null when the server is ready; otherwise the reason: the output of `pg_ctl` and the end of the server's log. */
 const launch = async (
   cluster: Cluster,
   { settings, pickPort = dynamicPort }: ServerOptions,
@@ -185,8 +185,8 @@ const launch = async (
 }
 
 /**
- * Another program may have got the pid of a killed server, and PostgreSQL would take it for a living one. So the record gets
- * a pid that cannot exist. It is not deleted: by its line on shared memory PostgreSQL notices a killed server's children.
+ * Another program may have the pid of a killed server, and PostgreSQL would take it for a running one. So the record gets
+ * a pid that cannot exist. It is not deleted: its line on shared memory lets PostgreSQL detect a killed server's children.
  */
 const disarmPidFile = async (place: Place): Promise<void> => {
   const [pid, ...lines] = postmasterLines(place)
@@ -214,7 +214,7 @@ const stopServer = async (cluster: Cluster): Promise<void> => {
 const urlOf = ({ password }: Pick<Cluster, 'password'>, port: number, database: string): string =>
   `postgresql://${superuser}:${password}@127.0.0.1:${port}/${database}`
 
-/** Runs one statement on a connection of its own. */
+/** Runs one statement on a separate connection. */
 const query = async (url: string, statement: string, timeoutMs: number) => {
   const client = new pg.Client({
     connectionString: url,
@@ -230,14 +230,14 @@ const query = async (url: string, statement: string, timeoutMs: number) => {
   }
 }
 
-/** True only for a server that lets this password in: another server on the same port does not. */
+/** True only for a server that accepts this password: another server on the same port does not. */
 const answers = (url: string): Promise<boolean> =>
   query(url, 'select 1', answerTimeoutMs).then(
     () => true,
     () => false,
   )
 
-/** Its password follows from the owner's, and does not lead back to it: one secret less to keep. */
+/** Its password is derived from the owner's, and does not reveal it: one secret less to keep. */
 export const serviceUrlOf = (url: string): string => {
   const service = new URL(url)
   service.username = serviceRole
@@ -248,8 +248,8 @@ export const serviceUrlOf = (url: string): string => {
 }
 
 /**
- * Whether there is a cluster and its server process runs; it may still not answer. Starts nothing, and connects to nothing. The
- * URL holds the password. Throws where this user may not read the password: the service runs as another user.
+ * Whether there is a cluster and its server process runs; it may not answer yet. Starts nothing, and connects to nothing. The
+ * URL holds the password. Throws if this user may not read the password: the service runs as another user.
  */
 export const runningPostgres = async (
   dataDir: string,
@@ -269,19 +269,19 @@ type EmbeddedPostgresOptions = ServerOptions & {
   readonly dataDir: string
   /** How long to wait for the process that owns the server: to answer, or to end. */
   readonly waitMs?: number
-  /** Given by the service, and by nothing else: called once if its server ends by itself. */
+  /** Set only by the service: called once if its server ends by itself. */
   readonly onLost?: ((error: Error) => void) | undefined
 }
 
 export type EmbeddedPostgres = {
-  /** URL of the database `enrichment` for its owner, who may do everything. The password is in it: a secret. */
+  /** URL of the database `enrichment` for its owner, who has all rights. The password is in it: a secret. */
   readonly url: string
   /** The same for the role the service runs as, which is created when the owner migrates. */
   readonly serviceUrl: string
   /** A guest leaves the server to the process that owns it. */
   readonly role: 'owner' | 'guest'
   /**
-   * The owner's resolves once the server is gone (fast shutdown, after 30 s immediate shutdown), and throws when it outlives
+   * For the owner, resolves once the server has ended (fast shutdown, after 30 s immediate shutdown), and throws when it survives
    * both, naming its pid. May be called any number of times.
    */
   stop(): Promise<void>
@@ -291,11 +291,11 @@ export type EmbeddedPostgres = {
 const Running = z.object({ owner: z.enum(['service', 'command']), owner_pid: z.number() })
 
 /**
- * Gives a running PostgreSQL 18 for this data directory: a new one, the one that a killed owner left behind, or as a guest the
- * one of a running service. When it resolves, the database `enrichment` accepts connections, on 127.0.0.1 only.
+ * Provides a running PostgreSQL 18 for this data directory: a new one, one left behind by a killed owner, or as a guest the
+ * server of a running service. When it resolves, the database `enrichment` accepts connections, on 127.0.0.1 only.
  *
- * Throws `ConfigError` for a second service, else an Error with the directory and the remedy, and the end of the server's log
- * where the server is the reason.
+ * Throws `ConfigError` for a second service, otherwise an Error with the directory and the remedy, and the end of the server's log
+ * if the server is the reason.
  */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
   const { waitMs = startTimeoutMs, onLost } = options
@@ -334,7 +334,7 @@ const holderOf = async (place: Place): Promise<z.infer<typeof Running> | null> =
   }
 }
 
-/** Starts the server, or takes over the one that is there, and keeps the lock until it has stopped. */
+/** Starts the server, or takes over a running one, and keeps the lock until it has stopped. */
 const own = async (place: Place, lock: Lock, options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
   const { logger, settings, onLost } = options
   const { dataDir } = place
@@ -381,14 +381,14 @@ const owned = (
 ): EmbeddedPostgres => {
   const { place } = cluster
   const unwatch = onLost === undefined ? () => undefined : watch(place, onLost)
-  // Runs where the process exits without `stop`, but not where a signal ends it.
+  // Runs if the process exits without `stop`, but not if a signal ends it.
   const atExit = () => {
     rmSync(place.json, { force: true })
     try {
       const server = findServer(place)
       if (server !== null) process.kill(server.pid, 'SIGINT')
     } catch {
-      // It ended by itself in this moment.
+      // It ended by itself at this moment.
     }
   }
   process.once('exit', atExit)
@@ -415,7 +415,7 @@ const owned = (
   }
 }
 
-/** Looks whether the server runs, and keeps its log bounded. It returns what ends that. */
+/** Checks that the server runs, and keeps its log bounded. Returns a function that ends this. */
 const watch = (place: Place, onLost: (error: Error) => void): (() => void) => {
   const look = async () => {
     await boundLog(place).catch(() => undefined)
@@ -423,7 +423,7 @@ const watch = (place: Place, onLost: (error: Error) => void): (() => void) => {
     try {
       runs = findServer(place) !== null
     } catch {
-      // The next look may tell.
+      // The next check may find out.
     }
     if (runs || !watching) return
     unwatch()
