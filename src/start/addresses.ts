@@ -4,24 +4,24 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import type { Config } from '../config.ts'
 
-/** Where the service answers: written by a process that starts, read by commands that tell people where to go. */
+/** The service's addresses: written by a process that starts, read by commands that show people where to go. */
 type Addresses = { readonly apiUrl: string; readonly dashboardUrl: string }
 
 const file = 'service.json'
 const answerMaxMs = 1_000
 
-/** Notes where this process answers. Nothing rests on it: a directory that cannot be written to is no reason to end. */
+/** Stores the addresses of this process. Nothing depends on it, so a directory that cannot be written to does not stop the process. */
 export const noteAddresses = async (dataDir: string, addresses: Addresses): Promise<void> => {
   const path = join(dataDir, file)
   try {
     await writeFile(`${path}.${process.pid}`, `${JSON.stringify(addresses)}\n`, { mode: 0o600 })
     await rename(`${path}.${process.pid}`, path)
   } catch {
-    // Told from the configuration then.
+    // Then commands use the addresses of the configuration.
   }
 }
 
-/** Where the service answers now; where none does that was noted here, where this configuration would have it answer. */
+/** The current addresses of the service. If none of the stored addresses answers, those of this configuration. */
 export const addressesNow = async (config: Config): Promise<Addresses> => {
   const noted = await notedAddresses(config.DATA_DIR)
   if (noted !== null && (await Promise.all([noted.apiUrl, noted.dashboardUrl].map(answers))).every(Boolean))

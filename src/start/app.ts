@@ -21,16 +21,16 @@ import { createLeaving, type Leaving } from './leaving.ts'
 import { closeHost, listenForMetrics } from './listen.ts'
 import { openWebhooks } from './webhooks.ts'
 
-/** The running service: the hosts and workers this process was asked for. */
+/** The running service: the hosts and workers that this process is configured for. */
 export type App = Pick<OpenHosts, 'apiUrl' | 'dashboardUrl'> & {
   readonly metricsUrl: string
   /** Whether calls should be sent here. */
   isReady(): Promise<boolean>
-  /** Reads location files and lists again; calls go on meanwhile, and a bad file leaves the old one in place. */
+  /** Reads location files and lists again. Calls continue during this, and a bad file leaves the old one in place. */
   reload(): Promise<void>
-  /** Before the end: takes no new requests, and breaks none off. */
+  /** Before the end: accepts no new requests, and interrupts none. */
   readonly leave: Leaving['leave']
-  /** Answers what is in flight, takes nothing new, flushes what was counted, and closes everything it opened. */
+  /** Answers requests in progress, accepts no new ones, flushes counters, and closes everything it opened. */
   close(): Promise<void>
 }
 
@@ -38,7 +38,7 @@ const noHosts: OpenHosts = { apiUrl: null, dashboardUrl: null, renewCertificate:
 
 /**
  * Starts the roles of the configuration on an open foundation. Ready to answer when it resolves. Hosts are opened last and
- * closed first: they finish what is in flight, which still needs everything opened before them.
+ * closed first: they finish requests in progress, which still need everything opened before them.
  */
 export const startApp = (
   foundation: Foundation,
@@ -137,10 +137,10 @@ const openJobs = async (
   closing.add(webhooks.leaveOff)
 }
 
-/** Processes come and go; if limits are doubled for this long, it is no accident. */
+/** Processes come and go. If limits are doubled for this long, it is not a coincidence. */
 const apartLookMs = 10_000
 
-/** Warns where processes count apart, now or later. Gives what ends the looking. */
+/** Warns if processes count rate limits separately, now or later. Returns a function that ends the checks. */
 export const warnOfApart = (
   own: Pick<OwnProcess, 'known'>,
   logger: Pick<Logger, 'warn' | 'info'>,

@@ -30,13 +30,13 @@ type CallsOptions = {
 
 type OpenCalls = {
   readonly dependencies: CallDependencies
-  /** The models in memory that calls depend on, whichever capability they ask. */
+  /** The in-memory models that all calls depend on, for every capability. */
   readonly liveModels: readonly LiveModel[]
-  /** Whether rate limits are counted for all processes at this moment; undefined where they never are. */
+  /** Whether rate limits are currently counted across all processes; undefined if they never are. */
   readonly rateLimitsShared: (() => boolean) | undefined
 }
 
-/** Opens what every call needs, on any host of this process. Keys and prices are as the event log has them now. */
+/** Opens everything that calls need, on any host of this process. Keys and prices are current with the event log. */
 export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   const { foundation, logger, metrics, closing } = options
   const { eventLog, pool, secrets, ledger } = foundation
@@ -85,7 +85,7 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   }
 }
 
-/** Undefined where this process counts for itself alone. */
+/** Undefined if this process counts only for itself. */
 const openShared = async (
   local: RateLimiter,
   { config: { REDIS_URL: url }, logger, metrics, closing }: CallsOptions,
@@ -96,7 +96,7 @@ const openShared = async (
   return shared
 }
 
-/** The keys their read model knows. Without it each is looked up when it is first used, at a bounded rate. */
+/** The keys in their read model. Without it, each key is looked up when it is first used, at a bounded rate. */
 const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[]> => {
   try {
     const { text, values } = keyIds()
@@ -110,7 +110,7 @@ const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[
 const lookMs = 250
 const loopResolutionMs = 10
 
-/** The bound on calls in progress, by the event loop of this process, until `stop`. */
+/** The limit on calls in progress, adjusted to the event loop of this process, until `stop`. */
 const watchOverload = (
   logger: Pick<Logger, 'info' | 'warn'>,
 ): { readonly overload: Overload; stop(): void } => {

@@ -18,13 +18,13 @@ import type { Metrics } from '../metrics/metrics.ts'
 
 export type AnyCapability = Capability<Config>
 
-/** The capabilities as this process needs them, as one. */
+/** The capabilities of this process, combined into one. */
 export type OpenCapabilities = Required<Pick<OpenCapability, 'jobs' | 'close' | 'reload'>> & {
   formsOn(host: AnyCapability['hosts'][number]): readonly AnyCapabilityForm[]
   readonly liveModels: readonly LiveModel[]
 }
 
-/** Opens those whose calls this process answers, and all of them where it does the jobs. Throws `ConfigError`. */
+/** Opens the capabilities whose calls this process answers, and all of them if it runs jobs. Throws `ConfigError`. */
 export const openCapabilities = async (
   capabilities: readonly AnyCapability[],
   {

@@ -37,8 +37,8 @@ import { providerOf } from './provider.ts'
 import { readTls } from './tls.ts'
 
 /**
- * The whole list of checks, for an installation that runs or not. Nothing is written, nothing is started, and what does not answer
- * hides only what cannot be looked at without it.
+ * The whole list of checks, for an installation that may or may not run. Nothing is written and nothing is started. If something does not
+ * answer, only the checks that need it are left out.
  */
 
 /** The findings, in the order in which a person should read them. Never rejects. */
@@ -72,13 +72,13 @@ const skipped = (missing: Check<never>, checks: readonly Pick<Check<never>, 'nam
 const inDatabase = [...settingChecks, ...rowChecks]
 const inLog = [...logChecks, ...keyChecks]
 
-/** Of a connection, and of each question. */
+/** For a connection, and for each query. */
 const answerMaxMs = 4_000
 const connectionsMax = 4
 const closeMaxMs = 1_000
 const silent = pino({ level: 'silent' })
 
-/** The database first: if it does not answer, one line says so instead of all that would fail. */
+/** The database first: if it does not answer, one line reports it instead of every check that would fail. */
 async function stores(config: Config): Promise<readonly Finding[]> {
   const located = await locate(config).catch((error: unknown) => wrong(reasonOf(error)))
   if (!('url' in located)) {
@@ -127,7 +127,7 @@ async function stores(config: Config): Promise<readonly Finding[]> {
     return lookAt([{ ...eventLogCheck, look: () => wrong(reasonOf(error)) }], undefined)
   } finally {
     await within(Promise.allSettled([eventLog?.close(), pool.end()]), { waitMs: closeMaxMs }, () => undefined)
-    // A server that hangs never takes leave.
+    // A server that hangs never closes the connection.
     for (const client of clients) Object(client).connection?.stream?.destroy()
   }
 }
@@ -146,7 +146,7 @@ async function locate({
   })
 }
 
-/** Host and port, without the rest: the password may be in it. */
+/** Host and port only, because the rest may hold the password. */
 const placeOf = (url: string): string => {
   try {
     const { host, port } = new pg.Client({ connectionString: url })
@@ -156,7 +156,7 @@ const placeOf = (url: string): string => {
   }
 }
 
-/** What a start needs of the host, and the service that runs there. */
+/** What a start needs from the host, and the service that runs there. */
 export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   {
     name: 'surroundings',
@@ -176,12 +176,12 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
     name: 'TLS',
     looksAt: 'when the certificate expires',
     severity: 'fault',
-    // Of the days until it expires, counted backwards.
+    // The days until it expires, counted as negative numbers.
     bound: { unit: 'days', warning: -14, fault: 0 },
     advice:
       'Renew it and replace the files of TLS_CERT and TLS_KEY by renaming: they are served within a minute.',
     look: async ({ config }) => {
-      // Files that cannot be read are a fault of the surroundings.
+      // The check of the surroundings reports files that cannot be read.
       const files = await readTls(config).catch(() => null)
       if (files === null) return []
       const { validFrom, validTo, subject } = new X509Certificate(files.cert)
@@ -219,7 +219,7 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   },
 ]
 
-/** The provider is only asked for its metadata. */
+/** The provider is only asked for its metadata, so this address is never used. */
 const nowhere = 'https://localhost/'
 
 type Place = { readonly variable: string; readonly url: string }
@@ -231,7 +231,7 @@ async function placesOf(config: Config): Promise<readonly Place[]> {
     ...(ROLES.includes('api') ? [{ variable: 'API_PORT', url: apiUrl }] : []),
     ...(ROLES.includes('dashboard') ? [{ variable: 'DASHBOARD_PORT', url: dashboardUrl }] : []),
   ]
-  // Without a port of its own the metrics' host takes any free one if the default is taken.
+  // If METRICS_PORT is not set and the default port is taken, the metrics host takes any free port.
   if (METRICS_PORT === undefined && hosts.length > 0) return hosts
   const host = METRICS_HOST.includes(':') ? `[${METRICS_HOST}]` : METRICS_HOST
   const url = `http://${host}:${METRICS_PORT ?? defaultMetricsPort}`
@@ -240,7 +240,7 @@ async function placesOf(config: Config): Promise<readonly Place[]> {
 
 const serviceMaxMs = 3_000
 
-/** A certificate is for the name that partners use, and this host asks itself by its address. */
+/** A certificate is for the name that partners use, but this check calls the host by its address. */
 const own = new Agent({ connect: { rejectUnauthorized: false } })
 
 async function serviceAt({ variable, url }: Place): Promise<Found> {

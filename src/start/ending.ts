@@ -1,47 +1,47 @@
 import type { Logger } from 'pino'
 
 /**
- * How the service ends, and what makes it read its files again.
+ * How the service ends, and how it is made to read its files again.
  *
- * A signal comes more than once: systemd and a terminal send it to every process of a group, and npm passes its own on as
- * well. So the second one asks for nothing new: it does not cut the drain short. SIGKILL ends the process
- * at once, and the next start takes over the embedded PostgreSQL.
+ * A signal comes more than once: systemd and a terminal send it to every process of a group, and npm also forwards its
+ * own. So a second signal has no further effect: it does not cut the drain short. SIGKILL ends the process
+ * immediately, and the next start takes over the embedded PostgreSQL.
  */
 
 const endingSignals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
 
 /**
- * From the last request on. Calls are answered within 12 s, jobs let go within 10; what takes longer hangs. Container limits are
+ * From the last request on. Calls are answered within 12 s, and jobs are released within 10; anything that takes longer hangs. Container limits are
  * above this and the pause before it.
  */
 const drainMs = 30_000
 
 type Running = {
   readonly logger: Logger
-  /** Takes no new requests, and breaks none off. `pause`: load balancers are given the time to notice. */
+  /** Accepts no new requests, and interrupts none. `pause`: load balancers are given time to notice. */
   leave(options: { readonly pause: boolean }): Promise<void>
-  /** Answers what is in flight and lets go of everything. */
+  /** Answers requests in progress and closes everything. */
   close(): Promise<void>
   /** Reads location files and lists again. */
   reload(): Promise<void>
 }
 
-/** A start takes some seconds; one that waits longer for its database has nothing to finish. */
+/** A start takes a few seconds; one that waits longer for its database has nothing to finish. */
 const startMs = 10_000
 
 export type Ending = {
-  /** What runs from now on, and how it is closed. */
+  /** The running service, and how it is closed. */
   started(running: Running): void
-  /** Aborted once the end began: what is still starting need not go on. */
+  /** Aborted once the end began: parts that are still starting can stop. */
   readonly signal: AbortSignal
-  /** What the process ends with, if nothing else goes wrong. */
+  /** The exit code of the process, if nothing else goes wrong. */
   code(): 0 | 1
 }
 
 /**
- * Listens from the first moment. A signal or an uncaught error closes what runs, once, and ends the process: 0 after a
- * signal, 1 after an error or when closing took longer than `drainMs`. One that comes while starting waits for the start,
- * so that what was begun is closed in order too. SIGHUP ends nothing.
+ * Listens from the first moment. A signal or an uncaught error closes the running service, once, and ends the process: 0 after a
+ * signal, 1 after an error or when closing took longer than `drainMs`. During a start it waits for the start to finish,
+ * so that everything is closed in order too. SIGHUP ends nothing.
  */
 export const listenForEnd = (): Ending => {
   let running: Running | undefined
@@ -67,7 +67,7 @@ export const listenForEnd = (): Ending => {
     running?.logger.info(why, ending.signal.aborted ? 'ending already' : 'ending')
     if (ending.signal.aborted) return
     ending.abort()
-    // Services are stopped so. A person who presses Ctrl-C (SIGINT) does not want to wait.
+    // Service managers stop services with SIGTERM. A person who presses Ctrl-C (SIGINT) does not want to wait.
     pause = 'signal' in why && why.signal === 'SIGTERM'
     if (running === undefined) setTimeout(() => process.exit(code), startMs)
     else void close(running)

@@ -39,11 +39,11 @@ type HostsOptions = {
 export type OpenHosts = {
   readonly apiUrl: string | null
   readonly dashboardUrl: string | null
-  /** Looks for a renewed certificate now. */
+  /** Checks for a renewed certificate now. */
   renewCertificate(): Promise<void>
 }
 
-/** Opens the hosts that answer calls, each where its role is one of this process. They answer when this resolves. */
+/** Opens the hosts that answer calls, each if its role is one of this process. They answer when this resolves. */
 export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   const { foundation, config, logger, metrics, health, closing, leaving } = options
   const tls = await readTls(config)
@@ -91,7 +91,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   return { apiUrl, dashboardUrl, renewCertificate: renewed.look }
 }
 
-/** A host with the calls of its capabilities, the routes of operations and what partners download. Only the dashboard shows rows. */
+/** A host with the calls of its capabilities, the routes of operations and partners' downloads. Only the dashboard shows rows. */
 const hostOf = (
   name: 'api' | 'dashboard',
   reach: Reach,
@@ -105,7 +105,7 @@ const hostOf = (
   return host
 }
 
-/** However often a page is asked for, everything is looked at once in this time. */
+/** For any number of requests, everything is checked once in this time. */
 const keptMs = 10_000
 
 export const createDataSources = (
@@ -129,7 +129,7 @@ export const createDataSources = (
   return remembered(look, { keptMs })
 }
 
-/** `/openapi.json`, for everyone: what can be asked, and what is answered. The same from every process and both hosts. */
+/** `/openapi.json`, for everyone: the possible requests and answers. The same from every process and both hosts. */
 const documentation = (): FastifyPluginAsync => {
   const calls = capabilities.flatMap((one) => one.calls)
   const text = JSON.stringify(openApiOf({ calls, version: service.version, examples }))
@@ -144,18 +144,18 @@ const documentation = (): FastifyPluginAsync => {
   }
 }
 
-/** `/docs`: the pages partners read. */
+/** `/docs`: the pages for partners. */
 export const documentationForPeople = ({ API_URL }: Pick<Config, 'API_URL'>): FastifyPluginAsync =>
   documentationPages({ version: service.version, api: API_URL ?? null })
 
 /**
- * Scripts by which a partner checks what it was charged without trusting this service. They import nothing of it, and are the very
+ * Scripts by which a partner checks its charges without trusting this service. They import nothing from it, and are the same
  * files that its tests run.
  */
 const scripts = ['verify-receipt.ts', 'recompute-ledger.ts'] as const
 const folder = new URL('../../test/support/', import.meta.url)
 
-/** `/docs/<script>`, for everyone: there is nothing in them that is not published. */
+/** `/docs/<script>`, for everyone: everything in them is published. */
 const downloads =
   (logger: Logger): FastifyPluginAsync =>
   async (host) => {

@@ -5,14 +5,14 @@ import type { OpenRequests } from '../call/open-requests.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
 
-/** Where a host shall listen, and the variable that names the port. */
+/** The address a host should listen on, and the variable that names the port. */
 export type Place = {
   readonly variable: 'API_PORT' | 'DASHBOARD_PORT' | 'METRICS_PORT'
   readonly address: string
   readonly port: number
 }
 
-/** The URL at which the host answers. Throws `ConfigError` where the port is taken or not allowed. */
+/** The URL at which the host answers. Throws `ConfigError` if the port is taken or not allowed. */
 export const listen = async (host: FastifyInstance, place: Place): Promise<string> => {
   const { address, port } = place
   try {
@@ -25,7 +25,7 @@ export const listen = async (host: FastifyInstance, place: Place): Promise<strin
   return `${host.initialConfig.https ? 'https' : 'http'}://${named}:${bound}`
 }
 
-/** A failure to listen that the variable is to blame for; any other error as it is. */
+/** A failure to listen that the variable caused; any other error is returned unchanged. */
 const listenFault = (error: unknown, { variable, address, port }: Place): unknown => {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   if (code === 'EADDRINUSE')
@@ -41,7 +41,7 @@ const listenFault = (error: unknown, { variable, address, port }: Place): unknow
   return error
 }
 
-/** The default port was chosen by no one, so where it is taken any free one will do. The start announces which. */
+/** The default port was not chosen by the operator, so if it is taken, any free port is used. The start announces which. */
 export const listenForMetrics = async (
   host: FastifyInstance,
   { METRICS_HOST, METRICS_PORT }: Config,
@@ -60,13 +60,13 @@ export const listenForMetrics = async (
 
 const idleCheckMs = 50
 
-/** Calls are answered within 12 s. What is open then never sent its whole request, or does not read its answer. */
+/** Calls are answered within 12 s. Connections still open then never sent a whole request, or do not read the answer. */
 const answersMaxMs = 13_000
 
 /** A connection kept alive becomes idle once its last call is answered, and would hold the host open for its time-out. */
 export const closeHost = async (host: FastifyInstance & { readonly open?: OpenRequests }): Promise<void> => {
   const idle = setInterval(() => {
-    // Node.js takes a connection for idle whose answer has been made, though it may not have left.
+    // Node.js counts a connection as idle once its answer is finished, though it may not have been sent yet.
     if (host.open?.hasUnsent() !== true) host.server.closeIdleConnections()
   }, idleCheckMs)
   const late = setTimeout(() => host.server.closeAllConnections(), answersMaxMs)

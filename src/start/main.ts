@@ -5,16 +5,16 @@ import { listenForEnd } from './ending.ts'
 import { checkSurroundings } from './preflight.ts'
 import { runService } from './run.ts'
 
-/** Starts the service, says how to try it, and ends it in order: drain, flush, stop, exit 0. */
+/** Starts the service, prints how to try it, and ends it in order: drain, flush, stop, exit 0. */
 
 const fail = (error: unknown): never => {
-  // Ended while starting: what fails then fails for that.
+  // The service was ended while starting, so errors are a consequence of that.
   if (end.signal.aborted) process.exit(end.code())
   const known = error instanceof ConfigError
   process.stderr.write(
     `${known ? `Configuration: ${error.message}` : error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
   )
-  // What is wrong may be wrong because another name was typed.
+  // The cause may be a misspelt variable name.
   if (known)
     for (const one of misspeltVariables(process.env)) process.stderr.write(`Warning: ${misspeltText(one)}\n`)
   process.exit(known ? 2 : 1)

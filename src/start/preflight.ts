@@ -5,10 +5,10 @@ import { type Config, ConfigError } from '../config.ts'
 import { codeOf } from '../event-log/directory.ts'
 import { readTls } from './tls.ts'
 
-/** What the environment names and only the machine can judge, asked before anything is started. */
+/** Checks of the environment that depend on this machine, made before anything is started. */
 
 /**
- * Throws `ConfigError` for a HOST or METRICS_HOST that is no address of this machine, and for certificates and location files that
+ * Throws `ConfigError` for a HOST or METRICS_HOST that is not an address of this machine, and for certificates and location files that
  * cannot be read.
  */
 export const checkSurroundings = async (config: Config): Promise<void> => {
@@ -27,7 +27,7 @@ export const checkSurroundings = async (config: Config): Promise<void> => {
       })
 }
 
-/** Listens for a moment, on whatever port is free. */
+/** Listens for a moment, on any free port. */
 const checkHost = (variable: 'HOST' | 'METRICS_HOST', host: string): Promise<void> =>
   new Promise((resolve, reject) => {
     const probe = createServer()

@@ -19,12 +19,12 @@ import { noteAddresses } from './addresses.ts'
 import { type App, startApp } from './app.ts'
 import type { Ending } from './ending.ts'
 
-/** Opens the foundation, starts the roles of the configuration on it, and says how to try them. Closing it ends the embedded PostgreSQL last. */
+/** Opens the foundation, starts the roles of the configuration on it, and prints how to try them. Closing it ends the embedded PostgreSQL last. */
 export async function runService(
   config: Config,
   { logger, end }: { readonly logger: Logger; readonly end: Ending },
 ): Promise<void> {
-  // Nothing more can be answered or written: it ends at once, as after a crash.
+  // Nothing more can be answered or written, so it ends immediately, as after a crash.
   const onLost = (error: Error) => {
     logger.fatal({ err: error }, 'ending: the embedded PostgreSQL is gone')
     process.exit(1)
@@ -50,9 +50,9 @@ const standardOutput: Output = {
 }
 
 /**
- * Says on standard output that the service is ready and how to try it. The embedded default seeds a demo organization
- * on its first start and keeps its key and password in demo.json. Only a first start on a terminal prints them: what a service manager or
- * a container keeps of the output holds no secret. Where there is no user or no organization it says what to type.
+ * Prints on standard output that the service is ready and how to try it. The embedded default seeds a demo organization
+ * on its first start and keeps its key and password in demo.json. Only a first start on a terminal prints them: the output that a service manager or
+ * a container keeps holds no secret. If there is no user or no organization, it prints the commands to create them.
  */
 const announce = async (
   foundation: Foundation,
@@ -91,7 +91,7 @@ const announce = async (
   if (printsSecrets) print(`Key and password are printed this once; ${path} keeps them.\n`)
 }
 
-/** What to type before anyone can use the service. It goes on to answer where that cannot be known. */
+/** Commands to type before anyone can use the service. If that cannot be determined, the service continues to answer. */
 const announceFirstSteps = async (foundation: Foundation, print: (line: string) => void): Promise<void> => {
   const steps = await firstSteps(foundation).catch(() => [])
   if (steps.length === 0) return
@@ -102,7 +102,7 @@ const announceFirstSteps = async (foundation: Foundation, print: (line: string) 
   print('')
 }
 
-/** `path`: where the password is kept; null: it is printed. */
+/** `path`: the file with the password; null: it is printed. */
 const passwordTold = async (
   { pool }: Foundation,
   { dashboard_user: name, dashboard_password: password }: Demo,
@@ -114,7 +114,7 @@ const passwordTold = async (
   return path === null ? `password ${password} (${once})` : `password in ${path}; ${once}`
 }
 
-/** What a shell reads the key with. */
+/** The shell command that reads the key. */
 const keyFrom = (path: string): string =>
   `$(sed -n 's/.*"api_key": "\\(.*\\)".*/\\1/p' '${resolve(path).replaceAll("'", `'\\''`)}')`
 
@@ -131,13 +131,13 @@ const knownDemo = async (
   }
 }
 
-/** Spans that wait to be sent. What comes beyond them is dropped: calls never wait for whoever reads traces. */
+/** Spans that wait to be sent. Further ones are dropped: calls never wait for the receiver of traces. */
 const spansWaitingMax = 8_192
 const spansPerBatchMax = 512
 const sendEveryMs = 2_000
-/** Of one batch, repetitions included. */
+/** For one batch, repetitions included. */
 const sendMaxMs = 5_000
-/** What is left at the end is sent in this time, or dropped. */
+/** At the end, the remaining spans are sent within this time, or dropped. */
 const closeMaxMs = 3_000
 const attributeCharsMax = 200
 
@@ -147,8 +147,8 @@ type Settings = Pick<
 >
 
 /**
- * Sends spans to a collector by OTLP over HTTP, where one is configured; its library is not even loaded elsewhere. A collector that is
- * away is logged, and nothing waits for it. Resolves with what sends the rest and ends it.
+ * Sends spans to a collector by OTLP over HTTP, if one is configured; otherwise its library is not even loaded. If the collector does
+ * not answer, that is logged, and nothing waits for it. Resolves with a function that sends the rest and ends it.
  */
 const openTracing = async (settings: Settings, logger: Logger): Promise<() => Promise<void>> => {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = settings
@@ -163,7 +163,7 @@ const openTracing = async (settings: Settings, logger: Logger): Promise<() => Pr
       'service.version': service.version,
       'service.instance.id': `${hostname()}-${process.pid}`,
     }),
-    // A partner who records its trace, or does not, has decided for our part of it.
+    // A partner that records its trace, or does not, has decided for our part of it.
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(settings.OTEL_TRACES_SAMPLER_ARG) }),
     spanLimits: { attributeValueLengthLimit: attributeCharsMax },
     spanProcessors: [

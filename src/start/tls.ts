@@ -12,7 +12,7 @@ type Paths = Pick<Config, 'TLS_CERT' | 'TLS_KEY'>
 
 const renewalCheckMs = 60_000
 
-/** Null where neither is set. Throws `ConfigError` for files that cannot be read or do not belong together. */
+/** Null if neither is set. Throws `ConfigError` for files that cannot be read or do not belong together. */
 export const readTls = async ({ TLS_CERT, TLS_KEY }: Paths): Promise<Tls | null> => {
   if (TLS_CERT === undefined || TLS_KEY === undefined) return null
   const [cert, key] = [await read('TLS_CERT', TLS_CERT), await read('TLS_KEY', TLS_KEY)]
@@ -44,8 +44,8 @@ const blaming = (variable: string, fault: string, work: () => unknown): void => 
 }
 
 /**
- * Serves renewed files from the next connection on: certificates live for weeks, processes for longer. Files that are
- * half replaced or wrong are left alone, and said so once for each fault.
+ * Serves renewed files from the next connection on: certificates are valid for weeks, processes run longer. Files that are
+ * half replaced or wrong are ignored, and each fault is logged once.
  */
 export const serveRenewed = (
   paths: Paths,

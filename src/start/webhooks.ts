@@ -12,11 +12,11 @@ import { dueWebhooks, forgetDeliveries, forgottenAtOnceMax } from '../webhooks/o
 import { attemptOutcomes, type Sending, sendRound, webhookSealPurpose } from '../webhooks/send.ts'
 import { openOutside } from './capabilities.ts'
 
-/** Webhooks at work, where jobs are done: what is read from the event log, and the jobs that send it. */
+/** Webhooks at work, in processes that run jobs: reading the event log, and the jobs that send messages. */
 
 type OpenWebhooks = {
   readonly jobs: NonNullable<OpenCapability['jobs']>
-  /** Leaves what is being sent: a receiver that does not answer must not keep the jobs from ending. */
+  /** Drops messages that are being sent: a receiver that does not answer must not keep the jobs from ending. */
   leaveOff(): void
   /** After the jobs have ended. */
   close(): Promise<void>
@@ -61,7 +61,7 @@ export const openWebhooks = (
     owner: `${process.pid}-${randomUUID()}`,
   })
   void follower.run()
-  // What the process before this one left goes on at once, and not with the job of the next minute.
+  // Messages left by the previous process are sent immediately, and not with the job of the next minute.
   askDue().catch(outage.failed)
   return {
     jobs: {
@@ -89,14 +89,14 @@ export const openWebhooks = (
   }
 }
 
-/** Asks for rounds: of one webhook, of those that have messages more, and of all that are due. */
+/** Requests rounds: of one webhook, of those that have new messages, and of all that are due. */
 const asking = ({ queue, pool, outage }: { queue: JobQueue; pool: Foundation['pool']; outage: Outage }) => {
-  // Those that fail come after the others: ten seconds of silence for each would make the others wait.
+  // Webhooks that fail come after the others: ten seconds without an answer for each would make the others wait.
   const ask = (webhookId: string, { failing }: { readonly failing: boolean }): Promise<void> =>
     queue.send(queueName, webhookId, { afterSeconds: 0, key: webhookId, priority: failing ? 0 : 1 })
   return {
     ask,
-    /** Where it cannot be asked now, the job of the next minute finds it. Never rejects. */
+    /** If it cannot be requested now, the job of the next minute finds it. Never rejects. */
     askAll: async (webhookIds: readonly string[]): Promise<void> => {
       try {
         for (const webhookId of webhookIds) await ask(webhookId, { failing: false })
