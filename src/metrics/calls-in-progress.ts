@@ -1,7 +1,7 @@
 import type { Meters } from '../call/capability.ts'
 import type { Overload } from '../call/overload.ts'
 
-/** How full the process is, and how many calls it refused for it. */
+/** How full the process is, and how many calls it refused for that reason. */
 export const meterCalls = (
   { gauge, total }: Meters,
   overload: Pick<Overload, 'inProgress' | 'inProgressMax' | 'refused'>,

@@ -1,6 +1,6 @@
 import type { Meters } from '../call/capability.ts'
 
-/** What is measured of DNS, which counts for itself: a question answered from memory costs an addition. */
+/** Metrics of DNS, which has its own counters: a question answered from memory costs only an addition. */
 export const meterDns = (
   meters: Meters,
   status: () => { readonly queries: Readonly<Record<string, number>>; readonly cacheHits: number },

@@ -20,15 +20,15 @@ import type { DiskWatch } from '../guard/disk-space.ts'
 import type { Ledger } from '../ledger/commit.ts'
 
 /**
- * The checks that a running process is asked about: by load balancers, by Prometheus and by pages. They cost the same however often
- * anyone asks: each is looked at once a second, once at a time however long the answer takes, and no one waits longer than a second.
+ * The checks of a running process, requested by load balancers, by Prometheus and by pages. Their cost does not depend on how often
+ * they are requested: each runs once a second, one run at a time even if the answer is slow, and no request waits longer than a second.
  */
 
 const keptMs = 1_000
 const lookMaxMs = 1_000
 
 type CheckStatus = 'ok' | 'degraded' | 'failed' | 'timed_out'
-/** With more members where only operators reach it. */
+/** Has more members if only operators can reach it. */
 type ReadyCheck = { readonly status: CheckStatus; readonly [member: string]: unknown }
 type Readiness = {
   readonly ready: boolean
@@ -37,15 +37,15 @@ type Readiness = {
 
 export type Health = {
   /**
-   * `showsRows`: this host shows read models, so late ones make it unready. Calls do not read them: if a late projector took calls
-   * away, a delayed statement would become an outage.
+   * `showsRows`: this host shows read models, so late ones make it unready. Calls do not read them: if a late projector stopped calls,
+   * a delayed statement would become an outage.
    */
   readiness(options: { showsRows: boolean }): Promise<Readiness>
   /** Null: the log or the database did not answer in time. */
   projectionLags(): Promise<readonly ProjectionLag[] | null>
-  /** What all of them found, the order of the list kept. */
+  /** The findings of all checks, in the order of the list. */
   findings(): Promise<readonly Finding[]>
-  /** Adds the gauges of all checks, and one that says how each of them is. */
+  /** Adds the gauges of all checks, and one with the status of each. */
   meter(meters: Meters): void
 }
 
@@ -54,7 +54,7 @@ export type HealthOptions = Pick<InLog, 'config' | 'eventLog' | 'pool' | 'rateLi
   readonly diskSpace: Pick<DiskWatch, 'seen'>
   /** Held in memory and fed by the event log. */
   readonly liveModels?: readonly LiveModel[]
-  /** Only of processes that seal. */
+  /** Only for processes that seal. */
   readonly epochKey?: { failure(): Error | null }
 }
 
@@ -75,7 +75,7 @@ export function createHealth({ diskSpace, ...options }: HealthOptions): Health {
     })
   const looks = [
     ...asked([eventLogCheck, databaseCheck, ...logChecks, ...rowChecks], on, keptMs),
-    // Asked each time: it costs nothing, and a revoked key must not pass for as long as an answer is kept.
+    // Read each time: it costs nothing, and a revoked key must not be accepted while an answer is kept.
     ...asked([diskCheck, ...processChecks(options)], on, 0),
   ]
   return {
@@ -139,7 +139,7 @@ function statusOf(
   return { status: shown, ...details, ...counted }
 }
 
-/** What this process holds in memory or found out by itself. */
+/** State that this process holds in memory or finds out by itself. */
 const processChecks = ({
   ledger,
   liveModels = [],

@@ -10,12 +10,12 @@ import type { Metrics } from './metrics.ts'
 import { fresh, operations, type Unready } from './routes.ts'
 
 /**
- * Where Prometheus asks: a port of its own, which neither partners nor people reach. Every process has one, in any
+ * The host for Prometheus: a port of its own, which neither partners nor people reach. Every process has one, in any
  * role, so that a process without partners or people can be watched too. It knows no keys and no cookies: METRICS_HOST,
  * the address it listens on, keeps it private. Its figures name no key, organization, address or person.
  */
 
-/** What an exporter of OpenTelemetry listens on, in Prometheus' list of ports. */
+/** The port of OpenTelemetry exporters, in Prometheus' list of ports. */
 export const defaultMetricsPort = 9464
 
 const requestTimeoutMs = 10_000
@@ -30,7 +30,7 @@ export const createMetricsHost = ({
 }: {
   health: Health
   metrics: Metrics
-  /** Whether this process shows or folds rows: then late ones make it unready. */
+  /** Whether this process shows or folds rows. If so, late rows make it unready. */
   showsRows: boolean
   unready?: Unready
   logger: Logger
@@ -38,7 +38,7 @@ export const createMetricsHost = ({
   const requestIds = createRequestIds()
   const host = fastify({
     requestTimeout: requestTimeoutMs,
-    // Node.js would take a shorter time of the request for that of its headers.
+    // Node.js would use a shorter request timeout for the headers as well.
     http: { headersTimeout: requestTimeoutMs },
     bodyLimit: bodyBytesMax,
     exposeHeadRoutes: false,

@@ -3,9 +3,9 @@ import type { Meters, Sample } from '../call/capability.ts'
 import { within } from '../concurrency/deadline.ts'
 
 /**
- * The metrics of one process by the library's own classes. What is told on every call is counted in plain numbers and
- * becomes a metric only when the metrics are read: the library's increments build a key of text every time, and three of
- * them take longer than all the rest of letting a call in.
+ * The metrics of one process, with the library's own classes. Values of every call are counted in plain numbers and
+ * become a metric only when the metrics are read: the library's increments build a text key every time, and three of
+ * them take longer than the rest of letting a call in.
  */
 export const createMeters = (registry: Registry): Meters => {
   const registers = [registry]
@@ -15,7 +15,7 @@ export const createMeters = (registry: Registry): Meters => {
     help: 'Age of the oldest figure in this answer that the database or the event log did not tell in time; 0: there is none',
     registers,
     async collect() {
-      // Registered first: the others have begun to ask by the next microtask.
+      // Registered first: the other gauges have begun to ask by the next microtask.
       await Promise.resolve()
       const ages = await Promise.all(asked.map(({ ageMs }) => ageMs()))
       this.set(Math.max(0, ...ages) / 1_000)
@@ -80,21 +80,21 @@ export const createMeters = (registry: Registry): Meters => {
   }
 }
 
-/** How long an answer waits for figures that have to be asked for. */
+/** How long an answer waits for figures that have to be queried. */
 const askedMs = 1_000
-/** The same for what did not answer last time. */
+/** The same for a source that did not answer last time. */
 const askedAgainMs = 100
-/** Older ones are left out. */
+/** Older figures are left out. */
 const keptMs = 300_000
 
 type AskedFigures = {
-  /** As asked now; the last known where the answer does not come in time or is an error. None where they are too old. */
+  /** Current figures; the last known ones if the answer does not come in time or is an error. None if they are too old. */
   samples(): Promise<readonly Sample[]>
-  /** How old those are that `samples` gives now; 0 where they are of now. */
+  /** The age of the figures that `samples` returns; 0 if they are current. */
   ageMs(): Promise<number>
 }
 
-/** Figures of this process are there at once. Others are asked for once at a time: while a question is open, nobody waits for it again. */
+/** Figures of this process are available immediately. Others are queried one at a time; while a query is open, no caller waits for it again. */
 function askedFigures(read: Parameters<Meters['gauge']>[1]): AskedFigures {
   let known: { readonly samples: readonly Sample[]; readonly atMs: number } | null = null
   let open: Promise<readonly Sample[]> | null = null

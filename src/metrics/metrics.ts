@@ -12,22 +12,22 @@ import type { LedgerObserver } from '../ledger/commit.ts'
 import { createMeters } from './meters.ts'
 
 /**
- * What operations measures, for Prometheus: one registry per process, handed down and never global. Other folders do not
- * know it: each reports to an observer of its own, and these are the implementations.
+ * Metrics for operations, for Prometheus: one registry per process, passed as an argument and never global. Other folders do not
+ * know it: each reports to its own observer, and these are the implementations.
  *
- * Base units, names with the prefix `enrichment_`; those of the process and of Node.js have the names every Node.js
- * process gives them. Labels hold words of ours only: capability, outcome, code, policy,
+ * Base units, names with the prefix `enrichment_`; metrics of the process and of Node.js have the names every Node.js
+ * process gives them. Labels hold only our own words: capability, outcome, code, policy,
  * reason, projection, guards, model, row, status, source, provider, answer, state, result, name (of a job). Never a key, an organization, an address, a domain, or
  * anything else that came with a request.
  *
- * It is not a record: the event log is. A counter starts at zero with its process.
+ * It is not a record; the event log is. A counter starts at zero with its process.
  */
 
 export type Metrics = {
   readonly call: Required<CallObserver>
   readonly ledger: Required<LedgerObserver>
   readonly rateLimiter: RateLimiterObserver
-  /** For what measures itself: capabilities, and DNS. */
+  /** For parts that measure themselves: capabilities, and DNS. */
   readonly meters: Meters
   /** A connection was reset because its address, or all addresses together, held too many. */
   readonly connectionRefused: () => void
@@ -48,7 +48,7 @@ const failureReasons = [
 ] as const satisfies readonly AuthenticationFailure[]
 const ratePolicies: readonly RatePolicy[] = rateLimitExceededV1.shape.policy.options
 
-/** How often the delay of the event loop is looked at. Twice a second would miss it, and oftener is felt. */
+/** How often the delay of the event loop is measured. Twice a second would miss it, and more often would cost time. */
 const eventLoopLookMs = 20
 
 /**
@@ -122,7 +122,7 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
   }
 }
 
-/** By its labels, so that a figure can be told from before and after an upgrade. */
+/** With its labels, so that figures from before and after an upgrade can be distinguished. */
 const buildInfo = (meters: Meters, service: { readonly version: string }): void => {
   const labels = {
     version: service.version,
@@ -139,12 +139,12 @@ const buildInfo = (meters: Meters, service: { readonly version: string }): void 
   )
 }
 
-/** What is counted of one capability, as plain numbers: see `callMetrics`. */
+/** Counts of one capability, as plain numbers: see `callMetrics`. */
 type CapabilityCounts = Record<CallOutcome, { calls: Map<string, number>; durations: Durations }> & {
   chargedMicro: number
 }
 
-/** Calls count into plain numbers, see `meters.ts`. */
+/** Calls are counted in plain numbers, see `meters.ts`. */
 const callMetrics = (registry: Registry, meters: Meters): Required<CallObserver> => {
   const durations = new CallDurations({
     name: 'enrichment_call_duration_seconds',
@@ -221,7 +221,7 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
   )
 }
 
-/** Of one kind of call: how many took how long. */
+/** For one kind of call: how many took how long. */
 type Durations = {
   /** Costs a comparison per bucket and no object. */
   add(seconds: number): void
@@ -230,13 +230,13 @@ type Durations = {
 type Counted = {
   readonly capability: string
   readonly outcome: string
-  /** Per bucket, not cumulated; the last one holds what was longer than every bound. */
+  /** Per bucket, not cumulated; the last one holds durations above every bound. */
   readonly buckets: Float64Array
   sum: number
 }
 
 /**
- * A histogram that counts in plain numbers and takes the shape of the library's when it is read. The library's own
+ * A histogram that counts in plain numbers and converts to the library's form when it is read. The library's own
  * `observe` looks its labels up by text and builds two objects, every time.
  */
 class CallDurations extends Histogram<'capability' | 'outcome'> {
@@ -274,7 +274,7 @@ class CallDurations extends Histogram<'capability' | 'outcome'> {
     }
   }
 
-  /** What the library asks of a histogram when it is read, as text or otherwise. */
+  /** Called by the library when a histogram is read, as text or otherwise. */
   async getForPromString() {
     const { name, help } = this.#described
     return {

@@ -1,19 +1,19 @@
 import type { FastifyPluginAsync, FastifyReply } from 'fastify'
 import type { Health } from './health.ts'
 
-/** What ends the process, for `/readyz`. */
+/** The reason the process ends, for `/readyz`. */
 export type Unready = {
-  /** Somebody asks whether to send requests here. True: no more, this process ends. */
+  /** Called when a client asks whether to send requests here. True: no more, this process ends. */
   asked(): boolean
 }
 
 /**
- * What machines ask about the process, on every host: `/livez` and `/readyz`. They need no key and are not calls:
+ * Routes for machines on every host: `/livez` and `/readyz`. They need no key and are not calls:
  * they are not recorded, limited or charged.
  *
  * `/livez` touches nothing: a process that answers it runs, and restarting it would not bring a database back.
- * `/readyz` says whether to send it traffic: 503 while it could not do its work, and once it ends. On the hosts of partners and
- * people everyone may ask, so it only names what is wrong. The port of metrics, which is private, says everything.
+ * `/readyz` answers whether to send it traffic: 503 while it could not do its work, and once it ends. On the hosts of partners and
+ * people anyone may ask, so it only names the failed checks. The port of metrics, which is private, shows all details.
  */
 export const operations =
   ({
@@ -25,7 +25,7 @@ export const operations =
     health: Health
     showsRows: boolean
     unready?: Unready | undefined
-    /** Only operators reach this host. */
+    /** Only operators can reach this host. */
     isPrivate?: boolean
   }): FastifyPluginAsync =>
   async (host) => {
