@@ -1,16 +1,16 @@
 /**
- * Keeps calls away from what fails, so that callers learn it at once and what fails can recover. It is told the time,
+ * Keeps calls away from a failing target, so that callers learn it immediately and the target can recover. The caller passes the time,
  * and why each call failed.
  *
- * Written here and not taken from a library: the ones at hand read the system's clock, and know no cause.
+ * Written here and not taken from a library: the available ones read the system's clock, and do not record a cause.
  */
 export type CircuitBreaker<Cause> = {
-  /** Why no call may pass now, and for how long; null to let one pass. Once the time is over, one at a time may try. */
+  /** Why no call may pass now, and for how long; null to let one pass. After that time, one call at a time may try. */
   refuses(nowMs: number): { cause: Cause; forMs: number } | null
   fail(cause: Cause, nowMs: number, options?: FailureOptions): void
   /** Closes it, also before its time is over. */
   succeed(): void
-  /** A call that passed came to no end that tells anything: another may try. */
+  /** A call that passed had no meaningful outcome, so another call may try. */
   abandon(): void
   state(nowMs: number): BreakerState
 }
@@ -20,24 +20,24 @@ type BreakerState = 'closed' | 'open' | 'half_open'
 type FailureOptions = {
   /** Failures about the same thing may count as one. */
   readonly about?: string | null
-  /** A trial that no caller waited for: it keeps the breaker open for as long as before, and no longer. */
+  /** A trial without a waiting caller: it keeps the breaker open for the same time as before, and no longer. */
   readonly background?: boolean
 }
 
 type BreakerBounds = {
-  /** It opens at so many failures without a success between them. Those about the same thing are one. */
+  /** It opens after this many failures without a success between them. Failures about the same thing count as one. */
   readonly failuresMax: number
   readonly openMs: number
-  /** Each trial of a caller that fails doubles the time, up to this. */
+  /** Each failed trial of a caller doubles the time, up to this. */
   readonly openMsMax: number
-  /** A trial that has not ended by then is over: its caller went away. */
+  /** A trial that has not ended by then is over, because its caller went away. */
   readonly trialMs: number
 }
 
 export const createCircuitBreaker = <Cause>(bounds: BreakerBounds): CircuitBreaker<Cause> => {
   let opened: { cause: Cause; untilMs: number; forMs: number; trialUntilMs: number } | null = null
   let failures = 0
-  /** As many at most as it takes to open. */
+  /** At most as many as it takes to open. */
   const failedAbout = new Set<string>()
   const isOneTooMany = (about: string | null): boolean => {
     if (about !== null) {
@@ -58,7 +58,7 @@ export const createCircuitBreaker = <Cause>(bounds: BreakerBounds): CircuitBreak
       return null
     },
     fail: (cause, nowMs, { about = null, background = false } = {}) => {
-      // Calls that were under way when it opened tell nothing new.
+      // Calls that were in progress when it opened show nothing new.
       if (isOpen(nowMs)) return
       if (opened === null && !isOneTooMany(about)) return
       const nextMs = opened === null ? bounds.openMs : opened.forMs * (background ? 1 : 2)

@@ -1,9 +1,9 @@
 /**
- * Waiting with an end. Nothing here stops the work itself: it goes on, others may still wait for it, and how it ends is
- * not heard by a caller who stopped waiting. Pass the work a signal where it has to stop too.
+ * Waiting with an end. Nothing here stops the work itself: it continues, others may still wait for it, and a caller
+ * who stopped waiting does not learn its outcome. Pass the work a signal if it has to stop too.
  */
 
-/** Runs something once, after so many milliseconds; what it gives takes that back. */
+/** Runs something once, after the given milliseconds. The returned function cancels it. */
 export type After = (ms: number, run: () => void) => () => void
 
 type Deadline = {
@@ -20,7 +20,7 @@ export const afterMs: After = (ms, run) => {
   return () => clearTimeout(timer)
 }
 
-/** Settles as `work` does, or as `late` does where the deadline comes first: what `late` returns, or throws. */
+/** Settles as `work` does, or as `late` does if the deadline comes first, with its value or error. */
 export const within = async <Value, Late>(
   work: Promise<Value>,
   { waitMs, signal, after = afterMs }: Deadline,
@@ -39,7 +39,7 @@ export const within = async <Value, Late>(
   }
 }
 
-/** Aborts after so many milliseconds, or with the given signal. */
+/** Aborts after the given milliseconds, or with the given signal. */
 export const deadlineSignal = (waitMs: number, signal?: AbortSignal | undefined): AbortSignal => {
   const deadline = AbortSignal.timeout(Math.max(0, Math.ceil(waitMs)))
   return signal === undefined ? deadline : AbortSignal.any([deadline, signal])

@@ -2,13 +2,13 @@ import type { After } from './deadline.ts'
 
 type FairPlacesBounds = {
   readonly placesMax: number
-  /** Of all parties together. */
+  /** For all parties together. */
   readonly waitingMax: number
-  /** After so many milliseconds who waits is refused. */
+  /** A caller that waits longer is refused. */
   readonly waitMaxMs: number
 }
 
-/** What gives the place back, to be called once; or why there is none. */
+/** A function that returns the place, to be called once; or why there is none. */
 type Outcome = (() => void) | 'full' | 'late'
 
 type Waiting = { readonly settle: (outcome: Outcome) => void }
@@ -16,15 +16,15 @@ type Waiting = { readonly settle: (outcome: Outcome) => void }
 type Party = { readonly name: string; held: number; readonly line: Waiting[] }
 
 /**
- * Places that many parties share: so many may be taken at once, and the others wait for a bounded time in a bounded queue. A place
- * that comes free goes to the party that holds the fewest, and among those to the one that was given none for longest: a party
- * that asks for a hundred times as much waits for itself. When the queue is full, the newest who waits for the party with the
- * most waiting is refused.
+ * Places that many parties share: a limited number may be taken at a time, and other callers wait for a bounded time in a bounded queue. A free
+ * place goes to the party that holds the fewest, and among those to the party that was given one least recently: a party
+ * that asks for a hundred times as much waits only for itself. When the queue is full, the newest caller of the party with the
+ * most waiting callers is refused.
  */
 export class FairPlaces {
   readonly #bounds: FairPlacesBounds
   readonly #after: After
-  /** Those that hold or wait, in the order in which they were last given a place. */
+  /** Parties with places or waiting callers, in the order in which they were last given a place. */
   readonly #parties = new Map<string, Party>()
   #taken = 0
   #waiting = 0

@@ -1,16 +1,16 @@
 /**
- * A bound on what is in progress, shared by parties without a queue. While less than half of it is in progress everybody is let
- * in. From then on a party is let in while it has less than its share: the bound, divided by the parties that have anything in
- * progress. So one that floods fills what the others do not ask for, and a newcomer is let in at once. All together may pass
- * the bound by one for each party.
+ * A limit on calls in progress, shared by parties without a queue. While less than half of it is used, everyone is let
+ * in. From then on a party is let in while it has less than its share: the limit, divided by the parties that have anything in
+ * progress. So a party that floods uses the part that the others do not need, and a newcomer is let in immediately. All together may exceed
+ * the limit by one for each party.
  */
 type FairShare = {
-  /** What ends it, to be called once; null: the party has its share. */
+  /** A function that ends the call, to be called once; null: the party has its share. */
   enter(party: string): (() => void) | null
   readonly inProgress: number
 }
 
-/** `limit` is asked each time: it may change with what there is to share. */
+/** `limit` is called each time, because the capacity may change. */
 export const createFairShare = (limit: () => number): FairShare => {
   const held = new Map<string, number>()
   let inProgress = 0

@@ -5,19 +5,19 @@ import { type After, within } from './deadline.ts'
  *
  * The circuit breaker next to it lets one caller try when its time is over. Here that caller would wait for ten seconds, so the
  * gate asks the server itself: when work has been under way for a second, or nothing has succeeded for a second, and twice a second
- * while it is shut. Only the answer to that opens it: where a part of the server hangs, some work may still succeed.
+ * while it is shut. Only the answer to that opens it: if a part of the server hangs, some work may still succeed.
  */
 export type Gate = {
   /** Notes that work is under way; settles as `work` does. */
   watch<Value>(work: Promise<Value>): Promise<Value>
-  /** How long the server has not answered, in milliseconds; null while it answers. Counts what it refuses. */
+  /** How long the server has not answered, in milliseconds; null while it answers. Counts the refused work. */
   refuses(): number | null
   /** As `refuses`, without counting. */
   shutForMs(): number | null
   close(): void
 }
 
-/** Thrown in place of the work that a shut gate keeps away. Nothing was sent. */
+/** Thrown instead of doing the work while the gate is shut. Nothing was sent. */
 export class GateShut extends Error {
   override name = 'GateShut'
 }
@@ -25,9 +25,9 @@ export class GateShut extends Error {
 type GateLogger = Readonly<Record<'info' | 'error', (fields: object, message: string) => void>>
 
 type GateOptions = {
-  /** What does not answer, as the beginning of a sentence. */
+  /** The subject of the log message: the server that does not answer. */
   readonly what: string
-  /** Asks the server something small, on a connection that a lost one does not hold up. */
+  /** Sends the server a small query, on a connection that a lost connection does not delay. */
   readonly ask: () => Promise<unknown>
   readonly logger: GateLogger
   readonly bounds?: GateBounds
@@ -35,18 +35,18 @@ type GateOptions = {
 }
 
 type GateBounds = {
-  /** How often the gate looks at the work under way. */
+  /** How often the gate checks the work in progress. */
   readonly lookMs: number
-  /** Work that takes so long, or such a time without a success, has the server asked. */
+  /** If work takes this long, or nothing succeeds for this long, the server is asked. */
   readonly stalledMs: number
   /** How long the server may take to answer. */
   readonly answerMs: number
-  /** From the end of one question to the next, while it is shut. */
+  /** The pause between two queries while it is shut. */
   readonly againMs: number
 }
 
 const gateBounds: GateBounds = { lookMs: 250, stalledMs: 1_000, answerMs: 2_000, againMs: 500 }
-/** How often a log line repeats that it is still shut. */
+/** How often the log repeats that it is still shut. */
 const toldAgainMs = 60_000
 
 export const createGate = ({
@@ -56,9 +56,9 @@ export const createGate = ({
   bounds = gateBounds,
   now = () => performance.now(),
 }: GateOptions): Gate => {
-  /** When each began, the oldest first. */
+  /** The start of each piece of work, the oldest first. */
   const underWay = new Set<{ readonly sinceMs: number }>()
-  /** Since when work was asked for without a success; null: the last of it succeeded. */
+  /** Since when work was requested without a success; null: the last of it succeeded. */
   let failingSinceMs: number | null = null
   let answeredMs = Number.NEGATIVE_INFINITY
   let shut: { readonly sinceMs: number; toldMs: number; refused: number } | null = null
@@ -107,7 +107,7 @@ export const createGate = ({
     const doubtful = doubtfulSinceMs()
     if (shut === null && doubtful === null) return
     const stalled = now() - Math.max(doubtful ?? now(), answeredMs) >= bounds.stalledMs
-    // One question at a time. A late answer is an answer too.
+    // One query at a time. A late answer is an answer too.
     if (asking || (shut === null && !stalled)) lookIn(bounds.lookMs)
     else askServer()
   }
@@ -140,7 +140,7 @@ export const createGate = ({
         failingSinceMs = null
         return value
       } finally {
-        // A failure says nothing: it may be the server's word or the end of our patience.
+        // A failure proves nothing: it may be the server's answer or our timeout.
         underWay.delete(begun)
       }
     },
@@ -156,7 +156,7 @@ export const createGate = ({
   }
 }
 
-/** What has arrived by then counts, also where the event loop was too busy to read it. */
+/** Input that has arrived by then counts, even if the event loop was too busy to read it. */
 const afterInput: After = (ms, run) => {
   const timer = setTimeout(() => setImmediate(run), ms)
   return () => clearTimeout(timer)

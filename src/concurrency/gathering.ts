@@ -1,29 +1,29 @@
 export type GatheringOptions<Ask, Answer> = {
   /**
-   * Answers what `take` gives, one for one and in order. A run that takes late, with a connection in hand, takes what
-   * came meanwhile too. Where it fails, those it took fail with it; where it took none, all who wait.
+   * Answers the requests that `take` returns, one for one and in order. A run that takes late, after getting a connection, also takes requests
+   * that came in the meantime. If it fails, the requests it took fail with it; if it took none, all that wait.
    */
   readonly run: (take: () => readonly Ask[]) => Promise<readonly Answer[]>
-  /** Asks of one run. */
+  /** Requests of one run. */
   readonly batchMax: number
   readonly underWayMax: number
-  /** Asks that wait; one more is refused as `full`. */
+  /** Requests that wait; one more is refused as `full`. */
   readonly waitingMax: number
-  /** After so many milliseconds an ask is refused as `late` instead of taken. */
+  /** After this many milliseconds a request is refused as `late` instead of taken. */
   readonly waitMaxMs?: number
   readonly refusal: (why: 'full' | 'late') => Error
-  /** Such a failure is one for all who wait as well: they would only learn it later. */
+  /** Whether such a failure also applies to all waiting requests, which would only fail later. */
   readonly failsAll?: (error: unknown) => boolean
 }
 
 /**
- * Many callers, few statements: what is asked in one turn of the event loop, or while as many runs as may be are under
- * way, goes into the next run together, in the order it came. No ask waits for others to come.
+ * Many callers, few statements: requests that come in one turn of the event loop, or while the maximum of runs is in
+ * progress, go into the next run together, in the order they came. No request waits for others to come.
  */
 export type Gathering<Ask, Answer> = {
-  /** Settles as the run that takes it. */
+  /** Settles with the run that takes it. */
   ask(ask: Ask): Promise<Answer>
-  /** Resolves when nothing waits and nothing is under way. Never rejects. */
+  /** Resolves when nothing waits and nothing is in progress. Never rejects. */
   settled(): Promise<void>
 }
 
@@ -71,7 +71,7 @@ export const createGathering = <Ask, Answer>(
     }
   }
 
-  /** One run at a time is started, and the next in a turn of its own: this one takes what it finds. */
+  /** Starts one run at a time, and the next one in its own turn, because this run takes all requests it finds. */
   const start = (): void => {
     starting = false
     if (waiting.length === 0 && underWay === 0) whenIdle.resolve()
@@ -84,7 +84,7 @@ export const createGathering = <Ask, Answer>(
     startSoon()
   }
 
-  /** What is asked in this turn of the event loop is gathered first. */
+  /** Requests of this turn of the event loop are gathered first. */
   const startSoon = (): void => {
     if (starting) return
     starting = true

@@ -2,7 +2,7 @@ import type { Redis, Result } from 'ioredis'
 
 /**
  * A connection to the Redis that processes share, with the one script that runs there. Nothing waits for a connection,
- * and nothing is sent twice: a caller has been answered otherwise by then, and what is counted must not be counted again.
+ * and nothing is sent twice: by then the caller has another answer, and a call must not be counted twice.
  */
 
 declare module 'ioredis' {
@@ -18,7 +18,7 @@ const silenceMaxMs = 5_000
 const reconnectPauseMs = 50
 const reconnectPauseMaxMs = 1_000
 
-/** Does not wait until the connection is there. `url` holds a password: never logged. */
+/** Does not wait until the connection exists. `url` holds a password: never logged. */
 export const openRedis = async ({
   url,
   name,
@@ -42,18 +42,18 @@ export const openRedis = async ({
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
-    // Gathering the commands of a turn into one write was measured: slower at every number of callers.
+    // Gathering the commands of a turn into one write was measured: it was slower for every number of callers.
     enableAutoPipelining: false,
     retryStrategy: (times) =>
       Math.min(reconnectPauseMs * 2 ** Math.min(times, 10), reconnectPauseMaxMs) * (0.5 + Math.random() / 2),
-    // After a failover the old primary takes no writes: the name may lead to the new one.
+    // After a failover the old primary takes no writes; the name may lead to the new one.
     reconnectOnError: (error) => error.message.startsWith('READONLY'),
   })
   redis.defineCommand('runScript', { lua: script })
   return redis
 }
 
-/** Loaded only where there is a Redis. Strings are as fast after it as before. */
+/** Loaded only if there is a Redis. Strings are as fast after it as before. */
 const loadClient = async (): Promise<typeof Redis> => {
   const client = await import('ioredis')
   quickenStrings()

@@ -1,6 +1,6 @@
 /**
- * One question at a time: whoever asks while it is under way, or within `keptMs` after its answer, shares that answer. A question that
- * failed is asked again.
+ * One query at a time: callers during a query, or within `keptMs` after its answer, share that answer. A query that
+ * failed is repeated.
  */
 export const remembered = <Value>(
   ask: () => Promise<Value>,
