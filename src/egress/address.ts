@@ -1,8 +1,8 @@
 /**
- * What an address is, from its text alone: its canonical form, its family, and whether it can have a place.
+ * The facts about an address from its text alone: its canonical form, its family, and whether it can have a place.
  *
  * It accepts exactly what `node:net` `isIP` accepts, less zone ids, and judges by `net.BlockList`, because a textual check lets
- * `::ffff:a00:1` through where it refuses `10.0.0.1`.
+ * `::ffff:a00:1` through but refuses `10.0.0.1`.
  */
 import { BlockList, isIP } from 'node:net'
 import {
@@ -28,7 +28,7 @@ export type ParsedAddress = {
 }
 
 /**
- * Parses and classifies one address. Null means malformed (the caller answers IP_001): whatever `net.isIP`
+ * Parses and classifies one address. Null means malformed (the caller answers IP_001): any text that `net.isIP`
  * refuses, and any zone id. src/guides/partners.md, "POST /v1/ip/lookup".
  */
 export function parseAddress(text: string): ParsedAddress | null {
@@ -63,7 +63,7 @@ export function groupsOf(written: string): number[] {
 export const dottedOf = (high: number, low: number): string =>
   [high >>> 8, high & 255, low >>> 8, low & 255].join('.')
 
-/** The CIDR blocks of one family. Each family needs a list of its own: in one list an IPv4 address is checked as the mapped IPv6 one. */
+/** The CIDR blocks of one family. Each family needs its own list: in a shared list an IPv4 address is checked as the mapped IPv6 one. */
 export function blocksOf(prefixes: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {
   const list = new BlockList()
   for (const prefix of prefixes) {
@@ -108,7 +108,7 @@ const ipv6 = {
 const isReachableIPv4 = (text: string): boolean =>
   !ipv4.refused.check(text, 'ipv4') || ipv4.lookedUp.check(text, 'ipv4')
 
-/** Everything that no registry was given is refused. */
+/** Everything that no registry was assigned is refused. */
 const isReachableIPv6 = (text: string): boolean =>
   (ipv6.allocated.check(text, 'ipv6') && !ipv6.refused.check(text, 'ipv6')) ||
   ipv6.lookedUp.check(text, 'ipv6')

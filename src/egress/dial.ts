@@ -8,7 +8,7 @@ import type { ResolveHost } from './hosts.ts'
  * connection is made to the addresses that passed, while TLS checks the certificate against the name.
  */
 
-/** Why there is no answer; `detail` as `PageAnswer` says. */
+/** Why there is no answer; `detail` as described in `PageAnswer`. */
 export type NoPage = {
   readonly kind: 'refused' | 'timeout' | 'too_large' | 'unreachable' | 'too_many_redirects'
   readonly detail: string
@@ -21,7 +21,7 @@ export type Dialling = {
   readonly ca?: string
 }
 
-/** `deadline` is why `signal` aborts, unless the caller aborted it. */
+/** `deadline` is the reason `signal` aborts, unless the caller aborted it. */
 type Target = { readonly url: URL; readonly signal: AbortSignal; readonly deadline: AbortSignal }
 
 export const urlLengthMax = 2_048
@@ -31,14 +31,14 @@ const addressesDialledMax = 4
 /** Until the next address is dialled. Node's 250 ms give up on another continent's first address. */
 const attemptTimeoutMs = 600
 
-/** What is wrong with a URL, whatever its host; null for one that may be dialled where the guard lets it. */
+/** The fault of a URL, ignoring its host; null for a URL that may be dialled if the guard allows it. */
 export const refusalOf = (url: URL): string | null => {
   if (url.href.length > urlLengthMax) return 'url'
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'scheme'
   return url.username === '' && url.password === '' ? null : 'userinfo'
 }
 
-/** The addresses of the host that may be dialled. Another port than the scheme's own is for exempt addresses. */
+/** The addresses of the host that may be dialled. Ports other than the scheme's own are for exempt addresses. */
 export const addressesToDial = async (
   { url, signal, deadline }: Target,
   { guard, resolveHost }: Dialling,
@@ -52,13 +52,13 @@ export const addressesToDial = async (
       : { kind: 'unreachable', detail: code ?? 'ENOTFOUND' }
   const permitted = addresses.filter((address) => guard.mayDial(address))
   if (permitted.length === 0) return { kind: 'refused', detail: 'address' }
-  // WHATWG URLs leave the port empty where it is the scheme's own.
+  // WHATWG URLs leave the port empty if it is the scheme's own.
   const dialled = url.port === '' ? permitted : permitted.filter((address) => guard.exempts(address))
   if (dialled.length === 0) return { kind: 'refused', detail: 'port' }
   return { kind: 'addresses', addresses: dialled.slice(0, addressesDialledMax) }
 }
 
-/** A client that connects to these addresses whatever the name of the host resolves to by then. To be destroyed by the caller. */
+/** A client that connects to these addresses, even if the host's name resolves to others by then. The caller has to destroy it. */
 export const clientTo = (
   url: URL,
   {
@@ -77,7 +77,7 @@ export const clientTo = (
       timeout: connectTimeoutMs ?? connectTimeoutMsDefault,
       autoSelectFamily: true,
       autoSelectFamilyAttemptTimeout: attemptTimeoutMs,
-      // Stated, because NODE_TLS_REJECT_UNAUTHORIZED in the environment must not switch this check off.
+      // Explicit, because NODE_TLS_REJECT_UNAUTHORIZED in the environment must not switch this check off.
       rejectUnauthorized: true,
       ...(ca === undefined ? {} : { ca }),
     },
@@ -102,7 +102,7 @@ const lateness = (deadline: AbortSignal): NoPage => ({
   detail: deadline.aborted ? 'deadline' : 'aborted',
 })
 
-/** Only a request that cannot be written is thrown: that is a bug here. Servers make parsers fail in unnamed ways. */
+/** Only a request that cannot be written is thrown, because that is a bug here. Servers make parsers fail in unnamed ways. */
 export const failureToReach = (
   error: unknown,
   { signal, deadline }: Pick<Target, 'signal' | 'deadline'>,

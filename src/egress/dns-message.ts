@@ -2,20 +2,20 @@ import { type Answer, type DecodedPacket, decode, encode, RECURSION_DESIRED } fr
 import { parseAddress } from './address.ts'
 
 /**
- * One DNS question as a message, and what the answer means. Pure: bytes in, values out. `dns-packet` reads and writes
- * the wire format (RFC 1035). The bytes come from strangers, so what is decided here is which of them to believe: an
- * answer to another question is no answer, records of another name are ignored, and a name can hold no syntax.
+ * One DNS question as a message, and the meaning of the answer. Pure: bytes in, values out. `dns-packet` reads and writes
+ * the wire format (RFC 1035). The bytes come from strangers, so this code decides which of them to trust: an
+ * answer to another question does not count, records of another name are ignored, and a name can hold no syntax.
  */
 
 export type DnsType = 'A' | 'AAAA' | 'MX'
 export type DnsQuestion = { readonly id: number; readonly name: string; readonly type: DnsType }
 
-/** `value` is an address, or the host name of an exchanger; only MX records have a priority, others say 0. */
+/** `value` is an address, or the host name of an exchanger; only MX records have a priority, others have 0. */
 export type DnsRecord = { readonly value: string; readonly priority: number }
 
 /**
- * What is known after asking. `ttlSeconds` is how long the zone lets it be remembered: the least along the chain of
- * aliases, or RFC 2308's negative TTL; null where a negative answer came without one.
+ * The result of a question. `ttlSeconds` is how long the zone allows it to be cached: the least along the chain of
+ * aliases, or RFC 2308's negative TTL; null for a negative answer without one.
  * Codes are those of `node:dns`: ESERVFAIL, EREFUSED, ETIMEOUT, …
  */
 export type DnsAnswer =
@@ -23,7 +23,7 @@ export type DnsAnswer =
   | { readonly kind: 'not_found' | 'no_data'; readonly ttlSeconds: number | null }
   | { readonly kind: 'failed'; readonly code: string }
 
-/** `truncated`: the answer did not fit into a datagram and has to be asked for over TCP. */
+/** `truncated`: the answer did not fit into a datagram and has to be requested over TCP. */
 export type DnsResponse = DnsAnswer | { readonly kind: 'truncated' }
 
 const headerOctets = 12
@@ -43,10 +43,10 @@ const errorCodes: Readonly<Record<number, string>> = {
   5: 'EREFUSED',
 }
 
-/** An answer that makes no sense. */
+/** An invalid answer. */
 export const badResponse = { kind: 'failed', code: 'EBADRESP' } as const satisfies DnsAnswer
 
-/** The query as bytes; null for a name that is no host name (letters, digits, `-`, `_`; RFC 1035 lengths). */
+/** The query as bytes; null for a name that is not a host name (letters, digits, `-`, `_`; RFC 1035 lengths). */
 export const encodeQuestion = ({ id, name, type }: DnsQuestion): Buffer | null =>
   name.length <= nameLengthMax && name.split('.').every((label) => labelPattern.test(label))
     ? encode({ type: 'query', id, flags: RECURSION_DESIRED, questions: [{ name, type }] })
@@ -54,7 +54,7 @@ export const encodeQuestion = ({ id, name, type }: DnsQuestion): Buffer | null =
 
 /**
  * Null when the message does not answer this question: another id, another name, a query. The caller keeps waiting
- * then, or a stranger could end the wait. A message that answers it but makes no sense is EBADRESP.
+ * then, because otherwise a stranger could end the wait. An invalid message that answers the question is EBADRESP.
  */
 export const decodeResponse = (message: Buffer, question: DnsQuestion): DnsResponse | null => {
   if (message.length < headerOctets || message.readUInt16BE(0) !== question.id) return null
@@ -63,7 +63,7 @@ export const decodeResponse = (message: Buffer, question: DnsQuestion): DnsRespo
   if (!isResponse || message.readUInt16BE(4) !== 1) return null
   const packet = decoded(message)
   if (packet !== null && !answersQuestion(packet, question)) return null
-  // A message may be cut off anywhere, so a truncated one need not make sense.
+  // A message may be cut off anywhere, so a truncated one need not be valid.
   if ((flags & 0x0200) !== 0) return { kind: 'truncated' }
   if (packet === null) return badResponse
   const code = flags & 0x000f
@@ -71,7 +71,7 @@ export const decodeResponse = (message: Buffer, question: DnsQuestion): DnsRespo
   return conclude(packet, question, code === noSuchName)
 }
 
-/** Null for what cannot be read, and for announcements of more records than are worth reading. */
+/** Null for a message that cannot be read, and for one that announces too many records. */
 const decoded = (message: Buffer): DecodedPacket | null => {
   const records = message.readUInt16BE(6) + message.readUInt16BE(8) + message.readUInt16BE(10)
   if (records > recordsReadMax) return null
@@ -88,7 +88,7 @@ const answersQuestion = ({ questions = [] }: DecodedPacket, { name, type }: DnsQ
       hostName(asked.name) === name.toLowerCase() && asked.type === type && (asked.class ?? 'IN') === 'IN',
   )
 
-/** Follows the aliases from the name asked. Records of any other name are ignored: no one asked for them. */
+/** Follows the aliases from the requested name. Records of any other name are ignored, because they were not requested. */
 const conclude = (
   { answers = [], authorities = [] }: DecodedPacket,
   { name, type }: DnsQuestion,
@@ -123,7 +123,7 @@ const conclude = (
     : badResponse
 }
 
-/** Null for an address that is none: the wire format lets a record be shorter than its address. */
+/** Null for an invalid address: the wire format lets a record be shorter than its address. */
 const recordOf = (answer: Answer): DnsRecord | null => {
   if (answer.type === 'MX')
     return { priority: answer.data.preference ?? 0, value: hostName(answer.data.exchange) }
@@ -134,15 +134,15 @@ const recordOf = (answer: Answer): DnsRecord | null => {
 
 const ttlLimit = 0x7fffffff
 
-/** RFC 2181 §8: a TTL with the top bit set is none. */
+/** RFC 2181 §8: a TTL with the top bit set is ignored. */
 const ttlOf = (answer: Answer): number => {
   const ttl = 'ttl' in answer ? (answer.ttl ?? 0) : 0
   return ttl > ttlLimit ? 0 : ttl
 }
 
 /**
- * A name in lower case, without the root's dot; empty for the root itself. Characters of no host name come out as
- * `\DDD`, so that nothing in a name can pass for syntax elsewhere.
+ * A name in lower case, without the root's dot; empty for the root itself. Characters that host names may not hold become
+ * `\DDD`, so that nothing in a name can be taken for syntax elsewhere.
  */
 const hostName = (name: string): string =>
   name === '.'

@@ -14,24 +14,24 @@ import {
 } from './dns-message.ts'
 
 /**
- * One question to recursive resolvers over the network. No cache and no memory: `dns.ts` has those.
+ * One question to recursive resolvers over the network. It has no cache and keeps no state: `dns.ts` has those.
  *
- * Every attempt has a socket of its own, hence a random port besides the random id, connected to the server, so that
- * the kernel drops what comes from anywhere else. A truncated answer is asked for again over TCP. A server that says
- * SERVFAIL or REFUSED has answered: the next one is asked, but not the same again.
+ * Every attempt has its own socket, which gives it a random port in addition to the random id. The socket is connected to the server, so that
+ * the kernel drops packets from anywhere else. A truncated answer is requested again over TCP. A server that answers
+ * SERVFAIL or REFUSED has answered: the next server is asked, and the same one is not asked again.
  */
 type DnsServer = { readonly address: string; readonly port: number }
 
-/** Rounds over the servers that were silent. */
+/** Rounds over the servers that did not answer. */
 const roundsMax = 2
 const serversMax = 3
-/** Of a reply over TCP. No domain's mail exchangers need a tenth of it. */
+/** For a reply over TCP. No domain's mail exchangers need a tenth of it. */
 const replyOctetsMax = 16_384
 const dnsPort = 53
 
 /**
- * The servers to ask, the first three of them: `ip`, `ip:port` or `[ipv6]:port`. Null takes the system's. Throws a TypeError naming what is
- * none of these.
+ * The servers to ask, the first three of them: `ip`, `ip:port` or `[ipv6]:port`. Null means the system's. Throws a TypeError naming a text that
+ * is none of these.
  */
 export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[] => {
   if (texts?.length === 0) throw new TypeError('there has to be a DNS server')
@@ -47,12 +47,12 @@ export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[
 
 const silence = { kind: 'failed', code: 'ETIMEOUT' } as const satisfies DnsAnswer
 
-/** `attemptTimeoutMs` is how long one server may be silent, `deadlineMs` how long all of them together. */
+/** `attemptTimeoutMs` is how long one server may take to answer, `deadlineMs` how long all of them together. */
 type Patience = { readonly attemptTimeoutMs: number; readonly deadlineMs: number }
 
 /**
- * What the servers say, in at most `deadlineMs`. Never throws: what goes wrong is `failed`, EBADNAME for what is no
- * host name, ETIMEOUT when all of them were silent.
+ * The servers' answer, in at most `deadlineMs`. Never throws: an error is `failed`, with EBADNAME for a text that is not a
+ * host name, and ETIMEOUT when none of them answered.
  */
 export const askServers = async (
   servers: readonly DnsServer[],
@@ -70,7 +70,7 @@ export const askServers = async (
       if (timeoutMs <= 0) return failure
       const answer = await askServer(server, { id: randomInt(0x10000), name, type }, timeoutMs)
       if (answer.kind !== 'failed') return answer
-      // A server's own word says more than another's silence.
+      // An error from one server is more informative than the timeout of another.
       if (answer.code === 'ETIMEOUT') continue
       refusing.add(server)
       failure = answer
@@ -97,7 +97,7 @@ const askServer = async (server: DnsServer, question: DnsQuestion, timeoutMs: nu
   }
 }
 
-/** Rejects with what the socket fails with. */
+/** Rejects with the error of the socket. */
 type Ask = (
   server: DnsServer,
   question: DnsQuestion,

@@ -4,24 +4,24 @@ import type { DnsAnswer, DnsType } from './dns-message.ts'
 import { askServers, dnsServers } from './dns-query.ts'
 
 /**
- * DNS with a memory that honours TTLs: nothing is answered past the time its zone gave it, and identical questions
- * under way are one question upstream.
+ * DNS with a cache that honours TTLs: nothing is answered beyond its TTL, and identical questions
+ * in progress are sent upstream once.
  *
- * `node:dns` gives the system's servers only. Its binding drops the TTL of MX records and of negative answers, takes a
- * referral for "there is no mail server", and shares no question. `dns.lookup` would fill the thread pool that file
+ * `node:dns` uses only the system's servers. Its binding drops the TTL of MX records and of negative answers, takes a
+ * referral for "there is no mail server", and does not share questions. `dns.lookup` would fill the thread pool that file
  * reads and key derivation share: four slow names are enough.
  */
 export type Dns = {
   /**
-   * Never throws. `signal` ends the wait with `failed` and ECANCELLED; the question goes on for others and the cache.
-   * Records come in no particular order. EBUSY: too many different questions are under way.
+   * Never throws. `signal` ends the wait with `failed` and ECANCELLED; the question continues for others and the cache.
+   * Records come in no particular order. EBUSY: too many different questions are in progress.
    */
   resolve(name: string, type: DnsType, options?: { readonly signal?: AbortSignal }): Promise<DnsAnswer>
   /** For metrics. */
   status(): DnsStatus
 }
 
-/** What became of a question that memory could not answer. `busy`: too many others were under way. */
+/** The outcome of a question that the cache could not answer. `busy`: too many others were in progress. */
 type DnsOutcome = Exclude<DnsAnswer['kind'], 'failed'> | 'timeout' | 'failed' | 'busy'
 
 /** Since it was created. */
@@ -31,28 +31,28 @@ type DnsStatus = {
   readonly cacheHits: number
 }
 
-/** However slow the servers: an answer, or a failure, in this time. */
+/** Even with slow servers, there is an answer or a failure within this time. */
 const questionDeadlineMs = 5_000
-/** A resolver that does not answer in this time has lost the datagram, or might as well have. */
+/** A resolver that does not answer in this time has probably lost the datagram. */
 const attemptTimeoutMsDefault = 1_500
-/** A day-long TTL is a promise of the zone's owner, but forgetting earlier costs one question. */
+/** The zone's owner may allow a TTL of a day, but forgetting earlier costs one question. */
 const ttlSecondsMax = 3_600
 const negativeTtlSecondsMax = 300
-/** How long a failure, or a negative answer without a TTL (RFC 2308 §5 forbids more), spares the servers. */
+/** How long a failure, or a negative answer without a TTL, is not asked for again (RFC 2308 §5 forbids more). */
 const failureTtlSeconds = 5
-/** A zone whose servers are silent holds a dozen places for seconds with every call about it. */
+/** If a zone's servers do not answer, every call about it holds a dozen places for seconds. */
 const underWayMax = 4_096
 const entriesMax = 20_000
-/** Of names and values together: hostile zones with long answers push out entries, not the process. */
+/** For names and values together: hostile zones with long answers displace entries, but do not exhaust the process's memory. */
 const charactersMax = 8 * 1024 * 1024
-/** What a record costs besides its text. */
+/** The cost of a record in addition to its text. */
 const recordCharacters = 32
-/** Of one answer. MX records with the highest priority values go first; addresses as they come. */
+/** For one answer. MX records with the highest priority values are dropped first; addresses in the order they come. */
 const recordsKept = 32
 
 type Entry = { readonly answer: DnsAnswer; readonly expiresAtMs: number }
 
-/** `servers` as `dnsServers` takes them. `clock` counts milliseconds and had best never go back (`performance`). */
+/** `servers` as for `dnsServers`. `clock` counts milliseconds and should never go back (`performance`). */
 export const createDns = ({
   servers: texts,
   clock,
@@ -121,7 +121,7 @@ export const createDns = ({
 
 const cancelled: DnsAnswer = { kind: 'failed', code: 'ECANCELLED' }
 
-/** Null for what is no host name; no server was asked. */
+/** Null for a text that is not a host name; no server was asked. */
 const outcomeOf = (answer: DnsAnswer): DnsOutcome | null => {
   if (answer.kind !== 'failed') return answer.kind
   if (answer.code === 'EBADNAME') return null

@@ -2,18 +2,18 @@ import { BlockList, isIP } from 'node:net'
 import { blocksOf, dottedOf, groupsOf, type ParsedAddress, parseAddress } from './address.ts'
 
 /**
- * Where this process may connect to when a stranger named the target: in a domain, a URL, a DNS answer. It judges
+ * The addresses this process may connect to when a stranger named the target: in a domain, a URL, a DNS answer. It judges
  * addresses, never names: a name is resolved once, each of its addresses is judged here, and the address that passed
  * is dialled. A name that is resolved again afterwards has not been judged.
  */
 export type EgressGuard = {
   /**
-   * True for an address in allocated, global, unicast space that leads out of this network, and for one that is exempt.
-   * Mapped, NAT64 and 6to4 forms are judged by the IPv4 address inside, ISATAP forms by both. Whatever is not an address at
-   * all, zone ids included, is false.
+   * True for an address in allocated, global, unicast space that leads out of this network, and for an exempt address.
+   * Mapped, NAT64 and 6to4 forms are judged by the IPv4 address inside, ISATAP forms by both. Any text that is not an
+   * address, zone ids included, is false.
    */
   mayDial(address: string): boolean
-  /** True for an address the operator exempted (`EGRESS_ALLOW`), whatever else it is. */
+  /** True for an address the operator exempted (`EGRESS_ALLOW`), even if it is private or reserved. */
   exempts(address: string): boolean
 }
 
@@ -23,7 +23,7 @@ export type EgressGuard = {
  *
  * An IPv4 block exempts the mapped form of its addresses too, because dialling `::ffff:10.0.0.1` reaches 10.0.0.1
  * itself. It does not exempt their NAT64 and 6to4 forms: those leave towards a translator, whose 10.0.0.1 is another
- * one. Mapped addresses count as IPv4 alone, so that no IPv6 block, `::/0` included, opens an IPv4 network.
+ * address. Mapped addresses count as IPv4 alone, so that no IPv6 block, `::/0` included, opens an IPv4 network.
  */
 export const createEgressGuard = ({ allow }: { allow: readonly string[] }): EgressGuard => {
   // One list for both would check IPv4 addresses against IPv6 blocks in their mapped form.
@@ -41,9 +41,9 @@ export const createEgressGuard = ({ allow }: { allow: readonly string[] }): Egre
 }
 
 /**
- * Addresses of public space at which a cloud serves its own machines, credentials and start scripts among it. All the other
- * ones known (169.254.169.254 and those next to it, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private
- * or reserved. An address to look up is one all the same: this is about dialling.
+ * Addresses of public space at which a cloud serves its own machines, including credentials and start scripts. All other
+ * known ones (169.254.169.254 and those next to it, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private
+ * or reserved. These addresses can still be looked up: this list is only about dialling.
  */
 const platforms = blocksOf(
   [
@@ -65,9 +65,9 @@ const leadsOut = (parsed: ParsedAddress | null): boolean => {
 }
 
 /**
- * The IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), under whatever
- * prefix: a machine with such an interface sends the packet there. Null for other addresses. The bits that say how the
- * IPv4 address is meant are not looked at.
+ * The IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), under any
+ * prefix: a machine with such an interface sends the packet there. Null for other addresses. The bits for the meaning of the
+ * IPv4 address are ignored.
  */
 const tunnelledTo = (canonical: string): string | null => {
   if (isMapped(canonical)) return null
@@ -75,7 +75,7 @@ const tunnelledTo = (canonical: string): string | null => {
   return (flags & 0xfcff) === 0 && mark === 0x5efe ? dottedOf(high, low) : null
 }
 
-/** The canonical text of a mapped address, and of no other, has this prefix and a dotted quad after it. */
+/** The canonical text of a mapped address, and of no other address, has this prefix followed by a dotted quad. */
 const isMapped = (canonical: string): boolean => canonical.startsWith('::ffff:') && canonical.includes('.')
 
 const addBlock = (exempt: { ipv4: BlockList; ipv6: BlockList }, cidr: string): void => {

@@ -3,17 +3,17 @@ import type { Dns } from './dns.ts'
 
 /**
  * The addresses of a host name, IPv4 first: mail hosts judge IPv6 senders harder, and more of the world is reachable
- * over IPv4. `code` is why not all of them may be known; it can come along with addresses, when one family failed.
+ * over IPv4. `code` is why some of them may be missing; it can come along with addresses, when one family failed.
  */
 export type HostAddresses = {
   readonly addresses: readonly string[]
-  /** Such as ESERVFAIL. Null when both families were answered: then no address means there is none. */
+  /** For example ESERVFAIL. Null when both families were answered: then no address means there is none. */
   readonly code: string | null
 }
 
 export type ResolveHost = (host: string, signal: AbortSignal) => Promise<HostAddresses>
 
-/** RFC 6761 §6.3: these are this machine's own, whatever a DNS server says. */
+/** RFC 6761 §6.3: these names mean this machine, even if a DNS server answers otherwise. */
 export const isLocalhost = (host: string): boolean => /(^|\.)localhost\.?$/i.test(host)
 
 /**

@@ -11,9 +11,9 @@ export type RegistryBlock = { prefix: string; name: string; reference: string; l
 
 /**
  * IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190), with multicast (RFC 5771).
- * Source: iana.org/assignments/iana-ipv4-special-registry, by way of public copies, 2026-11-21.
+ * Source: iana.org/assignments/iana-ipv4-special-registry, from public copies, 2026-11-21.
  * 192.0.0.9/32 and 192.0.0.10/32 are registered as globally reachable anycast, but name a service at the nearest
- * router and so have no place of their own: they stay refused with the rest of 192.0.0.0/24.
+ * router and so have no place: they stay refused with the rest of 192.0.0.0/24.
  */
 export const ipv4SpecialPurpose: readonly RegistryBlock[] = [
   { prefix: '0.0.0.0/8', name: 'This network', reference: 'RFC 791', lookedUp: false },

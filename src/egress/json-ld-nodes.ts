@@ -1,12 +1,12 @@
 /**
- * The nodes of a page's JSON-LD, as a reader of a page gets them. Pure: runs in the page's thread (`json-ld.ts`).
+ * The nodes of a page's JSON-LD, in the form that readers of a page receive. Pure: runs in the page's thread (`json-ld.ts`).
  */
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
 /**
- * Makes sense of a page's nodes: at least one. Lists and `@graph`s are unrolled; what is nested in a node stays there.
- * Runs in the page's thread; where it throws, the page is malformed.
+ * Interprets a page's nodes: at least one. Lists and `@graph`s are unrolled; nested nodes stay in their parent.
+ * Runs in the page's thread; if it throws, the page is malformed.
  */
 export type ReadNodes<Input, Answer> = (nodes: readonly JsonObject[], input: Input) => Answer
 
@@ -16,7 +16,7 @@ export const typesOf = (node: JsonObject): readonly string[] =>
     .filter((type) => typeof type === 'string')
     .map((type) => type.replace(/^(https?:\/\/(www\.)?schema\.org\/|schema:)/i, ''))
 
-/** A member's values: none for null and for a member that is not there, one for a plain value, and a list's own. */
+/** A member's values: none for null and for a missing member, one for a plain value, and the items of a list. */
 export const listOf = (value: unknown): readonly unknown[] =>
   value === undefined || value === null ? [] : Array.isArray(value) ? value : [value]
 

@@ -1,14 +1,14 @@
-/** The thread of `json-ld.ts`: it takes one page and answers what its reader made of it. The thread that started it ends it. */
+/** The thread of `json-ld.ts`: it takes one page and answers with the result of its reader. The thread that started it ends it. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { Parser } from 'htmlparser2'
 import { jsonLdLimits, type PageRead, type PageThread, type PageToRead } from './json-ld.ts'
 import { isJsonObject, type JsonObject, type ReadNodes } from './json-ld-nodes.ts'
 
 const { module, input } = workerData as PageThread
-/** Loaded before the thread says that it is ready: the page's time is the page's own. */
+/** Loaded before the thread reports that it is ready, so that loading does not use the page's time. */
 const reader = (await import(module)) as { readonly read: ReadNodes<unknown, unknown> }
 
-/** Of a page, as browsers do (HTML Standard §13.2.3.2), in which a `<meta charset>` is looked for. */
+/** The part of a page in which a `<meta charset>` is looked for, as browsers do (HTML Standard §13.2.3.2). */
 const charsetWithinBytes = 1_024
 /** Characters parsed before it is checked whether enough blocks were seen. */
 const writeCharacters = 64 * 1024
@@ -27,7 +27,7 @@ const read = ({ html, charset }: PageToRead): PageRead => {
   return nodes.length === 0 ? { kind: 'malformed' } : { kind: 'found', answer: reader.read(nodes, input) }
 }
 
-/** Malformed bytes become U+FFFD; the reader of the text decides what that means. */
+/** Malformed bytes become U+FFFD; the reader of the text decides what to do with them. */
 const decoded = (html: Uint8Array, charset: string | null): string => {
   const head = Buffer.from(html.buffer, html.byteOffset, Math.min(html.length, charsetWithinBytes))
   const declared = /<meta\b[^<>]*?\bcharset\s*=\s*(?:["']\s*)?([A-Za-z0-9_:.-]{1,40})/i.exec(
@@ -44,7 +44,7 @@ const decoded = (html: Uint8Array, charset: string | null): string => {
   return ''
 }
 
-/** The text of the first JSON-LD blocks. A block the page does not close is none: the page may have been cut there. */
+/** The text of the first JSON-LD blocks. A block without an end tag is ignored: the page may have been cut there. */
 const blocksOf = (html: string): string[] => {
   const blocks: string[] = []
   let pieces: string[] | null = null
@@ -73,7 +73,7 @@ const blocksOf = (html: string): string[] => {
 const bounded = (_name: string, value: unknown): unknown =>
   typeof value === 'string' ? value.slice(0, jsonLdLimits.textCharactersMax) : value
 
-/** Undefined where it is no JSON. Two habits of real pages are forgiven: CDATA marks and raw line ends within texts. */
+/** Undefined if it is not JSON. Two common errors of real pages are accepted: CDATA marks and raw line ends within texts. */
 const parsed = (block: string): unknown => {
   const text = withoutCdata(block.trim())
   for (const candidate of [text, text.replaceAll(/\p{Cc}/gu, ' ')]) {
@@ -95,7 +95,7 @@ const withoutCdata = (text: string): string => {
   return inside.endsWith('//') || inside.endsWith('/*') ? inside.slice(0, -2) : inside
 }
 
-/** Level by level and not by recursion: depth is what is being limited. */
+/** Level by level and not by recursion, because depth is the limit being checked. */
 const depthWithin = (value: unknown, depthMax: number): boolean => {
   let level: unknown[] = [value]
   for (let depth = 0; level.length > 0; depth++) {

@@ -1,15 +1,15 @@
 /**
- * What a web page says about itself in JSON-LD (`<script type="application/ld+json">`), read without trusting it.
+ * The JSON-LD of a web page (`<script type="application/ld+json">`), read without trusting the page.
  *
- * A page is hostile: markup can be built to keep a parser busy. It is therefore parsed in a thread of its own that is
- * killed when its time is up, one thread per page, so that nothing of one page is left for the next. What the page says is
- * made sense of in the same thread and within the same time, by the reader the caller names: the main thread only gets
- * what that reader answers, and never a text of the page's own making.
+ * A page is hostile: markup can be built to keep a parser busy. It is therefore parsed in a separate thread that is
+ * killed when its time is up, one thread per page, so that nothing of one page is left for the next. The reader that the
+ * caller names interprets the page in the same thread and within the same time: the main thread only gets
+ * the reader's answer, and never raw text of the page.
  */
 import { Worker } from 'node:worker_threads'
 
 /**
- * A module that exports `read`, a `ReadNodes`, and what is handed to it besides the nodes. Input and answer are copied
+ * A module that exports `read`, a `ReadNodes`, and its input in addition to the nodes. Input and answer are copied
  * between threads (structured clone).
  */
 type NodeReader = { readonly module: URL; readonly input: unknown }
@@ -21,38 +21,38 @@ type JsonLd<Answer> =
   | { readonly kind: 'none' }
   /** Its time was up, or too many pages were being read already. */
   | { readonly kind: 'too_slow' }
-  /** It has JSON-LD, none of which is JSON within the limits, or it took too much memory. */
+  /** Its JSON-LD is not JSON within the limits, or it took too much memory. */
   | { readonly kind: 'malformed' }
 
-/** What of a page is looked at. What lies beyond is passed over, as if the page ended there. */
+/** The part of a page that is read. The rest is ignored, as if the page ended there. */
 export const jsonLdLimits = {
   /** Of the page. */
   htmlBytesMax: 2 * 1024 * 1024,
   blocksMax: 5,
-  /** Characters of all blocks of a page together. A block that exceeds what is left is passed over. */
+  /** Characters of all blocks of a page together. A block that exceeds the rest is skipped. */
   blockCharactersMax: 512 * 1024,
   /** Objects and lists within each other. */
   depthMax: 32,
   nodesMax: 500,
-  /** Of one text; the rest of it is cut off. No reader keeps more. */
+  /** For one text; the rest of it is cut off. No reader keeps more. */
   textCharactersMax: 16_384,
 } as const
 
-/** From the moment a thread has the page until the reader has answered. A large honest page takes some tens of milliseconds. */
+/** From the moment a thread has the page until the reader has answered. A large honest page takes tens of milliseconds. */
 export const jsonLdTimeMaxMs = 1_000
 
-/** Loading a thread and its reader takes some 150 ms; more than this means that the machine has no time for pages. */
+/** Loading a thread and its reader takes about 150 ms; more than this means that the machine has no time for pages. */
 const threadStartMaxMs = 5_000
-/** More would take the processor from calls that wait for no page. */
+/** More would take processor time from calls that do not need a page. */
 const threadsMax = 2
 const waitingMax = 32
 const threadHeapMaxMb = 64
 
-/** What a thread is sent, once it says that it is ready. */
+/** The message to a thread, once it reports that it is ready. */
 export type PageToRead = { readonly html: Uint8Array<ArrayBuffer>; readonly charset: string | null }
-/** What a thread is started with: its reader. */
+/** The data a thread is started with: its reader. */
 export type PageThread = { readonly module: string; readonly input: unknown }
-/** What a thread says. */
+/** The messages of a thread. */
 export type PageRead =
   | { readonly kind: 'ready' }
   | { readonly kind: 'found'; readonly answer: unknown }
@@ -65,8 +65,8 @@ const waiting: (() => void)[] = []
 /**
  * Reads the JSON-LD of a page. Takes at most `jsonLdTimeMaxMs` of parsing and reading and settles by the deadline.
  *
- * `deadlineMs` is on the `performance.now()` clock. `charset` is what the Content-Type said; without it the page's own
- * `<meta charset>` counts, then UTF-8. Rejects only where a thread cannot be started, which is no page's fault.
+ * `deadlineMs` is on the `performance.now()` clock. `charset` is from the Content-Type; without it the page's own
+ * `<meta charset>` counts, then UTF-8. Rejects only if a thread cannot be started, which is not the page's fault.
  */
 export const readJsonLd = async <Answer>(
   html: Uint8Array,
@@ -78,7 +78,7 @@ export const readJsonLd = async <Answer>(
 ): Promise<JsonLd<Answer>> => {
   if (!(await takeTurn(deadlineMs))) return { kind: 'too_slow' }
   try {
-    // A copy of its own: a Buffer may be a window on memory that others use.
+    // A separate copy, because a Buffer may be a window on memory that others use.
     const page = new Uint8Array(html.subarray(0, jsonLdLimits.htmlBytesMax))
     const thread = { module: reader.module.href, input: reader.input }
     return (await readInThread({ html: page, charset }, thread, deadlineMs)) as JsonLd<Answer>
@@ -118,16 +118,16 @@ const readInThread = (page: PageToRead, thread: PageThread, deadlineMs: number):
     const worker = new Worker(new URL('./json-ld-worker.ts', import.meta.url), {
       execArgv: [],
       workerData: thread,
-      // It needs nothing of ours, secrets least of all.
+      // It needs nothing of ours, and must not see secrets.
       env: {},
       resourceLimits: { maxOldGenerationSizeMb: threadHeapMaxMb, stackSizeMb: 4 },
     })
     const settle = (how: () => void): void => {
       clearTimeout(timer)
       worker.removeAllListeners()
-      // A thread that is ended may still say that it failed; without a listener that would end the process.
+      // A thread that is ended may still report a failure; without a listener that would end the process.
       worker.on('error', () => undefined)
-      // Settled only when the thread is gone: it is counted until then.
+      // Settled only when the thread has ended: it is counted until then.
       worker.terminate().then(how, how)
     }
     const tooSlow = (): void => settle(() => resolve({ kind: 'too_slow' }))

@@ -4,7 +4,7 @@ import { hostsOf } from './hosts.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from './page.ts'
 import { type PostAnswer, type PostRequest, postBounded } from './post.ts'
 
-/** The ways out of this process. They differ in who chose the address: only the operator's own choices may be exempt from the guard. */
+/** The ways out of this process, by who chose the address: only the operator's own choices may be exempt from the guard. */
 export type Outside = {
   /** For addresses that partners and strangers name. It exempts none. */
   readonly guard: EgressGuard
@@ -23,7 +23,7 @@ export type Outside = {
   readonly postOwn: (request: PostRequest) => Promise<PostAnswer>
 }
 
-/** A hostile page may take this many times its decoded maximum before it is let go. */
+/** A hostile page may take this many times its decoded maximum before it is released. */
 const pagesMax = 16
 const pagesWaitingMax = 256
 
@@ -58,7 +58,7 @@ export const createOutside = ({
         const deadlineMs = Math.max(1, Math.ceil(request.deadlineMs - waitedMs))
         return await fetchBounded({ ...request, deadlineMs }, dialling)
       } finally {
-        // The place is handed on, so that no other request takes it in between.
+        // The place is passed on directly, so that no other request takes it in between.
         const [first] = waiting
         if (first === undefined) fetching -= 1
         else {
@@ -70,7 +70,7 @@ export const createOutside = ({
   }
 }
 
-/** True once a place was handed over; false when the request's time was up before. */
+/** True once a place was passed on; false when the request's time was up before. */
 const placeWithin = (waiting: Set<() => void>, { deadlineMs, signal }: PageRequest): Promise<boolean> =>
   new Promise((resolve) => {
     const done = (placed: boolean): void => {

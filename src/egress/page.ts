@@ -14,14 +14,14 @@ import {
 
 /**
  * One page from a stranger's web server, with every dimension bounded: time, bytes on the wire, bytes after
- * decompression, headers, redirects, and above all where the connection may go.
+ * decompression, headers, redirects, and above all the addresses it may connect to.
  *
  * The host is resolved once, each address is judged by the guard, and the connection is made to the addresses that
  * passed, while TLS checks the certificate against the name. A redirect is a new page: everything is checked again.
- * It is not `fetch`, which resolves by itself, follows by itself and unpacks without a limit. Connections are not
+ * It is not `fetch`, which resolves names, follows redirects and unpacks by itself, without a limit. Connections are not
  * reused and proxy variables of the environment are not read: both would dial addresses that were not judged.
  *
- * What fails outside is an answer and never thrown.
+ * Failures outside are answers and never thrown.
  */
 export type PageRequest = {
   readonly url: string
@@ -35,20 +35,20 @@ export type PageRequest = {
   readonly wireBytesMax?: number
   readonly decodedBytesMax?: number
   readonly redirectsMax?: number
-  /** Asked before anything else happens to a redirect's target. Default: wherever the guard lets it. */
+  /** Called before anything else happens to a redirect's target. Default: every target that the guard allows. */
   readonly mayRedirectTo?: (url: URL) => boolean
   readonly signal?: AbortSignal
 }
 
 /**
- * `page`: whatever the status was; the body is empty where it has none, and where another status than 2xx comes with
+ * `page`: for any status; the body is empty if there is none, and if a status other than 2xx comes with
  * another media type. `detail` is a word for logs and tests:
  *
  * - refused: `url`, `scheme`, `userinfo`, `port`, `address`, `redirect`, `content_type`, `content_encoding`
  * - timeout: `deadline`, `connect`, `dns`, `aborted` (by the caller)
  * - too_large: `headers`, `wire`, `decoded`
  * - unreachable: the code of what failed, such as ENOTFOUND, ECONNREFUSED, Z_DATA_ERROR, or the name of an error without one
- * - too_many_redirects: the target that was one too many
+ * - too_many_redirects: the target of the first redirect beyond the limit
  */
 export type PageAnswer =
   | {
@@ -121,7 +121,7 @@ const fetchOnce = async (hop: Hop, dialling: Dialling): Promise<PageAnswer | Red
       headers: { ...hop.headers, accept: hop.accept.join(', '), 'accept-encoding': 'gzip, deflate, br' },
       signal,
     })
-    // There is no listener any more when the client is destroyed under a body that was not read.
+    // There is no listener any more when the client is destroyed with an unread body.
     response.body.on('error', () => undefined)
     return await answerOf(response, hop)
   } catch (error) {
@@ -157,7 +157,7 @@ const textHeaders = (headers: Dispatcher.ResponseData['headers']): Record<string
     ),
   )
 
-/** Null for what was not asked for, chains of codings included: each one multiplies what a byte can become. */
+/** Null for a coding that was not requested, including chains of codings: each one multiplies the size of a byte. */
 const decoderOf = (contentEncoding: string): Transform | null => {
   switch (contentEncoding.trim().toLowerCase()) {
     case '':

@@ -1,9 +1,9 @@
 import { addressesToDial, clientTo, type Dialling, failureToReach, type NoPage, refusalOf } from './dial.ts'
 
 /**
- * One message to a stranger's web server. The answer is its status. The body is not read: it is of no use to us, and
- * must not be shown to whoever chose the address. Redirects are not followed: they are an answer like another, and the
- * message is for the server it was addressed to. As everywhere, what fails outside is an answer and never thrown.
+ * One message to a stranger's web server. The answer is its status. The body is not read: we do not need it, and
+ * it must not be shown to the person who chose the address. Redirects are not followed: they are an answer like any other, and the
+ * message is for the server it was addressed to. As everywhere, failures outside are answers and never thrown.
  *
  * Without TLS only exempt addresses are dialled (`EGRESS_ALLOW`).
  */
