@@ -1,7 +1,7 @@
 import type { Allocation } from '../events/credits.ts'
 import { formatCredits, type MicroCredits } from './money.ts'
 
-/** One grant of credits, with what is left of it. */
+/** One grant of credits, and the part of it that is left. */
 export type Lot = {
   readonly grantId: string
   readonly priority: number
@@ -28,7 +28,7 @@ export const drawable = (lots: readonly Lot[], atMs: number): MicroCredits => {
 }
 
 /**
- * Which lots pay an amount at an instant. `lots` must be in draw order. `uncovered` is what no lot could pay:
+ * Which lots pay an amount at an instant. `lots` must be in draw order. `uncovered` is the part that no lot could pay:
  * overdraft, if the organization may have one.
  */
 export const draw = (

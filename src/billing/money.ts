@@ -10,7 +10,7 @@ const fractionDigits = 6
 
 const canonical = /^(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,6}))?$/
 
-/** Prices are few, and every charge names them. A longer text may be a part of one that would be held in memory with it. */
+/** Prices are few, and every charge names them. A longer text may be a slice of a large one, which would be kept in memory with it. */
 const parsed = new Map<string, MicroCredits>()
 const parsedMax = 4_096
 const parsedCharsMax = 12

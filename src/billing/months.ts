@@ -29,16 +29,16 @@ export const monthBefore = (month: Month): Month => {
 /** The instant at which a month begins. */
 export const monthStart = (month: Month): string => `${month}-01T00:00:00.000Z`
 
-/** By when the last calls of a month are written: no month is closed earlier. */
+/** The last calls of a month are written within this time after it: no month is closed earlier. */
 export const closableAfterMs = 15 * 60_000
 
 /**
- * How many events may come between the last one a closing counted and the closing itself. So whoever reads a ledger in
- * order knows a closing when so many more were read, and never has to read it twice to find all of them.
+ * How many events may come between the last event a closing counted and the closing itself. So a reader that reads a ledger in
+ * order knows every closing after reading this many more events, and never has to read it twice to find all of them.
  */
 export const closingGapMax = 4_000
 
-/** Up to which revision events count for a month that was closed, and for the months before it. */
+/** The revision up to which events count for a closed month, and for the months before it. */
 export type Closing = { readonly month: Month; readonly through: number }
 
 /** What the `MonthClosed` at a revision closed. */
@@ -48,8 +48,8 @@ export const closingAt = (
 ): Closing => ({ month, through: Math.max(through_revision, revision - closingGapMax) })
 
 /**
- * In which month an event counts. Asked for the events of a ledger in order. `closings` are in order as well; those of
- * which an event is not later may still be missing.
+ * The month in which an event counts. Called for the events of a ledger in order. `closings` are in order as well; those that
+ * are later than the event may still be missing.
  */
 export const createBookings = (closings: readonly Closing[]) => {
   let openFrom: Month = ''

@@ -3,7 +3,7 @@ import type { PriceBookPublished } from '../events/prices.ts'
 import { type MicroCredits, parseCredits } from './money.ts'
 import { tariff } from './tariff.ts'
 
-/** What one tariff rule yields under a price book. */
+/** The price of one tariff rule under a price book. */
 export type PricedRule = {
   readonly ruleVersion: number
   readonly sku: string | null
@@ -15,12 +15,12 @@ export type PriceBook = {
   readonly version: number
   readonly effectiveFromMs: number
   readonly rules: ReadonlyMap<string, PricedRule>
-  /** `bookDigest` of all of it. */
+  /** `bookDigest` of the whole book. */
   readonly digest: string
 }
 
 /**
- * base64url SHA-256 of what a book says, so that a charge can name it: the JSON text
+ * base64url SHA-256 of a book's content, so that a charge can name it: the JSON text
  * `[version,"effective_from",[["rule",rule_version,"sku" or null,"amount"],…]]` in the order of its rules.
  */
 const bookDigest = ({
@@ -38,10 +38,10 @@ const bookDigest = ({
     'base64url',
   )
 
-/** What a book is made of. */
+/** The content of a book. */
 type BookText = Pick<PriceBookPublished, 'version' | 'effective_from' | 'rules'>
 
-/** The book as its text has it now, which is not always the text that was published. */
+/** The book from its current text, which is not always the text that was published. */
 export const priceBookOf = (published: BookText): PriceBook => ({
   version: published.version,
   effectiveFromMs: Date.parse(published.effective_from),
@@ -54,7 +54,7 @@ export const priceBookOf = (published: BookText): PriceBook => ({
   digest: bookDigest(published),
 })
 
-/** The same, to price calls by. Throws for a book without a date, and for one that is not what its own digest says. */
+/** The same, to price calls by. Throws for a book without a date, and for a book that does not match its own digest. */
 export const soundPriceBookOf = (published: BookText & Pick<PriceBookPublished, 'digest'>): PriceBook => {
   const book = priceBookOf(published)
   if (Number.isNaN(book.effectiveFromMs))
@@ -99,6 +99,6 @@ export const defaultPriceBook = {
   ),
   approver: 'default',
   proposal: null,
-  // It is what this release says it is.
+  // It is defined by this release.
   digest: null,
 } satisfies PriceBookPublished

@@ -3,7 +3,7 @@ import type { MicroCredits } from './money.ts'
 import type { PriceBook } from './price-book.ts'
 import { NoRule, type PriceOverride, rate } from './tariff.ts'
 
-/** What calls that were recorded would have cost under a price book, added up. Pure but for the sum, which grows. */
+/** The total cost of recorded calls under another price book. Pure except for the sum, which grows. */
 export type Cost = {
   calls: number
   /** Calls that the book has no rule for: under it they would have been refused. */
@@ -14,7 +14,7 @@ export type Cost = {
 
 export const noCost = (): Cost => ({ calls: 0, unrated: 0, total: 0n, skus: new Map() })
 
-/** Adds what a call established. The same rating as that of live calls. */
+/** Adds the facts of a call. Rated in the same way as live calls. */
 export const addCall = (cost: Cost, facts: CallFacts, book: PriceBook, override: PriceOverride): void => {
   cost.calls++
   try {

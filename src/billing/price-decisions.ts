@@ -4,17 +4,17 @@ import { priceBookOf } from './price-book.ts'
 import { rulesDigest } from './price-rules.ts'
 import { nextVersion, type PriceProposal, type Prices, publishedAt } from './prices.ts'
 
-/** What may happen to price books: proposed, approved, withdrawn. Pure: time and who acts arrive as arguments. */
+/** Decisions about price books: propose, approve, withdraw. Pure: the time and the actor arrive as arguments. */
 
 type PriceAct = DomainEventOf<
   'PriceBookProposed' | 'PriceBookPublished' | 'PriceBookWithdrawn' | 'PriceProposalWithdrawn'
 >
-/** `field`: what was typed wrongly, if that is what is wrong. */
+/** `field`: the field that was filled in incorrectly, if that is the reason. */
 export type PriceDecision<Act extends PriceAct = PriceAct> =
   | Act
   | { readonly refused: string; readonly field?: string }
 
-/** Every process hears of a new book well within this, so none prices a call by the old one after it took effect. */
+/** Every process receives a new book well within this time, so none prices a call by the old one after it took effect. */
 const priceNoticeMs = 5_000
 
 /** Whether someone can still approve it. */
@@ -74,7 +74,7 @@ export const approveProposal = (
   if (rulesDigest(found.rules) !== found.digest)
     return { refused: `the rules of p${number} are not those that were proposed; see "event-log verify"` }
   const base = publishedAt(prices, fromMs)
-  // What was proposed as a change of one book would undo what another one changed meanwhile.
+  // The proposal changes its base book, and would undo the changes of a book that was published in the meantime.
   if ((base?.version ?? null) !== found.base)
     return {
       refused: `p${number} was proposed as a change of price book ${found.base ?? 'none'}, and the book in force then is ${base?.version ?? 'none'} now: propose it again`,

@@ -7,13 +7,13 @@ export type PriceOverrideEntry = {
   readonly fromMs: number
 }
 
-/** Overrides of one SKU, oldest first, with one more. Of those from the same instant, the one set last counts. */
+/** Overrides of one SKU, oldest first, with one more. Among those from the same instant, the last one set counts. */
 export const withOverride = <Entry extends PriceOverrideEntry>(
   overrides: readonly Entry[] | undefined,
   entry: Entry,
 ): Entry[] => [...(overrides ?? []), entry].sort((a, b) => a.fromMs - b.fromMs)
 
-/** Without the one that the event at a revision set. */
+/** Without the override that the event at a revision set. */
 export const withoutOverride = <Entry extends PriceOverrideEntry>(
   overrides: readonly Entry[] | undefined,
   revision: number,

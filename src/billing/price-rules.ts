@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 import type { PriceBookRule } from '../events/prices.ts'
 
-/** The rules of a price book as they are written: what makes two books the same, and how they differ. Pure. */
+/** The rules of a price book in their written form: whether two books are the same, and how they differ. Pure. */
 
-/** base64url SHA-256 of rules, whatever their order: two books with one digest price every call alike. */
+/** base64url SHA-256 of rules, independent of their order: two books with one digest price every call alike. */
 export const rulesDigest = (rules: readonly PriceBookRule[]): string =>
   hash(
     'sha256',
@@ -15,7 +15,7 @@ export const rulesDigest = (rules: readonly PriceBookRule[]): string =>
     'base64url',
   )
 
-/** Rules of which some are to be others: those of `base` in their order, then what is new. */
+/** Rules with some of them replaced: those of `base` in their order, then the new ones. */
 export const patchedRules = (
   base: readonly PriceBookRule[],
   patch: readonly PriceBookRule[],
@@ -28,7 +28,7 @@ export const patchedRules = (
   ]
 }
 
-/** One rule that is not the same in both; null: it is not in that book. */
+/** One rule that differs between two books; null: it is not in that book. */
 export type RuleChange = {
   readonly rule: string
   readonly from: PriceBookRule | null

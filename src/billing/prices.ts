@@ -1,14 +1,14 @@
 import { checkEventData, currentVersion, type DomainEvent } from '../events/catalogue.ts'
 import type { PriceBookProposed, PriceBookPublished } from '../events/prices.ts'
 
-/** Everything the stream of price books says: what was proposed, published and withdrawn, by whom and when. Pure. */
+/** The state of the stream of price books: proposed, published and withdrawn books, by whom and when. Pure. */
 
-/** Who did it, when, and why where that was said. */
+/** The actor, the time, and the reason if one was given. */
 type Act = { readonly by: string; readonly at: string; readonly reason: string | null }
 
 export type PriceProposal = PriceBookProposed & {
   readonly proposed: Act
-  /** The version it was published as; null while no one has approved it. */
+  /** The version it was published as; null until it is approved. */
   readonly version: number | null
   readonly withdrawn: Act | null
 }
@@ -31,13 +31,13 @@ type PriceEvent = DomainEvent & {
   readonly metadata: { readonly actor: string; readonly effective_at: string }
 }
 
-/** The same as `evolvePrices`, to price calls by. Throws for an event that does not hold what its type has to. */
+/** The same as `evolvePrices`, to price calls by. Throws for an event that does not match its type. */
 export const evolveSoundPrices = (prices: Prices, event: PriceEvent): Prices => {
   checkEventData(event.type, currentVersion(event.type), event.data)
   return evolvePrices(prices, event)
 }
 
-/** What comes twice, or is about what does not exist, changes nothing: the first one counts. */
+/** A repeated event, or one about a book that does not exist, changes nothing: the first one counts. */
 export const evolvePrices = (prices: Prices, event: PriceEvent): Prices => {
   const act = (reason: string | null): Act => ({
     by: event.metadata.actor,
@@ -67,7 +67,7 @@ export const evolvePrices = (prices: Prices, event: PriceEvent): Prices => {
       return {
         ...prices,
         books: prices.books.map((book) =>
-          // One that was in force has priced calls, and goes on.
+          // A book that was in force has priced calls, and stays in force.
           book.version === version && book.withdrawn === null && withdrawn.at < book.effective_from
             ? { ...book, withdrawn }
             : book,
@@ -90,11 +90,11 @@ export const evolvePrices = (prices: Prices, event: PriceEvent): Prices => {
   }
 }
 
-/** The books that price, or will: those that were not withdrawn. */
+/** The books that price calls now or later: those that were not withdrawn. */
 export const standingBooks = ({ books }: Prices): readonly PublishedBook[] =>
   books.filter(({ withdrawn }) => withdrawn === null)
 
-/** The book in force at an instant, as `priceBookAt` has it; null before the first. */
+/** The book in force at an instant, as `priceBookAt` returns it; null before the first. */
 export const publishedAt = (prices: Prices, atMs: number): PublishedBook | null => {
   const inForce = standingBooks(prices).filter(({ effective_from }) => Date.parse(effective_from) <= atMs)
   return (

@@ -1,4 +1,4 @@
-/** Why a rule of the tariff applied, in words for people who read a bill. By rule; a version that asks for more says so itself. */
+/** Why a rule of the tariff applied, in words for people who read a bill. By rule, or by rule and version if a version needs other words. */
 const words: Readonly<Record<string, string>> = {
   'email_validation.valid': 'the address is valid',
   'email_validation.company_found': 'company data were asked for and found',

@@ -4,8 +4,8 @@ import { closedTotals, type StatementLine, type StatementSummary } from './state
 import type { LineContent } from './statement-line.ts'
 
 /**
- * A statement as a file: JSON Lines, and CSV. Both begin with the opening balance and end with the closing one. Of a closed
- * month they are the same bytes for ever: nothing in them depends on when, where or by which release they were written.
+ * A statement as a file: JSON Lines, and CSV. Both begin with the opening balance and end with the closing one. For a closed
+ * month the bytes never change: nothing in them depends on when, where or by which release they were written.
  */
 
 export type StatementHead = {
@@ -14,7 +14,7 @@ export type StatementHead = {
   readonly month: Month
 }
 
-/** What both forms of file are written with. Texts end with a line break. */
+/** The writer of one form of file. Texts end with a line break. */
 export type StatementForm = {
   readonly head: (head: StatementHead, opening: bigint) => string
   readonly line: (line: StatementLine) => string
@@ -29,7 +29,7 @@ type Column = {
   readonly text?: true
 } & (
   | { readonly of: (line: StatementLine) => Cell }
-  /** The same on every line that says the same. */
+  /** The same for all lines with the same content. */
   | { readonly says: (content: LineContent) => Cell }
 )
 
@@ -65,7 +65,7 @@ const columns: readonly Column[] = [
 type OwnColumn = Extract<Column, { readonly of: unknown }>
 type Said = { readonly at: number; readonly columns: readonly Extract<Column, { readonly says: unknown }>[] }
 
-/** The columns in their order, those next to each other that lines share as one: their text is put together once for all these lines. */
+/** The columns in order. Adjacent columns of shared content form one group, whose text is made once for all lines with that content. */
 const runs: readonly (OwnColumn | Said)[] = (() => {
   const found: (OwnColumn | Said)[] = []
   let at = 0
@@ -79,7 +79,7 @@ const runs: readonly (OwnColumn | Said)[] = (() => {
   return found
 })()
 
-/** A line of cells, each with what separates it from the one before it. */
+/** A line of cells, each with the separator before it. */
 const rowOf = (cell: (column: Column, value: Cell) => string): ((line: StatementLine) => string) => {
   const shared = new WeakMap<LineContent, readonly string[]>()
   const sharedOf = (content: LineContent): readonly string[] => {
@@ -97,7 +97,7 @@ const rowOf = (cell: (column: Column, value: Cell) => string): ((line: Statement
   }
 }
 
-/** Most texts need no escape, and looking is cheaper than escaping. */
+/** Most texts need no escape, and checking is cheaper than escaping. */
 const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/
 const jsonText = (text: string): string => (plain.test(text) ? `"${text}"` : JSON.stringify(text))
 
@@ -106,7 +106,7 @@ const jsonNames = new Map(
   columns.map((column) => [column, `${column === firstColumn ? '{' : ','}"${column.name}":`]),
 )
 
-/** Members that say nothing are left out; the first one always says something. Amounts are canonical decimals, as everywhere on the wire. */
+/** Empty members are left out; the first member is never empty. Amounts are canonical decimals, as everywhere on the wire. */
 const jsonRow = rowOf((column, value) =>
   value === null ? '' : `${jsonNames.get(column)}${typeof value === 'number' ? value : jsonText(value)}`,
 )
@@ -185,7 +185,7 @@ export const summaryOf = (foot: string): StatementSummary => {
 }
 type Foot = ReturnType<typeof summaryJson> & { readonly balance: string }
 
-/** RFC 4180: what holds a comma, a quote or a line break is quoted. */
+/** RFC 4180: a text that holds a comma, a quote or a line break is quoted. */
 const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
 
 /** A spreadsheet takes a cell that begins like this for a formula: an apostrophe makes it text. */

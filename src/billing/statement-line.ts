@@ -4,7 +4,7 @@ import type { EventMetadata } from '../events/envelope.ts'
 import { type MicroCredits, parseCredits } from './money.ts'
 import { overrideAt, type PriceOverrideEntry, withOverride, withoutOverride } from './price-overrides.ts'
 
-/** What an event of a ledger says on a statement: one line for each price of a call, and one for anything else. */
+/** The lines of a ledger event on a statement: one line for each price of a call, and one for anything else. */
 
 /** An event of a ledger with its envelope. */
 export type LedgerRecord = LedgerEvent & {
@@ -27,13 +27,13 @@ export type LineKind =
   | 'expiry'
 
 /**
- * What a line says but when, for whom and of which event. Lines that say the same have the same object: a month has millions of them, and
- * few that differ. `amount` is what the balance changed by: below zero for charges and expiries.
+ * The content of a line without its time, organization and event. Lines with the same content share one object: a month has millions of lines, and
+ * few of them differ. `amount` is the change of the balance: below zero for charges and expiries.
  */
 export type LineContent = {
   readonly kind: LineKind
   readonly amount: MicroCredits
-  /** How many calls the line is of; 0 for the second price of a call, and for what is no call. */
+  /** The number of calls of the line; 0 for the second price of a call, and for lines that are not calls. */
   readonly calls: number
   readonly keyId: string | null
   readonly capability: string | null
@@ -43,7 +43,7 @@ export type LineContent = {
   readonly rule: string | null
   readonly ruleVersion: number | null
   readonly priceBookVersion: number | null
-  /** The organization's own price that the line was charged by: the event that set it. */
+  /** The event that set the organization's own price for the line; null if there is none. */
   readonly override: string | null
   readonly grantId: string | null
   readonly expiresAt: string | null
@@ -56,7 +56,7 @@ export type LineContent = {
 
 type RecordOf<T extends LedgerEvent['type']> = Extract<LedgerRecord, { readonly type: T }>
 
-/** Whether an event says something on a statement. */
+/** Whether an event has a line on a statement. */
 export const hasLines = (type: LedgerEvent['type']): boolean =>
   type !== 'OrganizationRegistered' &&
   type !== 'PriceOverrideSet' &&
@@ -66,7 +66,7 @@ export const hasLines = (type: LedgerEvent['type']): boolean =>
 
 type OwnPrice = PriceOverrideEntry & { readonly eventId: string }
 
-/** The organization's own prices, as of the last event that was told. */
+/** The organization's own prices, after the last event that was added. */
 export const createOwnPrices = () => {
   const bySku = new Map<string, readonly OwnPrice[]>()
   return {
@@ -85,7 +85,7 @@ export const createOwnPrices = () => {
         bySku.set(sku, withoutOverride(bySku.get(sku), override_revision))
       }
     },
-    /** The event that set the price which this one is; null: it is the price book's. */
+    /** `of`: the event that set this price; null if it is the price book's. */
     none: () => bySku.size === 0,
     of: (sku: string, amount: MicroCredits, effectiveAt: string): string | null => {
       const own = overrideAt(bySku.get(sku), Date.parse(effectiveAt))
@@ -98,7 +98,7 @@ export type OwnPrices = ReturnType<typeof createOwnPrices>
 type Charge = RecordOf<'CreditCharged'>
 type Call = RecordOf<'KeyUsed'>
 
-/** What lines say, by the members it is made of: a month has millions of lines that say the same. */
+/** Line contents, by their members: a month has millions of lines with the same content. */
 const known = new Map<string, readonly LineContent[]>()
 const knownMax = 4_096
 const overridden = new WeakMap<LineContent, Map<string, LineContent>>()
@@ -111,7 +111,7 @@ const once = (members: readonly unknown[], make: () => readonly LineContent[]): 
   return contents
 }
 
-/** What the lines of a charge say, and of the call it was made for; `call` is null where that is not the event before it. */
+/** The line contents of a charge and of its call; `call` is null if the call is not the event before it. */
 export const chargeContents = (
   charge: Charge,
   call: Call | null,
@@ -165,7 +165,7 @@ const calledAs = ({ data }: Call) => ({
   code: data.code ?? null,
 })
 
-/** What the line of anything but a charge says; null for what has none. */
+/** The line content of an event other than a charge; null if it has none. */
 export const lineContent = (record: LedgerRecord): LineContent | null => {
   switch (record.type) {
     case 'KeyUsed':
@@ -222,7 +222,7 @@ const freeCall = (call: Call): LineContent | null => {
 const adjustment = ({ data }: RecordOf<'CreditAdjusted'>): LineContent =>
   contentOf(data.kind, {
     amount: parseCredits(data.amount),
-    // A lot that was taken back is the one it drew from.
+    // A lot that was taken back is the lot it drew from.
     grantId: data.kind === 'void' ? (data.allocations[0]?.grant_id ?? null) : null,
     adjusts: data.adjusts,
     rerateRun: data.rerate_run,

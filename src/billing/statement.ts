@@ -12,30 +12,30 @@ import {
 } from './statement-line.ts'
 
 /**
- * The statement of a month: what the balance was when it began, every line of it in ledger order, and what they sum to. It is folded
- * from the events that count in the month (`months.ts`), so opening and movements are the closing balance, and that is the
- * opening balance of the next month. The balance is that of the movements: a lot that has expired is in it until it is
+ * The statement of a month: the opening balance, every line of the month in ledger order, and their sums. It is folded
+ * from the events that count in the month (`months.ts`), so opening and movements give the closing balance, and that is the
+ * opening balance of the next month. The balance is the sum of movements: an expired lot counts until it is
  * written off.
  */
 
 export type StatementLine = {
   readonly record: LedgerRecord
   readonly content: LineContent
-  /** The earlier month it belongs to: one that was closed, or that of the call which it refunds. */
+  /** The earlier month it belongs to: a closed month, or the month of the call that it refunds. */
   readonly corrects: Month | null
   /** The balance after it. */
   readonly balance: MicroCredits
 }
 
-/** What was charged by one price, or how many calls one rule made free. */
+/** The amount charged by one price, or the number of calls one rule made free. */
 type CallGroup = {
   readonly capability: string | null
   readonly sku: string | null
   readonly rule: string | null
   readonly ruleVersion: number | null
-  /** Prices by an override are told apart from the price book's. */
+  /** Separates prices of an override from the price book's. */
   readonly override: boolean
-  /** Lines; of calls that were counted together, calls. */
+  /** The number of lines; for calls that were counted together, the number of calls. */
   readonly count: number
   readonly amount: MicroCredits
 }
@@ -47,18 +47,18 @@ export type StatementSummary = {
   readonly opening: MicroCredits
   readonly closing: MicroCredits
   readonly lines: number
-  /** Recorded calls, whatever they cost; not those that a rate limit refused. */
+  /** Recorded calls, free or charged; without those that a rate limit refused. */
   readonly calls: number
   /** By capability, SKU, rule and its version. */
   readonly charges: readonly CallGroup[]
   readonly freeCalls: readonly CallGroup[]
   /** Movements of credits by kind, charges as well. */
   readonly movements: readonly KindGroup[]
-  /** Of all that, what belongs to earlier months. */
+  /** The part of all that which belongs to earlier months. */
   readonly corrections: readonly CorrectionGroup[]
 }
 
-/** What an event changes the balance by; 0 for most. */
+/** The change of the balance by an event; 0 for most. */
 export const movementOf = (event: LedgerEvent): MicroCredits => {
   switch (event.type) {
     case 'CreditGranted':
@@ -72,14 +72,14 @@ export const movementOf = (event: LedgerEvent): MicroCredits => {
   }
 }
 
-/** A refund belongs to the month of its call, whenever it is made. */
+/** A refund belongs to the month of its call, even if it is made later. */
 const belongsAt = (record: LedgerRecord): string => {
   const chargedAt = record.type === 'CreditAdjusted' ? record.data.charged_at : null
   return chargedAt ?? record.metadata.effective_at
 }
 
 /**
- * Folds the events that count in one month. All events of the ledger have to be told in order, up to the end of the month, for
+ * Folds the events that count in one month. All events of the ledger have to be passed in order, up to the end of the month, because of
  * the prices they set; those that count in the month are added as well.
  */
 export const createStatement = (month: Month, opening: MicroCredits, ownPrices: OwnPrices) => {
@@ -100,14 +100,14 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
     const content = lineContent(record)
     if (content !== null) into.push(lineOf(record, content))
   }
-  /** A call that no charge follows. */
+  /** A call without a charge after it. */
   const end = (into: StatementLine[]): void => {
     if (waiting !== null) tell(waiting, into)
     waiting = null
   }
 
   return {
-    /** Appends the lines that are known now: those of a call are when it is known whether a charge follows. */
+    /** Appends the lines that are complete: the lines of a call are complete when it is known whether a charge follows. */
     add: (record: LedgerRecord, into: StatementLine[]): void => {
       const call =
         record.type === 'CreditCharged' && record.metadata.causation_id === waiting?.eventId ? waiting : null
@@ -118,7 +118,7 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
       else if (record.type === 'KeyUsed') waiting = record
       else tell(record, into)
     },
-    /** Appends the line of a call that the last event may be. */
+    /** Appends the line of the last event, if it is a call. */
     end,
     summary: (): StatementSummary => ({ opening, closing: balance, lines, ...totals.summary() }),
   }
@@ -126,7 +126,7 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
 
 type Group<Key> = { readonly key: Key; count: number; amount: MicroCredits }
 
-/** A sum for every key it meets, which are few. */
+/** A sum for each key, of which there are few. */
 const createGroups = <Key extends object>() => {
   const groups = new Map<string, Group<Key>>()
   return {
@@ -142,7 +142,7 @@ const createGroups = <Key extends object>() => {
   }
 }
 
-/** What a line counts in. */
+/** The sums that a line is counted in. */
 type Counted = { readonly calls: number; readonly in: readonly { group: Group<object>; count: number }[] }
 
 const createTotals = () => {

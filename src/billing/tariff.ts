@@ -3,10 +3,10 @@ import type { MicroCredits } from './money.ts'
 import type { PriceBook } from './price-book.ts'
 
 /**
- * The tariff: which rules a fact falls under. Prices are the price book's. Whether there are credits to pay is the
- * account's.
+ * The tariff: the rules that apply to a fact. The price book defines the prices. The account decides whether there are
+ * credits to pay.
  *
- * Every rule is a pure event handler with an id and a version. A released version is never edited: history was
+ * Every rule is a pure event handler with an id and a version. A released version is never edited, because past calls were
  * priced by it. To change a rule, add a version here and publish a price book that names it from a date on.
  */
 
@@ -19,7 +19,7 @@ type Rule<K extends CallFacts['kind']> = {
   readonly versions: readonly ((facts: Facts<K>) => boolean)[]
   /** In credits, in the price book that a new installation starts with. Null: free there. */
   readonly startPrice: { readonly sku: string; readonly amount: string } | null
-  /** Holds, in version 1 and free, also under a price book that does not name it: operators' books are older than the rule. */
+  /** Applies, in version 1 and free, even under a price book that does not name it, because operators' books are older than the rule. */
   readonly unnamed?: true
 }
 
@@ -27,7 +27,7 @@ const freeUnnamed = { ruleVersion: 1, sku: null, amount: 0n } as const
 
 type Tariff = { readonly [K in CallFacts['kind']]: readonly Rule<K>[] }
 
-/** Decision 10: company data are paid for with a verdict that stays, and never for a disposable address. */
+/** Decision 10: company data are charged only with a certain verdict, and never for a disposable address. */
 const isCertainEnough = ({ status, sub_status }: Facts<'email_validation'>): boolean =>
   status === 'valid' || (status === 'risky' && sub_status !== 'disposable')
 
@@ -45,7 +45,7 @@ export const tariff: Tariff = {
       id: 'email_validation.company_found',
       versions: [
         (facts) => facts.company_status === 'found',
-        // Partners ask again for what is unknown: they would pay for the same company each time.
+        // Partners ask again about unknown addresses: they would pay for the same company each time.
         (facts) => facts.company_status === 'found' && isCertainEnough(facts),
       ],
       startPrice: { sku: 'company_data', amount: '2' },
@@ -63,7 +63,7 @@ export const tariff: Tariff = {
     },
     { id: 'ip_lookup.not_located', versions: [(facts) => !facts.success], startPrice: null },
   ],
-  // Decision 11: charged when profile data are delivered. A person who is gone costs nothing.
+  // Decision 11: charged when profile data are delivered. A person who no longer exists costs nothing.
   profile: [
     {
       id: 'profile.cached',
@@ -81,12 +81,12 @@ export const tariff: Tariff = {
   pixel: [{ id: 'pixel', versions: [() => true], startPrice: null }],
   // Decision 11: whoami costs nothing.
   whoami: [{ id: 'whoami', versions: [() => true], startPrice: null }],
-  // A look at one's own account and ledger costs nothing, whatever book prices the calls.
+  // A look at one's own account and ledger costs nothing, under any price book.
   account: [{ id: 'account', versions: [() => true], startPrice: null, unnamed: true }],
   ledger_export: [{ id: 'ledger_export', versions: [() => true], startPrice: null, unnamed: true }],
   // Decision 15: the same Idempotency-Key is charged once, ever.
   replay: [{ id: 'replay', versions: [() => true], startPrice: null }],
-  // Spec §4.1 rule 5, decision 11: whatever is refused costs nothing.
+  // Spec §4.1 rule 5, decision 11: refused calls cost nothing.
   refusal: [{ id: 'refusal', versions: [() => true], startPrice: null }],
 }
 
@@ -98,7 +98,7 @@ type RatedLine = {
   readonly ruleVersion: number
 }
 
-/** What a fact costs, and by which rules. `total` 0 with no lines means free, by `rule`. */
+/** The cost of a fact, and the rules for it. `total` 0 with no lines means free, by `rule`. */
 export type Rating = {
   readonly total: MicroCredits
   readonly lines: readonly RatedLine[]
@@ -116,7 +116,7 @@ export class NoRule extends Error {
 }
 
 /**
- * Prices a fact. Pure: the same fact, book and overrides give the same rating for ever.
+ * Prices a fact. Pure: the same fact, book and overrides always give the same rating.
  * Throws `NoRule` when the book names no known rule that matches.
  */
 export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride): Rating => {
@@ -143,7 +143,7 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
   return { total, lines, ...first, priceBookVersion: book.version }
 }
 
-/** Whether a price book says anything about facts of a kind; without it no such call can be rated. */
+/** Whether a price book has a rule for facts of a kind; without one no such call can be rated. */
 export const isPriced = (book: PriceBook, kind: CallFacts['kind']): boolean =>
   tariff[kind].some(({ id, unnamed }) => unnamed === true || book.rules.has(id))
 
@@ -153,7 +153,7 @@ export const neededRules = (): readonly string[] =>
     rules.flatMap(({ id, unnamed }) => (unnamed === true ? [] : [id])),
   )
 
-/** The rule ids and versions this release knows: what a price book may name. */
+/** The rule ids and versions this release knows, which a price book may name. */
 export const knownRules = (): ReadonlyMap<string, number> =>
   new Map(
     Object.values(tariff).flatMap((rules) => rules.map((rule) => [rule.id, rule.versions.length] as const)),
