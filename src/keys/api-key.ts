@@ -1,6 +1,6 @@
 import { composeToken, parseToken, publicIdLength, secretLength, tokenLength } from './checked-token.ts'
 
-/** An API key, `enl_live_<id>_<secret><crc>`: a partner's (`checked-token.ts`). */
+/** A partner's API key, `enl_live_<id>_<secret><crc>` (`checked-token.ts`). */
 export const apiKeyPrefix = 'enl_live_'
 export const keyIdLength = publicIdLength
 export const apiKeyLength = tokenLength(apiKeyPrefix)
@@ -15,7 +15,7 @@ export const composeApiKey = (
   return { apiKey: token, keyId: id, secret }
 }
 
-/** Splits a well-formed key with a correct checksum; null for anything else, at no look-up and no HMAC. */
+/** Splits a well-formed key with a correct checksum; null for anything else, without a lookup or an HMAC. */
 export const parseApiKey = (text: string): { keyId: string; secret: string } | null => {
   const parsed = parseToken(apiKeyPrefix, text)
   return parsed === null ? null : { keyId: parsed.id, secret: parsed.secret }

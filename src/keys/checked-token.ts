@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib'
 /**
  * The text of a secret that people copy: `<prefix><id>_<secret><crc>`. The id (16 base62 characters) is public; the
  * secret (32, at least 190 random bits) is shown once and stored only as an HMAC; the checksum (6, base62 of the CRC-32
- * of all that comes before it) answers a mistyped text, or a scanner, without any look-up.
+ * of everything before it) detects a mistyped text, or a scanner's guess, without any lookup.
  */
 export const publicIdLength = 16
 export const secretLength = 32
@@ -38,7 +38,7 @@ const base62From = (bytes: Uint8Array, length: number): string => {
 }
 
 /**
- * Composes a text from randomness (at least 128 bytes); its id, which is public, from `named` where that is given (32
+ * Composes a text from randomness (at least 128 bytes); its id, which is public, from `named` if that is given (32
  * bytes of a keyed hash). Throws when the bytes do not suffice.
  */
 export const composeToken = (
@@ -57,7 +57,7 @@ export const composeToken = (
 
 const afterPrefix = /^[0-9A-Za-z]{16}_[0-9A-Za-z]{38}$/
 
-/** Splits a well-formed text with a correct checksum; null for anything else, at no look-up and no HMAC. */
+/** Splits a well-formed text with a correct checksum; null for anything else, without a lookup or an HMAC. */
 export const parseToken = (prefix: string, text: string): { id: string; secret: string } | null => {
   if (!text.startsWith(prefix) || !afterPrefix.test(text.slice(prefix.length))) return null
   const secretAt = prefix.length + publicIdLength + 1

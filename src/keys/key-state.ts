@@ -2,7 +2,7 @@ import type { Permission } from '../events/capabilities.ts'
 import type { DomainEvent, DomainEventOf } from '../events/catalogue.ts'
 import type { KeyLimits } from '../events/keys.ts'
 
-/** What an API key is now, folded from its stream. */
+/** The current state of an API key, folded from its stream. */
 export type KeyState = {
   readonly keyId: string
   readonly organizationId: string
@@ -16,7 +16,7 @@ export type KeyState = {
   readonly createdAt: string
   readonly expiresAt: string | null
   readonly successorId: string | null
-  /** A rotated key works until here. */
+  /** A rotated key works until this time. */
   readonly graceUntil: string | null
   readonly revokedAt: string | null
 }
@@ -28,8 +28,8 @@ export type KeyEvent = DomainEventOf<
 export const isKeyEvent = (event: DomainEvent): event is KeyEvent => event.type.startsWith('ApiKey')
 
 /**
- * Folds one event of a key's stream. Events of a key that was never issued leave it undefined. A key is issued, rotated
- * and revoked once: a second such event may end the key earlier, and gives nothing back.
+ * Folds one event of a key's stream. For a key that was never issued, events leave it undefined. A key is issued, rotated
+ * and revoked once: a second such event may end the key earlier, but never later.
  */
 export const evolveKey = (
   state: KeyState | undefined,
@@ -74,7 +74,7 @@ const issued = (data: KeyEventData<'ApiKeyIssued'>, effectiveAt: string): KeySta
 
 type KeyEventData<T extends KeyEvent['type']> = DomainEventOf<T>['data']
 
-/** From when on the key no longer opens anything, in milliseconds since the epoch; Infinity if never. */
+/** When the key stops working, in milliseconds since the epoch; Infinity if never. */
 export const endsAtMs = (key: KeyState): number => {
   const ends = [key.expiresAt, key.graceUntil, key.revokedAt].flatMap((at) =>
     at === null ? [] : [Date.parse(at)],
@@ -82,14 +82,14 @@ export const endsAtMs = (key: KeyState): number => {
   return Math.min(Number.POSITIVE_INFINITY, ...ends)
 }
 
-/** A key operation the key's state does not allow. `message` is for the operator who asked. */
+/** A key operation that the key's state does not allow. `message` is for the operator who asked. */
 export type KeyRefusal = { refused: string }
 
 /** A grace period is for the change to a new key, not for having two. */
 export const graceDaysMax = 90
 const graceMsMax = graceDaysMax * 86_400_000
 
-/** A live key gets a successor and goes on working until `graceUntil`; an ended or already rotated one is refused. */
+/** A live key gets a successor and works until `graceUntil`; an ended or already rotated key is refused. */
 export const rotateKey = (
   key: KeyState,
   { successorId, graceUntil, at }: { successorId: string; graceUntil: string; at: string },

@@ -11,7 +11,7 @@ export const composeOperatorToken = (
   return { token, tokenId: id, secret }
 }
 
-/** Null for what is no such token, at no look-up and no HMAC. */
+/** Null for a text that is not such a token, without a lookup or an HMAC. */
 export const parseOperatorToken = (text: string): { tokenId: string; secret: string } | null => {
   const parsed = parseToken(prefix, text)
   return parsed === null ? null : { tokenId: parsed.id, secret: parsed.secret }

@@ -12,7 +12,7 @@ export const composeTestKey = (
   return { apiKey: token, keyId: id, secret }
 }
 
-/** Splits a well-formed test key with a correct checksum; null for anything else, at no look-up and no HMAC. */
+/** Splits a well-formed test key with a correct checksum; null for anything else, without a lookup or an HMAC. */
 export const parseTestKey = (text: string): { keyId: string; secret: string } | null => {
   const parsed = parseToken(testKeyPrefix, text)
   return parsed === null ? null : { keyId: parsed.id, secret: parsed.secret }
