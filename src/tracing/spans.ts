@@ -10,15 +10,15 @@ import {
 import type { TraceContext } from './trace-context.ts'
 
 /**
- * Spans of what is done, by OpenTelemetry's API: `src/start/run.ts` says where they go, or whoever runs the service brings an SDK of
- * their own (`node --import`). Where neither is, a span is an object that does nothing.
+ * Spans of our work, by OpenTelemetry's API: `src/start/run.ts` defines where they go, or the operator brings their own SDK
+ * (`node --import`). Without either, a span is an object that does nothing.
  *
- * A span's parent is handed down and never looked up: what follows asynchronous work around would cost every call. Names and
- * attributes are words of ours, figures, and ids of calls: never an e-mail address, an IP address, a key, or anything a request said.
+ * A span's parent is passed as an argument and never looked up, because tracking asynchronous context would cost time on every call. Names and
+ * attributes are our own words, figures, and ids of calls: never an e-mail address, an IP address, a key, or any content of a request.
  */
 const tracer = trace.getTracer('enrichment-ledger')
 
-/** Begins the span of a request. It belongs to the partner's trace where the request named one. */
+/** Begins the span of a request. It belongs to the partner's trace if the request named one. */
 export const startRequestSpan = (name: string, partner: TraceContext | null): Span =>
   tracer.startSpan(
     name,
@@ -33,23 +33,23 @@ export const startRequestSpan = (name: string, partner: TraceContext | null): Sp
         }),
   )
 
-/** Ends a span. `attributes` is asked only where somebody records it. */
+/** Ends a span. `attributes` is called only if the span is recorded. */
 export const endSpan = (span: Span, attributes: () => Attributes, failed: boolean): void => {
   if (!span.isRecording()) return
   span.setAttributes(attributes())
-  // Not the error: its message may quote what it is about.
+  // Not the error: its message may quote personal data.
   if (failed) span.setStatus({ code: SpanStatusCode.ERROR })
   span.end()
 }
 
-/** Does something within a span of its own, which ends with it; what it gives is passed on as it is, a promise or not. */
+/** Does something within its own span, which ends with it. The result is returned unchanged, a promise or not. */
 export const within = <Value>(parent: Span, name: string, work: () => Value): Value => {
   if (!parent.isRecording()) return work()
   const span = tracer.startSpan(name, {}, trace.setSpan(ROOT_CONTEXT, parent))
   return ended(span, work)
 }
 
-/** The same of work that no request asked for: a trace of its own. */
+/** The same for work that no request asked for: a trace of its own. */
 export const alone = <Value>(name: string, attributes: () => Attributes, work: () => Value): Value => {
   const span = tracer.startSpan(name, {}, ROOT_CONTEXT)
   if (!span.isRecording()) return work()

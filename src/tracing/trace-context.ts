@@ -1,8 +1,8 @@
 /**
  * The trace a partner's request belongs to, by its `traceparent` (W3C Trace Context, Recommendation of 2021, §3.2). It names a
- * call in the partner's own tools, and nothing else: it decides nothing, and it is not proved who made it.
+ * call in the partner's own tools, and nothing else: it decides nothing, and its origin is not proved.
  *
- * No `traceresponse` is answered: it is no Recommendation, and `X-Request-Id` names the call already.
+ * No `traceresponse` is answered: it is not a Recommendation, and `X-Request-Id` names the call already.
  */
 export type TraceContext = {
   /** 32 lower-case hexadecimal digits, not all zero. */
@@ -16,12 +16,12 @@ export type TraceContext = {
 /** A later version may have more members, after another hyphen. */
 const traceparent = /^(?!ff)([\da-f]{2})-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(?=$|-)/
 const length00 = 55
-/** No version has that many members; none of ours reads them. */
+/** No version has that many members, and we read none of them. */
 const charsMax = 512
 
 /**
- * Null where there is no `traceparent`, and where it is not as the Recommendation says: such a request is answered like one
- * without. Several of them reach us joined by commas, and so count as none.
+ * Null if there is no `traceparent`, or it does not follow the Recommendation: such a request is answered like one
+ * without. Several headers reach us joined by commas, and so count as none.
  */
 export const traceContextOf = (header: string | readonly string[] | undefined): TraceContext | null => {
   if (typeof header !== 'string' || header.length > charsMax) return null
