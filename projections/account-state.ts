@@ -1,7 +1,7 @@
 import { microOf } from './micro.ts'
 import type { ProjectedEvent } from './projection.ts'
 
-/** An account, with its totals and with what its rows do not say yet. Instants are milliseconds since the epoch. */
+/** An account, with its totals and with the changes its rows do not hold yet. Instants are milliseconds since the epoch. */
 export type AccountState = {
   readonly organizationId: string
   name: string | null
@@ -17,7 +17,7 @@ export type AccountState = {
   /** Lots with something left. */
   readonly lots: Map<string, LotState>
   overrides: OverrideState[]
-  /** False: nothing is known to be written, and rows that are there count for nothing. */
+  /** False: nothing is known to be written, and existing rows are ignored. */
   written: boolean
   readonly changed: {
     readonly lots: Map<string, LotState>
@@ -63,7 +63,7 @@ export const initialState = (organizationId: string): AccountState => ({
 })
 
 /**
- * Folds the ledger's next event into the account, in place. Throws where the ledger breaks its own rules: a revision that
+ * Folds the ledger's next event into the account, in place. Throws if the ledger breaks its own rules: a revision that
  * does not follow, credits taken from a lot that does not hold them.
  */
 export const evolve = (state: AccountState, event: ProjectedEvent): void => {
@@ -145,7 +145,7 @@ const grant = (
   if (state.lots.has(grantId)) throw new Error(`lot ${grantId} is granted twice`)
   state.overdrawn -= repaid
   const { amount } = granted
-  // All of it went back into other lots.
+  // All of it was returned to other lots.
   if (amount === 0n) return
   setLot(state, {
     grantId,
@@ -157,7 +157,7 @@ const grant = (
   })
 }
 
-/** Gives back into lots, and returns what was given in all. */
+/** Returns credits to lots, and gives the total. */
 const fill = (
   state: AccountState,
   fills: Extract<ProjectedEvent, { type: 'CreditAdjusted' }>['data']['fills'],
@@ -175,7 +175,7 @@ const fill = (
   return given
 }
 
-/** Takes allocations from their lots, and returns what was taken in all. */
+/** Takes allocations from their lots, and returns the total. */
 const take = (state: AccountState, allocations: readonly { grant_id: string; amount: string }[]): bigint => {
   let taken = 0n
   for (const { grant_id, amount } of allocations) {

@@ -60,7 +60,7 @@ const overridesTable = {
  * beginning, and balances are read from it.
  *
  * The rows are a snapshot, and a snapshot affects cost, never meaning. They are written whole from the account that the
- * projector folded, never by adding to what a row says, and they carry a seal over all of it. A row that someone else
+ * projector folded, never by adding to an existing row, and they carry a seal over all of it. A row that someone else
  * changed does not match its seal, and its reader folds the ledger from the start instead.
  */
 export const accounts: StatefulProjection<AccountState, AccountRow> = {
@@ -200,7 +200,7 @@ export type OrganizationRow = {
 
 /**
  * Every organization with its balance at the projection's checkpoint, oldest first. Lots that expired by `nowMs`, the clock of
- * the process that asks, count nothing, as in the ledger itself.
+ * the process that asks, do not count, as in the ledger itself.
  */
 export const allOrganizations = (nowMs: number): Query<OrganizationRow> => ({
   text: `select a.organization_id, a.name, a.registered_at, a.charged_micro::text,
@@ -225,7 +225,7 @@ export const allAccounts = (): Query<{ organization_id: string }> => ({
 
 export type ExpirableLotRow = { organization_id: string; grant_id: string; expires_at: Date }
 
-/** Lots that expired by `nowMs` with something left: what the expiry job writes off. */
+/** Lots that expired by `nowMs` with something left, which the expiry job writes off. */
 export const expirableLots = ({ nowMs, max }: { nowMs: number; max: number }): Query<ExpirableLotRow> => ({
   text: `select organization_id, grant_id, expires_at from account_lots
           where remaining_micro > 0 and expires_at <= $1 order by expires_at limit $2`,

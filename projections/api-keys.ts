@@ -27,7 +27,7 @@ const keysTable = {
 } as const satisfies Table
 type KeyRow = RowOf<typeof keysTable>
 
-/** Every API key ever issued, as it is now, for people. Who is let in is read from the keys' own streams. */
+/** Every API key ever issued, in its current state, for people. Access is decided from the keys' own streams. */
 export const apiKeys: StatelessProjection = {
   name: 'api_keys',
   version: 1,
@@ -37,7 +37,7 @@ export const apiKeys: StatelessProjection = {
   tables: [keysTable],
   fold: (events) => {
     const issued: KeyRow[] = []
-    // A key is rotated and revoked once. A second event may end it earlier, and gives nothing back.
+    // A key is rotated and revoked once. A second event may end it earlier, but never later.
     const rotated = new Map<string, Pick<KeyRow, 'key_id' | 'successor_id'> & { grace_until: string }>()
     const limited = new Map<string, Pick<KeyRow, 'key_id' | 'limits'>>()
     const revoked = new Map<string, Pick<KeyRow, 'key_id' | 'revoked_at' | 'revoke_reason'>>()
@@ -52,7 +52,7 @@ export const apiKeys: StatelessProjection = {
         rotated.set(key_id, {
           key_id,
           successor_id: before.successor_id ?? successor_id,
-          // Both are UTC in one form.
+          // Both are UTC in the same format.
           grace_until: before.grace_until < grace_until ? before.grace_until : grace_until,
         })
       } else if (event.type === 'ApiKeyLimitsChanged') {
@@ -79,7 +79,7 @@ export const apiKeys: StatelessProjection = {
   },
 }
 
-/** Member by member: what an event holds beyond its schema is no column. */
+/** Member by member, because members beyond the event's schema are not columns. */
 const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): KeyRow => ({
   key_id: data.key_id,
   organization_id: data.organization_id,
@@ -98,7 +98,7 @@ const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): 
   revoke_reason: null,
 })
 
-/** An event in one key's stream about another key would change the other's row. */
+/** Refuses an event in one key's stream about another key, because it would change the other's row. */
 const refuseStranger = ({ stream, data }: ProjectedEvent): void => {
   const { key_id } = data as { readonly key_id?: unknown }
   if (stream !== keyStream(String(key_id))) throw new Error(`an event in ${stream} is about another key`)
@@ -131,11 +131,11 @@ export const keysOf = (organizationId: string | null): Query<ApiKeyRow> => ({
   values: [organizationId],
 })
 
-/** The ids of all keys there are rows of. */
+/** The ids of all keys that have rows. */
 export const keyIds = (): Query<{ key_id: string }> => ({ text: 'select key_id from api_keys', values: [] })
 
 /**
- * What rows know of keys and rows folded from a shorter log do not: `revoked` keys that would be accepted again, and
+ * Facts that rows know and rows folded from a shorter log do not: `revoked` keys that would be accepted again, and
  * keys `issued` that would be unknown.
  */
 export const keysOnlyInRows = (

@@ -11,7 +11,7 @@ const entriesTable = {
     actor: 'text not null',
     type: 'text not null',
     stream: 'text not null',
-    // Whom and what it is about: ids and names.
+    // The subjects of the event: ids and names.
     about: 'text[] not null',
   },
   key: ['position'],
@@ -24,8 +24,8 @@ const entriesTable = {
 } as const satisfies Table
 
 /**
- * Where in the event log changes by somebody are: what they say is read there. Of a call there is nothing, so that a year of changes
- * is found in a log of any number of calls. An event of a ledger costs one look at its type.
+ * Positions in the event log of changes that people made; their content is read there. Calls are not included, so that a year of changes
+ * is found in a log of any number of calls. For an event of a ledger, only its type is checked.
  */
 export const audit: StatelessProjection = {
   name: 'audit',
@@ -48,7 +48,7 @@ export const audit: StatelessProjection = {
   },
 }
 
-/** Members of events that name whom or what they are about. */
+/** Members of events that name their subjects. */
 const naming = new Set([
   ...['organization_id', 'key_id', 'successor_id', 'user', 'token_id', 'webhook_id', 'run', 'rerate_run'],
   ...['grant_id', 'adjustment_id', 'adjusts', 'override_id', 'subject_id', 'domain', 'sku', 'month', 'job'],
@@ -113,7 +113,7 @@ export const auditPage = (
   }
 }
 
-/** Where months of an organization were closed, the newest first. */
+/** Positions of the events that closed months of an organization, the newest first. */
 export const monthClosings = (organizationId: string): Query<{ readonly position: string }> => ({
   text: `select position::text from audit_entries
           where type = 'MonthClosed' and about @> array[$1::text] order by audit_entries.position desc`,
@@ -131,7 +131,7 @@ export const accountChanges = (
   values: [user, types, since, max],
 })
 
-/** When each of these users last signed in; null: never, as far as the event log knows. One look at an index for each. */
+/** The last sign-in of each of these users; null: none in the event log. One index lookup for each. */
 export const lastSignIns = (
   names: readonly string[],
 ): Query<{ readonly name: string; readonly at: Date | null }> => ({

@@ -8,7 +8,7 @@ import { pixelDays } from './pixel-days.ts'
 import { profileCache } from './profile-cache.ts'
 import type { Projection } from './projection.ts'
 
-/** Every read model there is, in the order operators see them. */
+/** Every read model, in the order operators see them. */
 export const projections: readonly Projection[] = [
   accounts,
   ledgerLines,

@@ -19,7 +19,7 @@ const lastUsedTable = {
   key: ['key_id'],
 } as const satisfies Table
 
-/** How much each key is used: when last, and how many calls per UTC day, capability and outcome. */
+/** The usage of each key: its last use, and the number of calls per UTC day, capability and outcome. */
 export const keyUsage: StatelessProjection = {
   name: 'key_usage',
   version: 1,

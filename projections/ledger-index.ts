@@ -5,7 +5,7 @@ import type { ProjectedEvent, Query, StatelessProjection } from './projection.ts
 import { insert, type RowOf, type Table, upsert } from './rows.ts'
 import { addUsage, organizationOf, type UsageRow, usageOf, usageTable } from './usage.ts'
 
-/** Movements of credits by every so many revisions: what a balance was at any revision is a sum over few rows. */
+/** Movements of credits in blocks of this many revisions: the balance at any revision is a sum over few rows. */
 const blockRevisions = 1_024
 const blocksTable = {
   name: 'movement_blocks',
@@ -22,7 +22,7 @@ const correctionsTable = {
   columns: {
     organization_id: 'text not null',
     revision: 'bigint not null',
-    // The charge it corrects; null for one of a balance, or of many charges.
+    // The charge it corrects; null for a correction of a balance, or of many charges.
     adjusts: 'uuid',
     rerate_run: 'text',
   },
@@ -44,7 +44,7 @@ const replaysTable = {
   key: ['organization_id', 'repeats', 'revision'],
 } as const satisfies Table
 
-/** Up to which revision each ledger is in these tables. */
+/** The revision up to which each ledger is in these tables. */
 const indexedTable = {
   name: 'indexed_ledgers',
   columns: { organization_id: 'text not null', revision: 'bigint not null' },
@@ -58,8 +58,8 @@ const thresholdsTable = {
 } as const satisfies Table
 
 /**
- * Where things are in a ledger, and its sums: what a partner or finance asks of a single call, a day or an instant, without the
- * ledger being read for it. What it says of a place is checked there.
+ * Positions in a ledger, and its sums, for questions of a partner or finance about a single call, a day or an instant, without
+ * reading the ledger. Each position is checked in the ledger.
  */
 export const ledgerIndex: StatelessProjection = {
   name: 'ledger_index',
@@ -108,7 +108,7 @@ export const ledgerIndex: StatelessProjection = {
 
 type BlockRow = RowOf<typeof blocksTable> & { readonly amount_micro: bigint }
 
-/** What the balance changes by. */
+/** The change of the balance. */
 export const movementOf = (event: DomainEvent): bigint => {
   switch (event.type) {
     case 'CreditGranted':
@@ -146,7 +146,7 @@ export const movedBefore = (
   }
 }
 
-/** Where a charge was corrected, and where re-rates were written after a revision. */
+/** Corrections of a charge, and re-rates that were written after a revision. */
 export const correctionsAfter = (
   organizationId: string,
   { revision, chargeId, max }: { revision: number; chargeId: string | null; max: number },
@@ -162,8 +162,8 @@ export const correctionsAfter = (
 export type CallPlaceRow = { indexed: string; revision: string | null }
 
 /**
- * Where the calls of a request are in a ledger, and up to which revision the rows know it (-1: not at all): one row at least, its
- * `revision` null where they know no such call. The request's lines are found before the organization's are looked at: a
+ * The positions of a request's calls in a ledger, and the revision up to which the rows know it (-1: not at all): one row at least, its
+ * `revision` null if they know no such call. The request's lines are found before the organization's are looked at: a
  * planner without statistics would read the organization's lines instead.
  */
 export const placesOfRequest = (
@@ -180,7 +180,7 @@ export const placesOfRequest = (
   values: [organizationId, requestId, max],
 })
 
-/** Whose request it was: at most a few organizations, for an id is given once. */
+/** The organizations of a request: at most a few, because an id is given once. */
 export const organizationsOfRequest = (
   requestId: string,
   max: number,
@@ -189,7 +189,7 @@ export const organizationsOfRequest = (
   values: [requestId, max],
 })
 
-/** Where lots were opened. */
+/** The positions at which lots were opened. */
 export const placesOfLots = (
   organizationId: string,
   lotIds: readonly string[],
@@ -198,7 +198,7 @@ export const placesOfLots = (
   values: [organizationId, lotIds],
 })
 
-/** Where prices of its own that an organization has of SKUs were set before a revision, and were not withdrawn. */
+/** The positions at which an organization's own prices of SKUs were set before a revision, and were not withdrawn. */
 export const placesOfOverrides = (
   organizationId: string,
   { skus, before, max }: { skus: readonly string[]; before: number; max: number },
@@ -208,7 +208,7 @@ export const placesOfOverrides = (
   values: [organizationId, skus, before, max],
 })
 
-/** Where the calls are that repeat one, by its request id. */
+/** The positions of calls that repeat a call, by its request id. */
 export const replaysOf = (
   organizationId: string,
   { repeats, max }: { repeats: string; max: number },
@@ -217,7 +217,7 @@ export const replaysOf = (
   values: [organizationId, repeats, max],
 })
 
-/** Below which balance the organization wants to be told; null: not at all. */
+/** The balance below which the organization is notified; null: never. */
 export const thresholdOf = (organizationId: string): Query<{ amount_micro: string | null }> => ({
   text: 'select amount_micro::text from balance_thresholds where organization_id = $1',
   values: [organizationId],

@@ -4,8 +4,8 @@ import type { ProjectedEvent, Query, StatelessProjection, TableName } from './pr
 import { insert, type RowOf, type Table, update, upsert } from './rows.ts'
 
 /**
- * The ledgers that have lines. A line names its ledger by eight bytes, in its row and in the primary key, whose pages PostgreSQL fills
- * only where a key is no longer than two numbers. That two ledgers have the same number is refused: the later one is halted.
+ * The ledgers that have lines. A line names its ledger by eight bytes, in its row and in the primary key, because PostgreSQL fills the key's pages
+ * only if a key is no longer than two numbers. If two ledgers have the same number, the later one is refused and halted.
  */
 const ledgersTable = {
   name: 'statement_ledgers',
@@ -16,20 +16,20 @@ const ledgersTable = {
 
 const linesTable = {
   name: 'ledger_lines',
-  // Those of a fixed width first, so that no bytes are lost between them: there is a row for every call.
+  // Columns of a fixed width first, so that no bytes are lost between them: there is a row for every call.
   columns: {
     ledger: 'bigint not null',
     revision: 'bigint not null',
     amount_micro: 'bigint not null',
     effective_at: 'timestamptz not null',
-    // How many calls the line is of; null for a movement of credits.
+    // The number of calls of the line; null for a movement of credits.
     calls: 'bigint',
     rule_version: 'integer',
     price_book_version: 'integer',
     idempotent: 'boolean not null',
     // Null for a call without an Idempotency-Key: its event's id derives from the request id.
     event_id: 'uuid',
-    // What an idempotent call cost. That of any other call derives from its request id.
+    // The charge of an idempotent call. That of any other call derives from its request id.
     charge_id: 'uuid',
     // The lot that was granted, or that expired.
     grant_id: 'uuid',
@@ -63,7 +63,7 @@ const readers = (table: TableName): string[] => [
 
 /**
  * The statement: one row per call or movement of credits, in ledger order. A call and its charge are one row.
- * `amount_micro` is what the balance changed by: negative for charges and expiries.
+ * `amount_micro` is the change of the balance: negative for charges and expiries.
  */
 export const ledgerLines: StatelessProjection = {
   name: 'ledger_lines',
@@ -142,7 +142,7 @@ const chargeOf = (
   lines: data.lines.length > 1 ? data.lines : null,
 })
 
-/** The line an event opens; null for an event that leaves none. */
+/** The line an event opens; null for an event without a line. */
 const lineOf = (event: ProjectedEvent, placeOf: (event: ProjectedEvent) => Place): Line | null => {
   const blank = (kind: string): Line => blankLine(event, placeOf(event), kind)
   switch (event.type) {
@@ -183,7 +183,7 @@ const lineOf = (event: ProjectedEvent, placeOf: (event: ProjectedEvent) => Place
   }
 }
 
-/** A line of zero credits that says only where and when. */
+/** A line of zero credits with only a place and a time. */
 const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => ({
   ...place,
   event_id: event.id,
@@ -216,15 +216,15 @@ export const lastRevision =
 export type IdempotentCallsAsk = { readonly organizationId: string; readonly eventId: string }
 
 export type IdempotentCallRow = {
-  /** Which ask the row answers: its index. */
+  /** The index of the request that the row answers. */
   ask: number
   last_revision: string
   revision: string | null
 }
 
 /**
- * For each ask one row: where an idempotent call is in a ledger, by the id of its event, and the last revision that has a line.
- * `revision` is null where there is no such call.
+ * One row for each request: the place of an idempotent call in a ledger, by the id of its event, and the last revision that has a line.
+ * `revision` is null if there is no such call.
  */
 export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<IdempotentCallRow> => ({
   text: `select asked.ask - 1 as ask, coalesce(last.revision, -1) as last_revision, call.revision
@@ -237,7 +237,7 @@ export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<Idem
   values: [asks.map(({ organizationId }) => organizationId), asks.map(({ eventId }) => eventId)],
 })
 
-/** Accounts whose balance is not the sum of their movements. Must give no rows. */
+/** Accounts whose balance is not the sum of their movements. There must be none. */
 export const unbalancedAccounts = (): Query<{
   organization_id: string
   movements_micro: string
@@ -253,7 +253,7 @@ export const unbalancedAccounts = (): Query<{
   values: [],
 })
 
-/** What rows know of credits and rows folded from a shorter log do not: lines by organization and kind, with their sum. */
+/** Facts that rows know about credits and rows folded from a shorter log do not: lines by organization and kind, with their sum. */
 export const linesOnlyInRows = (
   live: TableName,
   next: TableName,
@@ -268,6 +268,6 @@ export const linesOnlyInRows = (
   values: [],
 })
 
-/** The number of a ledger: the first eight bytes of the SHA-256 of its organization's id. What `ledger_key` gives in the database. */
+/** The number of a ledger: the first eight bytes of the SHA-256 of its organization's id. Equals `ledger_key` in the database. */
 export const ledgerKeyOf = (organizationId: string): bigint =>
   Buffer.from(hash('sha256', organizationId, 'hex').slice(0, 16), 'hex').readBigInt64BE()

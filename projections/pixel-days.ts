@@ -6,7 +6,7 @@ const daysTable = {
   columns: {
     organization_id: 'text not null',
     day: 'date not null',
-    // Of the rule that decided; empty where none did: nothing covers the host, or it could not be judged.
+    // The domain of the rule that decided; empty if none did: no rule covers the host, or it could not be judged.
     domain: 'text not null',
     fired: 'bigint not null',
     refused: 'bigint not null',
@@ -15,8 +15,8 @@ const daysTable = {
 } as const satisfies Table
 
 /**
- * How many pixel hits fired and how many were refused, by UTC day and by the domain of the rule that decided: as the calls were
- * answered. The counters that limits are judged by are others: they are of now, and no events.
+ * How many pixel hits fired and how many were refused, by UTC day and by the domain of the rule that decided, from the calls'
+ * answers. Limits are judged by other counters, which hold current values and are not events.
  */
 export const pixelDays: StatelessProjection = {
   name: 'pixel_days',
@@ -54,10 +54,10 @@ export type PixelDayRow = {
   readonly refused: string
 }
 
-/** A day and a domain of it: where a page ends. */
+/** A day and a domain in it: the end of a page. */
 export type PixelDayPlace = { readonly day: string; readonly domain: string }
 
-/** Days of an organization, newest first, and within a day by domain; of one domain where it is named. */
+/** Days of an organization, newest first, and within a day by domain; only one domain if it is given. */
 export const pixelDaysOf = (
   organizationId: string,
   {
@@ -73,7 +73,7 @@ export const pixelDaysOf = (
   values: [organizationId, domain, after?.day ?? null, after?.domain ?? null, max],
 })
 
-/** What fired and what was refused from a day on. One row. */
+/** How many hits fired and how many were refused from a day on. One row. */
 export const pixelHitsSince = (
   organizationId: string,
   day: string,

@@ -33,7 +33,7 @@ const aliasesTable = {
 type Alias = RowOf<typeof aliasesTable>
 
 /**
- * What is known of people: the newest payload of each, sealed, and which identifiers lead to whom. Everything here is
+ * The known data of people: the newest payload of each, sealed, and which identifiers lead to whom. Everything here is
  * unreadable without the payload's key, which lives outside the event log.
  */
 export const profileCache: StatelessProjection = {
@@ -54,14 +54,14 @@ export const profileCache: StatelessProjection = {
   },
 }
 
-/** What a batch says of a subject: its newest data, and whether the subject was gone after that. */
+/** A batch's result for a subject: its newest data, and whether the subject was gone after that. */
 type Row = {
   readonly data: ProfileFetched | null
   /** The first and the last time after the data, and whether the data may not be kept. */
   readonly gone: { readonly first: ProfileGone; readonly last: ProfileGone; readonly purged: boolean } | null
 }
 
-/** The last word of a batch on every subject and alias. An erasure forgets what the batch said before it as well. */
+/** A batch's last result for every subject and alias. An erasure also discards earlier results of the batch. */
 class Folding {
   readonly #erased = new Set<string>()
   readonly #rows = new Map<string, Row>()
@@ -99,7 +99,7 @@ class Folding {
 
   #alias(alias: Alias): void {
     const before = this.#aliases.get(keyOf(alias))
-    // A miss does not undo that the identifier led there once: whose it was decides who may be believed.
+    // A miss does not undo that the identifier once led there: the subject it belonged to decides whose answer may be trusted.
     this.#aliases.set(keyOf(alias), {
       ...alias,
       verified_at: alias.verified_at ?? before?.verified_at ?? null,
@@ -124,7 +124,7 @@ class Folding {
       upsert(aliasesTable, [...this.#aliases.values()], {
         verified_at: 'coalesce(excluded.verified_at, t.verified_at)',
       }),
-      // A person found by such an identifier stays who they are.
+      // A person found by such an identifier keeps their subject.
       upsertOnly(aliasesTable, [...this.#former.values()], []),
     ]
   }
@@ -164,7 +164,7 @@ const goneRow = ({ first, last }: NonNullable<Row['gone']>): RowOf<typeof cacheT
   gone_reason: last.reason,
 })
 
-/** Where an identifier leads, and what is cached there. */
+/** The subject an identifier leads to, and the cached data. */
 export type ProfileAliasRow = {
   subject_id: string
   verified_at: Date | null
@@ -179,7 +179,7 @@ export type ProfileAliasRow = {
   gone_reason: string | null
 }
 
-/** Of several subjects an identifier once led to, the one it was last heard of with. `hmac` is an expression in SQL. */
+/** If an identifier led to several subjects, the one it last appeared with. `hmac` is an expression in SQL. */
 export const profileBy = (hmac: string): string => `
   select a.subject_id, a.verified_at, a.missed_at, a.missed_reason,
          c.provider, c.observed_at, c.fetched_at, c.key_id, c.sealed, c.gone_at, c.gone_reason
@@ -200,14 +200,14 @@ export const aliasesOf = (subjectId: string): Query<SubjectAliasRow> => ({
   values: [subjectId],
 })
 
-/** Every subject any of these identifiers ever led to, with all identifiers of those: what an erasure has to reach. */
+/** Every subject that any of these identifiers ever led to, with all identifiers of those, for an erasure. */
 export const subjectsOf = (hmacs: readonly string[]): Query<SubjectAliasRow> => ({
   text: `select subject_id, hmac, kind, verified_at from profile_aliases
           where subject_id in (select subject_id from profile_aliases where hmac = any($1::text[])) limit 10000`,
   values: [hmacs],
 })
 
-/** People whose rows are gone, and would be there again in rows folded from a log that does not tell of their erasure. */
+/** People without rows, who would have rows again if they were folded from a log without their erasure. */
 export const profilesOnlyInLog = (live: TableName, next: TableName): Query<{ subject_id: string }> => ({
   text: `select n.subject_id from ${next('profile_cache')} n
           where not exists (select from ${live('profile_cache')} l where l.subject_id = n.subject_id)

@@ -12,7 +12,7 @@ export type ProjectedEvent = DomainEvent & {
   readonly metadata: EventMetadata
 }
 
-/** Seals rows: someone without the key can change a row, but the change is not believed. */
+/** Seals rows: someone without the key can change a row, but the change is not trusted. */
 export type RowSeal = {
   /** The seal of a text, under the key in use. */
   of(text: string): string
@@ -28,16 +28,16 @@ type Declared = {
   readonly version: number
   readonly prefixes: readonly string[]
   /**
-   * A read model of money stops the rows of a stream at an event that it cannot take, and goes on with all other streams.
-   * Any other read model sets the event aside and goes on.
+   * A read model of money stops the rows of a stream at an event that it cannot apply, and continues with all other streams.
+   * Any other read model sets the event aside and continues.
    */
   readonly money: boolean
-  /** Its rows tell who may do what. An event that is set aside is logged as fatal. */
+  /** Its rows decide permissions. An event that is set aside is logged as fatal. */
   readonly guards?: true
   readonly tables: readonly Table[]
-  /** Statements that make what readers use beside a view of each table, once the tables are live. */
+  /** Statements that create what readers use in addition to a view of each table, once the tables are live. */
   readonly readers?: (table: TableName) => readonly string[]
-  /** Of a read model of money: the totals of its rows, by organization. Rows replace the live ones only if these are the totals of the log. */
+  /** For a read model of money: the totals of its rows, by organization. Rows replace the live ones only if they match the totals of the log. */
   readonly totals?: {
     readonly figures: readonly Figure[]
     readonly of: (table: TableName) => Query<Total>
@@ -50,26 +50,26 @@ export type Figure = 'lines' | 'balance' | 'granted' | 'charged' | 'expired' | '
 /** `amount` is a whole number, as text. */
 type Total = { readonly organization_id: string; readonly figure: Figure; readonly amount: string }
 
-/** Each batch becomes changes by itself: rows are added, or changed by what the events say. */
+/** Each batch becomes changes by itself: rows are added, or changed as the events require. */
 export type StatelessProjection = Declared & {
   readonly fold: (events: readonly ProjectedEvent[]) => Change[]
 }
 
 /**
  * Its rows are the state of each stream, written whole from states that the projector keeps in memory. A state that is
- * not in memory is read from rows whose seal is right, or else folded from the start of the stream. So no row that
+ * not in memory is read from rows with a correct seal, or else folded from the start of the stream. So no row that
  * someone else wrote becomes part of a row of the projector.
  */
 export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
   readonly states: {
     initial(stream: string): State
     copy(state: State): State
-    /** Folds the stream's next event into the state, in place. Throws where the stream breaks its own rules. */
+    /** Folds the stream's next event into the state, in place. Throws if the stream breaks its own rules. */
     evolve(state: State, event: ProjectedEvent): void
     /** The rows of states, as far as they changed since they were `written`. `seal` is a keyed hash. */
     write(states: readonly State[], seal: RowSeal): Change[]
     written(state: State): void
-    /** The rows of streams, and the state a row holds: null where its seal is not the projector's. */
+    /** The rows of streams, and the state a row holds: null if its seal is not the projector's. */
     rows(streams: readonly string[], table: TableName): Query<Row>
     open(
       row: Row,
@@ -84,10 +84,10 @@ export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
 }
 
 /**
- * A versioned, disposable read model. Folding is pure: the same events in the same order give the same rows, however
- * they are cut into batches.
+ * A versioned, disposable read model. Folding is pure: the same events in the same order give the same rows, for any
+ * division into batches.
  *
- * Raise `version` when the tables or the fold change: the new version is built beside the old one and switched in one
+ * Raise `version` when the tables or the fold change: the new version is built next to the old one and switched in one
  * transaction.
  */
 export type Projection = StatelessProjection | StatefulProjection

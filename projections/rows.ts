@@ -1,9 +1,9 @@
 /**
- * What a fold changes, as data: plain objects for the rows of a table whose columns are declared once. From both, the
+ * The changes of a fold, as data: plain objects for the rows of a table whose columns are declared once. From both, the
  * SQL that writes a whole batch is generated, one statement for all rows of a change.
  */
 
-/** What a plain object holds for a column, by the column's SQL type. Instants and dates are ISO 8601 in UTC. */
+/** The value of a plain object for a column, by the column's SQL type. Instants and dates are ISO 8601 in UTC. */
 type Held = {
   text: string
   uuid: string
@@ -38,14 +38,14 @@ type Value<Definition> = Definition extends SqlType
 /** A whole row of a table. */
 export type RowOf<T extends Table> = { readonly [Column in keyof T['columns']]: Value<T['columns'][Column]> }
 
-/** New values of columns as SQL: `t` is the row that is there, `excluded` the one of the change. */
+/** New values of columns as SQL: `t` is the existing row, `excluded` the row of the change. */
 type NewValues<T extends Table> = { readonly [Column in keyof T['columns']]?: string }
 
 /**
  * One set-based change of a table. All rows have the same columns.
  *
- * `insert`: no row has the key of one that is there. `upsert`: a row that is there takes the values of `set`.
- * `update`: the rows with these keys take the values of `set`. `delete`: the rows that are equal in all columns given go.
+ * `insert`: no row has the key of an existing one. `upsert`: an existing row takes the values of `set`.
+ * `update`: the rows with these keys take the values of `set`. `delete`: the rows that are equal in all given columns are deleted.
  */
 export type Change = {
   readonly kind: 'insert' | 'upsert' | 'update' | 'delete'
@@ -54,7 +54,7 @@ export type Change = {
   readonly set: Readonly<Record<string, string>>
 }
 
-/** Adds rows. One that is there already is an error. */
+/** Adds rows. An existing row is an error. */
 export const insert = <T extends Table>(table: T, rows: readonly RowOf<T>[]): Change => ({
   kind: 'insert',
   table,
@@ -62,28 +62,28 @@ export const insert = <T extends Table>(table: T, rows: readonly RowOf<T>[]): Ch
   set: {},
 })
 
-/** Adds rows; one that is there takes every value of the new one, but for what `set` says. */
+/** Adds rows; an existing row takes every value of the new one, except those in `set`. */
 export const upsert = <T extends Table>(
   table: T,
   rows: readonly RowOf<T>[],
   set: NewValues<T> = {},
 ): Change => ({ kind: 'upsert', table, rows, set: { ...taken(table, Object.keys(rows[0] ?? {})), ...set } })
 
-/** Adds rows; one that is there takes the values of these columns only. */
+/** Adds rows; an existing row takes the values of these columns only. */
 export const upsertOnly = <T extends Table>(
   table: T,
   rows: readonly RowOf<T>[],
   columns: readonly (keyof T['columns'] & string)[],
 ): Change => ({ kind: 'upsert', table, rows, set: taken(table, columns) })
 
-/** Changes rows that are there: they take every value given beside their key, but for what `set` says. */
+/** Changes existing rows: they take every given value except the key and those in `set`. */
 export const update = <T extends Table>(
   table: T,
   rows: readonly Partial<RowOf<T>>[],
   set: NewValues<T> = {},
 ): Change => ({ kind: 'update', table, rows, set: { ...taken(table, Object.keys(rows[0] ?? {})), ...set } })
 
-/** Removes the rows that are equal in the columns given. */
+/** Removes the rows that are equal in the given columns. */
 export const remove = <T extends Table>(table: T, rows: readonly Partial<RowOf<T>>[]): Change => ({
   kind: 'delete',
   table,
@@ -103,7 +103,7 @@ export const definitionOf = ({ columns, key }: Table): string =>
     `primary key (${key.join(', ')})`,
   ].join(', ')
 
-/** What fills `name` with rows that are all new, in PostgreSQL's text format, and that text. */
+/** The `copy` statement that fills `name` with new rows, and its input in PostgreSQL's text format. */
 export const copyOf = (change: Change, name: string): { readonly sql: string; readonly text: string } => {
   const columns = columnsOf(change)
   let text = ''
@@ -111,7 +111,7 @@ export const copyOf = (change: Change, name: string): { readonly sql: string; re
     let separator = ''
     for (const { column, write } of columns) {
       const value = row[column]
-      // An event that holds less than its schema says leaves members undefined.
+      // An event with fewer members than its schema leaves members undefined.
       text += value === null || value === undefined ? `${separator}\\N` : separator + escaped(write(value))
       separator = '\t'
     }
@@ -168,7 +168,7 @@ const columnsOf = ({ table, rows: [first = {}] }: Change): Column[] =>
 
 const namesOf = (columns: readonly Column[]): string => columns.map(({ column }) => column).join(', ')
 
-/** How values become PostgreSQL's texts, where `String` does not do it. */
+/** How values become PostgreSQL's texts, if `String` does not do it. */
 const writers: Readonly<Record<string, (value: unknown) => string>> = {
   json: (value) => JSON.stringify(value),
   'text[]': (value) => (Array.isArray(value) ? arrayOf(value.map(String)) : String(value)),

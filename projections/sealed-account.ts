@@ -2,7 +2,7 @@ import { type AccountState, initialState } from './account-state.ts'
 import type { Query, RowSeal } from './projection.ts'
 
 /**
- * The rows of an account, read back. The seal is a keyed hash over every part of them, so a reader knows rows that the
+ * The rows of an account, read back. The seal is a keyed hash over every part of them, so a reader can distinguish rows that the
  * projector wrote from rows that anyone else changed.
  */
 
@@ -88,7 +88,7 @@ export const sealedText = (state: AccountState): string =>
       ]),
   ])
 
-/** The account a row holds; null where any part of the row is not what the projector wrote. */
+/** The account a row holds; null if any part of the row is not as the projector wrote it. */
 export const sealedState = (row: AccountRow, seal: RowSeal): AccountState | null => {
   const state: AccountState = {
     ...initialState(row.organization_id),

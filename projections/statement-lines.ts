@@ -1,15 +1,15 @@
 import { lastRevision } from './ledger-lines.ts'
 import type { Query } from './projection.ts'
 
-/** What is asked of the lines of the statement (`ledger-lines.ts`). */
+/** Queries on the lines of the statement (`ledger-lines.ts`). */
 
-/** The last revision of a ledger that has a line; null where none has. */
+/** The last revision of a ledger that has a line; null if there is none. */
 export const lastLineOf = (organizationId: string): Query<{ revision: string | null }> => ({
   text: `select (${lastRevision}) as revision`,
   values: [organizationId],
 })
 
-/** Where calls of a request may be: of one organization, or of any where it is null. A hint; the ledger itself decides. */
+/** Positions where calls of a request may be: of one organization, or of any if it is null. A hint; the ledger itself decides. */
 export const callsOfRequest = (
   requestId: string,
   organizationId: string | null,
@@ -29,7 +29,7 @@ export type LinesRange = {
   readonly toMs: number
 }
 
-/** In a range of a ledger: what lines of one kind, rule and make-up come to. */
+/** The sums of lines of one kind, rule and make-up in a range of a ledger. */
 export const lineSums = (
   organizationId: string,
   { from, to, fromMs, toMs }: LinesRange,

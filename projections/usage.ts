@@ -2,7 +2,7 @@ import { microOf } from './micro.ts'
 import type { ProjectedEvent, Query } from './projection.ts'
 import type { RowOf, Table } from './rows.ts'
 
-/** How much was used: calls and credits by UTC day, key, capability, outcome and rule. A part of `ledger_index`. */
+/** Usage: calls and credits by UTC day, key, capability, outcome and rule. A part of `ledger_index`. */
 
 export const usageTable = {
   name: 'usage_days',
@@ -12,7 +12,7 @@ export const usageTable = {
     key_id: 'text not null',
     capability: 'text not null',
     outcome: 'text not null',
-    // By which rule they were charged or free; empty for what no rule was asked about.
+    // The rule that charged them or made them free; empty if no rule was evaluated.
     rule: 'text not null',
     calls: 'bigint not null',
     charged_micro: 'bigint not null',
@@ -26,7 +26,7 @@ export const organizationOf = ({ stream }: ProjectedEvent): string => stream.sli
 
 /**
  * A call that costs something is counted with its charge, which comes right after it and alone names the rule: the two may be
- * in different batches. Whoever is charged is its actor, and rules begin with the name of what they are about.
+ * in different batches. The charged party is its actor, and rules begin with the name of their capability.
  */
 export const usageOf = (event: ProjectedEvent): UsageRow[] => {
   const organization_id = organizationOf(event)
@@ -78,7 +78,7 @@ export const addUsage = (usage: Map<string, UsageRow>, row: UsageRow): void => {
   )
 }
 
-/** Up to where the rows of an organization are: before the event they stopped at, where they had to. */
+/** The position up to which an organization's rows are complete: before the event they stopped at, if they did. */
 const standing = `(select least(position, (select position - 1 from halted_streams
                                     where projection = 'ledger_index' and stream = 'ledger-' || $1))::text
                      from projection_checkpoints where name = 'ledger_index')`
@@ -100,7 +100,7 @@ export type UsageGroupRow = {
   position: string | null
 }
 
-/** What an organization used from a day through another, by group, with up to where that is known: one row at least. */
+/** An organization's usage from a day through another, by group, with the position up to which it is known: one row at least. */
 export const usageBetween = (
   organizationId: string,
   { from, to, groupBy, max }: { from: string; to: string; groupBy: UsageGroup; max: number },
