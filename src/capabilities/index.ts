@@ -6,10 +6,10 @@ import { profile } from './profile/index.ts'
 import { whoami } from './whoami/index.ts'
 
 /**
- * Every capability of this service. To add one, write two new places and three lines; the compiler asks for what is missing:
+ * Every capability of this service. To add one, write two new places and three lines; the compiler reports anything missing:
  *
  * 1. `events/<name>.ts`: the schema of its facts; and a line in `events/capabilities.ts`: these facts, and the permission.
- * 2. A line in `billing/tariff.ts`: its rules, and what they cost where no other price book was published.
+ * 2. A line in `billing/tariff.ts`: its rules, and their prices until another price book is published.
  * 3. `capabilities/<name>/`: `contract`, `gather`, `decide`, and `index`, which exports one `Capability`; and its name here.
  */
 export const capabilities = [ipLookup, emailValidation, profile, pixel, whoami, account] as const

@@ -13,7 +13,7 @@ import {
   uuid,
 } from '../../events/primitives.ts'
 
-/** The wire of a partner's look at its own account. */
+/** The wire of a partner's own account queries. */
 
 const position = z.string().regex(/^\d+$/)
 
@@ -164,7 +164,7 @@ const requestId = z.string().describe('The `request_id` of an answer of this org
 
 const look = { capability: 'account', permission: null } as const
 
-/** By what is looked at. All free. */
+/** The five queries, by name. All free. */
 export const accountCalls = {
   balance: {
     ...look,

@@ -23,7 +23,7 @@ import { createExports } from './export.ts'
 import { parseExport, parseRequestId, parseUsage, type UsageInput } from './parse.ts'
 
 /**
- * A partner's look at its own account: balance, usage, one of its calls, and its ledger. Free. All but the ledger for every key of
+ * Partners query their own account: balance, usage, one of their calls, and their ledger. Free. All except the ledger are open to every key of
  * the organization.
  */
 export const account: Capability = {
@@ -81,7 +81,7 @@ const callForm = (ports: Ports): CapabilityForm<string, CallFindings, CallResult
       : { result: explanation, facts: { kind: 'account', view: 'call' } },
 })
 
-/** A checkpoint is made within a minute of being asked for. */
+/** A checkpoint is made within a minute of the request for it. */
 const receiptRetrySeconds = 30
 
 type ReceiptFindings = { readonly requestId: string; readonly found: OwnReceipt | null }

@@ -2,7 +2,7 @@ import { type UsageGroup, usageGroups } from '../../../projections/usage.ts'
 import { missingParameter, type Refusal, wrongParameter } from '../../call/errors.ts'
 import type { JsonObject } from '../../call/form.ts'
 
-/** Reads the parameters of a look at one's own account. The first that is missing or wrong is the one refused. */
+/** Reads the parameters of an account query. The first missing or wrong parameter is the one that is refused. */
 
 type Parsed<Input> = { readonly input: Input } | { readonly refusal: Refusal }
 
@@ -30,7 +30,7 @@ export const parseUsage = ({ from, to, group_by: group }: JsonObject): Parsed<Us
   return { input: { from: String(from), to: String(to), groupBy } }
 }
 
-/** When a day that exists begins. */
+/** The start of the day, if the date exists. */
 const dayOf = (value: unknown): number | null => {
   if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\d$/.test(value)) return null
   const ms = Date.parse(value)

@@ -31,7 +31,7 @@ export const companyResult = z.object({
 export type CompanyResult = z.infer<typeof companyResult>
 
 export const emailValidationResult = z.object({
-  /** As submitted, cut to what is looked at. */
+  /** As submitted, cut to the length that is checked. */
   email: z.string(),
   normalized: z.string().nullable(),
   local_part: z.string().nullable(),
@@ -75,26 +75,26 @@ export const emailValidationResult = z.object({
   company: companyResult.nullable(),
   company_status: companyStatus,
   billing: z.object({
-    /** Whether this call was charged anything. */
+    /** Whether this call was charged. */
     billable: z.boolean(),
     /** Canonical decimal strings (decision 8): what this call was charged. */
     validation_credits: z.string(),
     company_credits: z.string(),
   }),
-  /** The mailbox was asked earlier, at `checked_at`, and not again for this call. */
+  /** The mailbox was checked earlier, at `checked_at`, and not again for this call. */
   cached: z.boolean(),
   checked_at: z.string(),
-  /** Whole seconds after which asking again may tell more. */
+  /** Whole seconds after which a new call may give a better answer. */
   retry_after: z.int().nullable(),
 })
 export type EmailValidationResult = z.infer<typeof emailValidationResult>
 
-/** No longer text is looked at: RFC 5321 allows 254 octets, and the rest only costs. */
+/** Longer text is not read: RFC 5321 allows 254 octets, and reading more only costs. */
 export const emailCharactersMax = 320
 
 export type EmailRequest = { readonly email: string; readonly companyRequested: boolean }
 
-/** Spec §4.1, decision 16: a malformed address is a valid question; a missing one or another type is not. */
+/** Spec §4.1, decision 16: a malformed address is a valid question; a missing address or one of another type is not. */
 export const parseEmailRequest = ({
   email,
   include_company_data: company,

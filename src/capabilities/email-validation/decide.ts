@@ -16,27 +16,27 @@ import {
 } from './evidence.ts'
 import type { AddressReading } from './read-address.ts'
 
-/** What is known of an address when its verdict is due. Null: it did not get that far, or no one was asked. */
+/** The evidence about an address when its verdict is due. Null: that step was not reached, or no server was asked. */
 export type EmailEvidence = {
   readonly parsed: ParsedEmail
   readonly lists: ListEvidence | null
   readonly mx: MxEvidence | null
-  /** Mail for the domain goes to a host that disposable domains share. */
+  /** The domain's mail goes to a host used by disposable domains. */
   readonly disposableExchange: boolean
-  /** Null: probing is off, or the provider's servers say nothing worth asking for. */
+  /** Null: probing is off, or the provider's servers give no useful answer. */
   readonly mailbox: MailboxEvidence | null
 }
 
-/** Everything a call gathered. */
+/** All the evidence a call gathered. */
 export type EmailFindings = EmailEvidence & {
   readonly addressHmac: string
   readonly company: CompanyResult | null
-  /** When the mailbox, or whatever came last, was asked. */
+  /** When the mailbox, or else the last source, was asked. */
   readonly checkedAt: string
   readonly cached: boolean
 }
 
-/** A row of the decision table (src/guides/partners.md, "How an address is judged"). `row` is what the call's facts name. */
+/** A row of the decision table (src/guides/partners.md, "How an address is judged"). The call's facts record `row`. */
 type Verdict = {
   readonly row: number
   readonly status: EmailStatus
@@ -79,7 +79,7 @@ export const verdictOf = ({ parsed, lists, mx, disposableExchange, mailbox }: Em
   return verdict(row, status, subStatus, score)
 }
 
-/** Rows 10 to 14: what the servers said, other than yes. */
+/** Rows 10 to 14: every server answer except acceptance. */
 const mailboxRows = {
   no_connect: [10, 'unknown', 'no_connect', 40],
   timeout: [10, 'unknown', 'timeout', 40],
@@ -103,8 +103,8 @@ const acceptedVerdict = (catchAll: boolean | null, roleBased: boolean): Verdict 
 }
 
 /**
- * Decision 10: companies are looked for where the mailbox's server said something of use, and the domain is a business's own.
- * Not where the verdict is unknown: partners ask again then, and would pay for the same company each time.
+ * Decision 10: we look for a company if the mailbox's server gave a useful answer and the domain is a business's own.
+ * We do not look if the verdict is unknown: partners then ask again, and would pay for the same company each time.
  */
 export const companyApplies = (lists: ListEvidence | null, { status, row }: Verdict): boolean =>
   (status === 'valid' || (status === 'risky' && row !== disposableRow)) &&
@@ -145,7 +145,7 @@ export const decide = (
       sub_status: judged.subStatus,
       decision_row: judged.row,
       company_status: companyStatus,
-      // An address literal is somebody's IP address, which enters the event log only as a HMAC.
+      // An address literal is someone's IP address, which enters the event log only as an HMAC.
       domain: address === null || address.domainLiteral ? null : address.asciiDomain,
       address_hmac: findings.addressHmac,
     },
@@ -212,7 +212,7 @@ const notAttempted: Checks['smtp'] = {
   enhanced_code: null,
 }
 
-/** What the servers' answer says about the mailbox itself; a refusal of us says nothing about it. */
+/** What the servers' answer means for the mailbox itself; a refusal of our server means nothing for it. */
 const smtpCheckOf = (mailbox: MailboxEvidence | null): Checks['smtp'] => {
   if (mailbox === null || mailbox.connected === null) return notAttempted
   const { outcome } = mailbox

@@ -3,7 +3,7 @@
  * Failures outside are evidence too; what could not be determined is null, never false (decision 17).
  */
 
-/** Why a text is no address (RFC 5321 Mailbox, RFC 6531, IDNA2008). One word per rule broken, the first one met. */
+/** Why a text is not an address (RFC 5321 Mailbox, RFC 6531, IDNA2008). One word per broken rule; the first one found is reported. */
 export const syntaxReasons = [
   'empty',
   'too_long',
@@ -30,10 +30,10 @@ export type SyntaxReason = (typeof syntaxReasons)[number]
 export type EmailAddress = {
   /** NFC; the domain in lower case as U-labels. The local part keeps its case: only its host may fold it. */
   readonly normalized: string
-  /** A quoted local part keeps its quotes where it needs them and loses them where it does not. */
+  /** A quoted local part keeps its quotes only if it needs them. */
   readonly localPart: string
   readonly domain: string
-  /** The domain as A-labels, lower case: what DNS and SMTP are asked for. A literal keeps its brackets. */
+  /** The domain as A-labels, lower case, as DNS and SMTP need it. A literal keeps its brackets. */
   readonly asciiDomain: string
   /** The local part is not ASCII: the message path must offer SMTPUTF8 (RFC 6531). */
   readonly smtputf8: boolean
@@ -45,15 +45,15 @@ export type ParsedEmail =
   | { readonly valid: true; readonly address: EmailAddress }
   | { readonly valid: false; readonly reason: SyntaxReason }
 
-/** What lists say about an address; no network is asked. */
+/** What lists say about an address; no network is involved. */
 export type ListEvidence = {
   readonly disposable: boolean
   readonly roleBased: boolean
   readonly freeProvider: boolean
   readonly privacyRelay: boolean
-  /** The tag of a subaddress (`user+tag@…`) where the provider is known to have them; null otherwise. */
+  /** The tag of a subaddress (`user+tag@…`) if the provider is known to support tags; null otherwise. */
   readonly subaddress: string | null
-  /** The whole corrected address, where the domain looks like a mistyped provider. */
+  /** The whole corrected address, if the domain looks like a mistyped provider. */
   readonly didYouMean: string | null
   /** The registrable domain (public suffix plus one label), ASCII; null for a literal, a single label or a suffix itself. */
   readonly registrableDomain: string | null
@@ -63,7 +63,7 @@ export type ListEvidence = {
 
 export type MxRecord = { readonly exchange: string; readonly priority: number }
 
-/** A mail exchanger with the addresses it may be dialled at: all global, or allowed by SMTP_ALLOW. */
+/** A mail exchanger with the addresses that may be dialled: all global, or allowed by SMTP_ALLOW. */
 export type MxTarget = { readonly exchange: string; readonly addresses: readonly string[] }
 
 export type MxEvidence =
@@ -74,7 +74,7 @@ export type MxEvidence =
       readonly records: readonly MxRecord[]
       /** In the order to try them. Never empty. */
       readonly targets: readonly MxTarget[]
-      /** `google`, `microsoft`, …; null for no known one. */
+      /** `google`, `microsoft`, …; null if unknown. */
       readonly provider: string | null
     }
   /** Every target is missing, an address literal, localhost or outside global address space. */
@@ -88,7 +88,7 @@ export type MxEvidence =
   | { readonly kind: 'null_mx' }
   | { readonly kind: 'domain_not_found' }
   | { readonly kind: 'no_mail_server' }
-  /** SERVFAIL, REFUSED, a time-out: it is not known. `code` is the resolver's, such as ESERVFAIL. */
+  /** SERVFAIL, REFUSED or a time-out: the answer is unknown. `code` is the resolver's, such as ESERVFAIL. */
   | { readonly kind: 'dns_error'; readonly code: string }
 
 /** What the servers' answers mean, classified by enhanced code, then reply code, then text. */
@@ -110,20 +110,20 @@ export type MailboxOutcome = (typeof mailboxOutcomes)[number]
 
 export type MailboxEvidence = {
   readonly outcome: MailboxOutcome
-  /** Null where no server was dialled: too many wait already, or one that does not want us or takes everything is left alone. */
+  /** Null if no server was dialled: too many calls wait already, or we leave alone a server that rejects us or accepts everything. */
   readonly connected: boolean | null
-  /** Whether an address that no one has was accepted too; null where that is not known. */
+  /** Whether a non-existent address was accepted too; null if unknown. */
   readonly catchAll: boolean | null
-  /** The reply that decided, without its text: servers echo addresses in it. */
+  /** The reply that decided, without its text, because servers echo addresses in it. */
   readonly code: number | null
   readonly enhancedCode: string | null
-  /** When to ask again, where the outcome is expected to change. */
+  /** When to ask again, if the outcome is expected to change. */
   readonly retryAfterSeconds: number | null
 }
 
 /**
- * Whether the domain may belong to a business that company data can be looked up for: it has a registrable domain and
- * is no mailbox provider, throw-away or alias service.
+ * Whether the domain may belong to a business with company data: it has a registrable domain and
+ * is not a mailbox provider, throw-away or alias service.
  */
 export const isBusinessDomain = (evidence: ListEvidence): boolean =>
   evidence.registrableDomain !== null &&

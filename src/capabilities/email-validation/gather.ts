@@ -16,30 +16,30 @@ import type { AddressReading } from './read-address.ts'
 
 export type EmailValidationParts = {
   readonly secrets: Secrets
-  /** For addresses that wait to be asked for again. */
+  /** For addresses that wait for another check. */
   readonly sealer: EpochSealer
   readonly exchangers: Pick<MailExchangers, 'find'>
   /** Null: EMAIL_PROBE is off. */
   readonly mailbox: Pick<MailboxProbe, 'probe'> | null
   readonly checks: MailboxChecks
   readonly companies: Pick<Companies, 'find'>
-  /** Has the mailbox asked again, once, by whichever process runs jobs. `sealed` is for `askAgain`. */
+  /** Schedules one more check of the mailbox, in any process that runs jobs. `sealed` is for `askAgain`. */
   readonly later: (sealed: string, options: { afterSeconds: number; key: string }) => Promise<void>
   readonly clock: { now(): number }
   readonly logger: Logger
   readonly observe?: EmailValidationObserver | undefined
 }
 
-/** What operations wants to know about verdicts. Told on every call, so it has to be cheap. */
+/** What operations need to know about verdicts. Called on every call, so it must be cheap. */
 export type EmailValidationObserver = {
-  /** `row` of the decision table gave the status. What the call then cost, or whether it could be paid, is not said. */
+  /** `row` of the decision table gave the status. It does not say what the call then cost, or whether it could be paid. */
   readonly verdict: (row: number, status: EmailStatus) => void
 }
 
-/** A request with what its text alone tells. */
+/** A request with everything its text shows. */
 export type EmailInput = EmailRequest & AddressReading
 
-/** What the call costs if its address is valid, and its company, if asked for, is found. */
+/** The cost of the call if its address is valid and its company, if requested, is found. */
 const dearest = (
   { parsed, lists, companyRequested }: EmailInput,
   open: EmailEvidence,
@@ -53,10 +53,10 @@ const dearest = (
   address_hmac: '',
 })
 
-/** What an answer waits for the queue of later work. */
+/** How long an answer waits for the job queue. */
 const queueMaxMs = 1_000
 
-/** What facts name an address by, hashed: as it is read, whatever its case. */
+/** Facts name an address by this text, hashed: normalized, with case folded. */
 export const namedAddressOf = (input: Pick<AddressReading, 'parsed' | 'meant'>): string =>
   (input.parsed.valid ? input.parsed.address.normalized : input.meant).toLowerCase()
 
@@ -75,14 +75,14 @@ export const gather = async (
   const nowText = (): string => new Date(parts.clock.now()).toISOString()
   const open = await gatherDomain(parts, input)
   const asking = mailboxDecides(open) && parts.mailbox !== null
-  // A refusal for want of credits, given after a mailbox was asked, would say for free that it exists.
+  // A refusal for lack of credits after the mailbox check would reveal for free that the mailbox exists.
   const unaffordable = asking ? await caller.reserve(dearest(input, open)) : null
   if (unaffordable !== null) return unaffordable
   const finding = asking ? await askMailbox(parts, open, caller) : null
   const evidence: EmailEvidence = { ...open, mailbox: finding?.evidence ?? null }
   const domain = evidence.lists?.registrableDomain ?? null
   const judged = verdictOf(evidence)
-  // Credits for a company are held only where a mailbox was asked, and only there a company can apply.
+  // Credits for a company are held only if a mailbox is checked, because only then can a company apply.
   const enriching =
     asking && input.companyRequested && domain !== null && companyApplies(evidence.lists, judged)
   const company = enriching ? await parts.companies.find(domain) : null
@@ -108,10 +108,10 @@ const gatherDomain = async (
   return { ...known, mx, disposableExchange }
 }
 
-/** Whether only the mailbox's server can tell more: the verdict without it is row 9. */
+/** Whether only the mailbox's server can decide: the verdict without it is row 9. */
 const mailboxDecides = (evidence: EmailEvidence): boolean => verdictOf(evidence).row === 9
 
-/** Not where the servers accept every recipient anyway. */
+/** Not if the servers accept every recipient anyway. */
 const isWorthAsking = ({ mx }: EmailEvidence): boolean =>
   mx?.kind !== 'found' || !acceptsEverything(mx.records)
 
@@ -124,14 +124,14 @@ const askMailbox = async (
   if (mailbox === null || !parsed.valid || mx?.kind !== 'found') return null
   const checkedAt = (): string => new Date(clock.now()).toISOString()
   if (!isWorthAsking(open)) return { evidence: acceptedUnasked, checkedAt: checkedAt(), cached: false }
-  // Not the HMAC of the facts, which folds case: whether case matters is the server's to say (RFC 5321 §2.4).
+  // Not the HMAC of the facts, which folds case: only the server knows whether case matters (RFC 5321 §2.4).
   const mailboxHmac = secrets.addressHmac(parsed.address.normalized)
   const known = await checks.find(secrets.addressHmac(parsed.address.normalized))
   if (known !== null) return { ...known, cached: true }
   const evidence = await mailbox.probe(parsed.address, mx, { party: key.organizationId })
   if (evidence.retryAfterSeconds !== null) {
     const options = { afterSeconds: evidence.retryAfterSeconds, key: mailboxHmac }
-    // No answer waits for the queue long: it says either way that asking again later may tell more.
+    // No answer waits long for the queue. Either way it tells the caller that a later call may give a better answer.
     const asked = sealer
       .seal(parsed.address.normalized, mailboxHmac)
       .then((sealed) => later(`${mailboxHmac}:${sealed}`, options))

@@ -74,7 +74,7 @@ const observerOf = (meters: Meters): EmailValidationObserver & MailboxObserver =
   }
 }
 
-/** `dayMs` is of the lists that count; what it throws leaves the figure out. */
+/** `dayMs` is the day of the lists in use; if it throws, the figure is left out. */
 const meterLists = (meters: Meters, dayMs: () => number): void =>
   meters.gauge(
     {
@@ -90,7 +90,7 @@ const meterLists = (meters: Meters, dayMs: () => number): void =>
     },
   )
 
-/** `status` is null where EMAIL_PROBE is off. */
+/** `status` is null if EMAIL_PROBE is off. */
 const meterMailboxes = (meters: Meters, status: () => MailboxStatus | null): void => {
   const sample = (value: number | undefined) => (value === undefined ? [] : [{ value }])
   meters.total(
@@ -132,11 +132,11 @@ export const emailValidationForm = (
   }),
 })
 
-/** What e-mail validation rests on: lists of domains and role names, and companies. */
+/** The data behind e-mail validation: lists of domains and role names, and companies. */
 
 const grouped = (value: number): string => value.toLocaleString('en-US')
 
-/** Counted one by one up to here; beyond it PostgreSQL's own estimate is told. */
+/** Counted exactly up to here; beyond it PostgreSQL's own estimate is shown. */
 const countedMax = 100_000
 
 const emailData = async ({ pool }: { readonly pool: pg.Pool }): Promise<readonly DataSource[]> => [
@@ -231,7 +231,7 @@ const userAgent = 'enrichment-ledger'
 
 /**
  * E-mail validation (Spec §4.1): syntax, lists, DNS, then the mailbox's own server, and the company behind the domain.
- * Each kind of evidence is gathered only where those before leave the verdict open.
+ * Each kind of evidence is gathered only if the previous kinds leave the verdict open.
  */
 export const emailValidation: Capability<EmailValidationSettings> = {
   hosts: ['api'],
@@ -310,7 +310,7 @@ export const emailValidation: Capability<EmailValidationSettings> = {
   },
 }
 
-/** This machine's name, where mail servers would take it for one. */
+/** This machine's name, if mail servers would accept it as a host name. */
 const ownName = (): string =>
   /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(hostname()) ? hostname() : 'localhost'
 

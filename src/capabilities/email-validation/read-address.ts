@@ -4,18 +4,18 @@ import { readAsMeant } from './syntax/as-meant.ts'
 import { parseEmail } from './syntax/parse.ts'
 import { repairedAddress } from './syntax/repair.ts'
 
-/** What a text alone tells about the address it is, or was meant to be. */
+/** The address that a text is or was meant to be, from the text alone. */
 export type AddressReading = {
-  /** The text without what pasting put around and into it. */
+  /** The text without the characters that pasting put around and into it. */
   readonly meant: string
   readonly parsed: ParsedEmail
-  /** Null where the text is no address. */
+  /** Null if the text is not an address. */
   readonly lists: ListEvidence | null
-  /** The whole corrected address: of a mistyped provider, or of a malformed text. */
+  /** The whole corrected address, for a mistyped provider or a malformed text. */
   readonly didYouMean: string | null
 }
 
-/** Reads an address as it is meant (decision 16), and asks the lists about it. Asks no network; never throws. */
+/** Reads an address as the person meant it (decision 16), and checks it against the lists. Uses no network; never throws. */
 export const readAddress = (text: string): AddressReading => {
   const meant = readAsMeant(text)
   const parsed = parseEmail(meant)

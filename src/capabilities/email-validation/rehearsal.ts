@@ -4,9 +4,9 @@ import { companyApplies, type EmailEvidence, type EmailFindings, verdictOf } fro
 import type { ListEvidence, MailboxEvidence, MailboxOutcome, MxEvidence } from './evidence.ts'
 import { type EmailInput, type EmailValidationParts, namedAddressOf } from './gather.ts'
 
-/** What test keys are told of e-mail addresses (src/guides/testing.md, "E-mail addresses"). No name server or mail server is asked. */
+/** The answers that test keys get for e-mail addresses (src/guides/testing.md, "E-mail addresses"). No name server or mail server is asked. */
 
-/** No one's (RFC 2606). The local part of an address at it says what is to be answered. */
+/** No one's domain (RFC 2606). The local part of an address at it determines the answer. */
 const testDomain = 'mail.test'
 
 const company: CompanyResult = {
@@ -31,7 +31,7 @@ const mailServer: MxEvidence = {
   implicit: false,
   records,
   provider: null,
-  // For documentation (RFC 5737): no one is dialled.
+  // For documentation (RFC 5737): never dialled.
   targets: [{ exchange: `mx.${testDomain}`, addresses: ['192.0.2.25'] }],
 }
 
@@ -46,7 +46,7 @@ const mxOf: Readonly<Record<string, MxEvidence>> = {
 
 const askAgainSeconds = 300
 
-/** What servers usually say with each outcome. */
+/** The usual server reply for each outcome. */
 const replies: Readonly<Record<MailboxOutcome, readonly [code: number | null, enhancedCode: string | null]>> =
   {
     accepted: [250, '2.1.5'],
@@ -87,7 +87,7 @@ const mailboxNamed = (word: string): MailboxEvidence | null => {
 
 const isOutcome = (word: string): word is MailboxOutcome => Object.hasOwn(replies, word)
 
-/** The local part without its tag, so that many addresses can say the same. */
+/** The local part without its tag, so that many addresses can give the same answer. */
 const wordOf = ({ parsed }: EmailInput): string | null =>
   parsed.valid && parsed.address.asciiDomain === testDomain
     ? (parsed.address.localPart.toLowerCase().split('+')[0] ?? '')
@@ -106,7 +106,7 @@ const evidenceOf = (word: string, { parsed, lists }: EmailInput): EmailEvidence 
   return { parsed, lists: known, mx, disposableExchange: false, mailbox: asked ? mailboxNamed(word) : null }
 }
 
-/** An address that is not at the test domain: what its text and the lists say counts, and every mailbox exists. */
+/** An address that is not at the test domain: its text and the lists decide, and every mailbox exists. */
 const elsewhere = ({ parsed, lists }: EmailInput): EmailEvidence => {
   const reached = parsed.valid && !parsed.address.domainLiteral && lists?.routable === true
   const mailbox = reached && !lists.disposable ? mailboxOf('accepted', false) : null

@@ -2,7 +2,7 @@ import { pino } from 'pino'
 import { type CapabilityCheck, SettingFault } from '../../call/capability.ts'
 import { type GeoSettings, openConfiguredDatabase } from './geo-settings.ts'
 
-/** Networks change hands: after half a year every tenth address is somewhere else. */
+/** Networks change hands: after six months every tenth address has moved. */
 export const geoAgeDaysMax = 180
 
 export const geoRemedy =

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { missingParameter, type Refusal, submittedCharactersMax, wrongParameter } from '../../call/errors.ts'
 import type { DescribedCall } from '../../call/form.ts'
 
-/** The wire of POST /v1/ip/lookup (Spec §2.3, §4.2). Names are the specification's. */
+/** The wire of POST /v1/ip/lookup (Spec §2.3, §4.2). The names come from the specification. */
 
 export const ipLookupResult = z.object({
   ip: z.string(),
@@ -38,7 +38,7 @@ export const notAnAddress = (submitted: string): Refusal => ({
 /** Spec §4.2 rule 4. */
 export const ipMissing = (): Refusal => missingParameter('ip', 'string')
 
-/** Decision 3: another type is no malformed address. */
+/** Decision 3: a value of another type is not a malformed address. */
 export const ipOfAnotherType = (): Refusal => wrongParameter('ip', 'a string')
 
 export const ipLookupCall: DescribedCall = {

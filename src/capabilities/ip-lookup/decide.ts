@@ -3,7 +3,7 @@ import type { ParsedAddress } from '../../egress/address.ts'
 import type { IpLookupResult } from './contract.ts'
 import type { Location } from './location.ts'
 
-/** What was learned about an address: where it is, if it is anywhere, and its HMAC. */
+/** The findings about an address: its location, if any, and its HMAC. */
 export type IpFindings = { readonly location: Location | null; readonly addressHmac: string }
 
 const nowhere = {
@@ -35,7 +35,7 @@ export const decide = (
   },
 })
 
-/** The result before it is written out: the location's fields are shared by many addresses. */
+/** The result before serialization: many addresses share the location's fields. */
 export type LocatedAddress = {
   readonly ip: string
   readonly type: 'IPv4' | 'IPv6'

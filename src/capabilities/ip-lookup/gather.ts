@@ -8,7 +8,7 @@ export type IpLookupParts = {
   readonly secrets: Pick<Secrets, 'addressHmac'>
 }
 
-/** Asks the database in memory. Addresses that no one on the Internet has are nowhere. */
+/** Asks the database in memory. Addresses that no one on the Internet has get no location. */
 export const gather = ({ geo, secrets }: IpLookupParts, address: ParsedAddress): IpFindings => ({
   location: address.reachable ? geo.lookup(address.lookup) : null,
   addressHmac: secrets.addressHmac(address.canonical),

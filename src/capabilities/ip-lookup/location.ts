@@ -3,19 +3,19 @@ import { getCountryCallingCode, isSupportedCountry } from 'libphonenumber-js/min
 import { regionCode } from './regions.ts'
 
 /**
- * A database record, whatever its shape, as the one shape of a location that answers have.
+ * Converts a database record of any shape to the one shape of a location in answers.
  *
  * Three shapes are understood: *nested* (GeoIP2, GeoLite2, DB-IP from db-ip.com), *flat* (the ip-location-db
  * packages) and *country* (IPinfo Lite: flat, without a place). The shape is judged record by record, so a file
  * that mixes them still answers.
  */
 
-/** Where an address is, as the wire names it (Spec §2.3). Frozen; absent values are null, never "". */
+/** The location of an address, with the wire's names (Spec §2.3). Frozen; absent values are null, never "". */
 export type Location = Readonly<{
   continent: string | null
   continent_code: string | null
   country: string | null
-  /** ISO 3166-1 alpha-2, upper case; a record without one is no location. */
+  /** ISO 3166-1 alpha-2, upper case; a record without one is not a location. */
   country_code: string
   region: string | null
   /** The part after the hyphen of the ISO 3166-2 code. */
@@ -34,7 +34,7 @@ export type RecordShape = 'nested' | 'flat' | 'country'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** What a shape can say before the country table fills the rest. */
+/** The values of a record before the country table fills the rest. */
 type Found = {
   countryCode: string
   continent?: string | null
@@ -49,7 +49,7 @@ type Found = {
   isEu?: boolean | null
 }
 
-/** The shape of one decoded record; null when it names no country in any of the three ways. */
+/** The shape of one decoded record; null if it names no country in any of the three ways. */
 export const recordShape = (record: unknown): RecordShape | null => {
   if (!isFields(record)) return null
   if (isFields(record.country)) return nestedCountryCode(record) === null ? null : 'nested'
@@ -58,8 +58,8 @@ export const recordShape = (record: unknown): RecordShape | null => {
 }
 
 /**
- * The location in one decoded record; null when it has no country code.
- * @throws Error when a text holds a NUL, which only a damaged file contains.
+ * The location in one decoded record; null if it has no country code.
+ * @throws Error if a text holds a NUL, which only a damaged file contains.
  */
 export const toLocation = (record: unknown): Location | null => {
   const shape = recordShape(record)
@@ -74,7 +74,7 @@ const fromNested = (record: Fields): Found | null => {
   const country = fieldsOf(record.country)
   const continent = fieldsOf(record.continent)
   const location = fieldsOf(record.location)
-  // Subdivisions run from the largest to the smallest.
+  // Subdivisions go from the largest to the smallest.
   const subdivision = Array.isArray(record.subdivisions) ? fieldsOf(record.subdivisions[0]) : {}
   return {
     countryCode,
@@ -158,7 +158,7 @@ const isFields = (value: unknown): value is Fields => {
 }
 
 /**
- * What follows from a country code alone: names, continent, membership of the EU, calling code.
+ * The values that follow from a country code alone: names, continent, membership of the EU, calling code.
  *
  * Names and continents come from countries-list 3.4.1, calling codes from libphonenumber-js; both are corrected
  * here where they are wrong, so that every source of locations gives the same answer for the same country.

@@ -9,7 +9,7 @@
 import { iso31662 } from 'iso-3166'
 import { cldrRegionNames } from './region-codes.ts'
 
-/** TW, HK and MO are countries here; ISO 3166-2 lists them as regions of CN as well, which nobody expects. */
+/** TW, HK and MO are countries here; ISO 3166-2 lists them as regions of CN as well, which no one expects. */
 const withoutCodes = new Set(['TW', 'HK', 'MO'])
 
 /** iso-3166 4.4.0 still lists these counties, which Denmark and Luxembourg have replaced. */
@@ -109,7 +109,7 @@ const plainLetters: Readonly<Record<string, string>> = {
   '&': ' and ',
 }
 
-/** Codes by name, looked up by the whole name or the stripped one; null for a name that fits two codes. */
+/** Codes by name, looked up by the whole name or the stripped name; null for a name that fits two codes. */
 type NameList = { stripped: boolean; codes: Map<string, string | null> }
 type Named = { code: string; name: string }
 
@@ -118,11 +118,11 @@ const isoByCountry = Map.groupBy(
   ({ code }) => code.slice(0, 2),
 )
 
-/** Each country's lists, surest first. Built when it is first asked for, then kept: there are at most 250. */
+/** Each country's lists, surest first. Built on first use, then kept: there are at most 250. */
 const listsByCountry = new Map<string, NameList[]>()
 
 /**
- * The part of the ISO 3166-2 code after the hyphen, or null when the name is unknown or fits several regions.
+ * The part of the ISO 3166-2 code after the hyphen, or null if the name is unknown or fits several regions.
  * `countryCode` is ISO 3166-1 alpha-2; one we do not know gives null.
  */
 export const regionCode = (countryCode: string, name: string): string | null => {
@@ -144,7 +144,7 @@ const buildLists = (countryCode: string): NameList[] => {
   const lower = iso.filter((region) => region.parent !== countryCode)
   const cldrNames = (regions: typeof iso) =>
     regions.map(({ code }) => ({ code: code.slice(3), name: plain(english.get(code.slice(3)) ?? '') }))
-  // ISO writes "Madrid, Comunidad de" and "Diekirch (de)": what follows is a kind, an order or a language.
+  // ISO writes "Madrid, Comunidad de" and "Diekirch (de)": the part after the name is a kind, an order or a language.
   const isoNames = (regions: typeof iso) =>
     regions.map(({ code, name }) => ({ code: code.slice(3), name: plain(name.split(/[,(/]/, 1)[0] ?? '') }))
   const lists = [

@@ -3,9 +3,9 @@ import type { DescribedCall } from '../../call/form.ts'
 import { pixelDomain, pixelPeriod } from '../../events/pixel.ts'
 import { instant } from '../../events/primitives.ts'
 
-/** The wire of the pixel controls (Spec §4.5, §4.6, decisions 22 and 23): what is in `result`. */
+/** The wire of the pixel controls (Spec §4.5, §4.6, decisions 22 and 23): the content of `result`. */
 
-/** A limit and how much of it is used. `used` and `remaining` are null when the counters did not answer. */
+/** A limit and its usage. `used` and `remaining` are null if the counters did not answer. */
 export const pixelLimit = z.object({
   domain: pixelDomain,
   period: pixelPeriod,
@@ -17,7 +17,7 @@ export const pixelLimit = z.object({
 })
 export type PixelLimit = z.infer<typeof pixelLimit>
 
-/** `removed` tells whether there was such a limit. Where there was none, what was asked for holds: that is no error. */
+/** `removed` is true if there was such a limit. If there was none, nothing needs to change, so it is not an error. */
 export const pixelLimitRemoval = z.object({
   domain: pixelDomain,
   period: pixelPeriod,
@@ -44,15 +44,15 @@ export const pixelBlocks = z.object({ blocks: z.array(pixelBlock) })
 export type PixelBlocks = z.infer<typeof pixelBlocks>
 
 /**
- * Why a pixel may fire or not. `no_rule`: nothing covers the host. `allowed`: counted, within every limit. `limit`: a
- * limit is used up; nothing was counted. `blocked`. `unavailable`: rules or counters could not be asked in time.
+ * Why a pixel may fire or not. `no_rule`: no rule covers the host. `allowed`: counted, within every limit. `limit`: a
+ * limit is used up; nothing was counted. `blocked`. `unavailable`: rules or counters did not answer in time.
  */
 const pixelReason = z.enum(['no_rule', 'allowed', 'limit', 'blocked', 'unavailable'])
 
 export const pixelDecision = z.object({
   fire: z.boolean(),
   reason: pixelReason,
-  /** Of the rule that decided. Null without one. */
+  /** Of the rule that decided. Null without a rule. */
   domain: pixelDomain.nullable(),
   /** Hits left under that rule, after this one. Null unless it is a limit. */
   remaining: z.int().min(0).nullable(),
@@ -69,7 +69,7 @@ const codes = ['REQ_002', 'REQ_003'] as const
 
 const shared = { capability: 'pixel', permission: 'pixel_control' } as const
 
-/** By what they do. All free, and all on the API host. */
+/** By action. All free, and all on the API host. */
 export const pixelCalls = {
   setLimit: {
     ...shared,

@@ -9,20 +9,20 @@ import { changeRules } from './rules.ts'
 import { createShownRules, placeOfRule, type ShownRule, type ShownRules } from './rules-shown.ts'
 import { type RuleCommand, rulesMax } from './rules-state.ts'
 
-/** The pixel controls as people use them: what is set, what is used of it, and the changes that partners make by calls. */
+/** The pixel controls for people: the rules, their usage, and the same changes that partners make by calls. */
 
 type CountedRule = ShownRule & {
-  /** Where a page that ends with it goes on. */
+  /** Where the next page starts. */
   readonly place: string
-  /** Of a limit, in the period of now; null: of a block, or the counters did not answer. */
+  /** Usage of a limit in the current period; null for a block, or if the counters did not answer. */
   readonly used: number | null
-  /** When that period ends; null of a block. */
+  /** When that period ends; null for a block. */
   readonly resetsAt: Date | null
 }
 
 export type CountedRules = Omit<ShownRules, 'rules'> & {
   readonly rules: readonly CountedRule[]
-  /** The counters did not answer: it is not known what is used. */
+  /** The counters did not answer, so the usage is unknown. */
   readonly uncounted: boolean
 }
 
@@ -30,14 +30,14 @@ export const pixelChanges = ['limit', 'unlimit', 'block', 'unblock'] as const
 export type PixelChange = (typeof pixelChanges)[number]
 
 export type PixelControls = {
-  /** At most `max` rules after a place, of domains that hold `search`. Throws `Unavailable` while the event log is away. */
+  /** At most `max` rules after a position, of domains that contain `search`. Throws `Unavailable` while the event log is unavailable. */
   rules(
     organizationId: string,
     asked: { readonly search: string; readonly after: string; readonly max: number; readonly atMs: number },
   ): Promise<CountedRules>
   /**
-   * Makes a change, by the rules of the calls that make it, and says whether anything changed. Throws `InputFault` for what such
-   * a call would refuse, and `Unavailable`. The same `once` is one change.
+   * Makes a change, under the rules of the calls that make it, and returns whether anything changed. Throws `InputFault` if such
+   * a call would be refused, and `Unavailable`. Changes with the same `once` count as one.
    */
   change(
     organizationId: string,
@@ -54,7 +54,7 @@ type ControlsOptions = {
   readonly logger: Logger
 }
 
-/** Nothing is connected before the counters are asked for, and no rules are followed. */
+/** Nothing is connected before the counters are needed, and no rules are subscribed to. */
 export const createPixelControls = ({ eventLog, url, logger }: ControlsOptions): PixelControls => {
   const shown = createShownRules(eventLog)
   const change = changeRules(eventLog)
@@ -111,7 +111,7 @@ export const createPixelControls = ({ eventLog, url, logger }: ControlsOptions):
   }
 }
 
-/** What is asked for, as typed. Throws `InputFault`, by the rules of the calls that make such a change. */
+/** The requested change, as typed. Throws `InputFault`, by the rules of the calls that make such a change. */
 export const pixelChangeOf = (kind: PixelChange, text: (name: string) => string): RuleCommand => {
   const body = { domain: text('domain').trim(), period: text('period'), number: numberIn(text('number')) }
   switch (kind) {

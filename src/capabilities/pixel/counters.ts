@@ -8,29 +8,29 @@ import { pixelPeriod } from '../../events/pixel.ts'
 import type { MatchedRules } from './rules-state.ts'
 
 /**
- * The counters of pixel hits, in PostgreSQL: one row per organization, domain and period. They survive whatever the database survives.
+ * The counters of pixel hits, in PostgreSQL: one row per organization, domain and period. They survive as long as the database does.
  *
- * A cap is a promise: whatever is not known to be counted does not fire. Counters are no events: a hit is one row
- * counted up, not one row more, and what the ledger records of the call says what was answered.
+ * A cap is a promise: a hit that is not known to be counted does not fire. Counters are not events: a hit adds one to a row
+ * instead of adding a row, and the ledger records the answer in its record of the call.
  *
- * Hits are gathered into one statement at a time (group commit). So a domain that is hit often costs one row version per
- * batch instead of one per hit, and its row is locked only inside a statement: a process that freezes blocks no other. The order
+ * Hits are gathered into one statement at a time (group commit). So a domain with many hits costs one row version per
+ * batch instead of one per hit, and its row is locked only inside a statement: a frozen process blocks no other. The order
  * of locks: see migrations/0007_pixel.sql.
  */
 
 /** One hit that asks to be counted. */
 export type HitAsk = {
   readonly organizationId: string
-  /** Where the pixel would fire, in its one spelling (`parseHost`). */
+  /** The host on which the pixel would fire, in its one spelling (`parseHost`). */
   readonly host: string
   /** The caller's name for the hit on this host. Null: every call is a hit of its own. */
   readonly hitId: string | null
-  /** When the call arrived, by the clock of the process that took it. The periods in `rules` are of this moment. */
+  /** When the call arrived, by the clock of the process that received it. The periods in `rules` are those of this moment. */
   readonly atMs: number
   readonly rules: MatchedRules
 }
 
-/** What became of a hit: the rules it was judged by, whether it fires, and how many hits each limit has counted after it. */
+/** The outcome of a hit: the rules it was judged by, whether it fires, and how many hits each limit has counted after it. */
 export type HitVerdict = {
   readonly rules: MatchedRules
   readonly fires: boolean
@@ -42,40 +42,40 @@ type CounterWindow = Pick<MatchedRules['limits'][number], 'domain' | 'period' | 
 
 export type PixelCounters = {
   /**
-   * Counts the hit against every limit, or against none when one of them is used up or the host is blocked. Exact,
-   * whatever happens at once in however many processes.
+   * Counts the hit against every limit, or against none if one of them is used up or the host is blocked. Exact,
+   * with any number of concurrent hits and processes.
    *
    * For 24 hours a hit id gets its first verdict for a host again, even under other rules, and is not counted again. A block
-   * in force wins over what is remembered: under one nothing fires.
+   * in force overrides the remembered verdict: a blocked host never fires.
    *
-   * Settles within `answerMaxMs`. Rejects when the counters cannot be reached or are late; then the hit may have been
-   * counted, and asking again with the same hit id tells.
+   * Settles within `answerMaxMs`. Rejects if the counters cannot be reached or are late. The hit may then have been
+   * counted; asking again with the same hit id shows it.
    */
   take(ask: HitAsk): Promise<HitVerdict>
-  /** How many hits each window has counted. Settles and rejects like `take`. */
+  /** The number of hits each window has counted. Settles and rejects like `take`. */
   used(organizationId: string, windows: readonly CounterWindow[]): Promise<number[]>
   close(): Promise<void>
 }
 
 export const answerMaxMs = 1_000
-/** Hits that wait at once in one process; one more is refused. As many as a host takes connections. */
+/** Hits that wait at the same time in one process; one more is refused. As many as a host takes connections. */
 const waitingMax = 10_000
 /** How long a hit id gets its first verdict again. */
 const hitMemoryMs = 86_400_000
 
 /**
- * What a hit is told: the verdict it got, now or before. Where its host is blocked by now, that verdict does not count, be it
- * remembered, or shared with a call that came before the block.
+ * The answer for a hit: its verdict, new or remembered. If its host is blocked by now, that verdict does not count, whether it was
+ * remembered or shared with a call that came before the block.
  */
 const verdictFor = ({ rules }: HitAsk, verdict: HitVerdict): HitVerdict =>
   rules.blockedBy !== null && verdict.fires ? { rules, fires: false, used: [] } : verdict
 
-/** Late, gone or overloaded: the hit does not fire. */
+/** Late, unreachable or overloaded: the hit does not fire. */
 export class CountersUnavailable extends Error {
   override name = 'CountersUnavailable'
 }
 
-/** Settles as `promise` does, or rejects when it has not within `answerMaxMs`. What it waits for goes on. */
+/** Settles as `promise` does, or rejects if it takes longer than `answerMaxMs`. The work itself continues. */
 export const answeredInTime = <Value>(what: string, promise: Promise<Value>): Promise<Value> =>
   within(promise, { waitMs: answerMaxMs }, () => {
     throw new CountersUnavailable(`${what}: no answer within ${answerMaxMs} ms`)
@@ -84,12 +84,12 @@ export const answeredInTime = <Value>(what: string, promise: Promise<Value>): Pr
 const hashCharacters = 22
 
 /**
- * A hit as it is remembered: by its host and its id there. The same id on another host is another hit, or what was answered
- * for one domain would fire a pixel on another. 128 bits of SHA-256: hit ids may hold anything, and what they are called is
- * nobody's business.
+ * The key under which a hit is remembered: its host and its id there. The same id on another host is another hit, or the answer
+ * for one domain would fire a pixel on another. 128 bits of SHA-256: hit ids may hold anything, and we have no reason to
+ * store them readable.
  */
 export const hitHash = (host: string, hitId: string): string =>
-  // UTF-16, so that halves of characters, which UTF-8 cannot tell apart, stay different ids. A host holds no line end.
+  // UTF-16, so that lone surrogates, which UTF-8 cannot distinguish, stay different ids. A host contains no line end.
   hash('sha256', Buffer.from(`${host}\n${hitId}`, 'utf16le'), 'base64url').slice(0, hashCharacters)
 
 const written = z.tuple([
@@ -103,7 +103,7 @@ const writeRules = ({ blockedBy, limits }: MatchedRules): string =>
     limits.map(({ domain, period, periodStart, number }) => [domain, period, periodStart, number]),
   ])
 
-/** Throws for anything but what `writeRules` wrote. */
+/** Throws for anything that `writeRules` did not write. */
 const readRules = (text: string): MatchedRules => {
   const [blockedBy, limits] = written.parse(JSON.parse(text))
   return {
@@ -114,12 +114,12 @@ const readRules = (text: string): MatchedRules => {
 
 const batchAsksMax = 256
 /**
- * A hit waits so long for its batch to start, and its batch so long for the server, and both together less than the caller does:
- * what was answered "unavailable" is not counted afterwards, unless the server's reply was lost.
+ * A hit waits at most this long for its batch to start, and its batch this long for the server; together less than the caller waits.
+ * So a hit answered "unavailable" is not counted afterwards, unless the server's reply was lost.
  */
 const queuedMaxMs = 500
 const serverTimeoutMs = 450
-/** What waits for a connection waits in the queue. */
+/** A batch that waits for a connection waits in the queue. */
 const connectTimeoutMs = 450
 const usedWindowsMax = 20_000
 
@@ -128,7 +128,7 @@ const takeStatement = `
     from pixel_take($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::integer[], $7::integer[], $8::integer[],
                     $9::text[], $10::text[], $11::text[], $12::date[])`
 
-/** A subquery, so that every plan asks by primary key, however large the table has become since it was made. */
+/** A subquery, so that every plan uses the primary key, even if the table has grown since the plan was made. */
 const usedStatement = `
   select coalesce((select c.used from pixel_counters c
                     where c.organization_id = $1 and c.domain = w.domain and c.period = w.period
@@ -148,11 +148,11 @@ type TakenRow = {
 
 /** Connects on first use. The schema must have been migrated. */
 export const openPixelCounters = ({ url, logger }: { url: string; logger: Logger }): PixelCounters => {
-  // A connection of its own for each: hits must not wait for a list of many limits.
+  // A separate connection for each: hits must not wait for a list of many limits.
   const batches = openPool(url, logger)
   const reads = openPool(url, logger)
   const hits = gatherHits(batches, createOutcomeLog(logger))
-  /** Hits with an id that are asked about now: a caller who asks again meanwhile gets the same answer. */
+  /** Hits with an id that are in progress: a caller who asks again in that time gets the same answer. */
   const asked = new Map<string, Promise<HitVerdict>>()
   let closed = false
 
@@ -185,7 +185,7 @@ export const openPixelCounters = ({ url, logger }: { url: string; logger: Logger
   }
 }
 
-/** Is told how every batch ended: null or its error. Logs the first failure and the first success after it. */
+/** Called at the end of every batch, with null or its error. Logs the first failure and the first success after it. */
 type OutcomeLog = (error: unknown) => void
 
 const createOutcomeLog = (logger: Logger): OutcomeLog => {
@@ -198,14 +198,14 @@ const createOutcomeLog = (logger: Logger): OutcomeLog => {
   }
 }
 
-/** Counts the hits that come together in one statement. */
+/** Counts the hits that arrive together in one statement. */
 const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitVerdict> =>
   createGathering<Queued, HitVerdict>({
     batchMax: batchAsksMax,
     underWayMax: 1,
     waitingMax,
     waitMaxMs: queuedMaxMs,
-    // A caller who waited too long is told so in any case; a hit that is not counted afterwards keeps it true.
+    // A caller who waited too long is answered "unavailable" in any case; not counting the hit afterwards keeps that answer true.
     refusal: (why) =>
       new CountersUnavailable(
         why === 'full' ? `${waitingMax} pixel hits are waiting` : 'the pixel counters are late',
@@ -213,7 +213,7 @@ const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitV
     run: async (take) => {
       try {
         const verdicts = await onConnection(batches, async (client) => {
-          // Only now, so that the wait for a connection counts.
+          // Only now, so that the wait for a connection is included.
           const asks = take()
           if (asks.length === 0) return []
           const { rows } = await client.query<TakenRow>({ name: 'pixel-take', ...batchOf(asks) })
@@ -228,7 +228,7 @@ const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitV
     },
   })
 
-/** What was used in each window, in their order. */
+/** The usage of each window, in their order. */
 const usedIn = async (
   reads: pg.Pool,
   organizationId: string,
@@ -246,7 +246,7 @@ const usedIn = async (
   return rows.map((row) => row.used)
 }
 
-/** A connection on which something failed is not used again: what it still does is unknown. */
+/** A connection on which something failed is not used again, because its state is unknown. */
 const onConnection = async <Result>(
   pool: pg.Pool,
   work: (client: pg.PoolClient) => Promise<Result>,
@@ -282,7 +282,7 @@ const openPool = (url: string, logger: Logger): pg.Pool => {
   return pool
 }
 
-/** The batch as columns, and its windows once each, in the one order every process locks them in. */
+/** The batch as columns, with each window once, in the order in which every process locks them. */
 const batchOf = (asks: readonly Queued[]): { text: string; values: unknown[] } => {
   const windows = new Map<string, CounterWindow & { organizationId: string }>()
   const keysOf = asks.map(({ organizationId, rules }) =>
@@ -325,12 +325,12 @@ const verdictsOf = (asks: readonly Queued[], rows: readonly TakenRow[]): readonl
   })
 }
 
-/** Rows forgotten by one statement; more would hold its locks for long. */
+/** Rows deleted by one statement; more would hold its locks for long. */
 export const forgottenAtOnceMax = 10_000
 /** Counters of periods that began this long ago: no clock is that wrong, and no month that long. */
 const countersKeptDays = 62
 
-/** Forgets hit ids that are no longer remembered. Returns how many; call again while it returns the maximum. */
+/** Deletes hit ids that are no longer remembered. Returns how many; call again while it returns the maximum. */
 export const forgetHits = async (pool: pg.Pool): Promise<number> => {
   const { rowCount } = await pool.query(
     `delete from pixel_hits where (organization_id, hit_hash) in (
@@ -341,7 +341,7 @@ export const forgetHits = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** Forgets counters of periods long past. Returns how many; call again while it returns the maximum. */
+/** Deletes counters of periods long past. Returns how many; call again while it returns the maximum. */
 export const forgetPastPeriods = async (pool: pg.Pool): Promise<number> => {
   const { rowCount } = await pool.query(
     `delete from pixel_counters where (organization_id, domain, period, period_start) in (

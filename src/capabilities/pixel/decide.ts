@@ -14,9 +14,9 @@ import type { HitVerdict } from './counters.ts'
 import { periodEndMs } from './period.ts'
 import { type LimitWindow, rulesMax } from './rules-state.ts'
 
-/** Pure: from what was gathered to answer and facts. */
+/** Pure: turns the gathered data into the answer and the facts. */
 
-/** A limit with what its counter says; null when it did not say. */
+/** A limit with its counter; null if the counter did not answer. */
 export type CountedLimit = { readonly limit: LimitWindow; readonly used: number | null }
 
 /** A change of rules was made, or was not needed, or there are too many rules for it. */
@@ -39,7 +39,7 @@ const limitOf = ({ limit, used }: CountedLimit): PixelLimit => ({
   period: limit.period,
   number: limit.number,
   used,
-  // A number set below what was used already leaves nothing, not less than nothing.
+  // If the new limit is below the number already used, nothing is left, not less than nothing.
   remaining: used === null ? null : Math.max(0, limit.number - used),
   resets_at: resetsAt(limit),
 })
@@ -116,8 +116,8 @@ const decisionOf = ({ rules: { blockedBy, limits }, fires, used }: HitVerdict): 
 }
 
 /**
- * The limit with the least left; of several, the one that lasts longest, because before it ends nothing changes; of
- * those the nearest to the host.
+ * The limit with the least left; of several, the one that lasts longest, because nothing changes before it ends; of
+ * those, the nearest to the host.
  */
 const decisiveLimit = (limits: readonly LimitWindow[], used: readonly number[]) => {
   let decisive: { domain: string; remaining: number; endsMs: number } | null = null

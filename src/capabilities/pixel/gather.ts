@@ -11,16 +11,16 @@ import { allLimits, type LimitWindow, matchRules } from './rules-state.ts'
 export type PixelParts = {
   readonly rules: PixelRulesModel
   readonly counters: PixelCounters
-  /** Keyed: what partners call their hits is the partner's business, and may be a person's address. */
+  /** Keyed, because partners choose these names for their hits, and a name may be a person's address. */
   readonly requestHmac: Secrets['requestHmac']
   readonly logger: { warn(fields: object, message: string): void }
   readonly observe?: PixelObserver | undefined
 }
 
-/** What operations wants to know about hits. Told on every one of them, so it has to be cheap. */
+/** What operations need to know about hits. Called on every hit, so it must be cheap. */
 export type PixelObserver = {
   readonly decided: (reason: PixelDecision['reason']) => void
-  /** Rules or counters did not answer in time: a hit does not fire, or limits are told without what is used. */
+  /** Rules or counters did not answer in time: a hit does not fire, or limits are shown without usage. */
   readonly countersFailed: () => void
 }
 
@@ -48,11 +48,11 @@ export const block = async (
   const command = { kind: 'block', domain } as const
   const after = await rules.change(caller.key.organizationId, command, causeOf(caller))
   if (after.tooMany) return 'too_many'
-  // Another caller may have unblocked it since: it was blocked by this call all the same.
+  // Another caller may have unblocked it since, but this call did block it.
   return { blockedAt: after.rules.blocks.get(domain) ?? new Date(caller.atMs).toISOString() }
 }
 
-/** Takes a limit or a block away. */
+/** Removes a limit or a block. */
 export const remove = async (
   { rules }: PixelParts,
   command: ({ kind: 'unlimit' } & PeriodInput) | ({ kind: 'unblock' } & DomainInput),
@@ -78,7 +78,7 @@ export const judgeHit = async (
     const known = now instanceof Promise ? await answeredInTime('pixel rules', now) : now
     const matched = matchRules(known, host, atMs)
     const { blockedBy, limits } = matched
-    // UTF-16, so that halves of characters, which UTF-8 cannot tell apart, stay different ids.
+    // UTF-16, so that lone surrogates, which UTF-8 cannot distinguish, stay different ids.
     const hitId =
       named === null
         ? null
@@ -88,14 +88,14 @@ export const judgeHit = async (
     return await counters.take({ organizationId, host, hitId, atMs, rules: matched })
   } catch (error) {
     observe?.countersFailed()
-    // The counters tell themselves when they stop and start to answer: once, not for every hit.
+    // The counters themselves log when they stop and start to answer: once, not for every hit.
     if (!(error instanceof CountersUnavailable))
       logger.warn({ err: error, requestId }, 'a pixel hit could not be judged')
     return 'unavailable'
   }
 }
 
-/** What is used of each limit; unknown when the counters do not answer, because the rules are known all the same. */
+/** The usage of each limit; unknown if the counters do not answer, because the rules are known even then. */
 const countedLimits = async (
   { counters, logger, observe }: PixelParts,
   { key: { organizationId }, requestId }: Caller,

@@ -7,14 +7,14 @@ import { openPixelRules } from './rules.ts'
 
 /**
  * The pixel controls (Spec §4.5, §4.6): how often an organization's pixel may fire for a domain in a UTC day or month,
- * and where it may not fire at all; and the decision that makes both hold (decision 23). Rules are events; hits are
- * counters. Free, like every rule of the tariff about them says.
+ * and where it may not fire at all; and the decision that applies both (decision 23). Rules are events; hits are
+ * counters. Free under every rule of the tariff.
  *
- * A hit belongs to the period in which the process that took the call saw it arrive: clocks that differ between
- * processes move the seam between two periods by that much, and no hit is counted twice or not at all.
+ * A hit belongs to the period in which the process that received the call saw it arrive. If the clocks of processes differ,
+ * the boundary between two periods differs by that much, and still every hit is counted exactly once.
  *
- * A hit is counted before its call is recorded. When that fails the caller gets an error and fires nothing, and the hit
- * stays counted: a cap may be missed by such hits, never exceeded. Asked again with its hit id it is the same hit.
+ * A hit is counted before its call is recorded. If recording fails, the caller gets an error and fires nothing, but the hit
+ * stays counted: such hits may use up a cap, but the cap is never exceeded. A retry with the same hit id is the same hit.
  */
 export const pixel: Capability = {
   hosts: ['api'],

@@ -2,7 +2,7 @@ import { missingParameter, type Refusal, wrongParameter } from '../../call/error
 import { type PixelPeriod, pixelPeriod } from '../../events/pixel.ts'
 import { parseDomain, parseHost } from './domain.ts'
 
-/** Reads the bodies of the pixel controls. The first parameter that is missing or wrong is the one refused. */
+/** Reads the bodies of the pixel controls. The first missing or wrong parameter is the one that is refused. */
 
 type Parsed<Input> = { readonly input: Input } | { readonly refusal: Refusal }
 type Body = Readonly<Record<string, unknown>>
@@ -43,7 +43,7 @@ export const parseLimit = (body: Body): Parsed<LimitInput> => {
   if ('refusal' in parsed) return parsed
   const { number } = body
   if (absent(number)) return { refusal: missingParameter('number', 'number') }
-  // Nothing at all is not a limit of 0 but a block.
+  // A limit of 0 is a block, not a limit.
   return typeof number === 'number' && Number.isInteger(number) && number >= 1 && number <= numberMax
     ? { input: { ...parsed.input, number } }
     : { refusal: wrongParameter('number', `a whole number from 1 to ${numberMax}`) }

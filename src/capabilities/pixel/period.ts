@@ -10,7 +10,7 @@ export const periodStart = (period: PixelPeriod, atMs: number): string => {
   return period === 'day' ? day : `${day.slice(0, 8)}01`
 }
 
-/** When the period that begins on this day ends, and its counters begin again: the first instant after it. */
+/** When the period that begins on this day ends and its counters restart: the first instant after it. */
 export const periodEndMs = (period: PixelPeriod, start: string): number => {
   const startMs = Date.parse(`${start}T00:00:00.000Z`)
   if (period === 'day') return startMs + dayMs

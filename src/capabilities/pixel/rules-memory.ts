@@ -10,7 +10,7 @@ import { applyPixelEvent, emptyRules, isPixelEvent, type LiveRules, type PixelEv
 
 /**
  * The rules this process has read, and the subscription that keeps them current. An organization's rules are read from
- * its stream when they are first needed and followed from then on. Reading all of them at the start would cost a look at
+ * its stream when they are first needed, and followed from then on. Reading all rules at start would mean reading
  * the whole log, however old, for partners who never call.
  */
 export type RulesMemory = ReadRules & {
@@ -31,7 +31,7 @@ type Loading = { heard: number; rules: Promise<LiveRules> }
 /** Rules in memory, of all organizations together; an organization counts as one more. About 200 MB at most. */
 const rulesHeldMax = 1_000_000
 const rulesUnfollowedMax = 50_000
-/** Events of one read. */
+/** Events per read. */
 const pageMax = 1_000
 
 const stream = pixelStream
@@ -43,7 +43,7 @@ const nothingRead = (rulesMax: number): ReadRules => ({
   inDoubt: new Set(),
 })
 
-/** For `rulesNow` alone, which reads on from what is known: nothing is followed. */
+/** For `rulesNow` alone, which reads the stream from the known revision: nothing is subscribed to. */
 export const unfollowedMemory = (eventLog: EventLog): RulesMemory => ({
   ...nothingRead(rulesUnfollowedMax),
   eventLog,
@@ -56,7 +56,7 @@ export const openRulesMemory = async (
   logger: Logger,
 ): Promise<RulesMemory & { readonly following: Following }> => {
   const read = nothingRead(rulesHeldMax)
-  // Asked before any stream is read: what is recorded in between is met twice, never missed.
+  // Asked before any stream is read: events recorded in between may be delivered twice, but are never missed.
   const following = follow({
     eventLog,
     after: await eventLog.head(),
@@ -66,20 +66,20 @@ export const openRulesMemory = async (
     unreadable: (recorded) => {
       hear(read, recorded)
       const organizationId = organizationOf(recorded.stream)
-      // A stream of other software, on a log that is shared, is about no organization.
+      // On a shared log, a stream of other software belongs to no organization.
       if (organizationIdSchema.safeParse(organizationId).success) read.inDoubt.add(organizationId)
     },
   })
   return { ...read, eventLog, following }
 }
 
-/** The rules as last heard of: read now where they are not known, and where the subscription is lost. */
+/** The rules as last delivered: read now if they are not known, or if the subscription is lost. */
 export const rulesOf = (memory: RulesMemory, organizationId: string): LiveRules | Promise<LiveRules> => {
   const { known, loading, following } = memory
   const rules = known.get(organizationId)
   if (rules !== undefined) {
     if (rules.unreadableAt === null && following.failure() === null) return rules
-    // Without the subscription what is known may be out of date, and a block that was set must hold.
+    // Without the subscription the known rules may be out of date, and a block that was set must hold.
     return readFurther(memory, organizationId, rules)
   }
   const under = loading.get(organizationId)
@@ -90,12 +90,12 @@ export const rulesOf = (memory: RulesMemory, organizationId: string): LiveRules 
   return own.rules
 }
 
-/** The rules with all that is in the stream now: the subscription may be a moment behind. */
+/** The rules with every event that is in the stream now: the subscription may be a moment behind. */
 export const rulesNow = async (memory: RulesMemory, organizationId: string): Promise<LiveRules> =>
   readFurther(memory, organizationId, await rulesOf(memory, organizationId))
 
 /**
- * Changes the known rules by one event, in order and once: an event that comes again is known, and one that leaves a hole
+ * Applies one event to the known rules, in order and once: an event that comes again is ignored, and an event that leaves a gap
  * makes this process read the stream again.
  */
 export const advance = (
@@ -107,7 +107,7 @@ export const advance = (
   if (rules === undefined || revision <= rules.revision) return
   if (revision > rules.revision + 1) return void known.delete(organizationId)
   foldInto(rules)
-  // Again, for its size.
+  // Set again, because its size changed.
   known.set(organizationId, rules)
 }
 
@@ -121,7 +121,7 @@ const hear = (read: ReadRules, recorded: RecordedEvent): void => {
 
 const load = async (memory: RulesMemory, organizationId: string, own: Loading): Promise<LiveRules> => {
   const rules = emptyRules()
-  // Again for what was recorded after the read and heard before these rules could hear it. Ends: it only reads forward.
+  // Repeat for events recorded after the read and delivered before these rules could receive them. Ends: it only reads forward.
   do await catchUp(memory.eventLog, organizationId, rules)
   while (own.heard > rules.revision)
   memory.known.set(organizationId, rules)
@@ -137,7 +137,7 @@ const readFurther = async (
   return certain(memory, organizationId, rules)
 }
 
-/** Reads what the stream holds beyond these rules. */
+/** Reads the events of the stream after these rules. */
 const catchUp = async (eventLog: EventLog, organizationId: string, rules: LiveRules): Promise<void> => {
   for (;;) {
     const from = rules.revision + 1
@@ -153,7 +153,7 @@ const catchUp = async (eventLog: EventLog, organizationId: string, rules: LiveRu
   }
 }
 
-/** The rules, if all of their events can be read: one that cannot may be a block. */
+/** The rules, if all of their events can be read: an unreadable event may be a block. */
 const certain = ({ inDoubt }: ReadRules, organizationId: string, rules: LiveRules): LiveRules => {
   if (rules.unreadableAt === null) return rules
   inDoubt.add(organizationId)
@@ -169,7 +169,7 @@ const foldRecorded = (rules: LiveRules, recorded: RecordedEvent): void => {
   rules.last = recorded
 }
 
-/** The event, if all of it can be relied on: what JSON holds is no proof that the members are there. */
+/** The event, if it is complete: a JSON text may lack members. */
 export const readable = (recorded: RecordedEvent): (DecodedEvent & PixelEvent) | null => {
   try {
     const event = decodeEvent(recorded)

@@ -5,7 +5,7 @@ import { pixelStream } from '../../events/streams.ts'
 import { readable } from './rules-memory.ts'
 import { applyPixelEvent, emptyRules, type LiveRules, type PixelEvent } from './rules-state.ts'
 
-/** The rules of an organization as people look at them: with who set each, and when. Hits are not judged by these. */
+/** The rules of an organization for people: with their author and date. Hits are not judged by these. */
 
 export type ShownRule = {
   readonly domain: string
@@ -21,16 +21,16 @@ type SetBy = { readonly actor: string; readonly at: string }
 type Book = { readonly rules: LiveRules; readonly setBy: Map<string, SetBy> }
 
 export type ShownRules = {
-  /** By domain, the block of one before its limits. */
+  /** By domain; the block of a domain comes before its limits. */
   readonly rules: readonly ShownRule[]
-  /** Of all, whatever was asked for. */
+  /** Number of all rules, regardless of the search. */
   readonly count: number
   readonly more: boolean
   /** The revision of the first event that cannot be read: it may be a block, so nothing fires. */
   readonly unreadableAt: number | null
 }
 
-/** Rules kept of organizations that were looked at lately: a stream is read once, and then from where it was read up to. */
+/** Cached rules of recently viewed organizations: a stream is read once, and then from the last position. */
 const rulesKeptMax = 100_000
 const pageMax = 1_000
 
@@ -42,7 +42,7 @@ const keyOf = ({ type, data }: PixelEvent): string =>
 const remember = (setBy: Map<string, SetBy>, event: PixelEvent, by: SetBy): void => {
   const key = keyOf(event)
   if (event.type === 'PixelLimitRemoved' || event.type === 'PixelUnblocked') setBy.delete(key)
-  // A block that is there already stays as it was set.
+  // A block that already exists keeps its author and date.
   else if (event.type === 'PixelLimitSet' || !setBy.has(key)) setBy.set(key, by)
 }
 
@@ -65,7 +65,7 @@ export const createShownRules = (eventLog: EventLog) => {
         })
       for (const recorded of page) {
         const { revision } = recorded
-        // Another page may have read it meanwhile.
+        // Another page may have read the stream meanwhile.
         if (revision !== rules.revision + 1) continue
         const event = readable(recorded)
         const at = event?.metadata.effective_at ?? ''
@@ -74,12 +74,12 @@ export const createShownRules = (eventLog: EventLog) => {
       }
       if (page.length < pageMax) break
     }
-    // Again, for its size. One that is larger than all of it is not kept.
+    // Set again, because its size changed. An entry larger than the whole cache is not kept.
     books.set(organizationId, book)
     return book
   }
 
-  /** Throws `Unavailable` while the event log is away. `search`: a part of the domain. */
+  /** Throws `Unavailable` while the event log is unavailable. `search`: a part of the domain. */
   return async (
     organizationId: string,
     { search, after, max }: { readonly search: string; readonly after: string; readonly max: number },
@@ -97,7 +97,7 @@ export const createShownRules = (eventLog: EventLog) => {
   }
 }
 
-/** Where a page of rules ends, for the next one to go on. */
+/** Where a page of rules ends, so that the next page can continue there. */
 export const placeOfRule = ({ domain, period }: ShownRule): string => ruleKey(domain, period)
 
 const byKey = (a: ShownRule, b: ShownRule): number => {

@@ -11,13 +11,13 @@ export type PixelRules = {
   readonly limits: ReadonlyMap<string, DomainLimits>
   /** When each blocked domain was blocked. */
   readonly blocks: ReadonlyMap<string, string>
-  /** Limits and blocks together. */
+  /** Number of limits and blocks together. */
   readonly count: number
   /** The first event that cannot be read. It may be a block, so these rules allow nothing. */
   readonly unreadableAt: number | null
 }
 
-/** Day and month of one domain are rules of their own, side by side. */
+/** Day and month limits of one domain are separate rules. */
 type DomainLimits = { readonly [Period in PixelPeriod]?: number }
 
 type LimitRule = { readonly domain: string; readonly period: PixelPeriod; readonly number: number }
@@ -26,19 +26,19 @@ export type PixelEvent = DomainEventOf<
   'PixelLimitSet' | 'PixelLimitRemoved' | 'PixelBlocked' | 'PixelUnblocked'
 >
 
-/** More is a mistake of somebody's program; and every list of rules is one answer. */
+/** More is a mistake in someone's program; and every list of rules is one answer. */
 export const rulesMax = 10_000
 
 export const isPixelEvent = (event: DomainEvent): event is PixelEvent => event.type.startsWith('Pixel')
 
-/** What the organization asks for. */
+/** The change an organization requests. */
 export type RuleCommand =
   | ({ readonly kind: 'limit' } & LimitRule)
   | { readonly kind: 'unlimit'; readonly domain: string; readonly period: PixelPeriod }
   | { readonly kind: 'block' | 'unblock'; readonly domain: string }
 
 /**
- * The event that makes it so; null when it is so already, and then nothing is recorded. `too_many`: the organization has
+ * The event that makes the change; null if nothing would change, and then nothing is recorded. `too_many`: the organization has
  * `rulesMax` rules, and this would be one more.
  */
 export const changeOf = (
@@ -68,7 +68,7 @@ export const changeOf = (
   }
 }
 
-/** Rules that change in place: a copy of ten thousand for every event of a long stream would cost its square. */
+/** Rules that change in place: copying ten thousand rules for every event of a long stream would take quadratic time. */
 export type LiveRules = {
   revision: number
   /** The event at that revision, to which the next is chained. */
@@ -88,7 +88,7 @@ export const emptyRules = (): LiveRules => ({
   unreadableAt: null,
 })
 
-/** Folds one event in. Null is an event that cannot be read: it counts as a revision and leaves the rules in doubt. */
+/** Folds one event in. Null is an event that cannot be read: it counts as a revision and makes the rules uncertain. */
 export const applyPixelEvent = (
   rules: LiveRules,
   event: PixelEvent | null,
@@ -128,12 +128,12 @@ export const applyPixelEvent = (
 /** A limit with the period it counts in at some moment. */
 export type LimitWindow = LimitRule & { readonly periodStart: string }
 
-/** The rules that cover a host at some moment. With a block there are no limits: nothing is counted. */
+/** The rules that cover a host at some moment. If there is a block, limits are left out: nothing is counted. */
 export type MatchedRules = { readonly blockedBy: string | null; readonly limits: readonly LimitWindow[] }
 
 const periods = ['day', 'month'] as const
 
-/** Any block on the host or above it decides, the nearest is named; otherwise every limit on the host or above it counts. */
+/** Any block on the host or above it decides, and the nearest is named; otherwise every limit on the host or above it counts. */
 export const matchRules = (rules: PixelRules, host: string, atMs: number): MatchedRules => {
   if (rules.count === 0) return { blockedBy: null, limits: [] }
   const covering = coveringDomains(host)
@@ -142,7 +142,7 @@ export const matchRules = (rules: PixelRules, host: string, atMs: number): Match
   return { blockedBy, limits: covering.flatMap((domain) => windowsOf(rules, domain, atMs)) }
 }
 
-/** Every limit there is, by domain and period. */
+/** Every limit, by domain and period. */
 export const allLimits = (rules: PixelRules, atMs: number): LimitWindow[] =>
   [...rules.limits.keys()].sort().flatMap((domain) => windowsOf(rules, domain, atMs))
 

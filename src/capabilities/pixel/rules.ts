@@ -22,27 +22,27 @@ import {
 } from './rules-state.ts'
 
 /**
- * The pixel rules of the organizations this process has heard of, in memory, fed by the event log: judging a hit asks
- * no other process. A change made here holds here when it is answered, elsewhere as soon as the subscription delivers it.
+ * The pixel rules of the organizations this process knows, in memory, fed by the event log: judging a hit asks
+ * no other process. A change made here is effective when it is answered; in other processes, when the subscription delivers it.
  */
 export type PixelRulesModel = {
-  /** The rules now. Rejects with `Unavailable` when they are not known yet and the log does not tell them. */
+  /** The current rules. Rejects with `Unavailable` if they are not known yet and cannot be read from the log. */
   of(organizationId: string): PixelRules | Promise<PixelRules>
   /**
-   * Makes a command so, and resolves with the rules after it. Nothing is recorded when it was so before. Commands of
-   * one organization follow each other; those of other processes are noticed by the revision, and the command is judged
-   * again. Throws `Unavailable`, and then the same command can simply be given again.
+   * Executes a command, and resolves with the rules after it. Nothing is recorded if nothing would change. Commands of
+   * one organization run one after the other; a change by another process is detected by the revision, and the command is judged
+   * again. Throws `Unavailable`; then the same command can simply be sent again.
    */
   change(organizationId: string, command: RuleCommand, cause: Cause): Promise<RuleChange>
   readonly caughtUp: Promise<void>
-  /** Why changes made elsewhere may not be heard of, or rules cannot be told; null while all is well. */
+  /** Why changes made elsewhere may not arrive, or rules cannot be read; null while all is well. */
   failure(): Error | null
-  /** Organizations with an event this release cannot read. Their rules are refused: it may be a block. */
+  /** Organizations with an event this release cannot read. Their rules are refused: the event may be a block. */
   doubtful(): number
   stop(): Promise<void>
 }
 
-/** `once`: the same is one change, however often it is given. `requestId`: of the call that makes it, if one does. */
+/** Commands with the same `once` make one change, however often they are sent. `requestId`: the call that makes it, if any. */
 export type Cause = {
   readonly actor: string
   readonly once: string
@@ -52,16 +52,16 @@ export type Cause = {
 
 type RuleChange = {
   readonly rules: PixelRules
-  /** False: it was so already, or could not be. */
+  /** False: nothing needed to change, or the change was impossible. */
   readonly changed: boolean
   readonly tooMany: boolean
 }
 
-/** Every lost race means that another process changed the same organization's rules just then. */
+/** Every lost race means that another process changed the same organization's rules at that moment. */
 const attemptsMax = 10
-/** A caller waits for a change. Longer than the deadline of one append, so that an unknown one is sent again. */
+/** A caller waits this long for a change. Longer than the deadline of one append, so that an append with unknown outcome is sent again. */
 const changePatience = { ...appendPatience, unknownMs: 8_000 }
-/** Of one organization in this process, waiting for each other. */
+/** Changes of one organization in this process that wait for each other. */
 const changesWaitingMax = 100
 
 type PixelRulesOptions = {
@@ -106,7 +106,7 @@ export const changeRules = (
 /** Changes of one organization in this process: `waiting` includes the one under way. */
 type ChangeQueue = { waiting: number; last: Promise<unknown> }
 
-/** Runs a change when those of the same organization before it are over. */
+/** Runs a change when the earlier changes of the same organization are finished. */
 const inTurn = async <Result>(
   queues: Map<string, ChangeQueue>,
   organizationId: string,
@@ -133,7 +133,7 @@ type Change = {
   readonly patience: AppendPatience
 }
 
-/** Judges the command by the rules of this moment and appends its event; again where another process was faster. */
+/** Judges the command by the current rules and appends its event; again if another process was faster. */
 const change = async (
   memory: RulesMemory,
   { organizationId, command, cause, patience }: Change,
@@ -142,7 +142,7 @@ const change = async (
   const name = pixelStream(organizationId)
   const effectiveAt = new Date(atMs).toISOString()
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    // Read now, for "it is so already" has to be true.
+    // Read now, because the answer "nothing to change" must be true.
     const rules = await rulesNow(memory, organizationId)
     const event = changeOf(rules, organizationId, command)
     if (event === null || event === 'too_many')
@@ -158,7 +158,7 @@ const change = async (
         into.last = { ...encoded, ...chained[0], stream: name, revision }
       }
       advance(memory, organizationId, { revision, foldInto })
-      // These may have been put aside for others in the meantime.
+      // Meanwhile these may have been evicted for others.
       if (rules.revision < revision) foldInto(rules)
       return { rules, changed: true, tooMany: false }
     } catch (error) {

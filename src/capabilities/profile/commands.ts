@@ -56,7 +56,7 @@ export const profilesImport: CapabilityCommand<ProfileSettings> = {
   },
 }
 
-/** A broken file breaks the reader as well, instead of leaving it waiting. */
+/** An error in the file also ends the reader, instead of leaving it waiting. */
 const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
   const gunzip = createGunzip()
   pipeline(input, gunzip).catch(() => undefined)
@@ -93,7 +93,7 @@ export const profilesErase: CapabilityCommand<ProfileSettings> = {
     },
   },
   run: async ({ settings, storage, caughtUp, vacuum }, given) => {
-    // Read before anything is erased: its event is written after the keys are destroyed.
+    // Read before anything is erased, because its event is written after the keys are destroyed.
     const noted = given.text('note')
     const note = noted === undefined ? null : labelOf('note', noted)
     const open = await storage()

@@ -13,7 +13,7 @@ import {
 /** The wire of POST /v1/profnet/profile (Spec §2.4, §4.3). Names are the specification's. */
 
 const text = z.string().max(textBytesMax).nullable()
-/** ISO 8601, as far as known: year, month or day. */
+/** ISO 8601, as precise as known: year, month or day. */
 const date = z
   .string()
   .regex(/^\d{4}(-\d{2}(-\d{2})?)?$/)
@@ -25,7 +25,7 @@ export const profileResult = z.object({
   lastname: text,
   numOfConnections: z.int().min(0).nullable(),
   headline: text,
-  /** Null, like `lid`, only where somebody who is gone was asked for by number: nothing of theirs is kept to tell it from. */
+  /** Null, like `lid`, only if a deleted person was asked for by number: no other identifier of theirs is kept. */
   url: z.string().nullable(),
   lid: z.string().nullable(),
   about: text,
@@ -63,12 +63,12 @@ export const profileResult = z.object({
 })
 export type ProfileResult = z.infer<typeof profileResult>
 
-/** Who is asked for and how fresh. `id` is what the caller wrote, for answers that repeat it. */
+/** The person asked for and the freshness. `id` is the caller's own text, for answers that repeat it. */
 export type ProfileRequest = { readonly ref: ProfileRef; readonly id: string; readonly cached: boolean }
 
 const supportedFormats = ['ID', 'URL', 'URN'] as const
 
-/** Spec §4.3, rules 1 and 3. A member that is null counts as not given. */
+/** Spec §4.3, rules 1 and 3. A member that is null counts as absent. */
 export const parseProfileRequest = (
   { id, cached }: Readonly<Record<string, unknown>>,
   identifiers: Pick<Identifiers, 'parse'>,
@@ -92,14 +92,14 @@ const notAnIdentifier = (submitted: string): Refusal => ({
   },
 })
 
-/** Spec §4.3 rule 2: absent, not accessible, or suppressed; which of them is not said. */
+/** Spec §4.3 rule 2: absent, not accessible, or suppressed; the answer does not say which. */
 export const profileNotFound = (id: string): Refusal => ({
   code: 'PROFNET_002',
   message: 'The profile was not found or is not accessible.',
   details: { id: id.slice(0, submittedCharactersMax) },
 })
 
-/** A person's data as the specification lists them. */
+/** A person's data as the specification lists it. */
 export const resultOf = ({ lid }: ProfileIds, data: ProfileData, url: string): ProfileResult => ({
   firstname: data.firstname,
   lastname: data.lastname,
@@ -118,7 +118,7 @@ export const resultOf = ({ lid }: ProfileIds, data: ProfileData, url: string): P
   deleted: false,
 })
 
-/** A person known before who is gone: which one, and nothing else. */
+/** A person who was known before and is deleted: the identifiers, and nothing else. */
 export const deletedResult = (lid: string | null, url: string | null): ProfileResult => ({
   firstname: null,
   lastname: null,

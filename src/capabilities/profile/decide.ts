@@ -17,10 +17,10 @@ export type ProfileFindings = {
 
 const hourMs = 3_600_000
 
-/** Hours with two decimals, never more than they are: 720.00 is the most that is served. */
+/** Hours with two decimals, rounded down: 720.00 is the highest value served. */
 const hoursOf = (ageMs: number): number => Math.floor((ageMs / hourMs) * 100) / 100
 
-/** Spec §2.4, §4.3: data, a tombstone, or no person. `cached` appears only beside cached data (decision 20). */
+/** Spec §2.4, §4.3: data, a tombstone, or no person. `cached` appears only together with cached data (decision 20). */
 export const decide = (
   { retrieved, urlOf }: ProfileFindings,
   { ref, id }: ProfileRequest,

@@ -12,9 +12,9 @@ export type ProfileParts = {
   readonly observe: ProfileObserver
 }
 
-/** What operations wants to know about retrievals. Told on every call, so it has to be cheap. */
+/** What operations need to know about retrievals. Called on every call, so it must be cheap. */
 export type ProfileObserver = {
-  /** Where the data came from, or why there are none. */
+  /** The source of the data, or the reason why there is none. */
   readonly retrieved: (source: ProfileFacts['source'] | 'missing' | 'unavailable') => void
 }
 
@@ -23,7 +23,7 @@ export const gather = async (
   { ref, cached }: ProfileRequest,
   caller: Caller,
 ): Promise<ProfileFindings | Unaffordable> => {
-  // Before the cache is looked into: that a person is in it is worth something, too.
+  // Before the cache is read: the fact that a person is in it has a value, too.
   const unaffordable = await caller.reserve(dearest(cached ? 'cached' : 'fresh'))
   if (unaffordable !== null) return unaffordable
   const { repeated } = caller
@@ -31,7 +31,7 @@ export const gather = async (
     wants: cached || repeated !== null ? 'cached' : 'fresh',
     organizationId: caller.key.organizationId,
     upstream: repeated === null,
-    // The upstream costs whether or not the caller can pay.
+    // The upstream costs money whether or not the caller can pay.
     beforeUpstream: () => caller.reserve(dearest('fresh')),
   })
   if ('unaffordable' in found) return found
@@ -40,11 +40,11 @@ export const gather = async (
   return { retrieved, urlOf: identifiers.urlOf }
 }
 
-/** As long as an answer that may be kept is kept (decision 15). */
+/** As long as a storable answer is kept (decision 15). */
 const repeatMaxMs = 86_400_000
 /**
- * One charge is not a subscription: a repeated call gets the data of the person it paid for, as they were then or became
- * within a day. The identifier may belong to another person by now.
+ * One charge is not a subscription: a repeated call gets the data of the person it paid for, as of the charge or up to a
+ * day later. The identifier may belong to another person by now.
  */
 const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
   if (found.kind !== 'found') return found
@@ -54,7 +54,7 @@ const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
 }
 const repeatRetryAfterSeconds = 60
 
-/** What a call may come to cost. */
+/** The most that a call may cost. */
 const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({
   kind: 'profile',
   source,

@@ -2,43 +2,43 @@ import { parse as parseHost } from 'tldts'
 import type { ProfileIds, ProfileRef } from './sources/provider.ts'
 
 /**
- * Who is meant: a URN, a profile URL or a profile id (lid), in this order, as the one canonical form everything else
- * works with (Spec §4.3). Strict, because what is accepted here is sent to somebody else's server and becomes the key
+ * Parses a person's identifier: a URN, a profile URL or a profile id (lid), in this order, into the one canonical form used
+ * everywhere else (Spec §4.3). Strict, because an accepted identifier is sent to another company's server and becomes the key
  * under which a person is stored and erased.
  *
- * URLs are taken apart by hand. The URL parser repairs what it reads: it drops line ends, folds `\` into `/` and
- * `%2e%2e` into the folder above, and maps full-width letters into host names. Each would let two different texts mean
+ * URLs are parsed by hand, because the URL parser repairs its input: it drops line ends, folds `\` into `/` and
+ * `%2e%2e` into the parent folder, and maps full-width letters into host names. Each would make two different texts mean
  * one person, or one text mean two.
  */
 export type Identifiers = {
-  /** Null: none of the three forms. Never throws, and looks at no more than `idCharactersMax`. */
+  /** Null: none of the three forms. Never throws, and reads no more than `idCharactersMax`. */
   readonly parse: (id: string) => ProfileRef | null
-  /** The profile's full URL. `lid` is canonical; whatever it is, the result is well-formed. */
+  /** The profile's full URL. `lid` is canonical; for any `lid` the result is well-formed. */
   readonly urlOf: (lid: string) => string
-  /** What they were made of: another thread makes its own. */
+  /** The options it was created with, so that another thread can create its own. */
   readonly network: ProfileNetwork
 }
 
-/** `domain` such as `profnet.com`, `urnPrefix` such as `urn:profnet`; null accepts what looks like them. */
+/** `domain` such as `profnet.com`, `urnPrefix` such as `urn:profnet`; null accepts any that looks like one. */
 export type ProfileNetwork = { readonly domain: string | null; readonly urnPrefix: string | null }
 
-/** UTF-16 code units. The longest true form is a URL with a percent-encoded lid, under 1,500. */
+/** UTF-16 code units. The longest real form is a URL with a percent-encoded lid, under 1,500. */
 export const idCharactersMax = 2_048
 const lidCodePointsMin = 3
 const lidCodePointsMax = 100
 
-/** Where neither domain nor prefix is configured, the network's name under any public suffix is it. */
+/** If neither domain nor prefix is configured, the network's name under any public suffix is accepted. */
 const networkName = 'profnet'
 const domainByDefault = 'profnet.com'
 
-/** Letters, marks, digits, hyphen, underscore and symbols; the excluded ones are symbols with a meaning in URLs and shells. */
+/** Letters, marks, digits, hyphen, underscore and symbols; the excluded symbols have a meaning in URLs and shells. */
 const lidPattern = /^(?:[\p{L}\p{M}\p{Nd}\-_]|(?![$+<=>^])\p{S})+$/u
 const numericIdPattern = /^[1-9]\d{0,18}$/
 const anyPrefix = /^(?:urn:)?[a-z][a-z0-9-]{1,30}$/
 const hostPattern = /^[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})+$/
 const subdomainPattern = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
 const localePattern = /^[a-z]{2}(?:[-_][a-z]{2})?$/i
-/** Reserved for examples and tests (RFC 2606): no public suffix, and no one's. */
+/** Reserved for examples and tests (RFC 2606): not a public suffix, and owned by no one. */
 const reservedSuffixes = new Set(['example', 'test', 'localhost', 'invalid'])
 
 export const createIdentifiers = (network: ProfileNetwork): Identifiers => {
@@ -60,8 +60,8 @@ export const createIdentifiers = (network: ProfileNetwork): Identifiers => {
 }
 
 /**
- * A lid as it is written in URLs or in a source's answer, in canonical form: percent-decoded once, NFC, lower case whatever
- * the locale. Null where it cannot be one. A canonical lid is its own canonical form.
+ * A lid, as written in URLs or in a source's answer, in canonical form: percent-decoded once, NFC, lower case in every
+ * locale. Null if it cannot be a lid. A canonical lid is its own canonical form.
  */
 export const canonicalLid = (text: string): string | null => {
   if (text.length > idCharactersMax) return null
@@ -71,7 +71,7 @@ export const canonicalLid = (text: string): string | null => {
   } catch {
     return null
   }
-  // Lower case can leave NFC: a capital may have a composed form where its small letter has none.
+  // Lower case can leave NFC: a capital may have a composed form when its small letter has none.
   const lid = decoded.normalize('NFC').toLowerCase().normalize('NFC')
   if (!lidPattern.test(lid)) return null
   const codePoints = [...lid].length
@@ -88,7 +88,7 @@ export const numericIdOf = (value: unknown): string | null => {
   return isPerson && numericIdPattern.test(digits) ? digits : null
 }
 
-/** What somebody is known by, as texts, lid first. What is stored for good are keyed HMACs of these, never the texts. */
+/** A person's identifiers as texts, lid first. Permanent storage holds keyed HMACs of these, never the texts. */
 export const aliasTexts = ({ lid, urn }: ProfileIds): readonly string[] =>
   urn === null ? [`lid:${lid}`] : [`lid:${lid}`, `urn:${urn}`]
 
@@ -96,14 +96,14 @@ const parseUrn = (id: string, isOurPrefix: (prefix: string) => boolean): Profile
   const separator = ':person:'
   const at = id.lastIndexOf(separator)
   if (at < 0) return null
-  // RFC 8141 §3.1: `urn` and the namespace are compared without regard to case, the rest is not.
+  // RFC 8141 §3.1: `urn` and the namespace are compared case-insensitively, the rest is not.
   const prefix = id.slice(0, at).toLowerCase()
   const value = id.slice(at + separator.length)
   return isOurPrefix(prefix) && numericIdPattern.test(value) ? { kind: 'urn', value } : null
 }
 
 const parseUrl = (id: string, isOurHost: (host: string) => boolean): ProfileRef | null => {
-  // None of these can stand in a URL, and all of them are silently dropped or folded by parsers.
+  // None of these is allowed in a URL, and parsers silently drop or fold all of them.
   if (/[\s\\\p{Cc}]/u.test(id)) return null
   const address = /^(?:(?:(https?):)?\/\/)?([^/?#]*)(\/[^?#]*)/i.exec(id)
   if (address === null) return null
@@ -113,7 +113,7 @@ const parseUrl = (id: string, isOurHost: (host: string) => boolean): ProfileRef 
   return refOfLid(lidInPath(path))
 }
 
-/** Null where there is anything but a host and the scheme's own port: no userinfo, no other server behind the name. */
+/** Null unless there is only a host and the scheme's own port: no userinfo, no other server behind the name. */
 const hostIn = (authority: string, scheme: string): string | null => {
   const [host = '', port, ...rest] = authority.split(':')
   if (rest.length > 0 || !hostPattern.test(host)) return null
@@ -121,7 +121,7 @@ const hostIn = (authority: string, scheme: string): string | null => {
   return port === undefined || ports.includes(port) ? host : null
 }
 
-/** `/in/<lid>`, after `/comm` or not, before a locale or a part of the page or not. Anything else is another page. */
+/** `/in/<lid>`, optionally after `/comm`, and optionally before a locale or a part of the page. Anything else is another page. */
 const lidInPath = (path: string): string | null => {
   if (/\/(?:\.|%2e){1,2}(?:\/|$)/i.test(path)) return null
   const segments = path.slice(1).split('/')
@@ -137,7 +137,7 @@ const lidInPath = (path: string): string | null => {
 const refOfLid = (lid: string | null): ProfileRef | null =>
   lid === null ? null : { kind: 'lid', value: lid }
 
-/** The domain itself, or one label below it: `www`, and the countries' and languages' hosts. */
+/** The domain itself, or one label below it: `www`, and the hosts of countries and languages. */
 const isHostOf = (host: string, domain: string): boolean => {
   if (host === domain) return true
   const below = host.endsWith(`.${domain}`) ? host.slice(0, -domain.length - 1) : ''
@@ -150,6 +150,6 @@ const isNetworkHost = (host: string): boolean => {
   return domain !== null && domainWithoutSuffix === networkName && isPublic && isHostOf(host, domain)
 }
 
-/** Profiles are shown at `www` of a registrable domain; a domain configured with a subdomain is taken as it is. */
+/** Profiles are shown at `www` of a registrable domain; a domain configured with a subdomain is used unchanged. */
 const hostToPrint = (domain: string): string =>
   parseHost(domain).subdomain === '' ? `www.${domain}` : domain

@@ -30,11 +30,11 @@ import { openProviders } from './sources/configured.ts'
 import type { ProviderObserver, Providers } from './sources/providers.ts'
 import { datasetSecretsOf, erasureParts, vaultOf } from './storage.ts'
 
-/** Of one person: fetches and misses, each with at most some tens of hashes. */
+/** Events about one person: fetches and misses, each with at most some tens of hashes. */
 const eventsMax = 10_000
 
 /**
- * Whether a call was about the person of an identifier. Its facts name the person by an id of ours; the person's own stream has
+ * Whether a call was about the person of an identifier. Its facts name the person by our own id; the person's own stream has
  * the keyed hashes of every identifier they were known by, also after an erasure.
  */
 const recognizePerson = async (
@@ -101,9 +101,9 @@ export const meterProviders = (meters: Meters, status: Providers['status']): voi
       })),
   )
 
-/** What profiles rest on: the data set, what was fetched of sources, and who is never asked about. */
+/** The data behind profiles: the data set, the fetched data of sources, and the suppressed people. */
 
-/** Counted one by one up to here. */
+/** Counted exactly up to here. */
 const countedMax = 100_000
 
 const holds = (n: number, what: string): string =>
@@ -123,7 +123,7 @@ const counted = async (
   return rows[0] ?? { n: 0, newest: null }
 }
 
-/** Where a source is: an address may hold a secret in its path. */
+/** The host of a source, without the path, which may hold a secret. */
 const sourcesText = ({ PROFILE_PROVIDER, PROFILE_HTTP_URL, PROFILE_PAGE_URL }: ProfileSettings): string => {
   const host = (url: string | undefined): string => URL.parse(url ?? '')?.host ?? 'no address'
   const texts = {
@@ -180,8 +180,8 @@ const profileData = async ({
 }
 
 /**
- * Profile retrieval (Spec §4.3): one person's data, cached or fresh, by whichever identifier. Answers hold a person's
- * data and are never kept.
+ * Profile retrieval (Spec §4.3): one person's data, cached or fresh, by any identifier. Answers hold a person's
+ * data and are never stored.
  */
 export const profile: Capability<ProfileSettings> = {
   hosts: ['api'],

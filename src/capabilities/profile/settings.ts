@@ -8,9 +8,9 @@ export type ProfileSettings = {
   /** Path of a JSON file, see `mapping/declared.ts`. */
   readonly PROFILE_HTTP_MAPPING?: string | undefined
   readonly PROFILE_PAGE_URL?: string | undefined
-  /** What one attempt at a source on the network may take. */
+  /** The time limit of one attempt at a source on the network. */
   readonly PROFILE_HTTP_TIMEOUT_MS: number
-  /** Sources asked at once by one process. */
+  /** Sources asked at the same time by one process. */
   readonly PROFILE_FETCHES_MAX: number
   readonly PROFILE_DOMAIN?: string | undefined
   readonly PROFILE_URN_PREFIX?: string | undefined

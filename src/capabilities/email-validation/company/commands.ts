@@ -63,7 +63,7 @@ export const companiesImport: CapabilityCommand = {
         progress(`${percent} %, ${read} records read, ${imported} imported, ${rowsPerSecond}/s`),
     })
     const imported = report.added + report.changed
-    // The same file again changes nothing, and nothing is put down.
+    // Importing the same file again changes nothing, so nothing is recorded.
     if (imported > 0)
       await recordImport(
         eventLog,

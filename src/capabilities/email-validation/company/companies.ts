@@ -1,9 +1,9 @@
 /**
- * Which company a domain belongs to: from what operators imported, then, where that is switched on, from the company's own
+ * Which company a domain belongs to: first from operators' imports, then, if that is switched on, from the company's own
  * home page.
  *
- * No company is an answer; a database that cannot be asked is not. The lookup then fails, and the call with it (503):
- * `not_found` would be a statement about the company that no source made, and the partner would keep it.
+ * "No company" is an answer; "the database is unavailable" is not. In that case the lookup fails, and the call with it (503):
+ * `not_found` would be a statement about the company that no source made, and the partner would store it.
  */
 import { LRUCache } from 'lru-cache'
 import pg from 'pg'
@@ -16,17 +16,17 @@ import type { SizeRange } from './size-range.ts'
 
 export type Companies = {
   /**
-   * The company of a registrable domain (A-labels, lower case), or null. Rejects with `Unavailable` where the database
-   * cannot be asked, and with the signal's reason where that comes first.
+   * The company of a registrable domain (A-labels, lower case), or null. Rejects with `Unavailable` if the database
+   * cannot be reached, and with the signal's reason if the signal aborts first.
    */
   find(registrableDomain: string, options?: { readonly signal?: AbortSignal }): Promise<CompanyRecord | null>
 }
 
-/** Companies and their absence, remembered so that a partner's list of one domain's addresses is one query. */
+/** Companies and their absence, cached so that a partner's list of addresses at one domain costs one query. */
 const rememberedMax = 10_000
 /** An import shows within this time. */
 const rememberedMs = 60_000
-/** Domains asked for at once; the pool makes them wait for each other. */
+/** Domains looked up at the same time; the pool makes them wait for each other. */
 const lookupsMax = 1_000
 
 /** `homePages: null` asks no home page. `clock` is in milliseconds. */
@@ -69,7 +69,7 @@ export const createCompanies = ({
     (await imported(domain)) ?? (homePages === null ? null : await homePages.find(domain))
 
   return {
-    // What is looked up goes on for others who wait for it.
+    // The lookup continues for others who wait for it.
     find: (domain, { signal } = {}) =>
       within(find(domain), { signal }, () => {
         throw signal?.reason
@@ -81,8 +81,8 @@ type Row = Omit<CompanyRecord, 'location' | 'source_updated_at'> &
   CompanyRecord['location'] & { readonly size_range: SizeRange | null; readonly source_updated_at: Date }
 
 /**
- * One company by its domain, past all memory; what `companies show` shows. Throws `Unavailable` where the database cannot
- * be asked.
+ * One company by its domain, bypassing the caches; used by `companies show`. Throws `Unavailable` if the database cannot
+ * be reached.
  */
 export const readCompany = async (
   pool: Pick<pg.Pool, 'query'>,
@@ -120,5 +120,5 @@ export const readCompany = async (
   }
 }
 
-/** The database understood and refused: a statement or a schema that is wrong. */
+/** The database understood and refused: the statement or the schema is wrong. */
 const isFaultOfOurs = (error: unknown): boolean => error instanceof pg.DatabaseError && !isDatabaseAway(error)

@@ -1,11 +1,11 @@
 import { countries } from 'countries-list'
 import { iso31661 } from 'iso-3166'
 
-/** Countries as data sets write them. */
+/** Parses country names as data sets write them. */
 
 const textCharactersMax = 120
 
-/** A country's name as it is compared: lower case, letters without marks, no punctuation, no article. */
+/** A country's name in the form used for comparison: lower case, letters without marks, no punctuation, no article. */
 const comparedName = (name: string): string =>
   name
     .toLowerCase()
@@ -16,7 +16,7 @@ const comparedName = (name: string): string =>
     .trim()
     .replace(/^the /, '')
 
-/** What data sets write that neither ISO 3166 nor countries-list does. */
+/** Spellings in data sets that neither ISO 3166 nor countries-list has. */
 const otherNames: Readonly<Record<string, string>> = {
   usa: 'US',
   'united states of america': 'US',
@@ -76,7 +76,7 @@ export const countryNames: ReadonlyMap<string, string> = new Map(
 )
 
 const codesByName: ReadonlyMap<string, string> = new Map([
-  // What comes later counts: a country's name in its own language is another one's in English nowhere, but may become so.
+  // Later entries win. Today no country's own name is another country's English name, but that may change.
   ...Object.entries(countries).map(([code, { native }]) => [comparedName(native), code] as const),
   ...iso31661.map(({ alpha2, alpha3 }) => [alpha3.toLowerCase(), alpha2] as const),
   ...iso31661.map(({ alpha2, name }) => [comparedName(name), alpha2] as const),
@@ -87,7 +87,7 @@ const codesByName: ReadonlyMap<string, string> = new Map([
 /** By code, by name in English or its own language, or by ISO 3166-1 alpha-3; null for an unknown country. */
 export const countryCodeOf = (value: unknown): string | null => {
   if (typeof value !== 'string' || value.length > textCharactersMax) return null
-  // Most are written as they are compared.
+  // Most names are already written in the compared form.
   const known = codesByName.get(value)
   if (known !== undefined) return known
   const code = value.trim().toUpperCase()

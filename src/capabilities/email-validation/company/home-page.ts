@@ -1,8 +1,8 @@
 /**
- * What a company says about itself on its home page, as a schema.org Organization in JSON-LD: the second source, off unless
- * the operator switches it on. It sends requests to hosts that strangers name, so everything goes through `egress`.
+ * A company's description of itself on its home page, as a schema.org Organization in JSON-LD: the second source, off unless
+ * the operator switches it on. It sends requests to hosts named by strangers, so all requests go through `egress`.
  *
- * A page that is down, slow or silent is no company found and never an error: no home page owes us anything.
+ * If a page is down, slow or silent, no company is found. It is never an error: home pages owe us nothing.
  */
 import { LRUCache } from 'lru-cache'
 import { readJsonLd } from '../../../egress/json-ld.ts'
@@ -15,26 +15,26 @@ import { registrableDomainOf } from './web-address.ts'
 export type FetchPage = (request: PageRequest) => Promise<PageAnswer>
 
 export type HomePages = {
-  /** What the home page of a registrable domain says, or null. Never rejects for what a page does. */
+  /** The company named on the home page of a registrable domain, or null. Never rejects because of a page. */
   find(registrableDomain: string): Promise<CompanyRecord | null>
 }
 
 type HomePagesOptions = {
   readonly fetchPage: FetchPage
-  /** Names this service and whom to write to. */
+  /** Names this service and a contact address. */
   readonly userAgent: string
-  /** How long a page is remembered, in milliseconds of a clock that nobody sets. */
+  /** How long a page is cached, in milliseconds of a monotonic clock. */
   readonly clock?: { now(): number }
 }
 
-/** For both addresses of a home page, reading included. A call waits for this. */
+/** For both addresses of a home page, including reading. A call waits for this. */
 const homePageTimeMaxMs = 5_000
 const rememberedMax = 10_000
-/** What a page said, or that it said nothing. */
+/** The page was read, and it named a company or none. */
 const rememberedMs = 24 * 60 * 60 * 1_000
-/** That a page could not be had: it may be up again soon. */
+/** The page could not be fetched: it may be up again soon. */
 const rememberedUnreachableMs = 10 * 60 * 1_000
-/** Pages fetched at once. Beyond, nothing is known and nothing remembered. */
+/** Pages fetched at the same time. Beyond this limit, the answer is "unknown" and nothing is cached. */
 const fetchesMax = 64
 const pageBytesMax = 2 * 1024 * 1024
 
@@ -56,7 +56,7 @@ export const createHomePages = ({
     let reached = false
     let landedOn = ''
     for (const host of [domain, `www.${domain}`]) {
-      // The first one leads to the second on most sites; once is enough.
+      // On most sites the first address redirects to the second; one fetch is enough.
       if (host === landedOn) break
       const url = `https://${host}/`
       const page = await readPage({ fetchPage, userAgent }, { url, domain, deadlineMs })
@@ -85,7 +85,7 @@ export const createHomePages = ({
   }
 }
 
-/** The company a page is about, and where the page was found after redirects. */
+/** The company a page is about, and the page's address after redirects. */
 type ReadPage = { readonly company: CompanyRecord | null; readonly url: string }
 
 const companyReader = new URL('./on-page.ts', import.meta.url)
@@ -103,18 +103,18 @@ const readPage = async (
     deadlineMs: remainingMs,
     wireBytesMax: pageBytesMax,
     decodedBytesMax: pageBytesMax,
-    // What another domain says is not what this one says, and without TLS anybody on the way says it.
+    // A page of another domain does not count as this domain's own, and without TLS anyone on the way could have changed it.
     mayRedirectTo: ({ protocol, hostname }) =>
       protocol === 'https:' && registrableDomainOf(hostname) === domain,
   })
-  // Where only the other address answers, or a proxy is in trouble, asking again later may help.
+  // If only the other address answers, or a proxy is in trouble, a later attempt may help.
   if (answer.kind !== 'page' || answer.status >= 500 || answer.status === 429) return 'unreachable'
   if (answer.status !== 200) return { company: null, url: answer.url }
   const charset =
     /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(answer.headers['content-type'] ?? '')?.[1] ?? null
   const input: PageOfCompany = { pageUrl: answer.url, domain, nowMs: Date.now() }
   const reader = { module: companyReader, input }
-  // A page that cannot be looked into now says nothing; the call has its verdict already.
+  // If the page cannot be parsed now, no company is found; the call already has its verdict.
   const found = await readJsonLd<CompanyRecord | null>(answer.body, { deadlineMs, charset, reader }).catch(
     () => null,
   )

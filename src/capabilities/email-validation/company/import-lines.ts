@@ -1,9 +1,9 @@
 /**
- * A file of any size as records: one JSON text or CSV record at a time, in constant memory, each with the number of its
- * line. What is broken is an item too, and never takes the records after it along.
+ * Splits a file of any size into records: one JSON text or CSV record at a time, in constant memory, each with its line
+ * number. A broken record is an item too, and never affects the records after it.
  *
- * CSV is read here because the editions in circulation escape quotes in two ways, by doubling them (RFC 4180) and by a
- * backslash, because a broken record must not swallow the file, and because the bytes of each one have to be checked.
+ * We parse CSV ourselves because the editions in circulation escape quotes in two ways, by doubling them (RFC 4180) and by a
+ * backslash, because a broken record must not swallow the file, and because the bytes of each record must be checked.
  */
 import { isUtf8 } from 'node:buffer'
 
@@ -22,15 +22,15 @@ type FileRecord = { readonly line: number } & ({ readonly raw: unknown } | { rea
 
 /** Bytes of a JSON line, and of a CSV record. The longest record in circulation has about 1 KiB. */
 const recordBytesMax = 64 * 1024
-/** Lines one CSV record may span: what lies beyond is taken for a quote that was never closed. */
+/** Lines one CSV record may span: beyond that, the quote counts as never closed. */
 const csvRecordLinesMax = 32
 const lineFeed = 0x0a
 const carriageReturn = 0x0d
 
-/** Null: longer than a record may be; its bytes were let go. */
+/** Null: longer than a record may be; its bytes were dropped. */
 type Line = Buffer | null
 
-/** Splits bytes into lines, without their ends. Holds no more than one line beside the chunk. */
+/** Splits bytes into lines, without their line ends. Holds no more than one line besides the chunk. */
 export const createLineSplitter = (): { push(chunk: Buffer): Line[]; end(): Line[] } => {
   let pieces: Buffer[] = []
   let bytes = 0
@@ -71,7 +71,7 @@ export const createLineSplitter = (): { push(chunk: Buffer): Line[]; end(): Line
 /** Turns lines into records. `push` returns those that are complete; a CSV record may wait for its last line. */
 export type RecordReader = { push(line: Line): FileRecord[]; end(): FileRecord[] }
 
-/** One JSON text a line. Empty lines are nothing. */
+/** One JSON text per line. Empty lines are skipped. */
 export const createJsonLinesReader = (): RecordReader => {
   let number = 0
   return {
@@ -97,16 +97,16 @@ const textOfLine = (bytes: Line, number: number): string | { readonly fault: Rec
   return number === 1 && text.startsWith('\ufeff') ? text.slice(1) : text
 }
 
-/** The file is no CSV of companies: its header names nothing that leads to a domain. Nothing of it can be imported. */
+/** The file is not a CSV of companies: no column of its header leads to a domain. Nothing in it can be imported. */
 class UnknownHeader extends Error {
   override name = 'UnknownHeader'
 }
 
 /**
- * CSV with a header, its fields separated by commas. `isHeader` judges the header's fields; a header it does not take
- * makes `push` throw UnknownHeader.
+ * CSV with a header and comma-separated fields. `isHeader` checks the header's fields; if it rejects them,
+ * `push` throws UnknownHeader.
  *
- * A record that turns out to be broken is a fault at its first line, and reading goes on at the line after that.
+ * A broken record is reported as a fault at its first line, and reading resumes at the line after that.
  */
 export const createCsvReader = (isHeader: (fields: readonly string[]) => boolean): RecordReader => {
   let number = 0
@@ -147,7 +147,7 @@ export const createCsvReader = (isHeader: (fields: readonly string[]) => boolean
     return [recordOf(fields, openedAt)]
   }
 
-  /** The open record is broken: its first line is a fault, the others are read anew. */
+  /** The open record is broken: its first line is a fault, the others are read again. */
   const giveUp = (): FileRecord[] => {
     const [lines, first] = [open.slice(1), openedAt]
     open = []
@@ -174,9 +174,9 @@ export const createCsvReader = (isHeader: (fields: readonly string[]) => boolean
 }
 
 /**
- * The fields of a record; `open` where a quote still is, `broken` where text follows a closing quote. Within quotes both
- * `""` and `\"` stand for a quote and `\\` for a backslash. A backslash before the quote that ends a field is the one
- * thing the two ways of escaping disagree on: it counts as an escape, unless the record would then never end.
+ * The fields of a record; `open` if a quote is still open, `broken` if text follows a closing quote. Within quotes both
+ * `""` and `\"` stand for a quote and `\\` for a backslash. The two ways of escaping disagree only on a backslash before
+ * the quote that ends a field: it counts as an escape, unless the record would then never end.
  */
 const csvFields = (text: string): string[] | 'open' | 'broken' => {
   if (!text.includes('"')) return text.split(',')
@@ -206,7 +206,7 @@ const csvFieldsWith = (text: string, backslashes: boolean): string[] | 'open' | 
   }
 }
 
-/** Reads from behind the opening quote; null where there is no closing one. `end` is behind it. */
+/** Reads from after the opening quote; null if there is no closing quote. `end` is after the closing quote. */
 const quotedField = (
   text: string,
   from: number,

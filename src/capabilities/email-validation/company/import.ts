@@ -1,9 +1,9 @@
 /**
- * Brings a data set of companies into the database: a file of millions of lines in constant memory, in batches that are
- * whole or not there, over and over with the same result.
+ * Imports a data set of companies into the database: a file of millions of lines in constant memory, in batches that are
+ * stored completely or not at all, and with the same result however often it runs.
  *
- * What row a domain ends up with does not depend on the order of lines, of files or of imports that run at the same time:
- * every record has a place in one order (edition, preference, tie break), and the highest stays.
+ * The row that a domain ends up with does not depend on the order of lines, files or concurrent imports:
+ * every record has a place in one order (edition, preference, tie break), and the highest record wins.
  */
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
@@ -27,13 +27,13 @@ export type CompanyImportOptions = {
   readonly file: string
   /** Default: by the file's name, `.jsonl`, `.ndjson`, `.json` or `.csv`. */
   readonly format?: CompanyFormat
-  /** What answers name as the source, where a record does not. */
+  /** The name that answers give as the source, if a record names none. */
   readonly source: string
-  /** The edition, an ISO 8601 instant in UTC: when the source says its data are from, where a record does not. */
+  /** The edition, an ISO 8601 instant in UTC: the date of the source's data, if a record does not state it. */
   readonly sourceUpdatedAt: string
-  /** Called once a batch. */
+  /** Called once per batch. */
   readonly onProgress?: (progress: CompanyImportProgress) => void
-  /** Ends the import after the batch under way. */
+  /** Ends the import after the current batch. */
   readonly signal?: AbortSignal
   /** Milliseconds since the epoch. */
   readonly clock?: { now(): number }
@@ -53,10 +53,10 @@ type CompanyImportReport = {
   readonly read: number
   /** Records that could answer for a domain. */
   readonly imported: number
-  /** Domains that were not there before, and domains whose row became another one. */
+  /** Domains that are new, and domains whose row changed. */
   readonly added: number
   readonly changed: number
-  /** Records that left everything as it was: another one of the domain, or the same one, has precedence. */
+  /** Records that changed nothing: another record of the domain, or the same one, has precedence. */
   readonly unchanged: number
   readonly skippedNoDomain: number
   readonly bad: number
@@ -76,10 +76,10 @@ export const badLinesMax = 100
 const readChunkBytes = 256 * 1024
 
 /**
- * Imports a file. Each batch is one transaction: what was committed stays, whatever ends the import, and importing the
- * file again completes it. Broken records are passed over and reported.
+ * Imports a file. Each batch is one transaction: committed batches stay even if the import fails, and importing the
+ * file again completes it. Broken records are skipped and reported.
  *
- * Throws an Error that says what to do where the file cannot be read to its end, its name tells no format, or the
+ * Throws an Error that says what to do if the file cannot be read to its end, its name shows no known format, or the
  * database cannot be reached.
  */
 export const importCompanies = async (options: CompanyImportOptions): Promise<CompanyImportReport> => {
@@ -129,7 +129,7 @@ export const importCompanies = async (options: CompanyImportOptions): Promise<Co
     throw error
   } finally {
     input.destroy()
-    // A connection in the midst of a copy is of no use to anybody; closing it rolls the batch back.
+    // A connection in the middle of a copy cannot be reused; closing it rolls the batch back.
     if (failed === null)
       await client.query('drop table if exists pg_temp.companies_staged').catch(() => undefined)
     client.off('error', ignore)
@@ -153,7 +153,7 @@ type Source = {
 
 type ReadRecord = ReturnType<RecordReader['push']>[number]
 
-/** Hands over one record after the other; the next chunk is read when all of the last one's were taken. */
+/** Hands over one record after the other; the next chunk is read when all records of the last chunk were taken. */
 const readRecords = async (
   { input, file, format, signal }: Source,
   take: (record: ReadRecord) => void | Promise<void>,
@@ -168,7 +168,7 @@ const readRecords = async (
       for (const line of splitter.push(chunk))
         for (const record of reader.push(line)) {
           const taken = take(record)
-          // Waiting for nothing a million times is most of the time an import takes.
+          // Awaiting an already finished step a million times would be most of the import's time.
           if (taken !== undefined) await taken
         }
       if (signal?.aborted) return
@@ -177,7 +177,7 @@ const readRecords = async (
     for (const record of reader.end()) await take(record)
   }
   if (!/\.gz$/i.test(file)) return consume(input as AsyncIterable<Buffer>)
-  // Not `pipeline`: it calls it a failure when the reader has enough.
+  // Not `pipeline`: it reports a failure when the reader stops early.
   const unpacked = createGunzip({ chunkSize: readChunkBytes })
   input.on('error', (error) => unpacked.destroy(error))
   await consume(input.pipe(unpacked)).catch((error: unknown) => {

@@ -1,6 +1,6 @@
 /**
- * What a home page's JSON-LD says about the company it belongs to. Pure; runs in the thread that parses the page
- * (`json-ld.ts`), where a page built to keep us busy holds up nothing else.
+ * Finds the company in a home page's JSON-LD. Pure. Runs in the thread that parses the page
+ * (`json-ld.ts`), so a page built to keep us busy holds up nothing else.
  */
 import {
   isJsonObject,
@@ -13,13 +13,13 @@ import {
 import { type CompanyRecord, companyOf, profnetUrlAmong } from './record.ts'
 import { registrableDomainOf } from './web-address.ts'
 
-/** Of a page's nodes, and of what they are published by or are about. */
+/** Of a page's nodes, and of their publishers and subjects. */
 const organizationsMax = 50
 
-/** Which page it is. `pageUrl` is where it was found after redirects. */
+/** Identifies the page. `pageUrl` is its address after redirects. */
 export type PageOfCompany = { readonly domain: string; readonly pageUrl: string; readonly nowMs: number }
 
-/** The company a page is about: of the organizations that say they live at this domain, the one that says most. */
+/** The company a page is about: of the organizations that name this domain as theirs, the one with the most data. */
 export const read: ReadNodes<PageOfCompany, CompanyRecord | null> = (nodes, { domain, pageUrl, nowMs }) => {
   const now = new Date(nowMs)
   const companies = organizationsAmong(nodes)
@@ -65,14 +65,14 @@ const organizationsAmong = (nodes: readonly JsonObject[]): JsonObject[] => {
   return [...nodes, ...nested].filter(isJsonObject).filter(isOrganization).slice(0, organizationsMax)
 }
 
-/** By its `url`, or by its `@id` where it has none. A page may describe any organization; this one has to be its own. */
+/** Matches by its `url`, or by its `@id` if it has no `url`. A page may describe any organization; this one must be its own. */
 const livesAt = (node: JsonObject, { domain, pageUrl }: { domain: string; pageUrl: string }): boolean => {
   const stated = textOf(node.url) || textOf(node['@id'])
   const host = !stated || stated.startsWith('_:') ? null : URL.parse(stated.trim(), pageUrl)?.hostname
   return host !== undefined && host !== null && registrableDomainOf(host) === domain
 }
 
-/** In the members that imported records have, so that the same limits hold for both. */
+/** Uses the members of imported records, so that the same limits apply to both. */
 const recordOf = (node: JsonObject, { domain, pageUrl }: { domain: string; pageUrl: string }): JsonObject => {
   const address = listOf(node.address).find(isJsonObject) ?? {}
   const logo = [...listOf(node.logo), ...listOf(node.image)][0]

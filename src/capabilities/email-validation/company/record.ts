@@ -4,10 +4,10 @@ import { type SizeRange, sizeRangeOf, sizeRangeOfCount, sizeRanges } from './siz
 import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf } from './web-address.ts'
 
 /**
- * What is known about a company, and how a record of a data set becomes that. Pure: the same record gives the same row.
+ * What is known about a company, and how a record of a data set is parsed. Pure: the same record gives the same row.
  *
- * Records are hostile in the way that bulk data are: fields are missing, of the wrong type, or hold something else. What
- * cannot be read becomes null; a record is refused only where nothing could be answered with it.
+ * Expect anything of bulk data: fields are missing, have the wrong type, or hold something else. An unreadable field
+ * becomes null; a record is refused only if no answer could use it.
  */
 
 /** A company as the answer shows it (decision 17). Unknown is null. */
@@ -38,21 +38,21 @@ export type CompanyRecord = {
 /** A company, and its rank among the records about the same domain. */
 export type RankedCompany = {
   readonly company: CompanyRecord
-  /** Among records of one edition the higher one counts; see `preferenceOf`. */
+  /** Among records of one edition the one with the higher value wins; see `preferenceOf`. */
   readonly preference: number
-  /** Where preferences are equal the lower one counts, compared byte by byte. Equal only for equal records. */
+  /** If preferences are equal the lower value wins, compared byte by byte. Equal only for equal records. */
   readonly tieBreak: string
 }
 
 export type CompanyRefusal =
-  /** Has no website: it cannot be found by a domain. A third of public data is like that; no fault. */
+  /** Has no website, so it cannot be found by a domain. A third of public data is like that; it is not a fault. */
   | 'no_domain'
-  /** Its website is an IP address, a bare public suffix, a name without a known suffix, or no host at all. */
+  /** Its website is an IP address, a bare public suffix, a name without a known suffix, or not a host at all. */
   | 'website_unusable'
   | 'not_an_object'
   | 'name_missing'
   | 'name_too_long'
-  /** The name holds bytes or surrogates that are no text. */
+  /** The name holds bytes or surrogates that are not text. */
   | 'name_not_text'
 
 /**
@@ -61,7 +61,7 @@ export type CompanyRefusal =
  */
 const network = { field: 'linkedin_url', domains: ['linkedin.com', 'profnet.com'] } as const
 
-/** Names under which data sets carry a member; the first that is filled counts. Compared in lower case with underscores. */
+/** Names that data sets use for a member; the first one with a value counts. Compared in lower case with underscores. */
 const fieldNames = {
   id: ['id'],
   name: ['name', 'company_name', 'company'],
@@ -91,14 +91,14 @@ for (const [field, names] of Object.entries(fieldNames))
 const nameCharactersMax = 200
 const textCharactersMax = 120
 const recordIdCharactersMax = 100
-/** Of a member's name, and of a number or a date written as text: longer is something else. */
+/** Of a member's name, and of a number or a date written as text: anything longer is something else. */
 const fieldNameCharactersMax = 60
 const numberCharactersMax = 60
 /** The oldest companies still in business were founded in the sixth century. */
 const foundedYearMin = 500
 const employeesMax = 10_000_000
 
-/** A field name as it is compared: `Year founded` is `year_founded`. Empty for what is too long to be one. */
+/** A field name in the form used for comparison: `Year founded` is `year_founded`. Empty if too long to be a field name. */
 export const fieldNameOf = (text: string): string =>
   text.length > fieldNameCharactersMax
     ? ''
@@ -107,15 +107,15 @@ export const fieldNameOf = (text: string): string =>
         .toLowerCase()
         .replaceAll(/[\s-]+/g, '_')
 
-/** Whether a data set with this column could be imported: one of the names that lead to a domain. */
+/** Whether a data set with this column can be imported: the column is one of those that lead to a domain. */
 export const isDomainField = (name: string): boolean => {
   const field = fieldOfName.get(name)?.field
   return field === 'domain' || field === 'website'
 }
 
 /**
- * Reads one record: the shape of the PDL free company data set, of its CSV editions, or our own. `defaults` stand in for
- * what the record does not say about its source. `yearMax` is the latest year a company can have been founded in.
+ * Reads one record: the shape of the PDL free company data set, of its CSV editions, or our own. `defaults` apply where
+ * the record does not describe its source. `yearMax` is the latest year a company can have been founded in.
  */
 export const companyOf = (
   raw: unknown,
@@ -153,14 +153,14 @@ export const companyOf = (
 const recordIdOf = (value: unknown): string =>
   (typeof value === 'number' ? String(value) : textOf(value, recordIdCharactersMax)) ?? ''
 
-/** Equal for equal companies: makes the order of records total, also where they have no ids or share one. */
+/** Equal for equal companies: makes the order of records total, even if they have no ids or share one. */
 const digestOf = (company: CompanyRecord): string =>
   hash('sha256', JSON.stringify(company), 'base64url').slice(0, 22)
 
 /**
- * Which of several records of an edition answers for a domain: one whose website is the domain itself before one that is
- * a page or subdomain of it (a shop's page at a network is not the network), then the larger company (the group before
- * its branch), then the one that says more. Independent of the order of the records.
+ * Which of several records of an edition answers for a domain: first, one whose website is the domain itself over one that is
+ * a page or subdomain of it (a shop's page at a network is not the network); then the larger company (the group over
+ * its branch); then the record with more data. Independent of the order of the records.
  */
 const preferenceOf = (company: CompanyRecord, { direct }: { direct: boolean }): number => {
   const size = company.size_range === null ? 0 : sizeRanges.indexOf(company.size_range) + 1
@@ -281,7 +281,7 @@ const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyRecord['locatio
 /** Without control characters and direction marks, which could make an answer look like another one; in NFC. */
 const cleanText = (text: unknown): string | null => {
   if (typeof text !== 'string') return null
-  // The usual case: visible ASCII in single file.
+  // The usual case: visible ASCII with single spaces.
   if (/^[!-~](?: ?[!-~])*$/.test(text)) return text
   const clean = text
     .replaceAll(/[\p{Cc}\u2028\u2029]/gu, ' ')
@@ -292,10 +292,10 @@ const cleanText = (text: unknown): string | null => {
   return clean === '' ? null : clean
 }
 
-/** False where a text was broken before it came here. */
+/** False if a text was already broken when it arrived. */
 const isText = (text: string): boolean => text.isWellFormed() && !text.includes('\ufffd')
 
-/** A clean text of at most so many characters; null for what is none. */
+/** A clean text of at most so many characters; null if it is empty or not a text. */
 const textOf = (value: unknown, charactersMax: number): string | null => {
   if (typeof value === 'string' && value.length > 4 * charactersMax) return null
   const text = cleanText(value)

@@ -33,7 +33,7 @@ const columns = [
 const columnList = columns.join(', ')
 
 /**
- * Empties itself at each commit, so that no batch sees another's rows. `like` leaves constraints out but for not null:
+ * Empties itself at each commit, so that no batch sees another's rows. `like` copies no constraints except not null:
  * the merge checks them.
  */
 export const createStaging =
@@ -41,8 +41,8 @@ export const createStaging =
 const copyIntoStaging = `copy pg_temp.companies_staged (${columnList}) from stdin`
 
 /**
- * The highest of a batch's records for each domain, unless the one that is there is as high. Rows are locked in the order
- * of their domains: imports at the same time wait for each other and cannot deadlock.
+ * Keeps the highest of a batch's records for each domain, unless the stored one is as high. Rows are locked in the order
+ * of their domains, so concurrent imports wait for each other and cannot deadlock.
  */
 const mergeStaging = `
   with merged as (
@@ -61,7 +61,7 @@ const mergeStaging = `
 
 export type Written = { readonly rows: number; readonly added: number; readonly changed: number }
 
-/** Collects a batch while the one before is being written. No more than two are held. */
+/** Collects a batch while the previous one is being written. Holds two at most. */
 export const createWriter = (client: pg.PoolClient, onWritten: (written: Written) => void) => {
   let rows: string[] = []
   let characters = 0
@@ -73,11 +73,11 @@ export const createWriter = (client: pg.PoolClient, onWritten: (written: Written
     characters = 0
     if (batch.length === 0) return
     writing = writeBatch(client, batch).then(onWritten)
-    // The next one to wait for it sees the failure.
+    // The next caller that awaits it sees the failure.
     writing.catch(() => undefined)
   }
   return {
-    /** Returns a promise only where the caller has to wait. */
+    /** Returns a promise only if the caller has to wait. */
     add: (company: RankedCompany): void | Promise<void> => {
       const row = copyRowOf(company)
       rows.push(row)

@@ -1,10 +1,10 @@
 import { domainToASCII } from 'node:url'
 import { parse as parseHost } from 'tldts'
 
-/** Web addresses as data sets write them, and the domain that one belongs to. */
+/** Parses web addresses as data sets write them, and finds the domain of each. */
 
 export const urlCharactersMax = 500
-/** Of a host in any notation; a domain in A-labels has 253 at most. */
+/** Of a host in any notation; a domain in A-labels has at most 253. */
 const hostCharactersMax = 1_024
 
 /**
@@ -28,13 +28,13 @@ export const registrableDomainOf = (host: string): string | null => {
   return isIcann === true || isPrivate === true ? domain : null
 }
 
-/** A web address, with or without a scheme; null for other schemes and for what is no address. */
+/** A web address, with or without a scheme; null for other schemes and for anything that is not an address. */
 export const webAddressOf = (value: unknown): URL | null => {
   if (typeof value !== 'string' || value.length > 2 * urlCharactersMax) return null
   const text = value.trim().replace(/^\/\//, '')
   const scheme = /^([a-z][a-z0-9+.-]*):(?!\d)/i.exec(text)?.[1]?.toLowerCase()
   if (scheme !== undefined && scheme !== 'http' && scheme !== 'https') return null
-  // URL takes `https:host` and odd slashes; a data set that says so means nothing by it.
+  // URL accepts `https:host` and odd slashes; in a data set they mean nothing special.
   if (scheme !== undefined && !/^https?:\/\/[^/\\]/i.test(text)) return null
   return URL.parse(scheme === undefined ? `https://${text}` : text)
 }
@@ -43,7 +43,7 @@ export const webAddressOf = (value: unknown): URL | null => {
 export const addressText = ({ origin, pathname }: URL): string =>
   pathname === '/' ? origin : origin + pathname
 
-/** A whole web address, its query included; null for what is none. */
+/** A whole web address, including its query; null if it is not one. */
 export const urlOf = (value: unknown): string | null => {
   const address = webAddressOf(value)
   if (address === null || registrableDomainOf(address.hostname) === null) return null

@@ -8,10 +8,10 @@ import type { MxEvidence, MxRecord, MxTarget } from '../evidence.ts'
 import { providerOf } from './mail-providers.ts'
 
 /**
- * Which hosts accept a domain's mail, and at which addresses they may be dialled (RFC 5321 §5.1, RFC 7505). No host is
- * dialled here; whoever does uses these addresses and asks no resolver again.
+ * Which hosts accept a domain's mail, and at which addresses they may be dialled (RFC 5321 §5.1, RFC 7505). This code dials
+ * no host; the code that does uses these addresses and does not resolve again.
  *
- * Nothing temporary makes a domain look dead: as long as a name that could not be resolved might have led somewhere,
+ * Nothing temporary makes a domain look dead: while a name that could not be resolved might still lead somewhere,
  * the answer is `dns_error` and not `unroutable` or `no_mail_server`.
  */
 export type MailExchangers = {
@@ -51,7 +51,7 @@ export const createMailExchangers = ({
     find: async (asciiDomain, { signal: abandoned } = {}) => {
       const signal = deadlineSignal(searchDeadlineMs, abandoned)
       const search: Search = { domain: asciiDomain.toLowerCase(), resolveHost, guard, signal }
-      // Their addresses are known without asking, and are no domain's mail exchangers.
+      // Their addresses are known without a query, and they are not any domain's mail exchangers.
       if (!isHostName(search.domain))
         return { kind: 'unroutable', implicit: true, records: [], provider: null }
       const evidence = await findWithin(search, dns, random)
@@ -68,7 +68,7 @@ const findWithin = async (search: Search, dns: Dns, random: () => number): Promi
   if (answer.kind === 'not_found') return { kind: 'domain_not_found' }
   if (answer.kind !== 'records') return findImplicit(search)
   const named = answer.records.filter(({ value }) => value !== '')
-  // A null MX beside others breaks RFC 7505 §3; the others count then.
+  // A null MX next to others breaks RFC 7505 §3; the others count then.
   if (named.length === 0) return { kind: 'null_mx' }
   const records = named.toSorted(byPriority).slice(0, recordsMax).map(recordOf)
   return findExplicit(search, records, shuffledWithinPriority(records, random))
@@ -124,7 +124,7 @@ const evidenceOf = (
 type Located = MxTarget & {
   /** It has addresses, permitted or not. */
   readonly exists: boolean
-  /** Why addresses may be missing here that a later search would find. */
+  /** Why addresses may be missing that a later search would find. */
   readonly code: string | null
 }
 
@@ -136,15 +136,15 @@ const locate = async (exchange: string, { resolveHost, guard, signal }: Search):
 }
 
 /**
- * What may be asked of DNS. An MX record has to name a host: literals (RFC 5321 §5.1), `localhost` and octets that
- * stand in no host name are refused even where an address behind them is exempt from the guard.
+ * Names we may query in DNS. An MX record must name a host: literals (RFC 5321 §5.1), `localhost` and octets that
+ * no host name contains are refused, even if the guard exempts an address behind them.
  */
 const isHostName = (name: string): boolean =>
   isIP(name) === 0 && !isLocalhost(name) && /^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,126}$/.test(name)
 
 const recordOf = ({ value, priority }: DnsRecord): MxRecord => ({ exchange: value, priority })
 
-/** Names decide ties, so that a domain's records read the same in every answer. */
+/** Ties are broken by name, so that a domain's records come in the same order in every answer. */
 const byPriority = (a: DnsRecord, b: DnsRecord): number =>
   a.priority - b.priority || (a.value < b.value ? -1 : a.value > b.value ? 1 : 0)
 

@@ -1,8 +1,8 @@
 /**
- * Who runs a mail exchanger, from its host name. It names the operator of the host that accepts the mail, which for a
+ * The operator of a mail exchanger, by its host name. It is the operator of the host that accepts the mail; for a
  * filtering service (`mimecast`, `proofpoint`, …) is not the operator of the mailbox behind it.
  *
- * Names come from the providers' own set-up instructions. A name missing here costs the answer a null, nothing else.
+ * Names come from the providers' own set-up instructions. If a name is missing here, the answer has a null and is otherwise the same.
  */
 const suffixes: Readonly<Record<string, readonly string[]>> = {
   google: ['google.com', 'googlemail.com', 'smtp.goog'],
@@ -83,7 +83,7 @@ const bySuffix: ReadonlyMap<string, string> = new Map(
   Object.entries(suffixes).flatMap(([provider, names]) => names.map((name) => [name, provider] as const)),
 )
 
-/** `google`, `microsoft`, …; null for no known one. The host name is ASCII, in lower case, without a final dot. */
+/** `google`, `microsoft`, …; null if unknown. The host name is ASCII, in lower case, without a final dot. */
 export const providerOf = (exchange: string): string | null => {
   for (let at = 0; ; ) {
     const provider = bySuffix.get(exchange.slice(at))

@@ -3,12 +3,12 @@ import type { CapabilityCheck } from '../../../call/capability.ts'
 import { listPath, readRefreshed, vendoredListFolder } from './file.ts'
 import { packagesPublished } from './packages.ts'
 
-/** Throw-away services take new domains every day: what a list of a quarter ago misses is what is used now. */
+/** Throw-away services take new domains every day: a list that is three months old misses the domains in use now. */
 export const listsAgeDaysMax = 90
 export const listsRemedy = '"lists refresh", then SIGHUP to the service. Have it done every month.'
 const dayMs = 86_400_000
 
-/** When the lists of disposable and free domains that count are from: refreshed ones say so in their first line. */
+/** The date of the disposable and free lists in use: refreshed lists state it in their first line. */
 export const listsAge = (folder = vendoredListFolder, clock: { now(): number } = Date): CapabilityCheck => ({
   name: 'lists',
   looksAt: 'the age of the lists of disposable and free domains',
@@ -35,7 +35,7 @@ const listsIn = (folder: string) => {
   return { refreshed, oldest: days.toSorted()[0] ?? packagesPublished }
 }
 
-/** The day, in milliseconds, that the oldest of the lists is from. Throws as reading them does. */
+/** The date, in milliseconds, of the oldest list. Throws if the lists cannot be read. */
 export const listsDayMs = (folder = vendoredListFolder): number => Date.parse(listsIn(folder).oldest)
 
 const generatedOn = (folder: string, name: 'disposable' | 'free'): string => {

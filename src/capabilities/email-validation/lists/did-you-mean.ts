@@ -15,29 +15,29 @@ import {
 /**
  * Mistyped provider domains: `gmial.com`, `hotmail.con`, `yahoocom`.
  *
- * A wrong suggestion does more harm than a missing one: it questions an address that works. So a name has to be close
- * to a provider's name, the ending has to be the provider's or a slip of it, and short names, which are one letter away
+ * A wrong suggestion does more harm than a missing one: it questions an address that works. So a name must be close
+ * to a provider's name, the ending must be the provider's or a slip of it, and short names, which are one letter away
  * from a dozen real companies, are only ever corrected in their ending.
  */
 
-/** No mistyped provider is longer; a longer name is somebody's own. */
+/** No mistyped provider is longer; a longer name is a domain of its own. */
 const domainLengthMax = 30
-/** From here on two slips are still closer to the provider than to anything else. */
+/** From this length on, two slips are still closer to the provider than to anything else. */
 const twoSlipsLengthMin = 7
 const endingSlipsMax = 2
-/** Up to here a substituted letter has to be a neighbour on the keyboard. */
+/** Up to this length a substituted letter must be a neighbour on the keyboard. */
 const substitutionLengthMax = 6
-/** Existing endings that are typed for another far more often than meant, behind a name of a provider. */
+/** Existing endings that, after a provider's name, are far more often a typing mistake than intended. */
 const slipsOfEndings: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['com', new Set(['c', 'co', 'cm', 'om', 'cam', 'comm', 'con', 'vom', 'xom', 'cim'])],
   ['net', new Set(['ne', 'et'])],
   ['me', new Set(['ne'])],
 ])
-/** What stands before a country: `con.br`, `oc.in`, `co.br`. */
+/** The part before a country: `con.br`, `oc.in`, `co.br`. */
 const beforeCountry = ['com', 'co']
 
 /**
- * The provider's domain that the given one is a slip of; null where there is none, or the domain is listed as one that
+ * The provider's domain that the given one is a slip of; null if there is none, or if the domain is listed as one that
  * really takes mail. Disposable look-alikes, such as squatted typos, do get a suggestion. `asciiDomain` in lower case.
  */
 export const suggestionFor = (asciiDomain: string, kindOf: ListedDomains['kindOf']): string | null => {
@@ -45,7 +45,7 @@ export const suggestionFor = (asciiDomain: string, kindOf: ListedDomains['kindOf
   return kind !== undefined && kind !== 'disposable' ? null : correctedDomain(asciiDomain)
 }
 
-/** As `suggestionFor`, for a domain already known to be on no list of real ones. */
+/** As `suggestionFor`, for a domain that is known not to be on a list of real ones. */
 export const correctedDomain = (domain: string): string | null => {
   if (domain.length > domainLengthMax || domain.startsWith('[')) return null
   const corrected = nearestProvider(domain)
@@ -68,19 +68,19 @@ const nearestProvider = (domain: string): string | null => {
   return correctedDoubling(name, ending) ?? correctedStart(name, ending) ?? correctedName(name, ending)
 }
 
-/** A letter too often or too seldom, and nothing else: short names are corrected here, too. */
+/** A letter too many or too few, and nothing else: short names are corrected here, too. */
 const correctedDoubling = (name: string, ending: string): string | null => {
   const provider = byUndoubled.get(undoubled(name))
   return provider?.endings.includes(ending) === true ? `${provider.name}.${ending}` : null
 }
 
-/** `yahoomail`: what people call the mail of a provider that is known for more. */
+/** `yahoomail`: people's name for the mail of a provider that is known for more. */
 const withoutMail = (name: string): ProviderName | undefined => {
   const provider = name.endsWith('mail') ? byName.get(name.slice(0, -4)) : undefined
   return provider?.big === true && provider.fuzzy ? provider : undefined
 }
 
-/** The first letter of a big provider is missing, or the key beside it was hit: `ahoo.com`, `tahoo.com`. */
+/** The first letter of a big provider is missing, or the key next to it was hit: `ahoo.com`, `tahoo.com`. */
 const correctedStart = (name: string, ending: string): string | null => {
   const missing = bigByTail.get(name)
   const other = bigByTail.get(name.slice(1))
@@ -99,7 +99,7 @@ const correctedName = (name: string, ending: string): string | null => {
   const before = byName.get(name.slice(1))
   const candidates = before?.fuzzy === true ? [before] : (fuzzyByLetter.get(name[0] ?? '') ?? [])
   for (const provider of candidates) {
-    // Cheapest first: nearly every name is nobody's slip, and every unknown domain comes through here.
+    // Cheapest first: nearly every name is not a slip, and every unknown domain comes through here.
     if (Math.abs(name.length - provider.name.length) > 2) continue
     if (!looksAlike(name, provider.name)) continue
     const slipsMax = Math.min(slipsAllowed(name, provider.name), bestSlips - 1)
@@ -115,13 +115,13 @@ const correctedName = (name: string, ending: string): string | null => {
   return best === null ? null : `${best.name}.${correctedEnding(ending, best) ?? ''}`
 }
 
-/** Half the world's mail hosts end in "mail", so there only what stands before it tells them apart. */
+/** Half the world's mail hosts end in "mail", so only the part before it distinguishes them. */
 const slipsAllowed = (name: string, providerName: string): number =>
   providerName.length >= twoSlipsLengthMin && !name.endsWith('mail') ? 2 : 1
 
 /**
- * The first letter is the one people hit: another one, or none, is another name (`cloud.com`, `wahoo.com`, `email.com`).
- * The first two may be exchanged or something put before them.
+ * People type the first letter correctly: a different or missing one makes another name (`cloud.com`, `wahoo.com`, `email.com`).
+ * The first two letters may be swapped, or something may precede them.
  */
 const looksAlike = (name: string, provider: string): boolean => {
   if (name[0] === provider[0]) return true
@@ -129,7 +129,7 @@ const looksAlike = (name: string, provider: string): boolean => {
   return name.length === provider.length + 1 && name.endsWith(provider)
 }
 
-/** All letters are there, and the order is lost behind the first one: `icould`, `gimal`. */
+/** All letters are there, but those after the first are out of order: `icould`, `gimal`. */
 const isShuffled = (name: string, provider: string): boolean =>
   name[0] === provider[0] &&
   (name[1] === provider[1] || name.at(-1) === provider.at(-1)) &&

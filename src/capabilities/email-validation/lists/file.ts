@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /**
- * Lists of domains as files: one domain a line, ASCII, lower case; `#` begins a comment. The curated ones come with the
- * source. The generated ones are there once an operator has refreshed them; until then the packages' lists count.
+ * Lists of domains as files: one domain per line, ASCII, lower case; `#` begins a comment. The curated lists come with the
+ * source. The generated lists exist once an operator has refreshed them; until then the packages' lists count.
  */
 export const listFileNames = {
   providers: 'providers.txt',
@@ -34,7 +34,7 @@ const listEntries = (text: string): string[] => {
   return entries
 }
 
-/** @throws where the list is missing or has no entry: without its lists a check would call everything fine. */
+/** @throws if the list is missing or empty: without its lists a check would accept everything. */
 export const readList = (folder: string, name: ListName | RefreshedName): string[] => {
   const path = listPath(folder, name)
   const entries = listEntries(readFileSync(path, 'utf8'))
@@ -42,6 +42,6 @@ export const readList = (folder: string, name: ListName | RefreshedName): string
   return entries
 }
 
-/** Null where no operator has refreshed it. @throws as `readList` where it is there. */
+/** Null if no operator has refreshed it. @throws as `readList` if the file exists. */
 export const readRefreshed = (folder: string, name: RefreshedName): ReadonlySet<string> | null =>
   existsSync(listPath(folder, name)) ? new Set(readList(folder, name)) : null

@@ -8,12 +8,12 @@ import { isRoleName } from './roles.ts'
 
 /**
  * What lists say about an address, without asking any network: disposable, free or relayed domain, a role instead of a
- * person, a subaddress, a mistyped provider, a domain that cannot exist. A list knows what somebody wrote down, so
- * "not listed" is all that a false means.
+ * person, a subaddress, a mistyped provider, a domain that cannot exist. A list only knows its own entries, so a false
+ * means "not listed" and nothing more.
  */
 
 /**
- * What the lists that come with the source say. Listed parents count (`mx.mailinator.com`); the nearest listed name
+ * Checks an address against the lists that come with the source. Listed parents count (`mx.mailinator.com`); the nearest listed name
  * decides. A microsecond or two, and a fraction of that for a domain seen lately; the first call reads the lists.
  */
 export const inspectLists = (address: EmailAddress): ListEvidence => {
@@ -26,20 +26,20 @@ export const inspectLists = (address: EmailAddress): ListEvidence => {
   return evidenceOf(domain, address)
 }
 
-/** Reads the lists that come with the source again, and tells how many domains they name. Throws as opening them does. */
+/** Reads the lists that come with the source again, and returns how many domains they name. Throws as opening them does. */
 export const rereadLists = (): { readonly domains: number } => {
   const { curated, raw } = rereadVendoredDomains()
   seen.clear()
   return { domains: curated.size + raw.disposable.size + raw.free.size }
 }
 
-/** What depends on the domain alone. */
+/** The findings that depend on the domain alone. */
 type DomainEvidence = Pick<
   ListEvidence,
   'disposable' | 'freeProvider' | 'privacyRelay' | 'registrableDomain' | 'routable'
 > & { readonly provider: boolean; readonly corrected: string | null }
 
-/** Most addresses are of a few domains, and what lists say about one changes only when they are read again. */
+/** Most addresses are at a few domains, and the findings for a domain change only when the lists are read again. */
 const seenMax = 20_000
 const seen = new LRUCache<string, DomainEvidence>({ max: seenMax })
 
@@ -80,8 +80,8 @@ const evidenceOf = (
 })
 
 /**
- * Whether a mail exchanger belongs to a throw-away service: those change their domains daily and their servers seldom.
- * Only the curated list of such servers is asked, parents included; a final dot and letter case do not matter.
+ * Whether a mail exchanger belongs to a throw-away service: those change their domains daily but seldom their servers.
+ * Only the curated list of such servers is used, parents included; a final dot and letter case do not matter.
  */
 export const isDisposableExchange = (exchange: string): boolean => {
   const { disposableExchanges } = vendoredDomains()
@@ -115,8 +115,8 @@ const registrableDomain = (asciiDomain: string, listed: boolean): string | null 
 const flatTopLevels: ReadonlySet<string> = new Set(['com', 'net', 'org', 'de', 'nl', 'ch', 'eu'])
 
 /**
- * Names that the public DNS never delegates for mail. The rest, reserved or not, is left to the DNS: `example.com` exists
- * and answers with a null MX, `.corp` and `.home` do not exist and say so.
+ * Names that the public DNS never delegates for mail. All other names, reserved or not, are left to the DNS: `example.com` exists
+ * and answers with a null MX; `.corp` and `.home` do not exist, and the DNS answers so.
  */
 const specialUseTopLevel: ReadonlySet<string> = new Set([
   // RFC 6761 (and RFC 2606): never to be looked up, or for documentation and tests.
@@ -137,7 +137,7 @@ const specialUseTopLevel: ReadonlySet<string> = new Set([
 const digitsOnly = /^\d+$/
 
 /**
- * Whether the public DNS can know a mail host for the domain at all. False for a domain literal, a single label, a
+ * Whether the public DNS can know a mail host for the domain. False for a domain literal, a single label, a
  * special-use name and a last label of digits (RFC 3696 §2: no top-level domain is, so `1.2.3.4` is a bare address).
  * `asciiDomain` is in lower case.
  */
@@ -150,11 +150,11 @@ const isRoutableDomain = (asciiDomain: string): boolean => {
 }
 
 /**
- * Subaddresses (RFC 5233): `user+tag@` reaches `user@` where the host says so. Only hosts that document it are here; for
- * everybody else a plus is an ordinary character (RFC 5321 §2.3.11: the local part is its host's to interpret).
+ * Subaddresses (RFC 5233): `user+tag@` reaches `user@` if the host supports it. Only hosts that document it are here; for
+ * all others a plus is an ordinary character (RFC 5321 §2.3.11: only the host interprets its local parts).
  *
  * Yahoo's `base-keyword@` is left out: the base is a name of its own, not the account's, and an ordinary local part may
- * hold a hyphen, so the two cannot be told apart.
+ * hold a hyphen, so the two cannot be distinguished.
  */
 const plusHosts: ReadonlySet<string> = new Set(
   [
@@ -171,8 +171,8 @@ const plusHosts: ReadonlySet<string> = new Set(
 const plusFamilies = /^(?:outlook|hotmail|live|posteo)\.[a-z.]{2,6}$/
 
 /**
- * The tag of a subaddress, such as `news` of `user+news@gmail.com`; null where the host is not known to have them or
- * either side of the plus is empty. `provider` says that the domain is a curated provider's.
+ * The tag of a subaddress, such as `news` of `user+news@gmail.com`; null if the host is not known to support tags or
+ * either side of the plus is empty. `provider` is true if the domain is a curated provider's.
  */
 const subaddressTag = (address: {
   readonly localPart: string

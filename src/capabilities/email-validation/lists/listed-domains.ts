@@ -6,20 +6,20 @@ export type DomainKind = 'provider' | 'relay' | 'business' | 'free' | 'disposabl
 
 /** Everything the lists know, in memory. */
 export type ListedDomains = {
-  /** What is said about exactly this domain; parents are the caller's walk. */
+  /** The entry for exactly this domain; the caller walks the parents. */
   readonly kindOf: (domain: string) => DomainKind | undefined
   readonly disposableExchanges: ReadonlySet<string>
-  /** What is curated here alone. */
+  /** Only the curated lists. */
   readonly curated: Curated
-  /** What other projects list, believed or not. */
+  /** Other projects' lists, believed or not. */
   readonly raw: RawLists
 }
 
 /**
- * The lists of a folder. A generated list counts as an operator refreshed it, or else as the packages have it. Its
- * entries are judged when they are asked for: few ever are, and judging all of them takes longer than reading them.
+ * The lists of a folder. A generated list counts as refreshed by an operator, or else as the packages have it. Its
+ * entries are judged on lookup: few are ever looked up, and judging all of them takes longer than reading them.
  * A curated list wins: being wrong about a provider with a million users costs more than missing one throw-away domain.
- * @throws where a curated list is missing, or any list has no entry.
+ * @throws if a curated list is missing, or any list is empty.
  */
 export const openListedDomains = (
   folder: string,
@@ -49,7 +49,7 @@ export const openListedDomains = (
   }
 }
 
-/** What was decided here. Other lists have no say in it. */
+/** Domains that were decided here. Other lists are ignored for them. */
 const curatedKinds = (folder: string): Curated => {
   const kinds = new Map<string, DomainKind>()
   for (const domain of readList(folder, 'businesses')) kinds.set(domain, 'business')
@@ -61,15 +61,15 @@ const curatedKinds = (folder: string): Curated => {
 let vendored: ListedDomains | null = null
 
 /**
- * The lists this installation goes by, read at the first call (about 50 ms) and kept: commands that never look at an
- * address do not pay for them. Call it while starting to spare the first request the wait.
+ * The lists this installation uses, read at the first call (about 50 ms) and kept: commands that never check an
+ * address do not pay for them. Call it at start to spare the first request the wait.
  */
 export const vendoredDomains = (): ListedDomains => {
   vendored ??= openListedDomains(vendoredListFolder)
   return vendored
 }
 
-/** Reads the lists again. Throws where one is missing or empty; the old ones then stay. */
+/** Reads the lists again. Throws if one is missing or empty; the old lists then stay in use. */
 export const rereadVendoredDomains = (): ListedDomains => {
   vendored = openListedDomains(vendoredListFolder)
   return vendored

@@ -1,5 +1,5 @@
 /**
- * The lists of disposable and free domains that come with npm packages, as they are: `sieve.ts` says which entries are
+ * The lists of disposable and free domains that come with npm packages, unchanged: `sieve.ts` decides which entries are
  * believed. Sources and licences are in `provenance.md`.
  */
 import { readFileSync } from 'node:fs'
@@ -16,13 +16,13 @@ export type RawLists = {
 
 const require = createRequire(import.meta.url)
 
-/** Read as a file and not required: the cache of modules would keep the arrays beside the set. */
+/** Read as a file instead of required: the module cache would keep the arrays in addition to the set. */
 const entriesOf = (path: string): readonly string[] => {
   const text = readFileSync(require.resolve(path), 'utf8')
   return path.endsWith('.json') ? JSON.parse(text) : text.split('\n').filter((line) => /^[^#\s]/.test(line))
 }
 
-/** By package, each loaded at its call. None of them has all domains: what one lists, some of the others list as well. */
+/** By package, each loaded when called. None of them has all domains: they overlap, but each lists some that others miss. */
 export const disposableLists: Readonly<Record<string, () => Iterable<string>>> = {
   mailchecker: () => {
     const { blacklist }: typeof import('mailchecker') = require('mailchecker')
@@ -38,7 +38,7 @@ export const disposableLists: Readonly<Record<string, () => Iterable<string>>> =
   fakefilter: () => entriesOf('fakefilter/txt/data.txt'),
 }
 
-/** Loads them at the call: an import would cost every command a tenth of a second. */
+/** Loads them when called: an import would cost every command a tenth of a second. */
 export const packagedLists = (): RawLists => {
   const disposable = new Set<string>()
   for (const load of Object.values(disposableLists)) for (const domain of load()) disposable.add(domain)

@@ -1,4 +1,4 @@
-/** `a.b.c`, then `b.c`, then `c`: the first for which `visit` answers something ends the walk. */
+/** Visits `a.b.c`, then `b.c`, then `c`, and stops at the first for which `visit` returns something. */
 export const firstOfParents = <T>(domain: string, visit: (name: string) => T | undefined): T | undefined => {
   let name = domain
   for (;;) {

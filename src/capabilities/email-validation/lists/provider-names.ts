@@ -1,11 +1,11 @@
-/** The names of mailbox providers that people mistype, and what the search among them needs. */
+/** The names of mailbox providers that people mistype, and the indexes for searching them. */
 import { letterBits } from './letters.ts'
 
 export type ProviderName = {
   readonly name: string
-  /** Where the provider has mailboxes; the first is assumed when nothing says otherwise. */
+  /** The provider's mailbox endings; the first is assumed if nothing indicates another. */
   readonly endings: readonly string[]
-  /** Nobody else uses this name: any unknown ending is a slip. */
+  /** No one else uses this name: any unknown ending is a slip. */
   readonly sole: boolean
   /** The name itself may be corrected. */
   readonly fuzzy: boolean
@@ -131,7 +131,7 @@ const providerTable = [
 
 /** Below this a name is only corrected in its ending. */
 const fuzzyLengthMin = 5
-/** Below this too little of a name is left without its doublings. */
+/** Below this length too little of a name is left without its doublings. */
 const undoubledLengthMin = 3
 
 const providers: readonly ProviderName[] = providerTable.map((line) => {
@@ -145,7 +145,7 @@ export const byName: ReadonlyMap<string, ProviderName> = new Map(
   providers.map((provider) => [provider.name, provider]),
 )
 const fuzzyProviders = providers.filter(({ fuzzy }) => fuzzy)
-/** Those whose first or second letter it is, in their order: what a name with this first letter can be a slip of. */
+/** Providers by first or second letter, in their order: a name with this first letter can be a slip of these. */
 export const fuzzyByLetter: ReadonlyMap<string, readonly ProviderName[]> = new Map(
   [...'abcdefghijklmnopqrstuvwxyz'].map((letter) => [
     letter,
@@ -156,14 +156,14 @@ export const fuzzyByLetter: ReadonlyMap<string, readonly ProviderName[]> = new M
 export const bigByTail: ReadonlyMap<string, ProviderName> = new Map(
   fuzzyProviders.filter(({ big }) => big).map((provider) => [provider.name.slice(1), provider]),
 )
-/** Which letter is doubled, and whether one is, is the first thing people lose: `reddifmail`, `msnn`, `fre`. */
+/** Doubled letters are the first thing people get wrong: `reddifmail`, `msnn`, `fre`. */
 export const undoubled = (name: string): string => {
   // Every unknown domain comes through here, and most have nothing doubled: a loop is cheaper than the expression.
   for (let at = 1; at < name.length; at++)
     if (name.charCodeAt(at) === name.charCodeAt(at - 1)) return name.replace(/([a-z])\1+/g, '$1')
   return name
 }
-/** What can be told from everything else without its doublings. */
+/** Names that remain distinct from all others without their doublings. */
 export const byUndoubled: ReadonlyMap<string, ProviderName> = new Map(
   providers
     .filter(({ fuzzy, big, name }) => (fuzzy || big) && undoubled(name).length >= undoubledLengthMin)

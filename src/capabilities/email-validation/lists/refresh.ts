@@ -1,8 +1,8 @@
 /**
- * Builds the two generated lists, `disposable.txt` and `free.txt`, from what other projects list today. They count
- * instead of the packages' lists from then on.
+ * Builds the two generated lists, `disposable.txt` and `free.txt`, from other projects' current lists. From then on they
+ * replace the packages' lists.
  *
- * Nothing is taken as it comes: the sieve judges every entry, an implausible change is refused, and the files are
+ * No entry is taken unchecked: the sieve judges every entry, an implausible change is refused, and the files are
  * replaced only after every check has passed.
  */
 import { randomUUID } from 'node:crypto'
@@ -61,12 +61,12 @@ const defaultListSources: readonly ListSource[] = [
 ]
 
 type RefreshOptions = {
-  /** Where the lists are read and written; the source's own by default. */
+  /** The folder to read and write the lists in; the source's own by default. */
   readonly folder?: string
-  /** What counts where no list was refreshed before. */
+  /** The lists in use if none was refreshed before. */
   readonly packaged?: () => RawLists
   readonly sources?: readonly ListSource[]
-  /** A folder of files already downloaded, `<source name>.txt`: nothing is asked over the network. */
+  /** A folder of files already downloaded, `<source name>.txt`: nothing is fetched over the network. */
   readonly from?: string
   /** Written into the files. */
   readonly now: Date
@@ -94,7 +94,7 @@ export class ListRefused extends Error {
 const deadlineDefaultMs = 60_000
 const sizeDefaultBytesMax = 8 * 1024 * 1024
 const entriesMax = 300_000
-/** Lists grow by some per cent a month; a jump is a source that changed its nature, or was tampered with. */
+/** Lists grow by a few per cent a month; a jump means that a source changed its nature, or was tampered with. */
 const shrinkMax = 0.2
 const growMax = 0.5
 const domainPattern =
@@ -102,7 +102,7 @@ const domainPattern =
 /** A disposable list without these is a list of something else. */
 const disposableSentinels = ['mailinator.com', 'guerrillamail.com', 'yopmail.com']
 const freeSentinels = ['mail2world.com', 'gmail.com', 'hotmail.com']
-/** A disposable source that names one of these is not to be trusted in anything. */
+/** A disposable source that names one of these cannot be trusted at all. */
 const neverDisposable = [
   'gmail.com',
   'outlook.com',
@@ -115,7 +115,7 @@ const neverDisposable = [
 
 /**
  * Downloads (or reads) the sources, builds both lists and replaces the files.
- * @throws ListRefused where a list fails a check, Error where a source cannot be had. Then no file has changed.
+ * @throws ListRefused if a list fails a check, Error if a source cannot be fetched. Then no file has changed.
  */
 export const refreshLists = async (options: RefreshOptions): Promise<RefreshReport> => {
   const { folder = vendoredListFolder, sources = defaultListSources, now } = options
@@ -170,7 +170,7 @@ const buildLists = (
   return built
 }
 
-/** One domain a line, or a JSON array of texts. */
+/** One domain per line, or a JSON array of texts. */
 const sourceEntries = ({ name }: ListSource, text: string): Set<string> => {
   const lines: readonly unknown[] = text.trimStart().startsWith('[')
     ? jsonArray(name, text)

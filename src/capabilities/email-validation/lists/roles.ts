@@ -104,7 +104,7 @@ const roleNames: ReadonlySet<string> = new Set(
 /** How many roles are known; spelling variants by separators count once. */
 export const roleCount = roleNames.size
 
-/** What may follow a role behind a separator: whose, or where. */
+/** What may follow a role after a separator: an owner or a place. */
 const qualifiers: ReadonlySet<string> = new Set(
   [
     'team dept department desk office center centre group inbox global international emea apac latam europe asia canada australia',
@@ -125,7 +125,7 @@ export const isRoleName = (localPart: string): boolean => {
   for (let at = 0; at < end; at++) {
     const code = localPart.charCodeAt(at)
     if (code >= 97 && code <= 122) continue
-    // No role has a digit in it, and most people's local parts that are no plain word do.
+    // No role has a digit in it, and most people's local parts that are not a plain word do.
     if (code >= 48 && code <= 57) return false
     if (code === 43 && at > 0) end = at
     else plain = false

@@ -1,8 +1,8 @@
 /**
- * What is believed of other projects' lists of disposable and free domains.
+ * Decides which entries of other projects' lists of disposable and free domains are believed.
  *
- * Strangers write those lists, and they hold mistakes that would cost customers: big providers, public suffixes, alias
- * services, shops. So every entry is judged before it counts, and what is curated here wins. Pure.
+ * Strangers write those lists, and they contain mistakes that would cost customers: big providers, public suffixes, alias
+ * services, shops. So every entry is judged before it counts, and the curated lists win. Pure.
  */
 import { parse } from 'tldts'
 import { suggestionFor } from './did-you-mean.ts'
@@ -19,7 +19,7 @@ export type Sifted = {
   readonly left: Readonly<Record<string, number>>
 }
 
-/** Sorted, and without names below a listed parent, which say nothing more. */
+/** Sorted, and without names below a listed parent, which add nothing. */
 export const siftLists = (
   raw: RawLists,
   curated: Curated,
@@ -49,7 +49,7 @@ const sifted = (entries: ReadonlySet<string>, fault: (domain: string) => string 
 }
 
 const suffixOptions = { allowPrivateDomains: true, extractHostname: false, validateHostname: false }
-/** Schools, authorities and armies run no throw-away service, whatever a list says. */
+/** Schools, authorities and armies run no throw-away services, even if a list has them. */
 const institution = /(?:^|\.)(?:edu|ac|gov|gob|gouv|mil)(?:\.[a-z]{2})?$/
 
 /** A name this short under .com costs more than a throw-away service earns; the lists have many from made-up sign-ups. */
@@ -75,7 +75,7 @@ export const disposableFault = (domain: string, curated: Curated): string | null
   return institution.test(publicSuffix ?? '') ? 'institution' : null
 }
 
-/** Endings sold for next to nothing: what is "free mail" there is a throw-away service that is not listed yet. */
+/** Endings sold for next to nothing: a "free mail" domain there is a throw-away service that is not listed yet. */
 const cheapEndings = new Set([
   'cd',
   'tk',
@@ -98,8 +98,8 @@ const cheapEndings = new Set([
 const establishedEndings = new Set(['com', 'net', 'org'])
 
 /**
- * The source also names shops, airlines and newspapers, whose company data would be refused by mistake. What says
- * "mail" in its name is believed, except a mailer, which sends it for others; any other has to be curated.
+ * The source also lists shops, airlines and newspapers, whose company data would be refused by mistake. A name with
+ * "mail" in it is believed, unless it is a mailer, which sends for others; all other names must be curated.
  */
 const namesMail = /^(?!.*(?:te?mp|trash|burn|bomb|gmail|mailers?\.)).*(?:mail|mbox|inbox)/
 

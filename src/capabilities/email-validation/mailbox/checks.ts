@@ -4,8 +4,8 @@ import { unavailableWhenAway } from '../../../call/unavailable.ts'
 import { type MailboxEvidence, mailboxOutcomes } from '../evidence.ts'
 
 /**
- * What a later look at a mailbox found out. A server that defers mail from strangers (greylisting) answers truly only
- * when asked again; nobody's call waits for that, so the answer is kept for the next one.
+ * The result of a later check of a mailbox. A server that defers mail from strangers (greylisting) answers truly only
+ * at the second attempt; no call waits for that, so the answer is kept for the next call.
  */
 
 type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: string }
@@ -13,11 +13,11 @@ type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: st
 export type MailboxChecks = {
   find(addressHmac: string): Promise<MailboxCheck | null>
   keep(addressHmac: string, check: MailboxCheck): Promise<void>
-  /** Drops what is too old to serve. Returns how many. */
+  /** Deletes results that are too old to serve. Returns how many. */
   forget(): Promise<number>
 }
 
-/** A verdict older than this is no longer this mailbox's. */
+/** A verdict older than this no longer describes the mailbox. */
 export const checkHoursMax = 24
 export const forgottenAtOnceMax = 10_000
 

@@ -1,24 +1,24 @@
 import type { LaneBounds } from './lane-answer.ts'
 import type { SmtpSession } from './smtp-session.ts'
 
-/** An open session and what was done in it. */
+/** An open session and its record. */
 export type Held = {
   readonly smtp: SmtpSession
-  /** Transactions, those under way included. */
+  /** Transactions, including those under way. */
   begun: number
   underWay: number
   /** Recipients the server refused. */
   refusals: number
-  /** Takes no more, and ends when nothing is under way in it. */
+  /** Accepts no more transactions, and ends when none is under way. */
   retired: boolean
   idleTimer: NodeJS.Timeout | undefined
 }
 
-/** The open sessions at one address of a mail server, and what each of them can still take. */
+/** The open sessions at one address of a mail server, and how much each can still take. */
 export class HeldSessions {
   readonly #bounds: LaneBounds
   readonly #all = new Set<Held>()
-  /** The latest answer came fast enough for others to wait behind one. Nothing is known of a server not yet asked. */
+  /** The latest answer was fast enough for others to wait behind one. Unknown for a server not yet asked. */
   prompt = false
 
   constructor(bounds: LaneBounds) {
@@ -37,12 +37,12 @@ export class HeldSessions {
     return this.all.filter(({ underWay }) => underWay === 0).length
   }
 
-  /** There is a session that could take one more recipient at once. */
+  /** A session could take one more recipient immediately. */
   get ready(): boolean {
     return this.all.some((held) => this.#hasRoom(held))
   }
 
-  /** There is a session that may serve somebody, now or later. */
+  /** A session may serve a caller, now or later. */
   get usable(): boolean {
     return this.all.some(({ smtp, retired }) => smtp.usable() && !retired)
   }
@@ -59,7 +59,7 @@ export class HeldSessions {
     this.#all.delete(held)
   }
 
-  /** The least busy session that can take one more recipient; null where there is none. */
+  /** The least busy session that can take one more recipient; null if there is none. */
   best({ fresh }: { fresh: boolean }): Held | null {
     let best: Held | null = null
     for (const held of this.#all) {
@@ -76,10 +76,10 @@ export class HeldSessions {
     return ++held.begun
   }
 
-  /** A transaction is over. A session without another one waits to be used again, or ends. */
+  /** A transaction is over. A session without another transaction waits to be used again, or ends. */
   end(held: Held): void {
     held.underWay--
-    // One that could take only a few more at a time is not worth its place.
+    // A session that could take only a few more recipients at a time is not worth its place.
     const { refusalsPerSessionMax } = this.#bounds
     const worth = Math.min(this.#atOnceMax(held), refusalsPerSessionMax) / 2
     if (refusalsPerSessionMax - held.refusals < worth) held.retired = true
@@ -99,19 +99,19 @@ export class HeldSessions {
     if (held.underWay === 0) held.smtp.quit()
   }
 
-  /** Ends one session in which nothing is under way; false where there is none. */
+  /** Ends one session with nothing under way; false if there is none. */
   retireIdle(): boolean {
     const idle = this.all.find(({ underWay, retired }) => underWay === 0 && !retired)
     if (idle !== undefined) this.retire(idle)
     return idle !== undefined
   }
 
-  /** Ends one idle session that cannot serve, and so holds the place of the one that is needed. */
+  /** Ends one idle session that cannot serve, because it holds the place that another session needs. */
   retireUseless({ fresh }: { fresh: boolean }): void {
     const useless = this.all.find(
       (held) =>
         (fresh || !this.#hasRoom(held)) &&
-        // One that broke is about to be gone, and is counted then.
+        // A broken session will be removed, and counted, in a moment.
         held.underWay === 0 &&
         !held.retired &&
         held.smtp.usable(),
@@ -122,7 +122,7 @@ export class HeldSessions {
   #hasRoom(held: Held): boolean {
     if (held.retired || !held.smtp.usable()) return false
     if (held.begun >= this.#bounds.transactionsPerSessionMax) return false
-    // All that are under way may be refused.
+    // All transactions under way may be refused.
     const refusalsLeft = this.#bounds.refusalsPerSessionMax - held.refusals
     return held.underWay < Math.min(this.#atOnceMax(held), refusalsLeft)
   }

@@ -1,4 +1,4 @@
-/** What is asked at one address of a mail server, within which bounds, and what comes of it. */
+/** The questions and answers at one address of a mail server, and their bounds. */
 import { type CircuitBreaker, createCircuitBreaker } from '../../../concurrency/circuit-breaker.ts'
 import type { SmtpStage } from './reply-rules.ts'
 import { refusesClient } from './smtp-classify.ts'
@@ -8,10 +8,10 @@ import { SmtpRefusal } from './smtp-session.ts'
 
 export type LaneBounds = {
   readonly sessionsPerAddressMax: number
-  /** Recipients asked about at a time in one session, where the server can pipeline and answers promptly. */
+  /** Recipients asked about at the same time in one session, if the server can pipeline and answers promptly. */
   readonly checksPerSessionAtOnceMax: number
   readonly transactionsPerSessionMax: number
-  /** Postfix slows down a client after 10 errors, 4xx or 5xx, and sends it away after 20 (`smtpd_soft_error_limit`). */
+  /** Postfix slows down a client after 10 errors, 4xx or 5xx, and disconnects it after 20 (`smtpd_soft_error_limit`). */
   readonly refusalsPerSessionMax: number
   readonly waitingPerAddressMax: number
   readonly checksPerSecond: number
@@ -20,21 +20,21 @@ export type LaneBounds = {
   readonly breakerStrikes: number
   readonly breakerOpenMs: number
   readonly breakerOpenMsMax: number
-  /** For a whole check, from its beginning to its answer. */
+  /** For a whole check, from its start to its answer. */
   readonly totalTimeoutMs: number
 }
 
 export type Question = {
   readonly exchange: string
   readonly mailbox: string
-  /** The mailbox's. A server may refuse us for one of those it serves. */
+  /** The mailbox's domain. A server may refuse us for one of the domains it serves. */
   readonly domain: string
   readonly smtputf8: boolean
-  /** A recipient of ours that no one has: it completes a check that is under way, and so goes before what waits. */
+  /** A recipient of ours that does not exist: it completes a check that is under way, and so goes before waiting checks. */
   readonly own: boolean
   /** No caller waits for the answer. */
   readonly background: boolean
-  /** On whose behalf: parties take turns. */
+  /** The party that asks: parties take turns. */
   readonly party: string
 }
 
@@ -42,14 +42,14 @@ export type LaneAnswer =
   | { readonly kind: 'reply'; readonly stage: SmtpStage; readonly reply: SmtpReply }
   | { readonly kind: 'failure'; readonly failure: SmtpFailure }
   | { readonly kind: 'smtputf8_unsupported' }
-  /** The breaker lets nobody pass, because of that answer. */
+  /** The breaker is open because of that answer. */
   | { readonly kind: 'open'; readonly cause: Cause; readonly forMs: number }
   /** Too many wait already. */
   | { readonly kind: 'full' }
-  /** The caller's time is over. `connected` is null where nobody was dialled meanwhile. */
+  /** The caller's time is over. `connected` is null if no server was dialled in that time. */
   | { readonly kind: 'deadline'; readonly connected: boolean | null }
 
-/** An answer that told us to stay away. */
+/** An answer that asked us to stay away. */
 export type Cause = Extract<LaneAnswer, { kind: 'reply' | 'failure' }>
 
 export const laneBreaker = (bounds: LaneBounds): CircuitBreaker<Cause> =>
@@ -60,7 +60,7 @@ export const laneBreaker = (bounds: LaneBounds): CircuitBreaker<Cause> =>
     trialMs: bounds.totalTimeoutMs,
   })
 
-/** In a used session: it broke, or it is refused something that a fresh one would be granted. */
+/** In a used session: it broke, or it was refused something that a fresh session would be granted. */
 export const isWornOut = (answer: LaneAnswer): boolean => {
   if (answer.kind === 'failure') return answer.failure.kind === 'closed' || answer.failure.kind === 'protocol'
   if (answer.kind !== 'reply') return false
@@ -69,8 +69,8 @@ export const isWornOut = (answer: LaneAnswer): boolean => {
 }
 
 /**
- * Tells the breaker of an address what the answer to a question says about us. Openings that failed are not counted here, but
- * where they failed: once, however many waited for them.
+ * Reports to the breaker of an address what the answer to a question means for us. Failed openings are not counted here, but
+ * at the failure: once, no matter how many callers waited for the session.
  */
 export const countAnswer = (
   breaker: CircuitBreaker<Cause>,
@@ -84,12 +84,12 @@ export const countAnswer = (
     breaker.succeed()
     return
   }
-  // A gateway may refuse such recipients by a policy. The mailboxes that it takes mail for are not to suffer for it.
+  // A gateway may refuse such recipients by a policy. The other mailboxes that it accepts mail for must not suffer for it.
   if (own) {
     breaker.abandon()
     return
   }
-  // A policy at RCPT may be that of one domain, and the others of the server are not to suffer for it.
+  // A policy at RCPT may apply to one domain only, and the server's other domains must not suffer for it.
   const about = stage === 'rcpt' && reply.code >= 500 ? domain : null
   breaker.fail(answer, nowMs, { about, background })
 }
@@ -97,6 +97,6 @@ export const countAnswer = (
 export const causeOf = (error: unknown): Cause => {
   if (error instanceof SmtpRefusal) return { kind: 'reply', stage: error.stage, reply: error.reply }
   if (error instanceof SmtpFailure) return { kind: 'failure', failure: error }
-  // Nobody waits for an opening as such, so an error thrown here would end the process.
+  // No caller awaits an opening as such, so an error thrown here would end the process.
   return { kind: 'failure', failure: new SmtpFailure('protocol', 'no session', { cause: error }) }
 }

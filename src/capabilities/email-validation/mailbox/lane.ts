@@ -15,25 +15,25 @@ import { SmtpFailure } from './smtp-connection.ts'
 import { openSession, type SessionOptions, type SmtpSession } from './smtp-session.ts'
 
 /**
- * Everything we do at one address of a mail server: a few sessions that are used again, a rate, a queue and a breaker. Providers
- * count what comes from us, so the bounds belong to the address and not to the caller.
+ * Everything we do at one address of a mail server: a few reused sessions, a rate limit, a queue and a breaker. Providers
+ * count our traffic per address, so the bounds belong to the address and not to the caller.
  */
 
-/** What all lanes share. */
+/** State shared by all lanes. */
 export type LaneSurroundings = {
   readonly clock: () => number
   readonly session: Omit<SessionOptions, 'exchange' | 'address' | 'plainOnly'>
-  /** Takes a place for one more session of this process; false where there is none. */
+  /** Takes a place for one more session of this process; false if none is free. */
   readonly takePlace: (lane: MailboxLane) => boolean
   readonly returnPlace: () => void
-  /** Some lane waits for a place: an idle session is to give way. */
+  /** A lane is waiting for a place, so an idle session must end. */
   readonly placeWanted: () => boolean
   readonly opened: () => void
 }
 
-/** A slower answer, such as of a server that asks another one first, must not hold up those behind it. */
+/** A slow answer, for example from a server that asks another server first, must not hold up the answers behind it. */
 const promptMsMax = 1_000
-/** How long a server whose TLS failed is asked without it, and one that takes few sessions is offered no more. */
+/** How long a server with failing TLS is asked without TLS, and a server that accepts few sessions is offered no more. */
 const memoryMs = 600_000
 
 export class MailboxLane {
@@ -48,7 +48,7 @@ export class MailboxLane {
   #rateTimer: NodeJS.Timeout | undefined
   #closing = false
   #plainUntilMs = 0
-  /** No more sessions than a server that refused one had then, or it would be tried again at once, and refused again. */
+  /** No more sessions than the server had open when it refused one; otherwise we would try, and be refused, again immediately. */
   #fewSessions = { sessions: 0, untilMs: 0 }
   readonly #ended = new AbortController()
 
@@ -61,7 +61,7 @@ export class MailboxLane {
     this.#breaker = laneBreaker(bounds)
   }
 
-  /** Nothing is under way and nothing is remembered that would be missed. */
+  /** Nothing is under way, and nothing worth keeping is remembered. */
   get dormant(): boolean {
     const nowMs = this.#around.clock()
     const busy = this.#sessions.size + this.#opening + this.#waiting.line.length > 0
@@ -74,13 +74,13 @@ export class MailboxLane {
     return { sessions: size + this.#opening, idle, waiting: this.#waiting.line.length, breakerOpen }
   }
 
-  /** There is a session that could take one more recipient at once. */
+  /** A session could take one more recipient immediately. */
   get ready(): boolean {
     return this.#sessions.ready
   }
 
   /**
-   * Asks about one recipient, and once more in a fresh session where a used one turned out to be worn out: asking changes nothing
+   * Asks about one recipient, and once more in a fresh session if a used session turned out to be worn out: asking changes nothing
    * at the server. Never rejects.
    */
   async ask(question: Question, signal: AbortSignal): Promise<LaneAnswer> {
@@ -92,24 +92,24 @@ export class MailboxLane {
       const again = await this.#askOnce(question, { fresh: true, signal })
       if (again.answer.kind === 'open') return answer
       answer = again.answer
-      // The used one was there.
+      // The used session was connected.
       if (answer.kind === 'full' || answer.kind === 'deadline') answer = { kind: 'deadline', connected: true }
     }
     countAnswer(this.#breaker, question, answer, this.#around.clock())
     return answer
   }
 
-  /** Somebody else gave a place back. */
+  /** Another lane gave a place back. */
   placeFree(): void {
     this.#pump()
   }
 
-  /** Ends one session nobody uses, for the sake of another lane. */
+  /** Ends one unused session, for the sake of another lane. */
   giveUpIdle(): boolean {
     return this.#sessions.retireIdle()
   }
 
-  /** Nobody waits any longer; sessions end once they are not used. */
+  /** All callers stop waiting; sessions end once they are unused. */
   async close(graceMs: number): Promise<void> {
     this.#closing = true
     this.#ended.abort()
@@ -123,7 +123,7 @@ export class MailboxLane {
     clearTimeout(timer)
   }
 
-  /** `used`: in a session that had been used before. */
+  /** `used`: in a session that was used before. */
   async #askOnce(
     question: Question,
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
@@ -141,7 +141,7 @@ export class MailboxLane {
       this.#sessions.prompt = answer.kind === 'reply' && this.#around.clock() - askedAtMs < promptMsMax
       if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
       if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
-      // Not in a used one, which may be worn out. A silent server is as useless as one that goes away.
+      // Not in a used session, which may be worn out. A silent server is as useless as one that closes the connection.
       if (answer.kind === 'failure' && turn === 1 && !own)
         this.#breaker.fail(answer, this.#around.clock(), { background })
       this.#release(held)
@@ -155,7 +155,7 @@ export class MailboxLane {
     }
   }
 
-  /** The session goes on without a caller whose time is over: others use it, and its own deadlines end it. */
+  /** The session continues without a caller whose time is over: others use it, and its own deadlines end it. */
   #session(
     question: Question,
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
@@ -188,7 +188,7 @@ export class MailboxLane {
         this.#waiting.line = unserved
         return
       }
-      // Counted when it is given away: several may be before the first of them begins.
+      // Counted when it is handed out: several may be handed out before the first of them begins.
       waiter.settle({ kind: 'session', held, turn: this.#sessions.begin(held) })
     }
     this.#waiting.line = unserved
@@ -213,7 +213,7 @@ export class MailboxLane {
     }
   }
 
-  /** Where nobody is to knock any more, unless a session that stands may yet serve them. */
+  /** When the breaker lets no new session through, unless an open session may still serve the callers. */
   #turnAway(): void {
     if (this.#opening > 0 || this.#sessions.usable) return
     const refused = this.#breaker.refuses(this.#around.clock())
@@ -249,7 +249,7 @@ export class MailboxLane {
     void smtp.closed.then(() => {
       this.#sessions.remove(held)
       this.#around.returnPlace()
-      // Over before anybody could use it: an opening that failed, or we would open the next one at once, for ever.
+      // Over before anyone could use it: the opening failed, and without this we would open the next session immediately, forever.
       if (held.begun === 0 && !held.retired)
         this.#failed({ kind: 'failure', failure: new SmtpFailure('closed', 'no session for long') })
       this.#pump()
@@ -258,10 +258,10 @@ export class MailboxLane {
     else this.#sessions.restAwhile(held)
   }
 
-  /** One who waited is told; the others try again, or learn that it is of no use. */
+  /** One waiting caller gets the answer; the others try again, or learn that trying is useless. */
   #failed(cause: Cause): void {
-    // One connection more than the server allows (Postfix: `smtpd_client_connection_count_limit`): the sessions that are
-    // open go on with what waits.
+    // One connection more than the server allows (Postfix: `smtpd_client_connection_count_limit`): the open sessions
+    // serve the waiting callers.
     const isOneTooMany = cause.kind === 'reply' && cause.reply.code === 421
     if (isOneTooMany && this.#sessions.size + this.#opening > 0) {
       const untilMs = this.#around.clock() + memoryMs
@@ -282,9 +282,9 @@ export class MailboxLane {
   }
 }
 
-/** A token bucket: so many a second, and so many at once. */
+/** A token bucket: a number per second, and a maximum burst. */
 type TokenBucket = {
-  /** Takes a token, or tells how many milliseconds from now the next one is there. */
+  /** Takes a token, or returns the milliseconds until the next one is available. */
   take(nowMs: number): number
   full(nowMs: number): boolean
 }
@@ -299,7 +299,7 @@ export const createTokenBucket = ({
   let tokens = burst
   let filledAtMs = Number.NEGATIVE_INFINITY
   const fill = (nowMs: number): void => {
-    // A clock set back must not empty the bucket.
+    // A clock that is set back must not empty the bucket.
     const elapsedMs = Math.max(nowMs - filledAtMs, 0)
     tokens = Math.min(burst, tokens + (elapsedMs * perSecond) / 1_000)
     filledAtMs = nowMs
@@ -318,10 +318,10 @@ export const createTokenBucket = ({
   }
 }
 
-/** A caller who waits for a session. */
+/** A caller waiting for a session. */
 type Waiter = {
   readonly question: Question
-  /** Only a session that was not used before: the last one was, and broke. */
+  /** Only a session that was not used before: the previous one was used, and broke. */
   readonly fresh: boolean
   readonly settle: (given: Given) => void
 }
@@ -331,16 +331,16 @@ type Given =
   | { readonly kind: 'session'; readonly held: Held; readonly turn: number }
   | Exclude<LaneAnswer, { kind: 'deadline' }>
 
-/** The callers who wait for a session at one address of a mail server, the next one first. Parties take turns. */
+/** The callers waiting for a session at one address of a mail server, the next one first. Parties take turns. */
 class Waiters {
   line: Waiter[] = []
 
-  /** Whether one more of the party would be too many. One that has nobody in line is never too many. */
+  /** Whether one more caller of the party would be too many. A party with no caller waiting may always add one. */
   full(waitingMax: number, party: string): boolean {
     return this.line.length >= waitingMax && this.line.some(({ question }) => question.party === party)
   }
 
-  /** Resolves with what the waiter is given, or with `late()` when the caller's time is over. */
+  /** Resolves with the waiter's result, or with `late()` when the caller's time is over. */
   join<Late>(
     question: Question,
     { fresh, signal, late }: { fresh: boolean; signal: AbortSignal; late: () => Late },
@@ -364,7 +364,7 @@ class Waiters {
     })
   }
 
-  /** Behind as many of each other party as there are of its own: parties take turns, however many wait for one of them. */
+  /** Inserts after as many callers of each other party as this party has waiting: parties take turns, even if one has many callers. */
   #turnOf(party: string): number {
     const own = this.line.filter(({ question }) => question.party === party).length
     const before = new Map<string, number>()

@@ -1,4 +1,4 @@
-/** The lanes of all addresses, and the sessions they may hold between them. */
+/** The lanes of all addresses, and the sessions that they may hold together. */
 import { type LaneSurroundings, MailboxLane } from './lane.ts'
 import type { LaneBounds } from './lane-answer.ts'
 
@@ -17,7 +17,7 @@ export type PoolStatus = {
   readonly sessionsOpened: number
 }
 
-/** How long sessions have to say goodbye when the process ends. */
+/** How long sessions have to close politely when the process ends. */
 const closeGraceMs = 1_000
 
 export class MailboxPool {
@@ -40,7 +40,7 @@ export class MailboxPool {
     }
   }
 
-  /** The lane of an address. It is the address itself that leads to a session: none can be used for another one. */
+  /** The lane of an address. Only the address itself leads to a session, so a session can never be used for another address. */
   lane(address: string): MailboxLane {
     const known = this.#lanes.get(address)
     const lane = known ?? new MailboxLane(address, this.#bounds, this.#around)
@@ -50,7 +50,7 @@ export class MailboxPool {
     return lane
   }
 
-  /** One that has a session standing comes first; otherwise they stay in order. */
+  /** Targets with an open session come first; otherwise the order stays. */
   inOrder(addresses: readonly string[]): string[] {
     const ready = addresses.filter((address) => this.#lanes.get(address)?.ready === true)
     return [...ready, ...addresses.filter((address) => !ready.includes(address))]
@@ -86,7 +86,7 @@ export class MailboxPool {
 
   #returnPlace(): void {
     this.#places--
-    // Whoever wanted it may have run out of time meanwhile: the next one is told, too.
+    // The lane that wanted the place may have run out of time, so the next one is notified, too.
     while (this.#places < this.#bounds.sessionsMax) {
       const [next] = this.#wanting
       if (next === undefined) return

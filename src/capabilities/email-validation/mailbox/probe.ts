@@ -13,15 +13,15 @@ import type { SmtpFailure } from './smtp-connection.ts'
 /**
  * Asks the mail servers of a domain whether they take mail for one mailbox, without sending any.
  *
- * It gathers and does not judge: what cannot be found out is a finding. Only addresses handed in are dialled, as they are; that they
- * may be dialled was decided before. It sends a recipient nobody has only after the real one was accepted, and remembers for
- * a day what came of it.
+ * It gathers and does not judge: "could not be found out" is a finding. It dials only the addresses it is given, unchanged; other code
+ * has already decided that they may be dialled. It asks about a non-existent recipient only after the real one was accepted, and
+ * remembers the result for a day.
  */
 
-/** The part of pino's logger this room speaks to. Neither addresses nor replies are ever told. */
+/** The part of pino's logger that this code uses. Addresses and replies are never logged. */
 type MailboxLogger = Record<'debug', (details: object, message: string) => void>
 
-/** What operations wants to know about mailboxes. Told on every check, so it has to be cheap. */
+/** What operations need to know about mailboxes. Called on every check, so it must be cheap. */
 export type MailboxObserver = {
   /** A mailbox was asked about, or could not be. */
   readonly mailboxChecked: (outcome: MailboxOutcome) => void
@@ -40,7 +40,7 @@ export type MailboxBounds = PoolBounds & {
   readonly catchAllMs: number
 }
 
-/** What one process does to the mail servers of the world at most, and how long it waits for them. */
+/** Limits on what one process does to the world's mail servers, and on how long it waits for them. */
 const mailboxBounds: MailboxBounds = {
   totalTimeoutMs: 10_000,
   connectTimeoutMs: 3_000,
@@ -69,13 +69,13 @@ const mailboxBounds: MailboxBounds = {
 
 type MailboxProbeOptions = {
   readonly port: number
-  /** The name we give ourselves: a host name, or an address literal. */
+  /** Our own name: a host name, or an address literal. */
   readonly helo: string
   /** The reverse-path; `<>` or empty for the null sender. */
   readonly mailFrom: string
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** The local part of a recipient that no one has at a domain, the same for days. */
+  /** The local part of a recipient that does not exist at a domain, the same for days. */
   readonly recipientOf: (domain: string) => string
   readonly logger: MailboxLogger
   readonly observe?: MailboxObserver | undefined
@@ -90,30 +90,30 @@ export type MailboxStatus = PoolStatus & {
 
 type ProbeCallOptions = {
   readonly signal?: AbortSignal | undefined
-  /** No caller waits for it. */
+  /** No caller waits for the result. */
   readonly background?: boolean
-  /** On whose behalf: parties share what one process does at once. */
+  /** The party that asks: parties share the capacity of one process. */
   readonly party?: string
 }
 
 export type MailboxProbe = {
   /**
-   * Never rejects because of what a server does, and never takes longer than `totalTimeoutMs`; a signal that is aborted ends it
-   * as a time-out. At most three targets are tried, in order: the next one only where this one does not answer, or not now.
+   * Never rejects because of a server, and never takes longer than `totalTimeoutMs`; if the signal is aborted, the result
+   * is a time-out. At most three targets are tried, in order: the next one only if this one does not answer, or not now.
    */
   probe(
     address: EmailAddress,
     mx: { readonly targets: readonly MxTarget[] },
     options?: ProbeCallOptions,
   ): Promise<MailboxEvidence>
-  /** Whoever waits for a session is told at once, checks under way have a second; sessions are taken leave of. */
+  /** Callers waiting for a session are notified immediately, checks under way have a second; sessions are closed politely. */
   close(): Promise<void>
   status(): MailboxStatus
 }
 
-/** @throws AssertionError where the HELO name or the sender is not well-formed. */
+/** @throws AssertionError if the HELO name or the sender is not well-formed. */
 export const createMailboxProbe = (options: MailboxProbeOptions): MailboxProbe => {
-  // Said once here, so that a bad setting fails at the start and not in the first dialogue.
+  // Checked once here, so that a bad setting fails at the start and not in the first dialogue.
   ehlo(options.helo)
   return new Probe(options, { ...mailboxBounds, ...options.bounds }, senderOf(options.mailFrom))
 }
@@ -180,7 +180,7 @@ class Probe implements MailboxProbe {
     }: Required<Omit<ProbeCallOptions, 'signal'>> & Pick<ProbeCallOptions, 'signal'>,
   ): Promise<MailboxEvidence> {
     const mailbox = mailboxOf(address)
-    // By the octets that would be sent, whatever the address says of itself.
+    // By the octets that would be sent, regardless of the address's own flag.
     const smtputf8 = !/^[ -~]*$/.test(mailbox)
     rcpt(mailbox, { smtputf8 })
     this.#checks++
@@ -217,7 +217,7 @@ class Probe implements MailboxProbe {
           const catchAll = refusesUnknown(domain) ? false : await this.#random.isCatchAll(server)
           return { ...found, catchAll }
         }
-        // The server is to know both when we come again, or it would put off the other one then.
+        // The server must know both recipients when we come again, or it would defer the other one then.
         if (found.outcome === 'greylisted' && !refusesUnknown(domain)) await this.#random.isCatchAll(server)
         if (isFinal(answer)) return moreTelling(best, found)
         best = moreTelling(best, found)
@@ -228,7 +228,7 @@ class Probe implements MailboxProbe {
   }
 }
 
-/** What an answer of a lane says about a mailbox, and which of several answers says most. Pure. */
+/** What a lane's answer means for a mailbox, and which of several answers is the most informative. Pure. */
 
 const retrySecondsMin = 60
 const retrySecondsMax = 900
@@ -246,7 +246,7 @@ const evidence = (
   ...more,
 })
 
-/** What may be a server's reason to be left alone. Any other outcome is about one mailbox, and not the next one's. */
+/** Outcomes that may be a reason to leave a server alone. Any other outcome is about one mailbox only. */
 const aboutUs: ReadonlySet<MailboxOutcome> = new Set([
   'temporary_failure',
   'cannot_verify',
@@ -264,7 +264,7 @@ const evidenceOf = (answer: LaneAnswer): MailboxEvidence => {
     case 'smtputf8_unsupported':
       return evidence('smtputf8_unsupported', { connected: true })
     case 'open': {
-      // Nobody was asked: the outcome is the reason why not, without its reply, which was about somebody else.
+      // No server was asked: the outcome is the reason for that, without its reply, which was about another mailbox.
       const { outcome } = evidenceOf(answer.cause)
       const reason = aboutUs.has(outcome) ? outcome : 'temporary_failure'
       const seconds = Math.ceil(answer.forMs / 1_000)
@@ -291,7 +291,7 @@ const failed = ({ kind }: SmtpFailure): MailboxEvidence => {
       return evidence('no_connect', { connected: false })
     case 'timeout':
       return evidence('timeout', { connected: true })
-    // A server that goes away in the middle is there again some time.
+    // A server that disconnects in the middle will be available again some time.
     case 'closed':
       return evidence('temporary_failure', { connected: true, retryAfterSeconds: retrySecondsMax })
     case 'protocol':
@@ -302,7 +302,7 @@ const failed = ({ kind }: SmtpFailure): MailboxEvidence => {
 
 /**
  * No other target would know better: the mailbox was asked about, our sender was refused, or there is no time. A server that
- * turns us away before that speaks for itself alone.
+ * rejects us before that speaks only for itself.
  */
 const isFinal = (answer: LaneAnswer): boolean => {
   if (answer.kind !== 'reply') return ['smtputf8_unsupported', 'full', 'deadline'].includes(answer.kind)
@@ -315,7 +315,7 @@ const isFinal = (answer: LaneAnswer): boolean => {
 const isUnreached = (answer: LaneAnswer): boolean =>
   answer.kind === 'open' || (answer.kind === 'failure' && answer.failure.kind === 'connect')
 
-/** A reply tells more than a connection, and that more than none. Whoever was dialled stays dialled. */
+/** A reply is more informative than a connection, and a connection more than none. A dialled server stays recorded as dialled. */
 const moreTelling = (before: MailboxEvidence, after: MailboxEvidence): MailboxEvidence => {
   const weight = ({ code, connected }: MailboxEvidence): number => (code !== null ? 2 : connected ? 1 : 0)
   if (weight(after) < weight(before)) return before
@@ -323,8 +323,8 @@ const moreTelling = (before: MailboxEvidence, after: MailboxEvidence): MailboxEv
 }
 
 /**
- * Whether a server takes mail for any recipient of a domain: found out with a recipient that no one has, and remembered for a day.
- * Without a refusal of such a one, an accepted mailbox says nothing.
+ * Whether a server accepts mail for every recipient of a domain: tested with a non-existent recipient, and remembered for a day.
+ * Unless such a recipient is refused, acceptance of a mailbox means nothing.
  */
 
 /** A server of a domain, as it is being asked. */
@@ -339,24 +339,24 @@ type AskedServer = {
 type RandomRecipientsOptions = {
   /** Milliseconds. */
   readonly clock: () => number
-  /** The local part of the recipient that no one has at a domain. */
+  /** The local part of the recipient that does not exist at a domain. */
   readonly recipientOf: (domain: string) => string
   readonly catchAllDomainsMax: number
   readonly catchAllMs: number
 }
 
-/** `unsaid`: the reply says neither; `unheard`: there is none; `unasked`: the caller who asked ran out of time. */
+/** `unsaid`: the reply says neither; `unheard`: there is no reply; `unasked`: the caller who asked ran out of time. */
 type Finding = boolean | 'unsaid' | 'unheard' | 'unasked'
 
-/** Of a server, not of the domain: a backup takes mail for anyone where the first one refuses the unknown. */
+/** Per server, not per domain: a backup may accept mail for anyone where the first server refuses unknown recipients. */
 const keyOf = ({ domain, exchange }: AskedServer): string => `${domain} ${exchange.toLowerCase()}`
 
 class RandomRecipients {
   readonly #options: RandomRecipientsOptions
   readonly #known: LRUCache<string, { readonly catchAll: boolean; readonly untilMs: number }>
-  /** Servers that refused a mailbox as unknown, until when that is believed. */
+  /** Servers that refused a mailbox as unknown, and until when that is believed. */
   readonly #refusing: LRUCache<string, number>
-  /** One random recipient at a time, domain and server: those who come meanwhile share the answer. */
+  /** One random recipient at a time per domain and server: callers who come in that time share the answer. */
   readonly #asking = new Map<string, Promise<Finding>>()
 
   constructor(options: RandomRecipientsOptions) {
@@ -365,26 +365,26 @@ class RandomRecipients {
     this.#refusing = new LRUCache({ max: options.catchAllDomainsMax })
   }
 
-  /** Domains and servers of which it is known. */
+  /** Domains and servers with a known result. */
   get size(): number {
     return this.#known.size
   }
 
-  /** What a mailbox that a caller asked about was answered. 5.1.1 shows that the server knows which ones there are. */
+  /** The answer about the mailbox that a caller asked about. 5.1.1 shows that the server knows which mailboxes exist. */
   answered(server: AskedServer, answer: LaneAnswer): void {
     if (answer.kind !== 'reply' || answer.stage !== 'rcpt' || answer.reply.enhancedCode !== '5.1.1') return
     if (catchAllOf(answer.reply) === false)
       this.#refusing.set(keyOf(server), this.#options.clock() + this.#options.catchAllMs)
   }
 
-  /** Null where it cannot be known. */
+  /** Null if it cannot be known. */
   async isCatchAll(server: AskedServer): Promise<boolean | null> {
     const key = keyOf(server)
     const known = this.#known.get(key)
     if (known !== undefined && this.#options.clock() < known.untilMs) return known.catchAll
     const finding = await this.#share(key, server)
     if (typeof finding === 'boolean') return finding
-    // The server would not say it of this recipient, but did of another one.
+    // The server would not say it of this recipient, but said it of another one.
     return finding === 'unsaid' && this.#options.clock() < (this.#refusing.get(key) ?? 0) ? false : null
   }
 

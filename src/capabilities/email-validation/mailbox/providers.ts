@@ -1,6 +1,6 @@
 /**
- * What a reply to RCPT is worth at the providers that have most mailboxes. A provider that is not here is asked, and so is its
- * random recipient.
+ * What a reply to RCPT is worth at the largest mailbox providers. At a provider that is not listed here, we ask about the mailbox
+ * and about a random recipient.
  */
 import { providerOf } from '../dns/mail-providers.ts'
 import type { MailboxEvidence, MxRecord } from '../evidence.ts'
@@ -8,11 +8,11 @@ import type { MailboxEvidence, MxRecord } from '../evidence.ts'
 type ProviderRow = {
   /** As in `mx.provider`. */
   readonly provider: string
-  /** `says`: mailboxes that are missing are refused; `accepts_everything`: they are accepted, and refused after DATA if at all. */
+  /** `says`: missing mailboxes are refused; `accepts_everything`: they are accepted, and refused after DATA if at all. */
   readonly rcpt: 'says' | 'accepts_everything'
   /**
-   * Domains of the provider's own that are known to refuse what does not exist: no random recipient is asked there. Only where a
-   * wrong entry is out of the question, because it would make a charge wrong. Domains of its customers may take everything.
+   * The provider's own domains that are known to refuse non-existent recipients: we ask about no random recipient there. List only
+   * domains that are certain, because a wrong entry would make a charge wrong. Its customers' domains may accept everything.
    */
   readonly neverCatchAll: readonly string[]
   readonly source: string
@@ -71,11 +71,11 @@ const accepting = new Set(
 )
 const strictDomains = new Set(providerRows.flatMap(({ neverCatchAll }) => neverCatchAll))
 
-/** All mail of a domain goes to servers that accept every recipient: asking them says nothing. */
+/** All mail of a domain goes to servers that accept every recipient, so asking them is useless. */
 export const acceptsEverything = (records: readonly MxRecord[]): boolean =>
   records.length > 0 && records.every(({ exchange }) => accepting.has(providerOf(exchange) ?? ''))
 
-/** Whether a domain is known to refuse recipients that do not exist, from everyone. */
+/** Whether a domain is known to refuse recipients that do not exist, for all senders. */
 export const refusesUnknown = (domain: string): boolean => strictDomains.has(domain)
 
 /** A mailbox of such a provider, which was not asked about. */

@@ -1,9 +1,9 @@
 /**
- * What a reply means for a mailbox: the first rule that fits decides, the most decisive comes first. Each has a reply it
- * was made for, and where that was found.
+ * What a reply means for a mailbox. The first rule that matches decides; the most decisive come first. Each rule has the reply it
+ * was made for, and the source of that reply.
  *
- * A mailbox is missing only where the reply says so. What is about us comes before what is about the mailbox, for a
- * refusal of us says nothing about it and comes with every code; only a mailbox that is named as unknown outweighs 5.7.x.
+ * A mailbox is missing only if the reply says so. Rules about us come before rules about the mailbox, because a
+ * refusal of us says nothing about it and comes with every code; only an explicitly unknown mailbox outweighs 5.7.x.
  */
 import type { MailboxOutcome } from '../evidence.ts'
 import type { Sense } from './reply-words.ts'
@@ -12,19 +12,19 @@ export type SmtpStage = 'greeting' | 'ehlo' | 'mail' | 'rcpt'
 
 export type ReplyRule = {
   readonly outcome: MailboxOutcome
-  /** RCPT where there is none. */
+  /** RCPT if absent. */
   readonly stages?: readonly SmtpStage[]
-  /** How reply codes begin, such as `55`. */
+  /** Prefixes of reply codes, such as `55`. */
   readonly codes: readonly string[]
-  /** How enhanced codes begin with their class left out, such as `1.1` or `7.`; empty for none. Any where there is no list. */
+  /** Prefixes of enhanced codes without their class, such as `1.1` or `7.`; empty for none. If absent, any code matches. */
   readonly enhanced?: readonly string[]
-  /** All of these are said, */
+  /** The reply says all of these, */
   readonly says?: readonly Sense[]
   /** none of these. */
   readonly unless?: readonly Sense[]
-  /** Such a reply does not say that the mailbox is missing, so it does not show that the server knows its mailboxes. */
+  /** Such a reply does not say that the mailbox is missing, so it does not prove that the server knows its mailboxes. */
   readonly vague?: true
-  /** When to ask again, unless the reply tells. */
+  /** When to ask again, unless the reply says when. */
   readonly retrySeconds?: number
   readonly example: string
   readonly found: string
@@ -35,13 +35,13 @@ const greylistedSeconds = 300
 const temporarySeconds = 900
 
 const anyStage = ['greeting', 'ehlo', 'mail', 'rcpt'] as const
-/** Codes that mean "other" and leave it to the text. */
+/** Codes that mean "other" and leave the meaning to the text. */
 const open = ['', '0.0', '1.0', '2.0', '3.0', '5.0'] as const
 const fieldManual = 'github.com/ActiveCampaign/smtp-field-manual'
 const zoneMta = 'github.com/zone-eu/zone-mta config/bounces.txt'
 
 export const replyRules: readonly ReplyRule[] = [
-  // The other side of the address line: what is said before a recipient is named is about us.
+  // The other side of the address line: anything said before a recipient is named is about us.
   {
     outcome: 'smtputf8_unsupported',
     codes: ['5'],
@@ -122,7 +122,7 @@ export const replyRules: readonly ReplyRule[] = [
     example: '554-gmx.net (mxgmx017) Nemesis ESMTP Service not available\r\n554 No SMTP service',
     found: 'github.com/EDSM-NET/FrontEnd/issues/21',
   },
-  // From here on, what is said of a recipient.
+  // From here on, rules about the recipient.
   {
     outcome: 'accepted',
     codes: ['250', '251'],
@@ -168,7 +168,7 @@ export const replyRules: readonly ReplyRule[] = [
       "552 5.2.2 This message is larger than the current system limit or the recipient's mailbox is full. Create a shorter message body or remove attachments and try sending it again.",
     found: 'github.com/twisted1919/bounce-handler BounceHandler/rules.php',
   },
-  // A reply that mentions something temporary never proves that a mailbox is gone.
+  // A reply that mentions something temporary never proves that a mailbox no longer exists.
   {
     outcome: 'blocked',
     codes: ['5'],

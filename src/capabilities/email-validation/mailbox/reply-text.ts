@@ -1,7 +1,7 @@
-/** The words of a reply, as far as they can mean anything. Pure. */
+/** The meaningful words of a reply. Pure. */
 import type { SmtpReply } from './smtp-reply.ts'
 
-/** Of a text of up to 64 KiB, what is looked at. */
+/** How much is read of a text of up to 64 KiB. */
 const textLengthMax = 2_000
 
 const web = /https?:? ?\/\/\S*|\bwww\.\S*|\b[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}\/\S*/g
@@ -11,13 +11,13 @@ const angled = /<[^<>]*>/g
 const numbers = /\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b/g
 const codes = /\b[245]\.\d{1,3}\.\d{1,3}\b/g
 
-/** What stands for any e-mail address, and for any IP address. */
+/** Placeholders for any e-mail address and any IP address. */
 const anAddress = 'anaddress'
 const aMachine = 'amachine'
 
 /**
- * The text in lower case, words apart by one space and with one at each end: without punctuation and accents, and without
- * what may hold any word: web addresses, e-mail and IP addresses, whatever is in angle brackets, and codes.
+ * The text in lower case, with one space between words and at each end: without punctuation and accents, and without
+ * parts that may contain any word: web addresses, e-mail and IP addresses, everything in angle brackets, and codes.
  */
 export const textOf = ({ lines }: SmtpReply): string => {
   const text = decoded(lines.join(' ').slice(0, textLengthMax)).toLowerCase()
@@ -39,7 +39,7 @@ const decoded = (octets: string): string => {
   }
 }
 
-/** Accents go from Latin letters alone: elsewhere they make another letter. */
+/** Only Latin letters lose their accents: in other scripts an accent makes another letter. */
 const plain = (text: string): string =>
   text
     .normalize('NFD')

@@ -1,11 +1,11 @@
 /**
- * What words say in a reply, in the languages servers speak: English, German, French, Spanish, Portuguese, Italian, Polish,
- * Russian, Chinese and Japanese. They are looked for in the text of `reply-text.ts`. Pure.
+ * Patterns for the meaning of a reply, in the languages servers speak: English, German, French, Spanish, Portuguese, Italian, Polish,
+ * Russian, Chinese and Japanese. They are applied to the text of `reply-text.ts`. Pure.
  *
- * A noun and what is said of it have to be near each other, with nothing between them that is about something else.
+ * A noun and its predicate must be near each other, with nothing between them that is about something else.
  */
 
-/** Names of a mailbox, without those that also mean something else that can be closed, such as a message or a company. */
+/** Names of a mailbox, except those that also mean something else that can be closed, such as a message or a company. */
 const closable = [
   'anaddress|users?|useraccount|username|mail ?box(?:es)?|mbox|inbox|rec[ie]{1,2}pients?|receipients?|rcpt|accounts?|address(?:es)?|addressees?|alias|mail user',
   '(?:be)?nutzer(?:konto)?|empf(?:ae|a)nger(?:adresse)?|postfach|(?:mail|email)?adresse|konto|teilnehmer',
@@ -18,7 +18,7 @@ const closable = [
 ].join('|')
 /** All names of a mailbox. */
 const mailbox = `${closable}|rcptto|customer|subscriber|person|local ?parts?|e ?mail|member|destination`
-/** Says, after such a noun, that there is none. */
+/** Says, after such a noun, that the mailbox does not exist. */
 const missingAfter = [
   'unknown|unkown|unkonwn|invalid|nonexist[ae]nt|non exist[ae]nt|not ?found|undeliverable|unroutable|unallocated|misspelled',
   '(?:does not|doesnt|dosnt|do not|dont|did not|didnt|no longer|not|no) exists?|dont exists|is not exist|not exists?|isnt here',
@@ -33,19 +33,19 @@ const missingAfter = [
   'nieznan[a-z]*|nie istnieje|nie znalezion[oa]|nieprawidlow[a-z]*|nie odnalezion[oa]',
   'неизвест[а-я]*|не существует|не найден[а-я]*|не зарегистрирован[а-я]*|отсутству[а-я]*|недействител[а-я]*|неверн[а-я]*',
 ].join('|')
-/** Says so before the noun. */
+/** Says the same before the noun. */
 const missingBefore = [
   'no such|nosuchuser|unresolvable|not an? (?:local|active|valid|known)|unknown|unkown|invalid|unrecogni[sz]ed|nonexist[ae]nt|non exist[ae]nt|illegal|not our|bad|wrong|no valid',
   'unbekannte[a-z]?|ungu(?:e)?ltige[a-z]?|keine? gu(?:e)?ltige[a-z]?|no existe|no hay|nao existe|nao ha|non esiste|nie ma takiego|nie istnieje|nieznany',
   'aucune?|nessuna?|нет такого|не существует|не найден|неизвестн[а-я]*|неверн[а-я]*',
 ].join('|')
-/** "no" and its like deny the noun only right before it, and only a noun that is nothing else. */
+/** "no" and similar words negate the noun only right before it, and only a noun with no other meaning. */
 const denied =
   'no (?:local |valid )?(?:users?|mail ?box|recipients?|account|person|alias|customer|address)(?: (?:here|by|with|exists|found|at|of|on|named|available)) |no mail ?box $|no one at this address |no such id |[a-z]{0,7}notfound |not user of this server |exists that user |no hay nadie con |keine person mit '
-/** After such a noun, a word that makes it another thing: a user's certificate, the database of mailboxes, the form of an address. */
+/** After such a noun, a word that changes its meaning: a user's certificate, the database of mailboxes, the form of an address. */
 const itself =
   '(?! (?:agent|certificate|class|database|domain|family|format|group|host|key|server|session|store|syntax|system|ticket|type) )'
-/** Between a noun and what is said of it: a few words about neither the sender nor a machine. */
+/** Between a noun and its predicate: a few words about neither the sender nor a machine. */
 const between =
   '(?: (?:that )?you [a-z]{1,10}(?: [a-z]{1,10})? to(?: reach)?)?(?: (?!(?:senders?|from|domain|host|hostname|server|ip|error|helo|ehlo|client|temporar[a-z]*|may|might|too|verify|verification|return|reverse|amachine) )[^ ]{1,60}){0,5}'
 
@@ -68,7 +68,7 @@ const missingCjk = new RegExp(
   ].join('|'),
 )
 
-/** Says it in words that mean nothing else only where a server may not say anything of its own: 550, 551 and 553. */
+/** Words that mean "no such mailbox" only in replies where a server may not say anything of its own: 550, 551 and 553. */
 const unavailable = new RegExp(
   ` (?:${[
     'mail ?box (?:is )?(?:currently )?(?:unavailable|not available)|unavailable mail user',
@@ -89,7 +89,7 @@ const closed = [
   'zablokowan[a-z]*|zawieszon[a-z]*|nieaktywn[a-z]*|wylaczon[a-z]*|usuniet[a-z]*',
   'заблокирован[а-я]*|отключен[а-я]*|деактивирован[а-я]*|неактив[а-я]*|удален[а-я]*|приостановлен[а-я]*',
 ].join('|')
-/** A mailbox that is closed to some, or for a while, is not closed. */
+/** A mailbox that is closed to some senders, or for a while, is not closed. */
 // recheck: of at most 2,000 characters (textLengthMax).
 const closedNear = new RegExp(
   ` (?:${closable})${itself}${between} (?:${closed})(?= )(?! (?:to|until|while|during) )`,
@@ -102,7 +102,7 @@ const closedCjk =
 const closedAlone =
   / is now disabled | is no longer valid | mail receiving disabled | account is unavailable /
 
-/** A full mailbox is one that is there. */
+/** A full mailbox exists. */
 // recheck: of at most 2,000 characters (textLengthMax).
 const full = new RegExp(
   ` (?:${[
@@ -119,11 +119,11 @@ const full = new RegExp(
 )
 const fullCjk =
   /(?:已满|已滿|空间不足|空間不足|容量[已不]|超过配额|邮箱满|いっぱい|満杯|容量[がを](?:超|不足))/
-/** Quotas and sizes that are not a mailbox's. */
+/** Quotas and sizes of something other than a mailbox. */
 const otherLimit =
   / (?:mail system|(?:system|server) (?:disk|storage)|spool|file ?system|partition|per (?:second|minute|hour|day)|sending|send|outgoing|submission|queue|message size|mail ?size|messages? (?:is )?too (?:large|big)|maximum message|rate) (?:limit|quota|exceed|volume|than|size)?/
 
-/** It gets more than it may at the moment: there is a mailbox. */
+/** It receives more than it may at the moment, so the mailbox exists. */
 const busy =
   / (?:receiving mail (?:at a rate|too quickly)|messages? (?:they|it|he) can receive|message receive limit|exceeded (?:message rate|(?:their|its) limit for the number)|excessive volume) /
 
@@ -151,7 +151,7 @@ const clientCjk =
 /** NetEase's codes, such as RP:TRC, are about the client or the message. */
 const neteaseClient = /^ (?:rp|mi|dt|hl) [a-z]{3} /
 
-/** A refusal for reasons of its own, which may be the mailbox's, too. */
+/** A refusal for the server's own reasons, which may be the mailbox's, too. */
 // recheck: of at most 2,000 characters (textLengthMax).
 const policy = new RegExp(
   ` (?:${[
@@ -165,7 +165,7 @@ const policy = new RegExp(
   'u',
 )
 
-/** It may be otherwise later, or the server has trouble of its own. */
+/** It may change later, or the server has trouble of its own. */
 // recheck: of at most 2,000 characters (textLengthMax).
 const passing = new RegExp(
   ` (?:${[
@@ -216,8 +216,8 @@ const said = {
   ],
 } satisfies Record<string, readonly RegExp[]>
 
-/** What a text may say. */
+/** The meanings that a text may have. */
 export type Sense = keyof typeof said
 
-/** Whether the text of `textOf` says that. */
+/** Whether the text from `textOf` has that meaning. */
 export const says = (text: string, sense: Sense): boolean => said[sense].some((words) => words.test(text))

@@ -5,10 +5,10 @@ import { parseEmail } from '../syntax/parse.ts'
 import type { MailboxChecks } from './checks.ts'
 import type { MailboxProbe } from './probe.ts'
 
-/** Retry jobs hold addresses sealed; this names what the seal is for. */
+/** Retry jobs hold addresses sealed; this is the purpose of the seal. */
 export const retrySealPurpose = 'mailbox-retry'
 
-/** What a server says about the mailbox itself. What it says about us, or not at all, would hide what the next call may learn. */
+/** Outcomes about the mailbox itself. An outcome about us, or no outcome, would hide what the next call may learn. */
 const conclusive: ReadonlySet<MailboxOutcome> = new Set([
   'accepted',
   'mailbox_not_found',
@@ -17,7 +17,7 @@ const conclusive: ReadonlySet<MailboxOutcome> = new Set([
 ])
 
 /**
- * Asks a mailbox again that put us off, and keeps what it says for the next call. `data` is what `later` was given.
+ * Asks again about a mailbox whose server deferred us, and keeps the answer for the next call. `data` is the argument of `later`.
  * Returns whether anything was learned.
  */
 export const askAgain = async (

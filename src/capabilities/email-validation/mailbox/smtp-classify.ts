@@ -1,4 +1,4 @@
-/** What a reply means for a mailbox, by the rules of `reply-rules.ts`. Not a judgement of the address. Pure. */
+/** Decides by the rules of `reply-rules.ts` what a reply means for a mailbox. Not a judgement of the address. Pure. */
 import type { MailboxOutcome } from '../evidence.ts'
 import { type ReplyRule, replyRules, type SmtpStage } from './reply-rules.ts'
 import { textOf } from './reply-text.ts'
@@ -13,7 +13,7 @@ type ReplyVerdict = {
 const retrySecondsMin = 60
 const retrySecondsMax = 900
 
-/** Classifies one reply; a 2xx reply before RCPT is not to be asked about. */
+/** Classifies one reply; do not call it for a 2xx reply before RCPT. */
 export const classifyReply = (stage: SmtpStage, reply: SmtpReply): ReplyVerdict => {
   const text = textOf(reply)
   const rule = ruleFor(stage, reply, text)
@@ -24,9 +24,9 @@ export const classifyReply = (stage: SmtpStage, reply: SmtpReply): ReplyVerdict 
 }
 
 /**
- * Whether the reply to a recipient nobody has says that the domain takes everything; null where it does not say. A refusal counts
- * only as one that names a missing mailbox: "too many recipients", a policy, or a code alone would otherwise make a catch-all domain
- * look like none, and its mailboxes valid.
+ * Whether the reply to a non-existent recipient shows that the domain accepts everything; null if it does not show it. A refusal counts
+ * only if it names a missing mailbox: "too many recipients", a policy, or a code alone would otherwise make a catch-all domain
+ * look like a normal one, and its mailboxes valid.
  */
 export const catchAllOf = (reply: SmtpReply): boolean | null => {
   const rule = ruleFor('rcpt', reply)
@@ -35,7 +35,7 @@ export const catchAllOf = (reply: SmtpReply): boolean | null => {
 }
 
 /**
- * Whether the server refuses us rather than one mailbox: what a circuit breaker counts. A refusal before RCPT, 421, or a policy
+ * Whether the server refuses us rather than one mailbox: the circuit breaker counts this. A refusal before RCPT, 421, or a policy
  * at RCPT, which may concern one mailbox only; several in a row seldom do.
  */
 export const refusesClient = (stage: SmtpStage, reply: SmtpReply): boolean =>
@@ -43,7 +43,7 @@ export const refusesClient = (stage: SmtpStage, reply: SmtpReply): boolean =>
   (stage === 'greeting' && reply.code >= 400) ||
   (reply.code >= 500 && classifyReply(stage, reply).outcome === 'blocked')
 
-/** The first rule that fits. */
+/** The first rule that matches. */
 export const ruleFor = (stage: SmtpStage, reply: SmtpReply, text = textOf(reply)): ReplyRule | undefined =>
   replyRules.find((rule) => fits(rule, { stage, code: String(reply.code), enhanced: detailOf(reply), text }))
 
@@ -63,17 +63,17 @@ const fits = ({ stages = atRcpt, codes, enhanced, says: said, unless }: ReplyRul
   (said === undefined || said.every((sense) => says(facts.text, sense))) &&
   (unless === undefined || !unless.some((sense) => says(facts.text, sense)))
 
-/** `7.` is the beginning of 7.1; `1.1` is 1.1 and not 1.10. */
+/** `7.` is a prefix of 7.1; `1.1` matches 1.1 and not 1.10. */
 const begins = (enhanced: string, begin: string): boolean =>
   begin.endsWith('.') ? enhanced.startsWith(begin) : enhanced === begin
 
-/** An enhanced code without its class, which agrees with the reply code; empty for none. */
+/** An enhanced code without its class, if it agrees with the reply code; otherwise empty. */
 const detailOf = ({ enhancedCode }: SmtpReply): string => enhancedCode?.slice(2) ?? ''
 
-/** Of a text of up to 64 KiB, what is looked at. */
+/** How much is read of a text of up to 64 KiB. */
 const textLengthMax = 2_000
 
-/** "in 5 minutes", "for 300 seconds", "in 00:05:00"; null where no time is told. */
+/** "in 5 minutes", "for 300 seconds", "in 00:05:00"; null if no time is given. */
 const retrySecondsOf = ({ lines }: SmtpReply): number | null => {
   const text = lines.join(' ').slice(0, textLengthMax).toLowerCase()
   const [, hours, minutes, seconds] = /\b(?:in|after|for) (\d{1,2}):(\d{2}):(\d{2})\b/.exec(text) ?? []

@@ -1,16 +1,16 @@
-/** The lines we say. Everything in them was checked before; it is checked again here, where it would do harm. */
+/** The lines we send. Their parts were checked before; they are checked again here, where a mistake would do harm. */
 import assert from 'node:assert/strict'
 import { isWithAnyDots } from '../syntax/local-part.ts'
 
-/** RFC 5321 §4.5.3.1.4 with the ten octets that SMTPUTF8 adds (RFC 6531 §3.4); the line end included. */
+/** RFC 5321 §4.5.3.1.4 plus the ten octets that SMTPUTF8 adds (RFC 6531 §3.4), including the line end. */
 const commandOctetsMax = 522
 
 const atomText = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\-\\u0080-\\u{10ffff}]+"
 const dotString = new RegExp(`^${atomText}(?:\\.${atomText})*$`, 'u')
 const quotedString = /^"(?:[ !#-[\]-~\u0080-\u{10ffff}]|\\[ -~])*"$/u
 const hostName = /^[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/
-/** The C1 controls are no part of any mailbox name either. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
+/** The C1 controls are not part of any mailbox name either. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these characters must not be there
 const control = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/u
 
 /** A command with its line end, as one line and nothing more. */
@@ -20,7 +20,7 @@ const lineOf = (text: string): string => {
   return `${text}\r\n`
 }
 
-/** `local@domain` for a path. @throws AssertionError where it is no RFC 5321 Mailbox with a domain name of ASCII labels. */
+/** `local@domain` for a path. @throws AssertionError if it is not an RFC 5321 Mailbox with a domain name of ASCII labels. */
 export const mailboxOf = ({ localPart, asciiDomain }: { localPart: string; asciiDomain: string }): string => {
   assert(!control.test(localPart), 'a local part holds a control character')
   const plain = dotString.test(localPart) || !isWithAnyDots({ localPart, asciiDomain })
@@ -48,7 +48,7 @@ export const quit = 'QUIT\r\n'
 export const mail = (sender: string, { smtputf8 }: { smtputf8: boolean }): string =>
   lineOf(`MAIL FROM:<${sender}>${smtputf8 ? ' SMTPUTF8' : ''}`)
 
-/** @throws AssertionError where the mailbox is not ASCII and SMTPUTF8 was not agreed on. */
+/** @throws AssertionError if the mailbox is not ASCII and SMTPUTF8 was not negotiated. */
 export const rcpt = (mailbox: string, { smtputf8 }: { smtputf8: boolean }): string => {
   assert(smtputf8 || /^[ -~]*$/.test(mailbox), 'an address that is not ASCII needs SMTPUTF8')
   return lineOf(`RCPT TO:<${mailbox}>`)

@@ -1,18 +1,18 @@
 /**
  * One TCP connection to a mail server: commands out, replies in, in order. It knows deadlines and the end of a connection, and
- * nothing of what is said.
+ * nothing about the meaning of commands and replies.
  */
 import { connect, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { createReplyParser, type ReplyParser, type SmtpReply } from './smtp-reply.ts'
 
 /**
- * `connect`: no TCP connection. `timeout`: a deadline passed on one that stood. `closed`: the other side went away. `protocol`: it
- * spoke something else. `tls`: it offered TLS and could not do it.
+ * `connect`: no TCP connection. `timeout`: a deadline passed on an open connection. `closed`: the other side closed it. `protocol`: the
+ * server does not speak SMTP. `tls`: the server offered TLS and could not do it.
  */
 type SmtpFailureKind = 'connect' | 'timeout' | 'closed' | 'protocol' | 'tls'
 
-/** Why a connection is of no use any more. A finding about the server, not a fault of ours. */
+/** Why a connection cannot be used any more. A finding about the server, not a fault of ours. */
 export class SmtpFailure extends Error {
   override readonly name = 'SmtpFailure'
   readonly kind: SmtpFailureKind
@@ -22,25 +22,25 @@ export class SmtpFailure extends Error {
   }
 }
 
-/** What came back: a reply for each command, or fewer and the reason. After a 421 nothing more is waited for. */
+/** The outcome: a reply for each command, or fewer and the reason. After a 421 nothing more is awaited. */
 export type Exchange = { readonly replies: readonly SmtpReply[]; readonly failure: SmtpFailure | null }
 
 type Expected = {
   readonly count: number
   readonly replies: SmtpReply[]
-  /** What follows the reply is TLS: one more octet of plain text was put there by somebody else (RFC 3207 §6). */
+  /** TLS follows the reply: one more octet of plain text was inserted by someone else (RFC 3207 §6). */
   readonly plainTextEnds: boolean
-  /** Where it is not `replyTimeoutMs`. */
+  /** If it is not `replyTimeoutMs`. */
   readonly timeoutMs?: number
   readonly settle: (exchange: Exchange) => void
 }
 
 export type DialOptions = {
-  /** An IP address: nothing is resolved here, what was checked is what is dialled. */
+  /** An IP address: nothing is resolved here, so the checked address is the dialled address. */
   readonly address: string
   readonly port: number
   readonly connectTimeoutMs: number
-  /** For each reply, from the moment it is the next one due. Octets that drip in do not extend it. */
+  /** For each reply, from the moment it is the next one due. Octets that arrive slowly do not extend it. */
   readonly replyTimeoutMs: number
 }
 
@@ -78,7 +78,7 @@ export const dial = (
   })
 
 export class SmtpConnection {
-  /** Resolves when the connection is gone, for whatever reason. */
+  /** Resolves when the connection has ended, for any reason. */
   readonly closed: Promise<void>
   #socket: Socket
   #parser: ReplyParser = createReplyParser()
@@ -91,7 +91,7 @@ export class SmtpConnection {
     this.#socket = socket
     this.#replyTimeoutMs = replyTimeoutMs
     this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
-    // Also beneath TLS, where the upper socket reports what matters.
+    // Also below TLS, where the upper socket reports everything that matters.
     socket.on('error', (cause) => this.fail(new SmtpFailure('closed', 'the connection broke', { cause })))
     socket.on('close', () => this.fail(new SmtpFailure('closed', 'the server closed the connection')))
     socket.on('data', this.#read)
@@ -101,19 +101,19 @@ export class SmtpConnection {
     return this.#failure === null
   }
 
-  /** The reply that comes unasked, first of all. */
+  /** The greeting, which comes unasked before any other reply. */
   greeting(timeoutMs: number): Promise<Exchange> {
     return this.#expect({ count: 1, plainTextEnds: false, timeoutMs })
   }
 
-  /** Writes the commands at once and waits for a reply to each. Never rejects. */
+  /** Writes all commands together and waits for a reply to each. Never rejects. */
   exchange(commands: readonly string[]): Promise<Exchange> {
     return this.#expect({ count: commands.length, plainTextEnds: false }, commands.join(''))
   }
 
   /**
-   * Says STARTTLS and, after 220, does it; resolves to the reply. The certificate is not verified: without TLS the same would be
-   * said in the clear, and nothing secret is said.
+   * Sends STARTTLS and, after 220, starts TLS; resolves to the reply. The certificate is not verified: without TLS the same text would be
+   * sent in the clear, and none of it is secret.
    * @throws SmtpFailure
    */
   async startTls(command: string, serverName: string): Promise<SmtpReply> {
@@ -126,7 +126,7 @@ export class SmtpConnection {
     return reply
   }
 
-  /** Says QUIT and goes; cuts the connection if the server does not answer in time. */
+  /** Sends QUIT and ends; cuts the connection if the server does not answer in time. */
   quit(command: string): void {
     if (!this.usable) return
     const timer = setTimeout(() => this.#socket.destroy(), quitTimeoutMs)
@@ -136,7 +136,7 @@ export class SmtpConnection {
     })
   }
 
-  /** Ends the connection; everything still waited for is told why. */
+  /** Ends the connection; everything that still waits gets the reason. */
   fail(failure: SmtpFailure): void {
     if (this.#failure !== null) return
     this.#failure = failure
@@ -183,7 +183,7 @@ export class SmtpConnection {
       return
     }
     if (next.plainTextEnds && reply.code === 220) {
-      // Here and not a turn later: what comes now is for TLS.
+      // Here and not a turn later: the next octets are for TLS.
       this.#socket.off('data', this.#read)
       this.#socket.pause()
     }
@@ -198,7 +198,7 @@ export class SmtpConnection {
     next: Expected | undefined,
     { reply, last }: { reply: SmtpReply; last: boolean },
   ): SmtpFailure | null {
-    // Only a server that is going away may speak unasked (RFC 5321 §3.8); nothing more comes from it.
+    // Only a server that is closing the connection may speak unasked (RFC 5321 §3.8); nothing more comes from it.
     if (reply.code === 421) return new SmtpFailure('closed', 'the server is going away')
     const plainTextFollows = !last || this.#parser.unfinished()
     return next?.plainTextEnds === true && reply.code === 220 && plainTextFollows
@@ -212,7 +212,7 @@ export class SmtpConnection {
       const secure = connectTls({
         socket: plain,
         rejectUnauthorized: false,
-        // The name comes from the DNS and may be anything; a server that needs none gets none.
+        // The name comes from the DNS and may be anything; a name that is not valid for SNI is not sent.
         ...(hostName.test(serverName) && isIP(serverName) === 0 ? { servername: serverName } : {}),
       })
       this.#socket = secure
@@ -234,7 +234,7 @@ export class SmtpConnection {
       secure.once('secureConnect', () => {
         clearTimeout(timer)
         standing = true
-        // Nothing learnt in the clear survives, half a reply included.
+        // Nothing received in the clear survives, including half a reply.
         this.#parser = createReplyParser()
         secure.on('data', this.#read)
         resolve()

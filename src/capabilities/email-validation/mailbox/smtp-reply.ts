@@ -1,13 +1,13 @@
 /**
- * SMTP replies out of a byte stream that may be cut anywhere (RFC 5321 §4.2). The server is a stranger: whatever is longer than
- * agreed, or no reply at all, is an error of the protocol and ends the session.
+ * SMTP replies out of a byte stream that may be cut anywhere (RFC 5321 §4.2). The server is a stranger: anything that is too
+ * long, or not a reply at all, is a protocol error and ends the session.
  */
 
 export type SmtpReply = {
   readonly code: number
-  /** RFC 3463, such as `5.1.1`; null where the server gives none of the same class as its code. */
+  /** RFC 3463, such as `5.1.1`; null if the server gives none of the same class as its code. */
   readonly enhancedCode: string | null
-  /** The text of each line without the code, one character per octet. Servers echo addresses in it: never logged, never stored. */
+  /** The text of each line without the code, one character per octet. Servers echo addresses in it, so never log or store it. */
   readonly lines: readonly string[]
 }
 
@@ -27,7 +27,7 @@ const noOctets = Buffer.alloc(0)
 export type ReplyParser = {
   /**
    * The replies completed by these octets, in order.
-   * @throws SmtpProtocolError where they are no reply or exceed a bound; the parser is of no use afterwards.
+   * @throws SmtpProtocolError if they are not a reply or exceed a bound; the parser cannot be used afterwards.
    */
   push(octets: Buffer): SmtpReply[]
   /** Whether a reply has begun and not ended. */
@@ -68,13 +68,13 @@ export const createReplyParser = (): ReplyParser => {
         if (rest.length + part.length > lineOctetsMax) throw new SmtpProtocolError('a line is too long')
         const line = rest.length === 0 ? part : Buffer.concat([rest, part])
         if (end < 0) {
-          // A copy: the octets belong to a larger block that would live as long.
+          // A copy: the octets belong to a larger block, which would otherwise stay in memory as long.
           rest = Buffer.from(line)
           break
         }
         rest = noOctets
         from = end + 1
-        // A bare line feed ends a line too: some servers know no better, and nothing is forwarded that could be smuggled.
+        // A bare line feed ends a line too: some servers send it, and we forward nothing that could be smuggled.
         const reply = take(line.at(-1) === carriageReturn ? line.subarray(0, -1) : line)
         if (reply !== null) replies.push(reply)
       }
@@ -90,7 +90,7 @@ const enhancedCodeOf = (code: string, lines: readonly string[]): string | null =
     const found =
       /^ ?#?([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])/.exec(line)?.[1] ??
       /\(#([245]\.[0-9]{1,3}\.[0-9]{1,3})\)/.exec(line)?.[1]
-    // RFC 2034 §4: the classes agree. Where they do not, the reply code is what a mail server would act on.
+    // RFC 2034 §4: the classes agree. If they do not, the reply code is the one a mail server would act on.
     if (found?.[0] === code[0]) return found ?? null
   }
   return null

@@ -1,5 +1,5 @@
 /**
- * The dialogue with one mail server up to RCPT, and never further: no message is ever sent (RFC 5321, RFC 3207, RFC 2920, RFC 6531).
+ * The dialogue with one mail server up to RCPT, and no further: no message is ever sent (RFC 5321, RFC 3207, RFC 2920, RFC 6531).
  */
 
 import type { SmtpStage } from './reply-rules.ts'
@@ -8,16 +8,16 @@ import { type DialOptions, dial, type Exchange, type SmtpConnection, SmtpFailure
 import type { SmtpReply } from './smtp-reply.ts'
 
 export type SessionOptions = DialOptions & {
-  /** The name of the exchanger: what TLS is told, nothing is resolved from it. */
+  /** The name of the exchanger, for TLS only; it is never resolved. */
   readonly exchange: string
   readonly helo: string
   /** The reverse-path; empty for the null sender. */
   readonly sender: string
-  /** Longer than for other replies: postscreen greets after 6 s (`postscreen_greet_wait`), and only whoever waits passes. */
+  /** Longer than for other replies: postscreen greets after 6 s (`postscreen_greet_wait`), and only clients that wait pass. */
   readonly greetingTimeoutMs: number
   /** For everything up to the point where recipients can be asked about. */
   readonly openTimeoutMs: number
-  /** TLS is not tried: it failed at this server before. */
+  /** TLS is not tried because it failed at this server before. */
   readonly plainOnly: boolean
 }
 
@@ -33,7 +33,7 @@ export class SmtpRefusal extends Error {
   }
 }
 
-/** The reply that ended a transaction, with the command it answers; or why there is none. */
+/** The reply that ended a transaction, with the command it answers; or the reason why there is none. */
 type Answer =
   | { readonly kind: 'reply'; readonly stage: 'reset' | 'mail' | 'rcpt'; readonly reply: SmtpReply }
   | { readonly kind: 'failure'; readonly failure: SmtpFailure }
@@ -42,15 +42,15 @@ export type SmtpSession = {
   readonly pipelining: boolean
   readonly smtputf8: boolean
   readonly secure: boolean
-  /** TLS was offered and failed, and this is the second connection, without it. */
+  /** TLS was offered and failed, so this is a second connection, without TLS. */
   readonly tlsFailed: boolean
-  /** Resolves when the connection is gone. */
+  /** Resolves when the connection has ended. */
   readonly closed: Promise<void>
   usable(): boolean
   /**
-   * Asks about one recipient in a transaction of its own: a second recipient of one transaction is refused by some servers for
-   * being the second, and by most for the null sender (RFC 5321 §4.5.5 allows it one). With pipelining several may be asked at a
-   * time and are answered in order; without, one. Never rejects.
+   * Asks about one recipient in a separate transaction: some servers refuse the second recipient of a transaction for
+   * being the second, and most refuse it for the null sender (RFC 5321 §4.5.5 allows it one). With pipelining several may be asked at the same
+   * time and are answered in order; without it, one. Never rejects.
    */
   ask(mailbox: string, options: { smtputf8: boolean }): Promise<Answer>
   quit(): void
@@ -59,8 +59,8 @@ export type SmtpSession = {
 }
 
 /**
- * Connects, greets, and turns on TLS where it is offered.
- * @throws SmtpFailure, or SmtpRefusal where the server answers the greeting or EHLO with a refusal.
+ * Connects, greets, and starts TLS if it is offered.
+ * @throws SmtpFailure, or SmtpRefusal if the server answers the greeting or EHLO with a refusal.
  */
 export const openSession = async (options: SessionOptions, signal: AbortSignal): Promise<SmtpSession> => {
   const timer = new AbortController()
@@ -104,7 +104,7 @@ const open = async (
   }
 }
 
-/** The keywords of the extensions a server offers. None where it knows only HELO. */
+/** The keywords of the extensions a server offers. None if it knows only HELO. */
 const greet = async (connection: SmtpConnection, name: string): Promise<Set<string>> => {
   const reply = onlyReply(await connection.exchange([ehlo(name)]))
   if (reply.code === 250)
@@ -115,7 +115,7 @@ const greet = async (connection: SmtpConnection, name: string): Promise<Set<stri
   return new Set()
 }
 
-/** With TLS 1.3 a server may find out only now that it does not want the connection. */
+/** With TLS 1.3 a server may decide only now that it rejects the connection. */
 const greetAgain = async (connection: SmtpConnection, name: string): Promise<Set<string>> => {
   try {
     return await greet(connection, name)
@@ -126,7 +126,7 @@ const greetAgain = async (connection: SmtpConnection, name: string): Promise<Set
 }
 
 const onlyReply = ({ replies: [reply], failure }: Exchange): SmtpReply => {
-  // A 421 ends the connection and is the reply all the same.
+  // A 421 ends the connection, but it is still the reply.
   if (reply === undefined) throw failure ?? new SmtpFailure('closed', 'no reply')
   return reply
 }
@@ -152,7 +152,7 @@ const sessionOn = (
         { stage: 'rcpt', command: rcpt(mailbox, options) } as const,
       ]
       begun = true
-      // All in one packet where the server can take it: one round trip instead of three.
+      // All in one packet if the server can pipeline: one round trip instead of three.
       const groups = pipelining ? [steps] : steps.map((step) => [step])
       for (const group of groups) {
         const { replies, failure } = await connection.exchange(group.map(({ command }) => command))

@@ -1,8 +1,8 @@
 /**
- * What people paste, read as they mean it (decision 16).
+ * Reads pasted text as people mean it (decision 16).
  *
  * Pages, phones and input methods put characters around and into an address that no one sees or means. Only those are
- * taken away or replaced here. Everything else is left to the parser, which refuses it, and to `repair.ts`, which asks.
+ * removed or replaced here. Everything else is left to the parser, which refuses it, and to `repair.ts`, which asks.
  */
 import { isAscii } from './characters.ts'
 
@@ -17,10 +17,10 @@ const joiners = /[\u200C\u200D]+/g
 /** The full stops of East Asian input methods: ideographic, fullwidth and halfwidth. */
 const wideDots = /[\u3002\uFF0E\uFF61]/g
 const wideAt = '\uFF20'
-/** All of these; most text outside ASCII has none. */
+/** All of these; most text outside ASCII contains none. */
 const readOtherwise = /[\u00AD\u061C\u180E\u200B-\u200F\u2060-\u2064\uFEFF\u3002\uFF0E\uFF61\uFF20]/
 
-/** The same text where nothing has to be read otherwise. Linear in its length. */
+/** Returns the same text if nothing has to change. Linear in its length. */
 export const readAsMeant = (text: string): string => {
   if (text.length > pastedMax) return text
   if (isAscii(text)) return isTidy(text) ? text : withoutFinalDot(trimmed(text))
@@ -45,16 +45,16 @@ const trimmed = (text: string): string => {
   return text.slice(start, end)
 }
 
-/** A joiner beside ASCII, or at an end, joins nothing. */
+/** A joiner next to ASCII, or at an end, joins nothing. */
 const withoutIdleJoiners = (text: string): string =>
   text.replace(joiners, (run, start: number) =>
     isJoinable(text.charCodeAt(start - 1)) && isJoinable(text.charCodeAt(start + run.length)) ? run : '',
   )
 
-/** False beyond the ends, where there is no code. */
+/** False beyond the ends, where there is no character code. */
 const isJoinable = (code: number): boolean => code > 127
 
-/** Inside quotes every sign means itself. */
+/** Inside quotes every character stands for itself. */
 const withPlainSigns = (text: string): string => {
   const at = Math.max(text.lastIndexOf('@'), text.lastIndexOf(wideAt), 0)
   const quotedTo = text.startsWith('"') ? at : 0
@@ -62,7 +62,7 @@ const withPlainSigns = (text: string): string => {
   return text.slice(0, quotedTo) + rest
 }
 
-/** The root of the DNS, or the end of the sentence. One dot is either; two are a slip. */
+/** The root of the DNS, or the end of the sentence. One dot can be either; two are a slip. */
 const withoutFinalDot = (text: string): string => {
   if (!text.endsWith('.') || !text.includes('@')) return text
   return '.@]'.includes(text.charAt(text.length - 2)) ? text : text.slice(0, -1)

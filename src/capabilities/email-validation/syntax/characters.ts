@@ -16,7 +16,7 @@ export const isHyphen = 16
 export const isNotAscii = 32
 const lowerLetters = 'abcdefghijklmnopqrstuvwxyz'
 
-/** What each ASCII character may be, as a sum of the above; the hyphen of a domain is told apart where it is met. */
+/** The possible roles of each ASCII character, as a sum of the above; a domain's hyphen is handled where it occurs. */
 export const kinds = new Uint8Array(128)
 for (const [characters, kind] of [
   [lowerLetters, isAtext | isLetter],

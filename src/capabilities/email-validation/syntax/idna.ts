@@ -1,9 +1,9 @@
 /**
  * Internationalized domain names as IDNA2008 has them (RFC 5890 to 5893), on top of the platform's UTS 46.
  *
- * `node:url` knows Punycode, but it is made for browsers: it accepts emoji, maps `㎏` to `kg` and leaves a broken A-label as
- * it is. What it is too kind about is checked here.
- * Nothing is mapped but case (RFC 5895 §2.1): a look-alike such as `ｇｍａｉｌ` is refused, not quietly repaired.
+ * `node:url` knows Punycode, but it is made for browsers: it accepts emoji, maps `㎏` to `kg` and leaves a broken A-label
+ * unchanged. The checks it lacks are made here.
+ * Nothing is mapped except case (RFC 5895 §2.1): a look-alike such as `ｇｍａｉｌ` is refused, not quietly repaired.
  */
 import { domainToASCII, domainToUnicode } from 'node:url'
 
@@ -23,7 +23,7 @@ const acePrefix = 'xn--'
 const labelForm =
   /^[[[\p{Ll}\p{Lu}\p{Lo}\p{Lm}\p{Mn}\p{Mc}\p{Nd}]--[\p{Changes_When_NFKC_Casefolded}\p{Default_Ignorable_Code_Point}\u0640\u07FA\u302E\u302F\u3031-\u3035\u303B\u1100-\u11FF\uA960-\uA97F\uD7B0-\uD7FF\u20D0-\u20FF\u{1D100}-\u{1D24F}]][\-a-z0-9ßς\u06FD\u06FE\u0F0B\u3007\u200C\u200D\u00B7\u0375\u05F3\u05F4\u30FB]]+$/v
 
-/** CONTEXTO violations, RFC 5892 appendices A.3 to A.9. Each pattern looks at most one code point around what it finds. */
+/** CONTEXTO violations, RFC 5892 appendices A.3 to A.9. Each pattern looks at most one code point around its match. */
 const outOfContext = [
   /(?<!l)\u00B7|\u00B7(?!l)/u,
   /\u0375(?!\p{Script=Greek})/u,
@@ -37,11 +37,11 @@ const extendedArabicIndicDigit = /[\u06F0-\u06F9]/u
 /** Upper case to be folded. Cherokee is not: there the lower case letters are the ones that case folding changes. */
 const foldedUpper = /[\p{Lu}&&\p{Changes_When_NFKC_Casefolded}]/gv
 /**
- * The U-labels and A-labels of a domain with at least one of either; null when IDNA2008 refuses a label (RFC 5891 §4.2, §5.4)
- * or the domain as a whole breaks the Bidi rule. Dots, hyphens, lengths and ASCII characters are the caller's to check.
+ * The U-labels and A-labels of a domain with at least one of either; null if IDNA2008 refuses a label (RFC 5891 §4.2, §5.4)
+ * or the domain as a whole breaks the Bidi rule. The caller checks dots, hyphens, lengths and ASCII characters.
  */
 export const parseIdna = (domain: string): IdnaDomain | null => {
-  // Folded one by one: `toLowerCase` of a whole word would turn the last Σ into ς, another domain.
+  // Folded character by character: `toLowerCase` of a whole word would turn the last Σ into ς, another domain.
   const folded = domain.replace(foldedUpper, (upper) => upper.toLowerCase()).normalize('NFC')
   const unicode: string[] = []
   const ascii: string[] = []
@@ -62,7 +62,7 @@ const parseLabel = (label: string): IdnaDomain | null => {
   return ascii.startsWith(acePrefix) && domainToUnicode(ascii) === label ? { unicode: label, ascii } : null
 }
 
-/** What does not decode to a U-label, or not to one that encodes to the same text, is a fake A-label (RFC 5890 §2.3.2.1). */
+/** A label that does not decode to a U-label, or to one that encodes to a different text, is a fake A-label (RFC 5890 §2.3.2.1). */
 const parseALabel = (ascii: string): IdnaDomain | null => {
   const unicode = domainToUnicode(ascii)
   return !isAscii(unicode) && isULabel(unicode) && domainToASCII(unicode) === ascii
@@ -82,21 +82,21 @@ const isULabel = (label: string): boolean => {
 
 const isAscii = (text: string): boolean => !/[\u0080-\u{10FFFF}]/u.test(text)
 
-// --- CONTEXTJ, RFC 5892 appendices A.1 and A.2. The platform looks less closely: it lets a non-joiner stand after any letter. ---
+// --- CONTEXTJ, RFC 5892 appendices A.1 and A.2. The platform looks less closely: it allows a non-joiner after any letter. ---
 
-/** Joining_Type D in Arabic, Syriac and Mongolian. In other scripts a non-joiner is refused: the platform refuses it too. */
+/** Joining_Type D in Arabic, Syriac and Mongolian. In other scripts a non-joiner is refused, as the platform refuses it too. */
 const dualJoining =
   String.raw`\u0620\u0626\u0628\u062A-\u062E\u0633-\u063F\u0641-\u0647\u0649-\u064A\u066E-\u066F\u0678-\u0687` +
   String.raw`\u069A-\u06BF\u06C1-\u06C2\u06CC\u06CE\u06D0-\u06D1\u06FA-\u06FC\u06FF\u0712-\u0714\u071A-\u071D` +
   String.raw`\u071F-\u0727\u0729\u072B\u072D-\u072E\u074E-\u0758\u075C-\u076A\u076D-\u0770\u0772\u0775-\u0777` +
   String.raw`\u077A-\u077F\u08A0-\u08A9\u08AF-\u08B0\u08B3-\u08B8\u08BA-\u08C8\u1820-\u1878`
-/** Joining_Type R: joined to what precedes, never to what follows. */
+/** Joining_Type R: joined to the preceding letter, never to the following one. */
 const rightJoining =
   String.raw`\u0622-\u0625\u0627\u0629\u062F-\u0632\u0648\u0671-\u0673\u0675-\u0677\u0688-\u0699\u06C0` +
   String.raw`\u06C3-\u06CB\u06CD\u06CF\u06D2-\u06D3\u06D5\u06EE-\u06EF\u0710\u0715-\u0719\u071E\u0728\u072A` +
   String.raw`\u072C\u072F\u074D\u0759-\u075B\u076B-\u076C\u0771\u0773-\u0774\u0778-\u0779\u08AA-\u08AC\u08AE` +
   String.raw`\u08B1-\u08B2\u08B9`
-/** A non-joiner that keeps two letters apart, be there vowel signs between them. */
+/** A non-joiner that keeps two letters apart, even with vowel signs between them. */
 // recheck: of an address of at most 320 characters.
 const letterSeparator = new RegExp(
   `(?<=[${dualJoining}]\\p{Mn}*)\\u200C(?=\\p{Mn}*[${dualJoining}${rightJoining}])`,
@@ -113,7 +113,7 @@ export const joinersInContext = (text: string): boolean => {
   return true
 }
 
-/** Canonical_Combining_Class 9, which only the platform's own check of joiners knows: between two letters क nothing else lets it pass. */
+/** Canonical_Combining_Class 9, known only to the platform's own check of joiners: between two letters क nothing else lets it pass. */
 const isVirama = (character: string): boolean =>
   /^\p{M}$/u.test(character) && domainToASCII(`\u0915${character}\u200D\u0915`) !== ''
 
@@ -122,7 +122,7 @@ const isVirama = (character: string): boolean =>
 const nonspacing = /^\p{Mn}$/u
 const europeanDigit = /^[0-9\u06F0-\u06F9]$/u
 const arabicDigit = /^[\u0660-\u0669\u{10D30}-\u{10D39}]$/u
-/** Whole blocks: their digits and nonspacing marks are told apart before. */
+/** Whole blocks: their digits and nonspacing marks are handled before. */
 const rightToLeft = /[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFF\u{10800}-\u{10FFF}\u{1E800}-\u{1EFFF}]/u
 /** Some modifier letters are neutral. */
 const leftToRight =

@@ -4,8 +4,8 @@ import { at, backslash, dot, isAtext, isControl, kinds, quote } from './characte
 import { joinersInContext } from './idna.ts'
 
 /**
- * Japanese carriers gave out names with dots side by side or at the end until 2009, against RFC 5321. Their owners still have
- * them, at these domains and nowhere else.
+ * Until 2009, Japanese carriers gave out names with consecutive dots or a dot at the end, against RFC 5321. Their owners still have
+ * them, at these domains only.
  */
 const domainsWithAnyDots: ReadonlySet<string> = new Set(['docomo.ne.jp', 'ezweb.ne.jp'])
 const withAnyDots = /^[\w!#$%&'*+/=?^`{|}~-][\w!#$%&'*+/=?^`{|}~.-]*$/
@@ -22,7 +22,7 @@ const endOfAnyDots = (text: string): number | SyntaxReason => {
   return isWithAnyDots(named) ? end : 'local_part_dot'
 }
 
-/** Whether the name has, or may have, dots that RFC 5321 allows in quotes only. `asciiDomain` in lower case. */
+/** Whether the name has, or may have, dots that RFC 5321 allows only in quotes. `asciiDomain` in lower case. */
 export const isWithAnyDots = (named: { localPart: string; asciiDomain: string }): boolean =>
   domainsWithAnyDots.has(named.asciiDomain) && withAnyDots.test(named.localPart)
 
@@ -43,7 +43,7 @@ const endOfDotAtom = (text: string): number | SyntaxReason => {
   return 'no_at_sign'
 }
 
-/** The index of the `@` after a Quoted-string, which may be empty. RFC 6531 lets no backslash stand before what is not ASCII. */
+/** The index of the `@` after a Quoted-string, which may be empty. RFC 6531 allows no backslash before a non-ASCII character. */
 export const endOfQuoted = (text: string): number | SyntaxReason => {
   for (let index = 1; index < text.length; index++) {
     const code = text.charCodeAt(index)
@@ -58,7 +58,7 @@ export const endOfQuoted = (text: string): number | SyntaxReason => {
   return 'quoted_string'
 }
 
-/** The same mailbox in its shortest spelling: RFC 5321 §4.1.2 says that quotes and backslashes are no part of its name. */
+/** The same mailbox in its shortest spelling: by RFC 5321 §4.1.2, quotes and backslashes do not belong to its name. */
 export const withoutNeedlessQuotes = (given: string, asciiDomain: string): string => {
   const content = given.slice(1, -1).replace(/\\(.)/gsu, '$1')
   const plain = !content.includes('@') && typeof endOfUnquoted(`${content}@${asciiDomain}`) === 'number'
@@ -66,13 +66,13 @@ export const withoutNeedlessQuotes = (given: string, asciiDomain: string): strin
 }
 
 /**
- * Characters RFC 6531 would let pass, though no one can see or type them: what separates, controls or reverses text, what is
- * unassigned, private or no character (its normal form may change), and the mark of a failed decoding. Two such addresses look
- * alike and are different mailboxes. The selectors of text and emoji style stay, as they do in what people paste.
+ * Characters that RFC 6531 would allow, though no one can see or type them: they separate, control or reverse text, or they are
+ * unassigned, private or noncharacters (whose normal form may change), or mark a failed decoding. Two such addresses look
+ * alike and are different mailboxes. The selectors of text and emoji style are allowed, as they are in pasted text.
  */
 const unseen = /[[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\uFFFD]--[\u0020\u200C\u200D\uFE0E\uFE0F]]/v
 
-/** A mark without a letter before it would change the sign that precedes the address, wherever that is printed. */
+/** A mark without a letter before it would change the character before the address, wherever the address is printed. */
 const leadingMark = /^"?\p{M}/u
 
 export const isUnicodeLocalPart = (given: string): boolean => {

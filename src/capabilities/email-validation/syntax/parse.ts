@@ -1,12 +1,12 @@
 /**
  * Whether a text is an address, by its characters alone.
  *
- * An address is what an SMTP client may put between the angle brackets of RCPT TO: Mailbox of RFC 5321 §4.1.2 with the
- * extensions of RFC 6531 §3.3. What only a message header knows (display names, comments, folding white space, obsolete forms)
- * is refused, and nothing is trimmed: `as-meant.ts` comes before. Whether a domain exists or could be routed is not judged here.
+ * An address is a text that an SMTP client may put between the angle brackets of RCPT TO: Mailbox of RFC 5321 §4.1.2 with the
+ * extensions of RFC 6531 §3.3. Forms that exist only in message headers (display names, comments, folding white space, obsolete forms)
+ * are refused, and nothing is trimmed: `as-meant.ts` runs before. Whether a domain exists or could be routed is not judged here.
  *
- * The scanner walks from left to right and never goes back, over `lengthMax` characters at most. Only text with characters
- * outside ASCII, or an `xn--` label, pays for what Unicode takes.
+ * The scanner moves from left to right and never back, over `lengthMax` characters at most. Only text with characters
+ * outside ASCII, or an `xn--` label, pays the cost of Unicode.
  */
 import { isIP } from 'node:net'
 import { formatIPv6 } from '../../../egress/address.ts'
@@ -31,9 +31,9 @@ import { endOfQuoted, endOfUnquoted, isUnicodeLocalPart, withoutNeedlessQuotes }
 
 /** UTF-16 units. Longer text is refused unread: a local part and a domain of full length, with `@`, have 318. */
 const lengthMax = 320
-/** RFC 5321 §4.5.3.1.1, quotes and backslashes included: they travel too. */
+/** RFC 5321 §4.5.3.1.1, including quotes and backslashes, because they are sent too. */
 const localOctetsMax = 64
-/** RFC 5321 §4.5.3.1.2 says 255, of which the DNS takes two for its own length octets (RFC 1035 §2.3.4). */
+/** RFC 5321 §4.5.3.1.2 says 255, of which the DNS needs two for its own length octets (RFC 1035 §2.3.4). */
 const domainOctetsMax = 253
 /** RFC 1035 §2.3.4. */
 const labelOctetsMax = 63
@@ -44,11 +44,11 @@ const refusals = new Map(syntaxReasons.map((reason) => [reason, { valid: false, 
 const refuse = (reason: SyntaxReason): ParsedEmail => refusals.get(reason) ?? { valid: false, reason }
 
 /**
- * Parses one address, to the limits in octets of RFC 5321 and RFC 1035 and under IDNA2008; never throws. Time and memory are
+ * Parses one address, within the limits in octets of RFC 5321 and RFC 1035 and under IDNA2008; never throws. Time and memory are
  * bounded by 320 characters, however long the text.
  *
- * Text outside ASCII is put in NFC first, and the result is what is parsed (U+037E becomes `;`, and is refused as that). Both forms
- * of an internationalized address, with U-labels and with A-labels, must fit into 254 octets of UTF-8: either may travel.
+ * Text outside ASCII is converted to NFC first, and the result is parsed (U+037E becomes `;`, and is refused as such). Both forms
+ * of an internationalized address, with U-labels and with A-labels, must fit into 254 octets of UTF-8, because either may be sent.
  * `normalized` parses to the same address again.
  */
 export const parseEmail = (text: string): ParsedEmail => {
@@ -58,7 +58,7 @@ export const parseEmail = (text: string): ParsedEmail => {
 }
 
 const parseUnicode = (text: string): ParsedEmail => {
-  // A lone surrogate has no UTF-8 to send.
+  // A lone surrogate cannot be sent as UTF-8.
   if (!text.isWellFormed()) return refuse('not_normalizable')
   if (/\p{Cc}/u.test(text)) return refuse('control_character')
   const normal = text.normalize('NFC')
@@ -102,7 +102,7 @@ type Domain = {
   readonly literal: boolean
   /** Of its longer form. */
   readonly octets: number
-  /** The text does not spell it so. */
+  /** The text spells the domain differently. */
   readonly changed: boolean
 }
 
@@ -122,7 +122,7 @@ const parseDomain = (text: string, from: number): Domain | SyntaxReason => {
   return { unicode: domain, ascii: domain, literal: false, octets: domain.length, changed }
 }
 
-/** Labels of letters, digits, hyphens and anything that is not ASCII; what was seen among them, as flags. */
+/** Labels of letters, digits, hyphens and non-ASCII characters; flags record the kinds found. */
 const scanHostname = (text: string, from: number): number | SyntaxReason => {
   const end = text.length
   if (from === end) return 'domain_empty'
@@ -130,7 +130,7 @@ const scanHostname = (text: string, from: number): number | SyntaxReason => {
   let labelStart = from
   let labelKinds = 0
   for (let index = from; ; index++) {
-    // The end closes a label as a dot does.
+    // The end closes a label, as a dot does.
     const code = index === end ? dot : text.charCodeAt(index)
     if (code === dot) {
       if (index === labelStart) return 'domain_dot'
@@ -148,21 +148,21 @@ const scanHostname = (text: string, from: number): number | SyntaxReason => {
       labelKinds |= kind
     }
   }
-  // RFC 5321 has no such rule, but RFC 1123 §2.1 and RFC 3696 §2 have no numeric top-level domain either: `a@192.0.2.1` is an
+  // RFC 5321 has no such rule, but neither RFC 1123 §2.1 nor RFC 3696 §2 has a numeric top-level domain: `a@192.0.2.1` is an
   // IP address without its brackets, and resolvers and browsers would take it for one.
   return labelKinds === isDigit ? 'domain_character' : flags
 }
 
-/** Length and hyphens of one label, whose characters are known. */
+/** Length and hyphens of one label whose characters are already checked. */
 const judgeLabel = (text: string, start: number, end: number, seen: number): number | SyntaxReason => {
-  // How long a label outside ASCII is, only its A-label tells.
+  // Only the A-label shows the length of a non-ASCII label.
   if ((seen & isNotAscii) === 0 && end - start > labelOctetsMax) return 'label_too_long'
   let flags = (seen & isNotAscii) === 0 ? 0 : needsIdna
   if ((seen & isUpper) !== 0) flags |= hasUpper
   if ((seen & isHyphen) === 0) return flags
   if (text.charCodeAt(start) === hyphen || text.charCodeAt(end - 1) === hyphen) return 'label_hyphen'
   if (text.charCodeAt(start + 2) !== hyphen || text.charCodeAt(start + 3) !== hyphen) return flags
-  // Hyphens there are reserved for prefixes like `xn--`, the only one there is (RFC 5890 §2.3.1).
+  // Hyphens at these positions are reserved for prefixes like `xn--`, the only one that exists (RFC 5890 §2.3.1).
   return text.slice(start, start + 2).toLowerCase() === 'xn' ? flags | needsIdna : 'label_hyphen'
 }
 
@@ -179,7 +179,7 @@ const literalForm = /^\[(?:(ipv6):)?([0-9a-f.:]+)\]$/i
 const octetForm = /^[0-9]{1,3}$/
 
 /**
- * Address-literal of RFC 5321 §4.1.3. Its general form, `[tag:content]`, takes registered tags alone, and `IPv6` is the only one
+ * Address-literal of RFC 5321 §4.1.3. Its general form, `[tag:content]`, accepts only registered tags, and `IPv6` is the only one
  * IANA has registered: `[IPv5:…]` is refused.
  */
 const parseLiteral = (given: string): Domain | SyntaxReason => {
@@ -191,7 +191,7 @@ const parseLiteral = (given: string): Domain | SyntaxReason => {
   return { unicode: literal, ascii: literal, literal: true, octets: given.length, changed: literal !== given }
 }
 
-/** Octets may have leading zeros, and are decimal nevertheless. */
+/** Octets may have leading zeros, and are still decimal. */
 const normalIPv4 = (content: string): string | null => {
   const octets = content.split('.')
   if (octets.length !== 4) return null
@@ -199,7 +199,7 @@ const normalIPv4 = (content: string): string | null => {
   return fine ? octets.map(Number).join('.') : null
 }
 
-/** In the form of RFC 5952. `::` means two groups or more here, while elsewhere it may mean one. */
+/** In the form of RFC 5952. `::` stands for two or more groups here; elsewhere it may stand for one. */
 const normalIPv6 = (content: string): string | null => {
   const tailStart = content.lastIndexOf(':') + 1
   const tail = content.slice(tailStart)

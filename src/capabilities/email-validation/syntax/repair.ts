@@ -1,7 +1,7 @@
 /**
  * The address that a malformed text was probably meant to be: `x@gmail,com`, `Name <x@gmail.com>`, `mailto:x@gmail.com`.
  *
- * A repair is a question to a person, never a verdict: the text stays malformed. Where two addresses could be meant there is no
+ * A repair is a question to a person, never a verdict: the text stays malformed. If two addresses could be meant, there is no
  * repair. Pure, and linear in the length of the text.
  */
 import type { EmailAddress, SyntaxReason } from '../evidence.ts'
@@ -11,7 +11,7 @@ import { parseEmail } from './parse.ts'
 /** UTF-16 units. An address with a name before it is no longer. */
 const repairableMax = 512
 
-/** What a repair can help against. The rest is too long, or has signs that no one types by mistake. */
+/** The reasons that a repair can help with. Other texts are too long, or have characters that no one types by mistake. */
 const repairable: ReadonlySet<SyntaxReason> = new Set([
   'local_part_empty',
   'local_part_character',
@@ -22,7 +22,7 @@ const repairable: ReadonlySet<SyntaxReason> = new Set([
   'label_idna',
 ])
 
-/** Null where nothing close to the text is well-formed. `text` as `readAsMeant` gives it, with the reason it was refused for. */
+/** Null if nothing close to the text is well-formed. `text` as `readAsMeant` returns it, with the reason for its refusal. */
 export const repairedAddress = (text: string, reason: SyntaxReason): EmailAddress | null => {
   if (!repairable.has(reason) || text.length > repairableMax) return null
   const bare = withOneAt(unwrapped(text))
@@ -36,7 +36,7 @@ const closers = `>)]}'"\`»›”’“.,;:!?/`
 
 const mailScheme = 'mailto:'
 
-/** What is between angle brackets, or after `mailto:` or a label, without quotation marks and punctuation around it. */
+/** The text between angle brackets, or after `mailto:` or a label, without quotation marks and punctuation around it. */
 const unwrapped = (text: string): string => {
   const open = text.lastIndexOf('<')
   const inner = open === -1 || !text.includes('@', open) ? text : text.slice(open + 1)
@@ -47,7 +47,7 @@ const unwrapped = (text: string): string => {
 
 const percentCodes = /%[0-7][0-9a-f]/gi
 
-/** RFC 6068: the address ends at `?`, and its signs may be written as percent codes. */
+/** RFC 6068: the address ends at `?`, and its characters may be percent-encoded. */
 const linked = (link: string): string =>
   (link.split('?', 1)[0] ?? '').replace(percentCodes, (code) =>
     String.fromCharCode(parseInt(code.slice(1), 16)),
@@ -62,7 +62,7 @@ const stripped = (text: string): string => {
   let start = 0
   let end = text.length
   while (end > start && (closers.includes(text.charAt(end - 1)) || isBlank(text.charAt(end - 1)))) end--
-  // A quoted local part keeps its quotes: they are no wrapping.
+  // A quoted local part keeps its quotes: they are not a wrapping.
   const quoted = text.startsWith('"') && text.slice(0, end).includes('"@')
   while (!quoted && start < end && (openers.includes(text.charAt(start)) || isBlank(text.charAt(start))))
     start++
@@ -71,7 +71,7 @@ const stripped = (text: string): string => {
 
 const isBlank = (character: string): boolean => character <= ' ' || character === '\u00A0'
 
-/** Both sides repaired; null where there is no `@`, or more than one place that has some. */
+/** Both sides repaired; null if there is no `@`, or more than one group of them. */
 const withOneAt = (text: string): string | null => {
   const at = text.indexOf('@')
   if (at === -1 || text.startsWith('"')) return at === -1 ? null : text
@@ -92,9 +92,9 @@ const withSingleDots = (text: string): string =>
         .join('.')
     : text
 
-/** Wide letters are those of an input method that was left on. */
+/** Wide letters come from an input method that was left on. */
 const narrowed = (text: string): string => (isAscii(text) ? text : text.normalize('NFKC'))
 
-/** The comma and the semicolon are beside the dot. */
+/** On the keyboard, the comma and the semicolon are next to the dot. */
 const repairedDomain = (domain: string): string =>
   withSingleDots(domain.replace(/[,;]/g, '.').replace(/ ?\. ?/g, '.'))

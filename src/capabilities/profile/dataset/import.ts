@@ -6,36 +6,36 @@ import { inventedPeople } from './invented-people.ts'
 import { type DatasetPerson, type DatasetSecrets, sealRow } from './provider.ts'
 
 /**
- * Brings people into the dataset from JSON Lines: one person a line, in our own members, as JSON Resume, or as
- * schema.org's Person, with a `lid` or a profile `url`, and a `urn` where there is one. `"deleted": true` says that the person is gone.
+ * Imports people into the dataset from JSON Lines: one person per line, in our own members, as JSON Resume, or as
+ * schema.org's Person, with a `lid` or a profile `url`, and a `urn` if there is one. `"deleted": true` marks the person as deleted.
  *
- * A line is all there is to a person: it replaces what was known under its lid and its URN. Importing a file again changes
- * nothing but the import date. What was committed before a failure stays; importing again goes on from any state.
+ * A line is complete: it replaces everything known under its lid and its URN. Importing a file again changes
+ * only the import date. Committed batches survive a failure; importing again continues from any state.
  */
 export type ImportReport = {
-  /** Without empty ones. */
+  /** Without empty lines. */
   readonly lines: number
-  /** Lines taken, those that a later line of the file replaced included. */
+  /** Imported lines, including those that a later line of the file replaced. */
   readonly imported: number
-  /** Of the imported: said to be gone. */
+  /** Of the imported people: marked as deleted. */
   readonly gone: number
-  /** Left out because they asked never to be known again. */
+  /** Left out because they asked to be forgotten. */
   readonly suppressed: number
   readonly bad: number
-  /** The first of the bad ones. Reasons never repeat what the line said. */
+  /** The first bad lines. Reasons never repeat a line's content. */
   readonly badLines: readonly { readonly line: number; readonly reason: string }[]
 }
 
 export const lineBytesMax = 1024 * 1024
 export const batchSizeMax = 500
-/** Of what a batch holds in memory. */
+/** Limit on the memory that a batch holds. */
 const batchBytesMax = 16 * 1024 * 1024
 export const badLinesReportedMax = 100
 
-/** For each of the people, by their aliases, whether they are suppressed. Asked while the dataset is locked for writing. */
+/** Whether each of the people is suppressed, by their aliases. Called while the dataset is locked for writing. */
 export type AreSuppressed = (people: readonly (readonly string[])[]) => Promise<readonly boolean[]>
 
-/** Rejects where the stream or the database fails; a bad line is reported, and never the reason to stop. */
+/** Rejects if the stream or the database fails; a bad line is reported and never stops the import. */
 export const importProfiles = async ({
   pool,
   secrets,
@@ -93,7 +93,7 @@ const isBlank = (byte: number): boolean => byte === 0x20 || byte === 0x09 || byt
 
 const newline = 0x0a
 
-/** Lines with their numbers from 1; null instead of the bytes of a line that is too long, which is never held whole. */
+/** Lines with their numbers from 1; null instead of the bytes of a line that is too long, which is never held in memory. */
 async function* linesOf(
   stream: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<{ line: number; bytes: Uint8Array | null }> {
@@ -123,7 +123,7 @@ async function* linesOf(
   if (length > 0) yield end()
 }
 
-/** Takes a byte order mark away. */
+/** Removes a byte order mark. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
 const parseLine = (
@@ -150,20 +150,20 @@ const parseLine = (
   return isEmptyProfile(data) ? { reason: 'nothing about the person' } : { lid, urn, data }
 }
 
-/** Whom no later line replaces: rows are unique by lid and by URN. */
+/** The people whom no later line replaces: rows are unique by lid and by URN. */
 const latestOf = (people: readonly DatasetPerson[]): DatasetPerson[] => {
   const taken = new Set<string>()
   const latest: DatasetPerson[] = []
   for (const person of people.toReversed()) {
     const aliases = aliasTexts(person)
     if (!aliases.some((alias) => taken.has(alias))) latest.push(person)
-    // A line that was itself replaced has still replaced those before it, as if lines were written one by one.
+    // A line that is itself replaced still replaces those before it, as if lines were written one by one.
     for (const alias of aliases) taken.add(alias)
   }
   return latest.reverse()
 }
 
-/** Holds up other writers and no reader. */
+/** Blocks other writers, but no readers. */
 export const lockDataset = 'lock table profile_dataset in share row exclusive mode'
 const deleteRows = 'delete from profile_dataset where lid_hmac = any($1) or urn_hmac = any($2)'
 const insertRows = `
@@ -171,7 +171,7 @@ const insertRows = `
   select lid_hmac, urn_hmac, sealed, $4
   from unnest($1::text[], $2::text[], $3::text[]) as given (lid_hmac, urn_hmac, sealed)`
 
-/** One transaction: no one is missing in between, and no one is written who was suppressed before it ends. */
+/** One transaction: no one is missing in between, and no one who is suppressed before it ends is written. */
 const writePeople = async ({
   pool,
   secrets,
@@ -194,7 +194,7 @@ const writePeople = async ({
     return kept
   })
 
-/** What a row of the person is found by. */
+/** The identifiers by which a person's row is found. */
 const rowHmacsOf = (
   { lid, urn }: DatasetPerson,
   { identifierHmac }: DatasetSecrets,
@@ -223,8 +223,8 @@ const writeRows = async (
 }
 
 /**
- * Fills an empty dataset with invented people, so that a first installation has somebody to ask for; does nothing to one
- * that holds anybody. Gives the number of people brought in.
+ * Fills an empty dataset with invented people, so that a first installation has someone to ask for; does nothing if the
+ * dataset holds anyone. Returns the number of people added.
  */
 export const seedDatasetIfEmpty = async ({
   pool,

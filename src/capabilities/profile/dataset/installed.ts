@@ -3,7 +3,7 @@ import { identifiersOf, type ProfileSettings } from '../settings.ts'
 import { datasetSecretsOf } from '../storage.ts'
 import { type AreSuppressed, type ImportReport, importProfiles, seedDatasetIfEmpty } from './import.ts'
 
-/** Asks once for all people of a portion. */
+/** Checks all people of a batch in one query. */
 const suppressedIn =
   ({ pool, secrets }: CapabilityStorage): AreSuppressed =>
   async (people) => {
@@ -16,7 +16,7 @@ const suppressedIn =
     return hmacs.map((own) => own.some((hmac) => suppressed.has(hmac)))
   }
 
-/** Invented people to ask for; none where the data set holds a person already. */
+/** Invented people to ask for; none if the data set already holds a person. */
 export const seedProfiles = (storage: CapabilityStorage, settings: ProfileSettings): Promise<number> =>
   seedDatasetIfEmpty(installed(storage, settings))
 

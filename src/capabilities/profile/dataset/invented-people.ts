@@ -1,7 +1,7 @@
 /**
- * People who do not exist, for installations that have no dataset of their own yet. Names are put together from
- * syllables no language uses this way; addresses are of domains and numbers reserved for examples (RFC 2606, the
- * North American 555-01xx, the British 07700 900xxx). The same ones in every process.
+ * People who do not exist, for installations that have no dataset yet. Names are made of
+ * syllables that no language combines this way; addresses use domains and numbers reserved for examples (RFC 2606, the
+ * North American 555-01xx, the British 07700 900xxx). The same people in every process.
  */
 
 export const inventedPeopleCount = 300
@@ -150,7 +150,7 @@ const places = [
   { city: 'Lyon', state: 'Auvergne-Rhône-Alpes', country: 'France', country_code: 'FR' },
 ] as const
 
-/** Every so many, somebody is gone, shares no contact data, or has told nothing but a name. */
+/** At these intervals a person is deleted, shares no contact data, or has given nothing but a name. */
 const goneEvery = 60
 const contactlessEvery = 4
 const tersestEvery = 25
@@ -245,7 +245,7 @@ const phoneOf = (number: number) =>
 
 type Draws = ReturnType<typeof draws>
 
-/** Numbers that look random and are those of the seed. */
+/** Numbers that look random but depend only on the seed. */
 const draws = (seed: number) => {
   let state = Math.imul(seed, 0x9e3779b1) | 0
   const below = (limit: number): number => {
@@ -265,7 +265,7 @@ const draws = (seed: number) => {
     some: <Item>(items: readonly Item[], count: number): Item[] => [
       ...new Set(Array.from({ length: count }, () => pick(items))),
     ],
-    /** To the year, the month or the day, as people write them. */
+    /** To the year, the month or the day, as people write dates. */
     partialDate: (year: number): string => {
       const month = String(1 + below(12)).padStart(2, '0')
       const day = String(1 + below(28)).padStart(2, '0')

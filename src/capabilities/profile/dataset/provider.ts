@@ -8,10 +8,10 @@ import type { ProfileData, ProfileIds, ProfileProvider, ProviderAnswer } from '.
 /**
  * The operator's own people, imported into Postgres (`dataset-import.ts`).
  *
- * What the dataset says now is what is known now: reading the current row is a fresh fetch, as asking any other source
- * is, and `observedAtMs` is the time of reading. The date of the import stays with the row. Were it the observation,
- * `cached: false` could never be answered from a dataset, and `cached: true` not from a month after the import on,
- * although nothing newer exists anywhere.
+ * The dataset's current content is the current knowledge: reading the current row is a fresh fetch, like asking any other
+ * source, and `observedAtMs` is the time of reading. The import date stays with the row. If it were the observation time,
+ * `cached: false` could never be answered from a dataset, and `cached: true` not from a month after the import,
+ * although no newer data exists anywhere.
  */
 export const createDatasetProvider = ({
   pool,
@@ -38,13 +38,13 @@ export const createDatasetProvider = ({
   },
 })
 
-/** What keeps the dataset unreadable for a person who has only the database. */
+/** Encrypts the dataset, so that access to the database alone cannot read it. */
 export type DatasetSecrets = {
   readonly identifierHmac: (alias: string) => string
   readonly sealer: EpochSealer
 }
 
-/** `data` null: the dataset says that this person is gone. */
+/** `data` null: the dataset marks this person as deleted. */
 export type DatasetPerson = ProfileIds & { readonly data: ProfileData | null }
 
 export const sealRow = (
@@ -77,11 +77,11 @@ const answerOf = ({ lid, urn, data }: DatasetPerson, nowMs: number): ProviderAns
       }
 
 /**
- * Deletes everybody known by one of the identifiers, given as keyed HMACs, and names all identifiers of who was deleted:
- * more may have to be suppressed than were asked for.
+ * Deletes everyone known by one of the identifiers, given as keyed HMACs, and returns all identifiers of the deleted people:
+ * more of them may have to be suppressed than were asked for.
  *
  * Suppressions must be committed before this is called. An import locks the table against writers, this one included,
- * before it asks who is suppressed: either it has written before, and what it wrote is deleted here, or it asks after.
+ * before it asks who is suppressed. So either it has written before, and its rows are deleted here, or it asks after.
  */
 export const eraseFromDataset = async (
   pool: Pick<Pool, 'query'>,

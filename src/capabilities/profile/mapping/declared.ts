@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { type Fields, itemsOf, memberOf } from './fields.ts'
 
 /**
- * A mapping an operator writes down for a source of another shape: for each of our members, where the source has it.
+ * A mapping that an operator declares for a source of another shape: for each of our members, its place in the source.
  *
  * A place is a dotted path (`person.names.0.first`); `.` is the whole. Lists are a path to a list of our own shape, or
  * `{"path": "jobs", "fields": {"title": "role", "company.company_name": "employer.name"}}` with paths within each item.
@@ -15,7 +15,7 @@ const listOf = <Name extends string>(names: readonly [Name, ...Name[]]) =>
 const contact = ['value', 'sub_type'] as const
 
 const declaration = z.strictObject({
-  /** Where in the body the person is, for all other paths. */
+  /** The place of the person in the body, for all other paths. */
   root: path.optional(),
   lid: path.optional(),
   urn: path.optional(),
@@ -62,7 +62,7 @@ const declaration = z.strictObject({
 /** Rewrites a source's body into our own members. */
 export type Rewrite = (body: unknown) => Fields
 
-/** Throws a TypeError that names what is wrong with the declaration. */
+/** Throws a TypeError that names the fault in the declaration. */
 export const declaredMapping = (declared: unknown): Rewrite => {
   const parsed = declaration.safeParse(declared)
   if (!parsed.success) throw new TypeError(z.prettifyError(parsed.error))

@@ -1,8 +1,8 @@
 import { itemsMax } from '../sources/provider.ts'
 
 /**
- * Reading what a source sent: members that may be missing, of another type, empty or endless. Every function takes
- * anything, throws nothing, and answers with a bounded value or null.
+ * Reads a source's answer: members may be missing, of another type, empty or endless. Every function accepts
+ * anything, throws nothing, and returns a bounded value or null.
  */
 
 export type Fields = Readonly<Record<string, unknown>>
@@ -12,20 +12,20 @@ export const isFields = (value: unknown): value is Fields =>
 
 export const fieldsOf = (value: unknown): Fields => (isFields(value) ? value : {})
 
-/** A member of the source's own: never what every object inherits, such as `constructor`. */
+/** A member of the source's own: never one that every object inherits, such as `constructor`. */
 export const memberOf = (value: unknown, name: string): unknown =>
   isFields(value) && Object.hasOwn(value, name) ? value[name] : undefined
 
-/** A list's items, a single value as a list of one, nothing for null. Looks at no more than a profile may hold. */
+/** A list's items, a single value as a list with one item, nothing for null. Reads no more than a profile may hold. */
 export const itemsOf = (value: unknown): readonly unknown[] => {
   if (value === undefined || value === null) return []
   return Array.isArray(value) ? value.slice(0, itemsMax) : [value]
 }
 
-/** Of names, titles and the like. Prose may be as long as the contract lets it. */
+/** For names, titles and the like. Prose may be as long as the contract allows. */
 export const shortTextBytesMax = 1_000
 
-/** How sources hide a value from those who have not paid or signed in: part of it is not the value. */
+/** How sources hide a value from visitors who have not paid or signed in: part of a value is not the value. */
 const mask = '***'
 
 /**
@@ -51,7 +51,7 @@ const cut = (text: string, bytesMax: number): string => {
   return bytes.toString('utf8', 0, end).trimEnd()
 }
 
-/** A text, or the name of what is described with one: `{"name": "German"}`. */
+/** A text, or the name of an object that has one: `{"name": "German"}`. */
 export const nameOf = (value: unknown): string | null =>
   textOf(value) ?? textOf(memberOf(value, 'name')) ?? textOf(memberOf(value, '@value'))
 
@@ -64,7 +64,7 @@ export const countOf = (value: unknown): number | null => {
   return typeof count === 'number' && Number.isSafeInteger(count) && count >= 0 ? count : null
 }
 
-/** What is not null, once each. */
+/** The values that are not null, once each. */
 export const known = (values: readonly (string | null)[]): string[] => [
   ...new Set(values.filter((value) => value !== null)),
 ]

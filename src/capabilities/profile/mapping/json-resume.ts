@@ -6,7 +6,7 @@ import { type Fields, fieldsOf, isFields, itemsOf, known, memberOf, textOf } fro
 
 export const isJsonResume = (record: Fields): boolean => isFields(memberOf(record, 'basics'))
 
-/** Beside `basics`, a record may carry our own `lid`, `urn`, `observed_at` and `deleted`, which no resume has. */
+/** Besides `basics`, a record may carry our own `lid`, `urn`, `observed_at` and `deleted`, which no resume has. */
 export const fromJsonResume = (record: Fields, identifiers: Identifiers): Fields => {
   const basics = fieldsOf(memberOf(record, 'basics'))
   const place = fieldsOf(memberOf(basics, 'location'))
@@ -47,7 +47,7 @@ export const fromJsonResume = (record: Fields, identifiers: Identifiers): Fields
   }
 }
 
-/** The first word is the first name: where a source does not split, any split is a guess, and this one loses nothing. */
+/** The first word is the first name: if a source does not split the name, any split is a guess, and this one loses nothing. */
 export const namesOf = (name: unknown): { firstname: string | null; lastname: string | null } => {
   const [firstname = null, ...rest] = (textOf(name) ?? '').split(/\s+/).filter((word) => word !== '')
   return { firstname, lastname: rest.length === 0 ? null : rest.join(' ') }
@@ -58,7 +58,7 @@ const joined = (parts: readonly unknown[], separator: string): string | null => 
   return texts.length === 0 ? null : texts.join(separator)
 }
 
-/** Of the addresses a person gives, the one that is a profile of the network. */
+/** The address in the network's own domain, among the addresses a person gives. */
 const profileUrl = (basics: Fields, identifiers: Identifiers): string | null => {
   const urls = [
     memberOf(basics, 'url'),

@@ -1,11 +1,11 @@
 import Iso6391 from 'iso-639-1'
 
 /**
- * A language as people and pages write it, as a code: ISO 639-1 where the language has one, else ISO 639-3, else null.
+ * A language as people and pages write it, as a code: ISO 639-1 if the language has one, else ISO 639-3, else null.
  * Understands codes, also regional ones (pt-BR) and bibliographic ones (ger), English names and own names.
  */
 
-/** Longer texts are no names of languages. */
+/** Longer texts are not names of languages. */
 const nameCharactersMax = 100
 
 /** Names people write that neither list has. */
@@ -35,7 +35,7 @@ const otherNames: Readonly<Record<string, string>> = {
 }
 
 /**
- * The languages without an ISO 639-1 code that the runtime (CLDR) has an English name for. Asking it for all 17,576
+ * The languages without an ISO 639-1 code that have an English name in the runtime (CLDR). Asking it for all 17,576
  * codes instead of listing them would cost the first caller most of a second.
  */
 const threeLetterCodes = (
@@ -61,7 +61,7 @@ const threeLetterCodes = (
 
 const englishNames = new Intl.DisplayNames(['en'], { type: 'language', fallback: 'none' })
 
-/** The code of a language; null where it is none, or none that is known. */
+/** The code of a language; null if the text is not a language, or not a known one. */
 export const languageCode = (text: string): string | null => {
   if (text.length > nameCharactersMax) return null
   const name = plain(text)
@@ -74,7 +74,7 @@ const plain = (text: string): string => text.normalize('NFC').toLowerCase().repl
 /** `spanish (latin america)`, `english - native`, `arabic, levantine` without what comes after the name. */
 const unqualified = (name: string): string => (name.split(/[(,;/–—]|\s-\s/, 1)[0] ?? '').trim()
 
-/** A two- or three-letter code, with a region or a script after it or not. */
+/** A two- or three-letter code, optionally with a region or a script after it. */
 const codeOf = (name: string): string | null => {
   const base = /^([a-z]{2,3})(?:[-_][a-z0-9]{2,8}){0,3}$/.exec(name)?.[1]
   if (base === undefined) return null
@@ -85,12 +85,12 @@ const codeOf = (name: string): string | null => {
   return code.length === 3 && !notALanguage.has(code) && englishNames.of(code) !== undefined ? code : null
 }
 
-/** ISO 639 codes that say that there is no language, or not which. */
+/** ISO 639 codes for "no language" and "unknown language". */
 const notALanguage = new Set(['mis', 'mul', 'und', 'zxx'])
 
 let names: ReadonlyMap<string, string> | null = null
 
-/** Built on first use: most processes never see a language. */
+/** Built on first use: most processes never need a language. */
 const byName = (): ReadonlyMap<string, string> => {
   if (names !== null) return names
   const found = new Map<string, string>()

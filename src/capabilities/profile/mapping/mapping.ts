@@ -17,24 +17,24 @@ import { languageCode } from './languages.ts'
 import { fromSchemaOrg, isSchemaOrgPerson } from './schema-org.ts'
 
 /**
- * What a source says about a person, in whatever shape, as the one shape of a profile that answers have. Three shapes are understood:
+ * Converts a source's answer about a person, in any shape, to the one shape of a profile in answers. Three shapes are understood:
  * our own (the members of Spec §2.4), JSON Resume, and schema.org's Person; the latter two are first rewritten into our
- * own, so that every value passes the same checks. Nothing here throws, whatever it is given.
+ * own, so that every value passes the same checks. Nothing here throws, whatever the input.
  */
 export type MappedProfile = {
-  /** As the source says; null where it does not. */
+  /** As stated by the source; null if it states none. */
   readonly lid: string | null
   readonly urn: string | null
   readonly data: ProfileData
-  /** When the source itself saw the data; null where it does not say. */
+  /** When the source itself saw the data; null if it does not say. */
   readonly observedAtMs: number | null
-  /** Ids that the source says have led to this person before; canonical. */
+  /** Ids that, according to the source, led to this person before; canonical. */
   readonly formerLids: readonly string[]
-  /** The source says that this person is gone. */
+  /** The source marks this person as deleted. */
   readonly deleted: boolean
 }
 
-/** Null where `record` is no object at all. */
+/** Null if `record` is not an object. */
 export const mapProfile = (record: unknown, identifiers: Identifiers): MappedProfile | null => {
   if (!isFields(record)) return null
   const own = isJsonResume(record)
@@ -56,7 +56,7 @@ export const mapProfile = (record: unknown, identifiers: Identifiers): MappedPro
   }
 }
 
-/** Nothing about the person in it: no answer to give, and nothing to charge for. */
+/** It contains nothing about the person: no answer to give, and nothing to charge for. */
 export const isEmptyProfile = (data: ProfileData): boolean =>
   Object.values(data).every((member) => member === null || (Array.isArray(member) && member.length === 0))
 
@@ -73,7 +73,7 @@ const instantCharactersMax = 40
 /** Milliseconds since 1970, from a timestamp with a zone or from a number of seconds or milliseconds. */
 export const instantOf = (value: unknown): number | null => {
   if (typeof value === 'number' && Number.isFinite(value) && value > 0) {
-    // In seconds this would be after the year 5000, in milliseconds before 1974.
+    // As seconds this would be after the year 5000, as milliseconds before 1974.
     return Math.round(value < 100_000_000_000 ? value * 1000 : value)
   }
   if (typeof value !== 'string' || value.length > instantCharactersMax) return null
@@ -82,12 +82,12 @@ export const instantOf = (value: unknown): number | null => {
   return Number.isNaN(ms) ? null : ms
 }
 
-/** Characters of JSON. An honest profile takes under 50,000; what is kept of it is sealed into one event. */
+/** Characters of JSON. An honest profile takes under 50,000; the kept part is sealed into one event. */
 export const profileCharactersMax = 150_000
 
 /**
- * Reads our own members; what is missing, empty or of another type is null, and lists lose such items. Lists of a profile
- * that is too large as a whole lose their ends.
+ * Reads our own members; a member that is missing, empty or of another type is null, and lists drop such items. If a profile
+ * as a whole is too large, its lists are cut.
  */
 export const profileDataOf = (own: Fields): ProfileData => {
   let data = readData(own)
@@ -150,7 +150,7 @@ const addressOf = (value: unknown): ProfileAddress | null => {
   return Object.values(address).every((part) => part === null) ? null : address
 }
 
-/** ISO 3166-1 alpha-2, upper case; null for what no country has. */
+/** ISO 3166-1 alpha-2, upper case; null if it is not a country. */
 const countryCodeOf = (value: unknown): string | null => {
   if (typeof value !== 'string' || value.length > shortTextBytesMax) return null
   if (!/^[A-Za-z]{2}$/.test(value.trim())) return null
@@ -158,7 +158,7 @@ const countryCodeOf = (value: unknown): string | null => {
   return nameOfCountry(code) === null ? null : code
 }
 
-/** What the runtime calls ZZ. */
+/** The runtime's name for ZZ. */
 const unknownRegion = 'ZZ'
 
 const nameOfCountry = (code: string | null): string | null =>
@@ -223,7 +223,7 @@ const subTypeOf = (value: unknown): string | null => {
   return words === null ? null : words.join('_').slice(0, subTypeCharactersMax)
 }
 
-/** RFC 5321 allows 254 characters. No more than its shape is judged: what a source calls an address is one. */
+/** RFC 5321 allows 254 characters. Only the shape is checked: a text that a source calls an address is one. */
 const emailOf = (text: string): string | null => {
   const address = text.replace(/^mailto:/i, '').split('?', 1)[0] ?? ''
   return address.length <= 254 && /^[^\s@<>]+@[^\s@<>]+$/.test(address) ? address : null
@@ -232,8 +232,8 @@ const emailOf = (text: string): string | null => {
 const phoneCharactersMax = 64
 
 /**
- * E.164, the shortest of the international formats. Numbers without a country code are read as the person's country's.
- * What is no possible number anywhere is left out: a number that cannot be dialled as it is written reaches strangers.
+ * E.164, the shortest of the international formats. Numbers without a country code are read as numbers of the person's country.
+ * Numbers that are not possible anywhere are left out: a number that cannot be dialled as written reaches strangers.
  */
 const phoneOf = (text: string, country: string | null): string | null => {
   if (text.length > phoneCharactersMax) return null
@@ -248,11 +248,11 @@ const phoneOf = (text: string, country: string | null): string | null => {
 const isCountry = (code: string | null): code is CountryCode => code !== null && isSupportedCountry(code)
 
 /**
- * Dates of a career, which are known to the year, the month or the day. Never padded: "2019" is not the first of
- * January, and a reader cannot tell an invented day from a known one.
+ * Dates of a career, known to the year, the month or the day. Never padded: "2019" is not the first of
+ * January, and a reader cannot distinguish an invented day from a known one.
  */
 
-/** Outside of these, a date is a placeholder of some database (0001-01-01, 9999-12-31). */
+/** Outside these years, a date is a placeholder of some database (0001-01-01, 9999-12-31). */
 const yearMin = 1900
 const yearMax = 2100
 
@@ -262,7 +262,7 @@ const dateCharactersMax = 100
 const present = new Set(['present', 'current', 'currently', 'now', 'today', 'ongoing', 'to date'])
 
 /**
- * "YYYY", "YYYY-MM" or "YYYY-MM-DD" (ISO 8601); null for everything else, impossible days included. Takes texts of
+ * "YYYY", "YYYY-MM" or "YYYY-MM-DD" (ISO 8601); null for everything else, including impossible days. Accepts texts of
  * these forms, timestamps, which are cut to their day as written, years as numbers, and `{year, month, day}`.
  */
 export const partialDate = (value: unknown): string | null => {
@@ -274,8 +274,8 @@ export const partialDate = (value: unknown): string | null => {
 }
 
 /**
- * The end of something, and whether it goes on. `isCurrent` as the source says it decides; without it, no end and
- * "Present" mean that it goes on. What goes on has no end.
+ * The end of a position, and whether it is current. The source's `isCurrent` decides; without it, no end and
+ * "Present" mean that it is current. A current position has no end.
  */
 export const endOf = (
   value: unknown,

@@ -13,8 +13,8 @@ import {
 import { firstProfileUrl, namesOf } from './json-resume.ts'
 
 /**
- * schema.org's Person, as pages embed it in JSON-LD, rewritten into our own members. Followers are not connections and
- * are not read as such.
+ * schema.org's Person, as pages embed it in JSON-LD, rewritten into our own members. Followers are not connections, so they
+ * are ignored.
  */
 
 export const isSchemaOrgPerson = (record: Fields): boolean => typesOf(record).includes('Person')
@@ -65,7 +65,7 @@ const typesOf = (value: unknown): string[] =>
 
 const identifierValue = (value: unknown): unknown => (isFields(value) ? memberOf(value, 'value') : value)
 
-/** A bare number may be anybody's numbering; a URN says whose. */
+/** A bare number may come from any numbering; a URN names its own. */
 const isPersonUrn = (value: unknown): boolean =>
   typeof value === 'string' && value.length <= shortTextBytesMax && /^[a-z0-9:-]+:person:\d+$/i.test(value)
 
@@ -74,7 +74,7 @@ const headlineOf = (person: Fields): string | null => {
   return textOf(memberOf(person, 'headline')) ?? titles.find((title) => title !== null) ?? null
 }
 
-/** An organization, and what is said about having been there: by a Role around it, or by one among its members. */
+/** An organization, and the details of the person's time there: in a Role around it, or in a Role among its members. */
 type Stay = { readonly organization: unknown; readonly role: Fields }
 
 const inRole = (value: unknown, relation: 'worksFor' | 'alumniOf'): Stay => {
@@ -91,8 +91,8 @@ const schoolNames =
   /universi|college|school|institut|academ|akadem|hochschule|schule|polytech|école|escuela|faculty/i
 
 /**
- * Pages list former employers among the organizations somebody is an alumnus of, and universities without calling them
- * schools: a plain Organization is a school only by its name.
+ * Pages list former employers among the organizations a person is an alumnus of, and universities without marking them as
+ * schools: a plain Organization counts as a school only by its name.
  */
 const isSchool = ({ organization }: Stay): boolean => {
   const types = typesOf(organization)
@@ -109,13 +109,13 @@ const educationOf = ({ organization, role }: Stay): Fields => ({
 
 const currentJobs = (person: Fields): Fields[] => {
   const titles = itemsOf(memberOf(person, 'jobTitle')).map(nameOf)
-  // One list is parallel to the other, where there are two.
+  // The two lists are parallel, if there are two.
   return itemsOf(memberOf(person, 'worksFor')).map((one, index) =>
     employmentOf(inRole(one, 'worksFor'), { title: titles[index] ?? null }),
   )
 }
 
-/** Without an end, `worksFor` goes on and `alumniOf` does not. */
+/** Without an end, `worksFor` is current and `alumniOf` is not. */
 const employmentOf = (
   { organization, role }: Stay,
   { title = null, isCurrent }: { title?: string | null; isCurrent?: boolean },

@@ -10,15 +10,15 @@ export type CacheParts = {
 }
 
 type Cached = {
-  /** What the caller can be told at once; null: a provider has to be asked. */
+  /** The answer that is available immediately; null: a provider must be asked. */
   readonly served: Retrieved | null
-  /** Who the identifier leads to, where a provider has to be asked about them; null: not known. */
+  /** The person the identifier leads to, if a provider must be asked about them; null: unknown. */
   readonly subjectId: string | null
-  /** What is served is to be fetched again behind the answer. */
+  /** The served data should be fetched again after the answer. */
   readonly refresh: boolean
 }
 
-/** What is known of the person asked for, opened. */
+/** What is known about the person, opened. */
 export const readCache = async (
   { lookUps, vault, clock }: CacheParts,
   asked: Asked,
@@ -29,7 +29,7 @@ export const readCache = async (
   const known = judge(row, clock.now(), wants)
   const served = answerFrom({ vault, clock }, known, sealedKey)
   return {
-    // Data that were fetched a moment ago are fresh for a caller who asks for fresh data (decision 20).
+    // Data fetched a moment ago counts as fresh for a caller who asks for fresh data (decision 20).
     served: served?.kind === 'found' && wants === 'fresh' ? { ...served, source: 'fresh' } : served,
     subjectId: known.kind === 'fetch' || known.kind === 'data' ? known.subjectId : null,
     refresh: known.kind === 'data' && known.refresh,

@@ -18,16 +18,16 @@ export type FetchParts = RecordingParts &
 
 export type FetchLimits = typeof fetchLimits
 export const fetchLimits = {
-  /** From asking to answering: past it the caller is told to come back, and the fetch goes on into the cache. */
+  /** From the question to the answer: after it the caller is asked to come back, and the fetch continues for the cache. */
   answerMaxMs: 8_000,
-  /** How often a process looks whether another one's fetch is done. */
+  /** How often a process checks whether another process's fetch is done. */
   claimPauseMs: 50,
   /** How long a fetch waits until its own result can be read back. */
   visibleMaxMs: 2_000,
 }
 
 /**
- * Asks the provider for a person and records its answer. One process fetches; the others look at what it left.
+ * Asks the provider for a person and records its answer. One process fetches; the others read its result.
  * `settle` is called once, with the result; the claim is kept until the result can be read back.
  */
 export const fetchClaimed = async (
@@ -41,7 +41,7 @@ export const fetchClaimed = async (
   if (!(await takeClaim(parts, { claim, holder, deadlineMs })))
     return settle(unavailable(retryAfterSeconds.late))
   try {
-    // Another process may have fetched between our looking and our claim.
+    // Another process may have fetched between our check and our claim.
     const { served, subjectId } = await readCache(parts, asked, wants)
     if (served !== null) return settle(served)
     const fetched = await askAndRecord(parts, asked, { subjectId, deadlineMs, wants })
@@ -54,7 +54,7 @@ export const fetchClaimed = async (
   }
 }
 
-/** Whether the claim became ours before the deadline. */
+/** Whether we got the claim before the deadline. */
 const takeClaim = async (
   { claims, limits }: FetchParts,
   { claim, holder, deadlineMs }: { claim: string; holder: string; deadlineMs: number },
@@ -105,7 +105,7 @@ const unanswered = (
 ): Retrieved => {
   if (answer.kind !== 'rate_limited')
     logger.warn({ detail: answer.detail }, `profile provider: ${answer.kind}`)
-  // What the source says, as it says it: a caller who comes back earlier is told the same again.
+  // The source's own time, unchanged: a caller who comes back earlier gets the same answer again.
   const seconds = answer.kind === 'malformed' ? null : answer.retryAfterSeconds
   return unavailable(seconds ?? retryAfterSeconds.failed)
 }

@@ -2,16 +2,16 @@ import type pg from 'pg'
 import { unavailableWhenAway } from '../../../call/unavailable.ts'
 
 /**
- * Which process is fetching whom. A row with an end instead of a database lock: locks would hold a connection each for as
- * long as the upstream takes.
+ * Which process is fetching which person. A row with an expiry instead of a database lock: locks would hold a connection each for the
+ * whole duration of the upstream request.
  */
 export type Claims = {
-  /** Whether the claim is ours now. */
+  /** Whether we have the claim now. */
   take(claim: string, holder: string): Promise<boolean>
   release(claim: string, holder: string): Promise<void>
 }
 
-/** Longer than any fetch takes; what a dead process held is free after it. */
+/** Longer than any fetch takes; a dead process's claim is free after it. */
 const claimTtlSeconds = 15
 
 export const createClaims = (pool: pg.Pool): Claims => ({

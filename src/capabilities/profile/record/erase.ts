@@ -7,8 +7,8 @@ import { recordProfileEvent } from './records.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Forgetting a person. What the event log holds of them stays, unreadable: its keys are destroyed first, in the same
- * transaction that suppresses their identifiers, so that no fetch under way can bring them back.
+ * Forgetting a person. Their data in the event log stays, unreadable: its keys are destroyed first, in the same
+ * transaction that suppresses their identifiers, so that no running fetch can bring them back.
  */
 
 export type ErasureParts = {
@@ -16,7 +16,7 @@ export type ErasureParts = {
   readonly eventLog: Pick<EventLog, 'append' | 'read'>
   readonly vault: Vault
   readonly identifierHmac: (identifier: string) => string
-  /** Removes people from the operator's own data set, and tells which identifiers that knew them by: keyed HMACs, as asked. */
+  /** Removes people from the operator's own data set, and returns the identifiers it knew them by: keyed HMACs, as in the question. */
   readonly eraseFromDataset: (hmacs: readonly string[]) => Promise<readonly string[]>
   readonly erasures: CapabilityStorage['erasures']
   readonly clock: { now(): number }
@@ -30,9 +30,9 @@ export type Erasure = {
 }
 
 /**
- * Erases and suppresses everyone an identifier leads or ever led to. The projection must have caught up. Repeatable: again
- * it suppresses the same and finds nothing left. What fails half-way has destroyed the keys, or done nothing. When it resolves, no
- * backup brings them back.
+ * Erases and suppresses everyone an identifier leads or ever led to. The projection must have caught up. Repeatable: a second run
+ * suppresses the same identifiers and finds nothing left. A failed run has destroyed the keys, or done nothing. Once it resolves, no
+ * backup can restore the data.
  */
 export const eraseProfile = async (
   parts: ErasureParts,
@@ -47,7 +47,7 @@ export const eraseProfile = async (
 }
 
 /**
- * Erases again whoever was erased after the backup was made that these rows came out of. Returns how many people; 0 where nothing was
+ * Erases again everyone who was erased after the backup of these rows was made. Returns how many people; 0 if nothing was
  * restored.
  */
 export const eraseAgain = async (parts: ErasureParts): Promise<number> => {
@@ -66,7 +66,7 @@ export const eraseAgain = async (parts: ErasureParts): Promise<number> => {
   return people.length
 }
 
-/** Destroys the keys of everyone that identifiers lead to, and suppresses those and all others they are known by. */
+/** Destroys the keys of everyone that the identifiers lead to, and suppresses those and all their other identifiers. */
 const forgetAll = async (
   { pool, vault, eraseFromDataset }: ErasureParts,
   begunWith: readonly string[],
@@ -74,7 +74,7 @@ const forgetAll = async (
 ): Promise<{ readonly hmacs: ReadonlySet<string>; readonly subjectIds: ReadonlySet<string> }> => {
   const hmacs = new Set(begunWith)
   const subjectIds = new Set<string>()
-  // Each source may know the person by identifiers the other does not: until neither names a new one.
+  // Each source may know the person by identifiers the other does not: repeat until neither names a new identifier.
   for (let known = -1, rounds = 0; hmacs.size > known && rounds < roundsMax; rounds++) {
     known = hmacs.size
     const { text, values } = subjectsOf([...hmacs])
@@ -92,7 +92,7 @@ const forgetAll = async (
   return { hmacs, subjectIds }
 }
 
-/** A person has few identifiers, and each round that goes on has found another one. */
+/** A person has few identifiers, and each further round has found another one. */
 const roundsMax = 16
 
 const recordErased = async (
@@ -119,8 +119,8 @@ const retentionMs = 720 * 3_600_000
 export const retainedAtOnceMax = 500
 
 /**
- * Destroys the keys of payloads older than 30 days and says so in the event log. Returns how many subjects; call again while
- * it returns the maximum. A subject fetched again since keeps its newer payload: that destroyed the older key itself.
+ * Destroys the keys of payloads older than 30 days and records it in the event log. Returns how many subjects; call again while
+ * it returns the maximum. A subject fetched again since then keeps its newer payload: that fetch destroyed the older key itself.
  */
 export const dropOldProfiles = async ({
   eventLog,

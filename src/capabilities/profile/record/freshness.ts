@@ -1,24 +1,24 @@
 import type { ProfileAliasRow } from '../../../../projections/profile-cache.ts'
 
 /**
- * What may be served from what is known, and for how long (Spec §4.3, §8; decision 20). Pure: rows and time in, judgement
- * out. Data too old are never served, not even when nothing newer can be had.
+ * Decides which known data may be served, and for how long (Spec §4.3, §8; decision 20). Pure: rows and time in, judgement
+ * out. Data that is too old is never served, not even if no newer data is available.
  */
 
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
-/** Spec §8: cached data are at most 30 days old. */
+/** Spec §8: cached data is at most 30 days old. */
 export const cachedAgeMaxMs = 720 * hourMs
 /** A fetch this recent is still "no more than a minute old" when its answer arrives (decision 20). */
 const freshReuseMaxMs = 55_000
-/** Spec §8: what a source calls current may have been seen by it this long ago. */
+/** Spec §8: the source itself may have seen its current data this long ago. */
 export const freshAgeMaxMs = 60_000
-/** From this age on, cached data are served and fetched again behind the caller's back. */
+/** From this age on, cached data is served and fetched again in the background. */
 const refreshAgeMs = 25 * dayMs
-/** That no person was found is believed this long where cached answers will do. */
+/** A result "no person found" is believed this long if the caller accepts cached answers. */
 const missMaxMs = 24 * hourMs
-/** Identifiers change hands: one not confirmed for this long leads nowhere. */
+/** Identifiers change hands: an identifier not confirmed for this long leads nowhere. */
 export const aliasAgeMaxMs = 30 * dayMs
 
 export type Known =
@@ -32,10 +32,10 @@ export type Known =
     }
   | { readonly kind: 'deleted'; readonly subjectId: string; readonly goneAtMs: number }
   | { readonly kind: 'missing' }
-  /** Nothing that may be served. `subjectId` is who the identifier belonged to until now. */
+  /** Nothing that may be served. `subjectId` is the person the identifier belonged to until now. */
   | { readonly kind: 'fetch'; readonly subjectId: string | null }
 
-/** `wants`: `cached` takes data up to 30 days old, `fresh` only what was fetched a moment ago. */
+/** `wants`: `cached` accepts data up to 30 days old, `fresh` only data fetched a moment ago. */
 export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'cached' | 'fresh'): Known => {
   if (row === undefined) return { kind: 'fetch', subjectId: null }
   const subjectId = row.subject_id
@@ -45,7 +45,7 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
       ? { kind: 'missing' }
       : { kind: 'fetch', subjectId: since(row.verified_at) <= aliasAgeMaxMs ? subjectId : null }
   if (since(row.verified_at) > aliasAgeMaxMs) return { kind: 'fetch', subjectId: null }
-  // That a source no longer finds somebody may be its mistake; that it says they are gone is not.
+  // If a source no longer finds a person, it may be a mistake; if it states that the person is deleted, it is not.
   const goneMaxMs = row.gone_reason === 'gone' ? cachedAgeMaxMs : missMaxMs
   if (row.gone_at !== null)
     return since(row.gone_at) <= (wants === 'cached' ? goneMaxMs : freshReuseMaxMs)
@@ -57,7 +57,7 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
   const serves =
     wants === 'cached'
       ? ageMs <= cachedAgeMaxMs
-      : // Whose name it is now must be as fresh as the data are.
+      : // Our knowledge of who has the name now must be as fresh as the data.
         since(row.verified_at) <= freshReuseMaxMs &&
         since(row.fetched_at) <= freshReuseMaxMs &&
         ageMs <= freshAgeMaxMs

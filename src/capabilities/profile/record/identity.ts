@@ -1,5 +1,5 @@
 /**
- * Whether an answer is about the person who was asked for. Identifiers are released and taken by others, and sources mix
+ * Whether an answer is about the person who was asked for. Identifiers are released and taken over by others, and sources confuse
  * people up: a source's word alone never makes one person's data another's.
  */
 
@@ -8,10 +8,10 @@ export type KnownAlias = { readonly kind: 'lid' | 'urn'; readonly hmac: string }
 type AnsweredIds = { readonly lid: string; readonly urn: string | null }
 
 /**
- * `asked` and the answer's ids are keyed HMACs. `known` are the identifiers confirmed lately for the person `asked` leads
- * to. `redirected`: the source says itself that the identifier moved on.
+ * `asked` and the answer's ids are keyed HMACs. `known` are the recently confirmed identifiers of the person that `asked` leads
+ * to. `redirected`: the source itself says that the identifier moved on.
  *
- * A number never changes hands: an answer with another number than the one known is somebody else, whatever its name is.
+ * A number never changes hands: an answer with another number than the known one is about another person, even under the same name.
  */
 export const belongs = (
   asked: KnownAlias,

@@ -4,24 +4,24 @@ import { unavailableWhenAway } from '../../../call/unavailable.ts'
 import { createGathering } from '../../../concurrency/gathering.ts'
 import { Unavailable } from '../../../event-log/port.ts'
 
-/** What is known of whom an identifier leads to, read in one moment. */
+/** The person an identifier leads to and the known data, read in one moment. */
 type LookUp = {
   readonly suppressed: boolean
   readonly row: ProfileAliasRow | undefined
-  /** Of the row's payload; null where it was destroyed. */
+  /** Of the row's payload; null if it was destroyed. */
   readonly sealedKey: string | null
 }
 
 export type LookUps = {
-  /** By the keyed HMAC of one identifier, as of some moment after this was called. */
+  /** By the keyed HMAC of one identifier, as of some moment after the call. */
   of(hmac: string): Promise<LookUp>
 }
 
 /** Identifiers of one statement. */
 const batchMax = 64
-/** Statements under way: the second is for callers who come while the first one is. */
+/** Statements under way: the second is for callers who arrive while the first runs. */
 const underWayMax = 2
-/** Identifiers that wait, 64 statements of them; a caller with one more is told to come back. */
+/** Identifiers that wait, 64 statements of them; a caller beyond that is asked to come back. */
 const waitingMax = 64 * batchMax
 
 type Row = Partial<ProfileAliasRow> & { suppressed: boolean; sealed_key: string | null }
@@ -43,7 +43,7 @@ export const createLookUps = (pool: pg.Pool): LookUps => {
     underWayMax,
     waitingMax,
     refusal: () => new Unavailable('too many profile look-ups are waiting'),
-    // A caller who waits for a database that is away would only learn it later.
+    // A caller who waits for an unavailable database would only learn it later.
     failsAll: (error) => error instanceof Unavailable,
     // Prepared. The projection's columns are named, so that its switch to another table changes nothing.
     run: async (take) => {

@@ -7,7 +7,7 @@ import { newSubjectId, recordProfileEvent } from './records.ts'
 import { type Asked, type Payload, type Retrieved, unavailable } from './retrieved.ts'
 import { allAliases, findAlias, idsOf, type SubjectParts, subjectFor } from './subjects.ts'
 
-/** What a provider's answer means for the person who was asked for, written into the event log. */
+/** Records in the event log what a provider's answer means for the person who was asked for. */
 
 export type RecordingParts = SubjectParts & {
   readonly eventLog: Pick<EventLog, 'append' | 'read'>
@@ -15,12 +15,12 @@ export type RecordingParts = SubjectParts & {
   readonly logger: Logger
 }
 
-/** Which subject the identifier led to when the provider was asked, and who answered. */
+/** The subject that the identifier led to when the provider was asked, and the provider that answered. */
 type Context = {
   readonly subjectId: string | null
-  /** Identifiers confirmed lately for that subject. */
+  /** Recently confirmed identifiers of that subject. */
   readonly known: readonly KnownAlias[]
-  /** Who answered, and when. */
+  /** The provider that answered, and the time. */
   readonly provider: string
   readonly atMs: number
 }
@@ -33,7 +33,7 @@ const tooMuchRetrySeconds = 60
 
 const formerAliasesMax = 64
 
-/** Keeps the data a provider has of a person, if they are of the person asked for. Older data become unreadable. */
+/** Stores a provider's data about a person, if it is about the person asked for. Older data becomes unreadable. */
 export const recordFound = async (
   parts: RecordingParts,
   asked: Asked,
@@ -76,14 +76,14 @@ export const recordFound = async (
     sealed: sealed.sealed,
   }
   await record(parts, { type: 'ProfileFetched', data: fetched }, atMs)
-  // Nothing older is ever served: nothing older needs to be readable.
+  // Older data is never served, so it need not be readable.
   await vault.destroy(subjectId, sealed.keyId)
   if (merged !== null) await merge(parts, merged, atMs)
   const ageMs = Math.max(0, clock.now() - observedAtMs)
   return { kind: 'found', source: ageMs <= freshAgeMaxMs ? 'fresh' : 'cached', ageMs, subjectId, ids, data }
 }
 
-/** Keeps that a provider has nobody: the person is gone where it knew them, else the identifier leads to no one. */
+/** Records that a provider found no one: the person is deleted if it knew them, else the identifier leads to no one. */
 export const recordAbsent = async (
   parts: RecordingParts,
   asked: Asked,
@@ -125,7 +125,7 @@ const record = (
   atMs: number,
 ): Promise<void> => recordProfileEvent(eventLog, event, { actor: 'system', at: new Date(atMs).toISOString() })
 
-/** Whether the source that knew the person was asked by what it knew them by: only then its silence is about them. */
+/** Whether the source that knew the person was asked by an identifier it knew them by: only then its silence is about them. */
 const isAbout = async (
   parts: RecordingParts,
   asked: Asked,
@@ -135,12 +135,12 @@ const isAbout = async (
   const row = await findAlias(parts, asked.hmac)
   if (row?.subject_id !== subjectId || row.provider !== provider) return false
   const ids = await idsOf(parts, asked.hmac)
-  // Nothing readable is left of a person who was told to be gone before.
+  // The person was already marked as deleted, so nothing readable is left.
   if (ids === null) return row.gone_at !== null
   return (asked.ref.kind === 'lid' ? ids.lid : ids.urn) === asked.ref.value
 }
 
-/** Two subjects turned out to be one person: the one without the number is let go, and its identifiers are handed on. */
+/** Two subjects turned out to be one person: the subject without the number is released, and its identifiers are handed over. */
 const merge = async (parts: RecordingParts, subjectId: string, atMs: number): Promise<void> => {
   await parts.vault.destroy(subjectId)
   const erased_at = new Date(atMs).toISOString()
@@ -155,7 +155,7 @@ const currentAliases = (own: KnownAlias, { lid, urn }: { lid: string; urn: strin
   return [...new Map(aliases.map((alias) => [alias.hmac, alias])).values()]
 }
 
-/** The identifiers of a merged subject that the answer does not have. */
+/** The identifiers of a merged subject that are missing in the answer. */
 const formerAliases = async (
   parts: RecordingParts,
   merged: string,

@@ -9,7 +9,7 @@ import { askedFor, type Retrieved, retryAfterSeconds, unavailable } from './retr
 import { createSharedFetches, type SharedFetchLimits, sharedFetchLimits } from './shared-fetches.ts'
 
 /**
- * Where a profile comes from: the cache while it is young enough, else a provider, asked once for all callers who wait
+ * The source of a profile: the cache while it is young enough, else a provider, asked once for all callers who wait
  * for the same person, in this process and in the others.
  */
 
@@ -21,17 +21,17 @@ type RetrievalParts = RecordingParts & {
 
 export type Retrieval = {
   /**
-   * `beforeUpstream` is awaited before a provider is asked on this caller's behalf. What it returns other than null is returned, and
+   * `beforeUpstream` is awaited before a provider is asked for this caller. If it returns anything but null, that is returned, and
    * no provider is asked for this caller.
    */
   retrieve<Stopped>(
     ref: ProfileRef,
     options: {
       wants: 'cached' | 'fresh'
-      /** On whose behalf a provider is asked. */
+      /** The organization for which a provider is asked. */
       organizationId: string
       beforeUpstream: () => Promise<Stopped | null>
-      /** False: what is cached or nothing; the provider is not asked, not even behind the answer. */
+      /** False: only cached data or nothing; the provider is not asked, not even in the background. */
       upstream?: boolean
     },
   ): Promise<Retrieved | Stopped>
@@ -65,7 +65,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
       if (stopped !== null) return stopped
       const result = fetches.result(asked, wants, organizationId)
       const retrieved = await within(result, { waitMs: limits.answerMaxMs }, () => late)
-      // A source that has nothing current does not make what it has current.
+      // If a source has nothing current, its data does not become current.
       return retrieved.kind === 'found' && wants === 'fresh' && retrieved.source !== 'fresh'
         ? unavailable(retryAfterSeconds.failed)
         : retrieved

@@ -1,6 +1,6 @@
 import type { ProfileData, ProfileIds, ProfileRef } from '../sources/provider.ts'
 
-/** Who is asked for; `hmac` is what the event log knows the identifier by. */
+/** The person asked for; the event log knows the identifier by `hmac`. */
 export type Asked = { readonly ref: ProfileRef; readonly hmac: string }
 
 export const askedFor = (ref: ProfileRef, identifierHmac: (identifier: string) => string): Asked => ({
@@ -8,7 +8,7 @@ export const askedFor = (ref: ProfileRef, identifierHmac: (identifier: string) =
   hmac: identifierHmac(`${ref.kind}:${ref.value}`),
 })
 
-/** What a caller is told. */
+/** The answer for a caller. */
 export type Retrieved =
   | {
       readonly kind: 'found'
@@ -22,13 +22,13 @@ export type Retrieved =
   | { readonly kind: 'missing' }
   | { readonly kind: 'unavailable'; readonly retryAfterSeconds: number }
 
-/** What is sealed. */
+/** The content of a seal. */
 export type Payload = { readonly ids: ProfileIds; readonly data: ProfileData }
 
-/** When a caller who was told nothing is to come back. */
+/** When a caller without an answer should come back. */
 export const retryAfterSeconds = { late: 2, busy: 1, failed: 5 } as const
 
-/** Nothing can be told now. */
+/** No answer is possible now. */
 export const unavailable = (retryAfterSeconds: number): Retrieved => ({
   kind: 'unavailable',
   retryAfterSeconds,

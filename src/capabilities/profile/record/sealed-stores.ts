@@ -4,7 +4,7 @@ import { cachedAgeMaxMs } from './freshness.ts'
 import { keySealContext } from './vault.ts'
 
 /**
- * What is sealed about people for longer than a day, for the end of an epoch: the keys of payloads, as long as those may be served, and
+ * Data about people that is sealed for longer than a day, for the end of an epoch: the keys of payloads, while those may be served, and
  * the data set.
  */
 
@@ -15,7 +15,7 @@ const portionMax = 500
 
 type Sealed = { readonly id: string; readonly context: string; readonly sealed: string }
 
-/** Reads portions after an id, and replaces values that are still what was read: what was deleted meanwhile stays deleted. */
+/** Reads portions after an id, and replaces values that have not changed since the read: rows deleted in between stay deleted. */
 const resealing =
   ({
     sealer,
@@ -33,7 +33,7 @@ const resealing =
       const renewed: (Sealed & { readonly after: string })[] = []
       for (const one of portion) {
         const text = sealer.open(one.sealed, one.context)
-        // Not to be opened though its key is there: it is damaged, and nothing is lost with the key.
+        // It cannot be opened although its key exists: it is damaged, and deleting the key loses nothing.
         if (text !== null) renewed.push({ ...one, after: await sealer.seal(text, one.context) })
       }
       if (renewed.length > 0)
@@ -48,7 +48,7 @@ const resealing =
     }
   }
 
-/** Older keys are not sealed anew: what they open is not served any more, and the retention job is about to delete them. */
+/** Older keys are not sealed again: their data is no longer served, and the retention job is about to delete them. */
 export const profileKeyStore = ({
   pool,
   sealer,
@@ -83,7 +83,7 @@ export const profileKeyStore = ({
       return rowCount ?? 0
     },
   }),
-  // They stay until their age ends them: by them an erasure finds whom a payload was about.
+  // They stay until they expire: an erasure uses them to find the subject of a payload.
   drop: async () => 0,
 })
 

@@ -4,20 +4,20 @@ import { FairPlaces } from '../../../concurrency/fair-places.ts'
 import { type Asked, type Retrieved, retryAfterSeconds, unavailable } from './retrieved.ts'
 
 /**
- * The fetches of this process: callers who ask for the same person at the same time wait for one of them. So many providers are
- * asked at once; organizations share that fairly, and who waits too long is told to come back.
+ * The fetches of this process: callers who ask for the same person at the same time share one fetch. The number of providers asked
+ * at the same time is limited; organizations share it fairly, and a caller who waits too long is asked to come back.
  */
 type SharedFetches = {
-  /** The result of the fetch under way, or of a new one, which counts as the organization's. */
+  /** The result of the running fetch, or of a new fetch, which counts as the organization's. */
   result(asked: Asked, wants: 'cached' | 'fresh', organizationId: string): Promise<Retrieved>
   /**
-   * What a fetch has left that cannot be read back yet: it was there before this caller came, so it is cached data, as it
+   * The result of a fetch that cannot be read back yet: it existed before this caller came, so it counts as cached data, which it
    * will be in a moment. Null while there is none.
    */
   leftUnread(asked: Asked): Retrieved | null
-  /** Fetches fresh data for the cache; does nothing while too many such fetches are under way. */
+  /** Fetches fresh data for the cache; does nothing while too many such fetches are running. */
   refresh(asked: Asked): void
-  /** Waits for the fetches under way. */
+  /** Waits for the running fetches. */
   settled(): Promise<void>
 }
 
@@ -35,12 +35,12 @@ type SharedFetchesOptions = {
 
 export type SharedFetchLimits = typeof sharedFetchLimits
 export const sharedFetchLimits = {
-  /** Providers asked at once by this process. */
+  /** Providers asked at the same time by this process. */
   fetchesMax: 100,
-  /** Fetches that wait for that; one more is told to come back. */
+  /** Fetches waiting for that; a caller beyond that is asked to come back. */
   waitingMax: 400,
   waitMaxMs: 2_000,
-  /** Of those, for refreshing what is served from the cache meanwhile. */
+  /** The share of those that refreshes served cache entries. */
   refreshesMax: 10,
 }
 
@@ -48,7 +48,7 @@ type Fetch = {
   readonly result: Promise<Retrieved>
   /** The result can be read back. */
   readonly done: Promise<void>
-  /** Its result, and when it had it; null before. */
+  /** Its result, and the time of the result; null before. */
   settled: { readonly left: Retrieved; readonly atMs: number } | null
 }
 
@@ -59,7 +59,7 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
   const fetches = new Map<string, Fetch>()
   let refreshing = 0
 
-  // One that came to nothing may still be letting go of its claim: who comes after it asks again.
+  // A failed fetch may still be releasing its claim; the next caller asks again.
   const underWay = (asked: Asked, wants: 'cached' | 'fresh'): Fetch | undefined =>
     [keyOf(asked, 'fresh'), keyOf(asked, wants)]
       .map((key) => fetches.get(key))
@@ -103,7 +103,7 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
 /** No caller waits for them: all together they count as one more organization. */
 const refreshes = 'refreshes'
 
-/** The same fetch, once a place is free, which it gives back with its result. Whoever gets none is told to come back. */
+/** The same fetch, once a place is free; the place is returned with the result. A caller who gets none is asked to come back. */
 const inPlace =
   (fetch: SharedFetchesOptions['fetch'], places: FairPlaces, party: string): SharedFetchesOptions['fetch'] =>
   async (request, settle) => {
@@ -119,10 +119,10 @@ const inPlace =
     }
   }
 
-/** By identifier: whose it is now is part of what is asked. */
+/** By identifier, because its current owner is part of the question. */
 const keyOf = ({ hmac }: Asked, wants: 'cached' | 'fresh'): string => `${hmac} ${wants}`
 
-/** Starts a fetch. Its failure is that of all who wait for it. */
+/** Starts a fetch. Its failure reaches everyone who waits for it. */
 const begin = (
   { fetch, clock, logger }: SharedFetchesOptions,
   request: { asked: Asked; wants: 'cached' | 'fresh' },
@@ -137,7 +137,7 @@ const begin = (
     (left) => {
       begun.settled = { left, atMs: clock.now() }
     },
-    // It may be that no caller waits any more.
+    // Perhaps no caller waits any more.
     (error: unknown) => logger.warn({ err: error }, 'a profile could not be fetched'),
   )
   return begun

@@ -13,7 +13,7 @@ import { newSubjectId } from './records.ts'
 import type { Payload } from './retrieved.ts'
 import type { Vault } from './vault.ts'
 
-/** Which person an identifier leads to, and by which identifiers a person is known: read from the projection. */
+/** Which person an identifier leads to, and which identifiers a person is known by: read from the projection. */
 
 export type SubjectParts = {
   readonly pool: pg.Pool
@@ -21,7 +21,7 @@ export type SubjectParts = {
   readonly clock: { now(): number }
 }
 
-/** What the identifier leads to, given as its keyed HMAC; undefined where it is not known. */
+/** The person an identifier leads to, given as its keyed HMAC; undefined if unknown. */
 export const findAlias = async (
   { pool }: Pick<SubjectParts, 'pool'>,
   hmac: string,
@@ -42,7 +42,7 @@ export const allAliases = async (
   )
 }
 
-/** The identifiers of a subject that were confirmed lately. */
+/** The recently confirmed identifiers of a subject. */
 export const knownAliases = async (
   parts: Pick<SubjectParts, 'pool' | 'clock'>,
   subjectId: string,
@@ -51,7 +51,7 @@ export const knownAliases = async (
     .filter(({ verifiedAtMs: at }) => at !== null && parts.clock.now() - at <= aliasAgeMaxMs)
     .map(({ kind, hmac }) => ({ kind, hmac }))
 
-/** The identifiers last told of the person an identifier leads to; null where they cannot be read any more. */
+/** The identifiers last received for the person an identifier leads to; null if they cannot be read any more. */
 export const idsOf = async (
   parts: Pick<SubjectParts, 'pool' | 'vault'>,
   hmac: string,
@@ -64,8 +64,8 @@ export const idsOf = async (
 }
 
 /**
- * The subject that an answer with these identifiers is about; a new one where none is known. `subjectId` is who the
- * identifier asked for led to. A number names a person for good; a name does for a while.
+ * The subject that an answer with these identifiers is about; a new subject if none is known. `subjectId` is the subject the
+ * requested identifier led to. A number names a person permanently; a name only for a while.
  */
 export const subjectFor = async (
   parts: Pick<SubjectParts, 'pool' | 'clock'>,
@@ -77,7 +77,7 @@ export const subjectFor = async (
   if (subjectId !== null) return subjectId
   const named = await findAlias(parts, lid)
   const known = named === undefined ? [] : await knownAliases(parts, named.subject_id)
-  // Known by that name under another number, or under none lately: somebody else, or nobody in particular.
+  // Known by that name under another number, or not recently under any: another person, or no one in particular.
   return named !== undefined &&
     known.length > 0 &&
     !(urn !== null && known.some(({ kind }) => kind === 'urn'))

@@ -5,25 +5,25 @@ import { inTransaction } from '../../../concurrency/transaction.ts'
 import { type EpochSealer, sealerOf } from '../../../guard/secrets.ts'
 
 /**
- * The keys of sealed payloads, and who must not have any. A payload exists in the event log for ever; its key exists
- * here, sealed under the epoch's. Deleting the key is what forgetting a person means: no process can open the payload from then on,
- * and no one else once the epoch's key is destroyed and with it every copy in heap, write-ahead log and backups.
+ * The keys of sealed payloads, and the people who must have none. A payload stays in the event log forever; its key is stored
+ * here, sealed under the epoch's key. Forgetting a person means deleting the key: from then on no process can open the payload,
+ * and once the epoch's key is destroyed, no one else can either, because every copy in heap, write-ahead log and backups is useless.
  *
- * Keys are never held in memory between uses: what was destroyed is unreadable at once, in every process.
+ * Keys are never held in memory between uses: data whose key was destroyed is unreadable immediately, in every process.
  */
 export type Vault = {
-  /** Seals under a key of its own. Null: somebody asked that none of these identifiers be kept. */
+  /** Seals under a separate key. Null: someone asked that none of these identifiers be kept. */
   seal(payload: { subjectId: string; hmacs: readonly string[]; text: string }): Promise<Sealed | null>
-  /** Null when the key was destroyed, or the epoch's with it. */
+  /** Null if the key was destroyed, or the epoch's key with it. */
   open(payload: SealedPayload): Promise<string | null>
-  /** The same with the sealed key at hand, read in the same moment as the payload; null where there was none. */
+  /** The same with a sealed key that was read in the same moment as the payload; null if there was none. */
   openWith(sealedKey: string | null, payload: SealedPayload): string | null
-  /** Destroys a subject's keys; with `exceptKeyId` those that are older than it by a minute, for another fetch beside this one. */
+  /** Destroys a subject's keys; with `exceptKeyId` only those that are at least a minute older, because another fetch may run in parallel. */
   destroy(subjectId: string, exceptKeyId?: string): Promise<void>
   suppressed(hmacs: readonly string[]): Promise<boolean>
   /**
-   * Suppresses identifiers and destroys the keys of subjects, and of whatever was sealed under one of the identifiers and may
-   * not be recorded yet: all or nothing. Tells whose keys those were, and by which identifiers they were known.
+   * Suppresses identifiers and destroys the keys of subjects, and of everything that was sealed under one of the identifiers and may
+   * not be recorded yet: all or nothing. Returns whose keys those were, and which identifiers they were known by.
    */
   forget(request: {
     hmacs: readonly string[]
@@ -39,12 +39,12 @@ type SealedPayload = { readonly subjectId: string; readonly keyId: string; reado
 export type Sealed = { readonly keyId: string; readonly sealed: string }
 
 const keyBytes = 32
-/** Two fetches of one person under different identifiers may seal beside each other; which is recorded last, neither knows. */
+/** Two fetches of one person under different identifiers may seal at the same time; neither knows which is recorded last. */
 const besideMaxMs = 60_000
-/** What the key of a payload is sealed for, and the payload too. */
+/** The purpose of the seal of a payload, and of its key. */
 export const keySealContext = (subjectId: string, keyId: string): string => `${subjectId}/${keyId}`
 
-/** `sealer` keeps the keys themselves unreadable for a person who has only the database, and ends with its epoch. */
+/** `sealer` keeps the keys unreadable for anyone with access to the database alone, and ends with its epoch. */
 export const createVault = ({
   pool,
   sealer,
@@ -123,7 +123,7 @@ const isSuppressed = async (
   return rowCount !== 0
 }
 
-/** Suppresses identifiers and destroys the keys of the people they lead to. Returns who that is, with all their identifiers. */
+/** Suppresses identifiers and destroys the keys of the people they lead to. Returns those people, with all their identifiers. */
 const forget = async (
   client: pg.PoolClient,
   { hmacs, subjectIds, at }: Parameters<Vault['forget']>[0],

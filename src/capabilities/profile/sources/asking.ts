@@ -1,8 +1,8 @@
 import type { ProfileIds, ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
 
 /**
- * Asking the provider for a person, by whichever identifier it understands. An identifier that leads nowhere is not yet a
- * person who is gone: names are changed, and not every source can be asked by number.
+ * Asking the provider for a person, by any identifier it understands. If an identifier leads nowhere, the person need not be
+ * deleted: names are changed, and not every source can be asked by number.
  */
 
 type Sourced = ProviderAnswer & { readonly provider?: string }
@@ -12,7 +12,7 @@ type Ask = (ref: ProfileRef) => Promise<Sourced>
 const failed = ({ kind }: ProviderAnswer): boolean =>
   kind === 'transient' || kind === 'rate_limited' || kind === 'malformed'
 
-/** `idsOf` tells the identifiers last heard of whom `ref` leads to; null where no one, or nothing readable, is known. */
+/** `idsOf` returns the identifiers last received for the person `ref` leads to; null if none is known or readable. */
 export const askFor = async (
   provider: Pick<ProfileProvider, 'fetch'>,
   ref: ProfileRef,
@@ -35,7 +35,7 @@ const askByOther = async (ask: Ask, ref: ProfileRef, ids: ProfileIds | null): Pr
   return ids.urn === null ? null : ask({ kind: 'urn', value: ids.urn })
 }
 
-/** A name that leads nowhere any more may belong to somebody who changed it. Numbers stay. */
+/** A name that no longer leads anywhere may belong to a person who changed it. Numbers stay. */
 const askByNumber = async (ask: Ask, number: string, first: Sourced): Promise<Sourced> => {
   const answer = await ask({ kind: 'urn', value: number })
   if (answer.kind === 'found') return answer.ids.urn === number ? { ...answer, redirected: true } : first

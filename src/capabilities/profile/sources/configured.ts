@@ -18,8 +18,8 @@ import {
 } from './providers.ts'
 
 /**
- * What the configuration names, ready to be asked. Rejects with `SettingFault` where a variable is missing or
- * makes no sense.
+ * The configured sources, ready to be asked. Rejects with `SettingFault` if a variable is missing or
+ * invalid.
  */
 export const openProviders = async (
   settings: ProfileSettings,

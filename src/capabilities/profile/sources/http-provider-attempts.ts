@@ -2,18 +2,18 @@ import type { NoPage } from '../../../egress/dial.ts'
 import type { PageAnswer, PageRequest } from '../../../egress/page.ts'
 import type { ProviderAnswer } from './provider.ts'
 
-/** How a source on the network is asked, and what its statuses mean; whatever it serves. */
+/** How a source on the network is asked, and the meaning of its statuses, for every kind of content. */
 
 export type FetchPage = (request: PageRequest) => Promise<PageAnswer>
 export type Page = Extract<PageAnswer, { kind: 'page' }>
 
-/** Fresh data take 1 to 5 s (Spec §4.3.4): one attempt may have all that its call has. */
+/** Fresh data takes 1 to 5 s (Spec §4.3.4): one attempt may use all the time of its call. */
 export const attemptTimeoutMsDefault = 8_000
 const connectTimeoutMs = 1_000
 export const attemptsMax = 2
 
 const retriedStatuses = new Set([502, 503, 504])
-/** The request was not answered, and may well be by the next server behind the name. */
+/** The request was not answered; the next server behind the name may answer it. */
 const retriedCodes = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
@@ -25,8 +25,8 @@ const retriedCodes = new Set([
 ])
 
 /**
- * Asks, and asks once more where the first answer never was one. `deadlineMs` is on the clock of `now`; `timeoutMs` is what
- * one attempt may take of it.
+ * Asks, and asks once more if the first attempt got no answer. `deadlineMs` is on the clock of `now`; `timeoutMs` is the most
+ * that one attempt may take.
  */
 export const fetchWithRetry = async (
   fetchPage: FetchPage,
@@ -40,7 +40,7 @@ export const fetchWithRetry = async (
 ): Promise<PageAnswer> => {
   let answer: PageAnswer = { kind: 'timeout', detail: 'deadline' }
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    // Whole milliseconds: timers take no others.
+    // Whole milliseconds, because timers accept no others.
     const remainingMs = Math.floor(deadlineMs - now())
     if (signal.aborted || remainingMs <= 0) return answer
     answer = await fetchPage({
@@ -55,21 +55,21 @@ export const fetchWithRetry = async (
 }
 
 const isWorthRetrying = (answer: PageAnswer): boolean => {
-  // A server that names a time is asked after it, not before.
+  // If a server names a time, it is asked after that time, not before.
   if (answer.kind === 'page')
     return retriedStatuses.has(answer.status) && answer.headers['retry-after'] === undefined
   if (answer.kind === 'timeout') return answer.detail === 'connect'
   return answer.kind === 'unreachable' && retriedCodes.has(answer.detail)
 }
 
-/** What kept the source from answering. The details of redirects are left out: they may hold who was asked for. */
+/** Why the source did not answer. The details of redirects are left out: they may name the person asked for. */
 export const answerOfNoPage = ({ kind, detail }: NoPage): ProviderAnswer => {
   if (kind === 'timeout' || kind === 'unreachable') return { kind: 'transient', detail: `${kind} ${detail}` }
   return { kind: 'malformed', detail: kind === 'too_many_redirects' ? kind : `${kind} ${detail}` }
 }
 
 /**
- * What a status says without its body; null where the body is to be read. 401, 402 and 407 are about us and not about
+ * The meaning of a status without its body; null if the body must be read. 401, 402 and 407 are about us and not about
  * the person, so that the caller may ask again; 403 is about the person (see `createForbiddenWatch`).
  */
 export const answerOfStatus = ({ status, headers }: Page, nowMs: number): ProviderAnswer | null => {
@@ -77,7 +77,7 @@ export const answerOfStatus = ({ status, headers }: Page, nowMs: number): Provid
   if (status === 404) return { kind: 'not_found' }
   if (status === 410) return { kind: 'gone' }
   if (status === 403 || status === 451) return { kind: 'inaccessible' }
-  // 999 is how some networks say 429.
+  // Some networks use 999 for 429.
   if (status === 429 || status === 999)
     return { kind: 'rate_limited', retryAfterSeconds: retryAfterSeconds(headers['retry-after'], nowMs) }
   const mayPass = status >= 500 || [202, 401, 402, 407, 408, 425].includes(status)
@@ -87,10 +87,10 @@ export const answerOfStatus = ({ status, headers }: Page, nowMs: number): Provid
   return { kind: 'transient', detail, ...(seconds === null ? {} : { retryAfterSeconds: seconds }) }
 }
 
-/** Longer pauses are asked for by mistake, and would outlast the one who set them. */
+/** Longer pauses are requested by mistake, and would outlast the server that set them. */
 export const retryAfterSecondsMax = 3_600
 
-/** RFC 9110 §10.2.3: seconds or a date. Null where it is neither. */
+/** RFC 9110 §10.2.3: seconds or a date. Null if it is neither. */
 export const retryAfterSeconds = (header: string | undefined, nowMs: number): number | null => {
   if (header === undefined) return null
   const text = header.trim()
@@ -99,7 +99,7 @@ export const retryAfterSeconds = (header: string | undefined, nowMs: number): nu
   return Number.isNaN(seconds) ? null : Math.min(Math.max(seconds, 1), retryAfterSecondsMax)
 }
 
-/** How old an answer was when it arrived (RFC 9111 §4.2.3), as far as the caches it came through say. */
+/** The age of an answer when it arrived (RFC 9111 §4.2.3), as far as the caches on its way reported it. */
 export const ageMsOf = ({ headers }: Page, nowMs: number): number => {
   const dateMs = Date.parse(headers.date ?? '')
   const apparentMs = Number.isNaN(dateMs) ? 0 : nowMs - dateMs
@@ -107,14 +107,14 @@ export const ageMsOf = ({ headers }: Page, nowMs: number): number => {
   return Math.max(0, apparentMs, ageSeconds * 1000)
 }
 
-/** `Date` counts whole seconds and clocks differ a little: less than this is no age. */
+/** `Date` counts whole seconds and clocks differ a little: anything less does not count as an age. */
 export const ageUnknowableMs = 2_000
 
-/** Where the source may send us: its own origin, and its own host over TLS. */
+/** Where the source may redirect us: its own origin, and its own host over TLS. */
 export const isSameHost = (from: URL, to: URL): boolean =>
   to.origin === from.origin || (to.protocol === 'https:' && to.port === '' && to.hostname === from.hostname)
 
-/** So many 403 in a row, and no other answer between them, are about us: people are not all hidden at once. */
+/** This many 403 in a row, with no other answer between them, are about us: people are not all hidden at the same time. */
 export const forbiddenInARowMax = 10
 const alarmEveryMs = 60_000
 
@@ -124,8 +124,8 @@ export type Logger = {
 }
 
 /**
- * Tells a hidden person from a source that has shut us out. The latter would otherwise look to every caller as if
- * nobody existed, and be remembered as such.
+ * Distinguishes a hidden person from a source that has locked us out. Otherwise every caller would get "no such person"
+ * for everyone, and that answer would be cached.
  */
 export const createForbiddenWatch = ({
   provider,

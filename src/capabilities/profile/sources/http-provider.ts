@@ -18,11 +18,11 @@ import {
 import type { ProfileIds, ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
 
 /**
- * A source that answers in JSON: another service, or a partner's directory. It is asked at an address built from a
- * template and the canonical identifier; what callers wrote never gets there.
+ * A source that answers in JSON: another service, or a partner's directory. Its address is built from a
+ * template and the canonical identifier; a caller's own text never gets there.
  */
 
-/** What it may answer: identifiers of the right kind, and how old its data are at most. */
+/** Limits on its answers: identifiers of the right kind, and the maximum age of its data. */
 export type Source = ProfileProvider & {
   /** False: this source cannot be asked by such an identifier. */
   readonly supports: (ref: ProfileRef) => boolean
@@ -45,14 +45,14 @@ export const createHttpProvider = ({
   clock,
   logger,
 }: {
-  /** With `{lid}` or `{urn}` in its path or query; where both are, the one that is not known is left empty. */
+  /** With `{lid}` or `{urn}` in its path or query; if it has both, the unknown one is left empty. */
   url: string
   /** The credentials: a token for `Authorization: Bearer`, or a whole header, `X-Api-Key: …`. Null: none. */
   key: string | null
-  /** Null: our own members, JSON Resume or schema.org, whichever it is. */
+  /** Null: our own members, JSON Resume or schema.org, detected automatically. */
   rewrite: Rewrite | null
   identifiers: Identifiers
-  /** What one attempt may take. */
+  /** The time limit of one attempt. */
   timeoutMs?: number
   fetchPage: FetchPage
   /** `now` as `performance.now()`, `epochMs` as `Date.now()`. */
@@ -72,7 +72,7 @@ export const createHttpProvider = ({
         {
           url: asked,
           accept: jsonTypes,
-          // Caches between us and the source are told what they must not answer from.
+          // Forbids caches between us and the source to give an answer that is too old.
           headers: { ...headers, ...(ageMaxMs === null ? {} : { 'cache-control': maxAge(ageMaxMs) }) },
           mayRedirectTo: (target) => isSameHost(template, target),
         },
@@ -98,7 +98,7 @@ const parseJson = (body: Buffer): unknown => {
   }
 }
 
-/** Answers of our own kind stand in an envelope. */
+/** Answers of our own kind are wrapped in an envelope. */
 const mapBody = (body: unknown, rewrite: Rewrite | null, identifiers: Identifiers): MappedProfile | null => {
   if (rewrite !== null) return mapProfile(rewrite(body), identifiers)
   const result = memberOf(body, 'result')
@@ -111,20 +111,20 @@ const envelopeAgeMs = (body: unknown): number => {
   return typeof hours === 'number' && hours > 0 ? hours * 3_600_000 : 0
 }
 
-/** What was asked, what arrived, and when. */
+/** The question, the answer, and their times. */
 type Arrival = {
   readonly ref: ProfileRef
   readonly page: Page
   readonly ageMaxMs: number | null
   /** Since 1970. */
   readonly nowMs: number
-  /** As the body says. */
+  /** As stated in the body. */
   readonly bodyAgeMs: number
 }
 
 /**
- * A mapped person as the port's answer. Not used: an answer that does not say whom it is about, one with nothing in it,
- * and one older than asked for, whatever the source calls it.
+ * A mapped person as the port's answer. Rejected: an answer that does not name its person, an empty answer,
+ * and an answer older than requested, even if the source calls it fresh.
  */
 export const found = (mapped: MappedProfile, arrival: Arrival): ProviderAnswer => {
   const { ref, page, ageMaxMs, nowMs, bodyAgeMs } = arrival
@@ -147,7 +147,7 @@ export const found = (mapped: MappedProfile, arrival: Arrival): ProviderAnswer =
   }
 }
 
-/** Whether we were sent to an address that names whom the answer is about, and not whom we asked for. */
+/** Whether we were redirected to an address that names the person of the answer, and not the person we asked for. */
 const leadsTo = (page: Page, ref: ProfileRef, { lid, urn }: ProfileIds): boolean => {
   const url = URL.parse(page.url)
   if (url === null || ref.value === lid || ref.value === urn) return false
@@ -158,7 +158,7 @@ const leadsTo = (page: Page, ref: ProfileRef, { lid, urn }: ProfileIds): boolean
   return names.includes(lid) || (urn !== null && names.includes(urn))
 }
 
-/** Throws a TypeError where the template is none, or where whoever is asked for could choose the server. */
+/** Throws a TypeError if it is not a valid template, or if an identifier could choose the server. */
 export const parseTemplate = (template: string): URL => {
   const [one, other] = ['aaa', 'bbb'].map((value) =>
     URL.parse(template.replaceAll(/\{(?:lid|urn)\}/g, value)),

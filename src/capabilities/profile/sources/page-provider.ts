@@ -17,7 +17,7 @@ import type { PageOfPerson, PersonOnPage } from './person-on-page.ts'
 import type { ProviderAnswer } from './provider.ts'
 
 /**
- * The public page of a profile, as far as it describes a person in JSON-LD. Off by default. A URN leads to no page.
+ * The public page of a profile, if it describes a person in JSON-LD. Off by default. A URN leads to no page.
  */
 
 const pageTypes = ['text/html', 'application/xhtml+xml'] as const
@@ -34,7 +34,7 @@ export const createPageProvider = ({
   /** With `{lid}` in its path or query. */
   url: string
   identifiers: Identifiers
-  /** What one attempt may take. */
+  /** The time limit of one attempt. */
   timeoutMs?: number
   fetchPage: FetchPage
   readJsonLd: ReadJsonLd
@@ -56,7 +56,7 @@ export const createPageProvider = ({
         {
           url: asked,
           accept: pageTypes,
-          // Profiles move between the hosts of countries and languages, all of which are the network's own.
+          // Profiles move between the hosts of countries and languages, all of which belong to the network.
           mayRedirectTo: (target) =>
             isSameHost(template, target) ||
             (target.protocol === 'https:' && identifiers.parse(target.href) !== null),
@@ -75,7 +75,7 @@ export const createPageProvider = ({
   }
 }
 
-/** Whose page it is that we were sent to; null where its address does not say. */
+/** The owner of the page we were redirected to; null if its address does not show it. */
 const lidOfPage = (page: Page, template: string, identifiers: Identifiers): string | null => {
   const ref = identifiers.parse(page.url)
   if (ref?.kind === 'lid') return ref.value

@@ -1,12 +1,12 @@
 /**
- * The port behind which profile providers stand, and the words they share. A provider's failure is a finding, never an
- * exception: the caller's answer depends on which one it is.
+ * The port for profile providers, and the types they share. A provider's failure is a finding, never an
+ * exception: the caller's answer depends on the kind of failure.
  */
 
-/** Who is asked for, in canonical form (see `identifier.ts`). `urn` holds the numeric id alone, as text: it exceeds 2^53. */
+/** The person asked for, in canonical form (see `identifier.ts`). `urn` holds only the numeric id, as text: it exceeds 2^53. */
 export type ProfileRef = { readonly kind: 'lid' | 'urn'; readonly value: string }
 
-/** Of every list in a profile, and of every text in UTF-8 bytes; what exceeds them is cut where data are mapped. */
+/** Of every list in a profile, and of every text in UTF-8 bytes; longer ones are cut when data is mapped. */
 export const itemsMax = 200
 export const textBytesMax = 10_000
 
@@ -55,7 +55,7 @@ export type ProfileData = {
   readonly phone_numbers: readonly { readonly value: string; readonly sub_type: string | null }[]
 }
 
-/** The identifiers an answer says it belongs to. `urn` is the numeric id as text. */
+/** The identifiers an answer claims to belong to. `urn` is the numeric id as text. */
 export type ProfileIds = { readonly lid: string; readonly urn: string | null }
 
 export type ProviderAnswer =
@@ -63,7 +63,7 @@ export type ProviderAnswer =
       readonly kind: 'found'
       readonly ids: ProfileIds
       readonly data: ProfileData
-      /** When the source itself saw these data; its own cache counts. */
+      /** When the source itself saw this data; its own cache counts. */
       readonly observedAtMs: number
       /** The source said that the identifier asked for now leads to these ids: a rename, not a mix-up. */
       readonly redirected: boolean
@@ -75,25 +75,25 @@ export type ProviderAnswer =
   /** The source cannot be asked by such an identifier: nothing was learned. */
   | { readonly kind: 'unsupported' }
   | { readonly kind: 'rate_limited'; readonly retryAfterSeconds: number | null }
-  /** Unreachable, late, 5xx: asking again may help. `detail` is for the logger and holds nothing personal. */
+  /** Unreachable, late, 5xx: asking again may help. `detail` is for the logger and contains nothing personal. */
   | {
       readonly kind: 'transient'
       readonly detail: string
-      /** Where the source named a time to come back at; for the caller, for it may be about this person alone. */
+      /** If the source named a time to come back at. It is meant for the caller, because it may be about this person alone. */
       readonly retryAfterSeconds?: number
     }
   | { readonly kind: 'malformed'; readonly detail: string }
 
 export type ProfileProvider = {
-  /** As it is written in events and metrics: `dataset`, `http`, `page`. */
+  /** The name in events and metrics: `dataset`, `http`, `page`. */
   readonly name: string
-  /** Settles by the deadline, whatever the source does. Never rejects. */
+  /** Settles by the deadline, regardless of the source. Never rejects. */
   readonly fetch: (
     ref: ProfileRef,
     options: {
       /** On the `performance.now()` clock. */
       readonly deadlineMs: number
-      /** Data older than this do not serve the caller: `cached: false` asks for at most a minute. Null: any age. */
+      /** Older data does not serve the caller: `cached: false` asks for at most a minute. Null: any age. */
       readonly ageMaxMs: number | null
       readonly signal: AbortSignal
     },

@@ -4,14 +4,14 @@ import type { Logger } from './http-provider-attempts.ts'
 import type { ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
 
 /**
- * The sources this installation asks, as one: a total deadline, a breaker and a pause for each, and a second source
- * that stands in where the first fails or is unusually late. Both count as equals: what the second says about somebody, that nobody
- * is known by the identifier included, is the answer.
+ * Combines the sources of this installation into one: a total deadline, a breaker and a pause for each, and a second source
+ * that stands in if the first fails or is unusually late. Both count as equals: the second source's answer is the answer, even if
+ * it is that the identifier belongs to no one.
  */
 export type Providers = {
-  /** Of the sources together, such as `dataset_http`: what their operator calls where profiles come from. */
+  /** Of the sources together, such as `dataset_http`: the operator's name for the origin of profiles. */
   readonly name: string
-  /** As the port's `fetch`, and names who answered. Settles within `totalMaxMs` and by the deadline. Never rejects. */
+  /** As the port's `fetch`, and names the source that answered. Settles within `totalMaxMs` and by the deadline. Never rejects. */
   readonly fetch: (
     ref: ProfileRef,
     options: Parameters<ProfileProvider['fetch']>[1],
@@ -20,26 +20,26 @@ export type Providers = {
   readonly status: () => readonly {
     readonly provider: string
     readonly breaker: ReturnType<Breaker['state']>
-    /** Until when it is left alone because it asked for it; 0 when it is not. */
+    /** The end of the pause that the source asked for; 0 if there is none. */
     readonly pausedMs: number
     readonly hedges: number
   }[]
   readonly close: () => Promise<void>
 }
 
-/** `now` and `after` are of one clock, that of `performance.now()`. `after` gives what takes it back. */
+/** `now` and `after` use one clock, that of `performance.now()`. `after` returns a function that cancels it. */
 export type Clock = {
   readonly now: () => number
   readonly after: After
 }
 
-/** What operations wants to know about sources. Told on every request, so it has to be cheap. */
+/** What operations need to know about sources. Called on every request, so it must be cheap. */
 export type ProviderObserver = {
-  /** A source answered, or its time was over. `abandoned`: no one waits for it any longer, another source was faster. */
+  /** A source answered, or its time was over. `abandoned`: no one waits for it any longer, because another source was faster. */
   readonly asked: (provider: string, answer: ProviderAnswer['kind'] | 'abandoned', seconds: number) => void
 }
 
-/** What every source is asked with. */
+/** The arguments that every source gets. */
 type Around = {
   readonly clock: Clock
   readonly logger: Logger
@@ -47,19 +47,19 @@ type Around = {
 }
 
 export const totalMaxMs = 8_000
-/** Where a source says that it is asked too often and not for how long. */
+/** If a source says that it is asked too often, but not for how long. */
 const pauseSecondsDefault = 5
 /** Of the last calls. */
 const latenciesKept = 200
-/** Fewer say nothing about what is unusually late. */
+/** With fewer, "unusually late" cannot be determined. */
 const latenciesMin = 20
 const hedgeShareMax = 0.05
-/** Calls save up for this many hedges, so that a bad minute cannot spend what a good day saved. */
+/** Calls save up for this many hedges, so that a bad minute cannot spend all the savings of a good day. */
 const hedgesSavedMax = 5
 
 export type Source = ProfileProvider & { readonly supports?: (ref: ProfileRef) => boolean }
 
-/** A source with how it fares. */
+/** A source with its state. */
 type Lane = {
   readonly provider: Source
   readonly breaker: Breaker
@@ -117,7 +117,7 @@ export const combineProviders = (providers: readonly Source[], around: Around): 
 const isFailure = ({ kind }: ProviderAnswer): boolean =>
   kind === 'transient' || kind === 'rate_limited' || kind === 'malformed'
 
-/** Only who knows somebody stands in for the first source: that the second has nobody says nothing about the first. */
+/** Only a source that found the person stands in for the first source: the second's "no one" says nothing about the first. */
 const knows = ({ kind }: ProviderAnswer): boolean => kind === 'found' || kind === 'gone'
 
 const askTwo = async ({
@@ -170,7 +170,7 @@ const askTwo = async ({
   return winner.answer
 }
 
-/** The 95th percentile of what this source took lately; undefined while too little is known. */
+/** The 95th percentile of this source's recent times; undefined while too few are known. */
 const lateAfterMs = ({ latenciesMs }: Lane): number | undefined => {
   if (latenciesMs.length < latenciesMin) return undefined
   const sorted = latenciesMs.toSorted((a, b) => a - b)
@@ -195,7 +195,7 @@ const createHedgeBudget = (): HedgeBudget => {
   }
 }
 
-/** One source, if it may be asked now; whatever it does, there is an answer by the deadline. */
+/** Asks one source, if it may be asked now; in any case there is an answer by the deadline. */
 const ask = async (
   lane: Lane,
   { ref, ageMaxMs, deadlineMs, signal }: Asked,
@@ -254,19 +254,19 @@ const answerBy = async ({
 
 /** Keeps calls away from a source that fails. */
 type Breaker = {
-  /** Null: do not ask. Otherwise say, exactly once, how it went; `unknown` where the caller went away before. */
+  /** Null: do not ask. Otherwise report the result exactly once; `unknown` if the caller left before. */
   readonly admit: () => ((outcome: 'answered' | 'failed' | 'unknown') => void) | null
   readonly state: () => 'closed' | 'open' | 'half_open'
 }
 
-/** Failures without an answer between them after which a source is left alone. */
+/** Failures in a row after which a source is left alone. */
 export const failuresMax = 10
 /** Then one call tries. */
 export const openMs = 10_000
 
 /** `now` counts milliseconds and never goes back. */
 export const createBreaker = ({ now }: { now: () => number }): Breaker => {
-  // A trial says how it went, so it needs no end of its own.
+  // A trial reports its result, so it needs no end of its own.
   const breaker = createCircuitBreaker<null>({
     failuresMax,
     openMs,
@@ -278,7 +278,7 @@ export const createBreaker = ({ now }: { now: () => number }): Breaker => {
       const wasClosed = breaker.state(now()) === 'closed'
       if (breaker.refuses(now()) !== null) return null
       return (outcome) => {
-        // What was asked before it opened says nothing new about a source that is left alone since.
+        // Questions from before it opened say nothing new about a source that has been left alone since.
         if (wasClosed && breaker.state(now()) !== 'closed') return
         if (outcome === 'answered') breaker.succeed()
         else if (outcome === 'failed') breaker.fail(null, now())
