@@ -6,8 +6,8 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { provedUserOf } from './operator.ts'
 
 /**
- * What happened to the security of a person's account, for that person. The rows of the audit say where the events are; what is told is read
- * from the event log. Operators are not named: partners read it too.
+ * Security events of a person's account, for that person. The rows of the audit say where the events are; their content
+ * is read from the event log. Operators are not named, because partners read it too.
  */
 
 export type AccountNotice = { readonly at: Date; readonly says: string }
@@ -23,7 +23,7 @@ const noticedTypes = [
   'UserSignedIn',
 ] as const satisfies readonly DomainEvent['type'][]
 
-/** Sign-ins on known devices are left out when they have been read. */
+/** Sign-ins on known devices are filtered out after reading. */
 const readMax = 60
 
 /** The newest first, at most `max`. */
@@ -44,7 +44,7 @@ export const accountNotices = async (
   return told.slice(0, max)
 }
 
-/** Null: it is not about this account, or nothing to tell. */
+/** Null: it is not about this account, or there is nothing to show. */
 const sentenceOf = (event: DomainEvent, { actor }: EventMetadata, user: string): string | null => {
   if (!('user' in event.data) || event.data.user !== user) return null
   const byOperator = provedUserOf(actor) === user ? '' : ' by an operator'

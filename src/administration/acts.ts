@@ -1,16 +1,16 @@
 import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
 import { operatorStream } from '../events/streams.ts'
 
-/** The newest event of some types in the stream of operators' acts. A look costs what came since the one before it: an old log costs no more. */
+/** The newest event of some types in the stream of operators' acts. Each read covers only the events since the previous read. */
 export type Acts = {
-  /** Undefined: there was none lately. Throws what reading throws. */
+  /** Undefined: there was none lately. Throws the errors of reading. */
   newest(type: string): Promise<RecordedEvent | undefined>
 }
 
 const pageMax = 500
-/** How far the first look goes back: operators and the service do little else in a month than so many things. */
+/** How far back the first read goes: operators and the service seldom record more acts than this in a month. */
 const lookBackMax = 5_000
-/** Of one look forward; the next goes on. */
+/** Per read; the next read continues from there. */
 const pagesMax = 20
 
 export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly string[]): Acts => {

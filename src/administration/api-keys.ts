@@ -24,7 +24,7 @@ import { balance } from './credits.ts'
 import { InputFault } from './input.ts'
 import { limitFields } from './key-request.ts'
 
-/** What operators do with API keys. Every one of these is an event in the key's stream. */
+/** Operators' actions on API keys. Every action is an event in the key's stream. */
 
 export const defaultKeyLimits: KeyLimits = {
   requests_per_minute: 6_000,
@@ -33,7 +33,7 @@ export const defaultKeyLimits: KeyLimits = {
 }
 
 /**
- * A partner gives its own keys at most the default limits, or what the key has already: an operator may have given it more. Throws
+ * A partner may give its own keys at most the default limits, or the key's current limits: an operator may have given it more. Throws
  * `InputFault` for the first limit above that.
  */
 const checkPartnerLimits = (asked: Partial<KeyLimits>, present: Partial<KeyLimits>): void => {
@@ -54,11 +54,11 @@ export type IssueRequest = {
   readonly actor: string
   /** Partners may not raise limits. */
   readonly byPartner?: boolean
-  /** Names the request: asked again with the same, no second key is issued. */
+  /** Names the request: a second request with the same name issues no second key. */
   readonly once?: string
 }
 
-/** The request was made before, and issued this key then. Its secret was shown then, and only then. */
+/** The request was made before, and issued this key then. The secret was shown only at that time. */
 export class KeyIssuedBefore extends Error {
   override name = 'KeyIssuedBefore'
   readonly keyId: string
@@ -68,12 +68,12 @@ export class KeyIssuedBefore extends Error {
   }
 }
 
-/** The only moment the whole key exists outside its holder's hands. */
+/** The only moment when the whole key exists outside its holder's hands. */
 export type IssuedKey = { readonly keyId: string; readonly apiKey: string; readonly issued: ApiKeyIssued }
 
 /**
  * Issues a key of a registered organization. The secret is returned here and stored nowhere. Throws `KeyIssuedBefore`
- * where `once` was used before.
+ * if `once` was used before.
  */
 export const issueKey = async (foundation: Foundation, request: IssueRequest): Promise<IssuedKey> => {
   if (request.byPartner === true) checkPartnerLimits(request.limits, {})
@@ -106,14 +106,14 @@ const issue = async (
   try {
     await append(eventLog, keyId, 'none', [{ type: 'ApiKeyIssued', data: issued }], request.actor)
   } catch (error) {
-    // The request's name is the key's id, so the stream tells, in every process and after every restart.
+    // The request's name is the key's id, so the stream detects a repeat, in every process and after every restart.
     if (error instanceof AppendConflict && once !== undefined) throw new KeyIssuedBefore(keyId)
     throw error
   }
   return { keyId, apiKey, issued }
 }
 
-/** Issues a successor with the same rights; the old key works on for the grace period. */
+/** Issues a successor with the same rights; the old key remains valid for the grace period. */
 export const rotate = async (
   foundation: Foundation,
   { keyId, graceMs, actor }: { keyId: string; graceMs: number; actor: string },
@@ -122,7 +122,7 @@ export const rotate = async (
   const state = certainState(keyId, await readKey(eventLog, keyId))
   const atMs = Date.now()
   const [at, graceUntil] = [new Date(atMs).toISOString(), new Date(atMs + graceMs).toISOString()]
-  // Asked before the successor is issued, and again with its id.
+  // Checked before the successor is issued, and again with its id.
   allowed(rotateKey(state, { successorId: keyId, graceUntil, at }))
   const successor = await issue(
     foundation,
@@ -142,7 +142,7 @@ export const rotate = async (
       allowed(rotateKey(certainState(keyId, now), { successorId: successor.keyId, graceUntil, at })),
     )
   } catch (error) {
-    // The key was revoked, or rotated, in between: its successor must not outlive it. No one has seen its secret.
+    // The key was revoked, or rotated, in between: its successor must not outlive it. No one has seen the successor's secret.
     if (error instanceof CommandRefused)
       await revoke(foundation, { keyId: successor.keyId, reason: 'its rotation was refused', actor })
     throw error
@@ -150,7 +150,7 @@ export const rotate = async (
   return { ...successor, graceUntil }
 }
 
-/** Ends a key, whatever else its stream holds: also one whose events cannot all be read. */
+/** Ends a key, regardless of the other events in its stream: also a key with unreadable events. */
 export const revoke = async (
   { eventLog }: Foundation,
   { keyId, reason, actor }: { keyId: string; reason: string; actor: string },
@@ -163,7 +163,7 @@ export const revoke = async (
 }
 
 /**
- * The key that a change would change, as the event log has it now; null: what it is cannot be told, and it can only be
+ * The key that a change would change, as the event log has it now; null: its state cannot be read, so it can only be
  * revoked. Throws `CommandRefused` as the change would.
  */
 export const keyToChange = async (
@@ -205,8 +205,8 @@ export const changeLimits = async (
 }
 
 /**
- * The keys of one organization, or all, with all that the event log held when this was called. Throws `CommandRefused` for
- * an organization that is not registered: one without keys is something else.
+ * The keys of one organization, or all, including everything in the event log at the time of the call. Throws `CommandRefused` for
+ * an organization that is not registered, to distinguish it from one without keys.
  */
 export const listKeys = async (
   foundation: Foundation,
@@ -230,7 +230,7 @@ const readKey = async (eventLog: EventLog, keyId: string): Promise<KeyStream> =>
   return stream
 }
 
-/** The key as its stream has it. Throws `CommandRefused` where its events do not tell what it is. */
+/** The key as its stream has it. Throws `CommandRefused` if its state cannot be read from its events. */
 const certainState = (keyId: string, stream: KeyStream): KeyState => {
   if (stream.state === undefined || isInDoubt(stream))
     throw new CommandRefused(
@@ -239,10 +239,10 @@ const certainState = (keyId: string, stream: KeyStream): KeyState => {
   return stream.state
 }
 
-/** Others may change the same key at the same moment; what they did is taken into account. */
+/** Others may change the same key at the same moment; their changes are taken into account. */
 const changesMax = 8
 
-/** Appends what `decide` makes of the key as it is, and decides again when another process was faster. */
+/** Appends the result of `decide` on the current key, and decides again if another process was faster. */
 const change = async <Event extends KeyEvent>(
   eventLog: EventLog,
   keyId: string,

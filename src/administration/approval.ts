@@ -1,10 +1,10 @@
 import { provedUserOf } from './operator.ts'
 
 /**
- * Who may approve what changes prices: one rule for price books and re-rates. Pure.
+ * Who may approve a change of prices: one rule for price books and re-rates. Pure.
  *
- * With `twoPerson` a second person has to, and both are proved. Otherwise it takes a word of consent (`consents`: a form
- * that was sent, a yes to the plan of a command), and that is all it takes.
+ * With `twoPerson` a second person must approve, and both must be proved. Otherwise consent is enough (`consents`: a form
+ * that was sent, or a yes to the plan of a command).
  */
 type ApprovalAsked = {
   /** The actors of the proposal and of the approval. */
@@ -16,7 +16,7 @@ type ApprovalAsked = {
 
 const howToProve = 'set OPERATOR_TOKEN (see "user token"), or sign in to the dashboard'
 
-/** Why it may not be approved, and what to do; null: it may. */
+/** Why it may not be approved, and the next step; null: it may. */
 export const approvalRefusal = ({
   proposer,
   approver,

@@ -1,7 +1,7 @@
 import type { AuditedEvent, AuditedType } from '../events/audited.ts'
 import type { DomainEventOf } from '../events/catalogue.ts'
 
-/** What each event that is told says, in a sentence without its time and without who it was. Pure. */
+/** The sentence for each event shown in the audit, without its time and its actor. Pure. */
 
 type Sentences = { readonly [T in AuditedType]: (data: DomainEventOf<T>['data']) => string }
 
@@ -145,5 +145,5 @@ const factorRefusals = {
 const sentences: Sentences = { ...ledgers, ...keys, ...prices, ...installation, ...people }
 
 export const auditSentence = ({ type, data }: AuditedEvent): string =>
-  // The type and its data belong together, which the union forgets.
+  // The type and its data belong together; the union type loses that connection.
   (sentences[type] as (data: AuditedEvent['data']) => string)(data)

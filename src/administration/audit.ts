@@ -10,8 +10,8 @@ import { auditSentence } from './audit-sentences.ts'
 import { InputFault, instantOf } from './input.ts'
 
 /**
- * Who changed what. The rows of the projection `audit` say where the events are; what is told of each is read from the event log, so
- * that a row which somebody wrote tells nothing that did not happen.
+ * Who changed what. The rows of the projection `audit` say where the events are; the content of each is read from the event log, so
+ * a forged row cannot report an event that never happened.
  */
 
 export type AuditEntry = {
@@ -24,14 +24,14 @@ export type AuditEntry = {
   readonly organizationId: string | null
   readonly about: readonly string[]
   readonly stream: string
-  /** Null where the event log does not hold the event. */
+  /** Null if the event log does not contain the event. */
   readonly revision: number | null
   readonly position: string
 }
 
 const textMax = 200
 
-/** What is asked for, as typed: empty and undefined are everything. Throws `InputFault`. */
+/** The filter as typed: empty and undefined mean everything. Throws `InputFault`. */
 export const auditFilterOf = (typed: {
   readonly since: string | undefined
   readonly actor: string | undefined
@@ -57,23 +57,23 @@ const typeOf = (text: string): string => {
 
 const textOf = (name: string, text: string | undefined): string | null => {
   if (text === undefined) return null
-  // PostgreSQL takes no text with U+0000, and no event is about one that long.
+  // PostgreSQL accepts no text with U+0000, and no event has a subject that long.
   if (text === '' || text.length > textMax || text.includes('\0'))
     throw new InputFault(name, `1 to ${textMax} characters are expected`)
   return text
 }
 
-/** `ada` is the person, the label and the key of that name; `user:ada` the person alone. */
+/** `ada` matches the person, the label and the key of that name; `user:ada` only the person. */
 const actorsOf = (text: string | null): string[] | null =>
   text === null ? null : text.includes(':') ? [text] : [text, `user:${text}`, `cli:${text}`, `key:${text}`]
 
 const pageMax = 200
-/** Reads of the event log at once. */
+/** Concurrent reads of the event log. */
 const readsMax = 8
 
 /**
- * Entries in the order asked for, at most `max`, behind the entry at the position `after`; never more than a page of them is held.
- * Throws `CommandRefused` where the rows stopped.
+ * Entries in the requested order, at most `max`, after the entry at the position `after`; holds at most one page of them in memory.
+ * Throws `CommandRefused` if the rows have stopped.
  */
 export async function* auditEntries(
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,

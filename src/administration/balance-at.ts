@@ -6,8 +6,8 @@ import { CommandRefused } from '../ledger/commit.ts'
 import { ledgerPages } from '../ledger/read-ledger.ts'
 
 /**
- * The balance as of an instant, as it was known at another, folded from the ledger. `revision` is the last event that was
- * recorded by then; −1: none was. Throws `CommandRefused` where there is no such ledger.
+ * The balance at one instant, as it was known at another, folded from the ledger. `revision` is the last event
+ * recorded by then; −1 if none. Throws `CommandRefused` if the ledger does not exist.
  */
 export const balanceAt = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
@@ -23,7 +23,7 @@ export const balanceAt = async (
     read += page.length
     for (const recorded of page) {
       const event = decodeEvent(recorded)
-      // None is recorded before the one it follows.
+      // No event is recorded before its predecessor.
       if (recordedMsOf(event) > asOf.knownAtMs) break reading
       foldBalance(fold, event, asOf)
     }

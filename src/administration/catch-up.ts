@@ -10,12 +10,12 @@ import { createProjector } from '../projector/run.ts'
 const pollMs = 50
 const patienceMs = 60_000
 
-/** Where the projection is that is furthest behind, of how far all have to come. */
+/** The position of the projection that is furthest behind, and the position that all must reach. */
 type Caught = { readonly position: Position; readonly target: Position }
 
 /**
- * Resolves when every live projection has folded what the event log holds now. While the service runs its projector
- * does that; otherwise one runs here for as long as it takes. Throws after a minute in which nothing was folded.
+ * Resolves when every live projection has folded the current event log. While the service runs, its projector
+ * does that; otherwise a projector runs here until it is done. Throws after a minute in which nothing was folded.
  */
 export const catchUp = async (
   { url, eventLog, pool, secrets }: Foundation,
@@ -23,7 +23,7 @@ export const catchUp = async (
   onProgress: (caught: Caught) => void = () => undefined,
 ): Promise<void> => {
   const target = await eventLog.head()
-  /** Of those that are behind, and none where none is. */
+  /** Of those that are behind; empty if none is. */
   const positions = async (): Promise<Position[]> =>
     (await readCheckpoints(pool))
       .filter(({ position, state }) => state === 'live' && position < target)

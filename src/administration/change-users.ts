@@ -18,8 +18,8 @@ import { mayDo } from './roles.ts'
 import { type Standing, standingOf, type UserRow, userColumns } from './users.ts'
 
 /**
- * How a change of users is made: the event comes first and is what counts; the row follows in the same transaction, under a lock
- * that all processes share. The rules that several changes have in common are here.
+ * How users are changed: the event is written first and is decisive; the row follows in the same transaction, under a lock
+ * shared by all processes. The rules that several changes have in common are here.
  */
 
 export type Parts = Pick<Foundation, 'pool' | 'eventLog'>
@@ -39,7 +39,7 @@ type UserEvent = DomainEventOf<
   | 'RecoveryCodeUsed'
 >
 
-/** What is to be put down, in this order and together, and then done to the rows. */
+/** The events to record, in this order and together, and then the change of the rows. */
 type Decided<Done> = {
   readonly events: readonly UserEvent[]
   readonly writeRow: (client: pg.PoolClient) => Promise<Done>
@@ -51,7 +51,7 @@ const lockWaitMs = 10_000
 const conflictsMax = 8
 const usersMax = 10_000
 
-/** All there are, by name. */
+/** All users, by name. */
 export const userRows = async (client: Pick<pg.Pool, 'query'>): Promise<UserRow[]> => {
   const { rows } = await client.query<UserRow>(`select ${userColumns} from users order by name limit $1`, [
     usersMax,
@@ -62,7 +62,7 @@ export const userRows = async (client: Pick<pg.Pool, 'query'>): Promise<UserRow[
 export type Known = { readonly rows: readonly UserRow[]; readonly state: OperatorState }
 
 /**
- * Does one change at a time. `decide` is asked again where another process wrote in between; what it throws refuses the change.
+ * Makes one change at a time. `decide` is called again if another process wrote in between; if it throws, the change is refused.
  * `writeRow` writes the rows.
  */
 export const changeUsers = async <Done>(
@@ -83,8 +83,8 @@ export const changeUsers = async <Done>(
   })
 
 /**
- * A person was let in when the change was asked for, and may have lost the right while it waited. Throws `CommandRefused` where a proved
- * person changes others and may not, by now; one's own is changed by whoever is not disabled, and an invitation is accepted by no user yet.
+ * A person was authorized when the change was requested, but may have lost the right while it waited. Throws `CommandRefused` if a
+ * proved person changes others and no longer may. Anyone not disabled may change themselves; who accepts an invitation is not a user yet.
  */
 const refuseOvertaken = (known: Known, actor: string, events: readonly UserEvent[]): void => {
   const person = provedUserOf(actor)
@@ -96,7 +96,7 @@ const refuseOvertaken = (known: Known, actor: string, events: readonly UserEvent
     throw new CommandRefused(`${person} may no longer change users`)
 }
 
-/** At exactly the revision that was decided on: a lock in the database may be lost, and the log is what counts. */
+/** At exactly the revision that was decided on: a lock in the database may be lost, and the log is decisive. */
 const appendDecided = async <Done>(
   eventLog: EventLog,
   actor: string,
@@ -130,7 +130,7 @@ const appendDecided = async <Done>(
 const standingIn = ({ rows, state }: Known, name: string): Standing =>
   standingOf(name, rows.find((row) => row.name === name) ?? null, state.users.get(name))
 
-/** The user's row, whether enabled or not. Throws `CommandRefused` where there is none, or another than the log knows. */
+/** The user's row, whether enabled or not. Throws `CommandRefused` if there is none, or if it differs from the log's user. */
 export const userIn = (known: Known, name: string): { row: UserRow; standing: Standing } => {
   const row = known.rows.find((one) => one.name === name)
   const standing = standingIn(known, name)
@@ -139,7 +139,7 @@ export const userIn = (known: Known, name: string): { row: UserRow; standing: St
   return { row, standing }
 }
 
-/** Throws `CommandRefused` where no one would be left who can give and take roles. */
+/** Throws `CommandRefused` if no one would be left who can grant and revoke roles. */
 export const refuseLastAdmin = (known: Known, name: string): void => {
   const isAdmin = (user: string): boolean => {
     const standing = standingIn(known, user)
@@ -151,7 +151,7 @@ export const refuseLastAdmin = (known: Known, name: string): void => {
     )
 }
 
-/** Throws `InputFault`: a partner has one organization that there is, and no one else has any. */
+/** Throws `InputFault`: a partner has exactly one existing organization, and other roles have none. */
 export const checkOrganization = async (
   { eventLog }: Parts,
   organizationId: string | null,

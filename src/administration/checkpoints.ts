@@ -8,11 +8,11 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { InputFault } from './input.ts'
 import { acknowledgedFaults } from './ledgers.ts'
 
-/** What an operator does about the proof of the whole event log. */
+/** Operators' actions on the proof of the whole event log. */
 
 type Open = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
 
-/** Signs a checkpoint of what the log holds now. `rebuild`: over tiles made anew from the log. Throws `CheckpointRefused`. */
+/** Signs a checkpoint of the current log. `rebuild`: with tiles rebuilt from the log. Throws `CheckpointRefused`. */
 export const signCheckpoint = (
   { checkpoints }: Pick<Open, 'checkpoints'>,
   { rebuild }: { rebuild: boolean },
@@ -40,7 +40,7 @@ export const listCheckpoints = async (
     )
 }
 
-/** Proves the log as far as it can be proved. Throws `InputFault` of `against` where that text is no checkpoint. */
+/** Proves the log as far as possible. Throws `InputFault` of `against` if that text is not a checkpoint. */
 export const verifyEventLog = async (
   { eventLog, treeStore }: Pick<Open, 'eventLog' | 'treeStore'>,
   options: Omit<VerifyLogOptions, 'isKnown'>,

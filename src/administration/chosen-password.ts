@@ -3,19 +3,19 @@ import { InputFault } from './input.ts'
 import { passwordMax } from './users.ts'
 
 /**
- * What a person may choose as a password (NIST SP 800-63B-4 §3.1.1.2): 15 characters or more, because there need not be a second factor, and
- * nothing that an attacker tries first. What must be in it is not said: that makes people write it down.
+ * Rules for a chosen password (NIST SP 800-63B-4 §3.1.1.2): 15 characters or more, because there need not be a second factor, and
+ * nothing that an attacker tries first. No kinds of characters are required: such rules make people write passwords down.
  */
 
 const passwordMin = 15
-/** zxcvbn's estimate of the guesses it takes, as a power of ten: 3 is more than 10^8. */
+/** zxcvbn's estimate of the necessary guesses, as a power of ten: 3 is more than 10^8. */
 const scoreMin = 3
-/** The time of a check grows with what is checked. */
+/** The time of a check grows with the length of the text. */
 const checkedCharsMax = 64
 const substitutionsMax = 20
 const nameWordMin = 3
 
-/** Some megabytes of common passwords, and a moment to read them: only where someone chooses a password. */
+/** Some megabytes of common passwords, which take a moment to read: only loaded when someone chooses a password. */
 let loaded: Promise<ZxcvbnFactory> | undefined
 const load = (): Promise<ZxcvbnFactory> => {
   loaded ??= open()
@@ -30,14 +30,14 @@ const open = async (): Promise<ZxcvbnFactory> => {
   return new Factory({ dictionary, graphs, l33tMaxSubstitutions: substitutionsMax })
 }
 
-/** What is left of a password without the words of names, which someone who knows the person tries first. */
+/** The rest of a password without the words of names, which someone who knows the person tries first. */
 const withoutNames = (password: string, names: readonly string[]): string =>
   names
     .flatMap((name) => name.toLowerCase().split(/[^\p{L}\p{N}]+/u))
     .filter((word) => word.length >= nameWordMin)
     .reduce((rest, word) => rest.replaceAll(word, ''), password.toLowerCase())
 
-/** Throws `InputFault`. `names`: of the person and of the organization, which are no secrets. */
+/** Throws `InputFault`. `names`: of the person and of the organization, which are not secret. */
 export const checkPassword = async (
   field: string,
   password: string,

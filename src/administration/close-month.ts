@@ -16,15 +16,15 @@ import {
   storeStatement,
 } from './statements.ts'
 
-/** How often a ledger that moves on is read again before it is given up. */
+/** How often a ledger that keeps changing is read again before the closing fails. */
 const attemptsMax = 10
 
 export type ClosedMonth = {
   readonly organizationId: string
   readonly closed: MonthClosed
-  /** It was closed before, and nothing was written. */
+  /** It was closed before, so nothing was written. */
   readonly already: boolean
-  /** Lots that were written off. */
+  /** Number of lots that were written off. */
   readonly expired: number
 }
 
@@ -37,7 +37,7 @@ type CloseRequest = {
 }
 
 /**
- * Closes a month: writes off what expired in it, and records what its statement comes to. Null where the organization had
+ * Closes a month: writes off lots that expired in it, and records the totals of its statement. Null if the organization had
  * nothing yet in that month. Throws `CommandRefused` before the month can be closed, and while an earlier one is open.
  */
 export const closeMonth = async (
@@ -99,7 +99,7 @@ const mayClose = ({ start, sums, closings }: Months, { organizationId, month }: 
   return start.after !== '' || (first !== undefined && first <= month)
 }
 
-/** Writes off what is left of lots that expired before the month was over. Returns how many. */
+/** Writes off the rest of lots that expired before the end of the month. Returns how many. */
 const writeOff = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   { organizationId, month }: CloseRequest,
@@ -110,7 +110,7 @@ const writeOff = async (
     if (expiresAtMs >= overMs) continue
     const { events, repeated } = await ledger.submit(organizationId, {
       key: uniqueCommandKey(`expire/${grantId}`),
-      // It is effective when the lot expired.
+      // It is effective at the lot's expiry.
       atMs: expiresAtMs,
       actor: 'system',
       kind: 'expire',
@@ -121,7 +121,7 @@ const writeOff = async (
   return written
 }
 
-/** Null where the statement has to be read again: a lot was written off, another closing or more of this month came since. */
+/** Null if the statement must be read again: a lot was written off, the month was closed, or more events of this month arrived since. */
 const closeOnce = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
   request: CloseRequest,
@@ -131,7 +131,7 @@ const closeOnce = async (
   const known = months.closings.length
   const counted = months.sums.get(month)?.events
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    // Long statements take their time, and calls go on; hardly any of them counts in this month.
+    // Long statements take time, and calls continue; hardly any of them belong to this month.
     await readOn(foundation.eventLog, organizationId, months, { onProgress })
     if (months.closings.length > known || months.sums.get(month)?.events !== counted) return null
     mayClose(months, request)
@@ -147,7 +147,7 @@ const closeOnce = async (
   return null
 }
 
-/** Null where more came meanwhile than may lie between the last counted event and the closing. */
+/** Null if more events arrived than may lie between the last counted event and the closing. */
 const append = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   { organizationId, month, actor, nowMs }: CloseRequest,
@@ -163,7 +163,7 @@ const append = async (
       absentUpTo: closed.through_revision,
     })
     const [event] = events
-    // Of two who close a month at a time, one does.
+    // If two close a month at the same time, one succeeds.
     const written = event?.type === 'MonthClosed' ? event.data : closed
     return { closed: written, already: written.through_revision !== closed.through_revision }
   } catch (error) {

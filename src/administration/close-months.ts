@@ -4,7 +4,7 @@ import { CommandRefused } from '../ledger/commit.ts'
 import { type ClosedMonth, closeMonth } from './close-month.ts'
 import type { Reading } from './statements.ts'
 
-/** What became of one organization's month. `closed` is null where nothing was there to close, and where it was refused. */
+/** The result for one organization's month. `closed` is null if there was nothing to close, or the closing was refused. */
 export type MonthEnded = {
   readonly organizationId: string
   readonly closed: ClosedMonth | null
@@ -12,8 +12,8 @@ export type MonthEnded = {
 }
 
 /**
- * Closes a month of several organizations, one after the other. What refuses one keeps no other one open; anything else that fails ends it,
- * and given again it goes on with the others.
+ * Closes a month of several organizations, one after the other. If one is refused, the others are still closed; any other failure ends the
+ * run, and running it again continues with the rest.
  */
 export const closeMonths = async (
   foundation: Pick<Foundation, 'ledger'> & Reading,

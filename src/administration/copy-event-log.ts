@@ -30,13 +30,13 @@ const batchMax = 1_000
 const appendsAtOnceMax = 64
 
 /**
- * Copies everything one log holds, up to its head at the start, into another: ids, types, data and metadata byte for byte,
- * at the same revisions. What other software wrote to the same event store is left out. Positions and recording times are
- * the new log's own. Nothing may be written to either meanwhile: stop the service first. Where checkpoints were copied, one more event
+ * Copies everything in one log, up to its head at the start, into another: ids, types, data and metadata byte for byte,
+ * at the same revisions. Events of other software on the same event store are left out. Positions and recording times are
+ * the new log's own. Nothing may be written to either during the copy, so stop the service first. If checkpoints were copied, one more event
  * begins the new log's own tree.
  *
  * Can be interrupted and started again: appends at exact revisions with the same ids change nothing the second time.
- * Throws where the target holds something else at a revision, and `CommandRefused` where the source was written to meanwhile.
+ * Throws if the target has something else at a revision, and `CommandRefused` if the source was written to during the copy.
  */
 export const copyEventLog = async ({
   from,
@@ -84,7 +84,7 @@ export const copyEventLog = async ({
 
 const isOurs = (event: RecordedEvent): boolean => isStreamOfOurs(event.stream) && hasEnvelope(event)
 
-/** What the source has of ours after `head` is in no copy: whatever wrote it still runs. */
+/** Events in the source after `head` are not copied: the process that wrote them still runs. */
 const refuseWritten = async (from: EventLog, head: Position): Promise<void> => {
   const end = await from.head()
   if (end === head) return
@@ -137,14 +137,14 @@ const copyInto = async (
           `(it stands at ${error.actual}). Copy into an empty log, or into one a copy of this log was begun in.`,
         { cause: error },
       )
-    // Part of it may be there from an earlier try.
+    // An earlier attempt may have copied part of it.
     const half = events.length >> 1
     await copyInto(to, stream, events.slice(0, half))
     return copyInto(to, stream, events.slice(half))
   }
 }
 
-/** Below what every engine takes in one append. */
+/** Below the limit of every engine for one append. */
 const appendBytesGood = 500_000
 
 const holds = async (

@@ -5,15 +5,15 @@ import { balanceOf } from '../ledger/account.ts'
 import { type Preview, previewOf, uniqueCommandKey } from './credits.ts'
 import { lookUpMovement, type Movement, moveOnce } from './references.ts'
 
-/** What an operator corrects by hand: a lot is taken back, a balance is adjusted, a threshold is set. */
+/** Manual corrections by an operator: void a lot, adjust a balance, set a threshold. */
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
 
-/** What a correction came to. `already`: it was there before, under its reference. Of a dry run the balances are as they would be. */
+/** The result of a correction. `already`: it existed before, under its reference. In a dry run, the balances are the expected ones. */
 export type Corrected = {
   readonly adjusted: CreditAdjusted
   readonly balance: MicroCredits
-  /** Null where nothing was written. */
+  /** Null if nothing was written. */
   readonly revision: number | null
   readonly already: boolean
 }
@@ -22,11 +22,11 @@ type Asked = {
   readonly organizationId: string
   readonly reason: string
   readonly actor: string
-  /** Nothing is written. */
+  /** If set, nothing is written. */
   readonly dryRun: boolean
 }
 
-/** Takes back what is left of a lot. Throws `CommandRefused` where nothing is. */
+/** Takes back the rest of a lot. Throws `CommandRefused` if nothing is left. */
 export const voidGrant = async (
   sources: Sources,
   { organizationId, dryRun, ...asked }: Asked & { readonly grantId: string },
@@ -42,8 +42,8 @@ export const voidGrant = async (
 }
 
 /**
- * Gives credits, or takes them where the amount is negative. Throws `CommandRefused` where more is taken than is available, and
- * where the reference names something else.
+ * Gives credits, or takes them if the amount is negative. Throws `CommandRefused` if more is taken than is available, and
+ * if the reference names something else.
  */
 export const adjust = async (
   sources: Sources,
@@ -94,7 +94,7 @@ const written = async (
   return { adjusted: adjustmentIn(event), balance, revision, already }
 }
 
-/** What a preview says of a correction. */
+/** A preview of a correction. */
 export const previewed = ({ events, balanceAfter }: Preview): Corrected => ({
   adjusted: adjustmentIn(events[0]),
   balance: balanceAfter,
@@ -108,7 +108,7 @@ export const adjustmentIn = (event: Preview['events'][number] | undefined): Cred
   return event.data
 }
 
-/** Sets below which balance an organization wants to be told; null: not at all. */
+/** Sets the balance below which an organization is notified; null: never. */
 export const setThreshold = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   { organizationId, amount, actor }: { organizationId: string; amount: MicroCredits | null; actor: string },

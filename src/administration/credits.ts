@@ -9,7 +9,7 @@ import { decideCommand } from '../ledger/decide.ts'
 import { isRefusal } from '../ledger/decision.ts'
 import { lookUpMovement, type Movement, moveOnce, refuseExpired } from './references.ts'
 
-/** A ledger command's key that no other command has: an operator's command is never repeated by a machine. */
+/** A unique key for a ledger command: an operator's command is never repeated by a machine. */
 export const uniqueCommandKey = (what: string): string => `${what}/${randomBytes(16).toString('hex')}`
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
@@ -38,8 +38,8 @@ export const grant = async (
 }
 
 /**
- * Grants a lot of credits that a reference names, once: given again, the command finds the lot there (`already`). Throws
- * `CommandRefused` where the reference names something else.
+ * Grants a lot of credits under a reference, once: if the command is repeated, it finds the lot (`already`). Throws
+ * `CommandRefused` if the reference names something else.
  */
 export const grantOnce = async (
   sources: Sources,
@@ -69,7 +69,7 @@ const grantIn = (event: LedgerEvent | undefined): CreditGranted => {
   return event.data
 }
 
-/** What a grant would do. Throws as it would. */
+/** The effect of a grant. Throws as the grant would. */
 export const previewGrant = async (
   sources: Sources,
   { organizationId, ...request }: GrantRequest & { readonly reference?: string },
@@ -86,19 +86,19 @@ export const previewGrant = async (
   return { ...preview, events: [known.there.event], balanceAfter: preview.balanceBefore, already: true }
 }
 
-/** What a command would write now, and the balance around it. */
+/** The event that a command would write now, and the balance before and after it. */
 export type Preview = {
   readonly events: readonly LedgerEvent[]
   readonly balanceBefore: MicroCredits
   readonly balanceAfter: MicroCredits
 }
 
-/** What its first event would be called: nothing has that id. */
+/** The id of its first event: no event has that id. */
 const noEventId = '00000000-0000-0000-0000-000000000000'
 
 type Unkeyed<Command> = Command extends LedgerCommand ? Omit<Command, 'key' | 'atMs'> : never
 
-/** Decides a command as the ledger would now, and writes nothing. Throws `CommandRefused` as it would. */
+/** Decides a command as the ledger would now, and writes nothing. Throws `CommandRefused` as the ledger would. */
 export const previewOf = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   organizationId: string,
@@ -114,7 +114,7 @@ export const previewOf = async (
   return { events, balanceBefore, balanceAfter: balanceOf(account, atMs) }
 }
 
-/** The balance as the ledger has it at this moment. Throws `CommandRefused` for an organization that is not registered. */
+/** The balance in the ledger at this moment. Throws `CommandRefused` for an organization that is not registered. */
 export const balance = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   organizationId: string,

@@ -1,17 +1,17 @@
 import type { Foundation } from '../foundation/foundation.ts'
 import { destroyedByMs, epochMs, epochOf, isRetired } from '../guard/epochs.ts'
 
-/** The keys that everything about people is sealed under. */
+/** The keys under which all data about people is sealed. */
 
 type Keys = Pick<Foundation, 'epochKeys'>
 
 type ListedEpochKey = {
   readonly id: string
-  /** `ending`: nothing new is sealed under it. Otherwise what became of its file. */
+  /** `ending`: nothing new is sealed under it. Otherwise the state of its file. */
   readonly state: string
   readonly fromMs: number
   readonly untilMs: number
-  /** By when its last copy is gone. */
+  /** The date by which its last copy is deleted. */
   readonly destroyedByMs: number
 }
 
@@ -26,7 +26,7 @@ export const listEpochKeys = async ({ epochKeys }: Keys): Promise<ListedEpochKey
   }))
 }
 
-/** Gives up what is sealed under keys that are lost for good. `dropped` counts what was removed from the stores. */
+/** Abandons everything sealed under keys that are lost forever. `dropped` counts the values removed from the stores. */
 export const abandonLostKeys = async (
   { epochKeys }: Keys,
   stores: readonly { drop(keyId: string): Promise<number> }[],

@@ -13,16 +13,16 @@ import { CommandRefused } from '../ledger/command.ts'
 import { type Copied, type CopyProgress, copyEventLog } from './copy-event-log.ts'
 import { InputFault } from './input.ts'
 
-/** What connections of the service's processes are called. Commands that run now and then have some of them too. */
+/** The names of connections of the service's processes. Commands that run now and then use some of them too. */
 const serviceConnections = ['event-log-listen', 'job-queue', 'jobs', 'projector', 'read-models']
 const connectTimeoutMs = 10_000
-/** A process that ended has its connections for a moment longer. */
+/** A process that ended keeps its connections for a moment longer. */
 const leavingMs = 3_000
 const leavingPollMs = 100
 
 /**
  * Opens two event logs and copies all of one into the other. `from` is null for the log in the PostgreSQL of this installation;
- * an embedded one is started for it. Throws `ConfigError` where one cannot be used, and `CommandRefused` while the service runs on
+ * an embedded one is started for it. Throws `ConfigError` if one cannot be used, and `CommandRefused` while the service runs on
  * the source.
  */
 export const copyBetween = async (
@@ -58,7 +58,7 @@ const ownPostgres = async (config: Config, logger: Logger, closing: Closing): Pr
   return { variable: 'DATA_DIR', url: serviceUrl }
 }
 
-/** Throws `CommandRefused` while processes of the service are connected to this database: nothing may be written to what is copied. */
+/** Throws `CommandRefused` while processes of the service are connected to this database: nothing may be written during the copy. */
 export const refuseRunning = async (
   { variable, url }: Pick<NamedEventLog, 'variable' | 'url'>,
   next: string,
@@ -102,7 +102,7 @@ const sentenceOf = (error: unknown): string => {
   )
 }
 
-/** A name for the EventStoreDB user the service works as. */
+/** A name for the service's EventStoreDB user. */
 export const eventStoreUserOf = (text: string): string => {
   if (!/^[A-Za-z0-9._-]{1,64}$/.test(text))
     throw new InputFault('user', `"${text}" is not a name of letters, digits, . _ and -`)
@@ -110,14 +110,14 @@ export const eventStoreUserOf = (text: string): string => {
 }
 
 /**
- * Makes the EventStoreDB user the service works as, or gives it a new password, with the rights it needs. `shared`: other
- * software uses the same event store. Throws `ConfigError` where the administrator's URL cannot be used.
+ * Creates the service's EventStoreDB user, or gives it a new password, with the rights it needs. `shared`: other
+ * software uses the same event store. Throws `ConfigError` if the administrator's URL cannot be used.
  */
 export const prepareEventStore = async (
   admin: NamedEventLog,
   { user, password, shared, logger }: { user: string; password: string; shared: boolean; logger: Logger },
 ) => {
-  // Loaded only where it is used: the client and its protocol take memory and a quarter of a second.
+  // Loaded only when used: the client and its protocol take memory and a quarter of a second.
   const { prepareEventStoreDb } = await import('../event-log/eventstoredb/prepare.ts')
   const adminUrl = admin.url.replace(/^kurrentdb/, 'esdb')
   return telling(admin, () => prepareEventStoreDb({ adminUrl, user, password, shared, logger }))

@@ -7,28 +7,28 @@ import {
 } from '../event-log/port.ts'
 import { type ChainLink, chainLinks } from '../event-log/verify/page-chain.ts'
 
-/** The event log as a person reads it: by pages that are bounded, whatever the log holds. */
+/** The event log for people: in pages of bounded size, however large the log is. */
 
 type Log = Pick<EventLog, 'read' | 'lookBack'>
 
 const shownMax = 50
-/** A look for one type ends after this many, and goes on from there when it is asked to. */
+/** A search for one type ends after this many events, and continues from there on request. */
 export const lookedAtMax = 2_000
 const pageMax = 200
-/** A look for one type in one stream is a single read. */
+/** A search for one type in one stream is a single read. */
 const streamLookedAtMax = 500
 
 export type LogPage = {
   /** The newest first. */
   readonly events: readonly RecordedEvent[]
-  /** What cannot be opened among what was looked at. */
+  /** The unreadable events among those that were read. */
   readonly unreadable: readonly EventsUnreadable[]
   readonly lookedAt: number
-  /** Before which it goes on; null: nothing is there. */
+  /** The position before which the next page ends; null: nothing is left. */
   readonly next: Position | null
 }
 
-/** The newest events before a position, from the end where it is null; of one type where it is named. */
+/** The newest events before a position, or from the end if it is null; only of one type if `type` is set. */
 export const newestEvents = async (
   eventLog: Pick<Log, 'lookBack'>,
   { before, type }: { readonly before: Position | null; readonly type: string | null },
@@ -45,7 +45,7 @@ export const newestEvents = async (
       lookedAt++
       if (type === null || event.type === type) events.push(event)
       if (events.length < shownMax) continue
-      // What of the page comes after it is left to the next look.
+      // The rest of the page is left to the next search.
       const isLast = page.next === null && event === page.events.at(-1)
       return { events, unreadable, lookedAt, next: isLast ? null : event.position }
     }
@@ -54,18 +54,18 @@ export const newestEvents = async (
 }
 
 export type StreamPage = {
-  /** The newest first, with how each goes on from the one before it. */
+  /** The newest first, with the link of each to the event before it. */
   readonly events: readonly { readonly event: RecordedEvent; readonly link: ChainLink }[]
-  /** Every link that was recomputed, in the order of the stream; of events that a filter leaves out, too. */
+  /** Every link that was recomputed, in the order of the stream; including events that a filter leaves out. */
   readonly links: readonly ChainLink[]
-  /** What comes before these events and cannot be opened. */
+  /** Unreadable events before these. */
   readonly unreadable: EventsUnreadable | null
-  /** The revision before which it goes on; null at the beginning. */
+  /** The revision before which the next page ends; null at the beginning. */
   readonly next: number | null
 }
 
 /**
- * The newest events of a stream before a revision, from its end where it is null, and their chain recomputed. Null where there is no
+ * The newest events of a stream before a revision, or from its end if it is null, with their chain recomputed. Null if there is no
  * such stream.
  */
 export const streamPage = async (
@@ -79,7 +79,7 @@ export const streamPage = async (
   const whole = read.events.slice(0, max)
   const matching = whole.filter((event) => type === null || event.type === type).slice(0, shownMax)
   const last = matching.at(-1)
-  // A page that is full ends with the last event on it.
+  // A full page ends with its last event.
   const end = matching.length === shownMax && last !== undefined ? whole.indexOf(last) + 1 : whole.length
   const looked = whole.slice(0, end)
   const links = chainLinks(looked.toReversed(), read.events[end] ?? null)
@@ -99,7 +99,7 @@ type ReadBackwards = {
   readonly unreadable: EventsUnreadable | null
 }
 
-/** As far back as it can be opened. */
+/** As far back as events are readable. */
 const readBackwards = async (
   eventLog: Pick<Log, 'read'>,
   { stream, before, max }: { readonly stream: string; readonly before: number | null; readonly max: number },
@@ -117,7 +117,7 @@ const readBackwards = async (
   }
 }
 
-/** What stands after what cannot be opened: that was met first on the way back, so nothing between is damaged. */
+/** The event after the unreadable ones: those were found first on the way back, so nothing in between is damaged. */
 const openedAfter = async (
   eventLog: Pick<Log, 'read'>,
   { stream, lastRevision }: EventsUnreadable,
@@ -136,14 +136,14 @@ const openedAfter = async (
 export type EventPage = {
   readonly event: RecordedEvent
   readonly link: ChainLink
-  /** The event after it, and how it goes on from this one; null at the end, or where it cannot be opened. */
+  /** The event after it, with its link to this one; null at the end, or if it cannot be opened. */
   readonly following: { readonly event: RecordedEvent; readonly link: ChainLink } | null
   readonly preceding: RecordedEvent | null
-  /** The event that caused it, where it is one of the last few before it in its stream. */
+  /** The event that caused it, if it is one of the last few before it in its stream. */
   readonly cause: RecordedEvent | null
 }
 
-/** One event with its neighbours; null where there is none. Throws `EventsUnreadable` where it cannot be opened. */
+/** One event with its neighbours; null if it does not exist. Throws `EventsUnreadable` if it cannot be opened. */
 export const eventPage = async (
   eventLog: Pick<Log, 'read'>,
   { stream, revision }: { readonly stream: string; readonly revision: number },
@@ -168,7 +168,7 @@ export const eventPage = async (
   return { event, link, following, preceding, cause: await causeOf(eventLog, event) }
 }
 
-/** A charge follows its fact; what causes another event of its stream is seldom far before it. */
+/** A charge follows its fact; the cause of another event in its stream is seldom far before it. */
 const causeWithin = 16
 
 const causeOf = async (eventLog: Pick<Log, 'read'>, event: RecordedEvent): Promise<RecordedEvent | null> => {

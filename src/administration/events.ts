@@ -2,12 +2,12 @@ import { EventsUnreadable, type RecordedEvent, StreamMissing } from '../event-lo
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 
-/** As many as a terminal shows. */
+/** As many as fit on a terminal. */
 const newestMax = 20
 
 /**
- * One event of a stream, or its newest ones in order where no revision is given. Throws `CommandRefused` where there is no such stream or
- * event, or where it cannot be opened.
+ * One event of a stream, or its newest ones in order if no revision is given. Throws `CommandRefused` if the stream or
+ * event does not exist or cannot be opened.
  */
 export const showEvents = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,

@@ -12,27 +12,27 @@ import { InputFault } from './input.ts'
 import { organizationsOf } from './ledgers.ts'
 
 const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
-/** A request id is given once; that two organizations have it would be a fault of the rows. */
+/** A request id is used once; if two organizations have it, the rows are faulty. */
 const organizationsMax = 10
 
-/** Behind the read models: for a page, and for a command, which would rather read the whole ledger, a page at a time. */
+/** How many events after the read models' position are read: for a page, and for a command, which would rather read the whole ledger. */
 const tailMax = 5_000
 const commandTailMax = 50_000
 
 type Question = {
   readonly requestId: string
-  /** Undefined: of whichever has it. */
+  /** Undefined: any organization. */
   readonly organizationId?: string | undefined
-  /** By the ledger alone, all of it, and not by what the read models say. */
+  /** From the ledger alone, read completely, without the read models. */
   readonly whole?: boolean
-  /** No more than `tailMax` events are read: for a page, which someone waits for. */
+  /** At most `tailMax` events are read: for a page that a person waits for. */
   readonly bounded?: boolean
   readonly onProgress?: (organizationId: string, events: number) => void
 }
 
 /**
- * Explains one call. The read models say where it is; where they know nothing of it, ledgers are read, at last from their start.
- * Throws `InputFault` for what is no request id, `CommandRefused` where no ledger holds it.
+ * Explains one call. The read models say where it is; if they do not know it, ledgers are read, if necessary from their start.
+ * Throws `InputFault` for a text that is not a request id, `CommandRefused` if no ledger has it.
  */
 export const explainCall = async (foundation: Foundation, question: Question): Promise<Explanation> => {
   const requestId = question.requestId.trim().toUpperCase()

@@ -2,10 +2,10 @@ import { type EventLog, logStart } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { noOperators, operatorsSince } from './operators.ts'
 
-/** What an installation lacks before a person can use it, and what to type for that. */
+/** What an installation needs before a person can use it, and the commands for that. */
 
 export type FirstStep = {
-  /** What is missing, for a sentence. */
+  /** The missing thing, for a sentence. */
   readonly missing: string
   /** What follows `npm run -s cli --`. */
   readonly command: string
@@ -23,13 +23,13 @@ const organizationStep: FirstStep = {
   note: 'its keys are issued in the dashboard, or with "key issue"',
 }
 
-/** How a command of the command line is run: beside the service, and in Docker Compose. Names are the reader's to choose. */
+/** How to run a command of the command line: with the service, and in Docker Compose. The reader chooses the names. */
 export const runs = {
   here: (command: string): string => `npm run -s cli -- ${command}`,
   compose: (command: string): string => `docker compose run --rm --no-deps migrate ${command}`,
 } as const
 
-/** What is missing, as a sentence. */
+/** The missing things, as a sentence. */
 export const missingSentence = (steps: readonly FirstStep[]): string => {
   const text = steps.map(({ missing }) => missing).join(', and ')
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
@@ -37,13 +37,13 @@ export const missingSentence = (steps: readonly FirstStep[]): string => {
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog'>
 
-/** Whether there is any user, of the row or of the event log: one that was disabled or whose row was lost is one. */
+/** Whether there is any user, in the rows or in the event log: a user who was disabled or whose row was lost counts. */
 const anyUser = async ({ pool, eventLog }: Parts): Promise<boolean> => {
   const { rows } = await pool.query<{ any: boolean }>('select exists (select from users) as any')
   return rows[0]?.any === true || (await operatorsSince(eventLog, noOperators)).users.size > 0
 }
 
-/** Asked of the event log, not of a flag: a first start that failed half-way is a first start again. */
+/** Read from the event log, not from a flag: after a first start that failed half-way, the next start is a first start again. */
 export const anyOrganization = async ({
   eventLog,
 }: {
@@ -66,15 +66,15 @@ export const anyOrganization = async ({
   }
 }
 
-/** What is missing, in the order in which to do it; nothing once there is a user and an organization. Throws where a store is away. */
+/** The missing things, in the order in which to do them; empty once there is a user and an organization. Throws if a store is unavailable. */
 export const firstSteps = async (parts: Parts): Promise<readonly FirstStep[]> => {
   const [users, organizations] = [await anyUser(parts), await anyOrganization(parts)]
   return [...(users ? [] : [userStep]), ...(organizations ? [] : [organizationStep])]
 }
 
 /**
- * The same for who is not signed in: once there is a user it says nothing, whatever else is missing, and never asks again. Where it
- * cannot be known it says nothing.
+ * The same for a visitor who is not signed in: once there is a user it returns nothing, even if other things are missing, and never checks
+ * again. If it cannot be known, it returns nothing.
  */
 export const createVisitorSteps = (parts: Parts): (() => Promise<readonly FirstStep[]>) => {
   let hasUser = false
@@ -91,7 +91,7 @@ export const createVisitorSteps = (parts: Parts): (() => Promise<readonly FirstS
   }
   return async () => {
     if (hasUser) return []
-    // However many ask at once, the stores are asked once.
+    // Concurrent callers share one query.
     asked ??= ask()
     return asked
   }

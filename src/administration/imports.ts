@@ -1,10 +1,10 @@
 import type { Foundation } from '../foundation/foundation.ts'
 import { auditEntries } from './audit.ts'
 
-/** When data were taken in last, and by whom, as the audit tells it. */
+/** The time and the actor of the last import, according to the audit. */
 export type LastImport = { readonly at: string; readonly actor: string }
 
-/** Null where no import is on record. Throws `CommandRefused` where the rows of the audit stopped. */
+/** Null if no import is recorded. Throws `CommandRefused` if the rows of the audit have stopped. */
 export const lastImportOf = async (
   foundation: Pick<Foundation, 'pool' | 'eventLog'>,
   data: 'companies' | 'profiles',

@@ -2,11 +2,11 @@ import { type MicroCredits, microPerCredit, parseCredits } from '../billing/mone
 import { labelFault, labelMax } from '../events/text.ts'
 
 /**
- * The rules for what operators type: one function for each kind of value, called by every face of administration.
+ * The rules for operators' input: one function for each kind of value, called by every interface of administration.
  * A field is named as on the command line and in the dashboard's forms: `expires-at`.
  */
 
-/** A value that cannot be taken. `field` names it, and `message` says what is wrong with it, without the name. */
+/** A value that cannot be accepted. `field` names it, and `message` says what is wrong with it, without the name. */
 export class InputFault extends Error {
   override name = 'InputFault'
   readonly field: string
@@ -31,11 +31,11 @@ export const wholeNumber = (
 
 const instantForm = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)(Z|[+-]\d\d:?\d\d)?)?$/i
 
-/** An instant in UTC, from ISO 8601 text. Text without a time zone is in UTC, wherever the command is typed. */
+/** An instant in UTC, from ISO 8601 text. Text without a time zone is in UTC, regardless of the machine's zone. */
 export const instantOf = (field: string, text: string): string => {
   const [, day = '', time = '00:00', zone = 'Z'] = instantForm.exec(text.trim()) ?? []
   const [midnightMs, ms] = [Date.parse(day), Date.parse(`${day}T${time}${zone.toUpperCase()}`)]
-  // A day that does not exist is read as one of the month after it.
+  // A day that does not exist is parsed as a day of the next month.
   const exists = !Number.isNaN(midnightMs) && new Date(midnightMs).toISOString().startsWith(day)
   const instant = !exists || Number.isNaN(ms) ? '' : new Date(ms).toISOString()
   // A year may have more than four digits once its time zone is taken off.
@@ -47,7 +47,7 @@ export const instantOf = (field: string, text: string): string => {
 const dayMs = 86_400_000
 
 /**
- * An expiry, in UTC: an instant, or the last millisecond of a day (UTC) where no time is given, so that what expires is booked in
+ * An expiry, in UTC: an instant, or the last millisecond of a day (UTC) if no time is given, so that an expiry is booked in
  * the month and year of that day.
  */
 export const expiryOf = (field: string, text: string): string => {
@@ -56,16 +56,16 @@ export const expiryOf = (field: string, text: string): string => {
   return new Date(Date.parse(instant) + dayMs - 1).toISOString()
 }
 
-/** An expiry that is still to come. */
+/** An expiry in the future. */
 export const futureExpiryOf = (field: string, text: string, nowMs: number): string => {
   const instant = expiryOf(field, text)
   if (Date.parse(instant) <= nowMs) throw new InputFault(field, `${text} has passed already`)
   return instant
 }
 
-/** Text that people will read, without the white space around it. */
+/** Text for people, without the white space around it. */
 export const labelOf = (field: string, text: string, max = labelMax): string => {
-  // Before the white space is taken off: a line break is not allowed at the end either.
+  // Before trimming: a line break is not allowed at the end either.
   const fault = labelFault(text, max)
   if (fault !== null) throw new InputFault(field, fault)
   return text.trim()
@@ -82,7 +82,7 @@ export const durationMsOf = (field: string, text: string): number => {
   return Number(count) * unitLength
 }
 
-/** A thousand million credits: far below where the read models' integers end, far above any real grant. */
+/** A thousand million credits: far below the limit of the read models' integers, far above any real grant. */
 const amountMax = 1_000_000_000n * microPerCredit
 
 /** A decimal number of credits other than zero: negative takes, positive gives. */

@@ -8,25 +8,25 @@ import { type LoggedInvitation, noOperators, operatorsSince } from './operators.
 import { putUser } from './users.ts'
 
 /**
- * Invitations: a link that makes its holder a user, once, within 72 hours. There is no such user before: the person chooses the
- * password, and no one else ever knows it. The event log alone has them, with a hash of the secret; the secret is shown once.
+ * Invitations: a link that makes its holder a user, once, within 72 hours. The user does not exist before: the person chooses the
+ * password, and no one else ever knows it. Only the event log stores invitations, with a hash of the secret; the secret is shown once.
  */
 
 export const invitationHours = 72
 const hourMs = 60 * 60 * 1_000
-/** 256 bits: no one guesses one, so that a plain hash keeps it. */
+/** 256 bits: no one can guess one, so a plain hash is enough. */
 const secretBytes = 32
 const secretPattern = /^[A-Za-z0-9_-]{43}$/
 
 const sha256Of = (secret: string): string => createHash('sha256').update(secret).digest('base64url')
 
-/** The page of an invitation. `dashboardUrl` without a slash at its end. */
+/** The page of an invitation. `dashboardUrl` has no slash at its end. */
 export const invitationLink = (dashboardUrl: string, secret: string): string =>
   `${dashboardUrl}/invitations/${secret}`
 
 /**
- * Invites a person, in place of an earlier invitation of the same name. Returns the secret, which is kept nowhere. Throws
- * `CommandRefused` for a name that is taken, and `InputFault` for an organization that is not there.
+ * Invites a person, and replaces an earlier invitation with the same name. Returns the secret, which is not stored. Throws
+ * `CommandRefused` for a name that is taken, and `InputFault` for an organization that does not exist.
  */
 export const inviteUser = async (
   parts: Parts,
@@ -56,7 +56,7 @@ export const inviteUser = async (
   })
 }
 
-/** The link opens nothing from then on. Throws `CommandRefused` where no one of that name is invited. */
+/** From then on the link is invalid. Throws `CommandRefused` if no one of that name is invited. */
 export const withdrawInvitation = (
   parts: Parts,
   { name, actor }: { name: string; actor: string },
@@ -75,7 +75,7 @@ const withExpiry = (invitation: LoggedInvitation, nowMs: number): Invitation => 
   expired: Date.parse(invitation.expiresAt) <= nowMs,
 })
 
-/** Those that were neither accepted nor withdrawn, by name; those whose time has passed too. */
+/** Invitations that were neither accepted nor withdrawn, by name; expired ones too. */
 export const listInvitations = async ({ eventLog }: Pick<Parts, 'eventLog'>): Promise<Invitation[]> => {
   const { invitations } = await operatorsSince(eventLog, noOperators)
   return [...invitations.values()]
@@ -83,7 +83,7 @@ export const listInvitations = async ({ eventLog }: Pick<Parts, 'eventLog'>): Pr
     .sort((a, b) => (a.user < b.user ? -1 : 1))
 }
 
-/** Of all the ways in which a link opens nothing, none is told from another. */
+/** All reasons why a link is invalid look the same. */
 const invitationIn = ({ rows, state }: Pick<Known, 'rows' | 'state'>, secret: string): Invitation | null => {
   if (!secretPattern.test(secret)) return null
   const hash = sha256Of(secret)
@@ -93,7 +93,7 @@ const invitationIn = ({ rows, state }: Pick<Known, 'rows' | 'state'>, secret: st
   return invitation.expired ? null : invitation
 }
 
-/** The invitation of a link that can be accepted now; null for any other text. Looking uses nothing up. */
+/** The invitation of a link that can be accepted now; null for any other text. Reading does not use it up. */
 export const openInvitations = ({
   eventLog,
 }: Pick<Parts, 'eventLog'>): ((secret: string) => Promise<Invitation | null>) => {
@@ -106,14 +106,14 @@ export const openInvitations = ({
   }
 }
 
-/** Shown for every link that opens nothing. */
+/** Shown for every invalid link. */
 export class InvitationEnded extends Error {
   override name = 'InvitationEnded'
 }
 
 /**
- * Makes the user with the password that the person chose. Of two who send the same link one does. Throws `InvitationEnded` for a link
- * that cannot be accepted, or no longer.
+ * Creates the user with the password that the person chose. If two people send the same link, one succeeds. Throws `InvitationEnded` for a
+ * link that cannot be accepted, or no longer.
  */
 export const acceptInvitation = async (
   parts: Parts,

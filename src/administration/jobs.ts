@@ -1,14 +1,14 @@
 import type pg from 'pg'
 
-/** What is known of the jobs, by the queue in the database: when they ran, what became of it, and what was given up. */
+/** The state of the jobs, according to the queue in the database: when they ran, the results, and the failed runs. */
 
-/** Where a run goes that failed and is not tried again. */
+/** The destination of a failed run that is not tried again. */
 export const deadLetterQueue = 'dead-letters'
 
-/** A job of the queue, by its last run that ended. Lengths of time are in milliseconds before now. */
+/** A job of the queue, with its last finished run. Lengths of time are in milliseconds before now. */
 export type JobRow = {
   readonly name: string
-  /** Null: it is done when it is asked for. */
+  /** Null: it runs only on request. */
   readonly cron: string | null
   readonly scheduled_ms: number | null
   readonly state: 'completed' | 'failed' | null
@@ -17,15 +17,15 @@ export type JobRow = {
   /** How long the run took. */
   readonly duration_ms: number | null
   readonly ended_ms: number | null
-  /** Of the last run that succeeded. */
+  /** Of the last successful run. */
   readonly done_ms: number | null
   readonly done_at: Date | null
   /** Runs now. */
   readonly active: number
   readonly failed_24h: number
-  /** Runs that were given up, and that none has made good since. */
+  /** Failed runs that no later run has made good. */
   readonly dead_letters: number
-  /** After so many seconds a run counts as failed. */
+  /** After this many seconds a run counts as failed. */
   readonly expire_seconds: number
 }
 
@@ -53,7 +53,7 @@ const jobs = `
    where q.name not like '\\_\\_%' and q.name <> $1
    order by q.name limit ${jobsMax}`
 
-/** All of them, by name; none where no process with the role jobs ever started. */
+/** All jobs, by name; empty if no process with the role jobs ever started. */
 export const knownJobs = async (pool: Pick<pg.Pool, 'query'>): Promise<JobRow[]> =>
   (await queueMade(pool)) ? (await pool.query<JobRow>(jobs, [deadLetterQueue])).rows : []
 
@@ -64,10 +64,10 @@ const queueMade = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> => {
   return rows[0]?.made === true
 }
 
-/** Of one job: each is idempotent, so the newest say enough. */
+/** Per job: every job is idempotent, so the newest are enough. */
 const deadLettersKeptMax = 20
 
-/** Forgets the oldest dead letters of each job: one that fails every minute fills no disk. */
+/** Deletes the oldest dead letters of each job, so that a job that fails every minute fills no disk. */
 export const pruneDeadLetters = async (pool: Pick<pg.Pool, 'query'>): Promise<void> => {
   await pool.query(
     `delete from pgboss.job where name = $1 and id in (
@@ -79,7 +79,7 @@ export const pruneDeadLetters = async (pool: Pick<pg.Pool, 'query'>): Promise<vo
   )
 }
 
-/** A run that failed and is not tried again by itself. */
+/** A failed run that is not tried again automatically. */
 export type DeadLetter = {
   readonly id: string
   readonly job: string
@@ -87,13 +87,13 @@ export type DeadLetter = {
   readonly age_ms: number
   readonly tries: number
   readonly error: string | null
-  /** What the job was asked to do, as JSON; null for one that takes nothing. */
+  /** The input of the job, as JSON; null for a job without input. */
   readonly data: string | null
-  /** The job has succeeded since: what this run left undone is done. */
+  /** The job has succeeded since, so this run's work is done. */
   readonly done_since: boolean
 }
 
-/** The newest first; of one job where it is named. */
+/** The newest first; only of one job if it is named. */
 export const deadLetters = async (
   pool: Pick<pg.Pool, 'query'>,
   { job, max }: { job: string | null; max: number },

@@ -4,12 +4,12 @@ import { allowList } from '../guard/allow-list.ts'
 import { graceDaysMax } from '../keys/key-state.ts'
 import { durationMsOf, futureExpiryOf, InputFault, listOf, wholeNumber } from './input.ts'
 
-/** The rules for what an operator may ask of an API key. All throw `InputFault`. */
+/** The rules for an operator's request of an API key. All throw `InputFault`. */
 
-/** What a key may do where nothing is said: everything but to take the whole ledger away, operators' names with it. */
+/** The default permissions of a key: all except exporting the whole ledger, which includes operators' names. */
 export const permissionsByDefault = permission.options.filter((one) => one !== 'ledger_read')
 
-/** At least one of the permissions there are, each once. */
+/** At least one of the existing permissions, each once. */
 export const permissionsOf = (names: readonly string[]): Permission[] => {
   const asked = [...new Set(names)]
   if (asked.length === 0)
@@ -28,8 +28,8 @@ export const permissionsOf = (names: readonly string[]): Permission[] => {
 const allowedMax = 100
 
 /**
- * Addresses and CIDR blocks, comma-separated. Undefined: any address. A list without any is refused: to us it would mean
- * any address, and to the person who wrote it from an empty variable it would mean none.
+ * Addresses and CIDR blocks, comma-separated. Undefined: any address. An empty list is refused: to us it would mean
+ * any address, but a person who wrote it from an empty variable would mean none.
  */
 export const allowedCidrsOf = (text: string | undefined): string[] => {
   if (text === undefined) return []
@@ -49,7 +49,7 @@ export const allowedCidrsOf = (text: string | undefined): string[] => {
   return cidrs
 }
 
-/** Each limit by its field, with the most it may be and what it counts. */
+/** Each limit by its field, with its maximum and its meaning. */
 export const limitFields: readonly {
   readonly field: string
   readonly limit: keyof KeyLimits
@@ -81,7 +81,7 @@ export const expiryOf = (text: string | undefined): string | null =>
 
 const dayMs = 86_400_000
 
-/** How long a rotated key works on, in milliseconds. */
+/** How long a rotated key stays valid, in milliseconds. */
 export const graceMsOf = (text: string): number => {
   const graceMs = durationMsOf('grace', text)
   if (graceMs > graceDaysMax * dayMs)

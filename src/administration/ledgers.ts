@@ -24,14 +24,14 @@ const pageMax = 1_000
 export const missingLedger = (organizationId: string): CommandRefused =>
   new CommandRefused(`there is no ledger of ${organizationId}; see "org list"`)
 
-/** Which events of a ledger: by revision, both ends included, or by effective time, the end excluded. */
+/** A range of a ledger's events: by revision, both ends included, or by effective time, the end excluded. */
 export type LedgerRange =
   | { readonly by: 'revision'; readonly from: number; readonly to: number | null }
   | { readonly by: 'time'; readonly from: string | null; readonly until: string | null }
 
 /**
- * Hands over an organization's events of a range, some at a time, and counts them. Memory does not grow with the ledger. Throws
- * `CommandRefused` where there is no such ledger.
+ * Passes on an organization's events of a range, some at a time, and counts them. Memory does not grow with the ledger. Throws
+ * `CommandRefused` if the ledger does not exist.
  */
 export const exportLedger = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
@@ -78,8 +78,8 @@ export type VerifiedLedger = {
 }
 
 /**
- * Verifies one ledger, or every ledger that the event log or the read models know of. `readModels` says what is wrong with
- * the read models as a whole; null: nothing. Throws `CommandRefused` where the one ledger asked for does not exist.
+ * Verifies one ledger, or every ledger in the event log or the read models. `readModels` says what is wrong with
+ * the read models as a whole; null: nothing. Throws `CommandRefused` if the requested ledger does not exist.
  */
 export const verifyLedgers = async (
   foundation: Foundation,
@@ -131,7 +131,7 @@ type Acknowledgement = {
   readonly actor: string
 }
 
-/** Records that a fault which `verifyLedgers` names is known. Any other fault stays new. */
+/** Records that a fault named by `verifyLedgers` is known. Any other fault stays new. */
 export const acknowledgeFault = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { organizationId, revision, digest, reason, actor }: Acknowledgement,
@@ -154,13 +154,13 @@ export const acknowledgeFault = async (
 const faultName = (organizationId: string, revision: number, digest: string): string =>
   `${organizationId} ${revision} ${digest}`
 
-/** Says of a fault, by the ledger, the revision and what the bytes there give, whether an operator knows of it. */
+/** Whether an operator knows a fault, identified by the ledger, the revision and the content of the bytes there. */
 export const acknowledgedFaults = async (
   eventLog: EventLog,
 ): Promise<(organizationId: string, revision: number, digest: string) => boolean> => {
   const known = new Set<string>()
   for (let from = 0; ; from += pageMax) {
-    // What cannot be opened acknowledges nothing: a fault it may have been about is new.
+    // An unreadable event acknowledges nothing: a fault that it may have been about is new.
     const { events: page } = await readOpenable(eventLog, operatorStream, { from, max: pageMax })
     for (const { type, data } of page.map(decodeEvent))
       if (type === 'LedgerFaultAcknowledged')
@@ -170,7 +170,7 @@ export const acknowledgedFaults = async (
   }
 }
 
-/** What the read models tell of a ledger, and whether its row in accounts is the projector's. */
+/** The read models' figures for a ledger, and whether its row in accounts is the projector's. */
 const witnessesOf = async (
   { pool, secrets }: Foundation,
   organizationId: string,
@@ -188,7 +188,7 @@ const witnessesOf = async (
   return { witnesses, accountRow: row === undefined ? 'none' : sealed ? 'sealed' : 'changed' }
 }
 
-/** Every organization whose ledger the event log or the read models know of. */
+/** Every organization with a ledger in the event log or the read models. */
 export const organizationsOf = async ({ eventLog, pool }: Foundation): Promise<string[]> => {
   const { text, values } = allAccounts()
   const { rows } = await pool.query<{ organization_id: string }>(text, [...values])

@@ -8,14 +8,14 @@ import { CommandRefused } from '../ledger/commit.ts'
 import { type GrantedLot, grantedLotOf } from '../ledger/granted-lot.ts'
 import { firstInLedger, ledgerEventAt } from '../ledger/read-ledger.ts'
 
-/** An organization's lots, with what only the events say that opened them. */
+/** An organization's lots, with the details that only the events that opened them contain. */
 
 type Sources = Pick<Foundation, 'eventLog' | 'pool'>
 
 /** `left` and `granted` are canonical decimal strings. */
 type LotLeft = GrantedLot & { readonly left: string }
 
-/** Lots that can be drawn now, in the order in which they will be. Throws `CommandRefused` for an organization that is not registered. */
+/** Lots that can be drawn now, in drawing order. Throws `CommandRefused` for an organization that is not registered. */
 export const lotsLeft = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   organizationId: string,
@@ -36,7 +36,7 @@ export const lotsLeft = async (
 }
 
 /**
- * Lots as they were opened, by their ids. Rows say where to look and are believed no further; where they do not say, the ledger
+ * Lots as they were opened, by their ids. Rows only locate the events; if they do not, the ledger
  * is read from its start.
  */
 export const grantedLots = async (
@@ -61,7 +61,7 @@ export const grantedLots = async (
   return lots
 }
 
-/** The lot of this id where the event opens it. */
+/** The lot of this id, if the event opens it. */
 const openedBy = (recorded: RecordedEvent | null, grantId: string): GrantedLot | null => {
   if (recorded === null || !recorded.data.includes(grantId)) return null
   const { type, data } = decodeEvent(recorded)

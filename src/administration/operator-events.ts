@@ -7,8 +7,8 @@ import type { DomainEvent } from '../events/catalogue.ts'
 import { operatorStream } from '../events/streams.ts'
 
 /**
- * Puts down in the event log what an operator did, and returns the event's id. An append that is sent again is put down once;
- * what is done again later is put down again (else `recordOperationOnce`). Throws what `appendNext` throws.
+ * Records an operator's act in the event log, and returns the event's id. A repeated append is recorded once;
+ * repeating the act later is recorded again (otherwise use `recordOperationOnce`). Throws the errors of `appendNext`.
  */
 export const recordOperation = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
@@ -24,7 +24,7 @@ export const recordOperation = async (
 const pageMax = 1_000
 const conflictsMax = 8
 
-/** The same, unless an event with this `once` is in the stream already, wherever: for what is gone on with where it was interrupted. */
+/** The same, unless the stream already has an event with this `once`, at any place: for work that resumes after an interruption. */
 export const recordOperationOnce = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
   event: DomainEvent,

@@ -11,7 +11,7 @@ import { type LoggedToken, noOperators, operatorsSince } from './operators.ts'
 import { standingOf, userRow } from './users.ts'
 
 /**
- * People's tokens for the command line. The event log alone says which there are, whose they are and which are revoked: a
+ * People's tokens for the command line. Only the event log defines which tokens exist, whose they are and which are revoked: a
  * row can be changed, and a row that is lost would make a revoked token work again.
  */
 
@@ -19,10 +19,10 @@ type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
 
 type OperatorToken = Omit<LoggedToken, 'secret_hmac' | 'user_created_at'>
 
-/** A person needs one for each machine; more than these are forgotten ones. */
+/** A person needs one per machine; more than these are forgotten ones. */
 const liveTokensMax = 20
 
-/** What the user may do with the token is what the user may do. Throws `InputFault` for a user that does not exist. */
+/** A token has the rights of its user. Throws `InputFault` for a user that does not exist. */
 export const issueOperatorToken = async (
   { pool, eventLog, secrets }: Parts,
   { user, actor }: { user: string; actor: string },
@@ -50,13 +50,13 @@ export const issueOperatorToken = async (
   return { tokenId, token }
 }
 
-/** Every token there ever was, oldest first. */
+/** Every token ever issued, oldest first. */
 export const operatorTokens = async ({ eventLog }: Pick<Parts, 'eventLog'>): Promise<OperatorToken[]> =>
   [...(await operatorsSince(eventLog, noOperators)).tokens.values()].map(
     ({ secret_hmac: _, user_created_at: __, ...token }) => token,
   )
 
-/** Revokes one token of a user, or all. They are refused from then on. Throws `CommandRefused` where there is none. */
+/** Revokes one token of a user, or all. They are refused from then on. Throws `CommandRefused` if there is none. */
 export const revokeOperatorTokens = async (
   { eventLog }: Pick<Parts, 'eventLog'>,
   { user, tokenId, actor }: { user: string; tokenId: string | undefined; actor: string },
@@ -78,13 +78,13 @@ export const revokeOperatorTokens = async (
   return revoked.map((one) => one.tokenId)
 }
 
-/** Whether a text can be a token at all, by its form and checksum. Throws `ConfigError`. */
+/** Whether a text can be a token, by its form and checksum. Throws `ConfigError`. */
 export const checkTokenForm = (text: string): void => {
   if (parseOperatorToken(text) === null)
     throw new ConfigError('OPERATOR_TOKEN: not a token as "user token" shows it; it may be cut off')
 }
 
-/** Whose token it is, by the event log, and what that person may do. Throws `ConfigError` for one that does not work. */
+/** The owner of a token, by the event log, and that person's rights. Throws `ConfigError` for a token that does not work. */
 export const userOfToken = async (
   { pool, eventLog, secrets }: Parts,
   text: string,
@@ -93,7 +93,7 @@ export const userOfToken = async (
   const parsed = parseOperatorToken(text)
   const state = await operatorsSince(eventLog, noOperators)
   const known = parsed === null ? undefined : state.tokens.get(parsed.tokenId)
-  // Of a token whose secret is wrong nothing is told, not even whose it would be.
+  // If the secret of a token is wrong, the error reveals nothing, not even the owner's name.
   if (
     parsed === null ||
     known === undefined ||

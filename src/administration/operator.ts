@@ -1,17 +1,17 @@
 import type { UserRole } from '../events/users.ts'
 
 /**
- * Who acts. A proved person signed in to the dashboard, or holds a token (`operator-tokens.ts`); anything else is a label
+ * The actor. A proved person signed in to the dashboard, or holds a token (`operator-tokens.ts`); any other actor is a label
  * that anyone can write. Pure.
  */
 
 /**
- * `user:<name>`: proved. `cli:<label>`: typed, or the name of the account on the machine that typed. `system`: the system's own acts.
- * `role`: what a proved person may do; null: not proved, with the database and its secrets at hand.
+ * `user:<name>`: proved. `cli:<label>`: typed, or the account name on the operator's machine. `system`: the system's own acts.
+ * `role`: the rights of a proved person; null: not proved, with direct access to the database and its secrets.
  */
 export type Operator = { readonly actor: string; readonly role: UserRole | null }
 
-/** The name of a person whom nothing but a session or a token of theirs can name; null for any other actor. */
+/** The name of a person, which only their session or token can prove; null for any other actor. */
 export const provedUserOf = (actor: string): string | null =>
   actor.startsWith('user:') ? actor.slice('user:'.length) : null
 

@@ -10,7 +10,7 @@ import { provedUserOf } from './operator.ts'
 import { mayDo } from './roles.ts'
 
 /**
- * Users and their tokens as the event log has them. It alone says who may act: a row can be changed, and a row that is lost would
+ * Users and their tokens as the event log has them. Only the event log decides who may act: a row can be changed, and a lost row would
  * make a revoked token work again.
  */
 
@@ -25,7 +25,7 @@ export type LoggedUser = {
   readonly disabled: (Noted & { readonly reason: string }) | null
 }
 
-/** What opens beside a user's password. `codesUsed` are places in the list of recovery codes. */
+/** The second factor in addition to a user's password. `codesUsed` are places in the list of recovery codes. */
 export type LoggedFactor = {
   readonly factorId: string
   readonly userCreatedAt: string
@@ -41,7 +41,7 @@ export type LoggedToken = {
   readonly revoked: Noted | null
 } & Pick<OperatorTokenIssued, 'user' | 'secret_hmac' | 'user_created_at'>
 
-/** An invitation that can still be accepted, unless its time has passed. */
+/** An invitation that can still be accepted, unless it has expired. */
 export type LoggedInvitation = {
   readonly user: string
   readonly invitationId: string
@@ -54,11 +54,11 @@ export type LoggedInvitation = {
 }
 
 export type OperatorState = {
-  /** How many events of the stream are in it: its last revision and one. */
+  /** The number of events of the stream folded in: its last revision plus one. */
   readonly events: number
   readonly users: ReadonlyMap<string, LoggedUser>
   readonly tokens: ReadonlyMap<string, LoggedToken>
-  /** By the name of the user: each has one at most. */
+  /** By the name of the user: each has at most one. */
   readonly invitations: ReadonlyMap<string, LoggedInvitation>
   /** By the user's name. */
   readonly factors: ReadonlyMap<string, LoggedFactor>
@@ -91,8 +91,8 @@ const folded = {
 const pageMax = 1_000
 
 /**
- * What the stream says now, from what it said before: one read where nothing was added. Throws where an event about users or
- * tokens cannot be opened, for it may take something away; and where the log is away.
+ * The current state of the stream, updated from the previous state: one read if nothing was added. Throws if an event about users or
+ * tokens cannot be opened, because it may revoke something; and if the log is unavailable.
  */
 export const operatorsSince = async (
   eventLog: Pick<EventLog, 'read'>,
@@ -106,7 +106,7 @@ export const operatorsSince = async (
       throw error
     })
     for (const recorded of page) {
-      // What else operators do is none of this, and may be of a newer release.
+      // Other acts of operators do not matter here, and may come from a newer release.
       if (!Object.hasOwn(folded, recorded.type)) continue
       const { metadata, ...event } = decodeEvent(recorded)
       foldUser(users, event, { ...metadata, actor: inviterOr(metadata.actor, invitations, event) })
@@ -132,12 +132,12 @@ const foldUser = (
       const { user, user_created_at: createdAt, role, organization_id: organizationId } = event.data
       const known = users.get(user)
       const before = known?.createdAt === createdAt ? known : undefined
-      // It is about one of that name who is no more.
+      // It is about an earlier user of that name who no longer exists.
       if (known !== undefined && before === undefined && event.type !== 'UserCreated') return
       let disabled = before?.disabled ?? null
       if (event.type === 'UserDisabled') disabled = { at, by, reason: event.data.reason }
       else if (event.type !== 'UserRoleChanged') disabled = null
-      // One from before users were events is known from its first change on.
+      // A user from before users were events is known from its first change on.
       users.set(user, {
         user,
         createdAt,
@@ -152,7 +152,7 @@ const foldUser = (
   }
 }
 
-/** Who invited made the user, not the person who accepted. */
+/** The inviter created the user, not the person who accepted. */
 const inviterOr = (
   actor: string,
   invitations: ReadonlyMap<string, LoggedInvitation>,
@@ -187,13 +187,13 @@ const foldInvitation = (
       if (invitations.get(event.data.user)?.invitationId === event.data.invitation_id)
         invitations.delete(event.data.user)
       return
-    // Whether by the invitation or by a command: the name is taken.
+    // By the invitation or by a command: either way the name is taken.
     case 'UserCreated':
       invitations.delete(event.data.user)
       return
     case 'UserDisabled':
     case 'UserRoleChanged':
-      // What a person may no longer do, no link of theirs does: for good.
+      // If a person loses a right, their invitations lose it too, permanently.
       if (event.type === 'UserRoleChanged' && mayDo(event.data.role, 'users.change')) return
       for (const one of invitations.values())
         if (provedUserOf(one.invitedBy) === event.data.user) invitations.delete(one.user)
@@ -209,7 +209,7 @@ const foldFactor = (
 ): void => {
   switch (event.type) {
     case 'UserCreated':
-      // Another person, who may have the name of one that is no more.
+      // Another person, who may have the name of an earlier user.
       factors.delete(event.data.user)
       return
     case 'SecondFactorSet': {
@@ -251,7 +251,7 @@ const foldToken = (
     const token = tokens.get(event.data.token_id)
     if (token !== undefined) revoke(token)
   } else if (event.type === 'UserDisabled') {
-    // For good: who may come back gets a new one.
+    // Permanently: a person who is enabled again gets a new one.
     for (const token of tokens.values()) if (token.user === event.data.user) revoke(token)
   }
 }

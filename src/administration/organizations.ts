@@ -22,7 +22,7 @@ export const createOrganization = async (
   return { organizationId }
 }
 
-/** Every organization, with all that the event log held when this was called. */
+/** Every organization, including everything in the event log at the time of the call. */
 export const listOrganizations = async (
   foundation: Foundation,
   logger: Logger,
@@ -32,6 +32,6 @@ export const listOrganizations = async (
   return (await foundation.pool.query<OrganizationRow>(text, [...values])).rows
 }
 
-/** The ids of all organizations, in the order in which they were registered. */
+/** The ids of all organizations, in order of registration. */
 export const organizationIds = async (foundation: Foundation, logger: Logger): Promise<string[]> =>
   (await listOrganizations(foundation, logger)).map(({ organization_id }) => organization_id)

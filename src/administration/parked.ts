@@ -7,17 +7,17 @@ import { CommandRefused } from '../ledger/command.ts'
 import { recordOperation } from './operator-events.ts'
 import { type RebuildAsked, rebuild } from './rebuilds.ts'
 
-/** Events that projections could not take: what they are, whether they could be taken now, and going on without one. */
+/** Events that projections could not fold: their content, whether they could be folded now, and skipping one. */
 
 export type ParkedEvent = {
   readonly projection: string
   readonly position: Position
   readonly stream: string
-  /** As the log says; null where it no longer holds the event. */
+  /** According to the log; null if it no longer contains the event. */
   readonly type: string | null
   readonly error: string
   readonly parkedAt: Date
-  /** `parked`: the rows go on without it until it is retried. `halted`: the rows of its stream end before it. */
+  /** `parked`: the rows continue without it until it is retried. `halted`: the rows of its stream end before it. */
   readonly state: 'parked' | 'halted' | 'released'
   readonly releasedBy: string | null
   readonly reason: string | null
@@ -25,7 +25,7 @@ export type ParkedEvent = {
 
 const listedMax = 1_000
 
-/** The first of them, by projection and position; of one projection where it is named. */
+/** The first of them, by projection and position; only of one projection if it is named. */
 export const parkedEvents = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
   projection: string | null,
@@ -58,7 +58,7 @@ export const parkedEvents = async (
   return listed
 }
 
-/** Why this release still cannot read an event; null: it can. Whether its stream takes it, only folding tells. */
+/** Why this release still cannot read an event; null: it can. Only folding shows whether its stream accepts it. */
 export const stillUnreadable = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { position }: Pick<ParkedEvent, 'position'>,
@@ -81,7 +81,7 @@ export type Retried = {
   readonly left: readonly ParkedEvent[]
 }
 
-/** Folds a projection anew where this release can read everything that was set aside. */
+/** Rebuilds a projection if this release can read everything that was set aside. */
 export const retryParked = async (
   foundation: Foundation,
   {
@@ -98,15 +98,15 @@ export const retryParked = async (
     if (why !== null) unreadable.push(`position ${one.position} of ${one.stream}: ${why}`)
   }
   if (waiting.length === 0 || unreadable.length > 0) return { waiting, unreadable, left: waiting }
-  // Later events of these streams were folded without them: only all of it anew gives what they come to.
+  // Later events of these streams were folded without them, so only a full rebuild gives the correct result.
   const reason = 'retry of events that were set aside'
   await rebuild(foundation, { ...asked, projections: [projection], reason })
   return { waiting, unreadable, left: await setAside() }
 }
 
 /**
- * The projection goes on without the event, for ever, by a person's decision. Throws `CommandRefused` for rows of money, which are whole or stop, and
- * for rows that tell who may do what.
+ * The projection skips the event permanently, by a person's decision. Throws `CommandRefused` for rows about money, which are complete or
+ * stopped, and for rows that define access rights.
  */
 export const releaseParked = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,

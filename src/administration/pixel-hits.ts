@@ -7,15 +7,15 @@ import {
 } from '../../projections/pixel-days.ts'
 
 const dayMs = 86_400_000
-/** Days that the sums are of, today included. */
+/** The days in the sums, including today. */
 export const figureDays = 30
 
 type PixelHits = {
-  /** Of the last `figureDays` UTC days, whatever was asked for. */
+  /** Of the last `figureDays` UTC days, regardless of the filter. */
   readonly sums: { readonly fired: string; readonly refused: string }
   /** Newest first, and within a day by domain. */
   readonly days: readonly PixelDayRow[]
-  /** After which a page that follows goes on; null: there is no more. */
+  /** The position after which the next page starts; null: there is no more. */
   readonly until: PixelDayPlace | null
 }
 
@@ -47,7 +47,7 @@ export const pixelHits = async (
   }
 }
 
-/** A domain as it may be searched for: what no domain holds is not asked for, and PostgreSQL refuses a text with U+0000. */
+/** A search text for domains. Impossible texts are not queried, because PostgreSQL refuses a text with U+0000. */
 export const searchedDomain = (text: string): string =>
   text
     .trim()

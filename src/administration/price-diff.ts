@@ -12,13 +12,13 @@ import { recordedCalls } from '../ledger/recorded-calls.ts'
 import { priceRulesOf } from './price-file.ts'
 import { namedPrices, priceNameOf } from './prices.ts'
 
-/** How two price books differ, by rule and by what the calls of a month would have cost under each. */
+/** The difference between two price books, by rule and by the cost of a month's calls under each. */
 
-/** A book by its name, or what a file holds; a file may hold the rules that change alone. */
+/** A book by its name, or the content of a file; a file may contain only the rules that change. */
 type NamedRules = { readonly name: string; readonly rules: readonly PriceBookRule[] }
 
 /**
- * The rules of a version (`2`), of a proposal (`p3`), or of a file. `over`: what a file changes; null: the book that is in force
+ * The rules of a version (`2`), of a proposal (`p3`), or of a file. `over`: the base of a file; null: the book in force
  * now. Throws `CommandRefused` and `InputFault`.
  */
 export const rulesNamed = async (
@@ -43,13 +43,13 @@ export type ComparedCosts = { readonly from: Cost; readonly to: Cost }
 
 type PriceDifference = {
   readonly changes: readonly RuleChange[]
-  /** Those with calls. */
+  /** Organizations with calls. */
   readonly organizations: readonly ({ readonly organizationId: string } & ComparedCosts)[]
   readonly sum: ComparedCosts
 }
 
 /**
- * Rates the calls of a month under both, with the organizations' own prices as they are set today. Nothing is written.
+ * Rates the calls of a month under both, with the organizations' current own prices. Nothing is written.
  */
 export const comparePrices = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
@@ -93,6 +93,6 @@ export const comparePrices = async (
   return { changes: ruleChanges(from.rules, to.rules), organizations: compared, sum }
 }
 
-/** Neither version nor instant matters to what a call costs. */
+/** Neither version nor instant affects the cost of a call. */
 const bookOf = ({ rules }: NamedRules): PriceBook =>
   priceBookOf({ version: 1, effective_from: new Date(0).toISOString(), rules: [...rules] })

@@ -7,8 +7,8 @@ import { type PriceBookRule, priceBookRule } from '../events/prices.ts'
 import { amountOf, InputFault } from './input.ts'
 
 /**
- * The rules in a document that was parsed as JSON: a list of rules, a book, or what `price show --json` prints. It may hold
- * the rules that change alone, and of those what changes alone; the rest is that of `base`. What comes out is complete: every
+ * The rules in a document that was parsed as JSON: a list of rules, a book, or the output of `price show --json`. It may contain
+ * only the rules that change, and of those only the changed members; the rest comes from `base`. The result is complete: every
  * rule of this release, each once. Throws `InputFault` of the field `file`.
  */
 export const priceRulesOf = (
@@ -73,6 +73,6 @@ const rulesIn = (content: unknown): { rules: unknown } => ({
   rules: Array.isArray(content) ? content : memberOf(memberOf(content, 'in_force') ?? content, 'rules'),
 })
 
-/** Amounts are taken as an operator types them; events hold them in one form only. */
+/** Amounts are accepted as an operator types them; events contain them in one form only. */
 const ruleDocument = priceBookRule.extend({ amount: z.string() }).partial().required({ rule: true })
 const rulesDocument = z.object({ rules: z.array(ruleDocument).min(1) })

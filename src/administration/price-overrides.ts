@@ -11,19 +11,19 @@ import { catchUp } from './catch-up.ts'
 import { uniqueCommandKey } from './credits.ts'
 import { InputFault } from './input.ts'
 
-/** Prices of organizations' own. The ledger of the organization holds them, and says which count. */
+/** Organizations' own prices. The ledger of the organization stores them, and decides which are valid. */
 
 type PriceOverride = {
   readonly organizationId: string
   readonly sku: string
-  /** Null: the price book's price again. */
+  /** Null: back to the price book's price. */
   readonly amount: MicroCredits | null
   readonly effectiveFrom: string
   readonly reason: string
   readonly actor: string
 }
 
-/** What a request may take to arrive here after its instant was chosen. */
+/** The most time a request may take to arrive here after its instant was chosen. */
 const toleranceMs = 1_000
 
 /** Gives one organization its own price of a SKU. Throws `InputFault` for a SKU that no price book has, and for the past. */
@@ -64,11 +64,11 @@ export type StandingOverride = {
   readonly reason: string | null
   readonly setBy: string
   readonly setAt: string
-  /** Whether calls are priced by it now: a later one may be in its place, or its date is to come. */
+  /** Whether calls are priced by it now: a later override may have replaced it, or its date may lie in the future. */
   readonly inForce: boolean
 }
 
-/** The overrides of an organization that were not withdrawn, by SKU and date. Throws `CommandRefused` for an unknown one. */
+/** The overrides of an organization that were not withdrawn, by SKU and date. Throws `CommandRefused` for an unknown organization. */
 export const priceOverrides = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   organizationId: string,
@@ -106,7 +106,7 @@ export const priceOverrides = async (
   )
 }
 
-/** The organizations that have, or had, prices of their own, with all that the event log holds now. */
+/** The organizations that have, or had, their own prices, including everything in the event log now. */
 export const overriddenOrganizations = async (foundation: Foundation, logger: Logger): Promise<string[]> => {
   await catchUp(foundation, logger)
   const { text, values } = allOverridden()
@@ -114,7 +114,7 @@ export const overriddenOrganizations = async (foundation: Foundation, logger: Lo
   return rows.map(({ organization_id }) => organization_id)
 }
 
-/** Withdraws an override: calls from now on are priced as if it had not been set. What it priced keeps its price. */
+/** Withdraws an override: from now on calls are priced as if it had never been set. Earlier charges keep their price. */
 export const withdrawPriceOverride = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
   {

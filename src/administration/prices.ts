@@ -28,11 +28,11 @@ import { approvalRefusal } from './approval.ts'
 import { InputFault } from './input.ts'
 import { provedUserOf } from './operator.ts'
 
-/** Price books: who proposes, approves and withdraws them. What was charged before keeps its price. */
+/** Price books: proposing, approving and withdrawing them. Earlier charges keep their price. */
 
 type Log = Pick<Foundation, 'eventLog'>
 
-/** The book in force at an instant, those that take effect after it, and what waits for an approval. */
+/** The book in force at an instant, the later books, and the proposals waiting for approval. */
 export const pricesAt = async (
   { eventLog }: Log,
   atMs: number,
@@ -45,7 +45,7 @@ export const pricesAt = async (
   }
 }
 
-/** What a person calls a book or a proposal: `2`, or `p3`. */
+/** A person's name for a book or a proposal: `2`, or `p3`. */
 export type PriceName = { readonly kind: 'book' | 'proposal'; readonly number: number }
 
 export const priceNameOf = (text: string): PriceName | null => {
@@ -54,7 +54,7 @@ export const priceNameOf = (text: string): PriceName | null => {
   return { kind: p === 'p' ? 'proposal' : 'book', number: Number(digits) }
 }
 
-/** The book or the proposal of that name. Throws `CommandRefused` where there is none. */
+/** The book or the proposal of that name. Throws `CommandRefused` if there is none. */
 export const namedPrices = async (
   { eventLog }: Log,
   { kind, number }: PriceName,
@@ -73,7 +73,7 @@ export const namedPrices = async (
   return found
 }
 
-/** A proposal with what it changes of the book in force then, and why no one can approve it; null: there is no such one. */
+/** A proposal with its changes to the book then in force, and why no one can approve it; null: the proposal does not exist. */
 export const proposalAt = async (
   { eventLog }: Log,
   number: number,
@@ -91,7 +91,7 @@ export const proposalAt = async (
   }
 }
 
-/** Proposes a book. `rulesOver` makes its rules of those of the book that will be in force then. */
+/** Proposes a book. `rulesOver` derives its rules from those of the book that will be in force then. */
 export const proposePriceBook = async (
   { eventLog }: Log,
   {
@@ -117,8 +117,8 @@ export const proposePriceBook = async (
 }
 
 /**
- * Publishes what was proposed. Its approver is who did it: a proved person, or, where one person is enough, the label that the command
- * line goes by. Throws `CommandRefused` for someone who may not approve it, and where it is too late.
+ * Publishes a proposal. The approver is the actor: a proved person, or, if one person is enough, the label of the command
+ * line. Throws `CommandRefused` for someone who may not approve it, and if it is too late.
  */
 export const approvePriceBook = async (
   { eventLog }: Log,
@@ -139,7 +139,7 @@ export const approvePriceBook = async (
   return data
 }
 
-/** Takes back a proposal, or a book that is not in force yet. Throws `CommandRefused`. */
+/** Withdraws a proposal, or a book that is not in force yet. Throws `CommandRefused`. */
 export const withdrawPrices = async (
   { eventLog }: Log,
   {
@@ -151,7 +151,7 @@ export const withdrawPrices = async (
 ): Promise<void> => {
   await decideNext(eventLog, actor, (prices, nowMs) => {
     if (kind === 'proposal') return withdrawProposal(prices, { proposal: number, reason })
-    // What two people agreed on is not undone by someone whom anyone could be.
+    // An agreement of two people cannot be undone by an unproved actor, who could be anyone.
     if (twoPerson && provedUserOf(actor) === null)
       return {
         refused: `"${actor}" is a label only, and price book ${number} was approved by a proved person: set OPERATOR_TOKEN (see "user token")`,
@@ -161,10 +161,10 @@ export const withdrawPrices = async (
 }
 
 const conflictsMax = 8
-/** Less than the notice that is given: an append that arrives later than this is not waited for. */
+/** Less than the notice that is given: an append that arrives later is not awaited. */
 const patience = { unknownMs: 4_000, unavailableMs: 0, pauseMs: 50 }
 
-/** Decides on what the stream says, and appends at exactly that place; decides anew where someone else was first. */
+/** Decides on the current stream, and appends at exactly that revision; decides again if someone else was first. */
 const decideNext = async <Event extends Exclude<PriceDecision, { refused: string }>>(
   eventLog: Foundation['eventLog'],
   actor: string,

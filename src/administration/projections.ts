@@ -18,20 +18,20 @@ import { catchUp } from './catch-up.ts'
 export type ProjectionState = {
   readonly name: string
   readonly version: number
-  /** Also halted where the event log no longer holds the event its rows end at. */
+  /** Also halted if the event log no longer contains the event at which its rows end. */
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly position: Position
-  /** Positions up to the log's head: events on the Postgres log, bytes on EventStoreDB. Null where its position means nothing in this log. */
+  /** Positions up to the log's head: events on the Postgres log, bytes on EventStoreDB. Null if its position is meaningless in this log. */
   readonly behind: bigint | null
-  /** Events it could not read, 1,000 at most: more of them are a broken release, and as many say so. */
+  /** Events it could not read, at most 1,000: more than that means a broken release, and 1,000 are enough to show it. */
   readonly parked: number
   /** Streams whose rows have stopped. */
   readonly haltedStreams: readonly HaltedStream[]
   readonly updatedAt: Date
 }
 
-/** Where every projection is, and where the event log ends. */
+/** The position of every projection, and the end of the event log. */
 export const projectionStates = async ({
   pool,
   eventLog,
@@ -63,7 +63,7 @@ export const projectionStates = async ({
       updatedAt,
       state: ended ? 'halted' : checkpoint.state,
       error: ended ? strayMessage([checkpoint]) : checkpoint.error,
-      // The head was read beside the checkpoints: one may have passed it.
+      // The head was read in parallel with the checkpoints, so a checkpoint may have passed it.
       behind: ended ? null : position < head ? head - position : 0n,
       parked: parked.rows.find(({ projection }) => projection === name)?.parked ?? 0,
       haltedStreams: halted.filter(({ projection }) => projection === name),
@@ -83,19 +83,19 @@ export type ProjectionLag = Omit<ProjectionState, 'behind'> & {
 
 type LagOptions = Pick<Foundation, 'pool'> & {
   readonly eventLog: Pick<EventLog, 'at' | 'head' | 'subscribe'>
-  /** How old the newest event is. Without it, the time for which this process has seen it: no two clocks are compared. */
+  /** The age of the newest event. If it is unknown, the time since this process first saw it: no two clocks are compared. */
   readonly headAgeMs?: (last: RecordedEvent) => number
   readonly monotonic?: () => number
 }
 
-/** How far rows are behind the event log. What it gives throws where the log or the database does not answer. */
+/** How far rows are behind the event log. Its functions throw if the log or the database does not answer. */
 export function createProjectionLags({
   pool,
   eventLog,
   headAgeMs,
   monotonic = () => performance.now(),
 }: LagOptions): () => Promise<readonly ProjectionLag[]> {
-  // A row of a projection that this release no longer has never moves again.
+  // A row of a projection that this release no longer has will never move again.
   const names = new Set(allProjections.map(({ name }) => name))
   let newest: { readonly position: Position; readonly seenAtMs: number } | undefined
   return async () => {
@@ -129,7 +129,7 @@ export function createProjectionLags({
 
 const nextMaxMs = 1_000
 
-/** How long ago the event after a position was recorded, seconds: by the log's clock up to its head, then by ours. */
+/** The age in seconds of the event after a position: by the log's clock up to its head, then by ours. */
 async function ageOfNext(
   eventLog: Pick<EventLog, 'at' | 'subscribe'>,
   { after, head }: { readonly after: Position; readonly head: Position },
@@ -150,7 +150,7 @@ async function ageOfNext(
     return null
   }
   try {
-    // A subscription notices its end only when what it has asked the log comes back.
+    // A subscription notices its end only when the log answers its request.
     const seconds = await within(next(), { waitMs: nextMaxMs }, () => null)
     if (seconds === null) throw new Error('the event log does not say how old an event is')
     return seconds
@@ -159,7 +159,7 @@ async function ageOfNext(
   }
 }
 
-/** Brings the live rows up to date, then rebuilds projections beside them and compares row for row. */
+/** Updates the live rows, then rebuilds projections into separate tables and compares row by row. */
 export const verifyRows = async (
   foundation: Foundation,
   {

@@ -11,16 +11,16 @@ import { Cancelled, type RebuildProgress } from '../projector/second-set.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import { recordOperation } from './operator-events.ts'
 
-/** Rebuilds, as an operator asks for them, watches them and ends them. Who and why is in the event log. */
+/** Rebuilds: an operator starts, watches and cancels them. The actor and the reason are in the event log. */
 
 export type RebuildAsked = {
   readonly projections: readonly Projection[]
   readonly reason: string
   readonly actor: string
   readonly logger: Pick<Logger, 'fatal'>
-  /** Does not go on with what a rebuild that was killed has left. */
+  /** Ignores the partial result of a killed rebuild. */
   readonly anew?: boolean
-  /** Asked with what a rebuild from a shorter log would forget; `false` leaves the rows as they are. */
+  /** Called with everything that a rebuild from a shorter log would lose; `false` keeps the current rows. */
   readonly mayForget: (lost: readonly OnlyInRows[]) => Promise<boolean>
   readonly onProgress: (progress: RebuildProgress) => void
 }
@@ -36,13 +36,13 @@ export type RebuildResult = {
 
 type Ended = DomainEventOf<'RebuildEnded'>['data']
 
-/** How often the row that others watch is written, and looked at for a wish to end it. */
+/** How often the progress row is written, and checked for a request to cancel. */
 const beatMs = 500
 const namedMax = 20
 
 /**
- * Records who asked, folds the projections anew and switches to the new rows. Throws `Cancelled` where somebody ended it
- * meanwhile, and `TotalsDiffer` where the new rows do not have the totals of the event log. Replaced rows that did not have them were wrong: those
+ * Records the actor, rebuilds the projections and switches to the new rows. Throws `Cancelled` if someone cancelled it
+ * meanwhile, and `TotalsDiffer` if the new rows do not have the totals of the event log. If the replaced rows were wrong, their
  * figures are logged at level fatal.
  */
 export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Promise<RebuildResult> => {
@@ -112,7 +112,7 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
   }
 }
 
-/** The row that others watch: how far the rebuild is, and whether somebody wants it to end. */
+/** The progress row: how far the rebuild is, and whether someone wants to cancel it. */
 const beginRow = async (
   { pool }: Pick<Foundation, 'pool'>,
   {
@@ -122,7 +122,7 @@ const beginRow = async (
     actor,
   }: { rebuildId: string; names: readonly string[]; reason: string; actor: string },
 ) => {
-  // One that was killed says that it runs, for ever; this one has its tables now, or its lock refuses.
+  // A killed rebuild seems to run forever; either this one has its tables now, or its lock refuses.
   await pool.query(
     `insert into projection_rebuilds (rebuild_id, projections, actor, reason) values ($1, $2, $3, $4)`,
     [rebuildId, names, actor, reason],
@@ -140,7 +140,7 @@ const beginRow = async (
     if (typeof by === 'string') ending.abort(new Cancelled(`the rebuild was cancelled by ${by}`))
   }
   const timer = setInterval(() => {
-    // A database that is away ends the rebuild itself.
+    // If the database is unavailable, the rebuild itself ends.
     writing ??= write()
       .catch(() => undefined)
       .finally(() => {
@@ -179,7 +179,7 @@ export type RebuildRow = {
   readonly projections: readonly string[]
   readonly actor: string
   readonly reason: string
-  /** `interrupted`: its process is gone; the next rebuild goes on with what it left. */
+  /** `interrupted`: its process is dead; the next rebuild continues from its partial result. */
   readonly state: 'running' | 'interrupted' | Ended['result']
   readonly position: Position
   readonly target: Position
@@ -192,10 +192,10 @@ export type RebuildRow = {
 }
 
 const listedMax = 100
-/** Without a beat for so long, its process is gone. */
+/** Without a heartbeat for this long, its process is dead. */
 const silentMs = 20 * beatMs
 
-/** The newest rebuilds, running ones among them, newest first. */
+/** The newest rebuilds, including running ones, newest first. */
 export const rebuilds = async ({ pool }: Pick<Foundation, 'pool'>): Promise<RebuildRow[]> => {
   const { rows } = await pool.query<{
     rebuild_id: string
@@ -230,8 +230,8 @@ export const rebuilds = async ({ pool }: Pick<Foundation, 'pool'>): Promise<Rebu
 }
 
 /**
- * Has running rebuilds of these projections end, in whichever process they run, and what killed ones left dropped. Returns the ids of
- * those that were told.
+ * Cancels running rebuilds of these projections, in any process, and drops the partial results of killed ones. Returns the ids of
+ * the cancelled rebuilds.
  */
 export const cancelRebuilds = async (
   { pool }: Pick<Foundation, 'pool'>,
@@ -245,7 +245,7 @@ export const cancelRebuilds = async (
       where state = 'running' and projections && $1::text[] returning rebuild_id`,
     [names, actor, silentMs],
   )
-  // What a killed one left is dropped here; a running one drops its own.
+  // The partial result of a killed rebuild is dropped here; a running rebuild drops its own.
   await pool.query(
     `delete from projection_builds b where name = any ($1::text[])
         and not exists (select from projection_rebuilds r where r.state = 'running' and b.name = any (r.projections))`,

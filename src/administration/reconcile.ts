@@ -23,8 +23,8 @@ import { readCheckpoints } from '../projector/checkpoints.ts'
 import { lastReconciled } from './reconciliations.ts'
 
 /**
- * Ledgers compared with their read models and with the tariff. On demand whole, or a month; every day from where it was last found
- * to agree.
+ * Compares ledgers with their read models and with the tariff. On demand completely, or one month; every day from the revision of the
+ * last agreement.
  */
 
 type Reconciling = Pick<Foundation, 'eventLog' | 'pool' | 'ledger' | 'secrets'>
@@ -33,7 +33,7 @@ type ReconcileAsked = {
   readonly organizations: readonly string[]
   /** Effective times; default: all. */
   readonly range?: { readonly fromMs: number; readonly toMs: number }
-  /** From where each was last found to agree. */
+  /** From the revision of each ledger's last agreement. */
   readonly onward?: boolean
   readonly onProgress?: (organizationId: string, events: number) => void
 }
@@ -54,11 +54,11 @@ export const reconcileLedgers = async (
   for (const organizationId of organizations) {
     let events = 0
     const since = before.get(organizationId)
-    // Prices of its own are known only to who has read the ledger from where they were set.
+    // The organization's own prices are known only after reading the ledger from where they were set.
     const from =
       since === undefined || (await ledger.account(organizationId)).overrides.size > 0 ? 0 : since + 1
     const row = range === always ? await accountRow(foundation, organizationId) : null
-    // After the row, whose revision it then covers.
+    // Read after the row, so that it covers the row's revision.
     const until = await foldedUntil(foundation)
     const own = {
       organizationId,
@@ -102,7 +102,7 @@ const withAccount = (found: Reconciled, row: AccountRowRead | null): Reconciled 
   return { ...found, differences: found.differences + told.length, named: [...found.named, ...told] }
 }
 
-/** What both read models of money have folded. */
+/** The position that both read models of money have folded. */
 const foldedUntil = async ({ pool }: Pick<Foundation, 'pool'>): Promise<Position> => {
   const own = (await readCheckpoints(pool)).filter(
     ({ name, state }) => state === 'live' && (name === 'ledger_lines' || name === 'accounts'),
@@ -146,7 +146,7 @@ const keyOf = ({ kind, rule, lines }: Pick<Group, 'kind' | 'rule' | 'lines'>): s
 const unspaced = (lines: string | null): string | null =>
   lines === null ? null : JSON.stringify(JSON.parse(lines))
 
-/** Sums first, for a page of some thousand lines; its lines only where the sums differ. */
+/** Sums first, for a page of some thousand lines; single lines only if the sums differ. */
 const comparing =
   (pool: Foundation['pool'], organizationId: string, range: { fromMs: number; toMs: number }) =>
   async ({ from, to, lines, sums, skuOf }: ComparedPage): Promise<readonly string[]> => {
@@ -176,11 +176,11 @@ const comparing =
         const own = expected.get(keyOf(group))
         return own?.count === group.count && own.amount === group.amount
       })
-    // Equal sums of swapped lines are told by the chain, not here.
+    // The chain detects swapped lines with equal sums, not this check.
     return same ? [] : lineDifferences(pool, organizationId, of, lines)
   }
 
-/** Lines of credits and calls; the others count refusals. */
+/** Lines of credits and calls; the other lines count refusals. */
 const counted = new Set(['call', 'adjustment', 'grant', 'expiry'])
 
 const addGroup = (

@@ -9,11 +9,11 @@ import { pagesOf } from '../ledger/ledger-calls.ts'
 import type { Reconciled } from '../ledger/reconcile.ts'
 import { createActs } from './acts.ts'
 
-/** What reconciliations came to, in the stream of operators' acts. */
+/** Results of reconciliations, in the stream of operators' acts. */
 
 const ledgersPerEvent = 1_000
 
-/** Records what was found. The next time goes on from there where a ledger agreed, and comes back to it where not. */
+/** Records the result. The next run continues from there if a ledger agreed, and repeats the ledger if not. */
 export const recordReconciled = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   found: readonly Reconciled[],
@@ -50,7 +50,7 @@ export const recordReconciled = async (
   }
 }
 
-/** Up to where each ledger was found to agree. */
+/** The revision up to which each ledger agreed. */
 export const lastReconciled = async (eventLog: Pick<EventLog, 'read'>): Promise<Map<string, number>> => {
   const last = new Map<string, number>()
   for await (const page of pagesOf(eventLog, operatorStream, { from: 0, upTo: Number.MAX_SAFE_INTEGER }))
@@ -63,7 +63,7 @@ export const lastReconciled = async (eventLog: Pick<EventLog, 'read'>): Promise<
   return last
 }
 
-/** What the last reconciliation of all ledgers came to. */
+/** The result of the last reconciliation of all ledgers. */
 export type LastReconciled = {
   readonly at: string
   readonly whole: boolean
@@ -72,7 +72,7 @@ export type LastReconciled = {
   readonly named: readonly string[]
 }
 
-/** Null where there was none lately. */
+/** Null if there was none lately. */
 export const lastReconciliation = async (
   eventLog: Pick<EventLog, 'read'>,
 ): Promise<LastReconciled | null> => {

@@ -14,19 +14,19 @@ import { ledgerPages } from '../ledger/read-ledger.ts'
 import { InputFault } from './input.ts'
 
 /**
- * Movements of credits that an operator's reference names: once, ever, however often and from wherever the command is given.
+ * Credit movements under an operator's reference: each happens exactly once, however often and from anywhere the command is run.
  *
- * The first append to the reference's own stream, expected to be none, says what it names. The movement's event id derives from
- * the reference, and it is looked for in the ledger from where that stood at the time. So a command that ended between the two,
- * or that never heard its answer, is finished by giving it again.
+ * The first append to the reference's own stream, which must not exist yet, states what the reference names. The movement's event id derives
+ * from the reference, and it is searched for in the ledger from the ledger's revision at that time. So if a command ended between the two,
+ * or never got its answer, running it again completes it.
  */
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
 
-/** What a reference names. */
+/** The content of a reference. */
 export type Movement = {
   readonly movement: ReferenceReserved['movement']
-  /** Null: all that the call of a refund still costs. */
+  /** Null: everything that the call of a refund still costs. */
   readonly amount: MicroCredits | null
   /** Null for anything but a grant. */
   readonly priority: number | null
@@ -45,12 +45,12 @@ type Referenced = {
 
 type Named = Pick<Referenced, 'organizationId' | 'reference' | 'named'>
 
-/** A movement, and whether it was there before the command was given. */
+/** A movement, and whether it existed before the command. */
 type Moved = { readonly event: LedgerEvent; readonly revision: number; readonly already: boolean }
 
 /**
- * The movement that a reference names, written now or before. Throws `CommandRefused` where it names another one, and
- * `InputFault` where a new lot would have expired already.
+ * The movement under a reference, written now or before. Throws `CommandRefused` if the reference names another movement, and
+ * `InputFault` if a new lot would already have expired.
  */
 export const moveOnce = async (sources: Sources, referenced: Referenced): Promise<Moved> => {
   const { organizationId, reference, named, command } = referenced
@@ -71,11 +71,11 @@ export const moveOnce = async (sources: Sources, referenced: Referenced): Promis
   })
   const [event] = committed.events
   if (event === undefined) throw new Error(`reference ${reference} of ${organizationId} came to nothing`)
-  // Two processes may have come to here with the same reference: the event is of one of them.
+  // Two processes may reach this point with the same reference: the event belongs to one of them.
   return { event, revision: committed.revision, already: committed.requestId !== requestId }
 }
 
-/** What a reference names, and its movement where the ledger holds it; null: it names nothing so far. Writes nothing. */
+/** The content of a reference, and its movement if the ledger has it; null: the reference is not used yet. Writes nothing. */
 export const lookUpMovement = async (sources: Sources, referenced: Named): Promise<LookedUp | null> => {
   const reserved = await reservationFor(sources, referenced)
   return reserved === null ? null : lookUp(sources, referenced, reserved)
@@ -84,7 +84,7 @@ export const lookUpMovement = async (sources: Sources, referenced: Named): Promi
 type LookedUp = {
   readonly reserved: ReferenceReserved
   readonly there: Omit<Moved, 'already'> | null
-  /** Up to where the ledger does not hold it. */
+  /** The revision up to which the ledger does not have it. */
   readonly upTo: number
 }
 
@@ -107,7 +107,7 @@ const lookUp = async (
   return { reserved, there: null, upTo }
 }
 
-/** Where a part of the ledger is gone, the movement may have been in it. Throws `CommandRefused`. */
+/** If a part of the ledger is missing, the movement may have been in it. Throws `CommandRefused`. */
 export const refuseShortened = (
   { organization_id, reference, ledger_revision }: ReferenceReserved,
   upTo: number,
@@ -121,7 +121,7 @@ export const refuseShortened = (
 export const movementKey = (movement: Movement['movement'], reference: string): string =>
   `${movement}/reference/${reference}`
 
-/** Null: the reference names nothing so far. Throws `CommandRefused` where it names another movement. */
+/** Null: the reference is not used yet. Throws `CommandRefused` if it names another movement. */
 export const reservationFor = async (
   { eventLog }: Pick<Sources, 'eventLog'>,
   named: Named,
@@ -149,8 +149,8 @@ const reservationOf = async (
 }
 
 /**
- * Says what the reference names, unless another process was first. Whoever was, what is in the log holds. `whole`: the amount is all
- * that the call of a refund still costs. Throws `CommandRefused` where the reference names another movement.
+ * Records the content of the reference, unless another process was first; in any case the log decides. `whole`: the amount is everything
+ * that the call of a refund still costs. Throws `CommandRefused` if the reference names another movement.
  */
 export const reserve = async (
   { eventLog, ledger }: Sources,
@@ -170,7 +170,7 @@ export const reserve = async (
     ledger_revision: account.revision,
     refunds: named.requestId === null ? null : { request_id: named.requestId, whole },
   }
-  // An id of its own: a reservation of another process must not be taken for this one.
+  // A separate id, so that a reservation of another process is not mistaken for this one.
   const id = eventIdOf(stream, randomUUID(), 0)
   const effectiveAt = new Date().toISOString()
   try {
@@ -185,7 +185,7 @@ export const reserve = async (
   return reserved
 }
 
-/** Throws `InputFault` where a new lot would have expired already. */
+/** Throws `InputFault` if a new lot would already have expired. */
 export const refuseExpired = ({ expiresAt }: Movement): void => {
   if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())
     throw new InputFault('expires-at', `${expiresAt} has passed already`)

@@ -19,21 +19,21 @@ import { grantedLots } from './lots.ts'
 import { movementKey, refuseShortened, reservationFor, reserve } from './references.ts'
 
 /**
- * Refunds: what a call cost, or a part of it, goes back into the lots it was drawn from. All refunds of a call, with reversals and
- * re-rates, are never more than it cost: what it still costs is worked out from the ledger up to its end, and the ledger refuses
- * the refund where another correction came in between.
+ * Refunds: the cost of a call, or a part of it, goes back into the lots it was drawn from. All refunds of a call, with reversals and
+ * re-rates, never exceed its cost: its remaining cost is computed from the ledger up to its end, and the ledger refuses
+ * the refund if another correction came in between.
  */
 
 type RefundAsked = {
   readonly requestId: string
   readonly organizationId?: string | undefined
-  /** Undefined: all that the call still costs. */
+  /** Undefined: everything that the call still costs. */
   readonly amount?: MicroCredits | undefined
   readonly reason: string
-  /** What the operator calls it elsewhere: the refund that a reference names is made once. */
+  /** The operator's own name for it: the refund under a reference is made once. */
   readonly reference?: string | undefined
   readonly actor: string
-  /** Nothing is written. */
+  /** If set, nothing is written. */
   readonly dryRun: boolean
   /** How many events after the call were read. */
   readonly onProgress?: (events: number) => void
@@ -42,18 +42,18 @@ type RefundAsked = {
 type Refunded = Corrected & {
   readonly organizationId: string
   readonly chargeId: string
-  /** What the call cost at first, and what it costs after the refund. */
+  /** The original cost of the call, and its cost after the refund. */
   readonly charged: MicroCredits
   readonly costs: MicroCredits
 }
 
-/** Corrections that come in between are rare: so many in a row are a fault. */
+/** Corrections in between are rare: this many in a row are a fault. */
 const attemptsMax = 8
 
 /**
- * Refunds a call, once under its reference: given again, the command finds the refund there (`already`). Throws `CommandRefused` for a
- * request that is not known, a call that cost nothing, a reference that names something else, and where less is left to refund than is
- * asked for; `LedgerUnavailable` where it was not written, and `LedgerOutcomeUnknown`.
+ * Refunds a call, once under its reference: if repeated, the command finds the refund (`already`). Throws `CommandRefused` for an
+ * unknown request, a call that cost nothing, a reference that names something else, and if less is left to refund than
+ * requested; `LedgerUnavailable` if it was not written, and `LedgerOutcomeUnknown`.
  */
 export const refund = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
@@ -64,11 +64,11 @@ export const refund = async (
   const named = namedBy(organizationId, asked)
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     let reserved = named === null ? null : await reservationFor(foundation, named)
-    // Folded before the ledger is read: a correction that the account knows of is in what is read.
+    // Folded before the ledger is read: any correction that the account includes is then part of the read.
     const account = await ledger.account(organizationId)
     const found = await readCost(eventLog, { ...asked, organizationId, call: recorded })
     const { cost, there, upTo } = found
-    // A refund was written since the reservation was looked for. Read the reservation again: it names the refund.
+    // A refund was written after the search for the reservation. Read the reservation again: it names the refund.
     if (there !== null && reserved === null) continue
     if (there !== null && cost.charge !== null) {
       const { micro: charged, charge_id: chargeId } = cost.charge
@@ -102,7 +102,7 @@ export const refund = async (
     try {
       if (asked.dryRun)
         return { ...figures, ...previewed(await previewOf(foundation, organizationId, command)) }
-      // Told apart from what another process may have written under the same key.
+      // Distinguished from an event that another process may have written under the same key.
       const requestId = randomUUID()
       const committed = await ledger.submit(organizationId, {
         ...command,
@@ -139,7 +139,7 @@ const namedBy = (organizationId: string, { reference, requestId, amount }: Refun
 const amountIn = (reserved: ReferenceReserved | null): MicroCredits | undefined =>
   reserved === null ? undefined : parseCredits(reserved.amount)
 
-/** The first refund of a call and its reversal exclude each other: they have one key. */
+/** The first refund of a call and its reversal exclude each other, because they share one key. */
 const keyFor = (
   { refunded, upTo }: Pick<CostRead, 'refunded' | 'upTo'>,
   call: RecordedEvent,
@@ -160,7 +160,7 @@ const notConfirmed = (cause: LedgerUnavailable | LedgerOutcomeUnknown, requestId
 
 type Charge = NonNullable<CallCost['charge']>
 
-/** The charge and what of it is refunded. Throws `CommandRefused` and `InputFault`. */
+/** The charge and the refunded part. Throws `CommandRefused` and `InputFault`. */
 const refundable = (
   { charge, adjustments, now }: CallCost,
   { requestId, amount = now }: RefundAsked,
@@ -190,7 +190,7 @@ const refundable = (
   return { charge, amount }
 }
 
-/** The lots a call was drawn from, as they take its credits back. */
+/** The lots a call was drawn from, in the form in which they take its credits back. */
 const lotsDrawn = async (
   foundation: Pick<Foundation, 'eventLog' | 'pool'>,
   organizationId: string,
@@ -213,14 +213,14 @@ const lotsDrawn = async (
 
 type CostRead = {
   readonly cost: CallCost
-  /** Whether the first refund or a reversal of the call is there. */
+  /** Whether the first refund or a reversal of the call exists. */
   readonly refunded: boolean
   /** The refund that the reference names. */
   readonly there: { readonly adjusted: CreditAdjusted; readonly revision: number } | null
   readonly upTo: number
 }
 
-/** What a call costs by the ledger from the call on, up to its end. */
+/** The cost of a call according to the ledger, from the call up to the end. */
 const readCost = async (
   eventLog: Foundation['eventLog'],
   asked: Pick<RefundAsked, 'requestId' | 'reference' | 'onProgress'> & {
@@ -256,7 +256,7 @@ const readCost = async (
 const isRefundUnder = ({ kind, reference: own }: CreditAdjusted, reference: string | undefined): boolean =>
   kind === 'refund' && reference !== undefined && own === reference
 
-/** Where a call is: its `KeyUsed`, as the log itself holds it, and whether a charge follows it. */
+/** The place of a call: its `KeyUsed`, as the log has it, and whether a charge follows it. */
 type FoundCall = {
   readonly organizationId: string
   readonly recorded: RecordedEvent
@@ -273,12 +273,12 @@ export class CallNotFound extends CommandRefused {
 const requestIdForm = /^[0-9A-HJKMNP-TV-Z]{26}$/
 
 /**
- * Finds a call by its request id, of any organization or of one. A call that broke may be recorded a second time, as that: of
- * several it is the one that was charged. The statement's row says where to look and is believed no further: the events read
- * there decide. Where rows do not lead to a charge, the ledger of the organization that was named is read, from the end of its
+ * Finds a call by its request id, of any organization or of one. A failed call may be recorded a second time, as failed: of
+ * several, the charged one counts. The statement's row only locates the events, which decide.
+ * If rows do not lead to a charge, the ledger of the named organization is read, from the end of its
  * statement on and then from its start.
  *
- * Throws `InputFault` for what is no request id, `CallNotFound` if the call does not exist.
+ * Throws `InputFault` for a text that is not a request id, `CallNotFound` if the call does not exist.
  */
 const findCall = async (
   { eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>,
@@ -333,7 +333,7 @@ const callAt = async (
   return { organizationId, recorded, charged }
 }
 
-/** Reads a part of a ledger for a call that was charged, and for one at all. */
+/** Searches a part of a ledger for a charged call, and otherwise for any call. */
 const readFor = async (
   { eventLog }: Log,
   { organizationId, requestId, ...range }: Wanted & { from?: number; before?: number },

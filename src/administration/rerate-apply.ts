@@ -16,7 +16,7 @@ import { costsChangedSince } from '../ledger/rerate-since.ts'
 import { approvalRefusal } from './approval.ts'
 import { type ProvedRun, provedRun } from './rerate-proof.ts'
 
-/** What is done with a planned re-rate: approved, applied to one ledger after the other, or abandoned. */
+/** Acts on a planned re-rate: approve it, apply it to one ledger after the other, or abandon it. */
 
 type Rerating = Pick<Foundation, 'eventLog' | 'ledger' | 'checkpoints' | 'secrets'>
 
@@ -29,7 +29,7 @@ const changing = async (
   { run, actor }: { run: string; actor: string },
 ): Promise<Changing> => ({ foundation, actor, found: await provedRun(foundation, run) })
 
-/** Appends to a run what `decide` makes of it as it is; decides anew where another process was first. */
+/** Appends the result of `decide` on the current run; decides again if another process was first. */
 const appendToRun = async (
   run: Changing,
   decide: (found: ProvedRun) => DomainEvent | null,
@@ -42,7 +42,7 @@ const appendToRun = async (
     const stream = rerateStream(found.run)
     const effectiveAt = new Date().toISOString()
     const encoded = encodeEvent(event, {
-      // What two processes decide alike is one event; anything else at this place is another.
+      // If two processes decide the same, it is one event; anything else at this revision is another event.
       id: eventIdOf(stream, `${found.revision + 1}/${actor}/${JSON.stringify(event)}`, 0),
       actor,
       effectiveAt,
@@ -77,7 +77,7 @@ type Approval = {
   readonly consents: boolean
 }
 
-/** Throws `CommandRefused` for someone who may not approve it. Approving it again changes nothing. */
+/** Throws `CommandRefused` for someone who may not approve it. A second approval changes nothing. */
 export const approveRerate = async (foundation: Rerating, approval: Approval): Promise<ProvedRun> =>
   appendToRun(await changing(foundation, approval), (found) => {
     refuseEnded(found)
@@ -91,7 +91,7 @@ export const approveRerate = async (foundation: Rerating, approval: Approval): P
     }
   })
 
-/** What it has adjusted by then stays adjusted. */
+/** Adjustments made by then remain. */
 export const abandonRerate = async (
   foundation: Rerating,
   { run, reason, actor }: { run: string; reason: string; actor: string },
@@ -105,8 +105,8 @@ export const abandonRerate = async (
 }
 
 /**
- * An abandoned run may have been killed between adjusting a ledger and saying so: until it is said, no one knows what the calls there
- * cost. The ledger tells.
+ * An abandoned run may have been killed between adjusting a ledger and recording it: until it is recorded, no one knows the cost of the
+ * calls there. The ledger shows it.
  */
 const tellOfAdjusted = async (changed: Changing): Promise<ProvedRun> => {
   const { foundation, actor } = changed
@@ -136,8 +136,8 @@ type Applying = {
 }
 
 /**
- * Applies an approved plan, ledger by ledger. What was done before an interruption is not done again, whoever goes on. Throws
- * `CommandRefused` for a plan that was not approved, was changed, or is applied already.
+ * Applies an approved plan, ledger by ledger. Work done before an interruption is not repeated, regardless of who resumes it. Throws
+ * `CommandRefused` for a plan that was not approved, was changed, or is already applied.
  */
 export const applyRerate = async (foundation: Rerating, applying: Applying): Promise<ProvedRun> => {
   const { run, actor, twoPerson, onProgress } = applying
@@ -146,7 +146,7 @@ export const applyRerate = async (foundation: Rerating, applying: Applying): Pro
   const { approved, proposed, ledgers } = changed.found
   if (approved === null || approved.planDigest !== proposed.plan_digest)
     return refuse(`${run} is not approved; see "rerate approve"`)
-  // What the stream says of an approval is judged by the rule as well: an approval is as good as who gave it.
+  // An approval in the stream is checked by the rule as well: an approval is as good as its approver.
   const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson, consents: true })
   if (why !== null) refuse(`${run} was not approved by someone who may: ${why}`)
   for (const planned of ledgers.values()) {
@@ -156,7 +156,7 @@ export const applyRerate = async (foundation: Rerating, applying: Applying): Pro
     const outcome = await applyToLedger(foundation, { planned, found: changed.found, actor })
     const { done } = await appendToRun(changed, (now) => {
       if (now.done.has(organizationId)) return null
-      // It was adjusted, whatever happened to the run since: that has to be told.
+      // It was adjusted, even if the run has changed since, so this must be recorded.
       if (outcome.type === 'RerateLedgerLeftOut') refuseEnded(now)
       return outcome
     })
@@ -214,7 +214,7 @@ const applyToLedger = async (foundation: Rerating, one: OneLedger): Promise<Doma
   }
 }
 
-/** The key is the run's: however often it is sent, from however many processes, a ledger is adjusted once. */
+/** The key is the run's: no matter how often and from how many processes it is sent, a ledger is adjusted once. */
 const keyOf = (run: string): string => `rerate/${run}`
 
 const adjust = (
@@ -248,7 +248,7 @@ const appliedTo = async (
   const given = parseCredits(planned.given)
   const taken = parseCredits(planned.taken)
   const { amount, adjustment_id } = adjusted.data
-  /** Of what calls became dearer by. */
+  /** The amount by which calls became more expensive. */
   const collected = given - parseCredits(amount)
   const until =
     collected === taken

@@ -3,14 +3,14 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { planDigest, plannedOf, type RerateRun, RunChanged, readRun } from '../ledger/rerate-run.ts'
 
-/** That the plan of a re-rate is the one that was proposed: its events, its digest, its signature, and a copy in a file. */
+/** Proves that the plan of a re-rate is the proposed one: its events, its digest, its signature, and a copy in a file. */
 
 type Proving = Pick<Foundation, 'eventLog' | 'checkpoints' | 'secrets'>
 
 const hmac = 'hmac'
 const signedText = (digest: string): string => `enrichment-ledger re-rate plan\n${digest}\n`
 
-/** By the key that signs checkpoints; by the installation's secret where no such key was announced yet, or it is not here. */
+/** By the key that signs checkpoints; by the installation's secret if no such key was announced yet, or it is not on this host. */
 export const signPlan = async (
   { checkpoints, secrets }: Pick<Foundation, 'checkpoints' | 'secrets'>,
   digest: string,
@@ -29,7 +29,7 @@ const isSigned = ({ checkpoints, secrets }: Proving, { plan_digest, signature }:
 
 export type ProvedRun = RerateRun & { readonly proposed: NonNullable<RerateRun['proposed']> }
 
-/** A run whose plan is as it was proposed. Throws `CommandRefused` for any other, and says what is not. */
+/** A run whose plan is as proposed. Throws `CommandRefused` for any other, and names the difference. */
 export const provedRun = async (proving: Proving, run: string): Promise<ProvedRun> => {
   const found = await readRun(proving.eventLog, run).catch((error: unknown) => {
     throw error instanceof RunChanged ? new CommandRefused(error.message) : error
@@ -51,7 +51,7 @@ export const provedRun = async (proving: Proving, run: string): Promise<ProvedRu
 
 type PlanFile = { readonly proposed: RerateProposed; readonly ledgers: readonly RerateLedgerPlanned[] }
 
-/** What is written into a plan's file. */
+/** The content of a plan's file. */
 export const planFileOf = ({ proposed, ledgers }: PlanFile) => ({
   plan: plannedOf(proposed),
   ledgers: [...ledgers],
@@ -59,7 +59,7 @@ export const planFileOf = ({ proposed, ledgers }: PlanFile) => ({
   signature: proposed.signature,
 })
 
-/** Throws `CommandRefused` where a plan's file is not the plan of the run, and names the first part of it that differs. */
+/** Throws `CommandRefused` if a plan's file is not the plan of the run, and names the first part that differs. */
 export const checkPlanFile = (
   { run, proposed, ledgers }: ProvedRun,
   content: unknown,

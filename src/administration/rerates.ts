@@ -20,14 +20,14 @@ import { rulesNamed } from './price-diff.ts'
 import { namedPrices, priceNameOf } from './prices.ts'
 import { signPlan } from './rerate-proof.ts'
 
-/** Planning a re-rate: what the calls of a range would have cost under other prices. Ledgers are read, and none is written. */
+/** Planning a re-rate: the cost of a range's calls under other prices. Ledgers are only read. */
 
-/** Prices that are named by the version of a published book, or given; `version` null. */
+/** Prices from the version of a published book, or given; then `version` is null. */
 type PlanBook = RerateProposed['book']
 
 /**
- * The prices of a published book (`2`), of a proposal (`p3`), or of a file; a file may hold what differs from the book in force at
- * `from` alone. Throws `CommandRefused` and `InputFault` where there are none of that name.
+ * The prices of a published book (`2`), of a proposal (`p3`), or of a file; a file may contain only the differences from the book in force at
+ * `from`. Throws `CommandRefused` and `InputFault` if there are none of that name.
  */
 export const pricesNamed = async (
   foundation: Pick<Foundation, 'eventLog'>,
@@ -43,7 +43,7 @@ export const pricesNamed = async (
   return givenPrices((await rulesNamed(foundation, text, { readJson, over })).rules, from)
 }
 
-/** Prices that were never published, as they would have been in force from the beginning of the range. */
+/** Prices that were never published, as if in force from the beginning of the range. */
 const givenPrices = (rules: readonly PriceBookRule[], effectiveFrom: string): PlanBook =>
   planBook(null, { effective_from: effectiveFrom, rules: [...rules] })
 
@@ -61,7 +61,7 @@ type RerateAsked = {
   readonly book: PlanBook
   readonly from: string
   readonly to: string
-  /** Null: all were meant. */
+  /** Null: all organizations. */
   readonly organizationId: string | null
   readonly organizations: readonly string[]
   readonly reason: string
@@ -73,14 +73,14 @@ export type ReratePlan = {
   readonly ledgers: readonly RerateLedgerPlanned[]
 }
 
-/** Throws `InputFault` for a range that is none, or is not over. */
+/** Throws `InputFault` for a range that is invalid, or not over. */
 export const checkRange = (from: string, to: string, nowMs: number): void => {
   if (Date.parse(to) <= Date.parse(from)) throw new InputFault('to', `${to} is not after ${from}`)
   if (Date.parse(to) > nowMs)
     throw new InputFault('to', `${to} is still to come: only calls that were made can be priced anew`)
 }
 
-/** Reads every ledger and records the plan as a run of its own. Throws `CommandRefused` where no call is in the range. */
+/** Reads every ledger and records the plan as a separate run. Throws `CommandRefused` if no call is in the range. */
 export const planRerate = async (
   foundation: Pick<Foundation, 'eventLog' | 'checkpoints' | 'secrets'>,
   { book, from, to, organizationId, organizations, reason, actor }: RerateAsked,
@@ -137,7 +137,7 @@ const sumOf = <One>(all: readonly One[], of: (one: One) => number): number =>
 const creditsOf = <One>(all: readonly One[], of: (one: One) => string): string =>
   formatCredits(all.reduce<MicroCredits>((sum, one) => sum + parseCredits(of(one)), 0n))
 
-/** Far below what an append may have. */
+/** Far below the limit of an append. */
 const bytesPerAppend = 250_000
 const eventsPerAppend = 200
 

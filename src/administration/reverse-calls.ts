@@ -5,11 +5,11 @@ import { InputFault } from './input.ts'
 import { CallNotFound, refund } from './refunds.ts'
 
 /**
- * Gives back what calls cost whose outcome their callers never learned: a process that stops logs the request ids of such calls. A call that
- * cost nothing is left alone. Given again, the same calls have nothing left to give back.
+ * Gives back the cost of calls whose callers never learned the outcome: a stopping process logs the request ids of such calls. A call that
+ * cost nothing is left alone. If run again, the same calls have nothing left to give back.
  */
 
-/** What became of one call. */
+/** The result for one call. */
 type ReversedCall =
   | {
       readonly requestId: string
@@ -24,7 +24,7 @@ type ReversedCall =
 
 const requestsMax = 10_000
 
-/** The request ids in a text, one a line. Throws `InputFault`, naming the line. */
+/** The request ids in a text, one per line. Throws `InputFault`, naming the line. */
 export const requestIdsIn = (text: string): string[] => {
   const ids = text.split('\n').map((line) => line.trim())
   const wrong = ids.findIndex((id) => id !== '' && !/^[0-9A-HJKMNP-TV-Z]{26}$/.test(id))
@@ -39,7 +39,7 @@ export const requestIdsIn = (text: string): string[] => {
   return unique
 }
 
-/** Throws what `refund` throws, except for calls with nothing to give back. The read models must have caught up. */
+/** Throws the errors of `refund`, except for calls with nothing to give back. The read models must have caught up. */
 export const reverseCalls = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
   {
@@ -49,7 +49,7 @@ export const reverseCalls = async (
   }: {
     readonly requestIds: readonly string[]
     readonly actor: string
-    /** Nothing is written. */
+    /** If set, nothing is written. */
     readonly dryRun: boolean
     readonly onProgress: (calls: number) => void
   },

@@ -1,9 +1,9 @@
 import type { UserRole } from '../events/users.ts'
 
 /**
- * What a role may do: the one table that the command line and the dashboard ask. Pure.
+ * The rights of each role: the one table used by the command line and the dashboard. Pure.
  *
- * A partner sees and changes its own organization only; who asks for it says which one that is. What is in no row is for
+ * A partner sees and changes only its own organization; the caller names that organization. Rights in no row belong to
  * `admin` alone.
  */
 
@@ -15,7 +15,7 @@ export const roles = [
   'partner',
 ] as const satisfies readonly UserRole[]
 
-/** What can be done, in the words of the table in the guide for operators, "Roles". */
+/** The rights, in the words of the table in the guide for operators, "Roles". */
 export const rolePermissions = {
   /** Balances, statements, usage, keys and calls of an organization; prices. */
   'accounts.read': ['admin', 'finance', 'operations', 'viewer', 'partner'],
@@ -47,7 +47,7 @@ export const rolePermissions = {
   'log.change': ['admin', 'operations'],
   /** Companies, profiles, lists: imports and refreshes. */
   'data.change': ['admin', 'operations'],
-  /** Forget a person for ever. */
+  /** Erase a person permanently. */
   'profiles.erase': ['admin', 'operations'],
   'users.change': ['admin'],
   'installation.change': ['admin'],
@@ -59,7 +59,7 @@ const allowedTo = (action: Action): readonly UserRole[] => rolePermissions[actio
 
 export const mayDo = (role: UserRole, action: Action): boolean => allowedTo(action).includes(role)
 
-/** Who may, for a sentence: `admin or finance`. */
+/** The roles with a right, for a sentence: `admin or finance`. */
 export const rolesThatMay = (action: Action): string => {
   const names = allowedTo(action)
   return names.length === 1 ? String(names[0]) : `${names.slice(0, -1).join(', ')} or ${names.at(-1)}`

@@ -8,9 +8,9 @@ import { type KeySlot, openSlots, type SecretKey, secretKeyOf } from '../guard/i
 import { CommandRefused } from '../ledger/commit.ts'
 
 /**
- * Changes SECRET_KEY without a moment in which a process could not start: the installation key is wrapped by the new one too, every
- * process is restarted with the new one, then the former slot goes. Each step is one append at the revision that was read, so a
- * second rotation at the same time is refused. A step that was interrupted is done by the same command again.
+ * Changes SECRET_KEY without a moment in which a process could not start: the installation key is also wrapped by the new key, every
+ * process is restarted with the new key, then the previous slot is removed. Each step is one append at the revision that was read, so a
+ * second rotation at the same time is refused. If a step was interrupted, the same command repeats it.
  */
 
 type Rotating = {
@@ -19,11 +19,11 @@ type Rotating = {
   readonly actor: string
 }
 
-/** `finish`: remove the former slot. `cancel`: remove the new one. */
+/** `finish`: remove the previous slot. `cancel`: remove the new one. */
 export type RotationStep = 'add' | 'finish' | 'cancel'
 
 export type Rotation = {
-  /** The slots before and after, by the ids of their SECRET_KEYs; the newest last. Null in `after`: a key that is still to be made. */
+  /** The slots before and after, by the ids of their SECRET_KEYs; the newest last. Null in `after`: a key that does not exist yet. */
   readonly before: readonly string[]
   readonly after: readonly (string | null)[]
 }
@@ -31,7 +31,7 @@ export type Rotation = {
 type SecretKeyStatus = {
   readonly id: string
   readonly state: 'current' | 'former'
-  /** This command was given it. */
+  /** This command was given the key. */
   readonly given: boolean
 }
 
@@ -50,7 +50,7 @@ export const secretKeyStatus = async ({
 
 const idsOf = (slots: readonly KeySlot[]): string[] => slots.map(({ secret_key }) => secret_key)
 
-/** What a step would do. Writes nothing. Throws `CommandRefused` as the step would. */
+/** The effect of a step. Writes nothing. Throws `CommandRefused` as the step would. */
 export const planRotation = async (
   { foundation, config }: Pick<Rotating, 'foundation' | 'config'>,
   step: RotationStep,
@@ -84,7 +84,7 @@ export const rotateSecrets = async (rotating: Rotating, step: RotationStep): Pro
   return { before, after }
 }
 
-/** SECRET_KEY_NEW, or the one that an earlier call made in DATA_DIR; null: one is to be made there. */
+/** SECRET_KEY_NEW, or the key that an earlier call created in DATA_DIR; null: a new key will be created there. */
 const nextKey = async (config: Config): Promise<SecretKey | null> => {
   if (config.SECRET_KEY_NEW !== undefined) return secretKeyOf(config.SECRET_KEY_NEW)
   if (secretKeyFiles(config) === null)
@@ -120,14 +120,14 @@ const added = async (config: Config, slots: readonly KeySlot[]): Promise<readonl
   return [...slots, open.wrapFor(next)]
 }
 
-/** The one slot that stays. It is opened first, so no slot goes unless this host has the key of the other. */
+/** The one slot that stays. It is opened first, so no slot is removed unless this host has the key of the other. */
 const keptBy = async (
   step: 'finish' | 'cancel',
   { slots, config }: { slots: readonly KeySlot[]; config: Config },
 ): Promise<readonly KeySlot[]> => {
   const kept = slots.slice(step === 'finish' ? -1 : 0).slice(0, 1)
   const [current, next] = (await knownSecretKeysOf(config)) ?? []
-  // In the environment SECRET_KEY itself: it is what every process is started with.
+  // With environment variables, only SECRET_KEY itself: every process is started with it.
   const given = [current, secretKeyFiles(config) === null ? undefined : next]
   if (
     openSlots(

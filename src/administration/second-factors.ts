@@ -11,23 +11,23 @@ import type { LoggedFactor } from './operators.ts'
 import { stepOfCode } from './totp.ts'
 
 /**
- * A second factor: the codes of an authenticator app, and recovery codes. The event log says who has one, and which recovery codes were
- * used. The row proves codes and no more: without it, or where it cannot be opened, no code is right.
+ * A second factor: the codes of an authenticator app, and recovery codes. The event log defines who has one, and which recovery codes were
+ * used. The row only verifies codes: if it is missing or cannot be opened, no code is valid.
  */
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
 
 const factorSealPurpose = 'second factor'
 
-/** What each seal is bound to: a row of another user, or of a factor of before, opens nothing. */
+/** The context of each seal: a row of another user, or of a previous factor, opens nothing. */
 const secretContext = (factorId: string): string => `secret/${factorId}`
 const codesContext = (factorId: string, codesId: string): string => `codes/${factorId}/${codesId}`
 
 /**
- * Wrong codes of one day (UTC) that are looked at: so many from devices on which this factor was proved before, all together, and so many from
- * all others. A guess hits one of three codes that count now, of 10^6, and needs the right password first: 200 a day are right
- * with a chance of 0.06 %. NIST SP 800-63B-4 §3.2.2 allows 100 in a row and asks that the owner is not locked out by others.
- * Recovery codes have 80 random bits: they are not guessed, and are looked at after that as well.
+ * The limit of wrong codes per day (UTC): one for devices on which this factor was proved before, all together, and one for
+ * all others. A guess hits one of three valid codes, of 10^6, and needs the right password first: 200 a day succeed
+ * with a chance of 0.06 %. NIST SP 800-63B-4 §3.2.2 allows 100 in a row and asks that others cannot lock out the owner.
+ * Recovery codes have 80 random bits: they cannot be guessed, and are accepted even after the limit.
  */
 const wrongPerDayMax = 100
 
@@ -39,10 +39,10 @@ const factorIn = ({ state }: Known, user: string): LoggedFactor => {
   return factor
 }
 
-/** What people type: with spaces and hyphens, in small letters. */
+/** As people type it: with spaces and hyphens, in small letters. */
 const plain = (typed: string): string => typed.replaceAll(/[\s-]/g, '').toUpperCase()
 
-/** Throws `InputFault` for a code that the secret does not give now. */
+/** Throws `InputFault` for a code that the secret does not produce now. */
 const stepTyped = (secret: string, typed: string, nowMs: number): number => {
   const step = stepOfCode({ secret, code: plain(typed) }, nowMs)
   if (step === null)
@@ -50,7 +50,7 @@ const stepTyped = (secret: string, typed: string, nowMs: number): number => {
   return step
 }
 
-/** Sets a second factor whose first code was typed. Returns the recovery codes, which are kept nowhere. Throws `CommandRefused` where there is one. */
+/** Sets up a factor after its first code was typed. Returns the recovery codes, which are not stored. Throws `CommandRefused` if one exists. */
 export const setSecondFactor = async (
   { secrets, ...parts }: Parts,
   { user, secret, typed, actor }: { user: string; secret: string; typed: string; actor: string },
@@ -86,7 +86,7 @@ export const setSecondFactor = async (
   })
 }
 
-/** Makes recovery codes anew; those of before open nothing from the event on. Throws `CommandRefused` where there is no factor. */
+/** Creates new recovery codes; previous codes are invalid from the event on. Throws `CommandRefused` if there is no second factor. */
 export const renewRecoveryCodes = (
   { secrets, ...parts }: Parts,
   { user, actor }: { user: string; actor: string },
@@ -115,7 +115,7 @@ export const renewRecoveryCodes = (
   })
 }
 
-/** The password alone is enough from the event on. `reason` null: the person did it. Throws `CommandRefused` where there is none. */
+/** From the event on, the password alone is enough. `reason` null: the person did it. Throws `CommandRefused` if there is no factor. */
 export const removeSecondFactor = (
   parts: Pick<Parts, 'pool' | 'eventLog'>,
   { user, reason, actor }: { user: string; reason: string | null; actor: string },
@@ -139,7 +139,7 @@ type FactorVerdict =
 
 type Asked = {
   readonly user: string
-  /** As the event log has it now. */
+  /** According to the current event log. */
   readonly factor: LoggedFactor
   readonly typed: string
   /** It was typed on a device on which this factor was proved before. */
@@ -147,7 +147,7 @@ type Asked = {
   readonly actor: string
 }
 
-/** Whether a code is right; it then counts as used. Two at once with the same code: one of them is right. */
+/** Whether a code is right; it then counts as used. If the same code is used twice at the same time, one use succeeds. */
 export const checkSecondFactor = async (
   parts: Parts,
   asked: Asked,
@@ -168,7 +168,7 @@ type FactorRow = {
   readonly wrong_where_proved: number
 }
 
-/** Null: there is none that proves this factor. */
+/** Null: there is no row that can verify this factor. */
 const rowOf = async (
   queries: Pick<pg.Pool, 'query'>,
   { user, factor: { factorId } }: Asked,
@@ -184,7 +184,7 @@ const rowOf = async (
   return rows[0] ?? null
 }
 
-/** Under a lock of the row: what one browser uses another one finds used. */
+/** Under a lock of the row, so that a code used by one browser is used for another. */
 const checkTotpCode = async (
   client: pg.PoolClient,
   { secrets }: Parts,
@@ -215,12 +215,12 @@ const checkTotpCode = async (
   return { kind: 'right', recoveryCodesLeft: null }
 }
 
-/** The factor, its codes or the code are not what they were when it was looked at: the code opens nothing. */
+/** The factor, its codes or the code changed since they were read: the code is invalid. */
 class CodeSpent extends Error {
   override name = 'CodeSpent'
 }
 
-/** The event is what uses it: of two at once the second finds it. */
+/** The event marks it as used: of two concurrent uses, the second finds the event. */
 const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Promise<FactorVerdict> => {
   const { user, factor, actor } = asked
   const { factorId, codesId } = factor
@@ -257,13 +257,13 @@ const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Pro
   }
 }
 
-/** Codes for the day on which the authenticator is lost: each has 80 random bits, and opens once. */
+/** Codes for the day on which the authenticator is lost: each has 80 random bits, and works once. */
 
-/** RFC 4648: no letter looks like a digit of it. */
+/** RFC 4648: none of its letters looks like one of its digits. */
 const base32 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
 const codeLength = 16
 
-/** As they are typed, in groups of four. */
+/** As people type them, in groups of four. */
 export const freshRecoveryCodes = (): string[] =>
   Array.from({ length: recoveryCodesCount }, () =>
     [...randomBytes(codeLength)]
@@ -277,11 +277,11 @@ const hashOf = (code: string, codesId: string): string =>
     .update(`${codesId}\n${code.replaceAll('-', '')}`)
     .digest('base64url')
 
-/** What is kept of them. */
+/** The stored form. */
 export const hashesOf = (codes: readonly string[], codesId: string): string =>
   codes.map((code) => hashOf(code, codesId)).join(' ')
 
-/** The place of a code in its list, from 1; null: it is none of them. `typed` has no spaces, no hyphens and capital letters. */
+/** The place of a code in its list, from 1; null: it is not in the list. `typed` has no spaces, no hyphens and capital letters. */
 export const placeOfCode = (typed: string, { hashes, codesId }: { hashes: string; codesId: string }) => {
   const place = hashes.split(' ').indexOf(hashOf(typed, codesId))
   return place === -1 ? null : place + 1

@@ -9,7 +9,7 @@ import { createOrganization } from './organizations.ts'
 import { changePassword, createUser } from './user-changes.ts'
 import { userRow } from './users.ts'
 
-/** Something to try the service with: an organization, a key with every permission, credits and a dashboard user. */
+/** A demo: an organization, a key with every permission, credits and a dashboard user. */
 export type Demo = {
   readonly organization_id: string
   readonly api_key_id: string
@@ -23,7 +23,7 @@ export type Demo = {
 const demoCredits = '1000'
 export const demoFile = 'demo.json'
 
-/** Seeds a demo organization; every call makes another one. */
+/** Seeds a demo organization; every call creates another one. */
 export const seedDemo = async (
   foundation: Foundation,
   { apiUrl, dashboardUrl, actor }: { apiUrl: string; dashboardUrl: string; actor: string },

@@ -10,17 +10,17 @@ import { signInStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { provedOperator } from './operator.ts'
 
-/** Sign-ins, refused ones and sign-outs as events. Refused ones are counted, so that guessing fills no log. */
+/** Sign-ins, failed sign-ins and sign-outs as events. Failed ones are counted, so that guessing fills no log. */
 export type SignInEvents = {
-  /** Rejects where it cannot be put down: then no one is signed in. */
+  /** Rejects if it cannot be recorded: then no one is signed in. */
   signedIn(attempt: { user: string; address: string; knownDevice: boolean; way?: SignInWay }): Promise<void>
-  /** Never rejects: the session has ended, whether that can be put down or not. */
+  /** Never rejects: the session has ended, whether or not that can be recorded. */
   signedOut(user: string): Promise<void>
-  /** `user` null where there is none of that name. Puts down the first at once, and those that follow once a minute. */
+  /** `user` null if there is none of that name. Records the first immediately, and the following ones once a minute. */
   refused(attempt: { user: string | null; address: string; reason: SignInRefusal; way?: SignInWay }): void
-  /** The same of codes, after the first proof. */
+  /** The same for codes, after the first proof. */
   codeRefused(attempt: { user: string; address: string; reason: SecondFactorRefusal }): void
-  /** Puts down what was counted. */
+  /** Records the counts. */
   close(): Promise<void>
 }
 
@@ -35,7 +35,7 @@ type Counted = {
 }
 type SignInEvent = DomainEventOf<'UserSignedIn' | 'UserSignedOut' | 'SignInsRefused' | 'SecondFactorsRefused'>
 
-/** What is counted together. */
+/** The key of one count. */
 type Refused =
   | {
       readonly what: 'sign_in'

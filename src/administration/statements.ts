@@ -21,7 +21,7 @@ import { verifyLedger } from '../ledger/verify.ts'
 import { InputFault } from './input.ts'
 import { missingLedger } from './ledgers.ts'
 
-/** A month of an organization, as its statement says it. */
+/** A month of an organization, as its statement shows it. */
 
 export type StatementFile = {
   readonly form: StatementForm
@@ -32,16 +32,16 @@ export type StatementFile = {
 export type MonthStatement = {
   readonly head: StatementHead
   readonly summary: StatementSummary
-  /** What closed it, itself or with a later month; null: it is open. */
+  /** The closing that covers it, its own or that of a later month; null: it is open. */
   readonly closing: MonthClosing | null
-  /** The ledger's last revision that was looked at. */
+  /** The ledger's last revision that was read. */
   readonly through: number
 }
 
 type StatementRequest = {
   readonly organizationId: string
   readonly month: Month
-  /** Null: only the sums are wanted. */
+  /** Null: only the sums are needed. */
   readonly file: StatementFile | null
   readonly onLines?: ((lines: readonly StatementLine[]) => void) | undefined
   readonly onProgress?: ((events: number) => void) | undefined
@@ -62,8 +62,8 @@ export const closableAt = (month: Month): number =>
 export type Reading = Pick<Foundation, 'eventLog'> & { readonly pool?: Pick<Foundation['pool'], 'query'> }
 
 /**
- * The closings of a ledger, the newest first. Rows say where they are and the event log what they say: a closing without a row
- * costs a longer reading and changes no figure.
+ * The closings of a ledger, the newest first. Rows only locate them in the event log, which has their content: without its row, a closing
+ * takes longer to read, and all figures are the same.
  */
 export async function* closingsOf(
   { eventLog, pool }: Reading,
@@ -98,7 +98,7 @@ const knownLedger = async <Value>(organizationId: string, work: () => Promise<Va
   }
 }
 
-/** The closed months, newest first, and what came after them. Throws `CommandRefused` where there is no such ledger. */
+/** The closed months, newest first, and the entries after them. Throws `CommandRefused` if the ledger does not exist. */
 export const monthsOf = (
   foundation: Reading,
   organizationId: string,
@@ -113,8 +113,8 @@ export const monthsOf = (
 
 /**
  * The statement of a month. The file of a closed month is the stored one if it has the digest of the closing, and otherwise
- * written from the ledger. Throws `CommandRefused` where there is no such ledger, and, at the end, where the ledger no longer
- * comes to the digest of a closed month: do not believe what was written until then.
+ * written from the ledger. Throws `CommandRefused` if the ledger does not exist, and, at the end, if the ledger no longer
+ * gives the digest of a closed month: do not trust the output until the end.
  */
 export const monthStatement = async (
   foundation: Reading,
@@ -140,7 +140,7 @@ type StoredMonth = Pick<StatementRequest, 'organizationId' | 'month'>
 
 const partCharsMax = 1_000_000
 
-/** Stores the file of a closed month. Throws `CommandRefused` where the ledger does not come to the digest of the closing. */
+/** Stores the file of a closed month. Throws `CommandRefused` if the ledger does not give the digest of the closing. */
 export const storeStatement = async (
   foundation: Reading & Required<Pick<Reading, 'pool'>>,
   { organizationId, month, nowMs, onProgress }: Omit<StatementRequest, 'file'> & { readonly nowMs: number },
@@ -173,7 +173,7 @@ export const storeStatement = async (
   ])
 }
 
-/** Reads the stored file of a month. Its digest tells whether it is whole; `foot` is its last line. */
+/** Reads the stored file of a month. Its digest proves that it is complete; `foot` is its last line. */
 const readStored = async (
   pool: NonNullable<Reading['pool']>,
   { organizationId, month }: StoredMonth,
@@ -208,7 +208,7 @@ const headOf = async (
 }
 
 /**
- * Reads the statement of a month from the ledger. `digest` is that of the JSON Lines of a closed month; empty where the month
+ * Reads the statement of a month from the ledger. `digest` is that of the JSON Lines of a closed month; empty if the month
  * cannot be closed yet.
  */
 export const statementFromLog = (
@@ -254,7 +254,7 @@ const textOf = ({ line }: StatementForm, lines: readonly StatementLine[]): strin
   return text
 }
 
-/** Why a closed month does not come to the file it was closed with, as far as it can be told. */
+/** Why a closed month's file differs from the file it was closed with, as far as it can be determined. */
 const contradiction = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { organizationId, closing, digest }: { organizationId: string; closing: MonthClosing; digest: string },

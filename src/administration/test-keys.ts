@@ -6,15 +6,15 @@ import { availableOf } from '../ledger/account.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { balance, grant } from './credits.ts'
 
-/** A test organization gets so many credits whenever a test key is issued and fewer than `testCreditsMin` are left. */
+/** A test organization gets this many credits whenever a test key is issued and fewer than `testCreditsMin` are left. */
 const testCredits = parseCredits('1000000')
 const testCreditsMin = parseCredits('100000')
 
 const suffix = ' (test)'
 
 /**
- * The test organization of a registered organization, with its ledger open and test credits in it: keys that are issued to it are
- * test keys. Asked again, it opens nothing twice. Throws `CommandRefused` where there is no such organization.
+ * The test organization of a registered organization, with an open ledger and test credits: keys issued to it are
+ * test keys. Repeated calls open nothing twice. Throws `CommandRefused` if the organization does not exist.
  */
 export const openTestOrganization = async (
   foundation: Pick<Foundation, 'ledger'>,
@@ -29,7 +29,7 @@ export const openTestOrganization = async (
       const envelope = { key: 'register', atMs: Date.now(), actor }
       await ledger.submit(organizationId, { ...envelope, kind: 'register', ...request })
     } catch (error) {
-      // Two operators at once: the other was first.
+      // Two operators at the same time: the other was first.
       if (!(error instanceof CommandRefused) || !(await ledger.account(organizationId)).registered)
         throw error
     }
@@ -47,7 +47,7 @@ export const openTestOrganization = async (
   return organizationId
 }
 
-/** No half of a character is left. */
+/** Never leaves half of a character. */
 const cutTo = (text: string, charactersMax: number): string =>
   text.length <= charactersMax
     ? text

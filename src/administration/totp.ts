@@ -1,6 +1,6 @@
 import { Secret, TOTP } from 'otpauth'
 
-/** Codes that an authenticator app shows (RFC 6238): SHA-1, six digits, thirty seconds, which every app knows. */
+/** Codes of an authenticator app (RFC 6238): SHA-1, six digits, thirty seconds, which every app supports. */
 
 const stepSeconds = 30
 const codeDigits = 6
@@ -11,10 +11,10 @@ const secretBytes = 20
 
 const algorithm = 'SHA1'
 
-/** Base32, as apps take it. */
+/** Base32, the format of the apps. */
 export const freshTotpSecret = (): string => new Secret({ size: secretBytes }).base32
 
-/** What an app reads from the picture. */
+/** The content of the QR code. */
 export const totpAddress = ({ secret, user }: { secret: string; user: string }): string =>
   new TOTP({
     issuer: 'Enrichment ledger',
@@ -25,7 +25,7 @@ export const totpAddress = ({ secret, user }: { secret: string; user: string }):
     period: stepSeconds,
   }).toString()
 
-/** The step, counted from 1970, whose code this is; null: it is the code of none that counts now. */
+/** The step, counted from 1970, that has this code; null: no currently valid step has it. */
 export const stepOfCode = (
   { secret, code }: { secret: string; code: string },
   nowMs: number,

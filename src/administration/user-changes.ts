@@ -14,9 +14,9 @@ import { type LoggedFactor, type LoggedUser, noOperators, operatorsSince } from 
 import { freshPassword, putUser, type Standing, standingOf } from './users.ts'
 
 /**
- * Changes of who there is and what each may do. The event comes first and is what counts; the row follows in the same
- * transaction, under a lock that all processes share. A change that is cut off between the two has happened, but for a new
- * password, which is then still the old one.
+ * Changes of the users and their rights. The event is written first and is decisive; the row follows in the same
+ * transaction, under a lock that all processes share. A change that is interrupted between the two has happened, except a new
+ * password: then the old one is still valid.
  */
 
 type NewUser = {
@@ -26,7 +26,7 @@ type NewUser = {
 }
 
 /**
- * Makes a user. `role` null: admin for the first of all, and refused for any other. Returns the password, which is kept nowhere.
+ * Creates a user. `role` null: admin for the first user, and refused for any other. Returns the password, which is not stored.
  * Throws `CommandRefused` for a name that is taken.
  */
 export const createUser = async (
@@ -54,7 +54,7 @@ export const createUser = async (
   })
 }
 
-/** What a user may do from now on, at the next thing it asks for. */
+/** A user's new rights, effective from the next request. */
 export const changeRole = async (
   parts: Parts,
   {
@@ -87,8 +87,8 @@ export const changeRole = async (
 }
 
 /**
- * A new password, the person's own choice or a fresh one, which is kept nowhere and has to be replaced by its person; sessions of the old one end. Tokens go on: they are
- * revoked by themselves.
+ * A new password, the person's own choice or a generated one, which is not stored and must be replaced by its person; sessions of the old one end.
+ * Tokens stay valid: they are revoked separately.
  */
 export const changePassword = (
   parts: Parts,
@@ -109,8 +109,8 @@ export const changePassword = (
   })
 
 /**
- * Ends a user, or takes it up again. Disabled: sessions and tokens are refused from the event on, in every process, and tokens
- * for good. Throws `CommandRefused` for the last admin.
+ * Disables a user, or enables it again. Disabled: sessions and tokens are refused from the event on, in every process, and tokens
+ * permanently. Throws `CommandRefused` for the last admin.
  */
 export const setDisabled = (
   parts: Parts,
@@ -151,7 +151,7 @@ type ListedUser = {
   readonly tokens: number
 }
 
-/** Everyone, by name, with what is open in their name. */
+/** Everyone, by name, with their open sessions and tokens. */
 export const listUsers = async ({ pool, eventLog }: Parts): Promise<ListedUser[]> => {
   const state = await operatorsSince(eventLog, noOperators)
   const rows = await userRows(pool)

@@ -3,12 +3,12 @@ import { type LoggedFactor, noOperators, operatorsSince } from './operators.ts'
 import { type Standing, standingOf, userRow } from './users.ts'
 
 /**
- * Who a user is at this moment, for processes that ask often: each question reads the row and what the event log has gained since the
- * one before. Throws where either is away: then no one may do anything.
+ * The current state of a user, for processes that ask often: each call reads the row and the events added since the
+ * previous call. Throws if either is unavailable: then no one may do anything.
  */
 export type UserDirectory = {
   standing(name: string): Promise<Standing>
-  /** What the event log says of the user's second factor, whatever is in the row; null: the password is enough. */
+  /** The user's second factor according to the event log, regardless of the row; null: the password is enough. */
   secondFactor(name: string): Promise<LoggedFactor | null>
 }
 
@@ -19,7 +19,7 @@ export const openUserDirectory = ({
   let known = noOperators
   const now = async () => {
     const state = await operatorsSince(eventLog, known)
-    // Of two questions at once the later answer is not always the newer one.
+    // Of two concurrent calls, the later answer is not always the newer one.
     if (state.events > known.events) known = state
     return state
   }

@@ -3,7 +3,7 @@ import type pg from 'pg'
 import type { UserRole } from '../events/users.ts'
 import type { LoggedUser } from './operators.ts'
 
-/** People who sign in to the dashboard. Passwords are kept as argon2id PHC strings (OWASP: 19 MiB, 2 passes, 1 lane). */
+/** People who sign in to the dashboard. Passwords are stored as argon2id PHC strings (OWASP: 19 MiB, 2 passes, 1 lane). */
 
 const memoryKiB = 19_456
 const passes = 2
@@ -37,10 +37,10 @@ const passwordMatches = async (password: string, phc: string): Promise<boolean> 
   return expected.length === given.length && timingSafeEqual(expected, given)
 }
 
-/** A password that no one chose, for a user that is made or whose password is to be forgotten. */
+/** A generated password, for a new user or for one whose password must be replaced. */
 export const freshPassword = (): string => randomBytes(15).toString('base64url')
 
-/** A row of the table of users. What the event log says of the user counts before it: see `standingOf`. */
+/** A row of the table of users. The event log has precedence over it: see `standingOf`. */
 export type UserRow = {
   readonly name: string
   readonly created_at: Date
@@ -54,8 +54,8 @@ export type UserRow = {
 export const userColumns = 'name, created_at, role, organization_id, disabled_at, password_given'
 
 /**
- * Writes a user's row: makes it, or gives one that is there a new password, which ends its sessions. Without a role an admin, as every
- * user was before there were roles. `given`: the password is one that the person has to replace.
+ * Writes a user's row: creates it, or gives an existing row a new password, which ends its sessions. Without a role the user is an admin, as
+ * every user was before there were roles. `given`: the person must replace the password.
  */
 export const putUser = async (
   pool: Pick<pg.Pool, 'query'>,
@@ -83,11 +83,11 @@ export const putUser = async (
   )
 }
 
-/** PostgreSQL takes no text with U+0000, and no user has such a name, nor a longer one. */
+/** PostgreSQL accepts no text with U+0000, and no user has such a name, or a longer one. */
 const possibleName = (name: string): string =>
   name.length <= userNameMax && !name.includes('\0') ? name : ''
 
-/** Changes with the password; null: there is no such user. The SHA-256 of what is kept of it. */
+/** The SHA-256 of the stored password, so it changes with the password; null: the user does not exist. */
 export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<string | null> => {
   const { rows } = await pool.query<{ password_phc: string }>(
     'select password_phc from users where name = $1',
@@ -96,7 +96,7 @@ export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): 
   return rows[0] === undefined ? null : hash('sha256', rows[0].password_phc, 'base64url')
 }
 
-/** Null: there is no such user. */
+/** Null: the user does not exist. */
 export const userRow = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<UserRow | null> => {
   const { rows } = await pool.query<UserRow>(`select ${userColumns} from users where name = $1`, [
     possibleName(name),
@@ -104,21 +104,21 @@ export const userRow = async (pool: Pick<pg.Pool, 'query'>, name: string): Promi
   return rows[0] ?? null
 }
 
-/** Who a user is now. `refused` says why one may do nothing. */
+/** The current state of a user. `refused` says why the user may do nothing. */
 export type Standing =
   | {
       readonly kind: 'acts'
       readonly user: string
       readonly role: UserRole
       readonly organizationId: string | null
-      /** The password is one that the system made: in the dashboard it opens nothing but the form that replaces it. */
+      /** The system generated the password: in the dashboard it opens only the form that replaces it. */
       readonly passwordGiven: boolean
     }
   | { readonly kind: 'refused'; readonly why: 'missing' | 'disabled' | 'another'; readonly says: string }
 
 /**
- * What the row and the event log say together: either can end a user, and neither alone can give a role that the log does not.
- * A user that the log never heard of is as the row says: so were all before users were events. Pure.
+ * The row and the event log combined: either can disable a user, and the row alone cannot give a role that the log does not.
+ * For a user that is not in the log, the row decides: all users were like that before users were events. Pure.
  */
 export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser | undefined): Standing => {
   if (row === null) return { kind: 'refused', why: 'missing', says: `there is no user "${name}"` }
@@ -149,10 +149,10 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
 export const userNameMax = 123
 export const passwordMax = 1_024
 
-/** No password gives it. Unknown users are checked against it, so that they take as long as known ones. */
+/** No password has this hash. Unknown users are checked against it, so that they take as long as known ones. */
 const matchedByNone = phcOf('A'.repeat(22), 'A'.repeat(43))
 
-/** Whether there is such a user with this very password. It does not say whether the user may still act. */
+/** Whether there is such a user with this password. It does not say whether the user may still act. */
 export const passwordIsRight = async (
   pool: pg.Pool,
   { name, password }: { name: string; password: string },

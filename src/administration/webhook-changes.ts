@@ -4,11 +4,11 @@ import { webhookSealPurpose } from '../webhooks/send.ts'
 import { secretBytes, secretText } from '../webhooks/signature.ts'
 import { recordWebhook, toldOf, type Webhooks, webhookOf } from './webhooks.ts'
 
-/** Changes of a webhook that there is: paused, taken up again, given another secret. Each is recorded before it is made. */
+/** Changes of an existing webhook: pause it, resume it, give it another secret. Each is recorded before it is made. */
 
 type Asked = { readonly webhookId: string; readonly actor: string }
 
-/** Nothing more is sent; what it is told of meanwhile waits. Throws `CommandRefused` where it is paused, or there is none. */
+/** Nothing more is sent; new messages wait. Throws `CommandRefused` if it is paused already, or does not exist. */
 export const pauseWebhook = async (
   { pool, eventLog }: Webhooks,
   { webhookId, actor }: Asked,
@@ -22,7 +22,7 @@ export const pauseWebhook = async (
   )
 }
 
-/** What waits is sent within two minutes. Throws `CommandRefused` where it is not paused, or there is none. */
+/** Waiting messages are sent within two minutes. Throws `CommandRefused` if it is not paused, or does not exist. */
 export const resumeWebhook = async (
   { pool, eventLog }: Webhooks,
   { webhookId, actor }: Asked,
@@ -34,8 +34,8 @@ export const resumeWebhook = async (
 }
 
 /**
- * A new secret, told here and never again. Messages are signed with the former one too for `graceMs`; one that was former before
- * signs no more. Throws `CommandRefused` where there is no such webhook.
+ * A new secret, returned here and never again. Messages are also signed with the previous one for `graceMs`; an even older one
+ * is no longer used. Throws `CommandRefused` if the webhook does not exist.
  */
 export const rotateWebhookSecret = async (
   { pool, eventLog, secrets }: Webhooks,
@@ -51,7 +51,7 @@ export const rotateWebhookSecret = async (
       where webhook_id = $1`,
     [webhookId, secrets.sealer(webhookSealPurpose).seal(secret, webhookId), formerUntil],
   )
-  // It was deleted just now.
+  // It was deleted a moment ago.
   if (rowCount === 0) throw new CommandRefused(`there is no webhook ${webhookId}; see "webhook list"`)
   return { secret, formerUntil }
 }

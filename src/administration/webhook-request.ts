@@ -3,14 +3,14 @@ import type { EgressGuard } from '../egress/guard.ts'
 import { type WebhookEvent, webhookEvent } from '../events/webhooks.ts'
 import { InputFault } from './input.ts'
 
-/** What is asked of a new webhook, from text. */
+/** A request for a new webhook, parsed from text. */
 
 const urlCharsMax = 2_048
 /** RFC 1035 §2.3.4. */
 const hostCharsMax = 253
 const everyone: readonly WebhookEvent[] = ['checkpoint']
 
-/** Events from names. Throws `InputFault`: an operator's own webhook is told only of what is nobody's. */
+/** Events from names. Throws `InputFault`: an operator's own webhook receives only events that belong to no organization. */
 export const webhookEventsOf = (names: readonly string[], organizationId: string | null): WebhookEvent[] => {
   const events = names.map((name) => {
     const read = webhookEvent.safeParse(name)
@@ -28,8 +28,8 @@ export const webhookEventsOf = (names: readonly string[], organizationId: string
 }
 
 /**
- * An address messages may be sent to: https on port 443 of an address of the Internet. `exemptions`: the webhook is the operator's own and
- * `EGRESS_ALLOW` names addresses, where http and other ports are allowed too. Whether the name leads to an address that may be dialled is
+ * An address for messages: https on port 443 of an address on the Internet. `exemptions`: the webhook is the operator's own and
+ * `EGRESS_ALLOW` names addresses, at which http and other ports are allowed too. Whether the name leads to an address that may be dialled is
  * checked whenever a message is sent. Throws `InputFault`.
  */
 export const webhookUrlOf = (
@@ -40,7 +40,7 @@ export const webhookUrlOf = (
   const refuse = (why: string): never => {
     throw new InputFault('url', why)
   }
-  // As it is kept: what is not ASCII is longer there.
+  // In its stored form: non-ASCII characters are longer there.
   if (url === null || url.href.length > urlCharsMax || url.hostname.length > hostCharsMax)
     return refuse(
       `it must be a whole URL of at most ${urlCharsMax} characters, such as https://example.com/hooks`,

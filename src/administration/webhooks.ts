@@ -12,7 +12,7 @@ import { secretBytes, secretText } from '../webhooks/signature.ts'
 import { balance } from './credits.ts'
 import { recordOperation } from './operator-events.ts'
 
-/** Whom to tell of what: webhooks, as an operator makes, lists, tries and ends them. */
+/** Webhooks: an operator creates, lists, tests and deletes them. */
 
 export type Webhooks = Pick<Foundation, 'pool' | 'eventLog' | 'ledger' | 'secrets'>
 
@@ -20,7 +20,7 @@ const deliveryIdPattern = /^msg_[0-9a-f]{32}$/
 /** Of one organization, or of the operator. */
 const webhooksMax = 20
 
-/** Makes one. The secret is told here and never again. Throws `CommandRefused` for an unknown organization. */
+/** Creates a webhook. The secret is returned here and never again. Throws `CommandRefused` for an unknown organization. */
 export const createWebhook = async (
   foundation: Webhooks,
   {
@@ -54,25 +54,25 @@ export const createWebhook = async (
     }
     await recordWebhook(eventLog, { type: 'WebhookCreated', data }, actor)
   } catch (error) {
-    // No one has seen its secret.
+    // No one has seen the webhook's secret.
     await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
     throw error
   }
   return { webhookId, secret }
 }
 
-/** Ends one, with everything that waits to be sent to it. */
+/** Deletes a webhook, with all its waiting messages. */
 export const deleteWebhook = async (
   { pool, eventLog }: Webhooks,
   { webhookId, actor }: { webhookId: string; actor: string },
 ): Promise<void> => {
   const data = toldOf(await webhookOf(pool, webhookId))
-  // Recorded first: an end that is on record and did not come is seen in the list, and deleted again.
+  // Recorded first: if the deletion is recorded but fails, the webhook is still in the list, and can be deleted again.
   await recordWebhook(eventLog, { type: 'WebhookDeleted', data }, actor)
   await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
 }
 
-/** Of a URL no more than its host is put down. Each is an act of its own. */
+/** Of a URL only the host is recorded. Each is a separate act. */
 export const recordWebhook = async (
   eventLog: Foundation['eventLog'],
   event: DomainEventOf<
@@ -86,7 +86,7 @@ export const recordWebhook = async (
   })
 }
 
-/** What every event says of the webhook it is about. */
+/** The data about the webhook in each of its events. */
 export const toldOf = ({ webhook_id, organization_id, url }: WebhookRow) => ({
   webhook_id,
   organization_id,
@@ -117,7 +117,7 @@ export type ListedWebhook = WebhookRow & {
 }
 
 /**
- * The webhooks of one organization, or all, oldest first, with how many messages wait, how many were given up, and what came of the
+ * The webhooks of one organization, or all, oldest first, with the number of waiting and failed messages, and the result of the
  * newest one.
  */
 export const listWebhooks = async (
@@ -154,7 +154,7 @@ export type DeliveryRow = {
 
 const deliveriesMax = 1_000
 
-/** The newest messages of a webhook, newest first. Throws `CommandRefused` where there is no such webhook. */
+/** The newest messages of a webhook, newest first. Throws `CommandRefused` if the webhook does not exist. */
 export const listDeliveries = async (
   { pool }: Pick<Foundation, 'pool'>,
   {
@@ -173,7 +173,7 @@ export const listDeliveries = async (
   return rows
 }
 
-/** Throws `CommandRefused` for one that there is not. */
+/** Throws `CommandRefused` for a webhook that does not exist. */
 export const webhookOf = async (pool: pg.Pool, webhookId: string): Promise<WebhookRow> => {
   const { rows } = await pool.query<WebhookRow>(
     `select ${columns} from webhook_endpoints e where e.webhook_id = $1`,
@@ -186,14 +186,14 @@ export const webhookOf = async (pool: pg.Pool, webhookId: string): Promise<Webho
 
 /**
  * Sends a message again, under the same id: with the next messages to its webhook, at most two minutes from now. Throws
- * `CommandRefused` where there is no such message, or none of that webhook.
+ * `CommandRefused` if the message does not exist, or it belongs to another webhook.
  */
 export const resendDelivery = async (
   { pool }: Pick<Foundation, 'pool'>,
   { deliveryId, webhookId = null }: { readonly deliveryId: string; readonly webhookId?: string | null },
 ): Promise<{ webhookId: string }> => {
   const unknown = `there is no message ${deliveryId.slice(0, 40)}; see "webhook deliveries"`
-  // What no id looks like is not asked for: PostgreSQL refuses a text with U+0000.
+  // A text that cannot be an id is not queried: PostgreSQL refuses a text with U+0000.
   if (!deliveryIdPattern.test(deliveryId)) throw new CommandRefused(unknown)
   const { rows } = await pool.query<{ webhook_id: string; disabled: boolean }>(
     `select d.webhook_id, e.disabled_at is not null as disabled
@@ -215,8 +215,8 @@ export const resendDelivery = async (
 }
 
 /**
- * Sends a test message now and returns the result. A disabled webhook that answers is in
- * use again; messages that were given up stay given up until they are sent again.
+ * Sends a test message now and returns the result. If a disabled webhook answers, it is
+ * enabled again; failed messages stay failed until they are sent again.
  */
 export const testWebhook = async (
   { pool, eventLog, secrets }: Webhooks,

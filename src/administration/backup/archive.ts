@@ -1,6 +1,6 @@
 /**
- * The file of a backup: a tar of bounded entries, which any tar lists, whose last entry names the digest of every other one. It is
- * written under another name and takes its own when it is whole and on the disk.
+ * The file of a backup: a tar of bounded entries, readable by any tar, whose last entry contains the digest of every other one. It is
+ * written under another name and renamed when it is complete and on the disk.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -9,20 +9,20 @@ import { dirname } from 'node:path'
 import { finished, pipeline } from 'node:stream/promises'
 import tar from 'tar-stream'
 
-/** A file that is damaged, incomplete or no backup. `message` names the file and the place. */
+/** A file that is damaged, incomplete or not a backup. `message` names the file and the place. */
 export class ArchiveFault extends Error {
   override name = 'ArchiveFault'
 }
 
-/** Entries are smaller: a reader never holds more of a file than one of them. */
+/** Entries are smaller: a reader never holds more of a file than one entry. */
 export const entryBytesMax = 64 * 1024 * 1024
 
 export type ArchiveWriter = {
-  /** Resolves when the bytes were taken, so that no more than one entry waits. Rejects where the file cannot be written. */
+  /** Resolves when the bytes were accepted, so that no more than one entry waits. Rejects if the file cannot be written. */
   add(name: string, bytes: Buffer): Promise<void>
-  /** The file has its name, and is on the disk. */
+  /** The file now has its final name, and is on the disk. */
   finish(): Promise<FileDigest>
-  /** Removes what was written. */
+  /** Removes everything that was written. */
   abandon(): Promise<void>
 }
 
@@ -55,7 +55,7 @@ export const createArchive = async (path: string): Promise<ArchiveWriter> => {
         entry.end(content)
         await Promise.race([taken, written])
       } catch (error) {
-        // Why the file took no more says more than that the tar was closed.
+        // The file's own error is more useful than "the tar was closed".
         await written
         throw error
       }
@@ -78,7 +78,7 @@ export const createArchive = async (path: string): Promise<ArchiveWriter> => {
 
 type ArchiveEntry = { readonly name: string; readonly bytes: Buffer; readonly sha256: string }
 
-/** Every entry in its order, and then the digest of the file. Throws `ArchiveFault` where the file is no tar of bounded entries. */
+/** Every entry in order, and then the digest of the file. Throws `ArchiveFault` if the file is not a tar of bounded entries. */
 export async function* readArchive(path: string): AsyncGenerator<ArchiveEntry, FileDigest> {
   const digest = createHash('sha256')
   let read = 0

@@ -21,18 +21,18 @@ export type CheckedBackup = FileDigest & {
 }
 
 type Checking = {
-  /** One of them opens the installation key in the manifest. */
+  /** One of them must open the installation key in the manifest. */
   readonly secretKeys: readonly SecretKey[]
-  /** Given each part of a table in turn, compressed, before the file as a whole is known to be sound. */
+  /** Called with each part of a table in turn, compressed, before the whole file is known to be sound. */
   readonly onRows?: (table: string, chunk: Buffer, manifest: Manifest) => Promise<void>
   readonly onProgress?: (readBytes: number) => void
-  /** Throws where the backup cannot be taken, before its rows are looked at. */
+  /** Throws if the backup cannot be accepted, before its rows are read. */
   readonly accept?: (manifest: Manifest) => void | Promise<void>
 }
 
 /**
- * Reads a whole backup and proves that it is as it was written, by the installation of one of the SECRET_KEYs. Throws `ArchiveFault`
- * naming the file and the part that is not.
+ * Reads a whole backup and proves that it is unchanged and comes from the installation of one of the SECRET_KEYs. Throws `ArchiveFault`
+ * naming the file and the faulty part.
  */
 export const checkBackup = async (
   path: string,

@@ -25,7 +25,7 @@ import { keptTables, logTables } from './tables.ts'
 
 const compress = promisify(zstdCompress)
 
-/** What is read before it is compressed and becomes an entry. */
+/** The amount read before it is compressed into an entry. */
 const chunkBytes = 8 * 1024 * 1024
 /** The fastest: most of a backup is the event log, which is compressed already. */
 const level = 1
@@ -39,7 +39,7 @@ export type Asked = {
 
 export type BackupProgress = {
   readonly table: string
-  /** Read from the database, of about how many in it. */
+  /** Rows read from the database, and about how many it has. */
   readonly readBytes: number
   readonly ofBytes: number
   readonly elapsedMs: number
@@ -56,8 +56,8 @@ export type MadeBackup = {
 type Snapshot = { readonly client: pg.Client; readonly manifest: Manifest; readonly ofBytes: number }
 
 /**
- * Copies everything that is not derived into a file, as it is at one moment, while the installation goes on working. Neither
- * SECRET_KEY nor KEY_DIR is in it. Recorded in the event log when the file is whole. Throws `InputFault` for a path that cannot be taken.
+ * Copies everything that is not derived into a file, as of one moment, while the installation keeps working. It contains neither
+ * SECRET_KEY nor KEY_DIR. Recorded in the event log when the file is complete. Throws `InputFault` for a path that cannot be used.
  */
 export const createBackup = async (
   foundation: Foundation,
@@ -104,7 +104,7 @@ export const refuseTaken = async (path: string): Promise<void> => {
       )
 }
 
-/** What the disk or the directory refuses is about the path. */
+/** A refusal by the disk or the directory is a fault of the path. */
 const asInputFault = (error: unknown, path: string): unknown => {
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
   if (
@@ -114,7 +114,7 @@ const asInputFault = (error: unknown, path: string): unknown => {
   return new InputFault('file', `${path} cannot be written (${code}); nothing was left behind`)
 }
 
-/** One moment of the whole database, by the role that owns it. */
+/** One moment of the whole database, read by the role that owns it. */
 const openSnapshot = async ({
   migrationUrl,
   eventLog,
@@ -126,7 +126,7 @@ const openSnapshot = async ({
   try {
     await client.query('begin isolation level repeatable read read only')
     const holdsLog = eventLogName === 'PostgreSQL'
-    // Of an event store before the rows are read: restored to here or later, it holds what they speak of.
+    // Read from an event store before the rows: a store restored to this point or later contains everything the rows refer to.
     const head = holdsLog ? await headIn(client) : await eventLog.head()
     const last = head === 0n ? null : await eventLog.at(head)
     const { rows } = await client.query<{ number: number; size: string }>(

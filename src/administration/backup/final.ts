@@ -13,9 +13,9 @@ import { type Asked, createBackup, type MadeBackup, refuseTaken } from './create
 type Options = { readonly logger: Logger; readonly waitMs: number }
 
 /**
- * The last backup of an installation, which starts no more. It is marked before anything is copied, so nothing is written that the
- * backup lacks. Ended half-way it stays marked, and can be asked for again; where it fails the mark goes. Throws `CommandRefused` where the service
- * runs, and as `createBackup`.
+ * The last backup of an installation that will not start again. The installation is marked before anything is copied, so no event can be
+ * missing from the backup. If interrupted, it stays marked and the command can be repeated; if it fails, the mark is removed. Throws
+ * `CommandRefused` if the service runs, and as `createBackup`.
  */
 export const createFinalBackup = async (
   config: Config,

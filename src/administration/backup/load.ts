@@ -23,13 +23,13 @@ type ReadAgain = (
   accept: (manifest: Manifest) => void,
 ) => Promise<void>
 
-/** The tables whose rows are taken. Positions mean nothing where the log is copied into another one. */
+/** The tables whose rows are loaded. Positions are meaningless if the log is copied into another one. */
 export const loadedTables = (copiesLog: boolean): readonly string[] =>
   [...logTables, ...keptTables].filter((table) => !copiesLog || !tablesOfPositions.includes(table))
 
 /**
- * Marks the database, so that nothing starts there until the restore is complete. `elsewhere` names the event log it goes into. Throws
- * `ConfigError` where the database does not take this backup; then it is not marked.
+ * Marks the database, so that nothing starts there until the restore is complete. `elsewhere` names the target event log. Throws
+ * `ConfigError` if the database cannot accept this backup; then it is not marked.
  */
 export const beginRestore = (
   client: pg.Client,
@@ -47,7 +47,7 @@ export const beginRestore = (
     return mark
   })
 
-/** Loads a checked backup, which is checked again while it is read, in one transaction. `client` is of the schema's owner. */
+/** Loads a checked backup in one transaction, and checks it again while reading. `client` belongs to the schema's owner. */
 export const loadRows = async (
   client: pg.Client,
   backup: CheckedBackup,
@@ -55,7 +55,7 @@ export const loadRows = async (
 ): Promise<void> => {
   await inTransaction(client, async () => {
     await client.query('lock table log_head in access exclusive mode')
-    // Another one that was given at the same time has loaded them.
+    // Another restore, started at the same time, has loaded them.
     if ((await readMark(client))?.loaded === true) return
     await refuseUsed(client)
     if (backup.manifest.holds_log) await client.query('delete from log_head')
@@ -83,11 +83,11 @@ const inTransaction = async <Value>(client: pg.Client, work: () => Promise<Value
   }
 }
 
-/** Only what a first start makes may be there: an installation that works is never overwritten. */
+/** Only the data of a first start may exist: a working installation is never overwritten. */
 const refuseUsed = async (client: pg.Client): Promise<void> => {
   const used: string[] = []
   for (const table of [...logTables, ...keptTables]) {
-    // The schema is that of the release which made the backup: a table that came later is not there yet.
+    // The schema is that of the release that made the backup: tables added later do not exist yet.
     const { rows } = await client.query<{ there: boolean }>('select to_regclass($1) is not null as there', [
       table,
     ])
@@ -103,7 +103,7 @@ const refuseUsed = async (client: pg.Client): Promise<void> => {
     )
 }
 
-/** The number of the last migration; 0 where there was none. */
+/** The number of the last migration; 0 if there was none. */
 const migratedTo = async (client: pg.Client): Promise<number> => {
   const { rows } = await client.query<{ there: boolean }>(
     `select to_regclass('schema_migrations') is not null as there`,
@@ -124,8 +124,8 @@ const refuseOtherShape = (here: number, { path, manifest }: CheckedBackup): void
 }
 
 /**
- * Throws `ConfigError` where a database does not take this backup, as it is before anything is migrated. It takes one again that was
- * begun there before. Writes nothing.
+ * Throws `ConfigError` if a database, as it is before migration, cannot accept this backup. It accepts a backup whose restore
+ * was begun there before. Writes nothing.
  */
 export const refuseTarget = async (
   client: pg.Client,
@@ -191,7 +191,7 @@ const loadAll = async (
 type Loading = {
   readonly table: string
   write(rows: Buffer): Promise<void>
-  /** Resolves with how many rows there were. */
+  /** Resolves with the number of rows. */
   end(): Promise<number>
 }
 
@@ -219,7 +219,7 @@ const beginLoading = async (
   }
 }
 
-/** The event log must be whole: positions without a gap, up to where the backup says that it reached. */
+/** The event log must be complete: positions without a gap, up to the end stated in the backup. */
 const settle = async (client: pg.Client, { path, manifest }: CheckedBackup): Promise<void> => {
   if (!manifest.holds_log) return
   await client.query(

@@ -15,7 +15,7 @@ export const recordBackup = (
   return recordOperation(eventLog, { type: 'BackupCreated', data }, { actor, once: `backup/${backup_id}` })
 }
 
-/** Once for each restore, however often it is given again. `since` is when it began. */
+/** Once for each restore, even if the command is repeated. `since` is when it began. */
 export const recordRestored = (
   { eventLog }: Log,
   { manifest, sha256 }: CheckedBackup,

@@ -21,7 +21,7 @@ import { beginRestore, loadedTables, loadRows, refuseTarget } from './load.ts'
 
 type Asked = {
   readonly path: string
-  /** Goes on although keys of KEY_DIR are lost, and with them what was sealed under them. */
+  /** Continues even if keys of KEY_DIR are lost, and with them everything sealed under them. */
   readonly keysLost: boolean
   readonly logger: Logger
   readonly waitMs: number
@@ -41,9 +41,9 @@ type Restorable = {
 }
 
 /**
- * Reads a backup whole, and what this host has of keys: everything that can be known before the
- * database is looked at. Nothing is written. Throws `ConfigError` where this installation cannot take it, `ArchiveFault` for a
- * file that is damaged.
+ * Reads the whole backup and this host's keys: everything that can be known before the
+ * database is read. Nothing is written. Throws `ConfigError` if this installation cannot accept it, `ArchiveFault` if the
+ * file is damaged.
  */
 export const checkRestorable = async (
   config: Config,
@@ -66,8 +66,8 @@ export const checkRestorable = async (
 }
 
 /**
- * Looks whether the database here takes this backup, as `restoreBackup` would; migrates and writes nothing. Throws `ConfigError` where
- * it does not, or cannot be reached.
+ * Checks whether the database here would accept this backup in `restoreBackup`; migrates and writes nothing. Throws `ConfigError` if
+ * it would not, or cannot be reached.
  */
 export const checkTarget = (
   config: Config,
@@ -80,15 +80,15 @@ export const checkTarget = (
 export type LoadedBackup = {
   readonly backup: CheckedBackup
   readonly rows: Readonly<Record<string, number>>
-  /** When the restore was begun. */
+  /** When the restore began. */
   readonly since: Date
 }
 
 /**
- * Puts a backup into an empty installation: the file is checked whole before anything is written, and its rows are written in one
- * transaction. Where the event log is to be in an event store, it is copied there from the database, and leaves it. Nothing starts there until
- * `endRestore`; what is derived is still missing then: `openFoundation`, verify and rebuild. Can be ended at any point and asked for again. Throws
- * as `checkRestorable`, and `CommandRefused` where the service runs there.
+ * Restores a backup into an empty installation: the whole file is checked before anything is written, and its rows are written in one
+ * transaction. If the event log belongs in an event store, it is copied there and deleted from the database. Nothing starts there until
+ * `endRestore`. Derived data is still missing then: `openFoundation`, verify and rebuild. Can be interrupted at any point and repeated. Throws
+ * as `checkRestorable`, and `CommandRefused` if the service runs there.
  */
 export const restoreBackup = async (config: Config, asked: Asked): Promise<LoadedBackup> => {
   const { logger, waitMs, onProgress } = asked
@@ -131,7 +131,7 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
 /** From now on the service may start. */
 export const endRestore = removeMark
 
-/** A process that was there before the mark would go on beside the restore. Nothing is loaded yet, so the mark goes with it. */
+/** A process that started before the mark would keep running during the restore. Nothing is loaded yet, so the mark is removed, too. */
 const refuseServed = async (client: pg.Client, url: string): Promise<void> => {
   try {
     await refuseRunning({ variable: 'DATABASE_URL', url }, 'restore then')
@@ -141,7 +141,7 @@ const refuseServed = async (client: pg.Client, url: string): Promise<void> => {
   }
 }
 
-/** From the database into the event store. What was copied leaves the database in one transaction, so that there is one log. */
+/** From the database into the event store. Copied events are deleted from the database in one transaction, so that there is one log. */
 const copyLog = async (
   config: Config,
   {
@@ -173,7 +173,7 @@ const copyLog = async (
     commit`)
 }
 
-/** Both begin with the same price book, or the target is empty: nothing is written into the event log of another installation. */
+/** Both begin with the same price book, or the target is empty: nothing is written into another installation's event log. */
 const refuseForeign = async (from: EventLog, to: EventLog): Promise<void> => {
   const [ours, theirs] = await Promise.all([from, to].map(firstPriceBook))
   if (theirs === undefined || (ours?.id === theirs.id && ours.metadata === theirs.metadata)) return

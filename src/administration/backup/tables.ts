@@ -1,9 +1,9 @@
-/** Which tables a backup holds. A test fails where a table of the schema is in none of these lists, or in two. */
+/** The tables that a backup contains. A test fails if a table of the schema is in none of these lists, or in two. */
 
-/** The Postgres log. Left out where the event log is an EventStoreDB, which has a way of its own. */
+/** The Postgres log. Left out if the event log is an EventStoreDB, which has its own backups. */
 export const logTables = ['log_head', 'log_streams', 'log_segments'] as const
 
-/** What cannot be derived from the event log, in an order in which rows find those that they refer to. */
+/** Everything that cannot be derived from the event log, ordered so that rows come after the rows they refer to. */
 export const keptTables = [
   'epoch_keys',
   'users',
@@ -24,12 +24,12 @@ export const keptTables = [
 ] as const
 
 /**
- * They tell of positions, which are others in another event log. Where a restore copies the log, webhooks read it from its beginning, and a
- * message that was sent is known by its id; events that cannot be folded are set aside again.
+ * They contain positions, which differ in another event log. If a restore copies the log, webhooks read it from its beginning, and a
+ * message that was already sent is recognized by its id; events that cannot be folded are set aside again.
  */
 export const tablesOfPositions: readonly string[] = ['webhook_progress', 'webhook_balances', 'parked_events']
 
-/** What is left out, and why a restored installation does not miss it. The schemas `projections` and `pgboss` are left out whole. */
+/** The tables that are left out, and why a restored installation does not miss them. The schemas `projections` and `pgboss` are left out entirely. */
 export const leftOutTables = {
   schema_migrations: 'made by the migrations of the restored installation',
   installation: 'remembered at the first start: which event log the rows were folded from',

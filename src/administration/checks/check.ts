@@ -1,29 +1,29 @@
 import { within } from '../../concurrency/deadline.ts'
 
 /**
- * One thing that can be wrong with an installation, declared once as data. The command "doctor", the pages of operations, `/readyz` and
+ * One check of an installation, declared once as data. The command "doctor", the pages of operations, `/readyz` and
  * the gauges in `/metrics` all show the same list.
  */
 export type Check<On> = {
   /** As `doctor` prints it. */
   readonly name: string
   readonly looksAt: string
-  /** Of a `value` that `look` measured: above these it is a warning, or a fault. */
+  /** For a `value` that `look` measured: above these it is a warning, or a fault. */
   readonly bound?: {
     readonly unit: 'seconds' | 'days' | 'share'
     readonly warning?: number
     readonly fault?: number
   }
-  /** What anything else is that `look` finds wrong. */
+  /** The severity of anything else that `look` finds wrong. */
   readonly severity: 'warning' | 'fault'
-  /** What to do, where `look` has no better advice. */
+  /** What to do, if `look` has no better advice. */
   readonly advice: string
   /** Its name in `/readyz`, and whether a fault makes the process unready. */
   readonly readiness?: { readonly name: string; readonly counts: 'always' | 'where rows are shown' | 'never' }
   /** Names and help texts. All gauges of a check have the same labels. */
   readonly gauges?: Readonly<Record<string, string>>
   readonly labels?: readonly string[]
-  /** Nothing: the check does not concern this installation. What it throws is a fault of its own. */
+  /** Nothing: the check does not concern this installation. If it throws, that is a fault, too. */
   readonly look: (on: On) => Looked | Promise<Looked>
 }
 
@@ -43,20 +43,20 @@ type Measured = {
   readonly found: Found | readonly Found[]
   /** By the name of a gauge. */
   readonly samples?: Readonly<Record<string, readonly Sample[]>>
-  /** For `/readyz`, where that is not the worst of what was found; null: the check is left out there. */
+  /** For `/readyz`, if that is not the worst finding; null: the check is left out there. */
   readonly ready?: Level | null
-  /** More members of the check in the `/readyz` that only operators reach. */
+  /** More members of the check, in the `/readyz` that only operators can reach. */
   readonly details?: Readonly<Record<string, unknown>>
 }
 
-/** What people and programs read of a check. */
+/** A check's finding, for people and programs. */
 export type Finding = {
-  /** What was looked at, in a word or two. */
+  /** The thing that was checked, in a word or two. */
   readonly about: string
   /** `warning`: it works, but something should be done soon. `fault`: something does not work. */
   readonly level: Level
   readonly says: string
-  /** What to do; null where nothing is to be done. */
+  /** What to do; null if nothing needs to be done. */
   readonly remedy: string | null
   readonly figures: Figures
 }
@@ -75,13 +75,13 @@ export const measured = (
   more: Pick<Found, 'advice' | 'figures'> = {},
 ): Found => ({ says, state: { value }, ...more })
 
-/** A check that was looked at: what was found, and why there may be no more. */
+/** A completed check: its findings, and why there may be no more. */
 export type Seen = Omit<Measured, 'found'> & {
   readonly findings: readonly Finding[]
   readonly failure: 'failed' | 'timed_out' | null
 }
 
-/** Looks at one thing. Never rejects, and waits as long as the look takes. */
+/** Runs one check. Never rejects, and waits as long as the check takes. */
 export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
   try {
     const looked = await check.look(on)
@@ -92,13 +92,13 @@ export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
   }
 }
 
-/** Each question to a server has a shorter deadline: this one ends what hangs nevertheless. */
+/** Each question to a server has a shorter deadline: this one ends a check that still hangs. */
 const lookMaxMs = 10_000
 
 export const seeWithin = <On>(check: Check<On>, seen: Promise<Seen>, maxMs = lookMaxMs): Promise<Seen> =>
   within(seen, { waitMs: maxMs }, () => unseen(check, 'timed_out', `no answer within ${maxMs / 1_000} s`))
 
-/** Looks at all of them at once; the findings keep the order of the checks. Never rejects. */
+/** Runs all checks at the same time; the findings keep the order of the checks. Never rejects. */
 export async function lookAt<On>(checks: readonly Check<On>[], on: On, maxMs?: number): Promise<Finding[]> {
   const seen = await Promise.all(checks.map((check) => seeWithin(check, see(check, on), maxMs)))
   return seen.flatMap(({ findings }) => findings)
@@ -124,14 +124,14 @@ const levelOf = (value: number, bound: Check<never>['bound']): Level => {
   return value > (bound?.warning ?? Number.POSITIVE_INFINITY) ? 'warning' : 'ok'
 }
 
-/** The worst of them. */
+/** The worst finding. */
 export const worstOf = (findings: readonly Pick<Finding, 'level'>[]): Level =>
   (['fault', 'warning'] as const).find((level) => findings.some((one) => one.level === level)) ?? 'ok'
 
-/** Messages from elsewhere may be a page long. */
+/** Messages from other software may be a page long. */
 const reasonCharsMax = 400
 
-/** Why something failed, in one line. A host with several addresses fails with an error for each and has no message itself. */
+/** Why something failed, in one line. A host with several addresses fails with an error for each, and the outer error has no message. */
 export function reasonOf(error: unknown): string {
   const first = error instanceof AggregateError && error.message === '' ? error.errors[0] : error
   const text = first instanceof Error ? first.message || first.name : String(first)

@@ -6,13 +6,13 @@ import { pendingDeliveries } from '../../webhooks/outbox.ts'
 import { type JobRow, knownJobs } from '../jobs.ts'
 import { type Check, durationText, type Found, fine, measured, reasonOf, wrong } from './check.ts'
 
-/** The database, and what rows in it say of jobs, webhooks, processes and clocks. */
+/** The database, and the state of jobs, webhooks, processes and clocks according to its rows. */
 
 export type InDatabase = {
   readonly pool: pg.Pool
-  /** Which database it is, for people; null: the reader knows. */
+  /** The name of the database, for people; null: the reader knows it. */
   readonly where: string | null
-  /** Whether this process counts rate limits together with others; null where that was never meant. */
+  /** Whether this process counts rate limits together with others; null if that was never intended. */
   readonly rateLimitsShared?: (() => boolean) | null
 }
 
@@ -40,7 +40,7 @@ export const databaseCheck: Check<InDatabase> = {
   },
 }
 
-/** Rows that say how the service is doing: cheap enough to be asked every second. */
+/** Rows about the state of the service: cheap enough to be read every second. */
 export const rowChecks: readonly Check<InDatabase>[] = [
   {
     name: 'processes',
@@ -132,7 +132,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
     name: 'clocks',
     looksAt: "how far this host's clock and those of the api processes are from the database's",
     severity: 'warning',
-    // From the higher bound on, the job that ends epochs refuses to run.
+    // Above the higher bound, the job that ends epochs refuses to run.
     bound: { unit: 'seconds', warning: 2, fault: hour / 4 },
     advice: 'Have NTP keep the clock on every host: timedatectl set-ntp true, or chrony.',
     look: async ({ pool }) => {
@@ -140,7 +140,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
       const askedMs = Date.now()
       const { rows } = await pool.query<{ now: Date }>('select clock_timestamp() as now')
       const nowMs = rows[0]?.now.getTime() ?? Number.NaN
-      // The database read its clock between the question and its answer: that much is no difference.
+      // The database read its clock between the question and its answer: that much is not a difference.
       const ownMs = nowMs < askedMs ? askedMs - nowMs : Math.min(0, Date.now() - nowMs)
       return [
         aheadFound("this host's clock", ownMs),
@@ -152,7 +152,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
   },
 ]
 
-/** What only "doctor" asks: it does not change while a process runs. */
+/** Checks of "doctor" only: their results do not change while a process runs. */
 export const settingChecks: readonly Check<InDatabase>[] = [
   {
     name: 'database settings',
@@ -278,7 +278,7 @@ function jobsFound(rows: readonly JobRow[]): Found[] {
         { severity: cron === null ? 'warning' : 'fault' },
       ),
     )
-  // If one is late, all of them usually are, for one reason.
+  // If one is late, usually all of them are, for one reason.
   const [oldest] = rows.toSorted((a, b) => (ageOf(b) ?? 0) - (ageOf(a) ?? 0))
   const seconds = (oldest && ageOf(oldest)) ?? 0
   return [

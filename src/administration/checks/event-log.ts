@@ -21,19 +21,19 @@ import type { ProjectionLag } from '../projections.ts'
 import { type Check, durationText, type Found, fine, measured, reasonOf, wrong } from './check.ts'
 import type { InDatabase } from './database.ts'
 
-/** The event log, the rows and keys that belong to it, and what is done again and again so that it can be proved and restored. */
+/** The event log, its rows and keys, and the recurring work that keeps it provable and restorable. */
 
 export type InLog = InDatabase & {
   readonly config: Config
   readonly eventLog: EventLog
   readonly acts: Acts
   readonly projectionLags: () => Promise<readonly ProjectionLag[]>
-  /** Looks closer than a running process does every second. */
+  /** Checks more closely than a running process does every second. */
   readonly thorough: boolean
 }
 
 const hour = 3_600
-/** Rows older than this are not what the dashboard may show as current. Seconds. */
+/** The dashboard may not show older rows as current. Seconds. */
 export const lagSecondsMax = 60
 
 export const eventLogCheck: Check<InLog> = {
@@ -56,7 +56,7 @@ export const eventLogCheck: Check<InLog> = {
             advice:
               'Name the log they belong to, or copy it with "event-log copy" and run "projection rebuild --all".',
           })
-        // Sends an event again that is there: nothing is written, and it is refused where this user may not write.
+        // Appends an existing event again: nothing is written, but the append is refused if this user may not write.
         if (thorough && config.EVENT_LOG_URL !== undefined) await mayAppend(eventLog)
         const age =
           last === null ? '' : `, the last event ${durationText(Date.now() - last.recordedAtMs)} ago`
@@ -68,7 +68,7 @@ export const eventLogCheck: Check<InLog> = {
   },
 }
 
-/** How far rows follow the log, and the age of what is done by the clock. */
+/** How far rows lag behind the log, and the age of scheduled work. */
 export const logChecks: readonly Check<InLog>[] = [
   {
     name: 'projections',
@@ -197,7 +197,7 @@ export const logChecks: readonly Check<InLog>[] = [
   }),
 ]
 
-/** What only "doctor" looks at: it opens keys. */
+/** Checks of "doctor" only: it opens keys. */
 export const keyChecks: readonly Check<InLog>[] = [
   {
     name: 'SECRET_KEY',
@@ -256,13 +256,13 @@ export const keyChecks: readonly Check<InLog>[] = [
   },
 ]
 
-/** The acts that checks look for, in a log. */
+/** The acts that these checks need, in a log. */
 export const actsIn = (eventLog: Pick<EventLog, 'read'>): Acts =>
   createActs(eventLog, ['LogVerified', 'LedgersReconciled', 'RebuildEnded', 'BackupCreated'])
 
 type Last = { readonly doneMs: number; readonly count: number; readonly result?: string }
 
-/** Something that is done again and again: how long ago, and what it found. Before the first time its age is that of the log. */
+/** Recurring work: its age, and its findings. Before the first time, its age is that of the log. */
 function proof({
   gauge,
   what,
@@ -273,7 +273,7 @@ function proof({
   /** The gauges are `NAME_age_seconds` and `NAME_WHAT`. */
   readonly gauge: string
   readonly what?: 'faults' | 'differences'
-  /** What was found is news for so long. */
+  /** The findings are reported for this long. */
   readonly toldSeconds?: number
   readonly last: (on: InLog) => Promise<Last | null>
 }): Check<InLog> {
@@ -310,7 +310,7 @@ function proof({
   }
 }
 
-/** When the installation began, by the log's clock: its first event is a price book, which is in force since long before. */
+/** When the installation began, by the log's clock: its first event is a price book whose effective date lies long before. */
 async function begunMs(eventLog: Pick<EventLog, 'read'>): Promise<number | null> {
   const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch(emptyIfMissing)
   return first?.recordedAtMs ?? null
@@ -324,7 +324,7 @@ const emptyIfMissing = (error: unknown): RecordedEvent[] => {
 async function lastAct(acts: Acts, wanted: string): Promise<Last | null> {
   const recorded = await acts.newest(wanted)
   if (recorded === undefined) return null
-  // When it was done. A copied log keeps that, and not when it was recorded.
+  // The time of the act. A copied log keeps it, but not the recording time.
   const { effective_at } = JSON.parse(recorded.metadata) as EventMetadata
   const doneMs = effective_at === undefined ? recorded.recordedAtMs : Date.parse(effective_at)
   const { type, data } = decodeEvent(recorded)
@@ -335,7 +335,7 @@ async function lastAct(acts: Acts, wanted: string): Promise<Last | null> {
     : { doneMs, count: 0 }
 }
 
-/** A new key, or a new tree, is announced right before the checkpoint it is for. */
+/** A new key, or a new tree, is announced right before its checkpoint. */
 const checkpointsMax = 20
 
 /**
@@ -389,7 +389,7 @@ async function epochKeys({ config, pool, eventLog }: InLog): Promise<Found | Fou
   const dir = keyDirOf(config)
   const wrapped = await wrappedKeyIn(eventLog)
   const open = openSlots(wrapped?.slots ?? [], (await knownSecretKeysOf(config)) ?? [])
-  // SECRET_KEY says so.
+  // The check of SECRET_KEY reports this.
   if (open === null) return []
   const files = createEpochKeyFiles({ dir, makeDir: async () => undefined, secretKey: open.key })
   const logger = { info: () => undefined, error: () => undefined }

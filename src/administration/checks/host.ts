@@ -14,12 +14,12 @@ import { misspeltText, misspeltVariables } from '../../foundation/misspelt-varia
 import { type DiskSpace, type DiskWatch, diskStateOf, scarcestOf, spaceText } from '../../guard/disk-space.ts'
 import { type Check, type Found, fine, reasonOf, wrong } from './check.ts'
 
-/** What this host and its environment give the service: looked at without the database. */
+/** Checks of this host and its environment: they need no database. */
 
 export type Host = {
   readonly config: Config
   readonly environment: Readonly<Record<string, string | undefined>>
-  /** What makes no sense in the environment, one line for each variable. */
+  /** The faults in the environment, one line for each variable. */
   readonly faults: readonly string[]
 }
 
@@ -27,7 +27,7 @@ const urlVariables = ['DATABASE_URL', 'DATABASE_MIGRATION_URL', 'EVENT_LOG_URL',
 const makeRoom =
   'Make room, or move DATA_DIR to a larger disk while the service is stopped. Do not delete anything in postgres/.'
 
-/** The disk of the embedded PostgreSQL. `disk`: as the running process watches it. */
+/** The disk of the embedded PostgreSQL. `disk`: as seen by the running process. */
 export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }> = {
   name: 'disk of DATA_DIR',
   looksAt: 'free space where the embedded PostgreSQL writes; below 5 % is a warning, below 1 % a fault',
@@ -65,7 +65,7 @@ export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }
   },
 }
 
-/** Null: nothing is there yet. */
+/** Null: it does not exist yet. */
 const spaceIn = (dataDir: string): Promise<DiskSpace | null> =>
   scarcestOf(writtenDirs(dataDir)).catch((error: unknown) => {
     if (codeOf(error) === 'ENOENT') return null
@@ -172,7 +172,7 @@ const wellKnown = new Set([
 
 /** Whether the password in a URL is a well-known one, or the name of its user. */
 function isWeak(text: string): boolean {
-  // Several hosts are no URL to Node.js; the first will do.
+  // Node.js cannot parse a URL with several hosts; the first one is enough.
   const one = text.replace(/^[a-z+]+:/, 'http:').replace(/,[^/?]*/, '')
   if (!URL.canParse(one)) return false
   const { username, password } = new URL(one)
@@ -231,7 +231,7 @@ async function mailName({ EMAIL_PROBE, SMTP_HELO, DNS_SERVERS }: Config): Promis
 
 const othersMask = 0o077
 
-/** A file that does not exist is no secret; one that this user cannot read is a fault. */
+/** A file that does not exist is not a secret; a file that this user cannot read is a fault. */
 async function openToOthers(path: string): Promise<Found[]> {
   try {
     await access(path, constants.R_OK)
