@@ -7,7 +7,7 @@ const limitDefault = 100
 const limitMax = 1_000_000
 const lineOf = ({ at, actor, says, organizationId }: AuditEntry): string => {
   const where = organizationId === null || says.includes(organizationId) ? '' : `  (${organizationId})`
-  // Text of others must not move the reader's cursor.
+  // Text from others must not move the reader's cursor.
   return `${at}  ${actor}  ${says}${where}`.replace(/\p{Cc}/gu, '\u{fffd}')
 }
 
@@ -50,7 +50,7 @@ const list: Command = {
     })
     const max = limit === undefined ? limitDefault : wholeNumber('limit', limit, { min: 1, max: limitMax })
     const open = await foundation()
-    // What is not in the rows yet is not told: they are to hold all that the event log holds now.
+    // The audit shows only rows, so first bring them up to date with the event log.
     await catchUp(open, logger)
     let told = 0
     for await (const entry of auditEntries(open, filter, { max })) {

@@ -65,7 +65,7 @@ const create: Command = {
       onProgress: ({ table, readBytes, ofBytes }: BackupProgress) =>
         progress(`${table}: ${megabytes(readBytes)} of about ${megabytes(ofBytes)} read`),
     }
-    // Who asks is known. Our own connections would look like those of a service that runs.
+    // The operator is known by now. Our own connections would look like those of a running service.
     if (final) await foundation.close()
     const { manifest, bytes, sha256, rows, elapsedMs } = final
       ? await createFinalBackup(config, asked, { logger, waitMs: databaseWaitMs })
@@ -116,7 +116,7 @@ const verify: Command = {
         onProgress: (readBytes) => context.progress(`${megabytes(readBytes)} read`),
       })
       return {
-        // A list: it always was one.
+        // A list, because it has always been a list.
         json: [backupJson(backup)],
         lines: [
           `ok  ${backup.path}  ${megabytes(backup.bytes)}  made ${backup.manifest.made_at}  position ${backup.manifest.head.position}  sha256 ${backup.sha256}`,
@@ -211,7 +211,7 @@ const databaseWaitMs = 60_000
 const restoreStep = (step: RestoreProgress): string =>
   step.phase === 'copied' ? `${step.events} events copied` : `${step.phase} ${megabytes(step.readBytes)}`
 
-/** The event log is proved before anything is derived from it. */
+/** The event log is verified before anything is derived from it. */
 const proved = async (
   context: CommandContext,
   foundation: OperatedFoundation,
@@ -222,7 +222,7 @@ const proved = async (
     onProgress: ({ position, head }) => context.progress(`verified up to ${position} of ${head}`),
   })
   if (faults.length > 0) {
-    // It is as it was backed up: nothing that the same command could do is missing.
+    // The restored data equals the backup: running the command again could not improve it.
     await endRestore(foundation.pool)
     return {
       json: { ok: false, faults },

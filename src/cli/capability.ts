@@ -6,7 +6,7 @@ import { vacuum } from '../foundation/vacuum.ts'
 import { liveTable } from '../projector/tables.ts'
 import type { Command, CommandContext } from './command.ts'
 
-/** What operators can type about capabilities. */
+/** The commands for capabilities. */
 export const commandsOf = (capabilities: readonly Pick<Capability<Config>, 'commands'>[]): Command[] =>
   capabilities.flatMap(({ commands = [] }) => commands).map(commandOf)
 
@@ -45,7 +45,7 @@ const contextOf = ({
   },
 })
 
-/** What only the environment can mend is told as such. */
+/** A fault that only the environment can fix is reported as such. */
 const withSettings = async <Result>(use: () => Promise<Result>): Promise<Result> => {
   try {
     return await use()

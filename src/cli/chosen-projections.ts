@@ -3,7 +3,7 @@ import type { Projection } from '../../projections/projection.ts'
 import type { RebuildProgress } from '../projector/second-set.ts'
 import { type CommandContext, type Given, UsageError } from './command.ts'
 
-/** Projections as they are named on the command line, and how long work on them is told of. */
+/** Projections as named on the command line, and how often progress is reported. */
 
 const projectionNames = projections.map(({ name }) => name).join(', ')
 
@@ -23,13 +23,13 @@ export const projectionNamed = (name: string): Projection => {
   return projection
 }
 
-/** The projections named, or all of them when none is. */
+/** The named projections, or all of them if none is named. */
 export const chosenProjections = (given: Given): readonly Projection[] => {
   const name = given.text('name')
   return name === undefined || given.flag('all') ? projections : [projectionNamed(name)]
 }
 
-/** What leaving the name out must not mean: hours of work at worst. */
+/** Leaving out the name must not mean "all": that could take hours. */
 export const chosenOrAll = (given: Given): readonly Projection[] => {
   if (given.text('name') === undefined && !given.flag('all'))
     throw new UsageError(`name a projection, or give --all; there are ${projectionNames}`)
@@ -43,7 +43,7 @@ export const rateOf = (events: number, elapsedMs: number): number =>
 
 const jsonPauseMs = 500
 
-/** On a terminal a line that is overwritten; with `--json` JSON lines on standard error, which keeps the answer whole. */
+/** On a terminal a line that is overwritten; with `--json` JSON lines on standard error, so that standard output holds only the answer. */
 export const reporter = (
   chosen: readonly Projection[],
   { json, progress }: Pick<CommandContext, 'json' | 'progress'>,

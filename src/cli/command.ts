@@ -14,7 +14,7 @@ export type OperatedFoundation = Foundation & { readonly operator: Operator }
 export type CommandContext = {
   readonly config: Config
   readonly logger: Logger
-  /** Opened when it is first asked for, with who acts: a token that does not work opens nothing. */
+  /** Opened on first use, together with the operator: a token that does not work opens nothing. */
   readonly foundation: (options?: {
     anyEventLog?: boolean
     anyHistory?: boolean
@@ -22,19 +22,19 @@ export type CommandContext = {
     restored?: readonly KeySlot[]
   }) => Promise<OperatedFoundation>
   readonly json: boolean
-  /** Shows how far long work is; on a terminal the line is overwritten. */
+  /** Shows the progress of long work; on a terminal the line is overwritten. */
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
   /**
    * Asks a question that only arises while the command runs, after printing `says`. False for a no, without a terminal, and with
-   * `--yes`, which agrees only to the plan: then the message names the parameter that agrees to this.
+   * `--yes`, which accepts only the plan: then the message names the parameter that accepts this.
    */
   readonly ask: (question: {
     readonly says: readonly string[]
     readonly question: string
     readonly unasked: { readonly parameter: string; readonly value: string }
   }) => Promise<boolean>
-  /** Aborted where the user interrupts the command; for one whose change says `stopsItself`. */
+  /** Aborted when the user interrupts the command; for a command whose change says `stopsItself`. */
   readonly interrupted: AbortSignal
 }
 
@@ -48,7 +48,7 @@ export class UsageError extends Error {
   }
 }
 
-/** What is left where one event, or one transaction, is interrupted. `where`: the command that tells. */
+/** The state after an interruption of one event or one transaction. `where`: the command that shows it. */
 export const wholeOrNot = (where: string): string => `It was done whole or not at all; "${where}" says which.`
 
 export const organizationParameter: Parameter = {

@@ -23,7 +23,7 @@ import { statementCommands } from './statement.ts'
 import { userCommands } from './user.ts'
 import { webhookCommands } from './webhook.ts'
 
-/** Every command, in the order in which help lists them. */
+/** Every command, in the order of the help. */
 export const commands: readonly Command[] = [
   ...organizationCommands,
   ...keyCommands,

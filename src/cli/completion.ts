@@ -2,13 +2,13 @@ import { InputFault } from '../administration/input.ts'
 import type { Command } from './command.ts'
 import { optionsOf } from './parse.ts'
 
-/** Completion for shells, made from the commands themselves: nothing is asked of the service while one types. */
+/** Completion for shells, generated from the commands themselves: typing sends no request to the service. */
 
-/** What is typed in place of `npm run -s cli --`: the script defines it, unless there is such a command. */
+/** The command in place of `npm run -s cli --`: the script defines it, unless it exists already. */
 const word = 'enl'
 const shells = ['bash', 'zsh', 'fish'] as const
 
-/** `all`: every command there is, asked for when the command runs, for this one is among them. */
+/** `all`: every command, evaluated when the command runs, because this command is one of them. */
 export const completionCommand = (all: () => readonly Command[]): Command => ({
   name: 'completion',
   summary: `print a completion script for a shell; it also defines "${word}", which is this command line from any folder`,
@@ -26,7 +26,7 @@ export const completionCommand = (all: () => readonly Command[]): Command => ({
 
 type Tree = {
   readonly nouns: readonly string[]
-  /** The verbs of each noun that has some. */
+  /** The verbs of each noun that has verbs. */
   readonly verbs: readonly (readonly [string, readonly string[]])[]
   readonly commands: readonly Command[]
 }
@@ -42,13 +42,13 @@ const treeOf = (commands: readonly Command[]): Tree => {
 
 const dashed = (command: Command): string[] => optionsOf(command).map((name) => `--${name}`)
 
-/** For a POSIX shell; fish reads it likewise, for no path of ours holds a backslash. */
+/** For a POSIX shell; fish reads it the same way, because none of our paths contains a backslash. */
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 const packageFolder = new URL('../..', import.meta.url).pathname.replace(/\/$/, '')
 const called = `npm run -s --prefix ${quoted(decodeURIComponent(packageFolder))} cli --`
 
-/** A `case` that sets `offered` to what may come at this place. */
+/** A `case` that sets `offered` to the possible words at this position. */
 const cases = ({ nouns, verbs, commands }: Tree): string[] => [
   `  case "$place" in`,
   `    1) offered='${nouns.join(' ')} --help --version' ;;`,

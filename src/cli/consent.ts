@@ -2,11 +2,11 @@ import type { Answer, Asks, Command, CommandContext, Given, Plan } from './comma
 import { members } from './table.ts'
 
 /**
- * The one place that decides whether a command may do what it would do. On a terminal every command that moves money,
- * access or rows shows its plan and asks. Where no one can be asked it goes ahead, unless it takes something away or
- * nothing takes it back: that needs `--yes`. `--dry-run` shows the plan and ends there.
+ * The one place that decides whether a command may make its change. On a terminal every command that moves money,
+ * access or rows shows its plan and asks. Without a terminal it proceeds, unless it takes something away or
+ * cannot be undone: that needs `--yes`. `--dry-run` shows the plan and ends there.
  *
- * A plan is what holds when it is made: what is done is decided again when it is done.
+ * A plan describes the state when it is made: the command decides again when it runs.
  */
 
 /** No one can be asked, and `--yes` was not given: nothing was done. */
@@ -28,15 +28,15 @@ export class Declined extends Error {
 type Consenting = {
   readonly dryRun: boolean
   readonly yes: boolean
-  /** Asks the person at the terminal; null: there is none. */
+  /** Asks the person at the terminal; null: there is no terminal. */
   readonly ask:
     | ((question: { readonly says: readonly string[]; readonly question: string }) => Promise<boolean>)
     | null
 }
 
 /**
- * Null: the command may run. An answer: it was a dry run, and this is what it would do. Throws `NeedsYes` and `Declined`,
- * and what the plan throws.
+ * Null: the command may run. An answer: it was a dry run, and this is the plan. Throws `NeedsYes` and `Declined`,
+ * and the errors of the plan.
  */
 export const consentTo = async (
   { changes }: Command,
@@ -55,7 +55,7 @@ export const consentTo = async (
   return null
 }
 
-/** For what only comes up while a command runs: as `CommandContext.ask` promises. */
+/** For questions that only arise while a command runs: as `CommandContext.ask` promises. */
 export const askLater =
   ({ yes, ask, json }: Pick<Consenting, 'yes' | 'ask'> & { readonly json: boolean }): CommandContext['ask'] =>
   async ({ says, question, unasked: { parameter, value } }) => {

@@ -94,7 +94,7 @@ const adjusting: Command = {
             ? `Nothing: it was done under the reference "${asked.reference}" already.`
             : `${verb} ${asked.organizationId}: its balance becomes ${balance}.`,
         ],
-        // What is given can be taken again; calls that were refused meanwhile stay refused.
+        // A grant can be taken back; calls refused in the meantime stay refused.
         asks: would.already ? 'never' : asked.amount < 0n ? 'always' : 'on a terminal',
         json: { ...adjustmentJson(asked, would) },
       }
@@ -182,7 +182,7 @@ const refunding: Command = {
 
 const takenIn = ({ adjusted }: Corrected): string => adjusted.amount.replace(/^-/, '')
 
-/** What a correction did, or of a dry run would do. `into` and `from` are lots. */
+/** The result of a correction, or the expected result in a dry run. `into` and `from` are lots. */
 const correctionJson = ({ adjusted, balance, revision }: Corrected) => {
   const { amount, reason, overdraft_repaid, fills, allocations, adjustment_id } = adjusted
   const rest = fills.reduce(

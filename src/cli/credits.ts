@@ -22,7 +22,7 @@ const grantOf = (given: Given) => {
     organizationId: given.required('org'),
     amount: amountOf('amount', given.required('amount'), { zero: false }),
     priority: wholeNumber('priority', given.text('priority') ?? '100', { min: 0, max: 1000 }),
-    // A lot that a reference names may be there since before it expired.
+    // A lot under a reference may have been granted before it expired.
     expiresAt:
       expiry === undefined
         ? null

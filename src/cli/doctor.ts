@@ -3,7 +3,7 @@ import type { Finding } from '../administration/checks/check.ts'
 import { examine } from '../start/doctor.ts'
 import type { Command } from './command.ts'
 
-/** A connection on which no answer comes would keep the process from ending. */
+/** A connection without an answer would keep the process from ending. */
 const endMaxMs = 2_000
 
 export const doctorCommand: Command = {
@@ -43,5 +43,5 @@ const findingLines = ({ level, about, says, remedy }: Finding): string[] => [
   ...(remedy === null ? [] : [`${' '.repeat(levelLength)}  → ${plain(remedy)}`]),
 ]
 
-/** What is quoted from elsewhere must not move the reader's cursor. */
+/** Quoted text from other software must not move the reader's cursor. */
 const plain = (text: string): string => text.replace(/\p{Cc}/gu, '\u{fffd}')

@@ -1,7 +1,7 @@
 import type { RecordedEvent } from '../event-log/port.ts'
 import { organizationOfStream } from '../events/streams.ts'
 
-/** An event with its whole envelope. Data and metadata are parsed: the exact bytes are the event log's. */
+/** An event with its whole envelope. Data and metadata are parsed: only the event log has the exact bytes. */
 export const eventJson = (recorded: RecordedEvent) => ({
   position: recorded.position.toString(),
   stream: recorded.stream,
@@ -17,7 +17,7 @@ export const eventJson = (recorded: RecordedEvent) => ({
 /** The same as one line of JSON. Data and metadata are the event log's own text: parsing them would cost most of an export. */
 export const eventLine = (recorded: RecordedEvent): string => {
   const { position, stream, revision, id, type, recordedAtMs, metadata, data } = recorded
-  // No line break stands unescaped in what this service writes.
+  // This service writes no unescaped line breaks.
   if (!isOneObject(metadata) || !isOneObject(data)) return JSON.stringify(eventJson(recorded))
   const organization = organizationOfStream(stream)
   return (
@@ -33,7 +33,7 @@ const isOneObject = (text: string): boolean =>
 let lastMs = Number.NaN
 let lastText = ''
 
-/** Many events share an append, and so an instant. */
+/** Many events share an append, and therefore an instant. */
 const instantText = (ms: number): string => {
   if (ms !== lastMs) {
     lastMs = ms

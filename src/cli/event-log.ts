@@ -10,7 +10,7 @@ const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that
 const logUrl = /^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//
 const storeUrl = /^(esdb|kurrentdb)(\+discover)?:\/\//
 
-/** A URL as typed or, so that no password is on a command line, from the environment; and what to call it. */
+/** A URL as typed or, so that no password is on a command line, from the environment; and its name in messages. */
 const urlOf = (
   name: 'from' | 'to',
   typed: string | undefined,
@@ -55,7 +55,7 @@ const nextSteps = ({ url, prefix }: { url: string; prefix: string | undefined })
   return `${named}, run "projection rebuild --all", then "ledger verify", and start the service`
 }
 
-/** A URL without the user and the password in it. */
+/** A URL without its user and password. */
 const shownUrl = (url: string): string => url.replace(/^([^:]+:\/\/).*@/, '$1')
 
 const copy: Command = {

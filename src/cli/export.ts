@@ -50,7 +50,7 @@ export const exportCommand: Command = {
   },
 }
 
-/** Both ends are of one kind. What is all digits is a revision. */
+/** Both ends are of one kind. A text of digits only is a revision. */
 const rangeOf = (from: string | undefined, to: string | undefined): LedgerRange => {
   const given = [from, to].filter((text) => text !== undefined)
   const isRevision = (text: string): boolean => /^\s*\d+\s*$/.test(text)

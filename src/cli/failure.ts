@@ -9,9 +9,9 @@ import { invocation, usageOf } from './help.ts'
 import { isUsageError } from './parse.ts'
 import { withoutSecrets } from './secrets-in-text.ts'
 
-/** Why a command did not do what it was asked, for people and for programs. */
+/** Why a command failed, for people and for programs. */
 type Failure = {
-  /** What programs go by. */
+  /** The code for programs. */
   readonly code:
     | 'usage'
     | 'input'
@@ -23,11 +23,11 @@ type Failure = {
     | 'interrupted'
     | 'failed'
   readonly message: string
-  /** The parameter or the variable that is wrong. */
+  /** The wrong parameter or variable. */
   readonly field: string | null
-  /** What to do about it. */
+  /** The next step. */
   readonly remedy: string | null
-  /** What the command would have done. */
+  /** The plan of the command. */
   readonly would?: readonly string[]
 }
 
@@ -41,7 +41,7 @@ export const exitCodeOf = (error: unknown): 1 | 2 =>
     ? 2
     : 1
 
-/** A failure as it is written to standard error: lines for people; one line of JSON with `--json`. Holds no secret of a key. */
+/** A failure as written to standard error: lines for people; one line of JSON with `--json`. Contains no secret of a key. */
 export const failureText = (
   error: unknown,
   { command, json }: { command: Command; json: boolean },
@@ -50,7 +50,7 @@ export const failureText = (
   if (json) return failureJson(failure)
   const { code, message, field, remedy, would = [] } = failure
   if (code === 'input') return withoutSecrets(`--${field}: ${message}\n\n${usageOf(command)}\n`)
-  // The usage that follows says what --help would.
+  // The usage that follows shows the same as --help.
   const remedies = remedy === null || remedy === seeHelp(command) ? [] : [remedy]
   const said = [message, ...remedies].join(remedies.length > 0 && code === 'usage' ? '; ' : '\n')
   const lines = [...would, ...(would.length === 0 ? [] : ['']), said]
@@ -97,7 +97,7 @@ const isUnreachable = (error: unknown): boolean =>
   (error instanceof AggregateError && error.errors.some(isUnreachable)) ||
   (error instanceof Error && 'code' in error && unreachable.has(String(error.code)))
 
-/** A host with several addresses fails with an error for each, and says nothing itself. */
+/** A host with several addresses fails with an error for each, and the outer error has no message. */
 const sentenceOf = (error: unknown): string => {
   if (error instanceof AggregateError && error.message === '') return sentenceOf(error.errors[0])
   return error instanceof Error ? error.message || error.name : String(error)

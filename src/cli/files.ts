@@ -3,8 +3,8 @@ import { resolve } from 'node:path'
 const packageRoot = resolve(import.meta.dirname, '../..')
 
 /**
- * Where the user is. `npm run cli` goes to the folder of the package first, and tells in INIT_CWD where it was called; any
- * other process may have inherited that variable from a script further up, and it says nothing of this one.
+ * The user's current folder. `npm run cli` changes to the folder of the package first, and stores the original folder in INIT_CWD; any
+ * other process may have inherited that variable from an outer script, and then it is wrong.
  */
 const userFolder = (): string => {
   const { npm_lifecycle_event: script, INIT_CWD: called } = process.env
@@ -12,5 +12,5 @@ const userFolder = (): string => {
   return script === 'cli' && called !== undefined && called !== '' && here === packageRoot ? called : here
 }
 
-/** A path as the user means it, absolute; `-`, for standard input, stays what it is. */
+/** A path as the user means it, absolute; `-`, for standard input, is returned unchanged. */
 export const fromUser = (path: string): string => (path === '-' ? path : resolve(userFolder(), path))

@@ -1,7 +1,7 @@
 import { nearest } from '../foundation/nearest.ts'
 import type { Command } from './command.ts'
 
-/** What is printed for help, and for a command that does not exist. */
+/** The output of help, and of a command that does not exist. */
 
 export const invocation = 'npm run -s cli --'
 
@@ -19,7 +19,7 @@ export const overview = (shown: readonly Command[]): string => {
   ].join('\n')
 }
 
-/** What may be meant in place of a noun or a verb that there is not; null: nothing is close. */
+/** Suggestions for a noun or verb that does not exist; null: nothing is close. */
 export const closeWords = (
   [noun = '', verb = '']: readonly string[],
   commands: readonly Command[],

@@ -1,7 +1,7 @@
 import { constants } from 'node:os'
 import { failureJson } from './failure.ts'
 
-/** How long what is open may take to close. What the command had begun in the database ends with its connection. */
+/** How long open resources may take to close. Work that the command began in the database ends with its connection. */
 const closeMaxMs = 2_000
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
@@ -9,17 +9,17 @@ const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 export type Interruptible = {
   /** Aborted by the first signal. */
   readonly signal: AbortSignal
-  /** The exit code for the signal that came; null: none came. */
+  /** The exit code for the received signal; null: none. */
   code(): number | null
-  /** From here on an interruption may leave something half-done: what, and whether the command ends itself. */
+  /** From here on an interruption may leave something half-done: a description, and whether the command ends itself. */
   began(change: { readonly left: string; readonly stopsItself?: true }): void
-  /** Signals do again what they do without this. */
+  /** Restores the default effect of signals. */
   end(): void
 }
 
 /**
- * Ctrl-C, SIGTERM and SIGHUP end the command with 128 + the number of the signal, and say what is left of it. Work that
- * ends itself is waited for; a second signal ends the process at once.
+ * Ctrl-C, SIGTERM and SIGHUP end the command with 128 + the number of the signal, and print the state it leaves. Work that
+ * ends itself is awaited; a second signal ends the process immediately.
  */
 export const interruptible = ({
   json,

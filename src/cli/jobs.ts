@@ -49,7 +49,7 @@ const list: Command = {
   },
 }
 
-/** The job of that name. Throws `UsageError` with the name that may be meant. */
+/** The job of that name. Throws `UsageError` with the most similar name. */
 const jobNamed = (name: string, known: readonly JobRow[]): JobRow => {
   const job = known.find((one) => one.name === name)
   if (job !== undefined) return job
@@ -149,7 +149,7 @@ const dead: Command = {
 
 const uuidPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** Null: all of them. */
+/** Null: all jobs. */
 const retriedIn = (given: Given): string | null => {
   const id = given.text('id')
   if ((id === undefined) === !given.flag('all'))

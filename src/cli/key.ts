@@ -191,7 +191,7 @@ export const keyCommands: readonly Command[] = [
           says: [
             `Change the limits of ${keyText(keyId, state)}: ${changed.map(({ name, from, to }) => `${name} from ${from} to ${to}`).join(', ')}.`,
           ],
-          // A lower limit takes access away: calls are refused that were not.
+          // A lower limit takes access away: it refuses calls that were accepted before.
           asks: changed.some(({ from, to }) => to < from) ? 'always' : 'on a terminal',
           json: { api_key_id: keyId, rate_limits: { ...state?.limits, ...limits } },
         }
@@ -273,7 +273,7 @@ const limitsGiven = (given: Given) => {
   return limits
 }
 
-/** A key for people: whose it is, and what of it they have seen. */
+/** A key for people: its organization, and the parts of it that they have seen. */
 const keyText = (keyId: string, state: KeyState | null): string =>
   state === null
     ? `key ${keyId}, of which the event log does not tell what it is`

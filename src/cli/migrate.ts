@@ -1,7 +1,7 @@
 import { migrationsToApply } from '../foundation/database.ts'
 import type { Command } from './command.ts'
 
-/** As other commands wait for a database. */
+/** The same wait for a database as in other commands. */
 const databaseWaitMs = 10_000
 
 /** For installations that start many processes at once: one applies the migrations, the others find them applied. */

@@ -8,9 +8,9 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { UsageError } from './command.ts'
 
 /**
- * Who gives a command: the person whose `OPERATOR_TOKEN` it is; without one, what `--as` or `OPERATOR` calls itself; without that, the
- * account that types. What
- * can be known to be wrong before anything is opened is refused here and now.
+ * The operator of a command: the person whose `OPERATOR_TOKEN` it is; without one, the name in `--as` or `OPERATOR`; without that, the
+ * account that types the command. Errors that can be found before anything is opened
+ * are reported here.
  *
  * Throws `ConfigError`, `InputFault` and `UsageError`, all of which are wrong usage.
  */
@@ -32,7 +32,7 @@ export const operatorOf = (
 /** An actor has at most 128 characters, and `cli:` is shorter than `user:`. */
 const labelMax = userNameMax
 
-/** The account on this machine that types the command: no proof, and better than no name. In a container there may be none. */
+/** The account on this machine that types the command: not a proof, but better than no name. In a container there may be none. */
 const accountName = (): string => {
   try {
     return labelOf('account', userInfo().username, labelMax)

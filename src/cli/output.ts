@@ -4,7 +4,7 @@ import { link, open, rename, rm, stat } from 'node:fs/promises'
 import { InputFault } from '../administration/input.ts'
 import type { CommandContext, Given, Parameter } from './command.ts'
 
-/** Where long output goes: a file that appears when it is whole, or standard output. */
+/** The destination of long output: a file that appears when it is complete, or standard output. */
 
 export const outputParameters: readonly Parameter[] = [
   {
@@ -19,7 +19,7 @@ export const outputParameters: readonly Parameter[] = [
 const chunkLength = 256 * 1024
 
 /**
- * Runs `use` with a `write` that waits until its text was taken. A file is there when `use` is done, whole, and not at all when
+ * Runs `use` with a `write` that waits until its text was accepted. The file exists, complete, when `use` is done, and does not exist if
  * it fails.
  */
 export const withOutput = async <Result>(
@@ -34,7 +34,7 @@ export const withOutput = async <Result>(
   if (!replace) await refuseExisting(path)
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`
   const file = await open(draft, 'wx', 0o600).catch(toldAs(path))
-  // Ended in the middle, by Ctrl-C or by a reader that has seen enough, no half of a file is left.
+  // If it ends in the middle, by Ctrl-C or because the reader closed the pipe, no partial file remains.
   const dropDraft = (): void => rmSync(draft, { force: true })
   process.once('exit', dropDraft)
   try {
@@ -43,7 +43,7 @@ export const withOutput = async <Result>(
     }, use)
     await file.sync()
     await file.close()
-    // A link fails where the name was taken meanwhile; a rename would replace it.
+    // A link fails if the name was taken in the meantime; a rename would replace that file.
     if (replace) await rename(draft, path)
     else await link(draft, path).catch(toldAs(path))
     return result

@@ -4,7 +4,7 @@ import { type Command, type Given, UsageError } from './command.ts'
 import { fromUser } from './files.ts'
 import { keyIdOf } from './secrets-in-text.ts'
 
-/** The command that the words begin with, and the words behind its name. */
+/** The command at the beginning of the words, and the words after its name. */
 export const findCommand = (
   words: readonly string[],
   commands: readonly Command[],
@@ -16,9 +16,9 @@ export const findCommand = (
   return null
 }
 
-/** What every command takes. */
+/** Options of every command. */
 const commonFlags = ['json', 'help'] as const
-/** What every command takes that changes something. */
+/** Options of every command that changes something. */
 const changeFlags = ['dry-run', 'yes'] as const
 
 /** The options of a command, by their names without dashes. */
@@ -28,7 +28,7 @@ export const optionsOf = ({ parameters, changes }: Command): string[] => [
   ...['as', ...commonFlags],
 ]
 
-/** A negative number is a value, and no option as parseArgs takes it for. What is typed never holds the zero character. */
+/** A negative number is a value, not an option as parseArgs would take it. Typed text never contains the zero character. */
 const veiled = (arg: string): string => (/^-[\d.]/.test(arg) ? `\0${arg}` : arg)
 const unveiled = (text: string): string => text.replace(/^\0/, '')
 
@@ -41,7 +41,7 @@ export type Typed = {
   readonly yes: boolean
 }
 
-/** Values by `--name`, then by position into the parameters that were not named. Throws what `isUsageError` knows. */
+/** Values by `--name`, then by position into the remaining parameters. Throws errors that `isUsageError` recognizes. */
 export const givenOf = (command: Command, args: string[]): Typed => {
   const { parameters, changes } = command
   const options: NonNullable<ParseArgsConfig['options']> = {
@@ -83,7 +83,7 @@ export const givenOf = (command: Command, args: string[]): Typed => {
   }
 }
 
-/** A value as its parameter's kind has it. An empty one is told as it is: the command says what is wrong with it. */
+/** A value in the type of its parameter. An empty value is passed on: the command says what is wrong with it. */
 const meant = ({ parameters }: Command, name: string, text: string): string => {
   const kind = parameters.find((one) => one.name === name)?.kind
   if (text.trim() === '') return text
@@ -91,7 +91,7 @@ const meant = ({ parameters }: Command, name: string, text: string): string => {
   return kind === 'key' ? keyIdOf(name, text) : text
 }
 
-/** Throws for an option that the command does not take, with the one that may be meant. */
+/** Throws for an option that the command does not have, with the most similar option. */
 const checkOptions = (
   command: Command,
   args: string[],

@@ -3,7 +3,7 @@ import { type Action, mayDo, rolesThatMay } from '../administration/roles.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import type { Command } from './command.ts'
 
-/** Which action of the table of roles (`administration/roles.ts`) each command is. */
+/** The action of each command in the table of roles (`administration/roles.ts`). */
 
 export const commandActions: Readonly<Record<string, Action>> = {
   'org create': 'organizations.change',
@@ -103,12 +103,12 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'secrets rotate': 'installation.change',
 }
 
-/** A command that the table does not know is for admins, whether it changes anything or not. */
+/** A command that is not in the table is for admins, whether or not it changes anything. */
 const actionOf = ({ name }: Pick<Command, 'name'>): Action => commandActions[name] ?? 'installation.change'
 
 /**
- * Throws `CommandRefused` where the person's role does not permit the command. Without a token no person is proved: the command is given
- * by someone who has the database and its secrets at hand, and could make a token for any user.
+ * Throws `CommandRefused` if the person's role does not permit the command. Without a token no person is proved: the operator
+ * has access to the database and its secrets, and could create a token for any user.
  */
 export const requirePermission = ({ actor, role }: Operator, command: Pick<Command, 'name'>): void => {
   const action = actionOf(command)

@@ -17,14 +17,14 @@ import {
 } from './command.ts'
 import { table } from './table.ts'
 
-/** The pixel of an organization, as its page of the dashboard shows and changes it. */
+/** The pixel of an organization, as the dashboard shows and changes it. */
 
 const shownDefault = '100'
 const shownMax = 10_000
-/** Rules read at a time. */
+/** Rules per read. */
 const portionMax = 1_000
 
-/** With the organization's name. Throws `CommandRefused` where there is none of the id. */
+/** With the organization's name. Throws `CommandRefused` if no organization has the id. */
 const withPixel = async <Result>(
   { logger, foundation }: CommandContext,
   given: Given,

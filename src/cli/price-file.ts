@@ -1,10 +1,10 @@
 import { readFile, stat } from 'node:fs/promises'
 import { InputFault } from '../administration/input.ts'
 
-/** Far above what a price book of every rule takes. */
+/** Far above the size of a complete price book. */
 const fileBytesMax = 1_000_000
 
-/** A price book, or a part of one, as it is in a file. Throws `InputFault` of the field `file`. */
+/** A price book, or a part of one, as in a file. Throws `InputFault` of the field `file`. */
 export const readPriceFile = async (path: string): Promise<unknown> => {
   try {
     const { size } = await stat(path)

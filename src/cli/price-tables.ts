@@ -13,7 +13,7 @@ export const ruleLines = (rules: readonly PriceBookRule[]): string[] =>
     })),
   )
 
-/** A row for each rule that is not the same in both books. */
+/** A row for each rule that differs between the books. */
 export const changeLines = (changes: readonly RuleChange[]): string[] =>
   changes.length === 0
     ? ['the rules are the same']

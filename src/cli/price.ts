@@ -142,7 +142,7 @@ const approve: Command = {
     const { number } = nameGiven(given.required('proposal'), 'proposal')
     const twoPerson = twoPersonOf(config)
     const open = await foundation()
-    // Where one person is enough, that person has said yes to the plan.
+    // If one person is enough, that person has accepted the plan.
     const book = await approvePriceBook(open, {
       proposal: number,
       twoPerson,
@@ -202,7 +202,7 @@ export const priceCommands: readonly Command[] = [
   priceOverridesList,
 ]
 
-/** A proposal may be named without its letter where nothing else is meant. */
+/** A proposal may be named without its letter if the name is unambiguous. */
 const nameGiven = (text: string, only?: 'proposal'): PriceName => {
   const name = priceNameOf(text)
   if (name === null)
@@ -213,7 +213,7 @@ const nameGiven = (text: string, only?: 'proposal'): PriceName => {
   return only === undefined ? name : { ...name, kind: only }
 }
 
-/** A book for people: what it is, then a row for each rule. */
+/** A book for people: its description, then a row for each rule. */
 const bookLines = (what: string, book: PublishedBook): string[] => [
   `price book ${book.version}${what === '' ? '' : `, ${what}`}: effective from ${book.effective_from}, approved by ${book.approver}${book.proposal === null ? '' : ` as proposed in p${book.proposal}`}`,
   ...(book.withdrawn === null

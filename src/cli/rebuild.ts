@@ -184,7 +184,7 @@ export const rebuildCommands: readonly Command[] = [rebuilding, cancel, listed]
 
 const lostMax = 1_000
 
-/** Lists what a rebuild from a shorter log would forget, and asks. Standard output is kept for the answer. */
+/** Lists everything that a rebuild from a shorter log would lose, and asks. Standard output is reserved for the answer. */
 const mayForget = async (
   lost: readonly OnlyInRows[],
   accepted: string | undefined,

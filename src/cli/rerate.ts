@@ -27,7 +27,7 @@ const planParameter: Parameter = {
   kind: 'file',
 }
 
-/** The plan of every organization of a large installation; far below what would fill memory. */
+/** The plan of every organization of a large installation; far below the available memory. */
 const fileBytesMax = 256 * 1024 * 1024
 
 const readJson = async (field: string, path: string): Promise<unknown> => {
@@ -109,7 +109,7 @@ const runOf = (given: Given): string => {
   return run
 }
 
-/** The run, and that a file of its plan, where one is given, is its plan. */
+/** Checks the run, and that a given file of its plan matches its plan. */
 const checked = async (foundation: OperatedFoundation, given: Given): Promise<ProvedRun> => {
   const found = await provedRun(foundation, runOf(given))
   const file = given.text('plan')
@@ -143,7 +143,7 @@ const list: Command = {
   run: async ({ foundation }) => ({ json: await listRerates(await foundation({ anyHistory: true })) }),
 }
 
-/** What is done to a plan, under the plan itself. */
+/** The actions on a plan, below the plan itself. */
 const planOf = async (
   { foundation }: Pick<CommandContext, 'foundation'>,
   given: Given,
@@ -171,7 +171,7 @@ const approve: Command = {
       run,
       ...open.operator,
       twoPerson: twoPersonOf(config),
-      // Where one person is enough, that person has said yes to the plan.
+      // If one person is enough, that person has accepted the plan.
       consents: true,
     })
     return answerOf(found)

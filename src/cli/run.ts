@@ -17,12 +17,12 @@ import { withoutSecrets } from './secrets-in-text.ts'
 import { members, type Row, table } from './table.ts'
 import { ask, isTerminal, progressLine, write } from './terminal.ts'
 
-/** A person waits no longer for a database that is away; the service itself waits for one that recovers. */
+/** A person does not wait longer for an unavailable database; the service itself waits until it recovers. */
 const databaseWaitMs = 10_000
 
 /**
- * The operators' command line: one face of administration. Works while the service runs and while it does not. Resolves
- * with the exit code: 0 done, 1 failed, 2 wrong usage; 130 where Ctrl-C ended it.
+ * The operators' command line: one interface of administration. Works whether or not the service runs. Resolves
+ * with the exit code: 0 done, 1 failed, 2 wrong usage; 130 if Ctrl-C ended it.
  */
 export const runCommandLine = async (args: string[]): Promise<number> => {
   const found = findCommand(withFlagsBehind(args), commands)
@@ -40,7 +40,7 @@ export const runCommandLine = async (args: string[]): Promise<number> => {
     const code = await runCommand(command, typed, { closing, interruption })
     return interruption.code() ?? code
   } catch (error) {
-    // What fails for the interruption was told with it.
+    // A failure caused by the interruption was already reported with it.
     if (interruption.code() === null) process.stderr.write(failureText(error, { command, json }))
     return interruption.code() ?? exitCodeOf(error)
   } finally {
@@ -56,7 +56,7 @@ const withFlagsBehind = (args: readonly string[]): string[] => {
 }
 const isFlag = (arg: string): boolean => ['--json', '--yes', '--dry-run'].includes(arg)
 
-/** Also where the rest was typed wrongly. */
+/** Also if the rest was typed wrongly. */
 const asksForJson = (words: readonly string[]): boolean =>
   words.slice(0, words.includes('--') ? words.indexOf('--') : undefined).includes('--json')
 
@@ -121,7 +121,7 @@ const runCommand = async (
   }
   const answer = await perform().finally(progress.end)
   const code = answer.failed === true ? 1 : 0
-  // Where the reader has seen enough, that is what the process ends with.
+  // If the reader closed the pipe, this is the process's exit code.
   process.exitCode = code
   if (answer.written !== true) await write(`${printed(answer, json)}\n`)
   return code

@@ -5,7 +5,7 @@ import { nameMax, nameParameter } from './user-changes.ts'
 
 const nameOf = (given: Given): string => labelOf('name', given.required('name'), nameMax)
 
-/** People set theirs up themselves, in the dashboard; taken away from here it is when a device is lost. */
+/** People set up their own in the dashboard; an operator removes it here when a device is lost. */
 export const secondFactor: Command = {
   name: 'user second-factor',
   summary:

@@ -2,14 +2,14 @@ import { InputFault } from '../administration/input.ts'
 import { apiKeyPrefix, keyIdLength, parseApiKey } from '../keys/api-key.ts'
 import { parseTestKey, testKeyPrefix } from '../keys/test-key.ts'
 
-/** Whole keys on the command line: taken for the key they are, and shown by no message. */
+/** Whole keys on the command line: accepted in place of the key's id, and never shown in a message. */
 
 const secretText = /\b(enl_(?:live|test|operator)_[0-9A-Za-z]{1,16})_[0-9A-Za-z]*/g
 
-/** A text with what follows the id of each key and token in it left out. */
+/** A text in which each key and token is shortened to its id. */
 export const withoutSecrets = (text: string): string => text.replace(secretText, '$1_…')
 
-/** The id of a key that is given whole, with its prefix, or by its id. Throws `InputFault`, without the secret. */
+/** The id of a key, given as the whole key, with its prefix, or as its id. Throws `InputFault`, without the secret. */
 export const keyIdOf = (field: string, text: string): string => {
   const given = text.trim()
   const prefix = [apiKeyPrefix, testKeyPrefix].find((one) => given.startsWith(one))

@@ -23,7 +23,7 @@ export const seedCommands: readonly Command[] = [
       const open = await foundation()
       const demo = await seedDemo(open, { ...(await addressesNow(config)), ...open.operator })
       if (!open.embedded) return { json: demo }
-      // Later starts tell of what that file says.
+      // Later starts read that file and print it.
       await writeDemo(config.DATA_DIR, demo)
       return {
         json: demo,

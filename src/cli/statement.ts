@@ -15,7 +15,7 @@ import { type Command, type Given, organizationParameter, UsageError } from './c
 import { outputParameters, withOutput } from './output.ts'
 import { cut, members, type Row, table } from './table.ts'
 
-/** As many as a person reads; a file holds all of them. */
+/** As many as a person reads; a file contains all of them. */
 const shownMax = 1_000
 const reasonCharsMax = 30
 

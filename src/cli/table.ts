@@ -1,10 +1,10 @@
 import { styleText } from 'node:util'
 
-/** What people read on a terminal: rows under aligned headings. */
+/** Output for people on a terminal: rows under aligned headings. */
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** A value in a line: lists and members separated by commas, nothing as a dash. */
+/** A value in a line: lists and members separated by commas, an absent value as a dash. */
 const cell = (value: unknown): string => {
   if (value === null || value === undefined) return '-'
   if (Array.isArray(value)) return value.length === 0 ? '-' : value.map(cell).join(', ')
@@ -12,20 +12,20 @@ const cell = (value: unknown): string => {
     return Object.entries(value)
       .map(([name, member]) => `${name} ${cell(member)}`)
       .join(', ')
-  // Text of others must not move the reader's cursor.
+  // Text from others must not move the reader's cursor.
   return String(value).replace(/\p{Cc}/gu, '\u{fffd}')
 }
 
-/** A text of at most `max` characters; a longer one ends in an ellipsis. */
+/** A text of at most `max` characters; a longer text ends in an ellipsis. */
 export const cut = (text: string, max: number): string => {
   const characters = [...text]
   return characters.length <= max ? text : `${characters.slice(0, max - 1).join('')}…`
 }
 
-/** Names are shown up to here; --json shows them whole. */
+/** Names are shown up to this length; --json shows them completely. */
 export const nameCharsMax = 40
 
-/** Lines of rows that share their members, headings first; `none` where there are no rows. */
+/** Lines of rows with the same members, headings first; `none` if there are no rows. */
 export const table = (rows: readonly Row[]): string[] => {
   if (rows.length === 0) return ['none']
   const names = Object.keys(rows[0] ?? {})

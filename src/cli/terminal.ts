@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises'
 
 const progressPauseMs = 100
 
-/** One line on a terminal, overwritten at most ten times a second; nothing where standard error is no terminal. */
+/** One line on a terminal, overwritten at most ten times a second; nothing if standard error is not a terminal. */
 export const progressLine = (): { show: (line: string) => void; end: () => void } => {
   let shownAt = 0
   return {
@@ -17,16 +17,16 @@ export const progressLine = (): { show: (line: string) => void; end: () => void 
   }
 }
 
-/** Resolves once standard output has taken the text. */
+/** Resolves when standard output has accepted the text. */
 export const write = (text: string): Promise<void> =>
   new Promise((resolve, reject) => process.stdout.write(text, (error) => (error ? reject(error) : resolve())))
 
-/** Whether there is a person to ask: what is asked goes to standard error, and standard output may go anywhere. */
+/** Whether there is a person to ask: questions go to standard error, so standard output may go anywhere. */
 export const isTerminal = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true
 
 /**
- * Shows what it is about on standard error, which keeps standard output for the answer, and asks. Anything but a yes is a
- * no, an end of the input as well. Ctrl-C interrupts the command as it does elsewhere.
+ * Shows the context on standard error, which keeps standard output for the answer, and asks. Anything except a yes is a
+ * no, including the end of the input. Ctrl-C interrupts the command as usual.
  */
 export const ask = async ({
   says,
@@ -37,7 +37,7 @@ export const ask = async ({
 }): Promise<boolean> => {
   process.stderr.write(`${says.join('\n')}\n`)
   const terminal = createInterface({ input: process.stdin, output: process.stderr })
-  // The terminal is read as it is typed on, so the signal comes as a character.
+  // The terminal is in raw mode, so the signal arrives as a character.
   terminal.once('SIGINT', () => process.kill(process.pid, 'SIGINT'))
   const ended = new Promise<string>((resolve) => terminal.once('close', () => resolve('')))
   try {

@@ -13,7 +13,7 @@ import { type UserRole, userRole } from '../events/users.ts'
 import { type Command, type Given, type Parameter, wholeOrNot } from './command.ts'
 import { table } from './table.ts'
 
-/** Who there is, what each may do, and who may no more. */
+/** Commands that list, create, change and disable users. */
 
 export const nameMax = 64
 export const nameParameter: Parameter = { name: 'name', help: 'such as ada', required: true }

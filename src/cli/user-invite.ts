@@ -8,7 +8,7 @@ import { addressesNow } from '../start/addresses.ts'
 import type { Command } from './command.ts'
 import { nameOf, nameParameter, orgOf, orgParameter, roleNames, roleOf } from './user-changes.ts'
 
-/** A link by which a person becomes a user and chooses the password. */
+/** Commands for invitations: a link with which a person becomes a user and chooses the password. */
 export const inviteCommand: Command = {
   name: 'user invite',
   summary: `a link by which a person becomes a user and chooses the password, once, within ${invitationHours} hours; shown once, here`,

@@ -3,7 +3,7 @@ import { pauseWebhook, resumeWebhook, rotateWebhookSecret } from '../administrat
 import { webhookOf } from '../administration/webhooks.ts'
 import type { Command, CommandContext, Parameter } from './command.ts'
 
-/** Webhooks that there are: paused, taken up again, given another secret. */
+/** Commands that change existing webhooks: pause, resume, and replace the secret. */
 
 export const webhookParameter: Parameter = {
   name: 'webhook',
