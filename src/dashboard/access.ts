@@ -2,8 +2,8 @@ import { type Action, mayDo } from '../administration/roles.ts'
 import type { UserRole } from '../events/users.ts'
 
 /**
- * Which action of the table of roles each page and each form is: the one table that routes, menus and tests read. A route that is
- * not in it is not opened. Pure.
+ * The action of each page and each form in the table of roles: the one table for routes, menus and tests. A route that is
+ * not in it stays closed. Pure.
  */
 export const actionOfRoute = {
   'GET /': 'finance.read',
@@ -62,7 +62,7 @@ export const actionOfRoute = {
   'POST /organizations/:organization/pixel/block': 'pixel.change',
   'POST /organizations/:organization/pixel/unblock': 'pixel.change',
   'GET /months': 'finance.read',
-  // Of all organizations: a partner exports its own only.
+  // For all organizations: a partner exports only its own.
   'GET /months.csv': 'finance.read',
   'POST /months/close': 'ledgers.change',
   'GET /prices': 'accounts.read',
@@ -107,7 +107,7 @@ export const actionOfRoute = {
   'POST /operations/projections/:projection/cancel': 'projections.change',
   'POST /operations/projections/:projection/retry': 'projections.change',
   'POST /operations/projections/:projection/release': 'projections.change',
-  // One's own, whoever one is.
+  // A person's own pages, for every role.
   'GET /me': 'accounts.read',
   'POST /me/password': 'accounts.read',
   'POST /me/sessions/end': 'accounts.read',
@@ -115,7 +115,7 @@ export const actionOfRoute = {
   'POST /me/second-factor': 'accounts.read',
   'POST /me/second-factor/codes': 'accounts.read',
   'POST /me/second-factor/remove': 'accounts.read',
-  // What goes on behind a page is shown to the person alone who began it.
+  // Background work is shown only to the person who started it.
   'GET /waiting/:work': 'accounts.read',
   'GET /waiting/:work/progress': 'accounts.read',
 } as const satisfies Readonly<Record<string, Action>>

@@ -16,16 +16,16 @@ import type { FormFault } from './pages/layout.ts'
 import { namesOf, rowsOf } from './queries.ts'
 import { begin } from './work-routes.ts'
 
-/** A month of all organizations: what they used, as a page and as CSV, and the form that closes it for all of them. */
+/** A month of all organizations: their usage, as a page and as CSV, and the form that closes it for all of them. */
 
 const shownMax = 100
-/** Of one file: beyond, the file would be one that no one opens. */
+/** Per file: no one could open a larger one. */
 const csvRowsMax = 50_000
 const csvPage = 1_000
-/** No call was made before: Unix time begins there. */
+/** No call can be older: Unix time begins in 1970. */
 const firstMonth = '1970-02'
 
-/** Throws `InputFault` for what is no month, and for one that has not begun. */
+/** Throws `InputFault` for a text that is not a month, and for a month that has not begun. */
 const wantedMonth = (text: string, nowMs: number): Month => {
   const month = monthOf('month', text)
   if (month < firstMonth || Date.parse(`${month}-01`) > nowMs)
@@ -129,7 +129,7 @@ const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
   })
 }
 
-/** Every organization's. Throws `InputFault` where there are more than a file takes. */
+/** For every organization. Throws `InputFault` if there are more than fit in a file. */
 const allUse = async ({ foundation: { pool } }: Dashboard, month: Month): Promise<MonthUseRow[]> => {
   const rows: MonthUseRow[] = []
   for (let after = ''; rows.length <= csvRowsMax; ) {

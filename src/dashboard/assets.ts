@@ -5,8 +5,8 @@ import { pathToFileURL } from 'node:url'
 import { type ServedFile, servedFile } from '../documentation/file.ts'
 
 /**
- * What pages load: one stylesheet, a mark, and scripts that pages can do without. All of it is read once and served from here;
- * a browser asks no one else. The scripts run as they are written, and import one another by their names.
+ * The assets of pages: one stylesheet, an icon, and optional scripts. All of them are read once and served from here;
+ * a browser contacts no other host. The scripts run as written, without a build, and import each other by name.
  */
 
 const packageFile = (name: string, file: string): URL =>
@@ -41,7 +41,7 @@ const assets: ReadonlyMap<string, ServedFile> = new Map(
   ]),
 )
 
-/** Of all of them: their addresses change together, so that a script imports others of its own release. */
+/** One version for all assets: their addresses change together, so that a script imports others of its own release. */
 export const assetVersion: string = [...assets.values()]
   .reduce((hash, { body }) => hash.update(body), createHash('sha256'))
   .digest('hex')

@@ -7,7 +7,7 @@ import { namesOf } from './queries.ts'
 
 const shownMax = 100
 
-/** Every change by anyone, with filters: what the command "audit list" tells. */
+/** Every change by anyone, with filters: the same content as the command "audit list". */
 export const auditRoutes = (pages: FastifyInstance, { foundation }: Dashboard): void => {
   pages.get('/audit', async (request, reply) => {
     const viewer = viewerOf(request, reply)

@@ -1,14 +1,14 @@
-/** When credits will be used up if calls go on as they did. An estimate for people: nothing is decided by it. Pure. */
+/** When credits will be used up at the current rate. An estimate for people: nothing is decided by it. Pure. */
 
 type Lot = { readonly remainingMicro: bigint; readonly expiresAtMs: number | null }
 
 const dayMs = 86_400_000
-/** Ten years: beyond, it is no estimate. */
+/** Ten years: beyond that, an estimate is useless. */
 const daysMax = 3_650
 
 /**
- * The first instant, to the day, at which what is left does not pay for a day. Lots are drawn in their order and are worth nothing
- * once they expired. Null: not within ten years.
+ * The first instant, to the day, at which the remaining credits do not pay for a day. Lots are drawn in their order and are worth nothing
+ * after they expire. Null: not within ten years.
  */
 export const usedUpAtMs = (
   lots: readonly Lot[],

@@ -9,7 +9,7 @@ import { accountAt, type CallParams, type Dashboard, PageMissing, sendPage, view
 import { callPage } from './pages/call.ts'
 import { linesOfCall } from './statement.ts'
 
-/** One call of an organization. Throws `PageMissing` where its ledger holds none of that id. */
+/** One call of an organization. Throws `PageMissing` if its ledger has no call with that id. */
 export const explainedCall = (
   { foundation }: Dashboard,
   { organization, request }: CallParams['Params'],

@@ -7,7 +7,7 @@ import { codePage } from './pages/code.ts'
 
 const statusOf = { wrong: 401, used: 401, limited: 429, broken: 403 } as const
 
-/** The second page of a sign-in, for who has a second factor. */
+/** The second page of a sign-in, for people with a second factor. */
 export const codeRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   pages.get('/login/code', async (request, reply) => {
     const half = await halfOf(context, request)
@@ -19,7 +19,7 @@ export const codeRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.post('/login/code', async (request, reply) => {
     const form = formOf(request.body)
     const half = await halfOf(context, request)
-    // The cookie that knew the page may be over; the form still does.
+    // The cookie that stored the requested page may have expired; the form still has it.
     if (half === null) return beginAnew(reply, nextOf(form.text('next')))
     const { user, next } = half
     const outcome = await checkCode(context, request, { user, typed: form.text('code') })

@@ -3,10 +3,10 @@ import { callerAddress, isLoopback } from '../guard/caller-address.ts'
 
 /**
  * Cookies go over HTTPS, or stay on this machine. Over HTTPS each is `Secure` and its name begins with `__Host-`: the
- * browser then takes it from this very host only, never from a sibling or from a page sent in the clear.
+ * browser then accepts it only from this host, never from a sibling host or over plain HTTP.
  */
 
-/** Over plain HTTP, from another machine: anyone who listens in between would be signed in as well. */
+/** Over plain HTTP, from another machine: anyone who listens on the network could take over the session. */
 export class ConnectionInsecure extends Error {
   override name = 'ConnectionInsecure'
 }
@@ -16,8 +16,8 @@ const forwardedHeaders = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-h
 const loopbackHost = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/i
 
 /**
- * Plain HTTP that never leaves this machine, as far as can be told: the caller is here, the browser was told to come
- * here, and no proxy that we do not trust has passed it on.
+ * Plain HTTP that never leaves this machine, as far as can be determined: the caller is local, the browser used a local
+ * address, and no untrusted proxy forwarded the request.
  */
 const staysHere = (request: FastifyRequest): boolean => {
   const proxied = (request.ips?.length ?? 0) > 1
@@ -26,8 +26,8 @@ const staysHere = (request: FastifyRequest): boolean => {
 }
 
 /**
- * Names the cookies of every page by how it was asked for: to be registered between the cookies' plugin and what
- * uses them. Throws `ConnectionInsecure` for pages that must not have any.
+ * Names the cookies of every page by how it was requested: register it between the cookies' plugin and the plugins that
+ * use them. Throws `ConnectionInsecure` for pages that must not have any.
  */
 export const nameCookies = (
   pages: FastifyInstance,
@@ -40,7 +40,7 @@ export const nameCookies = (
 }
 
 const prefixed = (request: FastifyRequest, reply: FastifyReply, names: readonly string[]): void => {
-  // What a sibling host or a page in the clear has set under the bare name is not looked at.
+  // Cookies that a sibling host or a plain HTTP page has set under the bare name are ignored.
   request.cookies = Object.fromEntries(
     names.flatMap((name) => {
       const value = request.cookies[`${hostPrefix}${name}`]

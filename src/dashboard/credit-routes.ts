@@ -37,20 +37,20 @@ import {
 import { rowsOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 
-/** Moving credits by hand in three steps: what is wanted, what that will do, and doing it, which a form does once. */
+/** Moving credits by hand in three steps: the request, its preview, and the change, which a form makes once. */
 
 type Act<Asked> = {
   readonly name: 'grant' | 'adjust' | 'threshold'
-  /** As the form is shown first. */
+  /** The initial values of the form. */
   readonly fresh: Form
   /** Throws `InputFault`. */
   readonly wanted: (form: Form) => Asked
   readonly page: (view: CreditFormView) => Promise<Html>
-  /** What it will do. Writes nothing, and throws as the act would. */
+  /** The preview. Writes nothing, and throws as the change would. */
   readonly confirm: (view: CreditView, asked: Asked) => Promise<Html>
   /** Null: done. A page: why nothing was written. */
   readonly perform: (view: CreditView, asked: Asked) => Promise<Html | null>
-  /** Where one sees what was done, under the organization. */
+  /** The page of the organization that shows the result. */
   readonly leadsTo: string
 }
 
@@ -98,7 +98,7 @@ export const referenceIn = (form: Form): string | undefined =>
 const grantIn = (form: Form) => {
   const expiry = form.text('expires-at').trim()
   const reference = referenceIn(form)
-  // A lot that a reference names may be there since before it expired.
+  // A lot under a reference may have been granted before it expired.
   const expires = (): string =>
     reference === undefined
       ? futureExpiryOf('expires-at', expiry, Date.now())

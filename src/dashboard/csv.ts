@@ -2,7 +2,7 @@
 
 type CsvCell = string | number | { readonly number: string }
 
-/** A text that a spreadsheet would take for a formula begins with an apostrophe. */
+/** Puts an apostrophe before a text that a spreadsheet would interpret as a formula. */
 const cellOf = (cell: CsvCell): string => {
   if (typeof cell === 'number') return String(cell)
   if (typeof cell === 'object') return cell.number

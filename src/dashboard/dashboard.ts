@@ -35,9 +35,9 @@ import {
 import { createCodeAttempts, createSignIn } from './sign-in.ts'
 import { createWorks } from './works.ts'
 
-/** Rows that are behind for a moment are what a working projector looks like. */
+/** A working projector also leaves rows behind for a moment. */
 const lateAfterDefaultMs = 10_000
-/** A head that no one looked at has no age: without this, rows behind by one event would pass for current on the first page in a while. */
+/** The age of a new log head is unknown at first: without this, rows behind by one event would count as current on the first page in a while. */
 const lagLookMs = 5_000
 
 type DashboardOptions = {
@@ -56,10 +56,10 @@ type DashboardOptions = {
 }
 
 /**
- * The pages people click: a plugin of the host that also answers calls. Parsers, cookies, headers and errors of the
- * pages end at the plugin's border; calls on the same host neither get a cookie nor an HTML error.
+ * The dashboard's pages: a plugin of the host that also answers calls. Parsers, cookies, headers and errors of the
+ * pages end at the plugin's border; calls on the same host get neither a cookie nor an HTML error.
  *
- * Not a second API: it has no JSON, and whatever it changes goes through the operators' functions in `administration`.
+ * Not a second API: it has no JSON, and it makes all changes through the operators' functions in `administration`.
  */
 export const dashboard =
   (
@@ -117,14 +117,14 @@ export const dashboard =
       const fault = faultShown(error)
       if (fault.status === 503) {
         reply.header('retry-after', Math.max(awaySeconds, retryAfterSeconds(foundation.gates)))
-        // Every page fails for the same reason then.
+        // Every page then fails for the same reason.
         away.failed(error)
       } else if (fault.status >= 500)
         logger.error({ err: error, path: request.routeOptions.url }, 'a page failed')
       return sendPage(reply.code(fault.status), faultPage(fault))
     })
     assetRoute(host)
-    // People get a page that says so; a client that did not ask for HTML gets the host's own answer.
+    // People get a page with the reason; a client that did not ask for HTML gets the host's own answer.
     host.get('/*', (request, reply) => {
       if (request.headers.accept?.includes('text/html') !== true) return reply.callNotFound()
       throw new PageMissing()
@@ -136,7 +136,7 @@ const assetRoute = (host: FastifyInstance): void => {
   host.get<AssetParams>('/assets/:version/:name', (request, reply) => {
     const asset = assetOf(request.params.name)
     if (asset === undefined) throw new PageMissing()
-    // What another release asked for may be kept by no one under its address.
+    // An asset requested by another release must not be cached under its address.
     const kept = request.params.version === assetVersion
     reply.header('cache-control', kept ? 'public, max-age=31536000, immutable' : 'no-cache')
     return sendFile(request, reply, asset)
@@ -149,7 +149,7 @@ const openPages = async (
   insecureCookies: boolean,
 ): Promise<void> => {
   const { pool, secrets } = context.foundation
-  // Forms and nothing else: the host's parser would hand on any body as text.
+  // Forms only: the host's parser would pass on any body as text.
   pages.removeAllContentTypeParsers()
   await pages.register(formbody)
   await pages.register(cookie)
@@ -158,7 +158,7 @@ const openPages = async (
     insecure: insecureCookies,
   })
   await pages.register(session, {
-    // The text is no API key's secret, so the HMAC under the keys' pepper is known to no one and the same in every process.
+    // The text is not an API key's secret, so its HMAC under the keys' pepper is known to no one and the same in every process.
     secret: secrets.cookieSecret('dashboard session cookie'),
     store: sessionStore(pool, context.idleMinutes),
     cookieName: sessionCookie,
@@ -167,7 +167,7 @@ const openPages = async (
     rolling: false,
   })
   await pages.register(csrfProtection, {
-    // Not kept in the session: the sign-in form would then make a session of every visit.
+    // Not stored in the session: the sign-in form would then create a session for every visit.
     sessionPlugin: '@fastify/cookie',
     cookieKey: formCookie,
     cookieOpts: { path: '/', httpOnly: true, sameSite: 'strict', secure: 'auto' },
@@ -209,6 +209,6 @@ const securityHeaders = {
     },
   },
   frameguard: { action: 'deny' },
-  // Sibling hosts are not ours to promise for.
+  // We cannot make promises for sibling hosts.
   strictTransportSecurity: { maxAge: 31_536_000, includeSubDomains: false },
 } as const

@@ -5,13 +5,13 @@ import { CommandRefused } from '../ledger/commit.ts'
 import { type Dashboard, sendPage, viewerOf } from './page.ts'
 import { dataPage } from './pages/data.ts'
 
-/** Where the rows of the audit stopped, its own page says so. */
+/** If the rows of the audit have stopped, the audit's own page says so. */
 const notKnown = (error: unknown): null => {
   if (error instanceof CommandRefused) return null
   throw error
 }
 
-/** What answers rest on. */
+/** The data behind the answers. */
 export const dataRoutes = (pages: FastifyInstance, { foundation, dataSources }: Dashboard): void => {
   pages.get('/operations/data', async (request, reply) => {
     const [{ sources, faults }, companies, profiles] = await Promise.all([

@@ -3,29 +3,29 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Sealer } from '../guard/secrets.ts'
 
 /**
- * Devices on which a person signed in before. A device keeps a sealed cookie for one account. The cookie opens nothing: it gives the device
- * its own count of attempts, so that guesses made elsewhere do not lock the owner out.
+ * Devices on which a person signed in before. A device has a sealed cookie for one account. The cookie grants no access: it gives the device
+ * a separate count of attempts, so that guesses made elsewhere do not lock the owner out.
  */
 
 export type Device = {
   readonly id: string
-  /** The second factor that was last proved on it. A device that knew only the password does not count as the owner's for codes. */
+  /** The second factor last proved on it. For codes, a device that knew only the password does not count as the owner's. */
   readonly factorId: string | null
-  /** Its person knows what changed about the account up to then; null: never. */
+  /** Its person has seen the account's changes up to then; null: never. */
   readonly seenAtMs: number | null
 }
 
 export type Devices = {
   /** Null: no one has signed in to this account on it. `sealed` is the cookie's text. */
   open(sealed: string | null | undefined, user: string): Device | null
-  /** After a complete sign-in, at that time. */
+  /** To be called after a complete sign-in, with its time. */
   keep(reply: FastifyReply, user: string, device: Omit<Device, 'seenAtMs'>): void
-  /** The person changed the account on it just now. */
+  /** The person has just changed the account on it. */
   seen(request: FastifyRequest, reply: FastifyReply, user: string, proved?: Pick<Device, 'factorId'>): void
 }
 
 export const deviceCookie = 'dashboard_device'
-/** Browsers keep no cookie longer than 400 days (RFC 6265bis). Every sign-in renews it. */
+/** Browsers keep cookies at most 400 days (RFC 6265bis). Every sign-in renews it. */
 const cookieOptions = {
   path: '/',
   httpOnly: true,

@@ -12,13 +12,13 @@ import type { Dashboard } from './page.ts'
 import { SignInOvertaken } from './session.ts'
 
 /**
- * The one way in: whatever proved who someone is, the second factor is asked here, and the session begins here. A known device
- * changes nothing about it.
+ * The one way in: after any first proof of identity, the second factor is requested here, and the session begins here. A known device
+ * does not change this.
  */
 
 type Entering = {
   readonly user: string
-  /** Of the password there was at the first proof. */
+  /** Mark of the password at the first proof. */
   readonly mark: string
   readonly knownDevice: boolean
   readonly device: Device
@@ -26,7 +26,7 @@ type Entering = {
   readonly way: SignInWay
 }
 
-/** After the first proof. Rejects where the event log is away: then no one is signed in. */
+/** After the first proof. Rejects if the event log is unavailable: then no one is signed in. */
 export const enter = async (
   context: Dashboard,
   request: FastifyRequest,
@@ -39,7 +39,7 @@ export const enter = async (
   return reply.redirect('/login/code', 303)
 }
 
-/** A person who is half signed in and still may be; null: one begins anew. */
+/** A person who is half signed in and still may be; null: the person starts over. */
 export const halfOf = async (
   { halfSignedIn, users, foundation: { pool } }: Dashboard,
   request: FastifyRequest,
@@ -50,12 +50,12 @@ export const halfOf = async (
   return standing.kind === 'acts' && (await passwordMark(pool, half.user)) === half.mark ? half : null
 }
 
-/** Of a code that was typed. `limited` says how long to wait, where it is known. */
+/** Result for a typed code. `limited` states the time to wait, if known. */
 type CodeOutcome =
   | { readonly kind: 'right'; readonly factorId: string | null }
   | { readonly kind: SecondFactorRefusal; readonly retryAfterSeconds: number | null }
 
-/** Checks a code within the bounds of attempts, and puts down what was refused. One whose factor was removed meanwhile needs none. */
+/** Checks a code within the limits of attempts, and records refusals. If the person's factor was removed in the meantime, no code is needed. */
 export const checkCode = async (
   { users, devices, codeAttempts, signIns, foundation, logger }: Dashboard,
   request: FastifyRequest,
@@ -78,7 +78,7 @@ export const checkCode = async (
   return verdict.kind === 'right' ? { kind: 'right', factorId: factor.factorId } : refused(verdict.kind)
 }
 
-/** What to tell who typed a code that was refused. */
+/** The message for a refused code. */
 export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { kind: 'right' }>): string => {
   switch (kind) {
     case 'wrong':
@@ -95,8 +95,8 @@ export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { 
 }
 
 /**
- * Begins the session of a person who has proved everything. `factorId`: of the second factor that was proved; null where there was none.
- * Where password, user or factor are others by now, there is no session, and the person begins anew.
+ * Begins the session of a person who has proved everything. `factorId`: of the proved second factor; null if there was none.
+ * If the password, the user or the factor has changed since, there is no session, and the person starts over.
  */
 export const beginSession = async (
   context: Dashboard,
@@ -116,7 +116,7 @@ export const beginSession = async (
       throw error
     },
   )
-  // Whoever sets a factor ends the sessions there are: one that is kept by now is found then, and an earlier factor here.
+  // Setting up a factor ends the existing sessions: either it finds this new session, or this check finds the earlier factor.
   if (!begun || ((await users.secondFactor(user))?.factorId ?? null) !== factorId) {
     await request.session.destroy()
     return beginAnew(reply, next)
@@ -127,7 +127,7 @@ export const beginSession = async (
   return reply.redirect(to, 303)
 }
 
-/** Where the account's security changed since the person signed in on this device, the page that says so comes first. */
+/** If the account's security changed since the person signed in on this device, the page about it comes first. */
 const noticesFirst = async (
   { foundation, logger }: Dashboard,
   { user, sinceMs, next }: { user: string; sinceMs: number | null; next: string },
@@ -138,12 +138,12 @@ const noticesFirst = async (
     if (notices.length === 0) return next
     return `/me?${new URLSearchParams({ since: String(sinceMs), ...(next === '/' ? {} : { next }) }).toString()}`
   } catch (error) {
-    // The page behind the name lists them whenever it is opened.
+    // The page behind the name always lists them.
     logger.error({ err: error, user }, 'dashboard: whether the account changed could not be looked up')
     return next
   }
 }
 
-/** Back to the password, and from there to the page that was asked for. */
+/** Back to the password, and from there to the requested page. */
 export const beginAnew = (reply: FastifyReply, next: string): FastifyReply =>
   reply.redirect(withNext('/login', next), 303)

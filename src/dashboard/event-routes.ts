@@ -7,12 +7,12 @@ import { shownEventPage, unreadablePage } from './pages/event.ts'
 import { eventsPage, streamEventsPage } from './pages/events.ts'
 import type { FormFault } from './pages/layout.ts'
 
-/** The event log as it is. Pages are bounded, and nothing that the log may hold breaks them. */
+/** The raw event log. Pages are bounded, and no content of the log can break them. */
 
 type StreamParams = { Params: { stream: string } }
 type EventParams = { Params: { stream: string; revision: string } }
 
-/** What a bigint of the database holds. */
+/** The range of a bigint of the database. */
 const positionMax = 2n ** 63n - 1n
 
 const positionOf = (text: string): bigint => {
@@ -24,7 +24,7 @@ const revisionOf = (text: string): number => {
   if (!/^\d{1,15}$/.test(text)) throw new PageMissing()
   return Number(text)
 }
-/** A category and an id; what is longer is none of ours. */
+/** A category and an id; a longer name is not one of ours. */
 const streamLengthMax = 140
 const isStream = (name: string): boolean => name.length <= streamLengthMax && isStreamName(name)
 

@@ -14,7 +14,7 @@ import { SecondFactorNotSet } from './required-factor.ts'
 
 type ShownFault = { readonly status: number; readonly title: string; readonly advice: string }
 
-/** Who asks, or over what, may not do this. */
+/** This person, or this connection, may not do this. */
 const forbiddenShown = (error: Error): ShownFault | null => {
   if (error instanceof PasswordNotChosen)
     return {
@@ -41,7 +41,7 @@ const forbiddenShown = (error: Error): ShownFault | null => {
   return null
 }
 
-/** What a person is told of an error, and with which status. Pure. */
+/** The message of an error for a person, and its status. Pure. */
 export const faultShown = (error: FastifyError): ShownFault => {
   if (error instanceof PageMissing)
     return {

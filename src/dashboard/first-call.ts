@@ -1,10 +1,10 @@
 import type { Permission } from '../events/capabilities.ts'
 
-/** A first call with a new key, ready to be run: on a command line, in TypeScript and in Python. Pure. */
+/** A first call with a new key, ready to run: on a command line, in TypeScript and in Python. Pure. */
 
 type Request = { readonly path: string; readonly body: Readonly<Record<string, string>> }
 
-/** What a key that may do several things tries first: what costs least. */
+/** The first call for a key with several permissions: the cheapest. */
 const requests: readonly (readonly [Permission, Request])[] = [
   ['ip_lookup', { path: '/v1/ip/lookup', body: { ip: '8.8.8.8' } }],
   ['email_validation', { path: '/v1/email/validate', body: { email: 'ada@example.com' } }],
@@ -13,7 +13,7 @@ const requests: readonly (readonly [Permission, Request])[] = [
 
 type Example = { readonly name: string; readonly text: string }
 
-/** `baseUrl` without a slash at its end. */
+/** `baseUrl` has no slash at its end. */
 export const firstCalls = ({
   apiUrl,
   dashboardUrl,

@@ -12,7 +12,7 @@ import { CommandRefused } from '../ledger/commit.ts'
 import { capitalized } from './format.ts'
 import type { FormFault } from './pages/layout.ts'
 
-/** Reads what forms and addresses carry: text, given once or several times, or anything else. */
+/** Reads the values of forms and addresses: text, given once or several times, or anything else. */
 
 export type Form = { text(name: string): string; list(name: string): string[] }
 
@@ -24,7 +24,7 @@ export const formOf = (given: unknown): Form => {
   return { text: (name) => list(name)[0] ?? '', list }
 }
 
-/** What to tell the sender of a form; null for a failure that is not about the form. */
+/** The message for the sender of a form; null for a failure that is not about the form. */
 export const faultOf = (error: unknown): FormFault | null => {
   if (error instanceof InputFault) return { field: error.field, message: sentence(error.message) }
   if (error instanceof CommandRefused) return { field: null, message: sentence(error.message) }
@@ -33,13 +33,13 @@ export const faultOf = (error: unknown): FormFault | null => {
 
 const sentence = (text: string): string => `${capitalized(text)}.`
 
-/** The form that issues a key as it is shown first: the permissions and limits that are usual. */
+/** The initial form for a new key: the usual permissions and limits. */
 export const freshIssueForm: Form = formOf({
   permissions: permissionsByDefault,
   ...Object.fromEntries(limitFields.map(({ field, limit }) => [field, String(defaultKeyLimits[limit])])),
 })
 
-/** What is to be issued, by administration's rules. Throws `InputFault`. */
+/** The requested key, by administration's rules. Throws `InputFault`. */
 export const parseIssue = (
   form: Form,
 ): Pick<IssueRequest, 'name' | 'permissions' | 'limits' | 'allowedCidrs' | 'expiresAt'> => ({
@@ -50,7 +50,7 @@ export const parseIssue = (
   expiresAt: expiryOf(optional(form, 'expires-at')),
 })
 
-/** Browsers send a field that was left empty. */
+/** Browsers also send empty fields. */
 const optional = (form: Form, name: string): string | undefined => {
   const text = form.text(name)
   return text.trim() === '' ? undefined : text

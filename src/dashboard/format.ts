@@ -1,7 +1,7 @@
 import { formatCredits, parseCredits } from '../billing/money.ts'
 import { type Html, html } from './html.ts'
 
-/** How amounts and instants are written for people. Amounts are exact: integers from the database to the page. */
+/** Formats amounts and instants for people. Amounts are exact: integers from the database to the page. */
 
 /** Micro-credits, as the read models give them, in credits: 1,234,567.000001. */
 export const credits = (micro: string): string => {
@@ -9,7 +9,7 @@ export const credits = (micro: string): string => {
   return fraction === undefined ? grouped(whole) : `${grouped(whole)}.${fraction}`
 }
 
-/** The same with a plus sign where the balance grew. */
+/** The same with a plus sign if the balance grew. */
 export const movement = (micro: string): string =>
   BigInt(micro) > 0n ? `+${credits(micro)}` : credits(micro)
 
@@ -34,7 +34,7 @@ export const capitalized = (text: string): string => `${text.charAt(0).toUpperCa
 /** The same of a decimal number of credits, as events have it. */
 export const decimal = (text: string): string => credits(String(parseCredits(text)))
 
-/** A balance: marked where it is below zero, by more than its colour. */
+/** A balance: a negative one is marked by more than its colour. */
 export const balance = (micro: string): Html =>
   BigInt(micro) < 0n
     ? html`<span class="bad">${credits(micro)}</span> <span class="mark bad">overdrawn</span>`

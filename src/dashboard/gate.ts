@@ -8,27 +8,27 @@ import { type Dashboard, type OrganizationParams, PageMissing } from './page.ts'
 import { setUpFirst } from './required-factor.ts'
 
 /**
- * Who may open a page and send a form: asked anew at every request, of the event log. A user who was disabled has no session
- * from then on, and one whose role changed has the new one at the next page.
+ * Who may open a page and send a form: checked at every request, in the event log. A disabled user loses the session
+ * immediately, and a user with a changed role has the new role at the next page.
  */
 
 type Acting = Extract<Standing, { kind: 'acts' }>
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who asks, and what that person may do; null before the gate. */
+    /** The person and their rights; null before the gate. */
     standing: Acting | null
-    /** Where the documentation for partners is, on the host that answers calls; null where this process does not know. */
+    /** The address of the documentation for partners, on the host that answers calls; null if this process does not know it. */
     docsUrl: string | null
   }
 }
 
-/** The page is there, and the person's role does not permit it. `message` says whose it is. */
+/** The page exists, but the person's role does not permit it. `message` says whose page it is. */
 export class RoleForbids extends Error {
   override name = 'RoleForbids'
 }
 
-/** For `onRoute`: throws for a page of which no one has said who may open it. */
+/** For `onRoute`: throws for a page that is missing in the table of access. */
 export const named = ({ method, url }: { method: string | readonly string[]; url: string }): void => {
   for (const one of [method].flat())
     if (actionAt(one, url) === null)
@@ -39,7 +39,7 @@ export const named = ({ method, url }: { method: string | readonly string[]; url
 const isOwn = (asked: string, own: string): boolean =>
   asked === own || asked === own.replace(/^org_/, 'org_test_')
 
-/** For `onRequest` of everything that needs a person. Throws `RoleForbids`, and `PageMissing` for what is another partner's. */
+/** For `onRequest` of everything that needs a person. Throws `RoleForbids`, and `PageMissing` for another partner's pages. */
 export const gate =
   (context: Dashboard) =>
   async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
@@ -59,7 +59,7 @@ export const gate =
     if (own !== null) {
       const { organization } = request.params as Partial<OrganizationParams['Params']>
       if (path === '/') return reply.redirect(`/organizations/${own}`, 303)
-      // Whether there is such an organization is not a partner's to know.
+      // A partner must not learn whether that organization exists.
       if (organization !== undefined && !isOwn(organization, own)) throw new PageMissing()
     }
     const action = actionAt(request.method, path)

@@ -3,8 +3,8 @@ import type { Standing } from '../administration/users.ts'
 import { nextOf } from './next.ts'
 
 /**
- * A password that the system made was seen by someone else, or was printed: it opens nothing but the form that replaces it. A sign-out
- * is no page of a person, and is always there.
+ * A generated password was seen by someone else, or was printed: it opens only the form that replaces it. Signing out
+ * is not a person's page, and is always possible.
  */
 
 /** A form that was sent before the person chose a password. */
@@ -15,7 +15,7 @@ export class PasswordNotChosen extends Error {
 const opened = ['GET /me', 'HEAD /me', 'POST /me/password']
 
 /**
- * Undefined: the request may go on. Otherwise it was led to the form, with the page that was asked for. Throws `PasswordNotChosen`
+ * Undefined: the request may continue. Otherwise it was redirected to the form, with the requested page. Throws `PasswordNotChosen`
  * for any other form.
  */
 export const chooseFirst = (
@@ -24,7 +24,7 @@ export const chooseFirst = (
   reply: FastifyReply,
 ): FastifyReply | undefined => {
   const { method, url, session } = request
-  // Who came another way did not use it, and may not even know it.
+  // A person who came another way did not use the password, and may not even know it.
   if (
     !passwordGiven ||
     session.byProvider === true ||
@@ -35,6 +35,6 @@ export const chooseFirst = (
   return reply.redirect(withNext('/me', nextOf(url)), 303)
 }
 
-/** An address of ours, and the page to go on to from there. */
+/** One of our addresses, with the page to open afterwards. */
 export const withNext = (path: '/me' | '/login' | '/login/code', next: string): string =>
   next === '/' ? path : `${path}?next=${encodeURIComponent(next)}`

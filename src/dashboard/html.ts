@@ -1,14 +1,14 @@
 /**
- * HTML as values. Whatever is interpolated is escaped, in text and in quoted attributes alike; only what `html` itself
- * made goes in as it is. Attributes must be quoted, and URLs in them begin with a path of ours.
+ * HTML as values. Every interpolated value is escaped, in text and in quoted attributes alike; only results of `html` itself
+ * are inserted unchanged. Attributes must be quoted, and URLs in them begin with one of our paths.
  */
 
-/** Not exported: no other file can make markup. */
+/** Not exported, so no other file can create markup. */
 const markup = Symbol('markup')
 
 export type Html = { readonly [markup]: string }
 
-/** What may be interpolated. Nothing is rendered for null, undefined and false. */
+/** Values that may be interpolated. Nothing is rendered for null, undefined and false. */
 export type Renderable = Html | string | number | bigint | false | null | undefined | readonly Renderable[]
 
 const escapes: Readonly<Record<string, string>> = {

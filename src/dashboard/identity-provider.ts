@@ -2,21 +2,21 @@ import type { Configuration, CustomFetchOptions } from 'openid-client'
 import { isLoopbackName } from '../config/sign-in.ts'
 
 /**
- * Signing in with a provider of identities: OpenID Connect, authorization code with PKCE, state and nonce. The provider says who
- * the person is, and nothing else: what that person may do is what the user of that name may do.
+ * Signing in with an identity provider: OpenID Connect, authorization code with PKCE, state and nonce. The provider only states who
+ * the person is: the person's rights are those of the user of that name.
  *
- * Loaded when it is first needed. Every request to the provider has a deadline and a largest answer.
+ * Loaded on first use. Every request to the provider has a deadline and a maximum answer size.
  */
 
 export type ProviderSettings = {
   readonly issuer: string
   readonly clientId: string
   readonly clientSecret: string
-  /** The claim that is the name of a user. */
+  /** The claim that contains the user's name. */
   readonly nameClaim: string
 }
 
-/** What one sign-in has to remember until the person is back; kept sealed, in that person's browser. */
+/** The data of one sign-in until the person returns; stored sealed in that person's browser. */
 export type Errand = {
   readonly state: string
   readonly nonce: string
@@ -26,28 +26,28 @@ export type Errand = {
 
 type Named =
   | { readonly kind: 'named'; readonly name: string }
-  /** `says` is for the log: it holds no secret and nothing that a stranger wrote. */
+  /** `says` is for the log: it contains no secret and no text from strangers. */
   | { readonly kind: 'refused'; readonly says: string }
 
 export type IdentityProvider = {
   /** For the sign-in page: the host of the issuer. */
   readonly label: string
-  /** Where to send the person. Throws `ProviderAway`. */
+  /** The address to redirect the person to. Throws `ProviderAway`. */
   begin(redirectUri: string): Promise<{ readonly url: string; readonly errand: Errand }>
-  /** Who came back with this query. Throws `ProviderAway`. */
+  /** The person who returned with this query. Throws `ProviderAway`. */
   finish(query: string, errand: Errand): Promise<Named>
 }
 
-/** It cannot be reached, is late, or does not answer as a provider. */
+/** It cannot be reached, is late, or does not answer like an identity provider. */
 export class ProviderAway extends Error {
   override name = 'ProviderAway'
 }
 
-/** Of one request; a sign-in makes at most five: metadata, token, keys, and the person's claims. */
+/** Per request; a sign-in makes at most five: metadata, token, keys, and the person's claims. */
 const requestMaxSeconds = 5
 /** Metadata and keys of large providers have some 20 kB. */
 const answerMaxBytes = 512 * 1_024
-/** A provider that changes its endpoints is followed within the hour. */
+/** A provider's changed endpoints are used within the hour. */
 const metadataMaxAgeMs = 60 * 60 * 1_000
 const nameMax = 123
 
@@ -60,7 +60,7 @@ export const createIdentityProvider = (
   let asked: Promise<Configuration> | undefined
   const configuration = async (): Promise<Configuration> => {
     if (known !== undefined && monotonic() - known.atMs < metadataMaxAgeMs) return known.configuration
-    // However many begin at once, it is asked once.
+    // Concurrent sign-ins share one request.
     asked ??= discover(settings)
       .then((found) => {
         known = { configuration: found, atMs: monotonic() }
@@ -120,7 +120,7 @@ const discover = async ({ issuer, clientId, clientSecret }: ProviderSettings): P
       {
         timeout: requestMaxSeconds,
         [client.customFetch]: boundedFetch,
-        // The signature of what says who it is counts, whatever brought it.
+        // The signature of the ID token counts, regardless of the channel it came through.
         execute: [
           client.enableNonRepudiationChecks,
           ...(issuer.startsWith('http:') ? [client.allowInsecureRequests] : []),
@@ -132,7 +132,7 @@ const discover = async ({ issuer, clientId, clientSecret }: ProviderSettings): P
   }
 }
 
-/** Of the ID token, and where it does not have the claim, of what the provider says of the person besides. */
+/** From the ID token, or, if the claim is missing there, from the provider's user information. */
 const claimsOf = async (
   configuration: Configuration,
   { query, errand, nameClaim }: { query: string; errand: Errand; nameClaim: string },
@@ -153,7 +153,7 @@ const claimsOf = async (
   return client.fetchUserInfo(configuration, tokens.access_token, claims.sub)
 }
 
-/** Pure. An address that the provider did not verify may be typed by anyone. */
+/** Pure. Anyone can type an address that the provider did not verify. */
 const nameIn = (claims: Readonly<Record<string, unknown>>, nameClaim: string): Named => {
   const name = claims[nameClaim]
   if (typeof name !== 'string' || name === '' || name.length > nameMax)
@@ -164,7 +164,7 @@ const nameIn = (claims: Readonly<Record<string, unknown>>, nameClaim: string): N
   return { kind: 'named', name }
 }
 
-/** One request: no redirection, an end, and a largest answer. Throws `ProviderAway` for what fails or is no answer of a provider. */
+/** One request: no redirection, a deadline, and a maximum answer size. Throws `ProviderAway` if it fails or the answer is not a provider's. */
 const boundedFetch = async (url: string, options: CustomFetchOptions): Promise<Response> => {
   const { protocol, hostname } = new URL(url)
   if (protocol !== 'https:' && !isLoopbackName(hostname))
@@ -202,7 +202,7 @@ const awayIn = (error: unknown): ProviderAway | null => {
   return null
 }
 
-/** The code that the library or the protocol has for it. */
+/** The error code of the library or the protocol. */
 const refusalOf = (error: unknown): string => {
   const code = error instanceof Error && 'code' in error ? error.code : undefined
   return typeof code === 'string' && /^[A-Z_]{1,60}$/.test(code) ? code : 'not an answer to this sign-in'

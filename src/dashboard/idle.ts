@@ -4,13 +4,13 @@ import type { Dashboard } from './page.ts'
 import { putOffIdleEnd } from './session.ts'
 
 /**
- * A session ends when its person asks for nothing for `idleMinutes`. What a page asks for by itself, such as how far a work is, says
- * nothing about a person. The page that is there when a work has ended counts once, as does the click that began it.
+ * A session ends when its person requests nothing for `idleMinutes`. Requests that a page makes by itself, such as for progress, do not
+ * show that a person is there. The page after finished work counts once, as does the click that started it.
  */
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** It is answered with a page, or a stream, that asks again by itself: no one need be there. */
+    /** The answer is a page, or a stream, that reloads by itself: the person need not be there. */
     asksByItself: boolean
   }
 }
@@ -23,14 +23,14 @@ export const endWhenIdle = (
   const outage = createOutage({ logger, what: 'dashboard: putting off the end of a session' })
   pages.decorateRequest('asksByItself', false)
   pages.addHook('onSend', async ({ session, asksByItself }) => {
-    // One that was ended while it was asked is null, which its type does not say.
+    // A session that ended during the request is null, although its type does not allow null.
     if (asksByItself || session?.user === undefined || session.aging !== true) return
-    // Where it cannot be put off the session ends sooner; the page is there all the same.
+    // If the extension fails, the session ends sooner, but the page is still shown.
     await putOffIdleEnd(pool, session.sessionId, idleMinutes).then(outage.works, outage.failed)
   })
 }
 
-/** Why the sign-in page is there again; null where no session ended so. */
+/** Why the sign-in page is shown again; null if no session ended for idleness. */
 export const idleNotice = (
   { session: { ended } }: FastifyRequest,
   { idleMinutes }: Dashboard,

@@ -12,20 +12,20 @@ import { guessableNames } from './queries.ts'
 import { sessionCookie } from './session.ts'
 
 /**
- * The page behind the link of an invitation: for a visitor who has it. GET shows it and uses nothing up, however often scanners of
- * mail open it; POST makes the user, once.
+ * The page behind an invitation's link, for a visitor who has it. GET shows it and uses nothing up, however often mail scanners
+ * open it; POST creates the user, once.
  */
 
 type LinkParams = { Params: { secret: string } }
 
-/** Of one address, of whatever link, pages and forms together: people open one link, and mistype a password a few times. */
+/** Per address, for all links, pages and forms together: people open one link, and mistype a password a few times. */
 const attemptsPerMinute = 20
 
 export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, logger, signIns } = context
   const find = openInvitations(foundation)
   const addresses = createAttempts(foundation, { what: 'invitation', perMinute: attemptsPerMinute })
-  /** The answer to an address that asks too often; null: it may go on. */
+  /** The answer to an address with too many requests; null: it may continue. */
   const limited = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | null> => {
     const waitSeconds = await addresses(addressBlock(callerAddress(request)))
     if (waitSeconds === null) return null
@@ -61,7 +61,7 @@ export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): vo
       return sendPage(reply.code(422), invitationPage({ ...invitation, csrf, fault: outcome.fault }))
     }
     logger.info({ user: outcome.done.user }, 'dashboard: an invitation was accepted')
-    // Another person may be signed in in this browser: the new one is asked to sign in.
+    // Another person may be signed in in this browser, so the new user is asked to sign in.
     const { user } = request.session
     if (user !== undefined) {
       await request.session.destroy()

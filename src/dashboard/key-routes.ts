@@ -27,11 +27,11 @@ import {
 } from './pages/keys.ts'
 import { shownSoon } from './shown-soon.ts'
 
-/** The forms that issue, rotate and revoke a key. Every change is a POST that names who did it. */
+/** The forms that issue, rotate and revoke a key. Every change is a POST and records who made it. */
 
 const oncePattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 
-/** Three forms, each a GET that shows it and a POST that does what it says. */
+/** Three forms, each with a GET that shows it and a POST that makes the change. */
 export const keyRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   issueRoutes(pages, context)
   rotateRoutes(pages, context)
@@ -93,7 +93,7 @@ const issueRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   })
 }
 
-/** A key with lines to try it by, and the organization it belongs to: that of test keys is another one. */
+/** A key with lines to try it, and its organization: test keys belong to a separate organization. */
 const shownKey = (
   { apiUrl }: Dashboard,
   { protocol, host }: FastifyRequest,

@@ -5,14 +5,14 @@ import { rowsOf } from './queries.ts'
 import { type LinePlaces, lineFrom } from './usage-queries.ts'
 
 /**
- * Where in a statement the lines of a time are. They are in the order in which they were written, which is that of their times
- * but for what was late; how late a call may be is known. So they are found by halving, and not by reading all of them.
+ * Finds the lines of a time range in a statement. They are stored in the order in which they were written, which is the order of their times
+ * except for late lines; how late a call may be is known. So a binary search finds them without reading all of them.
  */
 
-/** 2 to this power is more than any ledger has events. */
+/** 2 to this power exceeds the number of events in any ledger. */
 const halvingsMax = 64
 
-/** Lines whose times are in the range are within these revisions; null where there is no line. */
+/** Lines whose times are in the range are within these revisions; null if there are none. */
 export const linePlaces = async (
   pool: pg.Pool,
   organizationId: string,
@@ -26,7 +26,7 @@ export const linePlaces = async (
   return { first: String(first), last: String(beyond) }
 }
 
-/** The least revision from which on lines are of an instant or later, as far as lines are in order; `end` where none is. */
+/** The lowest revision from which lines are at or after an instant, as far as lines are in order; `end` if there are none. */
 const firstAt = async (
   pool: pg.Pool,
   organizationId: string,

@@ -1,6 +1,6 @@
 import type { Route } from './access.ts'
 
-/** Where the menu of every page leads, for those who may open it. */
+/** The links of every page's menu, for the people who may open them. */
 export const menu = [
   { href: '/', name: 'Overview', route: 'GET /' },
   { href: '/months', name: 'Months', route: 'GET /months' },
@@ -15,7 +15,7 @@ export const menu = [
 
 export type MenuPlace = (typeof menu)[number]['href']
 
-/** The pages of one organization: what follows its address, and what it is called. Who may open it may open all of them. */
+/** The pages of one organization: the path after its address, and the label. A person who may open one may open all of them. */
 export const organizationMenu = [
   { path: '', name: 'Account' },
   { path: '/usage', name: 'Usage' },

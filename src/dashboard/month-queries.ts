@@ -1,6 +1,6 @@
 import type { Query } from '../../projections/projection.ts'
 
-/** What organizations used in a month, beside the month before: of the sums that are kept by day. */
+/** Organizations' usage in a month, compared with the month before, from the daily sums. */
 
 export type MonthUseRow = {
   organization_id: string
@@ -11,7 +11,7 @@ export type MonthUseRow = {
   charged_before_micro: string
 }
 
-/** Organizations by id, which is by age, after the given one. Days are first days of months: before, of it, after. */
+/** Organizations after the given one, by id, which is by age. Days are first days of months: the month before, this one, the next one. */
 export const monthUse = (
   { before, month, next }: { readonly before: string; readonly month: string; readonly next: string },
   { after, max }: { readonly after: string; readonly max: number },

@@ -23,7 +23,7 @@ import { type MonthLine, monthsPage } from './pages/months.ts'
 import { begin, soonOr } from './work-routes.ts'
 import { createPlaces } from './works.ts'
 
-/** The months of an organization: what each comes to, its statement as a file, and the form that closes it. */
+/** The months of an organization: their totals, the statement as a file, and the form that closes a month. */
 
 type MonthParams = { Params: { organization: string; month: string } }
 
@@ -145,7 +145,7 @@ const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
   })
 }
 
-/** At a time, in this process: each reads a ledger from its start. */
+/** Concurrent reads in this process: each reads a ledger from its start. */
 const downloadsMax = 4
 
 const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {

@@ -1,10 +1,10 @@
-/** Where a sign-in leads to: the page that was asked for. Pure. */
+/** Where a sign-in leads to: the requested page. Pure. */
 
 const lengthMax = 500
 
 /**
- * A path of ours, and what is asked there; `/` for anything else. An address of elsewhere must not send people elsewhere: so
- * it begins with one slash, and holds nothing that a browser reads as another one. What it leads to is only ever read.
+ * One of our paths, with its query; `/` for anything else. A link from elsewhere must not redirect people to another site, so
+ * a path begins with one slash, and contains nothing that a browser would read as a second slash. The target is only opened with GET.
  */
 export const nextOf = (text: string): string => {
   const [path = '', ...rest] = text.split('?')

@@ -4,9 +4,9 @@ import { decodeTime } from 'ulid'
 import { CommandRefused } from '../ledger/commit.ts'
 
 /**
- * A form is taken once, in whatever process and however often it is sent: by a reload, by two clicks, by a page that is kept
- * open in two windows. Each form that is shown has a token of its own; what was done with it before is not done again. Where it is
- * not known what became of it, it counts as done.
+ * A form is accepted once, in any process and however often it is sent: by a reload, by two clicks, or by a page
+ * open in two windows. Each displayed form has its own token, and its change is not made again. If the outcome is
+ * unknown, it counts as done.
  */
 
 /** It was sent before. */
@@ -15,12 +15,12 @@ export class FormSentBefore extends Error {
 }
 
 const pattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
-/** Half of what the tokens that were sent are kept for. */
+/** Half of the time for which used tokens are stored. */
 const ageMaxMs = 12 * 60 * 60 * 1_000
 const aheadMaxMs = 60_000
 
 /**
- * Takes a form. Throws `FormSentBefore` where it was taken, and `CommandRefused` for what is no token, or an old one: then the
+ * Accepts a form. Throws `FormSentBefore` if it was accepted before, and `CommandRefused` for an invalid or old token: then the
  * form is shown again with a new one.
  */
 export const takeForm = async (

@@ -18,7 +18,7 @@ import { projectionPage, retriedPage } from './pages/projection.ts'
 import { standing } from './rows.ts'
 import { begin } from './work-routes.ts'
 
-/** Projections and jobs: where they are, and what a person may do about them. */
+/** Projections and jobs: their state, and a person's actions on them. */
 
 type ProjectionParams = { Params: { projection: string } }
 type JobParams = { Params: { job: string } }
@@ -131,7 +131,7 @@ const projectionRoutes = (pages: FastifyInstance, context: Dashboard): void => {
 
 type Act = (projection: Projection, form: Form, actor: { readonly actor: string }) => Promise<unknown>
 
-/** Done at once, or said what was wrong with the form. */
+/** Done immediately, or the form's fault is shown. */
 const actsOf = ({ foundation }: Dashboard): Readonly<Record<'cancel' | 'release', Act>> => ({
   cancel: (projection, _form, operator) =>
     cancelRebuilds(foundation, { projections: [projection], ...operator }),
@@ -152,7 +152,7 @@ const refusedLoss =
   'The rows were left as they are. The event log was restored from an older copy, and a rebuild would forget what only the rows know. ' +
   'Stop the service and run "projection rebuild --all" on the command line: it lists what would be lost, and asks.'
 
-/** What takes long is waited for on a page of its own. */
+/** Long work is awaited on a separate page. */
 const rebuildRoute = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, logger } = context
   pages.post<ProjectionParams>(`${path}/rebuild`, async (request, reply) => {

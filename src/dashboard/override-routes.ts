@@ -16,7 +16,7 @@ import type { FormFault, Viewer } from './pages/layout.ts'
 import { overridesPage } from './pages/overrides.ts'
 import type { AccountRow } from './queries.ts'
 
-/** Prices of an organization's own. */
+/** An organization's own prices. */
 
 const path = '/organizations/:organization/prices'
 

@@ -19,10 +19,10 @@ import { endOtherSessions, sessionCookie, sessionsOf } from './session.ts'
 const noticesShownMs = 90 * 24 * 60 * 60 * 1_000
 const noticesShownMax = 20
 
-/** Milliseconds in an address; null: none, or no time. */
+/** Milliseconds in an address; null: absent, or not a time. */
 const timeOf = (text: string): number | null => (/^\d{13}$/.test(text) ? Number(text) : null)
 
-/** One's own: role, password, sign-ins. */
+/** A person's own page: role, password, sign-ins. */
 export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { pool } = context.foundation
   const shown = async (
@@ -56,7 +56,7 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       newPassword(context, request, viewer.user, form),
     )
     if ('fault' in outcome) return sendPage(reply.code(422), await shown(request, viewer, outcome.fault))
-    // Every session of the old password has ended, this one too.
+    // Every session of the old password has ended, including this one.
     await request.session.destroy()
     context.devices.seen(request, reply, viewer.user)
     const next = nextOf(formOf(request.body).text('next'))
@@ -75,7 +75,7 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
 }
 
 /**
- * The present password is asked for, with the bounds of a sign-in: a session that was left open is not enough. Throws `InputFault`
+ * Asks for the current password, with the limits of a sign-in: a session that was left open is not enough. Throws `InputFault`
  * and `CommandRefused`.
  */
 export const checkPresentPassword = async (

@@ -24,7 +24,7 @@ import { formOwner } from './session.ts'
 import type { CodeAttempts, SignIn } from './sign-in.ts'
 import type { Asker, Works } from './works.ts'
 
-/** What every page needs: who looks, at which organization, and how a page is sent. */
+/** The context of every page: the person, the organization, and how a page is sent. */
 
 export type Dashboard = {
   readonly foundation: Foundation
@@ -35,37 +35,37 @@ export type Dashboard = {
   readonly halfSignedIn: HalfSignedIn
   readonly signIns: SignInEvents
   readonly users: UserDirectory
-  /** Who has to set up a second factor before anything else opens. */
+  /** The people who must set up a second factor before anything else opens. */
   readonly requiredFactor: RequiredFactor
-  /** What one person proposes another one approves. */
+  /** If set, one person proposes and another one approves. */
   readonly twoPerson: boolean
-  /** Where this service answers calls, for lines to copy; null where another one does. */
+  /** The address at which this service answers calls, for lines to copy; null if another service does. */
   readonly apiUrl: string | null
-  /** After which a session ends in which its person asks for nothing. */
+  /** A session ends after this many minutes without a request from its person. */
   readonly idleMinutes: number
   readonly works: Works
-  /** People may sign in with it too; null: with a password alone. */
+  /** The identity provider; null: people sign in with a password alone. */
   readonly provider: IdentityProvider | null
-  /** Where people open the dashboard, without a slash at its end; null: where the request came to. */
+  /** The dashboard's public address, without a slash at its end; null: the address of the request. */
   readonly publicUrl: string | null
-  /** How far the projections are behind the event log, and what the checks of this process found. */
+  /** How far the projections are behind the event log, and the results of this process's checks. */
   readonly health: Pick<Health, 'projectionLags' | 'findings'>
-  /** How long rows may be behind before pages say so; milliseconds. */
+  /** How far rows may be behind before pages say so; milliseconds. */
   readonly lateAfterMs: number
-  /** What to type before anyone can sign in; nothing from the first user on. */
+  /** The commands to type before anyone can sign in; empty from the first user on. */
   readonly firstSteps: () => Promise<readonly FirstStep[]>
-  /** Where messages to webhooks may be sent, and how. */
+  /** Checks webhook addresses and sends messages to them. */
   readonly outside: Pick<Outside, 'guard' | 'post' | 'postOwn'>
   readonly pixel: PixelControls
   readonly dataSources: () => Promise<FoundData>
 }
 
-/** There is no such page, organization or key. */
+/** The page, organization or key does not exist. */
 export class PageMissing extends Error {
   override name = 'PageMissing'
 }
 
-/** Pages are of this moment and of this person. */
+/** Pages belong to this moment and this person. */
 export const sendPage = (reply: FastifyReply, page: Html): FastifyReply =>
   reply.type('text/html; charset=utf-8').header('cache-control', 'no-store').send(documentOf(page))
 
@@ -77,7 +77,7 @@ const roleOf = ({ standing }: FastifyRequest): UserRole => {
   return standing.role
 }
 
-/** For places that are shared. */
+/** The party of the request, for limits that parties share. */
 export const askerOf = ({ standing }: FastifyRequest): Asker => {
   assert(standing !== null)
   return { user: standing.user, organizationId: standing.organizationId }
@@ -97,7 +97,7 @@ export const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer =
   docsUrl: request.docsUrl,
 })
 
-/** Does what a form asks for, or says what is wrong with the form; anything else that fails is not the form's fault. */
+/** Makes the change of a form, or shows the form's fault; any other failure is not the form's fault. */
 export const attempt = async <Done>(
   work: () => Promise<Done>,
 ): Promise<{ done: Done } | { fault: FormFault }> => {
@@ -110,7 +110,7 @@ export const attempt = async <Done>(
   }
 }
 
-/** The same, for a form that is taken once. Throws `FormSentBefore` where it was. */
+/** The same, for a form that is accepted once. Throws `FormSentBefore` if it was accepted before. */
 export const attemptOnce = <Done>(
   { foundation: { pool } }: Dashboard,
   request: FastifyRequest,
@@ -131,7 +131,7 @@ export const organizationPattern = /^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/
 export const keyIdPattern = /^[0-9A-Za-z]{16}$/
 
 export const accountAt = async (context: Dashboard, organizationId: string): Promise<AccountRow> => {
-  // What no id looks like is not asked for: PostgreSQL refuses a text with U+0000.
+  // A text that cannot be an id is not queried: PostgreSQL refuses a text with U+0000.
   if (!organizationPattern.test(organizationId)) throw new PageMissing()
   const [account] = await rowsOf(context.foundation.pool, accountOf(organizationId, Date.now()))
   if (account === undefined) throw new PageMissing()

@@ -16,7 +16,7 @@ import type { FormFault, Viewer } from './pages/layout.ts'
 import { type PixelView, pixelPage } from './pages/pixel.ts'
 import { type AccountRow, rowsOf, usersOf } from './queries.ts'
 
-/** The pixel of one organization: what its keys do by calls, people do here. */
+/** The pixel of one organization: people make here the changes that its keys make by calls. */
 
 const path = '/organizations/:organization/pixel'
 const rulesShown = 50
@@ -57,7 +57,7 @@ export const pixelRoutes = (pages: FastifyInstance, context: Dashboard): void =>
     })
 }
 
-/** A partner sees the names of its own organization's users, and not those of operators. */
+/** A partner sees the names of its own organization's users, but not those of operators. */
 const usersSeenBy = async (
   { foundation: { pool } }: Dashboard,
   { standing }: FastifyRequest,
@@ -113,10 +113,10 @@ const pageOf = async (
 
 const placePattern = /^(\d{4}-\d{2}-\d{2}) ([a-z0-9.-]{0,253})$/
 
-/** Null for what is no place: then from the newest day on. */
+/** Null for an invalid position: then from the newest day on. */
 const placeIn = (text: string): PixelDayPlace | null => {
   const [, day = '', domain = ''] = placePattern.exec(text) ?? []
   const atMs = Date.parse(`${day}T00:00:00.000Z`)
-  // PostgreSQL refuses the 31st of June, which this takes for the 1st of July.
+  // PostgreSQL refuses the 31st of June, which JavaScript reads as the 1st of July.
   return Number.isNaN(atMs) || new Date(atMs).toISOString().slice(0, 10) !== day ? null : { day, domain }
 }

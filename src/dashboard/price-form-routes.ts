@@ -23,7 +23,7 @@ import { costPage, costsShownMax, proposePage, withdrawPage } from './pages/pric
 import { namesOf } from './queries.ts'
 import { soonOr } from './work-routes.ts'
 
-/** Prices are proposed, withdrawn, and tried on the calls of a month. */
+/** Proposing and withdrawing prices, and trying them on the calls of a month. */
 
 type NameParams = { Params: { name: string } }
 
@@ -33,7 +33,7 @@ export const priceFormRoutes = (pages: FastifyInstance, context: Dashboard): voi
   costRoute(pages, context)
 }
 
-/** What differs from the book in force then, as a price file would say it. */
+/** The differences from the book then in force, in the format of a price file. */
 const changedIn = (form: Form, rules: readonly { rule: string; sku: string | null }[]) =>
   rules.flatMap(({ rule, sku }) => {
     const amount = form.text(`amount ${rule}`).trim()

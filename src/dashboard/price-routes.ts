@@ -8,7 +8,7 @@ import { capitalized } from './format.ts'
 import { type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
 import { pricesPage, proposalPage } from './pages/prices.ts'
 
-/** The price books, and the form that approves a proposal: a person who is signed in is proved. */
+/** The price books, and the form that approves a proposal: a signed-in person is proved. */
 
 type ProposalParams = { Params: { proposal: string } }
 
@@ -16,7 +16,7 @@ export const priceRoutes = (pages: FastifyInstance, { foundation, twoPerson }: D
   pages.get('/prices', async (request, reply) => {
     const { open, ...published } = await pricesAt(foundation, Date.now())
     const viewer = viewerOf(request, reply)
-    // A proposal, with its reason, is the operator's own until it is published.
+    // A proposal, with its reason, is visible only to the operator until it is published.
     const seesProposals = mayDo(viewer.role, 'finance.read')
     return sendPage(reply, pricesPage({ viewer, ...published, open: seesProposals ? open : [] }))
   })
@@ -50,7 +50,7 @@ export const priceRoutes = (pages: FastifyInstance, { foundation, twoPerson }: D
       await approvePriceBook(foundation, {
         proposal: proposal.proposal,
         twoPerson,
-        // Sending the form is the word of consent.
+        // Sending the form is the consent.
         consents: true,
         ...provedOperator(viewer.user),
       })

@@ -14,15 +14,15 @@ import { signInPage } from './pages/sign-in.ts'
 import { providerCookie } from './session.ts'
 
 /**
- * Signing in with a provider of identities. Whatever fails there ends at the sign-in page, where a password opens as before. A person
- * whom the provider names and who is no user here, or is disabled, is told that the account opens nothing here, and no more.
+ * Signing in with an identity provider. Every failure ends at the sign-in page, where a password works as before. If the
+ * provider names a person who is not a user here, or is disabled, the page says only that the account has no access here.
  */
 
 const callback = '/login/provider/callback'
 const attemptsPerMinute = 20
 /** For typing a password and a code at the provider. */
 const errandMaxMs = 10 * 60 * 1_000
-/** `lax`: the person comes back from another site. */
+/** `lax`: the person returns from another site. */
 const errandCookieOptions = {
   path: '/',
   httpOnly: true,
@@ -37,7 +37,7 @@ const keptErrand = z.strictObject({
   verifier: z.string(),
   redirectUri: z.string(),
   next: z.string(),
-  /** What the device was given when a person signed in on it; it is not sent on the way back. */
+  /** The device's cookie from an earlier sign-in; the browser does not send it on the way back. */
   device: z.string().nullable(),
   atMs: z.number(),
 })
@@ -74,7 +74,7 @@ const ended = (
   return sendPage(reply.code(statuses[why]), signInPage(page))
 }
 
-/** What failed at the provider ends at the sign-in page. Throws anything else. */
+/** A failure at the provider ends at the sign-in page. Throws anything else. */
 const endedAway = (parts: Parts, asked: Asked, error: unknown): FastifyReply => {
   if (!(error instanceof ProviderAway)) throw error
   parts.context.logger.warn({ err: error }, 'dashboard: the provider of identities is away')
@@ -98,7 +98,7 @@ export const providerRoutes = (
 
   pages.get(callback, async (request, reply) => {
     const errand = errandOf(parts, request)
-    // It is for one return: a reload begins nothing anew.
+    // Valid for one return: a reload cannot use it again.
     reply.clearCookie(providerCookie, { path: '/' })
     const asked = { request, reply, next: nextOf(errand?.next ?? '') }
     if (await isLimited(request)) return ended(parts, asked, 'limited')
@@ -148,7 +148,7 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
     }
     const mark = await passwordMark(foundation.pool, standing.user)
     if (mark === null) return ended(parts, asked, 'nobody')
-    // The same as for a sign-in by password: a device is known for one account.
+    // As after a sign-in by password: a device is known for one account.
     const known = devices.open(errand.device, standing.user)
     return await enter(parts.context, request, reply, {
       user: standing.user,

@@ -1,14 +1,14 @@
 import type pg from 'pg'
 import type { Query } from '../../projections/projection.ts'
 
-/** What the pages read. Every query is bounded and goes by an index of the read model it asks. */
+/** The queries of the pages. Every query is bounded and uses an index of its read model. */
 
 export const rowsOf = async <Row extends pg.QueryResultRow>(
   pool: pg.Pool,
   { text, values }: Query<Row>,
 ): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
 
-/** What can be drawn at $1, less the overdraft used: the balance, as `accounts a` has it. */
+/** The amount that can be drawn at $1, minus the overdraft used: the balance, from `accounts a`. */
 const balanceMicro = `(coalesce((select sum(l.remaining_micro) from account_lots l
   where l.organization_id = a.organization_id and l.remaining_micro > 0
     and (l.expires_at is null or l.expires_at > $1)), 0) - a.overdrawn_micro)::text`
@@ -22,7 +22,7 @@ export type OrganizationLine = {
   last_call_at: Date | null
 }
 
-/** Organizations by id, which is by age, after the given one. Lots and keys have ended or not by `nowMs`, the clock of this process. */
+/** Organizations after the given one, by id, which is by age. `nowMs`, the clock of this process, decides whether lots and keys have ended. */
 export const organizations = ({
   after,
   max,
@@ -45,7 +45,7 @@ export const organizations = ({
   values: [new Date(nowMs), after, max],
 })
 
-/** What organizations are called, by id. A name beside a figure decides nothing: rows that are late leave it out. */
+/** Names of organizations, by id. Names are only labels: if rows are late, the name is missing. */
 export const namesOf = async (
   pool: pg.Pool,
   ids: readonly string[],
@@ -57,7 +57,7 @@ export const namesOf = async (
   return new Map(rows.map(({ organization_id, name }) => [organization_id, name]))
 }
 
-/** Names that a person's password must not be made of. */
+/** Names that must not be part of a person's password. */
 export const guessableNames = async (
   pool: pg.Pool,
   { user, organizationId }: { user: string; organizationId: string | null },
@@ -79,7 +79,7 @@ export type AccountRow = {
   overdraft_limit_micro: string
 }
 
-/** `nowMs`: the clock of this process, by which lots have expired. */
+/** `nowMs`: the clock of this process, which decides whether lots have expired. */
 export const accountOf = (organizationId: string, nowMs: number): Query<AccountRow> => ({
   text: `select a.organization_id, a.name, a.registered_at, a.revision::text, ${balanceMicro} as balance_micro,
                 a.granted_micro::text, a.charged_micro::text, a.expired_micro::text, a.adjusted_micro::text,
@@ -138,7 +138,7 @@ export type KeyRow = {
 /** The day (UTC) of an instant. */
 export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 
-/** Of a key, with its calls of the 30 days up to $1. */
+/** Of a key, with its calls in the 30 days up to $1. */
 const keyColumns = `k.key_id, k.name, k.last4, k.permissions, k.limits, k.created_at, k.expires_at, k.successor_id,
   k.grace_until, k.revoked_at, k.revoke_reason,
   (select last_used_at from key_last_used u where u.key_id = k.key_id) as last_used_at,
@@ -155,13 +155,13 @@ export const keysOf = (
   values: [dayOf(nowMs), organizationId, max],
 })
 
-/** One key, if it is the organization's. */
+/** One key, if it belongs to the organization. */
 export const keyOf = (organizationId: string, keyId: string, nowMs: number): Query<KeyRow> => ({
   text: `select ${keyColumns} from api_keys k where k.key_id = $3 and k.organization_id = $2`,
   values: [dayOf(nowMs), organizationId, keyId],
 })
 
-/** What only the page of the key shows. */
+/** Data that only the page of the key shows. */
 export type KeyDetailRow = KeyRow & {
   allowed_cidrs: string[]
   charged_micro: string
@@ -192,7 +192,7 @@ export type StatementRow = {
   capability: string | null
   outcome: string | null
   code: string | null
-  /** How many calls the line is of; null for a movement of credits. */
+  /** The number of calls in the line; null for a movement of credits. */
   calls: string | null
   amount_micro: string
   rule: string | null
@@ -236,7 +236,7 @@ export type LineFilters = {
   readonly untilMs: number
 }
 
-/** The newest lines of a range of revisions that fit, newest first. */
+/** The newest matching lines of a range of revisions, newest first. */
 export const linesThatFit = (
   organizationId: string,
   { above, below, max }: { above: string; below: string; max: number },
@@ -255,7 +255,7 @@ export const linesThatFit = (
 })
 
 /**
- * Lines of one request, newest first. The request's lines are found before the organization's are looked at: a planner
+ * Lines of one request, newest first. The request's lines are selected before the organization's: a planner
  * without statistics would read the organization's lines instead.
  */
 export const linesOfRequest = (

@@ -1,10 +1,10 @@
-/** Whose rows the pages show: one table for all of them. Pure. */
+/** Which projections' rows the pages show: one table for all pages. Pure. */
 
 const organization = '/organizations/:organization'
 
 /**
- * What the pages below an address read; the first that fits. The names are those of `projections`. None: figures there come from the
- * event log itself, or are about this very lateness; what an organization is called may stand beside them, and no figure depends on it.
+ * The projections of the pages below an address; the first match counts. The names are those of `projections`. Empty: figures there come
+ * from the event log itself, or are about the delay itself. Names of organizations may be shown, but no figure depends on them.
  */
 const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/organizations/new', []],
@@ -33,7 +33,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
 ]
 const overview = ['accounts', 'api_keys', 'key_usage']
 
-/** The projections whose rows the page at an address of the table of pages shows; null where that is not said of it. */
+/** The projections whose rows a page in the table of pages shows; null if the table does not say. */
 export const readsOf = (url: string): readonly string[] | null =>
   url === '/'
     ? overview

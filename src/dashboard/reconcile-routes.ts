@@ -14,7 +14,7 @@ import { reconciledPage, reconcilePage } from './pages/reconcile.ts'
 import { namesOf } from './queries.ts'
 import { begin } from './work-routes.ts'
 
-/** Log, read models and tariff compared on demand. Only a comparison of everything is recorded, as the nightly one is. */
+/** Log, read models and tariff compared on demand. Only a comparison of everything is recorded, like the nightly one. */
 
 /** Throws `InputFault`. */
 const wantedIn = (form: Form) => {

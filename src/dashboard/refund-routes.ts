@@ -22,7 +22,7 @@ import type { AccountRow } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 import { begin } from './work-routes.ts'
 
-/** A refund in three steps: what is wanted, what that will do, and doing it. */
+/** A refund in three steps: the request, its preview, and the refund. */
 
 const path = '/organizations/:organization/calls/:request/refund'
 
@@ -32,7 +32,7 @@ const wanted = (form: Form) => ({
   reference: referenceIn(form),
 })
 
-/** What a work comes to whose reference names a refund that is in the ledger. */
+/** The result of a work whose reference names a refund that is already in the ledger. */
 const before = (
   view: { readonly account: AccountRow; readonly requestId: string },
   reference: string | undefined,

@@ -4,7 +4,7 @@ import type { UserRole } from '../events/users.ts'
 import type { Dashboard } from './page.ts'
 
 /**
- * Where the operator requires a second factor (`DASHBOARD_SECOND_FACTOR`), a person without one opens nothing but the form that sets it up.
+ * If the operator requires a second factor (`DASHBOARD_SECOND_FACTOR`), a person without one can open only the form that sets it up.
  * A sign-in with an identity provider is left to the provider.
  */
 
@@ -25,7 +25,7 @@ const opened = [
 export const factorIsRequired = (required: RequiredFactor, role: UserRole): boolean =>
   required === 'all' || (required === 'admins' && role === 'admin')
 
-/** Undefined: the request may go on. Otherwise it was led to the form. Throws `SecondFactorNotSet` for any other form. */
+/** Undefined: the request may continue. Otherwise it was redirected to the form. Throws `SecondFactorNotSet` for any other form. */
 export const setUpFirst = async (
   { requiredFactor, users }: Dashboard,
   { user, role }: Extract<Standing, { kind: 'acts' }>,

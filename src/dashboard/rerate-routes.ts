@@ -19,7 +19,7 @@ import { namesOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 import { begin } from './work-routes.ts'
 
-/** Re-rates: planned, looked at, approved by another person, and applied ledger by ledger. */
+/** Re-rates: plan, view, approval by another person, and application ledger by ledger. */
 
 type RunParams = { Params: { run: string } }
 
@@ -37,7 +37,7 @@ export const rerateRoutes = (pages: FastifyInstance, context: Dashboard): void =
   runRoutes(pages, context)
 }
 
-/** Throws `InputFault`. A page takes no file: prices are those of a book or of a proposal. */
+/** Throws `InputFault`. A page accepts no file: prices are those of a book or of a proposal. */
 const wantedIn = (form: Form) => {
   const [from, to] = [instantOf('from', form.text('from')), instantOf('to', form.text('to'))]
   checkRange(from, to, Date.now())

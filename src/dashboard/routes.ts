@@ -52,7 +52,7 @@ import { userRoutes } from './user-routes.ts'
 import { webhookRoutes } from './webhook-routes.ts'
 import { workRoutes } from './work-routes.ts'
 
-/** Signing in and out, and every page; the forms about keys are in `key-routes.ts`. Reading is GET and changes nothing. */
+/** Signing in and out, and every page; the forms about keys are in `key-routes.ts`. GET requests change nothing. */
 
 const organizationsMax = 100
 const lotsMax = 100
@@ -119,7 +119,7 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
   })
 }
 
-/** Everything else: for people who are signed in. */
+/** All other pages: for people who are signed in. */
 export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   pages.decorateRequest('standing', null)
   pages.addHook('onRoute', named)

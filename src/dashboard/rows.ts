@@ -5,11 +5,11 @@ import type { Dashboard, OrganizationParams } from './page.ts'
 import { readsOf } from './reads.ts'
 
 /**
- * Whether the rows on a page are current: asked once for every page, before it is made, and shown above it. What a page reads from the
- * event log itself is never late.
+ * Whether the rows on a page are current: checked once for every page, before it is rendered, and shown above it. Data that a page reads from
+ * the event log itself is never late.
  */
 
-/** A projection whose rows a page shows and which is behind the event log. */
+/** A projection whose rows a page shows and that is behind the event log. */
 export type LateRows = Pick<ProjectionLag, 'name' | 'behind' | 'seconds'> & {
   /** `stream`: only the rows of this organization have stopped. */
   readonly state: 'behind' | 'halted' | 'stream'
@@ -17,18 +17,18 @@ export type LateRows = Pick<ProjectionLag, 'name' | 'behind' | 'seconds'> & {
 
 export type RowsState =
   | { readonly kind: 'current' }
-  /** Log or database did not answer. */
+  /** The event log or the database did not answer. */
   | { readonly kind: 'unknown' }
   | { readonly kind: 'late'; readonly late: readonly LateRows[] }
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** How old the rows are that the page shows; null where it shows none. */
+    /** The age of the rows on the page; null if it shows none. */
     rows: RowsState | null
   }
 }
 
-/** For the pages of people who are signed in: says of every request how old its rows are. */
+/** For the pages of signed-in people: adds the age of its rows to every request. */
 export const tellRows = (
   pages: FastifyInstance,
   { health, lateAfterMs }: Pick<Dashboard, 'health' | 'lateAfterMs'>,
@@ -61,7 +61,7 @@ const stateOf = (
   return organization !== undefined && stopped ? 'stream' : null
 }
 
-/** `behindSeconds`: age of the oldest event its rows do not show; null where that is unknown. */
+/** `behindSeconds`: age of the oldest event its rows do not show; null if unknown. */
 export type StandingProjection = ProjectionState & { readonly behindSeconds: number | null }
 
 export const standing = (

@@ -15,7 +15,7 @@ import { factorPage, recoveryCodesPage, setUpPage } from './pages/second-factor.
 import { factorIsRequired } from './required-factor.ts'
 import { endOtherSessions } from './session.ts'
 
-/** One's own second factor. Each form asks for the password: a session that was left open is not enough. */
+/** A person's own second factor. Each form asks for the password: a session that was left open is not enough. */
 export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, users, devices } = context
   const path = '/me/second-factor'
@@ -85,7 +85,7 @@ export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): 
   })
 }
 
-/** The secret goes with the form, for this session alone: nothing is kept before a code was right. */
+/** The secret is in the form, for this session only: nothing is stored before a code was right. */
 const sealerOf = ({ foundation }: Dashboard) => foundation.secrets.sealer('dashboard second factor form')
 const contextOf = ({ session }: FastifyRequest): string => `${session.user}/${session.sessionId}`
 

@@ -5,19 +5,19 @@ import type pg from 'pg'
 
 /**
  * Sessions are rows, so that signing out, a new password and a deleted user end them on the server. Only sessions of
- * signed-in people are kept: a visitor leaves no row.
+ * signed-in people are stored: a visitor leaves no row.
  */
 
 declare module 'fastify' {
   interface Session {
     user?: string
-    /** It was begun at a provider of identities, and not by the password. */
+    /** It began at an identity provider, and not with the password. */
     byProvider?: boolean
-    /** Of the password there was when the person proved who it is: where it is another one by now, no session begins. */
+    /** Mark of the password at the time of the proof: if the password has changed since, no session begins. */
     mark?: string
-    /** It was a person's, who asked for nothing for too long: it opens nothing. */
+    /** Its person requested nothing for too long: it opens nothing. */
     ended?: 'idle'
-    /** The time at which it ends so is to be put off, where the person is there. */
+    /** Its end is due to be postponed, if the person is there. */
     aging?: boolean
   }
 }
@@ -25,12 +25,12 @@ declare module 'fastify' {
 export const sessionLifetimeMs = 12 * 60 * 60 * 1_000
 export const sessionCookie = 'dashboard_session'
 export const formCookie = 'dashboard_form'
-/** What a sign-in with a provider remembers until the person is back. */
+/** The data of a sign-in with a provider until the person returns. */
 export const providerCookie = 'dashboard_provider'
 
 const hashOf = (sessionId: string): Buffer => createHash('sha256').update(sessionId).digest()
 
-/** The end is put off this much late at most, so that not every page writes. */
+/** The end is postponed at most this much late, so that not every page writes. */
 const putOffEveryMs = 60_000
 
 const get = async (pool: pg.Pool, sessionId: string, idleMinutes: number) => {
@@ -53,14 +53,14 @@ const get = async (pool: pg.Pool, sessionId: string, idleMinutes: number) => {
     : { user: row.user_name, byProvider: !row.by_password, aging: row.aging, cookie }
 }
 
-/** The password was changed, or the user disabled, after the person proved who it is. */
+/** The password was changed, or the user disabled, after the proof of identity. */
 export class SignInOvertaken extends Error {
   override name = 'SignInOvertaken'
 }
 
 /**
- * Every sign-in sweeps up what has expired; what ended for idleness stays until then, to be told apart from what never was. The row of
- * the user is locked: what ends its sessions either finds this one, or is found by it. Throws `SignInOvertaken`.
+ * Every sign-in deletes expired sessions; sessions that ended for idleness stay until then, to distinguish them from unknown ones. The user's
+ * row is locked: a change that ends its sessions either finds this session, or is found by it. Throws `SignInOvertaken`.
  */
 const put = async (
   pool: pg.Pool,
@@ -85,7 +85,7 @@ const put = async (
   if (rowCount === 0) throw new SignInOvertaken()
 }
 
-/** The person is there: the session goes on for `idleMinutes`. One that has ended stays ended. */
+/** The person is there: the session continues for `idleMinutes`. An ended session stays ended. */
 export const putOffIdleEnd = (pool: pg.Pool, sessionId: string, idleMinutes: number): Promise<unknown> =>
   pool.query(
     `update dashboard_sessions set idle_until = now() + $2 * interval '1 minute'
@@ -110,7 +110,7 @@ type OpenSession = { readonly createdAt: Date; readonly expiresAt: Date; readonl
 
 const sessionsShownMax = 100
 
-/** Those of a user, the newest first; `own` is the one that asks. */
+/** The sessions of a user, the newest first; `own` is the requesting one. */
 export const sessionsOf = async (pool: pg.Pool, user: string, sessionId: string): Promise<OpenSession[]> => {
   const { rows } = await pool.query<{ created_at: Date; expires_at: Date; own: boolean }>(
     `select created_at, expires_at, id_hash = $2 as own from dashboard_sessions
@@ -124,7 +124,7 @@ export const sessionsOf = async (pool: pg.Pool, user: string, sessionId: string)
   }))
 }
 
-/** Ends every session of a user but the one that asks. Returns how many. */
+/** Ends every session of a user except the requesting one. Returns how many. */
 export const endOtherSessions = async (pool: pg.Pool, user: string, sessionId: string): Promise<number> => {
   const { rowCount } = await pool.query(
     'delete from dashboard_sessions where user_name = $1 and id_hash <> $2',
@@ -153,6 +153,6 @@ export const sessionStore = (pool: pg.Pool, idleMinutes: number): fastifySession
     ),
 })
 
-/** Whom a form's token belongs to: a token of one session is worth nothing in another, nor before signing in. */
+/** The owner of a form's token: a token of one session is invalid in another, and before signing in. */
 export const formOwner = ({ session }: FastifyRequest): string =>
   session.user === undefined ? 'visitor' : session.sessionId

@@ -6,8 +6,8 @@ const shownSoonMs = 1_000
 const shownSoonPollMs = 25
 
 /**
- * Waits until the rows of these projections show what was just done, so that the next page does. Gives up after a second: the
- * change is made whether its row is there or not, and pages say how far behind the rows are.
+ * Waits until the rows of these projections show the last change, so that the next page does. Gives up after a second: the
+ * change is made whether or not its row exists, and pages say how far behind the rows are.
  */
 export const shownSoon = async (
   { foundation: { eventLog, pool } }: Dashboard,

@@ -5,36 +5,36 @@ import { addressBlock } from '../guard/caller-address.ts'
 import { type Attempts, createAttempts } from './attempts.ts'
 import { type Device, type Devices, newDevice } from './devices.ts'
 
-/** Who may sign in: user name and password, and not too many guesses. */
+/** Checks user name and password, and limits guesses. */
 
 const attemptsPerMinute = 10
 type SignInVerdict =
   | {
       readonly kind: 'signed_in'
       readonly user: string
-      /** Of the password that was right. */
+      /** Mark of the password that was right. */
       readonly mark: string
       readonly device: Device
       /** That person had signed in on it before. */
       readonly knownDevice: boolean
     }
-  /** `user` null where there is none of that name. To who asks, one who is disabled is a wrong password. */
+  /** `user` null if there is none of that name. For the person signing in, a disabled user looks like a wrong password. */
   | { readonly kind: 'wrong' | 'disabled'; readonly user: string | null }
-  /** Whether there is such a user was not asked. */
+  /** Whether the user exists was not checked. */
   | { readonly kind: 'limited'; readonly user: null; readonly retryAfterSeconds: number }
 
 export type SignIn = (attempt: {
   readonly name: string
   readonly password: string
   readonly address: string
-  /** The device's cookie; undefined on one that is new. */
+  /** The device's cookie; undefined on a new device. */
   readonly device: string | undefined
 }) => Promise<SignInVerdict>
 
 /**
- * Attempts count in all processes together, right or wrong. Those from a device on which this very account signed in before count for
- * that device alone, so that guesses of others, from wherever they come, do not keep its owner out. All others count per
- * address and per account. The address is asked first: one address cannot fill the table with accounts, nor use up the
+ * Attempts count in all processes together, right or wrong. Attempts from a device on which this account signed in before count only for
+ * that device, so that guesses made elsewhere do not lock its owner out. All others count per
+ * address and per account. The address is checked first: one address cannot fill the table with accounts, nor use up the
  * attempts of more than ten.
  */
 export const createSignIn = (
@@ -48,29 +48,29 @@ export const createSignIn = (
   const [addresses, accounts, devices] = [attempts('address'), attempts('account'), attempts('device')]
   return async ({ name, password, address, device }) => {
     const account = name.slice(0, userNameMax)
-    // A device is known for one account. It is sealed, so no one can make one up and thereby get a limit of their own.
+    // A device is known for one account. Its cookie is sealed, so no one can forge one to get a separate limit.
     const known = devicesKnown.open(device, account)
     const waitSeconds =
       known === null
         ? ((await addresses(addressBlock(address))) ?? (await accounts(account)))
         : await devices(known.id)
     if (waitSeconds !== null) return { kind: 'limited', user: null, retryAfterSeconds: waitSeconds }
-    // Before: of a password that is changed in between, the older mark begins no session.
+    // Read first: if the password is changed in between, the older mark begins no session.
     const mark = await passwordMark(pool, name)
     const right = await passwordIsRight(pool, { name, password })
-    // Asked whether the password is right or not, so that both take the same time.
+    // Checked whether or not the password is right, so that both take the same time.
     const standing = await users.standing(name)
     if (standing.kind === 'refused' && standing.why === 'missing') return { kind: 'wrong', user: null }
     if (!right || mark === null) return { kind: 'wrong', user: name }
     if (standing.kind === 'refused') return { kind: 'disabled', user: name }
-    // The same device keeps its id: signing in again and again earns no further limits.
+    // The same device keeps its id: repeated sign-ins give no further limits.
     return { kind: 'signed_in', user: name, mark, device: known ?? newDevice(), knownDevice: known !== null }
   }
 }
 
 /**
- * Codes of a second factor, which are asked for after the right password. A device on which this factor was proved before has its own
- * count. Others count per address and account: guesses made elsewhere do not use up the owner's attempts. What bounds guessing is
+ * Codes of a second factor, which follow the right password. A device on which this factor was proved before has its own
+ * count. Others count per address and account: guesses made elsewhere do not use up the owner's attempts. The limit on guessing is
  * the number of wrong codes a day, which `checkSecondFactor` counts per account.
  */
 export type CodeAttempts = (attempt: {

@@ -3,7 +3,7 @@ import { linesAfter, linesBefore, linesOfRequest, rowsOf, type StatementRow } fr
 
 /** The statement's pages, and the search for one call in it. */
 
-/** Of the first page, which the account's figures, lots and keys share. */
+/** Of the first page, which also shows the account's figures, lots and keys. */
 const newestLines = 20
 const pageLines = 100
 
@@ -13,7 +13,7 @@ export type StatementPlace = { readonly before: string } | { readonly after: str
 export type StatementPage = {
   /** Newest first. */
   readonly lines: readonly StatementRow[]
-  /** The revision to page on from; null: there is nothing further that way. */
+  /** The revision of the next page; null: there is nothing further in that direction. */
   readonly older: string | null
   readonly newer: string | null
 }

@@ -1,7 +1,7 @@
 import type { Query } from '../../projections/projection.ts'
 import { dayOf } from './queries.ts'
 
-/** What an organization used, by day from the sums that are kept, and by hour from its statement's lines. */
+/** An organization's usage, by day from the daily sums, and by hour from its statement's lines. */
 
 export const usageDimensions = ['outcome', 'capability', 'key', 'rule'] as const
 export type UsageDimension = (typeof usageDimensions)[number]
@@ -11,7 +11,7 @@ export type UsageRange = {
   readonly from: string
   readonly to: string
   readonly by: UsageDimension
-  /** Of this key alone; null: of all. */
+  /** Of this key only; null: of all. */
   readonly keyId: string | null
 }
 
@@ -22,7 +22,7 @@ const dayColumns = {
   rule: 'rule',
 } as const satisfies Record<UsageDimension, string>
 
-/** The lines of refused calls are of several capabilities, and those of a rate limit are of any. */
+/** The lines of refused calls cover several capabilities, and those of a rate limit cover any. */
 const lineColumns = {
   outcome: `case kind when 'rate_limited' then 'rate_limited' else outcome end`,
   capability: `coalesce(capability, 'any')`,
@@ -30,7 +30,7 @@ const lineColumns = {
   rule: `coalesce(rule, '')`,
 } as const satisfies Record<UsageDimension, string>
 
-/** How many groups are told apart; the others are summed up. */
+/** The number of groups that are shown separately; the others are summed up. */
 const groupsMax = 6
 
 export type UsagePointRow = {
@@ -42,7 +42,7 @@ export type UsagePointRow = {
   charged_micro: string
 }
 
-/** The largest groups by themselves, and the others as one. */
+/** The largest groups separately, and the others as one. */
 const pointsOf = (used: string): string => `with used as (${used}),
   placed as (select name, row_number() over (order by sum(charged) desc, sum(calls) desc, name) as place from used group by name)
   select used.at, case when place <= ${groupsMax} then name end as name,
@@ -60,7 +60,7 @@ export const usageByDay = (
   values: [organizationId, from, to, keyId],
 })
 
-/** Revisions, both inclusive: where the lines of some days are, and what lies around them. */
+/** Revisions, both inclusive: the range of the lines of some days, which may include other lines. */
 export type LinePlaces = { readonly first: string; readonly last: string }
 
 export const usageByHour = (
@@ -80,7 +80,7 @@ export const usageByHour = (
   values: [organizationId, from, to, keyId, first, last],
 })
 
-/** How many calls were refused for want of credits. */
+/** The number of calls refused for lack of credits. */
 export const unpaidCalls = (
   organizationId: string,
   { from, to, keyId }: UsageRange,
@@ -104,7 +104,7 @@ export type UsageGroupRow = {
   charged_micro: string
 }
 
-/** Groups, those that cost most first. */
+/** Groups, most expensive first. */
 export const usageGroups = (
   organizationId: string,
   { from, to, by, keyId }: UsageRange,
@@ -122,7 +122,7 @@ export const usageGroups = (
   }
 }
 
-/** Of all groups, however many there are. */
+/** Of all groups, regardless of their number. */
 export const usageTotals = (
   organizationId: string,
   { from, to, keyId }: UsageRange,
@@ -136,7 +136,7 @@ export const usageTotals = (
   values: [organizationId, from, to, keyId],
 })
 
-/** What was charged on the whole days before the day of `nowMs`, at most seven, and how many of them there were since the first use. */
+/** The charges on the whole days before the day of `nowMs`, at most seven, and how many of them there were since the first use. */
 export const burned = (
   organizationId: string,
   nowMs: number,
@@ -147,7 +147,7 @@ export const burned = (
   values: [organizationId, dayOf(nowMs)],
 })
 
-/** The first line at a revision or above it that is no expiry, which is effective long before it is written. */
+/** The first line at or above a revision that is not an expiry, which is effective long before it is written. */
 export const lineFrom = (
   organizationId: string,
   revision: string,

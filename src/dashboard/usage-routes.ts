@@ -29,12 +29,12 @@ import {
 } from './usage-queries.ts'
 import { seriesOf, timesOf, type UsageSeries } from './usage-series.ts'
 
-/** What an organization used, as a page and as CSV. */
+/** An organization's usage, as a page and as CSV. */
 
 const dayMs = 86_400_000
 const daysMax = 366
 const hourDaysMax = 7
-/** Lines that are read for one page. Beyond, hours are not shown, and refusals for want of credits are not counted. */
+/** Lines read for one page. Beyond this, hours are not shown, and refusals for lack of credits are not counted. */
 const linesMax = 500_000n
 const groupRowsMax = 500
 const keysMax = 200
@@ -44,7 +44,7 @@ type Asked = UsageRange & { readonly unit: 'day' | 'hour' }
 
 const dayOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10)
 
-/** What is shown where nothing was asked for: the last thirty days. */
+/** The default range: the last thirty days. */
 const filled = (query: unknown, nowMs: number): Form => {
   const given = formOf(query)
   const text = (name: string, otherwise: string): string => given.text(name) || otherwise

@@ -1,6 +1,6 @@
 import type { UsagePointRow } from './usage-queries.ts'
 
-/** Sums by time and group as the columns of one table: every hour or day has a row, also where nothing was used. Pure. */
+/** Sums by time and group as the columns of one table: every hour or day has a row, even without usage. Pure. */
 
 type UsagePoint = {
   /** A day such as 2026-11-21, or the instant at which an hour begins. */

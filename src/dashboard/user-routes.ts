@@ -28,7 +28,7 @@ import {
 } from './pages/users.ts'
 import { namesOf, rowsOf } from './queries.ts'
 
-/** Who there is and what each may do. Every change is one of `administration`, with the person who made it. */
+/** The users and their rights. Every change is one of `administration`, with the person who made it. */
 
 type UserParams = { Params: { user: string } }
 
@@ -120,7 +120,7 @@ export const userRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   inviteRoutes(pages, context)
 }
 
-/** Each a GET that says what will happen and a POST that does it. */
+/** Each has a GET that shows the preview and a POST that makes the change. */
 const actRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation } = context
   const refused = async (

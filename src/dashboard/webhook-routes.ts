@@ -29,7 +29,7 @@ import { webhookSecretPage, webhooksPage } from './pages/webhooks.ts'
 import type { AccountRow } from './queries.ts'
 import { begin } from './work-routes.ts'
 
-/** The webhooks of one organization, by the functions the command line calls. */
+/** The webhooks of one organization, through the functions that the command line calls. */
 
 type WebhookParams = { Params: { organization: string; webhook: string } }
 
@@ -48,7 +48,7 @@ export const webhookRoutes = (pages: FastifyInstance, context: Dashboard): void 
 
 type Found = { readonly account: AccountRow; readonly webhook: ListedWebhook }
 
-/** Throws `PageMissing` for what is no webhook of this organization: whether it is another one's is not told. */
+/** Throws `PageMissing` for anything but a webhook of this organization, so that webhooks of others are not revealed. */
 const webhookAt = async (context: Dashboard, params: WebhookParams['Params']): Promise<Found> => {
   const account = await accountAt(context, params.organization)
   if (!webhookIdPattern.test(params.webhook)) throw new PageMissing()
@@ -136,7 +136,7 @@ const oneRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   })
 }
 
-/** Done at once; the page of the webhook says what came of it. */
+/** Done immediately; the page of the webhook shows the result. */
 const changeRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation } = context
   const acts: Readonly<
@@ -185,7 +185,7 @@ const deleteRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   })
 }
 
-/** A receiver may take seconds to answer: it is waited for on a page of its own. One at a time for an organization. */
+/** A receiver may take seconds to answer, so the answer is awaited on a separate page. One at a time per organization. */
 const testRoute = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, outside } = context
   const testing = new Set<string>()

@@ -8,20 +8,20 @@ import { askerOf, type Dashboard, PageMissing, sendPage, viewerOf } from './page
 import { workFailedPage, workPage } from './pages/work.ts'
 import { sessionIsOpen } from './session.ts'
 
-/** What goes on behind a page: how far it is, as a page and as a stream of events, and what came of it. */
+/** Background work of a page: its progress, as a page and as a stream of events, and its result. */
 
 type WorkParams = { Params: { work: string } }
 
-/** A page that is waited for: longer than this, and it says how far it is instead. */
+/** A page waits this long for the result; after that it shows the progress instead. */
 const waitMs = 1_500
 const pollMs = 250
-/** A stream ends before proxies end it; the browser asks again. */
+/** A stream ends before proxies end it; the browser reconnects. */
 const streamMs = 50_000
 const againMs = 500
-/** A stream outlives a sign-out, a disabled user or another role by no more. */
+/** A stream ends at most this long after a sign-out, a disabled user or another role. */
 const lookMs = 1_000
 
-/** The result where it is there soon; otherwise the page that waits for it was sent. */
+/** The result if it is ready soon; otherwise the page that waits for it was sent. */
 export const soonOr = async <Result>(
   { works }: Dashboard,
   {
@@ -42,13 +42,13 @@ export const soonOr = async <Result>(
   return { sent: sendPage(reply, workPage({ viewer: viewerOf(request, reply), work: outcome.work })) }
 }
 
-/** What a work that a form began comes to: the page that shows it. */
+/** The result of a work that a form started: the page that shows it. */
 type Begun = { readonly href: string } | { readonly page: (viewer: ReturnType<typeof viewerOf>) => Html }
 
 const isBegun = (result: unknown): result is Begun =>
   typeof result === 'object' && result !== null && ('href' in result || 'page' in result)
 
-/** Begins what a form asks for, and leads to the page that waits for it. */
+/** Starts the work of a form, and redirects to the page that waits for it. */
 export const begin = (
   { works }: Dashboard,
   reply: FastifyReply,
@@ -64,13 +64,13 @@ export const begin = (
 
 const askedBy = (request: FastifyRequest) => ({ owner: ownerOf(request), asker: askerOf(request) })
 
-/** What a person may see ends with the role, and a partner's with the organization: so does what was worked out for them. */
+/** A person's access ends with the role, and a partner's with the organization; so does access to the results of their work. */
 const ownerOf = ({ standing }: FastifyRequest): string => {
   assert(standing !== null)
   return JSON.stringify([standing.user, standing.role, standing.organizationId])
 }
 
-/** Whether the person of a stream is still signed in, and is who it was begun for. Where that cannot be told, it ends. */
+/** Whether the person of a stream is still signed in, and is the one who started it. If that is unknown, the stream ends. */
 const isStill = async (context: Dashboard, request: FastifyRequest): Promise<boolean> => {
   const { standing, session } = request
   if (standing === null) return false
@@ -142,7 +142,7 @@ async function* progressOf(
       askAt = performance.now() + lookMs
     }
     const work = now()
-    // What was kept no longer has ended as well.
+    // Work that is no longer stored has ended as well.
     if (work === undefined || work.outcome !== null) return yield 'event: done\ndata: done\n\n'
     if (work.progress !== said) {
       said = work.progress

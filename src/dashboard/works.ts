@@ -3,14 +3,14 @@ import { createFairShare } from '../concurrency/fair-share.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 
 /**
- * What takes longer than a page may: it goes on in this process, says how far it is, and what came of it is kept for a while.
- * What it writes is in the event log, so that nothing is lost with the process but the wait.
+ * Work that takes longer than a page may: it runs in this process, reports its progress, and its result is stored for a while.
+ * Its changes are in the event log, so if the process dies, only the waiting is lost.
  */
 
-/** Who asks. `organizationId`: null for people of the operator. */
+/** The person. `organizationId`: null for people of the operator. */
 export type Asker = { readonly user: string; readonly organizationId: string | null }
 
-/** Who shares places with whom: the people of a partner count together. */
+/** The party that shares places: the people of a partner count together. */
 const partyOf = ({ user, organizationId }: Asker): string => organizationId ?? user
 
 /**
@@ -20,7 +20,7 @@ const partyOf = ({ user, organizationId }: Asker): string => organizationId ?? u
 export const createPlaces = (max: number) => {
   const partners = createFairShare(() => max)
   const operators = createFairShare(() => max)
-  /** What gives the place back, to be called once; null: the asker has its share. */
+  /** Returns a function that gives the place back, to be called once; null: the asker has its share. */
   return (asker: Asker): (() => void) | null =>
     (asker.organizationId === null ? operators : partners).enter(partyOf(asker))
 }
@@ -28,7 +28,7 @@ export const createPlaces = (max: number) => {
 type Work<Result> = {
   readonly id: string
   readonly title: string
-  /** Who started it, as what, and alone may look at it. */
+  /** The person who started it, with their role; no one else may see it. */
   readonly owner: string
   readonly startedAtMs: number
   progress: string
@@ -39,7 +39,7 @@ type Work<Result> = {
 }
 
 type Asked<Result> = {
-  /** What it is: while it goes on, and for a while after, asking again is the same work. */
+  /** Its identity: while it runs, and for a while after, a request with the same key gets the same work. */
   readonly key: string
   readonly title: string
   readonly owner: string
@@ -104,10 +104,10 @@ export const createWorks = (nowMs: () => number = Date.now) => {
     }
   }
 
-  /** Throws `CommandRefused` where too much goes on already. */
+  /** Throws `CommandRefused` if too much work is running already. */
   const start = <Result>(
     asked: Asked<Result>,
-    // What was asked for by a form, which is taken once, is begun anew when it has ended.
+    // Work of a form, which is accepted once, starts again if it has ended.
     { again = false }: { again?: boolean } = {},
   ): Kept => {
     sweep()
@@ -128,7 +128,7 @@ export const createWorks = (nowMs: () => number = Date.now) => {
 
   return {
     start,
-    /** The work when it has ended, or as it is after `waitMs`. Throws what it failed with. */
+    /** The work when it has ended, or its state after `waitMs`. Throws the error of the work. */
     soon: async <Result>(
       asked: Asked<Result>,
       waitMs: number,

@@ -1,2 +1,2 @@
-/** Lists that are longer than a page grow where they are, by links that lead to the next page otherwise. */
+/** Lists that are longer than a page grow in place; without scripts, their links lead to the next page. */
 import './htmx.js'

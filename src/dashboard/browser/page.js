@@ -1,6 +1,6 @@
-/** What every page gains where scripts run: local times, buttons that copy, and progress that moves. */
+/** Additions to every page when scripts run: local times, buttons that copy, and live progress. */
 
-/** Times are in UTC; the pointer asks for the time here. */
+/** Times are in UTC; hovering shows the local time. */
 document.addEventListener('mouseover', ({ target }) => {
   const time = target instanceof Element ? target.closest('time[datetime]') : null
   if (time === null || time.title !== '') return
@@ -9,7 +9,7 @@ document.addEventListener('mouseover', ({ target }) => {
     time.title = `${at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' })} here`
 })
 
-/** Only an encrypted page, or one of this machine, may write to the clipboard. */
+/** Only an encrypted page, or a page of this machine, may write to the clipboard. */
 if (navigator.clipboard !== undefined)
   for (const button of document.querySelectorAll('button[data-copy]')) {
     const shown = button.textContent
@@ -27,7 +27,7 @@ if (navigator.clipboard !== undefined)
     })
   }
 
-/** What is being worked out says how far it is; the page is asked for again when it is done. */
+/** Running work shows its progress; the page is loaded again when the work is done. */
 for (const element of document.querySelectorAll('[data-progress]')) {
   const source = new EventSource(element.dataset.progress)
   source.addEventListener('progress', ({ data }) => {
@@ -39,7 +39,7 @@ for (const element of document.querySelectorAll('[data-progress]')) {
   })
 }
 
-/** A form that is on its way is not sent a second time by a second click. */
+/** A form that is being sent is not sent again by a second click. */
 document.addEventListener('submit', ({ target, submitter }) => {
   if (!(target instanceof HTMLFormElement) || target.method !== 'post') return
   if (target.dataset.sent === undefined) target.dataset.sent = ''

@@ -1,6 +1,6 @@
 import uPlot from './uplot.js'
 
-/** Draws the tables that are marked for it. The table stays: the plot shows nothing that is not in it. */
+/** Draws the tables that are marked for it. The table remains: the plot shows only data that is in it. */
 
 const colorOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 
@@ -15,7 +15,7 @@ const read = (table) => {
   return { at, series }
 }
 
-/** The sum of a series and all before it: bars of the last are drawn first, and the others over them. */
+/** The sum of a series and all series before it: the bars of the last are drawn first, and the others over them. */
 const stacked = (series) => {
   const sums = []
   for (const [i, { values }] of series.entries())
@@ -26,7 +26,7 @@ const stacked = (series) => {
 const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 2 })
 const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 6 })
 
-/** A day as 11-21, and an hour as 14:00 or, where a day begins, as that day. */
+/** A day as 11-21, and an hour as 14:00 or, at the beginning of a day, as that day. */
 const timeText = (seconds, step, whole = false) => {
   const iso = new Date(seconds * 1000).toISOString()
   const isDay = step >= 86_400
@@ -34,7 +34,7 @@ const timeText = (seconds, step, whole = false) => {
   return isDay || iso.slice(11, 16) === '00:00' ? iso.slice(5, 10) : iso.slice(11, 16)
 }
 
-/** Calls are counted whole, and so is what stands beside them: there is no fifth of one. */
+/** Calls are whole numbers, and so are their axis labels: there is no fifth of a call. */
 const wholeSteps = [1, 2, 5]
   .flatMap((first) => Array.from({ length: 15 }, (_, power) => first * 10 ** power))
   .sort((one, other) => one - other)
@@ -91,7 +91,7 @@ const optionsOf = ({ at, series }, { width, step }) => {
 const draw = (figure) => {
   const table = figure.querySelector('table')
   const chart = figure.querySelector('.chart')
-  // Where nothing was used there is nothing to draw.
+  // Without usage there is nothing to draw.
   if (table === null || chart === null) return
   const data = read(table)
   if (data.at.length === 0) return

@@ -16,18 +16,18 @@ import {
 } from './layout.ts'
 import { type Names, organizationLink } from './organization-link.ts'
 
-/** A month of all organizations: what each used beside the month before, and the form that closes it for all. */
+/** A month of all organizations: each one's usage compared with the month before, and the form that closes it for all. */
 
 type AllMonthsView = {
   readonly viewer: Viewer
-  /** As typed, where it is no month. */
+  /** As typed, if it is not a month. */
   readonly typed: string
   readonly fault: FormFault | null
   readonly shown: {
     readonly month: string
     readonly before: string
     readonly rows: readonly MonthUseRow[]
-    /** The page is not the first; where the next one begins. */
+    /** The page is not the first; the start of the next page. */
     readonly further: boolean
     readonly next: string | null
     readonly closableAtMs: number

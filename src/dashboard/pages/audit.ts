@@ -11,7 +11,7 @@ type AuditView = {
   readonly viewer: Viewer
   readonly typed: (name: string) => string
   readonly entries: readonly AuditEntry[]
-  /** Behind which there are more. */
+  /** The position after which there are more. */
   readonly next: string | null
   /** It is not the first page. */
   readonly further: boolean

@@ -9,7 +9,7 @@ import type { AccountRow } from '../queries.ts'
 import { eventHref } from './events.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
-/** One call: what it established, why it cost what it did, and what became of that since. */
+/** One call: its findings, the reasons for its cost, and later corrections. */
 
 type CallView = {
   readonly viewer: Viewer

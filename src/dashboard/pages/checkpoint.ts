@@ -3,10 +3,10 @@ import { count, utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import { figures } from './layout.ts'
 
-/** What the log says of its own proof; a text where that cannot be read. */
+/** The log's statement about its own proof; a text if it cannot be read. */
 export type CheckpointView = Checkpoint | null | { readonly fault: string }
 
-/** The last signed checkpoint of the whole event log, to be kept outside. */
+/** The last signed checkpoint of the whole event log, to be stored outside. */
 export const checkpointSection = (checkpoint: CheckpointView, nowMs: number): Html =>
   html`<section aria-labelledby="checkpoint">
 <h2 id="checkpoint">Checkpoint</h2>

@@ -9,7 +9,7 @@ export const codePage = ({
 }: {
   readonly csrf: string
   readonly next: string
-  /** Why the code before was refused. */
+  /** Why the previous code was refused. */
   readonly message: string | null
 }): Html => {
   const fault = message === null ? null : { field: 'code', message }

@@ -15,7 +15,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** The forms that move credits by hand, and the pages that say what each will do before it does. */
+/** The forms that move credits by hand, and the pages that preview each change. */
 
 export type CreditView = { readonly viewer: Viewer; readonly account: AccountRow }
 export type CreditFormView = CreditView & { readonly typed: Form; readonly fault: FormFault | null }
@@ -141,7 +141,7 @@ export const thresholdPage = (view: CreditFormView & { readonly now: string | nu
     ],
   })
 
-/** `micro`: as the read model has it. */
+/** `micro`: in the read model's unit. */
 const thresholdSays = (micro: string | null): Html =>
   micro === null ? html`None is set now.` : html`It is ${balance(micro)} credits now.`
 
@@ -161,7 +161,7 @@ const confirmPage = (
     readonly title: string
     readonly will: readonly Figure[]
     readonly says: Renderable
-    /** What the form sends again, as it was understood. */
+    /** The values that the form sends again, as they were parsed. */
     readonly hidden: Readonly<Record<string, string>>
     readonly button: Html
   },
@@ -266,7 +266,7 @@ export const thresholdConfirmPage = (
     button: html`<button type="submit">Set the threshold</button>`,
   })
 
-/** The reference names this very movement, which is in the ledger. */
+/** The reference names this movement, which is in the ledger. */
 export const movedBeforePage = (
   view: CreditView & {
     readonly what: 'Granted' | 'Adjusted'

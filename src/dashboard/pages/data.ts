@@ -4,15 +4,15 @@ import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { layout, table, type Viewer } from './layout.ts'
 
-/** What answers rest on: lists, files and tables, how old they are, and what to do about it. */
+/** The data behind the answers: lists, files and tables, their age, and what to do about it. */
 
 type DataView = {
   readonly viewer: Viewer
   readonly sources: readonly DataSource[]
-  /** What could not be looked at. */
+  /** The data that could not be read. */
   readonly faults: readonly string[]
   readonly imports: { readonly [Of in NonNullable<DataSource['imported']>]: LastImport | null }
-  /** The machine whose files these are. */
+  /** The machine that has these files. */
   readonly host: string
   readonly nowMs: number
 }
@@ -72,7 +72,7 @@ const importText =
     return last === null ? 'none on record' : html`${instant(new Date(last.at))} by ${last.actor}`
   }
 
-/** Where it is not old, there is nothing to do; what is missing has no age. */
+/** Data that is not old needs no action; missing data has no age. */
 const remedyText =
   (nowMs: number) =>
   (source: DataSource): Renderable =>

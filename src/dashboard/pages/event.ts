@@ -8,7 +8,7 @@ import { type Html, html, type Renderable } from '../html.ts'
 import { chainMark, eventHref, streamLink } from './events.ts'
 import { figures, layout, table, type Viewer } from './layout.ts'
 
-/** One event: what it says, what it belongs to, and whether it is as it was written. */
+/** One event: its content, its context, and whether it is unchanged. */
 
 export const shownEventPage = ({
   viewer,
@@ -45,7 +45,7 @@ ${chainSection(page)}`,
 const organizationPattern = /^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/
 const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 
-/** Whose event it is, by its stream or by what it says. */
+/** The owner of the event, by its stream or by its content. */
 const organizationIn = ({ stream, data }: EventPage['event']): string | null => {
   const named = organizationOfStream(stream) ?? /"organization_id":"(org_[\w]{26,31})"/.exec(data)?.[1] ?? ''
   return organizationPattern.test(named) ? named : null
@@ -100,7 +100,7 @@ ${metadata === null && raw(event.metadata)}
 
 const shownCharactersMax = 65_536
 
-/** Characters that move the reader's eye are written as JSON has them. */
+/** Characters that could mislead a reader are written as JSON escapes. */
 const visible = (text: string): string =>
   text.replace(
     /[^\P{C}\n]/gu,
@@ -161,7 +161,7 @@ ${table({
 <p class="note">That nothing was cut off the end, or written anew as a whole, the signed checkpoints say.</p>
 </section>`
 
-/** Where it is known which events they are, and no more. */
+/** For events of which only the positions are known. */
 export const unreadablePage = ({
   viewer,
   error,

@@ -8,13 +8,13 @@ import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { described, type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
 
-/** The event log, and one stream of it: the newest events first. */
+/** The event log, and one of its streams: the newest events first. */
 
 type EventsView = {
   readonly viewer: Viewer
   readonly typed: { readonly stream: string; readonly type: string }
   readonly fault: FormFault | null
-  /** Null where the form was at fault. */
+  /** Null if the form was wrong. */
   readonly page: LogPage | null
   readonly before: bigint | null
 }
@@ -64,7 +64,7 @@ const nothing = ({ lookedAt, next }: LogPage, type: string): string => {
 export const eventHref = ({ stream, revision }: Pick<RecordedEvent, 'stream' | 'revision'>): string =>
   `/events/streams/${encodeURIComponent(stream)}/${revision}`
 
-/** A stream of other software may have a name that leads nowhere here. */
+/** A stream of other software may have a name for which there is no page here. */
 export const streamLink = (stream: string): Renderable =>
   isStreamName(stream)
     ? html`<a href="/events/streams/${encodeURIComponent(stream)}"><span class="id">${stream}</span></a>`
@@ -147,7 +147,7 @@ ${pagesLinks({ href: `/events/streams/${encodeURIComponent(stream)}`, type, furt
   })
 }
 
-/** By more than its colour. */
+/** Marked by more than its colour. */
 export const chainMark = ({ state, why }: ChainLink): Renderable => {
   if (state === 'holds') return html`<span class="mark good">holds</span>`
   if (state === 'broken') return html`<span class="mark bad">broken</span> <small>${why}</small>`

@@ -1,7 +1,7 @@
 import { type Html, html } from '../html.ts'
 import { layout } from './layout.ts'
 
-/** Says that something is not there, not allowed or broken, and what to do. */
+/** Says that something does not exist, is not allowed or is broken, and what to do. */
 export const faultPage = ({
   status,
   title,

@@ -8,7 +8,7 @@ const marks: Readonly<Record<Finding['level'], { readonly rank: number; readonly
   ok: { rank: 2, mark: html`<span class="mark good">ok</span>` },
 }
 
-/** What checks found: what is wrong first, otherwise in the order of the list. */
+/** The findings of checks: faults first, otherwise in the order of the list. */
 export const findingsTable = (findings: readonly Finding[]): Html =>
   table({
     caption: 'Checks',
@@ -21,5 +21,5 @@ export const findingsTable = (findings: readonly Finding[]): Html =>
     ],
   })
 
-/** Quoted text from elsewhere must not change how the rest of the page is read. */
+/** Quoted text from other software must not change how the rest of the page is read. */
 const plain = (text: string): string => text.replace(/\p{C}/gu, '\u{fffd}')

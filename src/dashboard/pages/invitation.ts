@@ -2,7 +2,7 @@ import { utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import { csrfField, described, type FormFault, faultNotice, layout } from './layout.ts'
 
-/** What the person invited sees: a name, a role, and where to choose a password. The address of the form is the link's own. */
+/** The page for an invited person: a name, a role, and a form to choose a password. The form's address is the link itself. */
 export const invitationPage = ({
   csrf,
   user,

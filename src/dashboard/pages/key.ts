@@ -17,7 +17,7 @@ import {
 import { keyState, mayRotate } from './organization.ts'
 import { plot } from './plot.ts'
 
-/** One key: what it may do, what was done with it, and the form that changes its limits. */
+/** One key: its permissions, its usage, and the form that changes its limits. */
 
 type KeyView = {
   readonly viewer: Viewer

@@ -70,7 +70,7 @@ ${
 </form>`,
   )
 
-/** How long the old key may live on, longest choice last. */
+/** How long the old key may stay valid, longest choice last. */
 const graces = [
   ['0s', 'ends at once'],
   ['15m', '15 minutes'],
@@ -132,13 +132,13 @@ export const keyShownPage = (
   view: Pick<FormView, 'viewer' | 'account'> & {
     readonly keyId: string
     readonly apiKey: string
-    /** The organization it was issued to: for a test key, that of tests. */
+    /** The organization it was issued to: for a test key, the test organization. */
     readonly owner: { readonly organization_id: string; readonly name: string }
     /** Lines that make a first call with it. */
     readonly calls: readonly { readonly name: string; readonly text: string }[]
     /** Whether the address in them is that of this service. */
     readonly apiKnown: boolean
-    /** The key it succeeds, which works until then. */
+    /** The previous key, which works until then. */
     readonly replaces: { readonly keyId: string; readonly until: Date } | null
   },
 ): Html =>

@@ -6,18 +6,18 @@ import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '
 import type { RowsState } from '../rows.ts'
 import { rowsNotice } from './rows.ts'
 
-/** What every page has around it, and the parts pages are made of. */
+/** The frame of every page, and the parts of pages. */
 
-/** Who looks at the page, and the token of the forms on it. */
+/** The person who views the page, and the token of its forms. */
 export type Viewer = {
   readonly user: string
   readonly role: UserRole
   readonly csrf: string
-  /** Makes sending a form of this page again the same request. */
+  /** Makes a repeated form of this page the same request. */
   readonly once: string
-  /** How old the rows are that the page shows; null where it shows none. */
+  /** The age of the rows on the page; null if it shows none. */
   readonly rows: RowsState | null
-  /** Where the documentation for partners is; null where this process does not know. */
+  /** The address of the documentation for partners; null if this process does not know it. */
   readonly docsUrl: string | null
 }
 
@@ -32,11 +32,11 @@ export const layout = ({
   title: string
   viewer: Viewer | null
   main: Renderable
-  /** Where in the menu the page is. */
+  /** The page's place in the menu. */
   at?: MenuPlace
-  /** What it runs beside the script of every page. */
+  /** Its scripts, in addition to the script of every page. */
   scripts?: readonly AssetName[]
-  /** After which it is asked for again, where no script runs. */
+  /** The time after which it reloads if no script runs. */
   refreshSeconds?: number
 }): Html => html`<html lang="en">
 <head>
@@ -82,10 +82,10 @@ ${main}
 </body>
 </html>`
 
-/** It takes no code out of attributes, adds no style of its own, and keeps no page. */
+/** htmx runs no code from attributes, adds no style of its own, and stores no page. */
 const htmxConfig = '{"includeIndicatorCSS":false,"history":false,"extensions":"none"}'
 
-/** What the pages of one organization have above them. */
+/** The header of the pages of one organization. */
 export const organizationHead = (
   { role }: Viewer,
   { organization_id: id, name }: { readonly organization_id: string; readonly name: string },
@@ -98,7 +98,7 @@ export const organizationHead = (
 
 export const csrfField = (token: string): Html => html`<input type="hidden" name="_csrf" value="${token}">`
 
-/** What a form that changes something carries. */
+/** The hidden fields of a form that changes something. */
 export const formFields = ({ csrf, once }: Viewer): Html =>
   html`${csrfField(csrf)}<input type="hidden" name="once" value="${once}">`
 
@@ -108,7 +108,7 @@ export type Column<Row> = {
   readonly kind?: 'number' | 'name'
 }
 
-/** A table that becomes a list of cards where it is narrow: each cell then carries its column's head. */
+/** A table that becomes a list of cards on narrow screens: each cell then shows its column's head. */
 export const table = <Row>({
   caption,
   columns,
@@ -135,17 +135,17 @@ ${rows.map(
 
 const classOf = (kind: string | undefined): Renderable => kind !== undefined && html` class="${kind}"`
 
-/** Figures with their names, the first the most important. */
+/** Figures with their labels, the most important first. */
 export const figures = (entries: readonly (readonly [name: string, value: Renderable])[]): Html =>
   html`<dl class="figures">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
 
-/** What was wrong with a form. `field` is the name of the input it is about, if it is about one. */
+/** The fault of a form. `field` is the name of the wrong input, if there is one. */
 export type FormFault = { readonly field: string | null; readonly message: string }
 
 export const faultNotice = (fault: FormFault | null): Renderable =>
   fault !== null && html`<p class="notice bad" role="alert" id="fault">${fault.message}</p>`
 
-/** Attributes that tie an input to its hint, and to the fault it caused. */
+/** Attributes that connect an input to its hint, and to its fault. */
 export const described = (field: string, fault: FormFault | null, hint?: string): Renderable => {
   const faulty = fault?.field === field
   const by = [hint, faulty ? 'fault' : undefined].filter((id) => id !== undefined).join(' ')

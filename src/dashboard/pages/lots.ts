@@ -13,10 +13,10 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** Lots in the order in which they are drawn, each from where the one before it ends. */
+/** Lots in the order in which they are drawn, each starting where the previous one ends. */
 
 type Lot = LotRow & {
-  /** As its event opened it. */
+  /** As in the event that opened it. */
   readonly opened: { readonly reason: string; readonly reference: string | null } | null
 }
 
@@ -80,7 +80,7 @@ type Placed = { readonly lot: Lot; readonly start: number; readonly length: numb
 
 const barUnits = 200
 
-/** Where each begins and how long it is, of a bar for all of them. */
+/** The start and length of each lot, in a bar for all of them. */
 const placed = (lots: readonly Lot[]): Placed[] => {
   const whole = lots.reduce((sum, { remaining_micro }) => sum + BigInt(remaining_micro), 0n)
   let before = 0n
@@ -109,7 +109,7 @@ export const voidLotPage = ({
   readonly viewer: Viewer
   readonly account: AccountRow
   readonly lot: Lot
-  /** A decimal below zero. */
+  /** A negative decimal. */
   readonly taken: string
   readonly after: string
   readonly fault: FormFault | null

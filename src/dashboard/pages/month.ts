@@ -17,7 +17,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** A month: what it comes to, beside the month before, and the form that closes it. */
+/** A month: its totals, compared with the month before, and the form that closes it. */
 
 type MonthView = {
   readonly viewer: Viewer

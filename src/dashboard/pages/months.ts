@@ -12,7 +12,7 @@ export type MonthLine = {
   readonly opening: string
   readonly closing: string
   readonly closed: boolean
-  /** As it was closed; null while it is open, and where it was closed with a later one. */
+  /** As it was closed; null while it is open, and if it was closed with a later month. */
   readonly totals: MonthClosed['totals'] | null
 }
 

@@ -3,7 +3,7 @@ import type { Form } from '../form.ts'
 import { type Html, html } from '../html.ts'
 import { described, type FormFault, faultNotice, formFields, layout, type Viewer } from './layout.ts'
 
-/** The form that registers an organization, and what comes next. */
+/** The form that registers an organization, and the page after it. */
 
 const frame = (viewer: Viewer, title: string, main: Html): Html =>
   layout({
@@ -42,7 +42,7 @@ ${formFields(viewer)}
 </form>`,
   )
 
-/** Where its own page is not there yet: the read models are behind. */
+/** Used if the organization's own page does not exist yet: the read models are behind. */
 export const organizationRegisteredPage = ({
   viewer,
   organizationId,

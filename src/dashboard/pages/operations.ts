@@ -11,7 +11,7 @@ import { findingsTable } from './findings.ts'
 import { formFields, layout, table, type Viewer } from './layout.ts'
 import { behindText } from './rows.ts'
 
-/** Where projections and jobs are. */
+/** The state of projections and jobs. */
 
 type ListedJob = JobRow & { readonly next: Date | null }
 
@@ -59,7 +59,7 @@ ${
 </section>`,
   })
 
-/** By more than its colour. */
+/** Marked by more than its colour. */
 export const stateMark = ({ state, haltedStreams, parked }: ProjectionState): Renderable => {
   if (state === 'halted') return html`<span class="mark bad">halted</span>`
   if (haltedStreams.length > 0)

@@ -1,9 +1,9 @@
 import { type Html, html } from '../html.ts'
 
-/** Organizations as people know them: what they are called, by id. */
+/** Organizations for people: their names, by id. */
 export type Names = ReadonlyMap<string, string>
 
-/** Its name with its id below it; the id alone where its name is not known. `path`: which of its pages the link leads to. */
+/** The name with the id below it; only the id if the name is unknown. `path`: the page that the link leads to. */
 export const organizationLink = (id: string, names: Names, path = ''): Html => {
   const name = names.get(id)
   const href = `/organizations/${id}${path}`

@@ -14,7 +14,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** Prices of an organization's own: those that are set, and the forms that set and withdraw one. */
+/** An organization's own prices: the current ones, and the forms that set and withdraw one. */
 
 type OverridesView = {
   readonly viewer: Viewer

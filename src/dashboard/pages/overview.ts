@@ -12,7 +12,7 @@ import { reconciliationSection } from './reconciliation.ts'
 type Overview = {
   readonly viewer: Viewer
   readonly organizations: readonly OrganizationLine[]
-  /** The page is not the first; where the next one begins. */
+  /** The page is not the first; the start of the next page. */
   readonly further: boolean
   readonly next: string | null
   readonly findings: readonly Finding[]
@@ -76,7 +76,7 @@ ${checkpointSection(checkpoint, nowMs)}
 ${reconciliationSection(reconciliation)}`,
   })
 
-/** What is wrong first, as far as this process can tell at once. */
+/** Faults first, as far as this process can find them immediately. */
 const checksShown = (findings: readonly Finding[]): Html => {
   const wrong = findings.filter(({ level }) => level !== 'ok')
   return wrong.length === 0

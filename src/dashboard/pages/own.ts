@@ -13,7 +13,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** What a person sees and changes of themselves. */
+/** A person's own data and forms. */
 export const ownPage = ({
   viewer,
   organizationId,
@@ -28,15 +28,15 @@ export const ownPage = ({
   readonly viewer: Viewer
   /** Of a partner. */
   readonly organizationId: string | null
-  /** The present password was made by the system: until another one is chosen there is nothing else to do. */
+  /** The current password was generated: until the person chooses another one, nothing else opens. */
   readonly given: boolean
-  /** Where the person wanted to go. */
+  /** The page that the person requested. */
   readonly next: string
   readonly secondFactor: boolean
   readonly sessions: Awaited<ReturnType<typeof sessionsOf>>
-  /** What changed about the account's security lately, the newest first. */
+  /** Recent changes of the account's security, the newest first. */
   readonly notices: readonly AccountNotice[]
-  /** When the person last signed in on this device, where something changed since; null: nothing to point at. */
+  /** When the person last signed in on this device, if something changed since; null: nothing to highlight. */
   readonly sinceMs: number | null
   readonly fault: FormFault | null
 }): Html =>

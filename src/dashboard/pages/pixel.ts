@@ -17,7 +17,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** The pixel of one organization: its rules and what is used of them, its hits by day, and the forms that change its rules. */
+/** The pixel of one organization: its rules and their usage, its hits by day, and the forms that change its rules. */
 
 type Rule = CountedRules['rules'][number]
 
@@ -27,14 +27,14 @@ export type PixelView = {
   readonly rules: CountedRules
   /** Users whose names this person may see; null: all. */
   readonly usersSeen: ReadonlySet<string> | null
-  /** A part of the domain that rules are shown of; empty: all are. */
+  /** Shows only rules of domains that contain this text; empty: all. */
   readonly find: string
   /** Of the last thirty days. */
   readonly hits: { readonly fired: string; readonly refused: string }
   readonly days: readonly PixelDayRow[]
-  /** The domain that days are shown of; empty: of all. */
+  /** Shows only days of this domain; empty: all. */
   readonly of: string
-  /** Where the next page of days goes on; null: there is none. */
+  /** Where the next page of days starts; null: there is none. */
   readonly until: string | null
   readonly typed: (name: string) => string
   readonly fault: (FormFault & { readonly form: 'limit' | 'block' | 'other' }) | null

@@ -2,9 +2,9 @@ import { instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { table } from './layout.ts'
 
-/** A table by time that a script draws; where none runs, it is the table alone. */
+/** A table by time that a script draws; without scripts, the table alone. */
 
-/** One number: as it is, for the plot, and as people read it. */
+/** One number: the raw value, for the plot, and as people read it. */
 type PlotValue = { readonly value: string; readonly shown: string }
 
 export const plot = ({

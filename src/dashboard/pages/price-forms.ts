@@ -6,7 +6,7 @@ import { type Html, html } from '../html.ts'
 import { described, type FormFault, faultNotice, formFields, layout, table, type Viewer } from './layout.ts'
 import { type Names, organizationLink } from './organization-link.ts'
 
-/** The forms that propose and withdraw prices, and what a month would have cost under others. */
+/** The forms that propose and withdraw prices, and the cost of a month under other prices. */
 
 const frame = (viewer: Viewer, title: string, main: Html): Html =>
   layout({
@@ -25,7 +25,7 @@ export const proposePage = ({
   fault,
 }: {
   readonly viewer: Viewer
-  /** Of the book in force, with the amounts as typed. */
+  /** From the book in force, with the amounts as typed. */
   readonly rules: readonly PriceBookRule[]
   readonly typed: (name: string) => string
   readonly fault: FormFault | null
@@ -102,7 +102,7 @@ type CostView = {
   readonly names: Names
 }
 
-/** Organizations of one page. */
+/** Organizations per page. */
 export const costsShownMax = 200
 
 export const costPage = (

@@ -6,13 +6,13 @@ import { instant, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { type FormFault, faultNotice, formFields, layout, table, type Viewer } from './layout.ts'
 
-/** What calls cost, what they will cost, and what someone proposes they should. */
+/** Current, future and proposed prices of calls. */
 
 type PricesView = {
   readonly viewer: Viewer
   readonly inForce: PublishedBook | null
   readonly upcoming: readonly PublishedBook[]
-  /** None for people who may not see proposals. */
+  /** Empty for people who may not see proposals. */
   readonly open: readonly PriceProposal[]
 }
 
@@ -78,9 +78,9 @@ const rulesTable = (caption: string, rules: readonly PriceBookRule[]): Html =>
 type ProposalView = {
   readonly viewer: Viewer
   readonly proposal: PriceProposal
-  /** Against the book that would be in force then without it. */
+  /** Compared with the book that would then be in force without it. */
   readonly changes: readonly RuleChange[]
-  /** Why this person may not approve it, or no one can any more; null: there is a button. */
+  /** Why this person may not approve it, or no one can any more; null: the page shows a button. */
   readonly refused: string | null
   readonly fault: FormFault | null
 }

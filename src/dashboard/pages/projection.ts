@@ -17,7 +17,7 @@ import {
 } from './layout.ts'
 import { stateMark } from './operations.ts'
 
-/** One projection: where it is, what it has set aside, and what can be done about it. */
+/** One projection: its state, its set-aside events, and the actions on it. */
 
 type ProjectionView = {
   readonly viewer: Viewer
@@ -57,7 +57,7 @@ ${mayChange(view) && running === undefined && changeForms(view)}`,
   })
 }
 
-/** All of its forms are one action of the table. */
+/** All of its forms share one action of the table. */
 const mayChange = ({ viewer }: ProjectionView): boolean =>
   mayOpen(viewer.role, 'POST /operations/projections/:projection/rebuild')
 

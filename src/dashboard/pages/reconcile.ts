@@ -16,7 +16,7 @@ import {
 import { type Names, organizationLink } from './organization-link.ts'
 import { reconciliationSection } from './reconciliation.ts'
 
-/** The comparison of log, read models and tariff: the last one, the form that makes one, and what one came to. */
+/** The comparison of log, read models and tariff: the last one, the form that starts one, and the result. */
 
 export const reconcilePage = ({
   viewer,
@@ -66,7 +66,7 @@ export const reconciledPage = ({
   readonly viewer: Viewer
   readonly ledgers: readonly Reconciled[]
   readonly names: Names
-  /** It was of everything, and is recorded. */
+  /** It covered everything, and is recorded. */
   readonly whole: boolean
 }): Html => {
   const differences = ledgers.reduce((sum, one) => sum + one.differences, 0)

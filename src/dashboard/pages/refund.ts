@@ -14,7 +14,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-/** The form that refunds a call, and the page that says what it will do before it does. */
+/** The form that refunds a call, and the page that previews the refund. */
 
 type RefundView = {
   readonly viewer: Viewer
@@ -105,7 +105,7 @@ ${formFields(view.viewer)}
 </form>`,
   )
 
-/** The reference names this very refund, which is in the ledger. */
+/** The reference names this refund, which is in the ledger. */
 export const refundedBeforePage = (
   view: RefundView & { readonly amount: string; readonly reference: string },
 ): Html =>

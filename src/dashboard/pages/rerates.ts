@@ -17,7 +17,7 @@ import {
 } from './layout.ts'
 import { type Names, organizationLink } from './organization-link.ts'
 
-/** Re-rates: the list, the form that plans one, and one with its differences and what became of it. */
+/** Re-rates: the list, the form that plans one, and the page of one with its differences and its state. */
 
 const frame = (viewer: Viewer, title: string, main: Html): Html =>
   layout({ title, viewer, at: '/rerates', main })

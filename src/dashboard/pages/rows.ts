@@ -5,7 +5,7 @@ import { type Html, html, type Renderable } from '../html.ts'
 import type { LateRows, StandingProjection } from '../rows.ts'
 import type { Viewer } from './layout.ts'
 
-/** What is above a page whose rows are not of now. */
+/** The notice above a page whose rows are out of date. */
 export const rowsNotice = ({ role, rows }: Pick<Viewer, 'role' | 'rows'>): Renderable => {
   if (rows === null || rows.kind === 'current') return null
   if (rows.kind === 'unknown')
@@ -26,7 +26,7 @@ const says = ({ state, behind, seconds }: LateRows): Html => {
   }[state]
 }
 
-/** In time: positions are counted in events on one kind of log and in bytes on the other. */
+/** As a time: positions count events on one kind of log and bytes on the other. */
 export const behindText = ({
   behind,
   behindSeconds,

@@ -3,7 +3,7 @@ import { instant } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import { described, type FormFault, faultNotice, figures, formFields, layout, type Viewer } from './layout.ts'
 
-/** One's own second factor: set it up, make its recovery codes anew, remove it. */
+/** A person's own second factor: set it up, create new recovery codes, remove it. */
 
 const password = (id: string, fault: FormFault | null): Html =>
   html`<p><label for="${id}">Present password</label>
@@ -13,7 +13,7 @@ const code = (id: string, label: string, fault: FormFault | null): Html =>
   html`<p><label for="${id}">${label}</label>
 <input id="${id}" name="code" autocomplete="one-time-code" autocapitalize="none" spellcheck="false" required maxlength="40"${described('code', fault)}></p>`
 
-/** Who reads the picture needs its white around it (ISO/IEC 18004: four modules), in the dark as well. */
+/** Scanners need the white margin around the picture (ISO/IEC 18004: four modules), in dark mode as well. */
 const quietModules = 4
 
 const picture = (address: string): Html => {
@@ -32,9 +32,9 @@ export const setUpPage = ({
 }: {
   readonly viewer: Viewer
   readonly secret: string
-  /** What an app reads. */
+  /** The content of the QR code. */
   readonly address: string
-  /** The secret, for the form to carry. */
+  /** The secret, for the form to send back. */
   readonly sealed: string
   /** Until there is one, nothing else opens. */
   readonly required: boolean
@@ -70,7 +70,7 @@ export const factorPage = ({
   readonly viewer: Viewer
   readonly setAt: Date
   readonly codesLeft: number
-  /** `form`: which of the two it is about. */
+  /** `form`: which of the two forms it is about. */
   readonly fault: (FormFault & { readonly form: 'codes' | 'remove' }) | null
 }): Html => {
   const [ofCodes, ofRemove] = [
@@ -109,7 +109,7 @@ ${code('code-remove', 'Code of the app, or a recovery code', ofRemove)}
   })
 }
 
-/** Shown once, as the answer to the form that made them. */
+/** Shown once, as the answer to the form that created them. */
 export const recoveryCodesPage = ({
   viewer,
   codes,

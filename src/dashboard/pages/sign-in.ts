@@ -16,13 +16,13 @@ export const signInPage = ({
   next: string
   name: string
   fault: FormFault | null
-  /** Where the documentation is; null where this process does not know. */
+  /** The address of the documentation; null if this process does not know it. */
   docsUrl: string | null
-  /** What to type before anyone can sign in. */
+  /** The commands to type before anyone can sign in. */
   steps?: readonly FirstStep[]
-  /** The host of a provider to sign in with; null: there is none. */
+  /** The host of the identity provider; null: there is none. */
   provider?: string | null
-  /** Why one is here again. */
+  /** Why the page is shown again. */
   notice?: string | null
 }): Html =>
   layout({

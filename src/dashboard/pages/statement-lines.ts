@@ -3,7 +3,7 @@ import { html, type Renderable } from '../html.ts'
 import type { StatementRow } from '../queries.ts'
 import type { Column } from './layout.ts'
 
-/** The lines of a statement, as every table of them shows them. */
+/** The lines of a statement, in the format of all their tables. */
 
 export const lineColumns = (organizationId: string): readonly Column<StatementRow>[] => [
   { head: 'Time (UTC)', cell: (line) => instant(line.effective_at, { milliseconds: true }) },

@@ -6,7 +6,7 @@ import type { AccountRow, StatementRow } from '../queries.ts'
 import { layout, organizationHead, table, type Viewer } from './layout.ts'
 import { lineColumns } from './statement-lines.ts'
 
-/** The statement with filters. It grows where it is, by a link that leads to the next page where no script runs. */
+/** The statement with filters. It grows in place; without scripts, a link leads to the next page. */
 
 export const lineKinds: readonly string[] = [
   'call',
@@ -24,7 +24,7 @@ type StatementView = {
   readonly typed: Form
   readonly keys: readonly { readonly key_id: string; readonly name: string }[]
   readonly lines: readonly StatementRow[]
-  /** The revision to go on below; null: nothing further fits. */
+  /** The revision below which the next page continues; null: no further line matches. */
   readonly older: string | null
 }
 

@@ -17,13 +17,13 @@ import {
 } from './layout.ts'
 import { plot } from './plot.ts'
 
-/** What an organization used: plots, the tables they are drawn from, and when its credits will be used up. */
+/** An organization's usage: plots, the tables they are drawn from, and when its credits will be used up. */
 
 export type UsageFigures = {
   readonly calls: bigint
   readonly answered: bigint
   readonly rateLimited: bigint
-  /** Refused for want of credits; null where there are too many lines to count them. */
+  /** Refused for lack of credits; null if there are too many lines to count them. */
   readonly unpaid: bigint | null
   readonly chargedMicro: bigint
   /** Mean of the last whole days; null before there was one. */
@@ -43,9 +43,9 @@ type UsageView = {
     readonly series: UsageSeries
     readonly groups: readonly UsageGroupRow[]
     readonly figures: UsageFigures
-    /** What repeats the question, for the links to CSV. */
+    /** The query of the page, for the links to CSV. */
     readonly query: string
-    /** Why less is shown than was asked for. */
+    /** Why less is shown than requested. */
     readonly note: string | null
   } | null
 }

@@ -15,7 +15,7 @@ import {
 } from './layout.ts'
 import { type Names, organizationLink } from './organization-link.ts'
 
-/** Who there is, who is invited, and the forms that change it. */
+/** The users, the invitations, and the forms that change them. */
 
 export type ShownUser = Awaited<ReturnType<typeof listUsers>>[number] & {
   /** Null: never, or before sign-ins were events. */
@@ -37,7 +37,7 @@ export const usersPage = ({
   readonly users: readonly ShownUser[]
   readonly invitations: readonly ShownInvitation[]
   readonly names: Names
-  /** The page is not the first; the name that the next one begins after. */
+  /** The page is not the first; the name after which the next page begins. */
   readonly further: boolean
   readonly next: string | null
 }): Html =>
@@ -211,7 +211,7 @@ const acts = {
 
 export type UserAct = keyof typeof acts
 
-/** What will happen, before it does. */
+/** The preview of a change. */
 export const userActPage = ({
   viewer,
   user,

@@ -16,14 +16,14 @@ import {
 } from './layout.ts'
 import { hostOf, webhookState } from './webhooks.ts'
 
-/** One webhook: what came of its messages, and what can be done about it. */
+/** One webhook: the results of its messages, and the actions on it. */
 
 type WebhookView = {
   readonly viewer: Viewer
   readonly account: AccountRow
   readonly webhook: ListedWebhook
   readonly deliveries: readonly DeliveryRow[]
-  /** There are more of them than are shown. */
+  /** There are more messages than the page shows. */
   readonly more: boolean
   readonly fault: FormFault | null
 }

@@ -62,13 +62,13 @@ ${mayDo(viewer.role, 'webhooks.change') && addForm(view, path)}`,
   })
 }
 
-/** The path often is a password: it is on the webhook's own page. */
+/** The path is often a password, so only the webhook's own page shows it. */
 export const hostOf = (url: string): string => new URL(url).host
 
 const lastAttempt = ({ last_attempt_at, last_result }: ListedWebhook): Renderable =>
   last_attempt_at === null ? 'none yet' : html`${instant(last_attempt_at)} <small>${last_result}</small>`
 
-/** By more than its colour. */
+/** Marked by more than its colour. */
 export const webhookState = ({
   disabled_at,
   disabled_reason,
@@ -118,7 +118,7 @@ export const webhookSecretPage = ({
   readonly account: AccountRow
   readonly webhookId: string
   readonly secret: string
-  /** Until when messages carry the signature of the secret it replaces; null: it is the first. */
+  /** Until when messages are also signed with the previous secret; null: it is the first. */
   readonly formerUntil: Date | null
 }): Html =>
   layout({

@@ -2,9 +2,9 @@ import { utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import { layout, type Viewer } from './layout.ts'
 
-/** What is being worked out: it says how far it is, and the page is asked for again when it is done. */
+/** Running work: its progress. The page is loaded again when the work is done. */
 
-/** Where no script runs. */
+/** If no script runs. */
 const refreshSeconds = 3
 
 export const workPage = ({
@@ -31,7 +31,7 @@ export const workPage = ({
 </div>`,
   })
 
-/** What could not be done, and that nothing else was. */
+/** The failed work, and that nothing else was done. */
 export const workFailedPage = ({
   viewer,
   title,
