@@ -32,7 +32,7 @@ export type EmailValidationParts = {
 
 /** What operations need to know about verdicts. Called on every call, so it must be cheap. */
 export type EmailValidationObserver = {
-  /** `row` of the decision table gave the status. It does not say what the call then cost, or whether it could be paid. */
+  /** `row` of the decision table gave the status. It does not include the cost of the call, or whether it could be paid. */
   readonly verdict: (row: number, status: EmailStatus) => void
 }
 

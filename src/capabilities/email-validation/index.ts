@@ -74,7 +74,7 @@ const observerOf = (meters: Meters): EmailValidationObserver & MailboxObserver =
   }
 }
 
-/** `dayMs` is the day of the lists in use; if it throws, the figure is left out. */
+/** `dayMs` returns the day of the lists in use; if it throws, the figure is left out. */
 const meterLists = (meters: Meters, dayMs: () => number): void =>
   meters.gauge(
     {

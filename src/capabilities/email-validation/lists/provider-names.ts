@@ -3,7 +3,7 @@ import { letterBits } from './letters.ts'
 
 export type ProviderName = {
   readonly name: string
-  /** The provider's mailbox endings; the first is assumed if nothing indicates another. */
+  /** The endings of the provider's domains; the first is assumed if nothing indicates another. */
   readonly endings: readonly string[]
   /** No one else uses this name: any unknown ending is a slip. */
   readonly sole: boolean
@@ -163,13 +163,13 @@ export const undoubled = (name: string): string => {
     if (name.charCodeAt(at) === name.charCodeAt(at - 1)) return name.replace(/([a-z])\1+/g, '$1')
   return name
 }
-/** Names that remain distinct from all others without their doublings. */
+/** Names that stay distinct without their doubled letters, by that form. */
 export const byUndoubled: ReadonlyMap<string, ProviderName> = new Map(
   providers
     .filter(({ fuzzy, big, name }) => (fuzzy || big) && undoubled(name).length >= undoubledLengthMin)
     .map((provider) => [undoubled(provider.name), provider]),
 )
-/** `gmailcom`: where a dot is missing or in the wrong place. */
+/** `gmailcom`: a dot is missing or in the wrong place. */
 export const byLettersOnly: ReadonlyMap<string, string> = new Map(
   providers.flatMap(({ name, endings }) =>
     name.length + (endings[0]?.length ?? 0) < 6

@@ -66,7 +66,7 @@ const costlyDisposable = new Set([
   'zzz.com',
 ])
 
-/** Why a domain that is listed as disposable is not believed to be; null where it is. */
+/** Why a domain that is listed as disposable is not believed to be disposable; null if it is. */
 export const disposableFault = (domain: string, curated: Curated): string | null => {
   const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
   if (registrable === null) return 'public_suffix'
@@ -103,7 +103,7 @@ const establishedEndings = new Set(['com', 'net', 'org'])
  */
 const namesMail = /^(?!.*(?:te?mp|trash|burn|bomb|gmail|mailers?\.)).*(?:mail|mbox|inbox)/
 
-/** Why a domain that is listed as free is not believed to be; null where it is. */
+/** Why a domain that is listed as free is not believed to be free; null if it is. */
 export const freeFault = (
   domain: string,
   isDisposable: (name: string) => boolean,

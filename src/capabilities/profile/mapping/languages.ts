@@ -71,7 +71,7 @@ export const languageCode = (text: string): string | null => {
 /** Letters with their accents, single spaces, lower case. */
 const plain = (text: string): string => text.normalize('NFC').toLowerCase().replaceAll(/\s+/g, ' ').trim()
 
-/** `spanish (latin america)`, `english - native`, `arabic, levantine` without what comes after the name. */
+/** `spanish (latin america)`, `english - native`, `arabic, levantine` without the part after the name. */
 const unqualified = (name: string): string => (name.split(/[(,;/–—]|\s-\s/, 1)[0] ?? '').trim()
 
 /** A two- or three-letter code, optionally with a region or a script after it. */
