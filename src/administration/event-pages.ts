@@ -117,7 +117,7 @@ const readBackwards = async (
   }
 }
 
-/** The event after the unreadable ones: those were found first on the way back, so nothing in between is damaged. */
+/** The events after the unreadable ones: those were found first on the way back, so nothing in between is damaged. */
 const openedAfter = async (
   eventLog: Pick<Log, 'read'>,
   { stream, lastRevision }: EventsUnreadable,

@@ -88,7 +88,7 @@ type LagOptions = Pick<Foundation, 'pool'> & {
   readonly monotonic?: () => number
 }
 
-/** How far rows are behind the event log. Its functions throw if the log or the database does not answer. */
+/** How far rows are behind the event log. The returned function throws if the log or the database does not answer. */
 export function createProjectionLags({
   pool,
   eventLog,
@@ -103,7 +103,7 @@ export function createProjectionLags({
     if (head !== newest?.position) newest = { position: head, seenAtMs: monotonic() }
     const { seenAtMs } = newest
     const known = states.filter(({ name }) => names.has(name))
-    // Most are at the same position, so there are fewer questions than projections.
+    // Most projections are at the same position, so there are fewer reads than projections.
     const places = [...new Set(known.map(({ position }) => position))].filter((place) => place < head)
     const ages = new Map(
       await Promise.all(
