@@ -299,7 +299,8 @@ test.each(scenes)(
       if (key !== null && told?.status !== 200)
         await eventually(
           async () => ((await lookUp({ 'idempotency-key': key })).status === 200 ? true : undefined),
-          30_000,
+          // A killed process holds its claims for a minute.
+          90_000,
         )
     const file = join(dataDir, 'owed.txt')
     if (owed.length > 0) {
