@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
 import { createOutage, type Outage } from '../event-log/outage.ts'
+import type { LedgerEvent } from '../events/catalogue.ts'
 import { isUnrepeatable } from './batch.ts'
 import { costAsOf } from './call-costs.ts'
 import {
@@ -73,13 +74,17 @@ export class Reversals {
     )
     for (let left = charge; left.amount > 0n; await sleep(pauses * limits.retryPauseMs)) {
       try {
-        await this.#submit(reversalCommand(left, clock.now()))
-        observe?.reversal?.()
-        break
+        const { events } = await this.#submit(reversalCommand(left, clock.now()))
+        if (left.isRest === true || givenBackBy(events) >= left.amount) {
+          observe?.reversal?.()
+          break
+        }
+        // An operator's refund of a part came first, under the key of the reversal.
+        left = { ...((await this.#leftOf(charge)) ?? left), isRest: true }
       } catch (error) {
         const isCorrected = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)
         if (!isCorrected) this.#trouble.failed(error)
-        else left = (await this.#leftOf(charge)) ?? left
+        else left = { ...((await this.#leftOf(charge)) ?? left), isRest: left.isRest }
       }
     }
     this.#trouble.works()
@@ -89,7 +94,7 @@ export class Reversals {
     this.#idle = undefined
   }
 
-  /** A re-rate since the charge may have given back a part of it, or taken more. Undefined: it cannot be read. */
+  /** A refund or a re-rate since the charge may have given back a part of it, or taken more. Undefined: it cannot be read. */
   async #leftOf(charge: Reversible): Promise<Reversible | undefined> {
     const { chargeId, revision } = charge
     try {
@@ -117,17 +122,25 @@ export type Reversible = {
   readonly revision: number
   /** Default: `revision`. */
   readonly asOf?: number
+  /** A part was refunded before: the command has a key of its own, and is refused after any other correction since `asOf`. */
+  readonly isRest?: boolean | undefined
 }
+
+const givenBackBy = (events: readonly LedgerEvent[]): MicroCredits =>
+  events.reduce(
+    (sum, event) => (event.type === 'CreditAdjusted' ? sum + parseCredits(event.data.amount) : sum),
+    0n,
+  )
 
 /**
  * The command that gives a charge back: once, even if several processes send it; not if a refund came first, and not if a re-rate came
  * after `asOf`.
  */
 export const reversalCommand = (
-  { firstEventId, chargeId, amount, revision, asOf = revision }: Reversible,
+  { firstEventId, chargeId, amount, revision, asOf = revision, isRest = false }: Reversible,
   atMs: number,
 ): LedgerCommand => ({
-  key: refundKeyOf(firstEventId),
+  key: isRest ? `${refundKeyOf(firstEventId)}/rest` : refundKeyOf(firstEventId),
   absentUpTo: revision,
   atMs,
   actor: 'system',
@@ -137,5 +150,5 @@ export const reversalCommand = (
   reason: 'the outcome of the call was not known in time',
   rerateRun: null,
   correction: 'reversal',
-  unlessReratedAfter: asOf,
+  ...(isRest ? { unlessAdjustedAfter: asOf } : { unlessReratedAfter: asOf }),
 })

@@ -32,6 +32,7 @@ import {
 } from '../../src/ledger/commit.ts'
 import { decideCommand } from '../../src/ledger/decide.ts'
 import type { Decision } from '../../src/ledger/decision.ts'
+import { reversalCommand } from '../../src/ledger/reversals.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import {
   call as callAt,
@@ -707,6 +708,24 @@ describe('rule 3: unknown outcomes', () => {
       await ledger.submit(org, call('again', notLocated))
       await rested(ledger)
       expect(adjustedCharges()).toHaveLength(2)
+    })
+
+    test('it was written, and an operator refunds a part of it first: the rest is given back, once', async () => {
+      const { ledger, reach } = await unknown(['first'])
+      log.deliverLate()
+      const operator = processOf('operator')
+      const chargeId = eventIdOf(org, 'first', 1)
+      const { revision } = await operator.account(org)
+      const refund = reversalCommand(
+        { firstEventId: eventIdOf(org, 'first', 0), chargeId, amount: parseCredits('0.25'), revision },
+        nowMs,
+      )
+      await operator.submit(org, refund)
+      reach()
+      nowMs += 10_000
+      await rested(ledger)
+      expect(adjustedCharges()).toMatchObject([{ amount: '0.25' }, { adjusts: chargeId, amount: '0.75' }])
+      expect(await balanceNow()).toBe('100')
     })
 
     test('it was written: a call with an Idempotency-Key stays charged, and its repetition finds it', async () => {
