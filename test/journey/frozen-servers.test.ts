@@ -309,6 +309,8 @@ test.each(scenes)(
     }
     const net = await netCharges(environment)
     const counts: Record<string, number> = {}
+    const times = sent.flatMap(({ told }) => told?.tookMs ?? []).sort((a, b) => a - b)
+    const tookMs = [0.5, 0.99].map((part) => Math.round(times[Math.floor(part * times.length)] ?? 0))
     for (const { key, told } of sent) {
       const requestId = told === null ? null : (JSON.parse(told.text).request_id as string)
       const charged = requestId === null ? 0 : (net.get(requestId) ?? 0)
@@ -320,7 +322,9 @@ test.each(scenes)(
         expect({ what, requestId, charged }).toEqual({ what, requestId, charged: 0 })
     }
     if (process.env.FROZEN_SCENES === 'all')
-      process.stdout.write(`${JSON.stringify({ log, frozenMs, signal, code, counts, owed: owed.length })}\n`)
+      process.stdout.write(
+        `${JSON.stringify({ log, frozenMs, signal, code, counts, owed: owed.length, tookMs })}\n`,
+      )
     expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
   },
 )
