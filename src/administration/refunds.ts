@@ -270,7 +270,8 @@ export class CallNotFound extends CommandRefused {
   override name = 'CallNotFound'
 }
 
-const requestIdForm = /^[0-9A-HJKMNP-TV-Z]{26}$/
+/** A request id, as X-Request-Id has it. */
+export const requestIdForm = /^[0-9A-HJKMNP-TV-Z]{26}$/
 
 /**
  * Finds a call by its request id, of any organization or of one. A failed call may be recorded a second time, as failed: of

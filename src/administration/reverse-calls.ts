@@ -2,7 +2,7 @@ import { type MicroCredits, parseCredits } from '../billing/money.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { InputFault } from './input.ts'
-import { CallNotFound, refund } from './refunds.ts'
+import { CallNotFound, refund, requestIdForm } from './refunds.ts'
 
 /**
  * Gives back the cost of calls whose callers never learned the outcome: a stopping process logs the request ids of such calls. A call that
@@ -27,11 +27,11 @@ const requestsMax = 10_000
 /** The request ids in a text, one per line. Throws `InputFault`, naming the line. */
 export const requestIdsIn = (text: string): string[] => {
   const ids = text.split('\n').map((line) => line.trim())
-  const wrong = ids.findIndex((id) => id !== '' && !/^[0-9A-HJKMNP-TV-Z]{26}$/.test(id))
+  const wrong = ids.findIndex((id) => id !== '' && !requestIdForm.test(id))
   if (wrong !== -1)
     throw new InputFault(
       'requests',
-      `line ${wrong + 1}, "${ids[wrong]?.slice(0, 40)}", is no request id: 26 characters, such as 01M7YKBQZN92PN3ABTVNQE6E12`,
+      `line ${wrong + 1}, "${ids[wrong]?.slice(0, 40)}", is not a request id: 26 characters, such as 01M7YKBQZN92PN3ABTVNQE6E12`,
     )
   const unique = [...new Set(ids.filter((id) => id !== ''))]
   if (unique.length === 0 || unique.length > requestsMax)

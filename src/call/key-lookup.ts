@@ -135,7 +135,7 @@ const callAt = async (
   const [recorded] = await eventLog.read(ledgerStream(organizationId), { from: revision, max: 1 })
   if (recorded === undefined || recorded.id !== eventId) return null
   const event = decodeEvent(recorded)
-  if (event.type !== 'KeyUsed') throw new Error(`event ${eventId} of ${organizationId} is no call`)
+  if (event.type !== 'KeyUsed') throw new Error(`event ${eventId} of ${organizationId} is not a call`)
   const { facts, request_fingerprint } = event.data
   if (request_fingerprint !== fingerprintText(request)) return { kind: 'mismatch' }
   const call = { facts, atMs: Date.parse(event.metadata.effective_at) }

@@ -1,22 +1,11 @@
-import { readFile, stat } from 'node:fs/promises'
 import { listCheckpoints, signCheckpoint, verifyEventLog } from '../administration/checkpoints.ts'
 import { InputFault, labelOf, wholeNumber } from '../administration/input.ts'
 import type { LogFault, LogVerdict } from '../event-log/verify/verify-log.ts'
 import { type Command, wholeOrNot } from './command.ts'
+import { readTextFile } from './files.ts'
 
 const noteBytesMax = 100_000
 const listedDefault = '20'
-
-const noteIn = async (path: string): Promise<string> => {
-  try {
-    if ((await stat(path)).size > noteBytesMax)
-      throw new InputFault('against', `${path} is too long for a checkpoint`)
-    return await readFile(path, 'utf8')
-  } catch (error) {
-    if (error instanceof InputFault) throw error
-    throw new InputFault('against', `${path} cannot be read`)
-  }
-}
 
 const verify: Command = {
   name: 'event-log verify',
@@ -32,7 +21,7 @@ const verify: Command = {
   changes: 'nothing',
   run: async ({ foundation, progress }, given) => {
     const path = given.text('against')
-    const against = path === undefined ? undefined : await noteIn(path)
+    const against = path === undefined ? undefined : await readTextFile('against', path, noteBytesMax)
     const verdict = await verifyEventLog(await foundation({ anyHistory: true }), {
       against,
       onProgress: ({ events, position, head, elapsedMs }) =>

@@ -1,4 +1,6 @@
+import { readFile, stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
+import { InputFault } from '../administration/input.ts'
 
 const packageRoot = resolve(import.meta.dirname, '../..')
 
@@ -14,3 +16,32 @@ const userFolder = (): string => {
 
 /** A path as the user means it, absolute; `-`, for standard input, is returned unchanged. */
 export const fromUser = (path: string): string => (path === '-' ? path : resolve(userFolder(), path))
+
+/** The text of a file. Throws `InputFault` of the field if it cannot be read, or has more than `bytesMax` bytes. */
+export const readTextFile = async (field: string, path: string, bytesMax: number): Promise<string> => {
+  try {
+    const { size } = await stat(path)
+    if (size > bytesMax) throw new RangeError(`it has ${size} bytes; at most ${bytesMax} are read`)
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    throw new InputFault(field, `${path} cannot be read: ${reasonOf(error)}`)
+  }
+}
+
+/** The content of a JSON file. Throws as `readTextFile` does, and if it is not JSON. */
+export const readJsonFile = async (field: string, path: string, bytesMax: number): Promise<unknown> => {
+  const text = await readTextFile(field, path, bytesMax)
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw new InputFault(field, `${path} cannot be read as JSON: ${reasonOf(error)}`)
+  }
+}
+
+const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+
+/** Far above the size of a complete price book. */
+const priceFileBytesMax = 1_000_000
+
+/** A price book, or a part of one, as in a file. Throws `InputFault` of the field `file`. */
+export const readPriceFile = (path: string): Promise<unknown> => readJsonFile('file', path, priceFileBytesMax)

@@ -1,6 +1,5 @@
-import { readFile, stat } from 'node:fs/promises'
 import { catchUp } from '../administration/catch-up.ts'
-import { InputFault, labelOf, wholeNumber } from '../administration/input.ts'
+import { labelOf, wholeNumber } from '../administration/input.ts'
 import { acknowledgeFault, type VerifiedLedger, verifyLedgers } from '../administration/ledgers.ts'
 import { requestIdsIn, reverseCalls } from '../administration/reverse-calls.ts'
 import { formatCredits } from '../billing/money.ts'
@@ -14,6 +13,7 @@ import {
 } from './command.ts'
 import { explainCommand } from './explain.ts'
 import { exportCommand } from './export.ts'
+import { readTextFile } from './files.ts'
 import { reconcileCommand } from './reconcile.ts'
 
 const revisionBounds = { min: 0, max: Number.MAX_SAFE_INTEGER }
@@ -133,25 +133,13 @@ const requestsBytesMax = 1_000_000
 const notRecorded =
   'not recorded. An append on its way to the event log may still record it: give the file again when the log answers'
 
-const requestsIn = async (given: Given): Promise<string[]> => {
-  const path = given.required('requests')
-  const size = await stat(path).then(
-    (found) => found.size,
-    () => {
-      throw new InputFault('requests', `${path} cannot be read`)
-    },
-  )
-  if (size > requestsBytesMax)
-    throw new InputFault('requests', `${path} has more than ${requestsBytesMax} bytes`)
-  return requestIdsIn(await readFile(path, 'utf8'))
-}
-
 const reversed = async (
   { foundation, logger, progress }: Pick<CommandContext, 'foundation' | 'logger' | 'progress'>,
   given: Given,
   dryRun: boolean,
 ) => {
-  const requestIds = await requestsIn(given)
+  const file = given.required('requests')
+  const requestIds = requestIdsIn(await readTextFile('requests', file, requestsBytesMax))
   const open = await foundation()
   await catchUp(open, logger)
   const onProgress = (calls: number): void => progress(`${calls} of ${requestIds.length} calls`)

@@ -4,7 +4,7 @@ import { monthOf } from '../administration/statements.ts'
 import { formatCredits, type MicroCredits } from '../billing/money.ts'
 import { payingOf } from '../events/test-organization.ts'
 import type { Command } from './command.ts'
-import { readPriceFile } from './price-file.ts'
+import { readPriceFile } from './files.ts'
 import { changeLines } from './price-tables.ts'
 import { table } from './table.ts'
 

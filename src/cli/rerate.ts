@@ -1,4 +1,4 @@
-import { readFile, stat, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { InputFault, instantOf, labelOf } from '../administration/input.ts'
 import { organizationsOf } from '../administration/ledgers.ts'
 import { abandonRerate, applyRerate, approveRerate } from '../administration/rerate-apply.ts'
@@ -16,8 +16,7 @@ import {
   type Plan,
   wholeOrNot,
 } from './command.ts'
-import { fromUser } from './files.ts'
-import { readPriceFile } from './price-file.ts'
+import { fromUser, readJsonFile, readPriceFile } from './files.ts'
 import { doneJson, planLines, runLines } from './rerate-lines.ts'
 
 const runParameter: Parameter = { name: 'run', help: 'as "rerate plan" names it: rr_…', required: true }
@@ -29,19 +28,6 @@ const planParameter: Parameter = {
 
 /** The plan of every organization of a large installation; far below the available memory. */
 const fileBytesMax = 256 * 1024 * 1024
-
-const readJson = async (field: string, path: string): Promise<unknown> => {
-  try {
-    const { size } = await stat(path)
-    if (size > fileBytesMax) throw new RangeError(`it has ${size} bytes; at most ${fileBytesMax} are read`)
-    return JSON.parse(await readFile(path, 'utf8'))
-  } catch (error) {
-    throw new InputFault(
-      field,
-      `${path} cannot be read as JSON: ${error instanceof Error ? error.message : String(error)}`,
-    )
-  }
-}
 
 const planned = (given: Given) => {
   const from = instantOf('from', given.required('from'))
@@ -113,7 +99,7 @@ const runOf = (given: Given): string => {
 const checked = async (foundation: OperatedFoundation, given: Given): Promise<ProvedRun> => {
   const found = await provedRun(foundation, runOf(given))
   const file = given.text('plan')
-  if (file !== undefined) checkPlanFile(found, await readJson('plan', file), file)
+  if (file !== undefined) checkPlanFile(found, await readJsonFile('plan', file, fileBytesMax), file)
   return found
 }
 

@@ -80,9 +80,8 @@ const placeOf = ({ base, events }: Batch): Place => ({
 })
 
 /**
- * The log recognizes a resent append by its ids. Where another process may have written the same ids with other bytes (the
- * same Idempotency-Key, at another time), what is there is the truth, and the chain
- * continues from it.
+ * The log recognizes a resent append by its ids. Another process may have written the same ids with other bytes (the
+ * same Idempotency-Key, at another time): then the log is right, and the chain continues from its events.
  */
 const isThere = async (
   { lastRevision, metadata }: Place,

@@ -7,8 +7,8 @@ import type { Caller, CommandQueue, Queued } from './queue.ts'
 import type { Found } from './reader.ts'
 
 /**
- * Tells callers what became of their commands. `LedgerUnavailable` is final: it is given only where nothing was sent, or where the
- * place of what was sent is decided against it. Otherwise a caller who has waited too long is told that the outcome is unknown.
+ * Answers the callers of commands. `LedgerUnavailable` is final: it is given only if nothing was sent, or if the place of the append is
+ * decided against it. Otherwise a caller who has waited too long gets `LedgerOutcomeUnknown`.
  */
 export class Callers {
   readonly #organizationId: string

@@ -116,7 +116,7 @@ export type Reversible = {
   /** Of the call. */
   readonly firstEventId: string
   readonly chargeId: string
-  /** What the call costs as of `asOf`. */
+  /** The cost of the call as of `asOf`. */
   readonly amount: MicroCredits
   /** Where the charge is. */
   readonly revision: number

@@ -48,8 +48,8 @@ export class Tail {
   }
 
   /**
-   * The same after an append was refused. If nothing new is there although the engine refused it, the log contradicts itself: going
-   * on would repeat this for ever, and it throws.
+   * The same after an append was refused. If nothing new is there although the engine refused it, the log contradicts itself. Throws
+   * then, because trying again would never end.
    */
   async foldAfterConflict(account: Account): Promise<void> {
     const { eventLog, logger, limits } = this.#options

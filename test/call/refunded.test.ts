@@ -1,6 +1,7 @@
-/** A call that was refunded, and its Idempotency-Key: the key stays used up, so its answer is given again and nothing is charged. */
+/** Charges that are given back: by refunds, after which the Idempotency-Key stays used up, and of calls that a stopped process named. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { refund } from '../../src/administration/refunds.ts'
+import { requestIdsIn, reverseCalls } from '../../src/administration/reverse-calls.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { type Answer, type House, openHouse, type Partner, places, send } from '../support/house.ts'
 
@@ -51,3 +52,33 @@ test.each([
     expect((await typesOf(partner)).filter((type) => type === 'CreditCharged')).toHaveLength(1)
   },
 )
+
+test('of the calls that a stopped process named, those that were charged are given back, once', async () => {
+  const partner = await house.partner({ credits: '10' })
+  const charged = await house.lookup(partner, { ip: places.london })
+  const free = await house.lookup(partner, { ip: places.private })
+  await house.projected()
+  const notRecorded = '01M7YKBQZN92PN3ABTVNQE6E12'
+  const requestIds = [charged, free].map(({ body }) => String(body.request_id)).concat(notRecorded)
+  const reverse = (dryRun: boolean) =>
+    reverseCalls(house.foundation, { requestIds, dryRun, actor: 'cli:test', onProgress: () => undefined })
+  const expected = { total: parseCredits('1'), kinds: ['reversed', 'left', 'not_recorded'] }
+  for (const dryRun of [true, false]) {
+    const { calls, total } = await reverse(dryRun)
+    expect({ total, kinds: calls.map(({ kind }) => kind) }).toEqual(expected)
+    expect((await typesOf(partner)).includes('CreditAdjusted')).toBe(!dryRun)
+  }
+  const again = await reverse(false)
+  expect({ total: again.total, kinds: again.calls.map(({ kind }) => kind) }).toEqual({
+    total: 0n,
+    kinds: ['left', 'left', 'not_recorded'],
+  })
+  expect(remaining(await lookup(partner, 'after'))).toBe('9')
+})
+
+test('a file of request ids names its wrong line, and is neither empty nor endless', () => {
+  const id = '01M7YKBQZN92PN3ABTVNQE6E12'
+  expect(requestIdsIn(`${id}\r\n\n ${id}\n`)).toEqual([id])
+  expect(() => requestIdsIn(`${id}\nabc`)).toThrow('line 2, "abc"')
+  expect(() => requestIdsIn('\n')).toThrow('0 request ids')
+})
