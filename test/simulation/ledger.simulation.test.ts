@@ -48,10 +48,12 @@ const chosen = process.env.SIM_SEED
 const wide = process.env.SIM_SEEDS
 const operations = process.env.SIM_OPERATIONS
 const shorter: Simulated = operations === undefined ? {} : { operationsMax: Number(operations) }
+/** Each of these two has every kind of misfortune; fences are rare, about one seed in six has any. */
+const completeSeeds = [12, 22]
 const seedsOf = (): number[] => {
   const first = Number(chosen ?? 1)
   if (wide !== undefined) return Array.from({ length: Number(wide) }, (_, i) => first + i)
-  return chosen === undefined ? [1, 4, randomInt(2 ** 31)] : [first]
+  return chosen === undefined ? [...completeSeeds, randomInt(2 ** 31)] : [first]
 }
 
 describe('the ledger keeps its promises under faults', () => {
