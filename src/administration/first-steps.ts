@@ -1,6 +1,6 @@
 import { type EventLog, logStart } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { noOperators, operatorsSince } from './operators.ts'
+import { noOperators, operatorsSince } from './users/operators.ts'
 
 /** What an installation needs before a person can use it, and the commands for that. */
 

@@ -3,11 +3,11 @@ import { join } from 'node:path'
 import { parseCredits } from '../billing/money.ts'
 import { permission } from '../events/capabilities.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { defaultKeyLimits, issueKey } from './api-keys.ts'
-import { grant } from './credits.ts'
-import { createOrganization } from './organizations.ts'
-import { changePassword, createUser } from './user-changes.ts'
-import { userRow } from './users.ts'
+import { grant } from './credits/credits.ts'
+import { defaultKeyLimits, issueKey } from './keys/api-keys.ts'
+import { createOrganization } from './organizations/organizations.ts'
+import { changePassword, createUser } from './users/user-changes.ts'
+import { userRow } from './users/users.ts'
 
 /** A demo: an organization, a key with every permission, credits and a dashboard user. */
 export type Demo = {

@@ -4,7 +4,7 @@ import { type AuthenticationFailure, authenticate } from '../guard/authenticate.
 import { callerAddress } from '../guard/caller-address.ts'
 import { fullDiskRetrySeconds } from '../guard/disk-space.ts'
 import { type DirectoryKey, mayCallFrom } from '../guard/key-directory.ts'
-import type { RateVerdict } from '../guard/rate-limit.ts'
+import type { RateVerdict } from '../guard/limits/rate-limit.ts'
 import { parseApiKey } from '../keys/api-key.ts'
 import { parseTestKey } from '../keys/test-key.ts'
 import type { AdmittedCall, Call } from './call.ts'

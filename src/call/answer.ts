@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import { formatCredits } from '../billing/money.ts'
-import type { RateVerdict } from '../guard/rate-limit.ts'
+import type { RateVerdict } from '../guard/limits/rate-limit.ts'
 import { endSpan } from '../tracing/spans.ts'
 import type { Call } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'

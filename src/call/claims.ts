@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { createGathering } from '../concurrency/gathering.ts'
-import type { EpochSealer, Secrets } from '../guard/secrets.ts'
+import type { EpochSealer, Secrets } from '../guard/secrets/secrets.ts'
 import type { KeyedRequest } from './key-lookup.ts'
 import { sharedStatements } from './unavailable.ts'
 

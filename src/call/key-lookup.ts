@@ -9,7 +9,7 @@ import { eventIdOf } from '../event-log/event-id.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
-import type { KeyedEvents } from '../ledger/keyed-events.ts'
+import type { KeyedEvents } from '../ledger/write/keyed-events.ts'
 import type { PaidCall } from './form.ts'
 import { sharedStatements } from './unavailable.ts'
 

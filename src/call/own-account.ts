@@ -11,12 +11,12 @@ import type { EventMetadata } from '../events/envelope.ts'
 import type { PriceBookPublished } from '../events/prices.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { availableOf, balanceOf } from '../ledger/account.ts'
-import { findCall, mainCall } from '../ledger/call-evidence.ts'
-import type { Ledger } from '../ledger/commit.ts'
-import { type Explanation, explain } from '../ledger/explanation.ts'
-import { readPricesAsTheyAre } from '../ledger/price-stream.ts'
+import { findCall, mainCall } from '../ledger/explain/call-evidence.ts'
+import { type Explanation, explain } from '../ledger/explain/explanation.ts'
+import { readPricesAsTheyAre } from '../ledger/prices/price-stream.ts'
+import type { Ledger } from '../ledger/write/commit.ts'
 
-export type { Explanation } from '../ledger/explanation.ts'
+export type { Explanation } from '../ledger/explain/explanation.ts'
 
 /** What an organization may know of its own account: each question is bounded, however long the ledger is. */
 

@@ -4,10 +4,10 @@ import { within } from '../concurrency/deadline.ts'
 import type { CallsRefused } from '../events/calls.ts'
 import type { Capability } from '../events/capabilities.ts'
 import type { DirectoryKey } from '../guard/key-directory.ts'
-import type { RatePolicy } from '../guard/rate-limit.ts'
+import type { RatePolicy } from '../guard/limits/rate-limit.ts'
 import type { Instruction } from '../ledger/command.ts'
-import { CommandRefused, type Ledger } from '../ledger/commit.ts'
-import type { PriceBooks } from '../ledger/price-books.ts'
+import type { PriceBooks } from '../ledger/prices/price-books.ts'
+import { CommandRefused, type Ledger } from '../ledger/write/commit.ts'
 
 /**
  * Counts refused calls and records them coalesced, so that no one can fill the event log for free (decision 24): those

@@ -1,6 +1,11 @@
-import { type AuditEntry, auditEntries, auditFilterOf, auditLeftOut } from '../administration/audit.ts'
-import { catchUp } from '../administration/catch-up.ts'
+import {
+  type AuditEntry,
+  auditEntries,
+  auditFilterOf,
+  auditLeftOut,
+} from '../administration/event-log/audit.ts'
 import { wholeNumber } from '../administration/input.ts'
+import { catchUp } from '../administration/projections/catch-up.ts'
 import type { Command } from './command.ts'
 
 const limitDefault = 100

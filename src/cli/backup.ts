@@ -12,9 +12,9 @@ import {
   type RestoreProgress,
   restoreBackup,
 } from '../administration/backup/restore.ts'
-import { verifyEventLog } from '../administration/checkpoints.ts'
+import { verifyEventLog } from '../administration/event-log/checkpoints.ts'
 import { InputFault } from '../administration/input.ts'
-import { rebuild } from '../administration/rebuilds.ts'
+import { rebuild } from '../administration/projections/rebuilds.ts'
 import { keyDirOf } from '../foundation/data-dir.ts'
 import { knownSecretKeysOf } from '../foundation/secret-key.ts'
 import { reporter } from './chosen-projections.ts'

@@ -1,4 +1,4 @@
-import { catchUp } from '../administration/catch-up.ts'
+import { catchUp } from '../administration/projections/catch-up.ts'
 import { type Capability, SettingFault } from '../call/capability.ts'
 import type { CapabilityCommand } from '../call/command.ts'
 import { type Config, ConfigError } from '../config.ts'

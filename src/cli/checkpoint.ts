@@ -1,4 +1,4 @@
-import { listCheckpoints, signCheckpoint, verifyEventLog } from '../administration/checkpoints.ts'
+import { listCheckpoints, signCheckpoint, verifyEventLog } from '../administration/event-log/checkpoints.ts'
 import { InputFault, labelOf, wholeNumber } from '../administration/input.ts'
 import type { LogFault, LogVerdict } from '../event-log/verify/verify-log.ts'
 import { type Command, wholeOrNot } from './command.ts'

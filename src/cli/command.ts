@@ -3,7 +3,7 @@ import type { Operator } from '../administration/operator.ts'
 import type { CommandOf, Parameter } from '../call/command.ts'
 import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import type { KeySlot } from '../guard/installation-key.ts'
+import type { KeySlot } from '../guard/secrets/installation-key.ts'
 
 export type { Answer, Asks, Given, Parameter, Plan } from '../call/command.ts'
 

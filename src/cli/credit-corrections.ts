@@ -1,6 +1,6 @@
-import { adjust, type Corrected, setThreshold, voidGrant } from '../administration/corrections.ts'
+import { adjust, type Corrected, setThreshold, voidGrant } from '../administration/credits/corrections.ts'
+import { refund } from '../administration/credits/refunds.ts'
 import { amountOf, labelOf, signedAmountOf } from '../administration/input.ts'
-import { refund } from '../administration/refunds.ts'
 import { formatCredits, parseCredits } from '../billing/money.ts'
 import {
   type Command,

@@ -1,5 +1,6 @@
-import { balanceAt } from '../administration/balance-at.ts'
-import { balance, grant, grantOnce, previewGrant } from '../administration/credits.ts'
+import { balanceAt } from '../administration/credits/balance-at.ts'
+import { balance, grant, grantOnce, previewGrant } from '../administration/credits/credits.ts'
+import { lotsLeft } from '../administration/credits/lots.ts'
 import {
   amountOf,
   expiryOf,
@@ -8,7 +9,6 @@ import {
   labelOf,
   wholeNumber,
 } from '../administration/input.ts'
-import { lotsLeft } from '../administration/lots.ts'
 import { formatCredits } from '../billing/money.ts'
 import { type Command, type Given, organizationParameter, wholeOrNot } from './command.ts'
 import { creditCorrections } from './credit-corrections.ts'

@@ -1,4 +1,4 @@
-import { abandonLostKeys, listEpochKeys } from '../administration/epoch-keys.ts'
+import { abandonLostKeys, listEpochKeys } from '../administration/secrets/epoch-keys.ts'
 import { capabilities } from '../capabilities/index.ts'
 import { keyDirOf } from '../foundation/data-dir.ts'
 import type { Command } from './command.ts'

@@ -1,5 +1,5 @@
-import { copyBetween, eventStoreUserOf, prepareEventStore } from '../administration/event-logs.ts'
-import { showEvents } from '../administration/events.ts'
+import { copyBetween, eventStoreUserOf, prepareEventStore } from '../administration/event-log/event-logs.ts'
+import { showEvents } from '../administration/event-log/events.ts'
 import { InputFault, wholeNumber } from '../administration/input.ts'
 import { eventLogPrefix, eventLogPrefixRule } from '../config.ts'
 import { checkpointCommands } from './checkpoint.ts'

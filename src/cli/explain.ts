@@ -1,10 +1,10 @@
-import { explainCall } from '../administration/explain.ts'
+import { explainCall } from '../administration/ledgers/explain.ts'
 import type { InputVerdict } from '../call/capability.ts'
 import { capabilities } from '../capabilities/index.ts'
 import type { Config } from '../config.ts'
 import type { CallFacts } from '../events/calls.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import type { Explanation } from '../ledger/explanation.ts'
+import type { Explanation } from '../ledger/explain/explanation.ts'
 import type { AnyCapability } from '../start/capabilities.ts'
 import type { Command } from './command.ts'
 

@@ -1,5 +1,5 @@
 import { InputFault, instantOf, wholeNumber } from '../administration/input.ts'
-import { exportLedger, type LedgerRange, organizationsOf } from '../administration/ledgers.ts'
+import { exportLedger, type LedgerRange, organizationsOf } from '../administration/ledgers/ledgers.ts'
 import { type Command, UsageError } from './command.ts'
 import { eventLine } from './event-json.ts'
 import { outputParameters, withOutput } from './output.ts'

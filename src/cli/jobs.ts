@@ -1,5 +1,5 @@
 import { labelOf } from '../administration/input.ts'
-import { type DeadLetter, deadLetters, type JobRow, knownJobs } from '../administration/jobs.ts'
+import { type DeadLetter, deadLetters, type JobRow, knownJobs } from '../administration/jobs/jobs.ts'
 import { nearest } from '../foundation/nearest.ts'
 import { nextRuns, type RunState, retryDeadLetters, runNow } from '../jobs/now.ts'
 import { type Command, type CommandContext, type Given, UsageError } from './command.ts'

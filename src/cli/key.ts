@@ -1,4 +1,6 @@
 import type { ApiKeyRow } from '../../projections/api-keys.ts'
+import { balance } from '../administration/credits/credits.ts'
+import { labelOf, listOf } from '../administration/input.ts'
 import {
   changeLimits,
   defaultKeyLimits,
@@ -7,9 +9,7 @@ import {
   listKeys,
   revoke,
   rotate,
-} from '../administration/api-keys.ts'
-import { balance } from '../administration/credits.ts'
-import { labelOf, listOf } from '../administration/input.ts'
+} from '../administration/keys/api-keys.ts'
 import {
   allowedCidrsOf,
   expiryOf,
@@ -18,8 +18,8 @@ import {
   limitsOf,
   permissionsByDefault,
   permissionsOf,
-} from '../administration/key-request.ts'
-import { openTestOrganization } from '../administration/test-keys.ts'
+} from '../administration/keys/key-request.ts'
+import { openTestOrganization } from '../administration/keys/test-keys.ts'
 import { type Permission, permission } from '../events/capabilities.ts'
 import type { KeyState } from '../keys/key-state.ts'
 import {

@@ -1,9 +1,9 @@
-import { catchUp } from '../administration/catch-up.ts'
+import { requestIdsIn, reverseCalls } from '../administration/credits/reverse-calls.ts'
 import { labelOf, wholeNumber } from '../administration/input.ts'
-import { acknowledgeFault, type VerifiedLedger, verifyLedgers } from '../administration/ledgers.ts'
-import { requestIdsIn, reverseCalls } from '../administration/reverse-calls.ts'
+import { acknowledgeFault, type VerifiedLedger, verifyLedgers } from '../administration/ledgers/ledgers.ts'
+import { catchUp } from '../administration/projections/catch-up.ts'
 import { formatCredits } from '../billing/money.ts'
-import type { LedgerFault } from '../ledger/verify.ts'
+import type { LedgerFault } from '../ledger/check/verify.ts'
 import {
   type Command,
   type CommandContext,

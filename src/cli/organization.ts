@@ -1,5 +1,5 @@
 import { amountOf, labelOf } from '../administration/input.ts'
-import { createOrganization, listOrganizations } from '../administration/organizations.ts'
+import { createOrganization, listOrganizations } from '../administration/organizations/organizations.ts'
 import { formatCredits } from '../billing/money.ts'
 import { type Command, type Given, wholeOrNot } from './command.ts'
 import { cut, nameCharsMax, table } from './table.ts'

@@ -1,5 +1,10 @@
 import { InputFault, labelOf } from '../administration/input.ts'
-import { type ParkedEvent, parkedEvents, releaseParked, retryParked } from '../administration/parked.ts'
+import {
+  type ParkedEvent,
+  parkedEvents,
+  releaseParked,
+  retryParked,
+} from '../administration/projections/parked.ts'
 import { projectionNamed, projectionParameter, reporter } from './chosen-projections.ts'
 import { type Command, type Given, wholeOrNot } from './command.ts'
 import { table } from './table.ts'

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { balance } from '../administration/credits.ts'
+import { balance } from '../administration/credits/credits.ts'
 import { wholeNumber } from '../administration/input.ts'
-import { figureDays, pixelHits, searchedDomain } from '../administration/pixel-hits.ts'
+import { figureDays, pixelHits, searchedDomain } from '../administration/pixel/pixel-hits.ts'
 import {
   createPixelControls,
   type PixelChange,

@@ -1,6 +1,11 @@
-import { organizationIds } from '../administration/organizations.ts'
-import { type ComparedCosts, comparePrices, lastMonth, rulesNamed } from '../administration/price-diff.ts'
-import { monthOf } from '../administration/statements.ts'
+import { monthOf } from '../administration/months/statements.ts'
+import { organizationIds } from '../administration/organizations/organizations.ts'
+import {
+  type ComparedCosts,
+  comparePrices,
+  lastMonth,
+  rulesNamed,
+} from '../administration/prices/price-diff.ts'
 import { formatCredits, type MicroCredits } from '../billing/money.ts'
 import { payingOf } from '../events/test-organization.ts'
 import type { Command } from './command.ts'

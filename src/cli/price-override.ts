@@ -5,7 +5,7 @@ import {
   type StandingOverride,
   setPriceOverride,
   withdrawPriceOverride,
-} from '../administration/price-overrides.ts'
+} from '../administration/prices/price-overrides.ts'
 import { formatCredits } from '../billing/money.ts'
 import {
   type Answer,

@@ -1,5 +1,5 @@
 import { InputFault, instantOf, labelOf } from '../administration/input.ts'
-import { priceRulesOf } from '../administration/price-file.ts'
+import { priceRulesOf } from '../administration/prices/price-file.ts'
 import {
   approvePriceBook,
   namedPrices,
@@ -9,12 +9,12 @@ import {
   proposalAt,
   proposePriceBook,
   withdrawPrices,
-} from '../administration/prices.ts'
+} from '../administration/prices/prices.ts'
 import { ruleChanges } from '../billing/price-rules.ts'
 import type { PriceProposal, PublishedBook } from '../billing/prices.ts'
 import { twoPersonOf } from '../config.ts'
 import type { PriceBookRule } from '../events/prices.ts'
-import { CommandRefused } from '../ledger/commit.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
 import { type Command, type Given, wholeOrNot } from './command.ts'
 import { readPriceFile } from './files.ts'
 import { priceDiff } from './price-diff.ts'

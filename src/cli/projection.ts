@@ -1,4 +1,8 @@
-import { type ProjectionState, projectionStates, verifyRows } from '../administration/projections.ts'
+import {
+  type ProjectionState,
+  projectionStates,
+  verifyRows,
+} from '../administration/projections/projections.ts'
 import type { Verdict } from '../projector/verify.ts'
 import { chosenProjections, projectionParameters, reporter } from './chosen-projections.ts'
 import type { Command } from './command.ts'

@@ -6,7 +6,7 @@ import {
   type RebuildRow,
   rebuild,
   rebuilds,
-} from '../administration/rebuilds.ts'
+} from '../administration/projections/rebuilds.ts'
 import { formatCredits } from '../billing/money.ts'
 import type { TotalDifference } from '../projector/compare-totals.ts'
 import { lossDigest, type OnlyInRows } from '../projector/only-in-rows.ts'

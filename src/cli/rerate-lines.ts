@@ -1,5 +1,5 @@
-import type { ProvedRun } from '../administration/rerate-proof.ts'
-import type { ReratePlan } from '../administration/rerates.ts'
+import type { ProvedRun } from '../administration/rerates/proof.ts'
+import type { ReratePlan } from '../administration/rerates/rerates.ts'
 import { formatCredits, parseCredits } from '../billing/money.ts'
 import type { RerateLedgerPlanned } from '../events/rerates.ts'
 import { table } from './table.ts'

@@ -1,5 +1,5 @@
 import { InputFault, labelOf } from '../administration/input.ts'
-import { removeSecondFactor } from '../administration/second-factors.ts'
+import { removeSecondFactor } from '../administration/users/second-factors.ts'
 import { type Command, type Given, wholeOrNot } from './command.ts'
 import { nameMax, nameParameter } from './user-changes.ts'
 

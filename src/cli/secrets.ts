@@ -5,7 +5,7 @@ import {
   type RotationStep,
   rotateSecrets,
   secretKeyStatus,
-} from '../administration/rotate-secrets.ts'
+} from '../administration/secrets/rotate-secrets.ts'
 import type { Command, Given } from './command.ts'
 import { table } from './table.ts'
 

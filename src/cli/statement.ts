@@ -1,12 +1,12 @@
-import { closeMonth } from '../administration/close-month.ts'
-import { closeMonths, type MonthEnded } from '../administration/close-months.ts'
-import { organizationsOf } from '../administration/ledgers.ts'
+import { organizationsOf } from '../administration/ledgers/ledgers.ts'
+import { closeMonth } from '../administration/months/close-month.ts'
+import { closeMonths, type MonthEnded } from '../administration/months/close-months.ts'
 import {
   type MonthStatement,
   monthOf,
   monthStatement,
   type StatementFile,
-} from '../administration/statements.ts'
+} from '../administration/months/statements.ts'
 import { formatCredits } from '../billing/money.ts'
 import type { StatementLine } from '../billing/statement.ts'
 import { closedTotals } from '../billing/statement.ts'

@@ -1,13 +1,13 @@
 import { InputFault, labelOf } from '../administration/input.ts'
-import { listInvitations } from '../administration/invitations.ts'
 import { roles } from '../administration/roles.ts'
+import { listInvitations } from '../administration/users/invitations.ts'
 import {
   changePassword,
   changeRole,
   createUser,
   listUsers,
   setDisabled,
-} from '../administration/user-changes.ts'
+} from '../administration/users/user-changes.ts'
 import { organizationId } from '../events/primitives.ts'
 import { type UserRole, userRole } from '../events/users.ts'
 import { type Command, type Given, type Parameter, wholeOrNot } from './command.ts'

@@ -3,7 +3,7 @@ import {
   invitationLink,
   inviteUser,
   withdrawInvitation,
-} from '../administration/invitations.ts'
+} from '../administration/users/invitations.ts'
 import { addressesNow } from '../start/addresses.ts'
 import type { Command } from './command.ts'
 import { nameOf, nameParameter, orgOf, orgParameter, roleNames, roleOf } from './user-changes.ts'

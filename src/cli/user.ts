@@ -3,7 +3,7 @@ import {
   issueOperatorToken,
   operatorTokens,
   revokeOperatorTokens,
-} from '../administration/operator-tokens.ts'
+} from '../administration/users/operator-tokens.ts'
 import type { Command } from './command.ts'
 import { secondFactor } from './second-factor.ts'
 import { table } from './table.ts'

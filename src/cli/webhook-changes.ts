@@ -1,6 +1,10 @@
-import { graceMsOf } from '../administration/key-request.ts'
-import { pauseWebhook, resumeWebhook, rotateWebhookSecret } from '../administration/webhook-changes.ts'
-import { webhookOf } from '../administration/webhooks.ts'
+import { graceMsOf } from '../administration/keys/key-request.ts'
+import {
+  pauseWebhook,
+  resumeWebhook,
+  rotateWebhookSecret,
+} from '../administration/webhooks/webhook-changes.ts'
+import { webhookOf } from '../administration/webhooks/webhooks.ts'
 import type { Command, CommandContext, Parameter } from './command.ts'
 
 /** Commands that change existing webhooks: pause, resume, and replace the secret. */

@@ -1,5 +1,5 @@
 import { InputFault, listOf } from '../administration/input.ts'
-import { webhookEventsOf, webhookUrlOf } from '../administration/webhook-request.ts'
+import { webhookEventsOf, webhookUrlOf } from '../administration/webhooks/webhook-request.ts'
 import {
   createWebhook,
   type DeliveryRow,
@@ -11,7 +11,7 @@ import {
   testWebhook,
   type WebhookRow,
   webhookOf,
-} from '../administration/webhooks.ts'
+} from '../administration/webhooks/webhooks.ts'
 import { webhookEvent } from '../events/webhooks.ts'
 import { openOutside } from '../start/capabilities.ts'
 import { type Command, type CommandContext, type Given, wholeOrNot } from './command.ts'

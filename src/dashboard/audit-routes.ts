@@ -1,5 +1,10 @@
 import type { FastifyInstance } from 'fastify'
-import { type AuditEntry, auditEntries, auditFilterOf, auditLeftOut } from '../administration/audit.ts'
+import {
+  type AuditEntry,
+  auditEntries,
+  auditFilterOf,
+  auditLeftOut,
+} from '../administration/event-log/audit.ts'
 import { faultOf, formOf } from './form.ts'
 import { type Dashboard, sendPage, viewerOf } from './page.ts'
 import { auditPage } from './pages/audit.ts'

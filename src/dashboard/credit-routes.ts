@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { thresholdOf } from '../../projections/ledger-index.ts'
-import { adjust, setThreshold } from '../administration/corrections.ts'
-import { grant, grantOnce, previewGrant } from '../administration/credits.ts'
+import { adjust, setThreshold } from '../administration/credits/corrections.ts'
+import { grant, grantOnce, previewGrant } from '../administration/credits/credits.ts'
 import {
   amountOf,
   expiryOf,

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import type { FastifyInstance } from 'fastify'
-import { lastImportOf } from '../administration/imports.ts'
-import { CommandRefused } from '../ledger/commit.ts'
+import { lastImportOf } from '../administration/sources/imports.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
 import { type Dashboard, sendPage, viewerOf } from './page.ts'
 import { dataPage } from './pages/data.ts'
 

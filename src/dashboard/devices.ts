@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Sealer } from '../guard/secrets.ts'
+import type { Sealer } from '../guard/secrets/secrets.ts'
 
 /**
  * Devices on which a person signed in before. A device has a sealed cookie for one account. The cookie grants no access: it gives the device

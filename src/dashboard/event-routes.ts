@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { eventPage, newestEvents, streamPage } from '../administration/event-pages.ts'
+import { eventPage, newestEvents, streamPage } from '../administration/event-log/event-pages.ts'
 import { EventsUnreadable, isEventTypeName, isStreamName } from '../event-log/port.ts'
 import { formOf } from './form.ts'
 import { type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'

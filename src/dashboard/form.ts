@@ -1,5 +1,5 @@
-import { defaultKeyLimits, type IssueRequest } from '../administration/api-keys.ts'
 import { InputFault, labelOf } from '../administration/input.ts'
+import { defaultKeyLimits, type IssueRequest } from '../administration/keys/api-keys.ts'
 import {
   allowedCidrsOf,
   expiryOf,
@@ -7,8 +7,8 @@ import {
   limitsOf,
   permissionsByDefault,
   permissionsOf,
-} from '../administration/key-request.ts'
-import { CommandRefused } from '../ledger/commit.ts'
+} from '../administration/keys/key-request.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
 import { capitalized } from './format.ts'
 import type { FormFault } from './pages/layout.ts'
 

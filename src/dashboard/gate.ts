@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { mayDo, rolesThatMay } from '../administration/roles.ts'
-import type { Standing } from '../administration/users.ts'
+import type { Standing } from '../administration/users/users.ts'
 import { actionAt } from './access.ts'
 import { chooseFirst, withNext } from './given-password.ts'
 import { nextOf } from './next.ts'

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Standing } from '../administration/users.ts'
+import type { Standing } from '../administration/users/users.ts'
 import { nextOf } from './next.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { Sealer } from '../guard/secrets.ts'
+import type { Sealer } from '../guard/secrets/secrets.ts'
 import { nextOf } from './next.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
-import { changeLimits } from '../administration/api-keys.ts'
-import { limitFields, limitsOf } from '../administration/key-request.ts'
+import { changeLimits } from '../administration/keys/api-keys.ts'
+import { limitFields, limitsOf } from '../administration/keys/key-request.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { formOf } from './form.ts'
 import {

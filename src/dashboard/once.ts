@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type pg from 'pg'
 import { decodeTime } from 'ulid'
-import { CommandRefused } from '../ledger/commit.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
 
 /**
  * A form is accepted once, in any process and however often it is sent: by a reload, by two clicks, or by a page

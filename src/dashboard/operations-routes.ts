@@ -2,13 +2,18 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { projections } from '../../projections/index.ts'
 import type { Projection } from '../../projections/projection.ts'
 import { InputFault, labelOf } from '../administration/input.ts'
-import { type JobRow, knownJobs } from '../administration/jobs.ts'
+import { type JobRow, knownJobs } from '../administration/jobs/jobs.ts'
 import { provedOperator } from '../administration/operator.ts'
-import { parkedEvents, releaseParked, retryParked } from '../administration/parked.ts'
-import { projectionStates } from '../administration/projections.ts'
-import { cancelRebuilds, type RebuildAsked, rebuild, rebuilds } from '../administration/rebuilds.ts'
+import { parkedEvents, releaseParked, retryParked } from '../administration/projections/parked.ts'
+import { projectionStates } from '../administration/projections/projections.ts'
+import {
+  cancelRebuilds,
+  type RebuildAsked,
+  rebuild,
+  rebuilds,
+} from '../administration/projections/rebuilds.ts'
 import { nextRuns, runNow } from '../jobs/now.ts'
-import { CommandRefused } from '../ledger/commit.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
 import type { Form } from './form.ts'
 import { count } from './format.ts'
 import { attemptOnce, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { amountOf, labelOf } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
-import { createOrganization } from '../administration/organizations.ts'
+import { createOrganization } from '../administration/organizations/organizations.ts'
 import { formOf } from './form.ts'
 import { attemptOnce, type Dashboard, sendPage, viewerOf } from './page.ts'
 import { newOrganizationPage, organizationRegisteredPage } from './pages/new-organization.ts'

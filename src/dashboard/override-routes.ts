@@ -1,8 +1,12 @@
 import type { FastifyInstance } from 'fastify'
 import { amountOf, instantOf, labelOf } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
-import { priceOverrides, setPriceOverride, withdrawPriceOverride } from '../administration/price-overrides.ts'
-import { pricesAt } from '../administration/prices.ts'
+import {
+  priceOverrides,
+  setPriceOverride,
+  withdrawPriceOverride,
+} from '../administration/prices/price-overrides.ts'
+import { pricesAt } from '../administration/prices/prices.ts'
 import { formOf } from './form.ts'
 import {
   accountAt,

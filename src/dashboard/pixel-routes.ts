@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { PixelDayPlace } from '../../projections/pixel-days.ts'
 import { provedOperator } from '../administration/operator.ts'
-import { pixelHits, searchedDomain } from '../administration/pixel-hits.ts'
+import { pixelHits, searchedDomain } from '../administration/pixel/pixel-hits.ts'
 import { type PixelChange, pixelChanges } from '../capabilities/index.ts'
 import { type Form, formOf } from './form.ts'
 import {

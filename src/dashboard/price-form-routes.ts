@@ -1,9 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import { InputFault, instantOf, labelOf } from '../administration/input.ts'
+import { monthOf } from '../administration/months/statements.ts'
 import { provedOperator } from '../administration/operator.ts'
-import { organizationIds } from '../administration/organizations.ts'
-import { comparePrices, lastMonth } from '../administration/price-diff.ts'
-import { priceRulesOf } from '../administration/price-file.ts'
+import { organizationIds } from '../administration/organizations/organizations.ts'
+import { comparePrices, lastMonth } from '../administration/prices/price-diff.ts'
+import { priceRulesOf } from '../administration/prices/price-file.ts'
 import {
   namedPrices,
   type PriceName,
@@ -12,10 +13,9 @@ import {
   proposalAt,
   proposePriceBook,
   withdrawPrices,
-} from '../administration/prices.ts'
-import { monthOf } from '../administration/statements.ts'
+} from '../administration/prices/prices.ts'
 import { payingOf } from '../events/test-organization.ts'
-import { CommandRefused } from '../ledger/commit.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
 import { type Form, formOf } from './form.ts'
 import { count } from './format.ts'
 import { attemptOnce, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'

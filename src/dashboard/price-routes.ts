@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { approvalRefusal } from '../administration/approval.ts'
 import { provedOperator } from '../administration/operator.ts'
-import { approvePriceBook, priceNameOf, pricesAt, proposalAt } from '../administration/prices.ts'
+import { approvePriceBook, priceNameOf, pricesAt, proposalAt } from '../administration/prices/prices.ts'
 import { mayDo } from '../administration/roles.ts'
 import { faultOf } from './form.ts'
 import { capitalized } from './format.ts'

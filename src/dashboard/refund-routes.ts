@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify'
+import { refund } from '../administration/credits/refunds.ts'
 import { amountOf, labelOf } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
-import { refund } from '../administration/refunds.ts'
 import { formatCredits } from '../billing/money.ts'
 import { explainedCall } from './call-routes.ts'
 import { referenceIn } from './credit-routes.ts'

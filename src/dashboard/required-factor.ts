@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Standing } from '../administration/users.ts'
+import type { Standing } from '../administration/users/users.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Dashboard } from './page.ts'
 

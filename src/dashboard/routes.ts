@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { lastReconciliation } from '../administration/reconciliations.ts'
+import { lastReconciliation } from '../administration/ledgers/reconciliations.ts'
 import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { allMonthsRoutes } from './all-months-routes.ts'

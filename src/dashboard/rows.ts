@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import type { ProjectionLag, ProjectionState } from '../administration/projections.ts'
+import type { ProjectionLag, ProjectionState } from '../administration/projections/projections.ts'
 import { ledgerStream } from '../events/streams.ts'
 import type { Dashboard, OrganizationParams } from './page.ts'
 import { readsOf } from './reads.ts'

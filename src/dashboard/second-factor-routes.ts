@@ -1,11 +1,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { InputFault } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
-import type { LoggedFactor } from '../administration/operators.ts'
-import { removeSecondFactor, renewRecoveryCodes, setSecondFactor } from '../administration/second-factors.ts'
-import { freshTotpSecret, totpAddress } from '../administration/totp.ts'
+import type { LoggedFactor } from '../administration/users/operators.ts'
+import {
+  removeSecondFactor,
+  renewRecoveryCodes,
+  setSecondFactor,
+} from '../administration/users/second-factors.ts'
+import { freshTotpSecret, totpAddress } from '../administration/users/totp.ts'
 import { recoveryCodesCount } from '../events/second-factors.ts'
-import { CommandRefused } from '../ledger/commit.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
 import { checkCode, codeRefusal } from './entering.ts'
 import { type Form, formOf } from './form.ts'
 import { checkPresentPassword } from './own-routes.ts'

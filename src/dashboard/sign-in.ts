@@ -1,5 +1,5 @@
-import type { UserDirectory } from '../administration/user-directory.ts'
-import { passwordIsRight, passwordMark, userNameMax } from '../administration/users.ts'
+import type { UserDirectory } from '../administration/users/user-directory.ts'
+import { passwordIsRight, passwordMark, userNameMax } from '../administration/users/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { addressBlock } from '../guard/caller-address.ts'
 import { type Attempts, createAttempts } from './attempts.ts'

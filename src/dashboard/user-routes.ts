@@ -1,16 +1,16 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { lastSignIns } from '../../projections/audit.ts'
 import { InputFault, labelOf } from '../administration/input.ts'
+import { provedOperator } from '../administration/operator.ts'
+import { roles } from '../administration/roles.ts'
 import {
   invitationLink,
   inviteUser,
   listInvitations,
   withdrawInvitation,
-} from '../administration/invitations.ts'
-import { provedOperator } from '../administration/operator.ts'
-import { roles } from '../administration/roles.ts'
-import { changePassword, changeRole, listUsers, setDisabled } from '../administration/user-changes.ts'
-import { userNameMax } from '../administration/users.ts'
+} from '../administration/users/invitations.ts'
+import { changePassword, changeRole, listUsers, setDisabled } from '../administration/users/user-changes.ts'
+import { userNameMax } from '../administration/users/users.ts'
 import { organizationId } from '../events/primitives.ts'
 import { type UserRole, userRole } from '../events/users.ts'
 import { type Form, formOf } from './form.ts'

@@ -1,8 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { graceMsOf } from '../administration/key-request.ts'
+import { graceMsOf } from '../administration/keys/key-request.ts'
 import { provedOperator } from '../administration/operator.ts'
-import { pauseWebhook, resumeWebhook, rotateWebhookSecret } from '../administration/webhook-changes.ts'
-import { webhookEventsOf, webhookUrlOf } from '../administration/webhook-request.ts'
+import {
+  pauseWebhook,
+  resumeWebhook,
+  rotateWebhookSecret,
+} from '../administration/webhooks/webhook-changes.ts'
+import { webhookEventsOf, webhookUrlOf } from '../administration/webhooks/webhook-request.ts'
 import {
   createWebhook,
   deleteWebhook,
@@ -11,8 +15,8 @@ import {
   listWebhooks,
   resendDelivery,
   testWebhook,
-} from '../administration/webhooks.ts'
-import { CommandRefused } from '../ledger/commit.ts'
+} from '../administration/webhooks/webhooks.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
 import { type Form, formOf } from './form.ts'
 import {
   accountAt,

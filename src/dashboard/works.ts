@@ -1,6 +1,6 @@
 import { ulid } from 'ulid'
 import { createFairShare } from '../concurrency/fair-share.ts'
-import { CommandRefused } from '../ledger/commit.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
 
 /**
  * Work that takes longer than a page may: it runs in this process, reports its progress, and its result is stored for a while.

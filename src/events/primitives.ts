@@ -36,7 +36,7 @@ export const publicId = z.string().regex(/^[0-9A-Za-z]{16}$/)
 /** The public half of an API key. */
 export const keyId = publicId
 
-/** The id of a SECRET_KEY (`src/guard/installation-key.ts`). */
+/** The id of a SECRET_KEY (`src/guard/secrets/installation-key.ts`). */
 export const secretKeyId = z.string().regex(/^[0-9a-f]{12}$/)
 
 /** A keyed HMAC-SHA-256 in base64url, in the event log instead of an address. */

@@ -67,7 +67,7 @@ export const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
   })
 }
 
-/** The same log, whose requests the gate watches. Appends are sent even if the gate is shut: see `ledger/commit.ts`. */
+/** The same log, whose requests the gate watches. Appends are sent even if the gate is shut: see `ledger/write/commit.ts`. */
 export const watchedLog = (eventLog: EventLog, gate: Gate): EventLog => ({
   ...eventLog,
   append: (...given) => gate.watch(eventLog.append(...given)),

@@ -7,8 +7,14 @@ import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
 import type { DomainEvent } from '../events/catalogue.ts'
 import { type InstallationKeyWrapped, logFormat } from '../events/installation.ts'
 import { installationStream, priceBookStream } from '../events/streams.ts'
-import { checkOf, type KeySlot, newKeySlot, openSlots, type SecretKey } from '../guard/installation-key.ts'
-import { type InstallationKey, sameHmac } from '../guard/secrets.ts'
+import {
+  checkOf,
+  type KeySlot,
+  newKeySlot,
+  openSlots,
+  type SecretKey,
+} from '../guard/secrets/installation-key.ts'
+import { type InstallationKey, sameHmac } from '../guard/secrets/secrets.ts'
 
 /**
  * The installation key in the event log. The newest event of its stream holds the slots, so the log alone is enough to restore it, and the

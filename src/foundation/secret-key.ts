@@ -3,7 +3,7 @@ import { access, link, open, readFile, rename, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { type Config, ConfigError } from '../config.ts'
 import { codeOf, syncDirectory } from '../event-log/directory.ts'
-import { type SecretKey, secretKeyOf } from '../guard/installation-key.ts'
+import { type SecretKey, secretKeyOf } from '../guard/secrets/installation-key.ts'
 import { makeDataDir } from './data-dir.ts'
 import { placeIn } from './embedded/cluster.ts'
 

@@ -2,7 +2,7 @@ import { isTestOrganization } from '../events/test-organization.ts'
 import { parseApiKey } from '../keys/api-key.ts'
 import { parseTestKey } from '../keys/test-key.ts'
 import type { DirectoryKey, FoundKey, KeyDirectory } from './key-directory.ts'
-import { type Secrets, sameHmac } from './secrets.ts'
+import { type Secrets, sameHmac } from './secrets/secrets.ts'
 
 /** Why a call is not authenticated. The answer says only that the key is invalid or missing (Spec §5.4). */
 export type AuthenticationFailure =

@@ -6,7 +6,7 @@ import type { EventMetadata } from '../events/envelope.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { upcast } from '../events/upcast.ts'
 import { type Account, evolve, newAccount } from './account.ts'
-import type { RatedCall } from './rerate-part.ts'
+import type { RatedCall } from './rerate/part.ts'
 
 /** A ledger, read from an end to the other, as calls with their charges: for what looks at millions of them. */
 

@@ -12,12 +12,12 @@ import {
 import { databaseCheck, rowChecks } from '../administration/checks/database.ts'
 import { actsIn, eventLogCheck, type InLog, logChecks } from '../administration/checks/event-log.ts'
 import { diskCheck } from '../administration/checks/host.ts'
-import { createProjectionLags, type ProjectionLag } from '../administration/projections.ts'
+import { createProjectionLags, type ProjectionLag } from '../administration/projections/projections.ts'
 import type { LiveModel, Meters } from '../call/capability.ts'
 import { within } from '../concurrency/deadline.ts'
 import { remembered } from '../concurrency/remembered.ts'
 import type { DiskWatch } from '../guard/disk-space.ts'
-import type { Ledger } from '../ledger/commit.ts'
+import type { Ledger } from '../ledger/write/commit.ts'
 
 /**
  * The checks of a running process, requested by load balancers, by Prometheus and by pages. Their cost does not depend on how often

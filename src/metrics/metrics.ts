@@ -6,9 +6,9 @@ import type { CallObserver } from '../call/dependencies.ts'
 import { type CallOutcome, callOutcome, rateLimitExceededV1 } from '../events/calls.ts'
 import { type Capability, capability } from '../events/capabilities.ts'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
-import type { RatePolicy } from '../guard/rate-limit.ts'
-import type { RateLimiterObserver } from '../guard/redis-rate-limiter.ts'
-import type { LedgerObserver } from '../ledger/commit.ts'
+import type { RatePolicy } from '../guard/limits/rate-limit.ts'
+import type { RateLimiterObserver } from '../guard/limits/redis-rate-limiter.ts'
+import type { LedgerObserver } from '../ledger/write/commit.ts'
 import { createMeters } from './meters.ts'
 
 /**

@@ -21,7 +21,7 @@ import {
   logChecks,
 } from '../administration/checks/event-log.ts'
 import { type Host, hostChecks } from '../administration/checks/host.ts'
-import { createProjectionLags } from '../administration/projections.ts'
+import { createProjectionLags } from '../administration/projections/projections.ts'
 import { capabilities } from '../capabilities/index.ts'
 import { within } from '../concurrency/deadline.ts'
 import type { Config } from '../config.ts'

@@ -8,7 +8,7 @@ import service from '../../package.json' with { type: 'json' }
 import release from '../../package.json' with { type: 'json' }
 import { anyOrganization, firstSteps, missingSentence, runs } from '../administration/first-steps.ts'
 import { type Demo, demoFile, seedDemo, writeDemo } from '../administration/seed.ts'
-import { passwordIsRight } from '../administration/users.ts'
+import { passwordIsRight } from '../administration/users/users.ts'
 import { within } from '../concurrency/deadline.ts'
 import type { Config } from '../config.ts'
 import { createOutage } from '../event-log/outage.ts'

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Outside } from '../egress/outside.ts'
 import type { PostAnswer } from '../egress/post.ts'
-import type { Sealer } from '../guard/secrets.ts'
+import type { Sealer } from '../guard/secrets/secrets.ts'
 import { type Message, signedHeaders } from './signature.ts'
 
 /**

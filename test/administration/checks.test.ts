@@ -25,8 +25,8 @@ import {
   logChecks,
 } from '../../src/administration/checks/event-log.ts'
 import { hostChecks } from '../../src/administration/checks/host.ts'
-import { createProjectionLags } from '../../src/administration/projections.ts'
-import { recordReconciled } from '../../src/administration/reconciliations.ts'
+import { recordReconciled } from '../../src/administration/ledgers/reconciliations.ts'
+import { createProjectionLags } from '../../src/administration/projections/projections.ts'
 import { listsAge } from '../../src/capabilities/email-validation/lists/age.ts'
 import { geoAge } from '../../src/capabilities/ip-lookup/checks.ts'
 import { commands } from '../../src/cli/commands.ts'

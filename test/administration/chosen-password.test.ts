@@ -1,6 +1,6 @@
 /** What may be chosen as a password: long enough, and nothing that is tried first. */
 import { describe, expect, test } from 'vitest'
-import { checkPassword } from '../../src/administration/chosen-password.ts'
+import { checkPassword } from '../../src/administration/users/chosen-password.ts'
 
 const names = ['ada.lovelace@example.com', 'Northwind Traders']
 const check = (password: string) => checkPassword('new', password, names)

@@ -1,7 +1,7 @@
 /** Pages of the event log in EventStoreDB, whose positions have gaps and which holds events that are not ours. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { eventPage, newestEvents, streamPage } from '../../src/administration/event-pages.ts'
+import { eventPage, newestEvents, streamPage } from '../../src/administration/event-log/event-pages.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import { uuidV5 } from '../../src/event-log/event-id.ts'
 import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'

@@ -1,6 +1,6 @@
 /** Explaining a call: by the read models, by the ledger alone, and where the read models are wrong. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { explainCall } from '../../src/administration/explain.ts'
+import { explainCall } from '../../src/administration/ledgers/explain.ts'
 import { ruleWords } from '../../src/billing/rule-words.ts'
 import { knownRules } from '../../src/billing/tariff.ts'
 import { emailValidation } from '../../src/capabilities/email-validation/index.ts'

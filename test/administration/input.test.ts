@@ -9,8 +9,13 @@ import {
   labelOf,
   wholeNumber,
 } from '../../src/administration/input.ts'
-import { allowedCidrsOf, graceMsOf, limitsOf, permissionsOf } from '../../src/administration/key-request.ts'
-import { priceRulesOf } from '../../src/administration/price-file.ts'
+import {
+  allowedCidrsOf,
+  graceMsOf,
+  limitsOf,
+  permissionsOf,
+} from '../../src/administration/keys/key-request.ts'
+import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { faultOf } from '../../src/dashboard/form.ts'
 
 /** Every rule for what operators type names the field it refuses, and no face has to look for it in the message. */

@@ -7,13 +7,13 @@ import {
   operatorTokens,
   revokeOperatorTokens,
   userOfToken,
-} from '../../src/administration/operator-tokens.ts'
-import { putUser } from '../../src/administration/users.ts'
+} from '../../src/administration/users/operator-tokens.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { operatorOf } from '../../src/cli/operator.ts'
 import { parseConfig, twoPersonOf } from '../../src/config.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
-import { createSecrets } from '../../src/guard/secrets.ts'
+import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { composeToken } from '../../src/keys/checked-token.ts'
 import { composeOperatorToken } from '../../src/keys/operator-token.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'

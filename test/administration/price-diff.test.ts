@@ -1,6 +1,6 @@
 /** What a month's calls would have cost under two price books: by the ledgers' own facts, and of that month alone. */
 import { beforeEach, describe, expect, test } from 'vitest'
-import { comparePrices, lastMonth, rulesNamed } from '../../src/administration/price-diff.ts'
+import { comparePrices, lastMonth, rulesNamed } from '../../src/administration/prices/price-diff.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -8,8 +8,8 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { newAccount } from '../../src/ledger/account.ts'
-import type { Ledger } from '../../src/ledger/commit.ts'
-import { recordedCalls } from '../../src/ledger/recorded-calls.ts'
+import { recordedCalls } from '../../src/ledger/explain/recorded-calls.ts'
+import type { Ledger } from '../../src/ledger/write/commit.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 const nobody = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZN'

@@ -1,6 +1,6 @@
 /** A price book in a file: whole, or what changes. */
 import { describe, expect, test } from 'vitest'
-import { priceRulesOf } from '../../src/administration/price-file.ts'
+import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 
 const base = defaultPriceBook.rules

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
-import { rotate } from '../../src/administration/api-keys.ts'
-import { graceMsOf } from '../../src/administration/key-request.ts'
+import { rotate } from '../../src/administration/keys/api-keys.ts'
+import { graceMsOf } from '../../src/administration/keys/key-request.ts'
 import { type House, openHouse } from '../support/house.ts'
 
 let house: House

@@ -3,13 +3,17 @@ import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { planRotation, rotateSecrets, secretKeyStatus } from '../../src/administration/rotate-secrets.ts'
+import {
+  planRotation,
+  rotateSecrets,
+  secretKeyStatus,
+} from '../../src/administration/secrets/rotate-secrets.ts'
 import { type Config, parseConfig } from '../../src/config.ts'
 import { installationStream } from '../../src/events/streams.ts'
 import { openInstallationKey } from '../../src/foundation/installation-key.ts'
 import { secretKeysOf } from '../../src/foundation/secret-key.ts'
-import { secretKeyOf } from '../../src/guard/installation-key.ts'
-import { createSecrets } from '../../src/guard/secrets.ts'
+import { secretKeyOf } from '../../src/guard/secrets/installation-key.ts'
+import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
 const [oldText, newText, otherText] = ['old', 'new', 'other'].map(

@@ -7,13 +7,13 @@ import {
   removeSecondFactor,
   renewRecoveryCodes,
   setSecondFactor,
-} from '../../src/administration/second-factors.ts'
-import { freshTotpSecret } from '../../src/administration/totp.ts'
-import { createUser, listUsers } from '../../src/administration/user-changes.ts'
-import { openUserDirectory } from '../../src/administration/user-directory.ts'
-import { putUser } from '../../src/administration/users.ts'
+} from '../../src/administration/users/second-factors.ts'
+import { freshTotpSecret } from '../../src/administration/users/totp.ts'
+import { createUser, listUsers } from '../../src/administration/users/user-changes.ts'
+import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
-import { createSecrets } from '../../src/guard/secrets.ts'
+import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 

@@ -1,8 +1,8 @@
 /** The codes of an authenticator app: RFC 6238 to the letter, and one step of clock skew either way. */
 import { Secret, TOTP } from 'otpauth'
 import { describe, expect, test } from 'vitest'
-import { freshRecoveryCodes, hashesOf, placeOfCode } from '../../src/administration/second-factors.ts'
-import { freshTotpSecret, stepOfCode, totpAddress } from '../../src/administration/totp.ts'
+import { freshRecoveryCodes, hashesOf, placeOfCode } from '../../src/administration/users/second-factors.ts'
+import { freshTotpSecret, stepOfCode, totpAddress } from '../../src/administration/users/totp.ts'
 
 /** Base32 of "12345678901234567890", the secret of RFC 6238, Appendix B. */
 const secret = 'GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ'

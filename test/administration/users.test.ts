@@ -3,22 +3,26 @@ import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { issueOperatorToken, operatorTokens, userOfToken } from '../../src/administration/operator-tokens.ts'
 import { type Action, mayDo, rolePermissions, roles } from '../../src/administration/roles.ts'
+import {
+  issueOperatorToken,
+  operatorTokens,
+  userOfToken,
+} from '../../src/administration/users/operator-tokens.ts'
 import {
   changePassword,
   changeRole,
   createUser,
   listUsers,
   setDisabled,
-} from '../../src/administration/user-changes.ts'
-import { openUserDirectory } from '../../src/administration/user-directory.ts'
-import { passwordIsRight, putUser } from '../../src/administration/users.ts'
+} from '../../src/administration/users/user-changes.ts'
+import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
+import { passwordIsRight, putUser } from '../../src/administration/users/users.ts'
 import { commands } from '../../src/cli/commands.ts'
 import { commandActions, requirePermission } from '../../src/cli/permissions.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
-import { createSecrets } from '../../src/guard/secrets.ts'
+import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 

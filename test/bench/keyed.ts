@@ -1,5 +1,5 @@
 import { ulid } from 'ulid'
-import { defaultKeyLimits, issueKey } from '../../src/administration/api-keys.ts'
+import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
 import { lookup } from '../support/service.ts'
 import { writeHistory } from './ledger-history.ts'
 import { onOne, openLoadGenerator } from './load.ts'

@@ -1,6 +1,6 @@
 import dns from 'node:dns'
 import net, { connect, createServer, type Socket } from 'node:net'
-import { createMailboxProbe } from '../../src/capabilities/email-validation/mailbox/probe.ts'
+import { createMailboxProbe } from '../../src/capabilities/email-validation/mailbox/probe/probe.ts'
 import { listen, startSmtpServer } from '../support/smtp-servers.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { catchUp } from '../../src/administration/catch-up.ts'
+import { catchUp } from '../../src/administration/projections/catch-up.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { startDouble } from './eventstoredb.ts'
 import { type LoadedPlace, type LoadGenerator, type LoadResult, openLoadGenerator } from './load.ts'

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { Pool } from 'undici'
-import { issueKey } from '../../src/administration/api-keys.ts'
+import { issueKey } from '../../src/administration/keys/api-keys.ts'
 import { seedProfiles } from '../../src/capabilities/profile/dataset/installed.ts'
 import { inventedPeople } from '../../src/capabilities/profile/dataset/invented-people.ts'
 import { parseConfig } from '../../src/config.ts'

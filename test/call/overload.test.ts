@@ -1,7 +1,7 @@
 /** More calls than a process can make: who is let in, who is told to come back, and what that leaves behind. */
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { issueKey } from '../../src/administration/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations.ts'
+import { issueKey } from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import type { CapabilityForm } from '../../src/call/form.ts'
 import { createOverload, createSheddingLog } from '../../src/call/overload.ts'
 import { ledgerStream } from '../../src/events/streams.ts'

@@ -1,7 +1,7 @@
 /** Charges that are given back: by refunds, after which the Idempotency-Key stays used up, and of calls that a stopped process named. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { refund } from '../../src/administration/refunds.ts'
-import { requestIdsIn, reverseCalls } from '../../src/administration/reverse-calls.ts'
+import { refund } from '../../src/administration/credits/refunds.ts'
+import { requestIdsIn, reverseCalls } from '../../src/administration/credits/reverse-calls.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { type Answer, type House, openHouse, type Partner, places, send } from '../support/house.ts'
 

@@ -1,8 +1,8 @@
 /** Requests that do not come: told so in time, and in the catalogue's words. */
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { defaultKeyLimits, issueKey } from '../../src/administration/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations.ts'
+import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { bodyBytesMax } from '../../src/call/request-body.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'

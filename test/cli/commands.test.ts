@@ -11,7 +11,7 @@ import { withoutSecrets } from '../../src/cli/secrets-in-text.ts'
 import { ConfigError } from '../../src/config.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
-import { CommandRefused, LedgerUnavailable } from '../../src/ledger/commit.ts'
+import { CommandRefused, LedgerUnavailable } from '../../src/ledger/write/commit.ts'
 import { root } from '../support/service.ts'
 
 /** What holds for every command, whoever adds the next one. */

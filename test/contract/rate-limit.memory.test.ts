@@ -1,6 +1,6 @@
 /** Counters of one process: the contract of every rate limiter. */
 import { describe, vi } from 'vitest'
-import { createRateLimiter } from '../../src/guard/rate-limit.ts'
+import { createRateLimiter } from '../../src/guard/limits/rate-limit.ts'
 import { rateLimitContract } from './rate-limit.ts'
 
 describe('rate limits in memory', () => {

@@ -1,7 +1,7 @@
 /** What every rate limiter promises, wherever its counters stand. Memory and Redis run this one suite. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { DirectoryKey } from '../../src/guard/key-directory.ts'
-import type { RateLimiter, RateVerdict } from '../../src/guard/rate-limit.ts'
+import type { RateLimiter, RateVerdict } from '../../src/guard/limits/rate-limit.ts'
 
 export type LimiterUnderTest = {
   readonly limiter: RateLimiter

@@ -1,8 +1,8 @@
 /** Every page and every form for every role, from the one table that says who may open it. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { grant } from '../../src/administration/credits.ts'
-import { setPriceOverride } from '../../src/administration/price-overrides.ts'
-import { approvePriceBook, proposePriceBook } from '../../src/administration/prices.ts'
+import { grant } from '../../src/administration/credits/credits.ts'
+import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
+import { approvePriceBook, proposePriceBook } from '../../src/administration/prices/prices.ts'
 import { mayDo } from '../../src/administration/roles.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import { menu, organizationMenu } from '../../src/dashboard/menu.ts'

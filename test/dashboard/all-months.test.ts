@@ -1,7 +1,7 @@
 /** A month of all organizations: what they used beside the month before, as a file, and closed for all of them at once. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations.ts'
-import { createUser } from '../../src/administration/user-changes.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { createUser } from '../../src/administration/users/user-changes.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import {
   type Browser,

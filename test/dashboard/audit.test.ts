@@ -1,7 +1,7 @@
 /** The audit in the dashboard: every change by anyone, with filters. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations.ts'
-import { putUser } from '../../src/administration/users.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 
 let room: DashboardHost

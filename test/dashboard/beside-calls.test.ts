@@ -1,9 +1,9 @@
 /** The pages share a host with calls: neither must notice. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { defaultKeyLimits, issueKey } from '../../src/administration/api-keys.ts'
-import { grant } from '../../src/administration/credits.ts'
-import { createOrganization } from '../../src/administration/organizations.ts'
-import { putUser } from '../../src/administration/users.ts'
+import { grant } from '../../src/administration/credits/credits.ts'
+import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import {
   type DashboardHost,

@@ -1,7 +1,7 @@
 /** What checks found, on the pages of the operator's people. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Finding } from '../../src/administration/checks/check.ts'
-import { createUser } from '../../src/administration/user-changes.ts'
+import { createUser } from '../../src/administration/users/user-changes.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 
 const finding = (level: Finding['level'], about: string): Finding => ({

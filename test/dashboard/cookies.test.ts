@@ -1,7 +1,7 @@
 /** Over which connections the pages give cookies, and what those look like. */
 import type { LightMyRequestResponse } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putUser } from '../../src/administration/users.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { trustedProxies } from '../../src/guard/caller-address.ts'
 import {
   type Browser,

@@ -1,8 +1,8 @@
 /** Credits are granted, adjusted and watched by forms that say what they will do, once each; organizations are registered. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { adjust } from '../../src/administration/corrections.ts'
-import { balance } from '../../src/administration/credits.ts'
-import { createOrganization } from '../../src/administration/organizations.ts'
+import { adjust } from '../../src/administration/credits/corrections.ts'
+import { balance } from '../../src/administration/credits/credits.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import {

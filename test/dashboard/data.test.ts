@@ -1,8 +1,8 @@
 /** What answers rest on, as the dashboard shows it, with lists and files that are there. */
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { auditEntries } from '../../src/administration/audit.ts'
-import { putUser } from '../../src/administration/users.ts'
+import { auditEntries } from '../../src/administration/event-log/audit.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { type DataSource, isTooOld, recordImport } from '../../src/call/data-source.ts'
 import { listsAgeDaysMax } from '../../src/capabilities/email-validation/lists/age.ts'
 import { geoAgeDaysMax } from '../../src/capabilities/ip-lookup/checks.ts'

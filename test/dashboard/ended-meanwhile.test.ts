@@ -2,10 +2,10 @@
 import { text } from 'node:stream/consumers'
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { setSecondFactor } from '../../src/administration/second-factors.ts'
-import { freshTotpSecret } from '../../src/administration/totp.ts'
-import { changePassword, changeRole, setDisabled } from '../../src/administration/user-changes.ts'
-import { openUserDirectory } from '../../src/administration/user-directory.ts'
+import { setSecondFactor } from '../../src/administration/users/second-factors.ts'
+import { freshTotpSecret } from '../../src/administration/users/totp.ts'
+import { changePassword, changeRole, setDisabled } from '../../src/administration/users/user-changes.ts'
+import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
 import { until } from '../support/house.ts'
 import {
   type Browser,

@@ -1,8 +1,8 @@
 /** The event log as the dashboard shows it: bounded pages, decoded events, chains that are recomputed, and nothing that breaks them. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createUser } from '../../src/administration/user-changes.ts'
-import { putUser } from '../../src/administration/users.ts'
+import { createUser } from '../../src/administration/users/user-changes.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { changeEvent, recordedEvents } from '../support/segments.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'

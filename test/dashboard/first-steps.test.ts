@@ -1,8 +1,8 @@
 /** What an installation that no one can use yet tells a visitor, and that it tells nothing from the first user on. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { anyOrganization, createVisitorSteps, firstSteps } from '../../src/administration/first-steps.ts'
-import { createOrganization } from '../../src/administration/organizations.ts'
-import { createUser } from '../../src/administration/user-changes.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { createUser } from '../../src/administration/users/user-changes.ts'
 import { type DashboardHost, openBrowser, openDashboardHost } from './dashboard-host.ts'
 
 let room: DashboardHost

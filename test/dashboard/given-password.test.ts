@@ -1,6 +1,6 @@
 /** A password that the system made opens the form that replaces it, and nothing else. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { changePassword, createUser } from '../../src/administration/user-changes.ts'
+import { changePassword, createUser } from '../../src/administration/users/user-changes.ts'
 import type { Browser, DashboardHost } from './dashboard-host.ts'
 import { encoded, openBrowser, openDashboardHost, tokenIn } from './dashboard-host.ts'
 

@@ -1,7 +1,7 @@
 /** A session ends in which its person asks for nothing. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { listUsers } from '../../src/administration/user-changes.ts'
-import { putUser } from '../../src/administration/users.ts'
+import { listUsers } from '../../src/administration/users/user-changes.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { parseConfig } from '../../src/config.ts'
 import type { Browser, DashboardHost } from './dashboard-host.ts'
 import { openBrowser, openDashboardHost, signedIn } from './dashboard-host.ts'

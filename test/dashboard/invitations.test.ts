@@ -1,14 +1,19 @@
 /** Invitations by one-time link: what the link opens, for whom, how often, and what it tells. */
 import { createHash, randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import {
   acceptInvitation,
   inviteUser,
   listInvitations,
   withdrawInvitation,
-} from '../../src/administration/invitations.ts'
-import { createOrganization } from '../../src/administration/organizations.ts'
-import { changeRole, createUser, listUsers, setDisabled } from '../../src/administration/user-changes.ts'
+} from '../../src/administration/users/invitations.ts'
+import {
+  changeRole,
+  createUser,
+  listUsers,
+  setDisabled,
+} from '../../src/administration/users/user-changes.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { type DashboardHost, openBrowser, openDashboardHost, signedIn } from './dashboard-host.ts'

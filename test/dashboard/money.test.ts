@@ -1,8 +1,8 @@
 /** Prices are proposed, tried, approved by another person and withdrawn; calls are re-rated; everything is reconciled. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { pricesAt } from '../../src/administration/prices.ts'
-import { refund } from '../../src/administration/refunds.ts'
-import { putUser } from '../../src/administration/users.ts'
+import { refund } from '../../src/administration/credits/refunds.ts'
+import { pricesAt } from '../../src/administration/prices/prices.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import {
   type Browser,
   type DashboardHost,

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { keyUsage } from '../../projections/key-usage.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
-import { putUser } from '../../src/administration/users.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { liveTable } from '../../src/projector/tables.ts'

@@ -1,7 +1,7 @@
 /** What a person sees and changes of themselves: role, password, sign-ins. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations.ts'
-import { changePassword } from '../../src/administration/user-changes.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { changePassword } from '../../src/administration/users/user-changes.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import {

@@ -1,7 +1,7 @@
 /** What people see of prices, and how a person who is signed in approves a proposal. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { pricesAt, proposePriceBook } from '../../src/administration/prices.ts'
-import { putUser } from '../../src/administration/users.ts'
+import { pricesAt, proposePriceBook } from '../../src/administration/prices/prices.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import {
   type Browser,

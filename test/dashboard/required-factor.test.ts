@@ -1,7 +1,7 @@
 /** Where the operator requires a second factor, a person without one opens the form that sets it up, and nothing else. */
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createUser } from '../../src/administration/user-changes.ts'
+import { createUser } from '../../src/administration/users/user-changes.ts'
 import { parseConfig } from '../../src/config.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import {

@@ -1,8 +1,8 @@
 /** Who opens what on the dashboard: by role, by organization, and no one who was disabled; and what of it is an event. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { defaultKeyLimits, issueKey, keyToChange } from '../../src/administration/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations.ts'
-import { changeRole, createUser, setDisabled } from '../../src/administration/user-changes.ts'
+import { defaultKeyLimits, issueKey, keyToChange } from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { changeRole, createUser, setDisabled } from '../../src/administration/users/user-changes.ts'
 import type { KeyLimits } from '../../src/events/keys.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import { until } from '../support/house.ts'

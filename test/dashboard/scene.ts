@@ -1,8 +1,8 @@
 /** An organization with a history worth looking at: lots, keys, and weeks of calls of every kind. */
 import { ulid } from 'ulid'
-import { defaultKeyLimits, issueKey, rotate } from '../../src/administration/api-keys.ts'
-import { grant } from '../../src/administration/credits.ts'
-import { createOrganization } from '../../src/administration/organizations.ts'
+import { grant } from '../../src/administration/credits/credits.ts'
+import { defaultKeyLimits, issueKey, rotate } from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { CallToRecord } from '../../src/ledger/command.ts'
 import type { DashboardHost } from './dashboard-host.ts'

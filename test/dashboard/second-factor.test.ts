@@ -1,8 +1,8 @@
 /** Signing in with a second factor, and what a person does about one. */
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { removeSecondFactor } from '../../src/administration/second-factors.ts'
-import { changePassword, setDisabled } from '../../src/administration/user-changes.ts'
+import { removeSecondFactor } from '../../src/administration/users/second-factors.ts'
+import { changePassword, setDisabled } from '../../src/administration/users/user-changes.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { until } from '../support/house.ts'
 import type { Browser, DashboardHost } from './dashboard-host.ts'

@@ -1,6 +1,6 @@
 /** The service as it starts: the pages are there, over a real connection, where the dashboard's role runs. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { putUser } from '../../src/administration/users.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { type House, openHouse } from '../support/house.ts'
 import { encoded, tokenIn } from './dashboard-host.ts'
 

@@ -1,7 +1,7 @@
 /** Who sees the dashboard, for how long, and what a form must carry. */
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { putUser } from '../../src/administration/users.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import {
   type Browser,
   type DashboardHost,

@@ -1,7 +1,7 @@
 /** What an organization used, as people see it and take it away. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations.ts'
-import { putUser } from '../../src/administration/users.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { usedUpAtMs } from '../../src/dashboard/burn.ts'
 import { csvOf } from '../../src/dashboard/csv.ts'
 import { linePlaces } from '../../src/dashboard/line-places.ts'

@@ -1,6 +1,6 @@
 /** The page of users: who there is, and every change of it, as an event with the person who made it. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import type { UserRole } from '../../src/events/users.ts'

@@ -1,6 +1,6 @@
 /** What mail servers see of us: few sessions, used again, at a rate; and nothing once they do not want us. */
 import { describe, expect, test } from 'vitest'
-import { createTokenBucket } from '../../src/capabilities/email-validation/mailbox/lane.ts'
+import { createTokenBucket } from '../../src/capabilities/email-validation/mailbox/probe/lane.ts'
 import type { SmtpScript } from '../support/smtp-servers.ts'
 import { addressOf, loopback, only, probeAt, scene } from './mailbox-scene.ts'
 

@@ -2,8 +2,8 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { describe, expect, test } from 'vitest'
-import { createRecipientOf } from '../../src/capabilities/email-validation/mailbox/recipient-of.ts'
-import { shortHmac } from '../../src/guard/secrets.ts'
+import { createRecipientOf } from '../../src/capabilities/email-validation/mailbox/probe/recipient-of.ts'
+import { shortHmac } from '../../src/guard/secrets/secrets.ts'
 import { closedPort } from '../support/smtp-servers.ts'
 import { addressOf, ends, loopback, probeAt, scene } from './mailbox-scene.ts'
 

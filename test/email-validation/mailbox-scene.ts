@@ -5,9 +5,9 @@ import {
   createMailboxProbe,
   type MailboxBounds,
   type MailboxProbe,
-} from '../../src/capabilities/email-validation/mailbox/probe.ts'
-import { createRecipientOf } from '../../src/capabilities/email-validation/mailbox/recipient-of.ts'
-import { shortHmac } from '../../src/guard/secrets.ts'
+} from '../../src/capabilities/email-validation/mailbox/probe/probe.ts'
+import { createRecipientOf } from '../../src/capabilities/email-validation/mailbox/probe/recipient-of.ts'
+import { shortHmac } from '../../src/guard/secrets/secrets.ts'
 import { type SmtpScript, type SmtpServer, startSmtpServer } from '../support/smtp-servers.ts'
 
 export const ends: (() => Promise<void>)[] = []

@@ -6,8 +6,11 @@ import {
   providerRows,
   refusesUnknown,
 } from '../../src/capabilities/email-validation/mailbox/providers.ts'
-import { catchAllOf, classifyReply } from '../../src/capabilities/email-validation/mailbox/smtp-classify.ts'
-import { createReplyParser } from '../../src/capabilities/email-validation/mailbox/smtp-reply.ts'
+import {
+  catchAllOf,
+  classifyReply,
+} from '../../src/capabilities/email-validation/mailbox/replies/classify.ts'
+import { createReplyParser } from '../../src/capabilities/email-validation/mailbox/smtp/reply.ts'
 
 const exchanges: Readonly<Record<string, string>> = {
   google: 'gmail-smtp-in.l.google.com',

@@ -3,17 +3,17 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { MailboxOutcome } from '../../src/capabilities/email-validation/evidence.ts'
-import { replyRules, type SmtpStage } from '../../src/capabilities/email-validation/mailbox/reply-rules.ts'
 import {
   catchAllOf,
   classifyReply,
   refusesClient,
   ruleFor,
-} from '../../src/capabilities/email-validation/mailbox/smtp-classify.ts'
+} from '../../src/capabilities/email-validation/mailbox/replies/classify.ts'
+import { replyRules, type SmtpStage } from '../../src/capabilities/email-validation/mailbox/replies/rules.ts'
 import {
   createReplyParser,
   type SmtpReply,
-} from '../../src/capabilities/email-validation/mailbox/smtp-reply.ts'
+} from '../../src/capabilities/email-validation/mailbox/smtp/reply.ts'
 
 const replyOf = (text: string): SmtpReply => {
   const [reply] = createReplyParser().push(Buffer.from(`${text}\r\n`))

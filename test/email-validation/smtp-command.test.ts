@@ -7,7 +7,7 @@ import {
   mailboxOf,
   rcpt,
   senderOf,
-} from '../../src/capabilities/email-validation/mailbox/smtp-command.ts'
+} from '../../src/capabilities/email-validation/mailbox/smtp/command.ts'
 
 const ascii = { smtputf8: false }
 

@@ -5,7 +5,7 @@ import {
   createReplyParser,
   SmtpProtocolError,
   type SmtpReply,
-} from '../../src/capabilities/email-validation/mailbox/smtp-reply.ts'
+} from '../../src/capabilities/email-validation/mailbox/smtp/reply.ts'
 
 const parse = (...chunks: string[]): SmtpReply[] => {
   const parser = createReplyParser()

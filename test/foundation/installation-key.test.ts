@@ -6,8 +6,8 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { installationStream, priceBookStream } from '../../src/events/streams.ts'
 import { appendSlots, openInstallationKey, standingKeyIn } from '../../src/foundation/installation-key.ts'
-import { newKeySlot, openSlots, secretKeyOf } from '../../src/guard/installation-key.ts'
-import { createSecrets } from '../../src/guard/secrets.ts'
+import { newKeySlot, openSlots, secretKeyOf } from '../../src/guard/secrets/installation-key.ts'
+import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
 const [old, next, other] = ['old', 'next', 'other'].map((name) =>

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { type AuthenticationFailure, authenticate } from '../../src/guard/authenticate.ts'
 import type { DirectoryKey, KeyDirectory } from '../../src/guard/key-directory.ts'
-import { createSecrets, sameHmac } from '../../src/guard/secrets.ts'
+import { createSecrets, sameHmac } from '../../src/guard/secrets/secrets.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { destroyedByMs, epochMs, epochOf, isRetired, mayBeDestroyed } from '../../src/guard/epochs.ts'
+import { destroyedByMs, epochMs, epochOf, isRetired, mayBeDestroyed } from '../../src/guard/secrets/epochs.ts'
 
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs

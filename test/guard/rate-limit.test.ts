@@ -1,7 +1,7 @@
 /** Rate limits of a key. What is denied costs nothing, so whoever keeps knocking is let in as soon as the window turns. */
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { DirectoryKey } from '../../src/guard/key-directory.ts'
-import { createRateLimiter, type RateLimiter, type RateVerdict } from '../../src/guard/rate-limit.ts'
+import { createRateLimiter, type RateLimiter, type RateVerdict } from '../../src/guard/limits/rate-limit.ts'
 
 const keyOf = (keyId: string, perMinute: number, perDay: number): DirectoryKey =>
   ({ keyId, limits: { requests_per_minute: perMinute, requests_per_day: perDay } }) as unknown as DirectoryKey

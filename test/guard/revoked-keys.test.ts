@@ -12,13 +12,13 @@ import {
   issueKey,
   revoke,
   rotate,
-} from '../../src/administration/api-keys.ts'
-import { createOrganization } from '../../src/administration/organizations.ts'
+} from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { uuidV5 } from '../../src/event-log/event-id.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
-import { CommandRefused } from '../../src/ledger/commit.ts'
+import { CommandRefused } from '../../src/ledger/write/commit.ts'
 import type { App } from '../../src/start/app.ts'
 import { type House, openHouse, send, until } from '../support/house.ts'
 

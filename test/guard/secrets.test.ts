@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { createSecrets, sameHmac, shortHmac } from '../../src/guard/secrets.ts'
+import { createSecrets, sameHmac, shortHmac } from '../../src/guard/secrets/secrets.ts'
 
 test('the short HMAC is the HMAC-SHA-256 of node:crypto for every text, short and long', () => {
   const key = Buffer.from('0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0', 'hex')

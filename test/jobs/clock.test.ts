@@ -1,7 +1,7 @@
 /** Jobs by the clock: run at once by a person, tried again, given up as dead letters, asked for anew, and seen in metrics. */
 import pino from 'pino'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { deadLetters, type JobRow, knownJobs, pruneDeadLetters } from '../../src/administration/jobs.ts'
+import { deadLetters, type JobRow, knownJobs, pruneDeadLetters } from '../../src/administration/jobs/jobs.ts'
 import type { ScheduledJob } from '../../src/call/capability.ts'
 import { wakeWorkers } from '../../src/jobs/boss.ts'
 import { nextRuns, retryDeadLetters, runNow } from '../../src/jobs/now.ts'

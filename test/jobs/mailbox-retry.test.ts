@@ -7,8 +7,8 @@ import {
   createMailboxChecks,
   type MailboxChecks,
 } from '../../src/capabilities/email-validation/mailbox/checks.ts'
-import { askAgain, retrySealPurpose } from '../../src/capabilities/email-validation/mailbox/retry.ts'
-import { createSecrets, type EpochSealer } from '../../src/guard/secrets.ts'
+import { askAgain, retrySealPurpose } from '../../src/capabilities/email-validation/mailbox/probe/retry.ts'
+import { createSecrets, type EpochSealer } from '../../src/guard/secrets/secrets.ts'
 import { processKeys } from '../support/epoch-keys.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 

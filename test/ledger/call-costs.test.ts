@@ -4,7 +4,7 @@ import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { type DecodedEvent, decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import type { CreditAdjusted } from '../../src/events/credits.ts'
-import { costsOf } from '../../src/ledger/call-costs.ts'
+import { costsOf } from '../../src/ledger/explain/call-costs.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'

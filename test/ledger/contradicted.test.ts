@@ -14,7 +14,7 @@ import {
   type Ledger,
   type LedgerLimits,
   LedgerUnavailable,
-} from '../../src/ledger/commit.ts'
+} from '../../src/ledger/write/commit.ts'
 import { atMs, call, openLedger, org, stream } from '../support/ledger-commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 

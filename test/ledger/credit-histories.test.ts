@@ -18,10 +18,10 @@ import {
   evolve,
   newAccount,
 } from '../../src/ledger/account.ts'
-import { balanceOfFold, foldBalance, newBalanceFold } from '../../src/ledger/balance-at.ts'
 import type { CallToRecord, Instruction } from '../../src/ledger/command.ts'
 import { decideCommand } from '../../src/ledger/decide.ts'
 import { isRefusal } from '../../src/ledger/decision.ts'
+import { balanceOfFold, foldBalance, newBalanceFold } from '../../src/ledger/explain/balance-at.ts'
 import { drawnStill, type GrantedLot, grantedLotOf } from '../../src/ledger/granted-lot.ts'
 
 const organizationId = 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { closingGapMax } from '../../src/billing/months.ts'
 import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
-import { readLedger } from '../../src/ledger/pages.ts'
+import { readLedger } from '../../src/ledger/months/pages.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
 const amounts = { opening: '0', granted: '0', charged: '0', adjusted: '0', expired: '0', closing: '0' }

@@ -1,7 +1,7 @@
 /** Which book prices calls, as processes hear of it: withdrawn ones never do, and doubt stops pricing. */
 import pino from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { approvePriceBook, proposePriceBook, withdrawPrices } from '../../src/administration/prices.ts'
+import { approvePriceBook, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -9,7 +9,7 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { PriceBookPublished } from '../../src/events/prices.ts'
 import { priceBookStream } from '../../src/events/streams.ts'
 import { keepPriceBookComplete } from '../../src/foundation/own-event-log.ts'
-import { openPriceBooks, type PriceBooks } from '../../src/ledger/price-books.ts'
+import { openPriceBooks, type PriceBooks } from '../../src/ledger/prices/price-books.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 const logger = pino({ level: 'silent' })

@@ -11,14 +11,14 @@ import { type EventStoreDbLimits, openEventStoreDb } from '../../src/event-log/e
 import { Unavailable } from '../../src/event-log/port.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
+import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import {
   type Committed,
   createLedger,
   type Ledger,
   LedgerOutcomeUnknown,
   LedgerUnavailable,
-} from '../../src/ledger/commit.ts'
-import { verifyLedger } from '../../src/ledger/verify.ts'
+} from '../../src/ledger/write/commit.ts'
 import {
   type DoubleAppendFault,
   type EventStoreDouble,

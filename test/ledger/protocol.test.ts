@@ -19,7 +19,10 @@ import type { CallFacts } from '../../src/events/calls.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { type Account, balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
+import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
+import { decideCommand } from '../../src/ledger/decide.ts'
+import type { Decision } from '../../src/ledger/decision.ts'
 import {
   type AccountSnapshot,
   CommandRefused,
@@ -29,11 +32,8 @@ import {
   type LedgerLimits,
   type LedgerOptions,
   ledgerLimits,
-} from '../../src/ledger/commit.ts'
-import { decideCommand } from '../../src/ledger/decide.ts'
-import type { Decision } from '../../src/ledger/decision.ts'
-import { reversalCommand } from '../../src/ledger/reversals.ts'
-import { verifyLedger } from '../../src/ledger/verify.ts'
+} from '../../src/ledger/write/commit.ts'
+import { reversalCommand } from '../../src/ledger/write/reversals.ts'
 import {
   call as callAt,
   command as commandAt,

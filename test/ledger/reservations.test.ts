@@ -1,7 +1,7 @@
 /** What calls in progress may come to cost: added up for each organization, and given back once, whatever happens. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { createReservations } from '../../src/ledger/reservations.ts'
+import { createReservations } from '../../src/ledger/write/reservations.ts'
 
 test('nobody who has no calls in progress has anything held', () => {
   expect(createReservations().held('org_a')).toBe(0n)

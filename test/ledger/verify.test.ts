@@ -6,7 +6,7 @@ import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import { verifyLedger } from '../../src/ledger/verify.ts'
+import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'

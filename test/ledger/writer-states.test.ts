@@ -5,16 +5,21 @@
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createOutage } from '../../src/event-log/outage.ts'
-import { type Committed, createLedger, type LedgerCommand, ledgerLimits } from '../../src/ledger/commit.ts'
-import { verifyLedger } from '../../src/ledger/verify.ts'
-import { createWriter, type Writer } from '../../src/ledger/writer.ts'
+import { verifyLedger } from '../../src/ledger/check/verify.ts'
+import {
+  type Committed,
+  createLedger,
+  type LedgerCommand,
+  ledgerLimits,
+} from '../../src/ledger/write/commit.ts'
+import { createWriter, type Writer } from '../../src/ledger/write/writer.ts'
 import {
   type Next,
   nextOf,
   type StateKind,
   type WriterEvent,
   writerTable,
-} from '../../src/ledger/writer-states.ts'
+} from '../../src/ledger/write/writer-states.ts'
 import { atMs, command, grantOf, openLedger, org, stream } from '../support/ledger-commands.ts'
 import { type AppendFault, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 

@@ -11,7 +11,7 @@ import { type EventLog, LogRewritten, logStart, Unavailable } from '../../src/ev
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { priceBookStream } from '../../src/events/streams.ts'
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
-import { openPriceBooks } from '../../src/ledger/price-books.ts'
+import { openPriceBooks } from '../../src/ledger/prices/price-books.ts'
 import { createHealth } from '../../src/metrics/health.ts'
 import { operations } from '../../src/metrics/routes.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'

@@ -20,7 +20,7 @@ import {
 } from '../../src/capabilities/profile/dataset/provider.ts'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
 import type { ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
-import { createSecrets } from '../../src/guard/secrets.ts'
+import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { processKeys } from '../support/epoch-keys.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 

@@ -16,10 +16,15 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { keyStream, priceBookStream, profileStream } from '../../src/events/streams.ts'
-import { createSecrets } from '../../src/guard/secrets.ts'
-import { CommandRefused, createLedger, type Ledger, type LedgerCommand } from '../../src/ledger/commit.ts'
+import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { decideCommand } from '../../src/ledger/decide.ts'
 import { isRefusal } from '../../src/ledger/decision.ts'
+import {
+  CommandRefused,
+  createLedger,
+  type Ledger,
+  type LedgerCommand,
+} from '../../src/ledger/write/commit.ts'
 import { type Checkpoint, readCheckpoints } from '../../src/projector/checkpoints.ts'
 import type { HeldWork } from '../../src/projector/held-work.ts'
 import { type Rebuilt, rebuildProjections } from '../../src/projector/rebuild.ts'

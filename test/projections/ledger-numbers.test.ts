@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { ledgerKeyOf } from '../../projections/ledger-lines.ts'
 import { linesBefore } from '../../src/dashboard/queries.ts'
-import type { Ledger } from '../../src/ledger/commit.ts'
+import type { Ledger } from '../../src/ledger/write/commit.ts'
 import {
   type House,
   ledgerOver,

@@ -9,8 +9,8 @@ import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { type EventLog, type LogPlace, placeOf } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { keyStream, ledgerStream, referenceStream } from '../../src/events/streams.ts'
-import type { Ledger } from '../../src/ledger/commit.ts'
-import { snapshotFrom } from '../../src/ledger/snapshot.ts'
+import type { Ledger } from '../../src/ledger/write/commit.ts'
+import { snapshotFrom } from '../../src/ledger/write/snapshot.ts'
 import {
   Fenced,
   moveCheckpoints,

@@ -6,7 +6,7 @@ import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { receiptOf } from '../../src/event-log/tree/receipt.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
-import { createLedger } from '../../src/ledger/commit.ts'
+import { createLedger } from '../../src/ledger/write/commit.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../event-log/tree/tree-scene.ts'
 import { verifyReceipt } from '../support/verify-receipt.ts'
 

@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putUser } from '../../src/administration/users.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
 import type { DashboardHost } from '../dashboard/dashboard-host.ts'
 import { requestOf } from '../dashboard/route-examples.ts'

@@ -2,7 +2,7 @@
 import { createServer } from 'node:http'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { inviteUser } from '../../src/administration/invitations.ts'
+import { inviteUser } from '../../src/administration/users/invitations.ts'
 import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
 import {
   client,

@@ -1,7 +1,7 @@
 /** The plots of the usage page in a real Chromium: bars on each other, and nothing where nothing was used. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createOrganization } from '../../src/administration/organizations.ts'
-import { putUser } from '../../src/administration/users.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { axeFindings, type Chromium, openChromium, overhang, picture, signInAs } from './chromium/browser.ts'
 import { type Furnished, openFurnished } from './chromium/furnished.ts'
 

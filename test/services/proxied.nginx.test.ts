@@ -1,7 +1,7 @@
 /** The service behind a real nginx that ends TLS: who calls, who signs in, and what cookies they get. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { putUser } from '../../src/administration/users.ts'
+import { putUser } from '../../src/administration/users/users.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson, createPartner, eventually, type Service, startService } from '../support/service.ts'
 import { type Answer, ask } from './ask.ts'

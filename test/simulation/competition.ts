@@ -2,7 +2,7 @@
 import { pino } from 'pino'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
-import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/write/commit.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { time } from './time.ts'

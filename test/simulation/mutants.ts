@@ -1,6 +1,6 @@
 /** Mistakes that ledgers are known to make. Each wraps what the ledger gets; nothing of it is in the source. */
 import { AppendConflict } from '../../src/event-log/port.ts'
-import { LedgerOutcomeUnknown, LedgerUnavailable } from '../../src/ledger/commit.ts'
+import { LedgerOutcomeUnknown, LedgerUnavailable } from '../../src/ledger/write/commit.ts'
 import type { Mutant } from './simulation.ts'
 
 type Mistake = {

@@ -15,6 +15,7 @@ import type { CallFacts } from '../../src/events/calls.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
+import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import {
   type AccountSnapshot,
   type Committed,
@@ -23,8 +24,7 @@ import {
   type LedgerCommand,
   LedgerOutcomeUnknown,
   LedgerUnavailable,
-} from '../../src/ledger/commit.ts'
-import { verifyLedger } from '../../src/ledger/verify.ts'
+} from '../../src/ledger/write/commit.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import {
   type AppendAttempt,

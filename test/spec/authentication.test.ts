@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { changeLimits, revoke, rotate } from '../../src/administration/api-keys.ts'
+import { changeLimits, revoke, rotate } from '../../src/administration/keys/api-keys.ts'
 import { apiKeyLength, composeApiKey } from '../../src/keys/api-key.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, sendRaw } from '../support/house.ts'
 import {

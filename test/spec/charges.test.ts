@@ -1,11 +1,11 @@
 /** Specification 4.1's billing rules as decisions 8 to 14 carry them over to the IP lookup: who pays what, when. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { grant } from '../../src/administration/credits.ts'
+import { grant } from '../../src/administration/credits/credits.ts'
 import {
   priceOverrides,
   setPriceOverride,
   withdrawPriceOverride,
-} from '../../src/administration/price-overrides.ts'
+} from '../../src/administration/prices/price-overrides.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { type House, type LedgerFact, openHouse, type Partner, places, until } from '../support/house.ts'

@@ -1,6 +1,6 @@
 /** Specification 4.1, billing rules 1 to 5, with decisions 9, 10, 12, 15 and 24. */
 import { describe, expect, test } from 'vitest'
-import { setPriceOverride } from '../../src/administration/price-overrides.ts'
+import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
 import {
   type Answer,
   type House,

@@ -1,6 +1,6 @@
 /** What happens to a partner's ledger beside its calls, and what calls leave in it that came to nothing or came again. */
 import { randomUUID } from 'node:crypto'
-import { grant } from '../../src/administration/credits.ts'
+import { grant } from '../../src/administration/credits/credits.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { Capability } from '../../src/events/capabilities.ts'
 import { forgetAnswers } from '../../src/jobs/run.ts'

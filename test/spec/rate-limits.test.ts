@@ -2,7 +2,7 @@
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
-import { createLedger } from '../../src/ledger/commit.ts'
+import { createLedger } from '../../src/ledger/write/commit.ts'
 import {
   type AnswerAndFacts,
   type House,

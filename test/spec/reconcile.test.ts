@@ -1,12 +1,12 @@
 /** Log, read models and tariff agree about every call; where one was changed, the request is named. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { catchUp } from '../../src/administration/catch-up.ts'
-import { setPriceOverride } from '../../src/administration/price-overrides.ts'
-import { reconcileLedgers } from '../../src/administration/reconcile.ts'
-import { recordReconciled } from '../../src/administration/reconciliations.ts'
+import { reconcileLedgers } from '../../src/administration/ledgers/reconcile.ts'
+import { recordReconciled } from '../../src/administration/ledgers/reconciliations.ts'
+import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
+import { catchUp } from '../../src/administration/projections/catch-up.ts'
 import { parseCredits } from '../../src/billing/money.ts'
-import type { Reconciled } from '../../src/ledger/reconcile.ts'
+import type { Reconciled } from '../../src/ledger/check/reconcile.ts'
 import { type House, openHouse, type Partner, places } from '../support/house.ts'
 
 let house: House

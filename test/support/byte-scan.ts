@@ -5,7 +5,7 @@
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type InstallationKey, sealerOf } from '../../src/guard/secrets.ts'
+import { type InstallationKey, sealerOf } from '../../src/guard/secrets/secrets.ts'
 
 export type Target = {
   /** What a finding is called. */

@@ -1,8 +1,8 @@
 /** Epoch keys over a test's own database and directory. */
 import type pg from 'pg'
 import { makeDataDir } from '../../src/foundation/data-dir.ts'
-import { createEpochKeyFiles } from '../../src/guard/epoch-key-files.ts'
-import { type EpochKeys, openEpochKeys } from '../../src/guard/epoch-keys.ts'
+import { createEpochKeyFiles } from '../../src/guard/secrets/epoch-key-files.ts'
+import { type EpochKeys, openEpochKeys } from '../../src/guard/secrets/epoch-keys.ts'
 
 export const secretKey = 'the secret key of a test, long enough to be one'
 

@@ -34,7 +34,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   egress: [],
   // A capability calls, reads projections, follows the event log, hashes what is personal, and asks outside.
   capability: [
-    ...['call', 'egress', 'events', 'projections', 'src/guard/secrets.ts', 'src/guard/keyed-use.ts'],
+    ...['call', 'egress', 'events', 'projections', 'src/guard/secrets/secrets.ts'],
     ...[
       'port',
       'append-chained',

@@ -10,7 +10,7 @@ import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import { createSecrets } from '../../src/guard/secrets.ts'
+import { createSecrets } from '../../src/guard/secrets/secrets.ts'
 import { expiryNotice } from '../../src/webhooks/expiring-keys.ts'
 import { createWebhookFollower } from '../../src/webhooks/follow.ts'
 import {

@@ -7,7 +7,7 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { projections } from '../../projections/index.ts'
-import { webhookEventsOf, webhookUrlOf } from '../../src/administration/webhook-request.ts'
+import { webhookEventsOf, webhookUrlOf } from '../../src/administration/webhooks/webhook-request.ts'
 import {
   createWebhook,
   deleteWebhook,
@@ -15,7 +15,7 @@ import {
   listWebhooks,
   resendDelivery,
   testWebhook,
-} from '../../src/administration/webhooks.ts'
+} from '../../src/administration/webhooks/webhooks.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'

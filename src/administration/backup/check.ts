@@ -1,5 +1,5 @@
-import { openSlots, type SecretKey } from '../../guard/installation-key.ts'
-import { type InstallationKey, sameHmac } from '../../guard/secrets.ts'
+import { openSlots, type SecretKey } from '../../guard/secrets/installation-key.ts'
+import { type InstallationKey, sameHmac } from '../../guard/secrets/secrets.ts'
 import { ArchiveFault, type FileDigest, readArchive } from './archive.ts'
 import {
   type Digests,

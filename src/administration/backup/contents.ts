@@ -1,6 +1,6 @@
 /** The contents of a backup's entries. */
 import { z } from 'zod'
-import { type InstallationKey, shortHmac } from '../../guard/secrets.ts'
+import { type InstallationKey, shortHmac } from '../../guard/secrets/secrets.ts'
 
 export const manifestName = 'backup.json'
 export const digestsName = 'digests.json'

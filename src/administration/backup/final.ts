@@ -7,7 +7,7 @@ import { openingWith } from '../../foundation/closing.ts'
 import { openDatabase } from '../../foundation/database.ts'
 import { openFoundation } from '../../foundation/foundation.ts'
 import { markSentences, readMark, removeMark, writeMark } from '../../foundation/installation-mark.ts'
-import { refuseRunning } from '../event-logs.ts'
+import { refuseRunning } from '../event-log/event-logs.ts'
 import { type Asked, createBackup, type MadeBackup, refuseTaken } from './create.ts'
 
 type Options = { readonly logger: Logger; readonly waitMs: number }

@@ -3,7 +3,7 @@ import { markSentences, readMark } from '../../foundation/installation-mark.ts'
 import { pendingMigrations } from '../../foundation/migrate.ts'
 import { liveProcesses, type Process } from '../../foundation/processes.ts'
 import { pendingDeliveries } from '../../webhooks/outbox.ts'
-import { type JobRow, knownJobs } from '../jobs.ts'
+import { type JobRow, knownJobs } from '../jobs/jobs.ts'
 import { type Check, durationText, type Found, fine, measured, reasonOf, wrong } from './check.ts'
 
 /** The database, and the state of jobs, webhooks, processes and clocks according to its rows. */

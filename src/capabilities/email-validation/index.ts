@@ -39,9 +39,9 @@ import {
   type MailboxObserver,
   type MailboxProbe,
   type MailboxStatus,
-} from './mailbox/probe.ts'
-import { createRecipientOf } from './mailbox/recipient-of.ts'
-import { askAgain, retrySealPurpose } from './mailbox/retry.ts'
+} from './mailbox/probe/probe.ts'
+import { createRecipientOf } from './mailbox/probe/recipient-of.ts'
+import { askAgain, retrySealPurpose } from './mailbox/probe/retry.ts'
 import { readAddress } from './read-address.ts'
 import { rehearsal } from './rehearsal.ts'
 

@@ -1,5 +1,5 @@
 import type { ParsedAddress } from '../../egress/address.ts'
-import type { Secrets } from '../../guard/secrets.ts'
+import type { Secrets } from '../../guard/secrets/secrets.ts'
 import type { IpFindings } from './decide.ts'
 import type { GeoDatabase } from './geo-database.ts'
 

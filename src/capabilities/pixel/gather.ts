@@ -1,5 +1,5 @@
 import type { Caller } from '../../call/form.ts'
-import type { Secrets } from '../../guard/secrets.ts'
+import type { Secrets } from '../../guard/secrets/secrets.ts'
 import type { PixelDecision } from './contract.ts'
 import { answeredInTime, CountersUnavailable, type HitVerdict, type PixelCounters } from './counters.ts'
 import type { Changed, CountedLimit } from './decide.ts'

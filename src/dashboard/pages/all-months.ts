@@ -1,4 +1,4 @@
-import type { MonthEnded } from '../../administration/close-months.ts'
+import type { MonthEnded } from '../../administration/months/close-months.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { parseCredits } from '../../billing/money.ts'
 import { balance, count, credits, movement, utc } from '../format.ts'

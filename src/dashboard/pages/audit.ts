@@ -1,4 +1,4 @@
-import type { AuditEntry } from '../../administration/audit.ts'
+import type { AuditEntry } from '../../administration/event-log/audit.ts'
 import { auditedTypes } from '../../events/audited.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'

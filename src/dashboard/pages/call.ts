@@ -1,7 +1,7 @@
 import { mayDo } from '../../administration/roles.ts'
 import { parseCredits } from '../../billing/money.ts'
 import { ledgerStream } from '../../events/streams.ts'
-import type { Explanation } from '../../ledger/explanation.ts'
+import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { mayOpen } from '../access.ts'
 import { balance, decimal, instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'

@@ -1,4 +1,4 @@
-import type { LastImport } from '../../administration/imports.ts'
+import type { LastImport } from '../../administration/sources/imports.ts'
 import { ageDaysOf, type DataSource, isTooOld } from '../../call/data-source.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'

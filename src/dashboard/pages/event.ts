@@ -1,4 +1,4 @@
-import type { EventPage } from '../../administration/event-pages.ts'
+import type { EventPage } from '../../administration/event-log/event-pages.ts'
 import { type EventReading, readingOf } from '../../event-log/event-reading.ts'
 import type { EventsUnreadable } from '../../event-log/port.ts'
 import type { EventMetadata } from '../../events/envelope.ts'

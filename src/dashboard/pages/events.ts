@@ -1,4 +1,4 @@
-import { type LogPage, lookedAtMax, type StreamPage } from '../../administration/event-pages.ts'
+import { type LogPage, lookedAtMax, type StreamPage } from '../../administration/event-log/event-pages.ts'
 import type { RecordedEvent } from '../../event-log/port.ts'
 import { isStreamName } from '../../event-log/port.ts'
 import type { ChainLink } from '../../event-log/verify/page-chain.ts'

@@ -1,4 +1,4 @@
-import { limitFields } from '../../administration/key-request.ts'
+import { limitFields } from '../../administration/keys/key-request.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { capitalized, count, credits, instant, utc, words } from '../format.ts'
 import { type Html, html } from '../html.ts'

@@ -1,4 +1,4 @@
-import { limitFields } from '../../administration/key-request.ts'
+import { limitFields } from '../../administration/keys/key-request.ts'
 import { permission } from '../../events/capabilities.ts'
 import { isTestOrganization } from '../../events/test-organization.ts'
 import type { Form } from '../form.ts'

@@ -1,5 +1,5 @@
+import type { MonthStatement } from '../../administration/months/statements.ts'
 import { mayDo } from '../../administration/roles.ts'
-import type { MonthStatement } from '../../administration/statements.ts'
 import type { MicroCredits } from '../../billing/money.ts'
 import { parseCredits } from '../../billing/money.ts'
 import { closedTotals, type StatementSummary } from '../../billing/statement.ts'

@@ -1,4 +1,4 @@
-import type { StandingOverride } from '../../administration/price-overrides.ts'
+import type { StandingOverride } from '../../administration/prices/price-overrides.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { decimal, instant } from '../format.ts'
 import { type Html, html } from '../html.ts'

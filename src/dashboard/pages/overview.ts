@@ -1,5 +1,5 @@
 import type { Finding } from '../../administration/checks/check.ts'
-import type { LastReconciled } from '../../administration/reconciliations.ts'
+import type { LastReconciled } from '../../administration/ledgers/reconciliations.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { balance, count, credits, instant } from '../format.ts'
 import { type Html, html } from '../html.ts'

@@ -1,4 +1,4 @@
-import type { AccountNotice } from '../../administration/account-notices.ts'
+import type { AccountNotice } from '../../administration/users/account-notices.ts'
 import { instant, utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { sessionsOf } from '../session.ts'

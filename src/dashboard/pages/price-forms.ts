@@ -1,4 +1,4 @@
-import type { ComparedCosts } from '../../administration/price-diff.ts'
+import type { ComparedCosts } from '../../administration/prices/price-diff.ts'
 import type { RuleChange } from '../../billing/price-rules.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
 import { count, credits, movement } from '../format.ts'

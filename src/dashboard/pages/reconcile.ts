@@ -1,6 +1,6 @@
-import type { LastReconciled } from '../../administration/reconciliations.ts'
+import type { LastReconciled } from '../../administration/ledgers/reconciliations.ts'
 import { mayDo } from '../../administration/roles.ts'
-import type { Reconciled } from '../../ledger/reconcile.ts'
+import type { Reconciled } from '../../ledger/check/reconcile.ts'
 import { count, credits } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import {

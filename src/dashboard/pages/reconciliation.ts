@@ -1,4 +1,4 @@
-import type { LastReconciled } from '../../administration/reconciliations.ts'
+import type { LastReconciled } from '../../administration/ledgers/reconciliations.ts'
 import { count, utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import { figures } from './layout.ts'

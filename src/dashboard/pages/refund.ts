@@ -1,4 +1,4 @@
-import type { Explanation } from '../../ledger/explanation.ts'
+import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { decimal } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow } from '../queries.ts'

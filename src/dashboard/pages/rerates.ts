@@ -1,5 +1,5 @@
-import type { ProvedRun } from '../../administration/rerate-proof.ts'
-import type { listRerates } from '../../administration/rerates.ts'
+import type { ProvedRun } from '../../administration/rerates/proof.ts'
+import type { listRerates } from '../../administration/rerates/rerates.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { parseCredits } from '../../billing/money.ts'
 import type { RerateLedgerPlanned } from '../../events/rerates.ts'

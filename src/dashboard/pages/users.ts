@@ -1,6 +1,6 @@
-import type { listInvitations } from '../../administration/invitations.ts'
 import { mayDo, roles } from '../../administration/roles.ts'
-import type { listUsers } from '../../administration/user-changes.ts'
+import type { listInvitations } from '../../administration/users/invitations.ts'
+import type { listUsers } from '../../administration/users/user-changes.ts'
 import { count, instant, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import {

@@ -1,5 +1,5 @@
 import { mayDo } from '../../administration/roles.ts'
-import type { DeliveryRow, ListedWebhook } from '../../administration/webhooks.ts'
+import type { DeliveryRow, ListedWebhook } from '../../administration/webhooks/webhooks.ts'
 import { capitalized, count, instant, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'

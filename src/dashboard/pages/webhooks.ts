@@ -1,5 +1,5 @@
 import { mayDo } from '../../administration/roles.ts'
-import type { ListedWebhook, WebhookRow } from '../../administration/webhooks.ts'
+import type { ListedWebhook, WebhookRow } from '../../administration/webhooks/webhooks.ts'
 import { webhookEvent } from '../../events/webhooks.ts'
 import type { Form } from '../form.ts'
 import { count, instant, utc } from '../format.ts'

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
-import { copyEventLog } from '../../../src/administration/copy-event-log.ts'
+import { copyEventLog } from '../../../src/administration/event-log/copy-event-log.ts'
 import { leafHash, rootFromInclusion } from '../../../src/event-log/tree/merkle-tree.ts'
 import { headOf } from '../../../src/event-log/tree/signed-note.ts'
 import { verifyLog } from '../../../src/event-log/verify/verify-log.ts'

@@ -1,10 +1,11 @@
 /** A dashboard with something on every page, served to a real Chromium: two organizations, and one thing of each kind. */
-import { inviteUser } from '../../../src/administration/invitations.ts'
-import { setPriceOverride } from '../../../src/administration/price-overrides.ts'
-import { proposePriceBook } from '../../../src/administration/prices.ts'
-import { planRerate, pricesNamed } from '../../../src/administration/rerates.ts'
-import { createUser } from '../../../src/administration/user-changes.ts'
-import { createWebhook } from '../../../src/administration/webhooks.ts'
+
+import { setPriceOverride } from '../../../src/administration/prices/price-overrides.ts'
+import { proposePriceBook } from '../../../src/administration/prices/prices.ts'
+import { planRerate, pricesNamed } from '../../../src/administration/rerates/rerates.ts'
+import { inviteUser } from '../../../src/administration/users/invitations.ts'
+import { createUser } from '../../../src/administration/users/user-changes.ts'
+import { createWebhook } from '../../../src/administration/webhooks/webhooks.ts'
 import { type DashboardHost, openDashboardHost } from '../../dashboard/dashboard-host.ts'
 import { type RouteExamples, routeExamples } from '../../dashboard/route-examples.ts'
 import { openScene, type Scene } from '../../dashboard/scene.ts'

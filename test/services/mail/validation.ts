@@ -1,7 +1,7 @@
 /** E-mail validation as a process has it, against the mail hosts of a test: verdicts with what they rest on. */
 import pg from 'pg'
 import { pino } from 'pino'
-import { defaultKeyLimits } from '../../../src/administration/api-keys.ts'
+import { defaultKeyLimits } from '../../../src/administration/keys/api-keys.ts'
 import type { Caller } from '../../../src/call/form.ts'
 import {
   createMailExchangers,
@@ -12,12 +12,12 @@ import { createMailboxChecks } from '../../../src/capabilities/email-validation/
 import {
   createMailboxProbe,
   type MailboxStatus,
-} from '../../../src/capabilities/email-validation/mailbox/probe.ts'
-import { createRecipientOf } from '../../../src/capabilities/email-validation/mailbox/recipient-of.ts'
-import { askAgain, retrySealPurpose } from '../../../src/capabilities/email-validation/mailbox/retry.ts'
+} from '../../../src/capabilities/email-validation/mailbox/probe/probe.ts'
+import { createRecipientOf } from '../../../src/capabilities/email-validation/mailbox/probe/recipient-of.ts'
+import { askAgain, retrySealPurpose } from '../../../src/capabilities/email-validation/mailbox/probe/retry.ts'
 import { createDns } from '../../../src/egress/dns.ts'
 import { createEgressGuard } from '../../../src/egress/guard.ts'
-import { createSecrets } from '../../../src/guard/secrets.ts'
+import { createSecrets } from '../../../src/guard/secrets/secrets.ts'
 import { processKeys } from '../../support/epoch-keys.ts'
 import { testDatabase } from '../../support/postgres.ts'
 

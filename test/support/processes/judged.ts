@@ -1,5 +1,5 @@
 /** What callers were told against what the ledger holds. */
-import { exportLedger } from '../../../src/administration/ledgers.ts'
+import { exportLedger } from '../../../src/administration/ledgers/ledgers.ts'
 import { parseCredits } from '../../../src/billing/money.ts'
 import { commandKeyOf } from '../../../src/call/key-lookup.ts'
 import { eventIdOf } from '../../../src/event-log/event-id.ts'

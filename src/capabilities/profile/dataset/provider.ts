@@ -1,5 +1,5 @@
 import type { Pool } from 'pg'
-import type { EpochSealer } from '../../../guard/secrets.ts'
+import type { EpochSealer } from '../../../guard/secrets/secrets.ts'
 import { fieldsOf } from '../mapping/fields.ts'
 import { profileDataOf } from '../mapping/mapping.ts'
 import type { Logger } from '../sources/http-provider-attempts.ts'

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import type { EpochSealer } from '../../../guard/secrets.ts'
+import type { EpochSealer } from '../../../guard/secrets/secrets.ts'
 import { cachedAgeMaxMs } from './freshness.ts'
 import { keySealContext } from './vault.ts'
 

@@ -2,7 +2,7 @@ import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { unavailableWhenAway } from '../../../call/unavailable.ts'
 import { inTransaction } from '../../../concurrency/transaction.ts'
-import { type EpochSealer, sealerOf } from '../../../guard/secrets.ts'
+import { type EpochSealer, sealerOf } from '../../../guard/secrets/secrets.ts'
 
 /**
  * The keys of sealed payloads, and the people who must have none. A payload stays in the event log forever; its key is stored

@@ -1,0 +1,122 @@
+import type { MicroCredits } from '../../billing/money.ts'
+import type { CreditAdjusted } from '../../events/credits.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { balanceOf } from '../../ledger/account.ts'
+import { type Preview, previewOf, uniqueCommandKey } from './credits.ts'
+import { lookUpMovement, type Movement, moveOnce } from './references.ts'
+
+/** Manual corrections by an operator: void a lot, adjust a balance, set a threshold. */
+
+type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
+
+/** The result of a correction. `already`: it existed before, under its reference. In a dry run, the balances are the expected ones. */
+export type Corrected = {
+  readonly adjusted: CreditAdjusted
+  readonly balance: MicroCredits
+  /** Null if nothing was written. */
+  readonly revision: number | null
+  readonly already: boolean
+}
+
+type Asked = {
+  readonly organizationId: string
+  readonly reason: string
+  readonly actor: string
+  /** If set, nothing is written. */
+  readonly dryRun: boolean
+}
+
+/** Takes back the rest of a lot. Throws `CommandRefused` if nothing is left. */
+export const voidGrant = async (
+  sources: Sources,
+  { organizationId, dryRun, ...asked }: Asked & { readonly grantId: string },
+): Promise<Corrected> => {
+  const command = { ...asked, kind: 'void' } as const
+  if (dryRun) return previewed(await previewOf(sources, organizationId, command))
+  const { events, balance, revision } = await sources.ledger.submit(organizationId, {
+    ...command,
+    key: uniqueCommandKey('void'),
+    atMs: Date.now(),
+  })
+  return { adjusted: adjustmentIn(events[0]), balance, revision, already: false }
+}
+
+/**
+ * Gives credits, or takes them if the amount is negative. Throws `CommandRefused` if more is taken than is available, and
+ * if the reference names something else.
+ */
+export const adjust = async (
+  sources: Sources,
+  {
+    organizationId,
+    dryRun,
+    reference,
+    ...asked
+  }: Asked & { readonly amount: MicroCredits; readonly reference?: string | undefined },
+): Promise<Corrected> => {
+  const command = {
+    ...({ ...asked, kind: 'adjust', adjusts: null, rerateRun: null } as const),
+    ...(reference === undefined ? {} : { reference }),
+  }
+  const named: Movement = {
+    movement: 'adjustment',
+    amount: asked.amount,
+    priority: null,
+    expiresAt: null,
+    requestId: null,
+  }
+  if (dryRun) {
+    const known =
+      reference === undefined ? null : await lookUpMovement(sources, { organizationId, reference, named })
+    if (known?.there != null) return written(sources, organizationId, { ...known.there, already: true })
+    return previewed(await previewOf(sources, organizationId, command))
+  }
+  if (reference !== undefined)
+    return written(
+      sources,
+      organizationId,
+      await moveOnce(sources, { organizationId, reference, named, command }),
+    )
+  const { events, balance, revision } = await sources.ledger.submit(organizationId, {
+    ...command,
+    key: uniqueCommandKey('adjust'),
+    atMs: Date.now(),
+  })
+  return { adjusted: adjustmentIn(events[0]), balance, revision, already: false }
+}
+
+const written = async (
+  { ledger }: Sources,
+  organizationId: string,
+  { event, revision, already }: Awaited<ReturnType<typeof moveOnce>>,
+): Promise<Corrected> => {
+  const balance = balanceOf(await ledger.account(organizationId), Date.now())
+  return { adjusted: adjustmentIn(event), balance, revision, already }
+}
+
+/** A preview of a correction. */
+export const previewed = ({ events, balanceAfter }: Preview): Corrected => ({
+  adjusted: adjustmentIn(events[0]),
+  balance: balanceAfter,
+  revision: null,
+  already: false,
+})
+
+/** The correction that a command wrote. */
+export const adjustmentIn = (event: Preview['events'][number] | undefined): CreditAdjusted => {
+  if (event?.type !== 'CreditAdjusted') throw new Error(`a correction came to ${event?.type ?? 'nothing'}`)
+  return event.data
+}
+
+/** Sets the balance below which an organization is notified; null: never. */
+export const setThreshold = async (
+  { ledger }: Pick<Foundation, 'ledger'>,
+  { organizationId, amount, actor }: { organizationId: string; amount: MicroCredits | null; actor: string },
+): Promise<{ revision: number }> =>
+  ledger.submit(organizationId, {
+    key: uniqueCommandKey('threshold'),
+    atMs: Date.now(),
+    actor,
+    kind: 'set_threshold',
+    amount,
+  })

@@ -1,0 +1,132 @@
+import { randomBytes } from 'node:crypto'
+import type { MicroCredits } from '../../billing/money.ts'
+import type { LedgerEvent } from '../../events/catalogue.ts'
+import type { CreditGranted } from '../../events/credits.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { availableOf, balanceOf, evolve } from '../../ledger/account.ts'
+import { decideCommand } from '../../ledger/decide.ts'
+import { isRefusal } from '../../ledger/decision.ts'
+import { CommandRefused, type LedgerCommand } from '../../ledger/write/commit.ts'
+import { lookUpMovement, type Movement, moveOnce, refuseExpired } from './references.ts'
+
+/** A unique key for a ledger command: an operator's command is never repeated by a machine. */
+export const uniqueCommandKey = (what: string): string => `${what}/${randomBytes(16).toString('hex')}`
+
+type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
+
+type GrantRequest = {
+  readonly organizationId: string
+  readonly amount: MicroCredits
+  readonly priority: number
+  readonly expiresAt: string | null
+  readonly reason: string
+  readonly actor: string
+}
+
+/** Grants a lot of credits. Throws `CommandRefused` for an organization that is not registered. */
+export const grant = async (
+  { ledger }: Pick<Foundation, 'ledger'>,
+  { organizationId, ...request }: GrantRequest,
+): Promise<{ granted: CreditGranted; balance: MicroCredits; revision: number }> => {
+  const { events, balance, revision } = await ledger.submit(organizationId, {
+    ...request,
+    key: uniqueCommandKey('grant'),
+    atMs: Date.now(),
+    kind: 'grant',
+  })
+  return { granted: grantIn(events[0]), balance, revision }
+}
+
+/**
+ * Grants a lot of credits under a reference, once: if the command is repeated, it finds the lot (`already`). Throws
+ * `CommandRefused` if the reference names something else.
+ */
+export const grantOnce = async (
+  sources: Sources,
+  { reference, ...request }: GrantRequest & { readonly reference: string },
+): Promise<{ granted: CreditGranted; balance: MicroCredits; revision: number; already: boolean }> => {
+  const { organizationId, actor, amount, priority, expiresAt, reason } = request
+  const { event, revision, already } = await moveOnce(sources, {
+    organizationId,
+    reference,
+    named: grantNamed(request),
+    command: { kind: 'grant', amount, priority, expiresAt, reason, reference, actor },
+  })
+  const account = await sources.ledger.account(organizationId)
+  return { granted: grantIn(event), balance: balanceOf(account, Date.now()), revision, already }
+}
+
+const grantNamed = ({ amount, priority, expiresAt }: GrantRequest): Movement => ({
+  movement: 'grant',
+  amount,
+  priority,
+  expiresAt,
+  requestId: null,
+})
+
+const grantIn = (event: LedgerEvent | undefined): CreditGranted => {
+  if (event?.type !== 'CreditGranted') throw new Error(`a grant came to ${event?.type ?? 'nothing'}`)
+  return event.data
+}
+
+/** The effect of a grant. Throws as the grant would. */
+export const previewGrant = async (
+  sources: Sources,
+  { organizationId, ...request }: GrantRequest & { readonly reference?: string },
+): Promise<Preview & { already: boolean }> => {
+  const { reference } = request
+  const named = grantNamed({ organizationId, ...request })
+  const known =
+    reference === undefined ? null : await lookUpMovement(sources, { organizationId, reference, named })
+  if (known === null || known.there === null) {
+    refuseExpired(named)
+    return { ...(await previewOf(sources, organizationId, { ...request, kind: 'grant' })), already: false }
+  }
+  const preview = await previewOf(sources, organizationId, { ...request, kind: 'grant' })
+  return { ...preview, events: [known.there.event], balanceAfter: preview.balanceBefore, already: true }
+}
+
+/** The event that a command would write now, and the balance before and after it. */
+export type Preview = {
+  readonly events: readonly LedgerEvent[]
+  readonly balanceBefore: MicroCredits
+  readonly balanceAfter: MicroCredits
+}
+
+/** The id of its first event: no event has that id. */
+const noEventId = '00000000-0000-0000-0000-000000000000'
+
+type Unkeyed<Command> = Command extends LedgerCommand ? Omit<Command, 'key' | 'atMs'> : never
+
+/** Decides a command as the ledger would now, and writes nothing. Throws `CommandRefused` as the ledger would. */
+export const previewOf = async (
+  { ledger }: Pick<Foundation, 'ledger'>,
+  organizationId: string,
+  unkeyed: Unkeyed<LedgerCommand>,
+): Promise<Preview> => {
+  const atMs = Date.now()
+  const account = await ledger.account(organizationId)
+  const command: LedgerCommand = { ...unkeyed, key: 'preview', atMs }
+  const events = decideCommand(account, command, () => noEventId, atMs)
+  if (isRefusal(events)) throw new CommandRefused(events.refused)
+  const balanceBefore = balanceOf(account, atMs)
+  for (const event of events) evolve(account, event, account.revision + 1)
+  return { events, balanceBefore, balanceAfter: balanceOf(account, atMs) }
+}
+
+/** The balance in the ledger at this moment. Throws `CommandRefused` for an organization that is not registered. */
+export const balance = async (
+  { ledger }: Pick<Foundation, 'ledger'>,
+  organizationId: string,
+): Promise<{ balance: MicroCredits; available: MicroCredits; revision: number; name: string }> => {
+  const account = await ledger.account(organizationId)
+  if (!account.registered)
+    throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+  const now = Date.now()
+  return {
+    balance: balanceOf(account, now),
+    available: availableOf(account, now),
+    revision: account.revision,
+    name: account.name,
+  }
+}

@@ -1,0 +1,70 @@
+import { placesOfLots } from '../../../projections/ledger-index.ts'
+import { formatCredits } from '../../billing/money.ts'
+import type { RecordedEvent } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import type { LedgerEvent } from '../../events/catalogue.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { type GrantedLot, grantedLotOf } from '../../ledger/granted-lot.ts'
+import { firstInLedger, ledgerEventAt } from '../../ledger/read-ledger.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+
+/** An organization's lots, with the details that only the events that opened them contain. */
+
+type Sources = Pick<Foundation, 'eventLog' | 'pool'>
+
+/** `left` and `granted` are canonical decimal strings. */
+type LotLeft = GrantedLot & { readonly left: string }
+
+/** Lots that can be drawn now, in drawing order. Throws `CommandRefused` for an organization that is not registered. */
+export const lotsLeft = async (
+  { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
+  organizationId: string,
+): Promise<{ lots: LotLeft[]; overdrawn: string; revision: number }> => {
+  const account = await ledger.account(organizationId)
+  if (!account.registered)
+    throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+  const nowMs = Date.now()
+  const lots: LotLeft[] = []
+  for (const { grantId, revision, expiresAtMs, remaining } of account.lots) {
+    if (expiresAtMs <= nowMs) continue
+    const opened = openedBy(await ledgerEventAt(eventLog, organizationId, revision), grantId)
+    if (opened === null)
+      throw new Error(`the ledger of ${organizationId} does not open lot ${grantId} at revision ${revision}`)
+    lots.push({ ...opened, left: formatCredits(remaining) })
+  }
+  return { lots, overdrawn: formatCredits(account.overdrawn), revision: account.revision }
+}
+
+/**
+ * Lots as they were opened, by their ids. Rows only locate the events; if they do not, the ledger
+ * is read from its start.
+ */
+export const grantedLots = async (
+  { eventLog, pool }: Sources,
+  organizationId: string,
+  grantIds: readonly string[],
+): Promise<Map<string, GrantedLot>> => {
+  const places = placesOfLots(organizationId, grantIds)
+  const { rows } = await pool.query<{ grant_id: string; revision: string }>(places.text, [...places.values])
+  const lots = new Map<string, GrantedLot>()
+  for (const { grant_id, revision } of rows) {
+    const opened = openedBy(await ledgerEventAt(eventLog, organizationId, Number(revision)), grant_id)
+    if (opened !== null) lots.set(grant_id, opened)
+  }
+  for (const grantId of grantIds) {
+    if (lots.has(grantId)) continue
+    const fits = (recorded: RecordedEvent): boolean => openedBy(recorded, grantId) !== null
+    const opened = openedBy(await firstInLedger(eventLog, organizationId, { fits }), grantId)
+    if (opened === null) throw new Error(`the ledger of ${organizationId} opens no lot ${grantId}`)
+    lots.set(grantId, opened)
+  }
+  return lots
+}
+
+/** The lot of this id, if the event opens it. */
+const openedBy = (recorded: RecordedEvent | null, grantId: string): GrantedLot | null => {
+  if (recorded === null || !recorded.data.includes(grantId)) return null
+  const { type, data } = decodeEvent(recorded)
+  const opened = grantedLotOf({ type, data } as LedgerEvent, recorded.revision)
+  return opened?.grant_id === grantId ? opened : null
+}

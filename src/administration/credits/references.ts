@@ -1,0 +1,217 @@
+import { randomUUID } from 'node:crypto'
+import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
+import { appendChained } from '../../event-log/append-chained.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import { AppendConflict, type EventLog, StreamMissing } from '../../event-log/port.ts'
+import { decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
+import type { LedgerEvent } from '../../events/catalogue.ts'
+import type { ReferenceReserved } from '../../events/credits.ts'
+import { referenceStream } from '../../events/streams.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import type { Instruction } from '../../ledger/command.ts'
+import { ledgerPages } from '../../ledger/read-ledger.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { InputFault } from '../input.ts'
+
+/**
+ * Credit movements under an operator's reference: each happens exactly once, however often and from anywhere the command is run.
+ *
+ * The first append to the reference's own stream, which must not exist yet, states what the reference names. The movement's event id derives
+ * from the reference, and it is searched for in the ledger from the ledger's revision at that time. So if a command ended between the two,
+ * or never got its answer, running it again completes it.
+ */
+
+type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
+
+/** The content of a reference. */
+export type Movement = {
+  readonly movement: ReferenceReserved['movement']
+  /** Null: everything that the call of a refund still costs. */
+  readonly amount: MicroCredits | null
+  /** Null for anything but a grant. */
+  readonly priority: number | null
+  readonly expiresAt: string | null
+  /** The call of a refund; null for any other movement. */
+  readonly requestId: string | null
+}
+
+type Referenced = {
+  readonly organizationId: string
+  readonly reference: string
+  readonly named: Movement
+  /** The command itself; its key and envelope are made here. */
+  readonly command: { readonly actor: string } & Extract<Instruction, { kind: 'grant' | 'adjust' }>
+}
+
+type Named = Pick<Referenced, 'organizationId' | 'reference' | 'named'>
+
+/** A movement, and whether it existed before the command. */
+type Moved = { readonly event: LedgerEvent; readonly revision: number; readonly already: boolean }
+
+/**
+ * The movement under a reference, written now or before. Throws `CommandRefused` if the reference names another movement, and
+ * `InputFault` if a new lot would already have expired.
+ */
+export const moveOnce = async (sources: Sources, referenced: Referenced): Promise<Moved> => {
+  const { organizationId, reference, named, command } = referenced
+  const known = await lookUpMovement(sources, referenced)
+  if (known !== null && known.there !== null) return { ...known.there, already: true }
+  refuseExpired(named)
+  const { actor, amount } = command
+  const reserved = known?.reserved ?? (await reserve(sources, referenced, { actor, amount, whole: false }))
+  const there = known ?? (await lookUp(sources, referenced, reserved))
+  if (there.there !== null) return { ...there.there, already: true }
+  const requestId = randomUUID()
+  const committed = await sources.ledger.submit(organizationId, {
+    ...command,
+    key: movementKey(named.movement, reference),
+    absentUpTo: there.upTo,
+    requestId,
+    atMs: Date.now(),
+  })
+  const [event] = committed.events
+  if (event === undefined) throw new Error(`reference ${reference} of ${organizationId} came to nothing`)
+  // Two processes may reach this point with the same reference: the event belongs to one of them.
+  return { event, revision: committed.revision, already: committed.requestId !== requestId }
+}
+
+/** The content of a reference, and its movement if the ledger has it; null: the reference is not used yet. Writes nothing. */
+export const lookUpMovement = async (sources: Sources, referenced: Named): Promise<LookedUp | null> => {
+  const reserved = await reservationFor(sources, referenced)
+  return reserved === null ? null : lookUp(sources, referenced, reserved)
+}
+
+type LookedUp = {
+  readonly reserved: ReferenceReserved
+  readonly there: Omit<Moved, 'already'> | null
+  /** The revision up to which the ledger does not have it. */
+  readonly upTo: number
+}
+
+const lookUp = async (
+  { eventLog }: Sources,
+  { organizationId, reference, named }: Named,
+  reserved: ReferenceReserved,
+): Promise<LookedUp> => {
+  const id = eventIdOf(organizationId, movementKey(named.movement, reference), 0)
+  let upTo = -1
+  for await (const page of ledgerPages(eventLog, organizationId, reserved.ledger_revision)) {
+    const found = page.find((recorded) => recorded.id === id)
+    if (found !== undefined) {
+      const { type, data } = decodeEvent(found)
+      return { reserved, there: { event: { type, data } as LedgerEvent, revision: found.revision }, upTo }
+    }
+    upTo = page.at(-1)?.revision ?? upTo
+  }
+  refuseShortened(reserved, upTo)
+  return { reserved, there: null, upTo }
+}
+
+/** If a part of the ledger is missing, the movement may have been in it. Throws `CommandRefused`. */
+export const refuseShortened = (
+  { organization_id, reference, ledger_revision }: ReferenceReserved,
+  upTo: number,
+): void => {
+  if (upTo >= ledger_revision) return
+  throw new CommandRefused(
+    `reference "${reference}" was reserved at revision ${ledger_revision} of ${organization_id}, whose ledger ends before it; see "ledger verify"`,
+  )
+}
+
+export const movementKey = (movement: Movement['movement'], reference: string): string =>
+  `${movement}/reference/${reference}`
+
+/** Null: the reference is not used yet. Throws `CommandRefused` if it names another movement. */
+export const reservationFor = async (
+  { eventLog }: Pick<Sources, 'eventLog'>,
+  named: Named,
+): Promise<ReferenceReserved | null> => {
+  const reserved = await reservationOf(eventLog, named)
+  if (reserved !== null) refuseOther(reserved, named.named)
+  return reserved
+}
+
+const reservationOf = async (
+  eventLog: Pick<EventLog, 'read'>,
+  { organizationId, reference }: Pick<Referenced, 'organizationId' | 'reference'>,
+): Promise<ReferenceReserved | null> => {
+  const stream = referenceStream(organizationId, reference)
+  try {
+    const [first] = await eventLog.read(stream, { max: 1 })
+    if (first === undefined) return null
+    const { type, data } = decodeEvent(first)
+    if (type === 'ReferenceReserved') return data
+    throw new Error(`${stream} begins with ${type}`)
+  } catch (error) {
+    if (error instanceof StreamMissing) return null
+    throw error
+  }
+}
+
+/**
+ * Records the content of the reference, unless another process was first; in any case the log decides. `whole`: the amount is everything
+ * that the call of a refund still costs. Throws `CommandRefused` if the reference names another movement.
+ */
+export const reserve = async (
+  { eventLog, ledger }: Sources,
+  { organizationId, reference, named }: Named,
+  { actor, amount, whole }: { actor: string; amount: MicroCredits; whole: boolean },
+): Promise<ReferenceReserved> => {
+  const account = await ledger.account(organizationId)
+  if (!account.registered) throw new CommandRefused(`organization ${organizationId} is not registered`)
+  const stream = referenceStream(organizationId, reference)
+  const data: ReferenceReserved = {
+    organization_id: organizationId,
+    reference,
+    movement: named.movement,
+    amount: formatCredits(amount),
+    priority: named.priority,
+    expires_at: named.expiresAt,
+    ledger_revision: account.revision,
+    refunds: named.requestId === null ? null : { request_id: named.requestId, whole },
+  }
+  // A separate id, so that a reservation of another process is not mistaken for this one.
+  const id = eventIdOf(stream, randomUUID(), 0)
+  const effectiveAt = new Date().toISOString()
+  try {
+    await appendChained(eventLog, stream, 'none', [
+      encodeEvent({ type: 'ReferenceReserved', data }, { id, actor, effectiveAt }),
+    ])
+  } catch (error) {
+    if (!(error instanceof AppendConflict)) throw error
+  }
+  const reserved = await reservationFor({ eventLog }, { organizationId, reference, named })
+  if (reserved === null) throw new Error(`${stream} is not there although it was appended to`)
+  return reserved
+}
+
+/** Throws `InputFault` if a new lot would already have expired. */
+export const refuseExpired = ({ expiresAt }: Movement): void => {
+  if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())
+    throw new InputFault('expires-at', `${expiresAt} has passed already`)
+}
+
+const refuseOther = (reserved: ReferenceReserved, asked: Movement): void => {
+  const { reference, movement, amount, priority, expires_at, refunds } = reserved
+  const sameAmount = asked.amount === null ? refunds?.whole === true : amount === formatCredits(asked.amount)
+  const same =
+    movement === asked.movement &&
+    sameAmount &&
+    priority === asked.priority &&
+    expires_at === asked.expiresAt &&
+    (refunds?.request_id ?? null) === asked.requestId
+  if (same) return
+  const requestId = refunds?.request_id ?? null
+  const first = said({ movement, amount: parseCredits(amount), priority, expiresAt: expires_at, requestId })
+  throw new CommandRefused(
+    `reference "${reference}" names ${first} already; asked for was ${said(asked)}. Another movement takes another reference`,
+  )
+}
+
+const said = ({ movement, amount, priority, expiresAt, requestId }: Movement): string => {
+  const credits = amount === null ? 'all that is left' : `${formatCredits(amount)} credits`
+  if (movement === 'refund') return `a refund of ${credits} of call ${requestId}`
+  return movement === 'grant'
+    ? `a grant of ${credits} with priority ${priority} that ${expiresAt === null ? 'never expires' : `expires at ${expiresAt}`}`
+    : `an adjustment of ${credits}`
+}

@@ -1,0 +1,351 @@
+import { randomUUID } from 'node:crypto'
+import { callsOfRequest, lastLineOf } from '../../../projections/statement-lines.ts'
+import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import type { RecordedEvent } from '../../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
+import type { CreditAdjusted, LotFill, ReferenceReserved } from '../../events/credits.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { balanceOf } from '../../ledger/account.ts'
+import { adjustedMeanwhile, refundKeyOf } from '../../ledger/command.ts'
+import { type CallCost, costsOf } from '../../ledger/explain/call-costs.ts'
+import { drawnStill } from '../../ledger/granted-lot.ts'
+import { firstInLedger, isOfRequest, ledgerEventAt, ledgerPages } from '../../ledger/read-ledger.ts'
+import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../../ledger/write/commit.ts'
+import { InputFault } from '../input.ts'
+import { adjustmentIn, type Corrected, previewed } from './corrections.ts'
+import { previewOf, uniqueCommandKey } from './credits.ts'
+import { grantedLots } from './lots.ts'
+import { movementKey, refuseShortened, reservationFor, reserve } from './references.ts'
+
+/**
+ * Refunds: the cost of a call, or a part of it, goes back into the lots it was drawn from. All refunds of a call, with reversals and
+ * re-rates, never exceed its cost: its remaining cost is computed from the ledger up to its end, and the ledger refuses
+ * the refund if another correction came in between.
+ */
+
+type RefundAsked = {
+  readonly requestId: string
+  readonly organizationId?: string | undefined
+  /** Undefined: everything that the call still costs. */
+  readonly amount?: MicroCredits | undefined
+  readonly reason: string
+  /** The operator's own name for it: the refund under a reference is made once. */
+  readonly reference?: string | undefined
+  readonly actor: string
+  /** If set, nothing is written. */
+  readonly dryRun: boolean
+  /** How many events after the call were read. */
+  readonly onProgress?: (events: number) => void
+}
+
+type Refunded = Corrected & {
+  readonly organizationId: string
+  readonly chargeId: string
+  /** The original cost of the call, and its cost after the refund. */
+  readonly charged: MicroCredits
+  readonly costs: MicroCredits
+}
+
+/** Corrections in between are rare: this many in a row are a fault. */
+const attemptsMax = 8
+
+/**
+ * Refunds a call, once under its reference: if repeated, the command finds the refund (`already`). Throws `CommandRefused` for an
+ * unknown request, a call that cost nothing, a reference that names something else, and if less is left to refund than
+ * requested; `LedgerUnavailable` if it was not written, and `LedgerOutcomeUnknown`.
+ */
+export const refund = async (
+  foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
+  asked: RefundAsked,
+): Promise<Refunded> => {
+  const { organizationId, recorded } = await findCall(foundation, asked)
+  const { eventLog, ledger } = foundation
+  const named = namedBy(organizationId, asked)
+  for (let attempt = 1; attempt <= attemptsMax; attempt++) {
+    let reserved = named === null ? null : await reservationFor(foundation, named)
+    // Folded before the ledger is read: any correction that the account includes is then part of the read.
+    const account = await ledger.account(organizationId)
+    const found = await readCost(eventLog, { ...asked, organizationId, call: recorded })
+    const { cost, there, upTo } = found
+    // A refund was written after the search for the reservation. Read the reservation again: it names the refund.
+    if (there !== null && reserved === null) continue
+    if (there !== null && cost.charge !== null) {
+      const { micro: charged, charge_id: chargeId } = cost.charge
+      const figures = { organizationId, chargeId, charged, costs: cost.now }
+      return { ...figures, ...there, balance: balanceOf(account, Date.now()), already: true }
+    }
+    if (reserved !== null) refuseShortened(reserved, upTo)
+    const { charge, amount } = refundable(cost, { ...asked, amount: amountIn(reserved) ?? asked.amount })
+    if (named !== null && reserved === null && !asked.dryRun) {
+      const { actor } = asked
+      reserved = await reserve(foundation, named, { actor, amount, whole: amount === cost.now })
+      // Another process was first, and found another cost.
+      if (amountIn(reserved) !== amount) continue
+    }
+    const command = {
+      ...({ kind: 'adjust', correction: 'refund', adjusts: charge.charge_id, rerateRun: null } as const),
+      amount,
+      reason: asked.reason,
+      actor: asked.actor,
+      ...(asked.reference === undefined ? {} : { reference: asked.reference }),
+      chargedAt: new Date(cost.call.atMs).toISOString(),
+      into: await lotsDrawn(foundation, organizationId, cost),
+      unlessAdjustedAfter: upTo,
+    }
+    const figures = {
+      organizationId,
+      chargeId: charge.charge_id,
+      charged: charge.micro,
+      costs: cost.now - amount,
+    }
+    try {
+      if (asked.dryRun)
+        return { ...figures, ...previewed(await previewOf(foundation, organizationId, command)) }
+      // Distinguished from an event that another process may have written under the same key.
+      const requestId = randomUUID()
+      const committed = await ledger.submit(organizationId, {
+        ...command,
+        ...keyFor(found, recorded, asked),
+        requestId,
+        atMs: Date.now(),
+      })
+      const { balance, revision } = committed
+      if (committed.requestId === requestId)
+        return { ...figures, adjusted: adjustmentIn(committed.events[0]), balance, revision, already: false }
+    } catch (error) {
+      if (error instanceof LedgerUnavailable || error instanceof LedgerOutcomeUnknown)
+        throw notConfirmed(error, asked.requestId)
+      if (!(error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile))) throw error
+    }
+  }
+  throw new CommandRefused(
+    `the ledger of ${organizationId} was corrected ${attemptsMax} times while the refund was worked out; try again`,
+  )
+}
+
+const namedBy = (organizationId: string, { reference, requestId, amount }: RefundAsked) => {
+  if (reference === undefined) return null
+  const named = {
+    movement: 'refund',
+    amount: amount ?? null,
+    priority: null,
+    expiresAt: null,
+    requestId,
+  } as const
+  return { organizationId, reference, named }
+}
+
+const amountIn = (reserved: ReferenceReserved | null): MicroCredits | undefined =>
+  reserved === null ? undefined : parseCredits(reserved.amount)
+
+/** The first refund of a call and its reversal exclude each other, because they share one key. */
+const keyFor = (
+  { refunded, upTo }: Pick<CostRead, 'refunded' | 'upTo'>,
+  call: RecordedEvent,
+  { reference }: RefundAsked,
+): { key: string; absentUpTo?: number } => {
+  if (!refunded) return { key: refundKeyOf(call.id), absentUpTo: upTo }
+  return reference === undefined
+    ? { key: uniqueCommandKey('refund') }
+    : { key: movementKey('refund', reference), absentUpTo: upTo }
+}
+
+const notConfirmed = (cause: LedgerUnavailable | LedgerOutcomeUnknown, requestId: string): Error => {
+  const check = `"credits refund ${requestId} --dry-run" shows what the call costs now`
+  return cause instanceof LedgerOutcomeUnknown
+    ? new LedgerOutcomeUnknown(`${cause.message}. The refund may still be written: ${check}`, { cause })
+    : new LedgerUnavailable(`${cause.message}. The refund was not written: ${check}`, { cause })
+}
+
+type Charge = NonNullable<CallCost['charge']>
+
+/** The charge and the refunded part. Throws `CommandRefused` and `InputFault`. */
+const refundable = (
+  { charge, adjustments, now }: CallCost,
+  { requestId, amount = now }: RefundAsked,
+): { charge: Charge; amount: MicroCredits } => {
+  if (charge === null)
+    throw new CommandRefused(
+      now > 0n
+        ? `call ${requestId} was free, and a re-rate made it cost ${formatCredits(now)}: give that back with "credits adjust"`
+        : `call ${requestId} cost nothing: there is nothing to refund`,
+    )
+  const given = adjustments
+    .map(
+      ({ kind, amount: part, at }) =>
+        `${part < 0n ? `${formatCredits(-part)} taken` : `${formatCredits(part)} given back`} at ${at} (${kind})`,
+    )
+    .join(', ')
+  const since = given === '' ? '' : `; since then: ${given}`
+  if (now <= 0n)
+    throw new CommandRefused(
+      `call ${requestId} has nothing left to refund: it was charged ${charge.amount}${since}`,
+    )
+  if (amount > now)
+    throw new InputFault(
+      'amount',
+      `call ${requestId} costs ${formatCredits(now)} now, which is less than ${formatCredits(amount)}: it was charged ${charge.amount}${since}`,
+    )
+  return { charge, amount }
+}
+
+/** The lots a call was drawn from, in the form in which they take its credits back. */
+const lotsDrawn = async (
+  foundation: Pick<Foundation, 'eventLog' | 'pool'>,
+  organizationId: string,
+  { charge, adjustments }: CallCost,
+): Promise<LotFill[]> => {
+  const ownFills = adjustments.flatMap(({ rerateRun, fills }) => (rerateRun === null ? fills : []))
+  const drawn = drawnStill(charge?.allocations ?? [], ownFills)
+  const lots = await grantedLots(
+    foundation,
+    organizationId,
+    drawn.map(({ grant_id }) => grant_id),
+  )
+  return drawn.flatMap(({ grant_id, amount }) => {
+    const lot = lots.get(grant_id)
+    if (lot === undefined) return []
+    const { priority, expires_at, revision, granted } = lot
+    return { grant_id, amount, priority, expires_at, revision, granted }
+  })
+}
+
+type CostRead = {
+  readonly cost: CallCost
+  /** Whether the first refund or a reversal of the call exists. */
+  readonly refunded: boolean
+  /** The refund that the reference names. */
+  readonly there: { readonly adjusted: CreditAdjusted; readonly revision: number } | null
+  readonly upTo: number
+}
+
+/** The cost of a call according to the ledger, from the call up to the end. */
+const readCost = async (
+  eventLog: Foundation['eventLog'],
+  asked: Pick<RefundAsked, 'requestId' | 'reference' | 'onProgress'> & {
+    organizationId: string
+    call: RecordedEvent
+  },
+): Promise<CostRead> => {
+  const { organizationId, call, requestId, reference, onProgress } = asked
+  const refundId = eventIdOf(organizationId, refundKeyOf(call.id), 0)
+  let refunded = false
+  let there: CostRead['there'] = null
+  let upTo = call.revision
+  async function* events(): AsyncGenerator<DecodedEvent> {
+    for await (const page of ledgerPages(eventLog, organizationId, call.revision)) {
+      for (const recorded of page) {
+        const event = decodeEvent(recorded)
+        refunded ||= recorded.id === refundId
+        upTo = recorded.revision
+        if (event.type === 'CreditAdjusted' && isRefundUnder(event.data, reference))
+          there = { adjusted: event.data, revision: recorded.revision }
+        yield event
+      }
+      onProgress?.(upTo - call.revision)
+    }
+  }
+  const cost = await costsOf(events(), { requestId }, { eventLog })
+  if (cost === null)
+    throw new CommandRefused(`the ledger of ${organizationId} no longer holds call ${requestId}`)
+  return { cost, refunded, there, upTo }
+}
+
+/** The first refund of a call has the key that reversals have, so its event is recognized by its reference, not by its id. */
+const isRefundUnder = ({ kind, reference: own }: CreditAdjusted, reference: string | undefined): boolean =>
+  kind === 'refund' && reference !== undefined && own === reference
+
+/** The place of a call: its `KeyUsed`, as the log has it, and whether a charge follows it. */
+type FoundCall = {
+  readonly organizationId: string
+  readonly recorded: RecordedEvent
+  readonly charged: boolean
+}
+
+type Log = Pick<Foundation, 'eventLog'>
+
+/** The request id belongs to no recorded call. */
+export class CallNotFound extends CommandRefused {
+  override name = 'CallNotFound'
+}
+
+/** A request id, as X-Request-Id has it. */
+export const requestIdForm = /^[0-9A-HJKMNP-TV-Z]{26}$/
+
+/**
+ * Finds a call by its request id, of any organization or of one. A failed call may be recorded a second time, as failed: of
+ * several, the charged one counts. The statement's row only locates the events, which decide.
+ * If rows do not lead to a charge, the ledger of the named organization is read, from the end of its
+ * statement on and then from its start.
+ *
+ * Throws `InputFault` for a text that is not a request id, `CallNotFound` if the call does not exist.
+ */
+const findCall = async (
+  { eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>,
+  { requestId, organizationId }: { requestId: string; organizationId?: string | undefined },
+): Promise<FoundCall> => {
+  if (!requestIdForm.test(requestId))
+    throw new InputFault(
+      'request',
+      `"${requestId}" is no request id: 26 characters, as X-Request-Id has them, such as 01M7YKBQZN92PN3ABTVNQE6E12`,
+    )
+  const places = callsOfRequest(requestId, organizationId ?? null)
+  const { rows } = await pool.query<{ organization_id: string; revision: string }>(places.text, [
+    ...places.values,
+  ])
+  let found: FoundCall | null = null
+  for (const { organization_id, revision } of rows) {
+    const there = await callAt(
+      { eventLog },
+      { organizationId: organization_id, requestId, revision: Number(revision) },
+    )
+    if (there?.charged) return there
+    found ??= there
+  }
+  if (organizationId === undefined) {
+    if (found !== null) return found
+    throw new CallNotFound(
+      `no statement has a call with the request id ${requestId}; with --org ORGANIZATION that ledger itself is read for it`,
+    )
+  }
+  const last = lastLineOf(organizationId)
+  const [line] = (await pool.query<{ revision: string | null }>(last.text, [...last.values])).rows
+  const from = line?.revision == null ? 0 : Number(line.revision) + 1
+  const read =
+    (await readFor({ eventLog }, { organizationId, requestId, from })) ??
+    found ??
+    (await readFor({ eventLog }, { organizationId, requestId, before: from }))
+  if (read === null)
+    throw new CallNotFound(`the ledger of ${organizationId} holds no call with the request id ${requestId}`)
+  return read
+}
+
+type Wanted = { readonly organizationId: string; readonly requestId: string }
+
+const callAt = async (
+  { eventLog }: Log,
+  { organizationId, requestId, revision }: Wanted & { revision: number },
+): Promise<FoundCall | null> => {
+  const recorded = await ledgerEventAt(eventLog, organizationId, revision)
+  if (recorded === null || !isOfRequest(recorded, 'KeyUsed', requestId)) return null
+  const next = await ledgerEventAt(eventLog, organizationId, revision + 1)
+  const charged = next !== null && isOfRequest(next, 'CreditCharged', requestId)
+  return { organizationId, recorded, charged }
+}
+
+/** Searches a part of a ledger for a charged call, and otherwise for any call. */
+const readFor = async (
+  { eventLog }: Log,
+  { organizationId, requestId, ...range }: Wanted & { from?: number; before?: number },
+): Promise<FoundCall | null> => {
+  let free: RecordedEvent | null = null
+  const fits = (recorded: RecordedEvent): boolean => {
+    if (isOfRequest(recorded, 'KeyUsed', requestId)) free ??= recorded
+    return isOfRequest(recorded, 'CreditCharged', requestId)
+  }
+  const charge = await firstInLedger(eventLog, organizationId, { ...range, fits })
+  if (charge !== null)
+    return callAt({ eventLog }, { organizationId, requestId, revision: charge.revision - 1 })
+  return free === null ? null : { organizationId, recorded: free, charged: false }
+}

@@ -1,0 +1,76 @@
+import { type MicroCredits, parseCredits } from '../../billing/money.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { InputFault } from '../input.ts'
+import { CallNotFound, refund, requestIdForm } from './refunds.ts'
+
+/**
+ * Gives back the cost of calls whose callers never learned the outcome: a stopping process logs the request ids of such calls. A call that
+ * cost nothing is left alone. If run again, the same calls have nothing left to give back.
+ */
+
+/** The result for one call. */
+type ReversedCall =
+  | {
+      readonly requestId: string
+      readonly kind: 'reversed'
+      readonly organizationId: string
+      readonly amount: string
+    }
+  /** It is not recorded. An append that is still on its way may record it later. */
+  | { readonly requestId: string; readonly kind: 'not_recorded' }
+  /** `why` is a sentence for the operator. */
+  | { readonly requestId: string; readonly kind: 'left'; readonly why: string }
+
+const requestsMax = 10_000
+
+/** The request ids in a text, one per line. Throws `InputFault`, naming the line. */
+export const requestIdsIn = (text: string): string[] => {
+  const ids = text.split('\n').map((line) => line.trim())
+  const wrong = ids.findIndex((id) => id !== '' && !requestIdForm.test(id))
+  if (wrong !== -1)
+    throw new InputFault(
+      'requests',
+      `line ${wrong + 1}, "${ids[wrong]?.slice(0, 40)}", is not a request id: 26 characters, such as 01M7YKBQZN92PN3ABTVNQE6E12`,
+    )
+  const unique = [...new Set(ids.filter((id) => id !== ''))]
+  if (unique.length === 0 || unique.length > requestsMax)
+    throw new InputFault('requests', `${unique.length} request ids; the file must have 1 to ${requestsMax}`)
+  return unique
+}
+
+/** Throws the errors of `refund`, except for calls with nothing to give back. The read models must have caught up. */
+export const reverseCalls = async (
+  foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
+  {
+    requestIds,
+    onProgress,
+    ...asked
+  }: {
+    readonly requestIds: readonly string[]
+    readonly actor: string
+    /** If set, nothing is written. */
+    readonly dryRun: boolean
+    readonly onProgress: (calls: number) => void
+  },
+): Promise<{ readonly calls: readonly ReversedCall[]; readonly total: MicroCredits }> => {
+  const calls: ReversedCall[] = []
+  let total = 0n
+  for (const requestId of requestIds) {
+    const reason = 'the outcome of the call was not known in time'
+    try {
+      const { organizationId, adjusted } = await refund(foundation, { ...asked, requestId, reason })
+      calls.push({ requestId, kind: 'reversed', organizationId, amount: adjusted.amount })
+      total += parseCredits(adjusted.amount)
+    } catch (error) {
+      if (!(error instanceof CommandRefused)) throw error
+      calls.push(
+        error instanceof CallNotFound
+          ? { requestId, kind: 'not_recorded' }
+          : { requestId, kind: 'left', why: error.message },
+      )
+    }
+    onProgress(calls.length)
+  }
+  return { calls, total }
+}

@@ -1,0 +1,149 @@
+import type { AuditedEvent, AuditedType } from '../../events/audited.ts'
+import type { DomainEventOf } from '../../events/catalogue.ts'
+
+/** The sentence for each event shown in the audit, without its time and its actor. Pure. */
+
+type Sentences = { readonly [T in AuditedType]: (data: DomainEventOf<T>['data']) => string }
+
+const listed = (names: readonly string[], max = 5): string =>
+  names.length <= max ? names.join(', ') : `${names.slice(0, max).join(', ')} and ${names.length - max} more`
+const because = (reason: string | null): string => (reason === null ? '' : `: ${reason}`)
+const until = (instant: string | null): string => (instant === null ? '' : `, until ${instant}`)
+const count = (n: number, one: string, many = `${one}s`): string => `${n} ${n === 1 ? one : many}`
+const byWay = (way: string): string => (way === 'password' ? '' : ` by the ${way.replaceAll('_', ' ')}`)
+const asRole = (role: string, organization: string | null): string =>
+  organization === null ? role : `${role} of ${organization}`
+
+const ledgers = {
+  OrganizationRegistered: ({ organization_id, name, overdraft_limit }) =>
+    `created the organization ${organization_id} "${name}"${overdraft_limit === '0' ? '' : `, which may owe ${overdraft_limit} credits`}`,
+  CreditGranted: ({ amount, expires_at, reason, reference }) =>
+    `granted ${amount} credits${until(expires_at)}${because(reason)}${reference === null ? '' : ` (${reference})`}`,
+  PriceOverrideSet: ({ sku, amount, effective_from, reason }) =>
+    `set the organization's own price of ${sku} to ${amount ?? 'that of the price book'}, from ${effective_from}${because(reason)}`,
+  PriceOverrideWithdrawn: ({ sku, reason }) =>
+    `withdrew the organization's own price of ${sku}${because(reason)}`,
+  BalanceThresholdSet: ({ amount }) =>
+    amount === null
+      ? 'ended the warning of a low balance'
+      : `has a balance below ${amount} credits warned of`,
+  MonthClosed: ({ month, totals }) => `closed ${month} at a balance of ${totals.closing} credits`,
+  CreditAdjusted: ({ kind, amount, reason, reference }) =>
+    `${kind === 'refund' ? 'refunded' : kind === 'void' ? 'took back' : 'adjusted by'} ${amount.replace(/^-/, kind === 'void' ? '' : '-')} credits${because(reason)}${reference === null ? '' : ` (${reference})`}`,
+  LedgerFaultAcknowledged: ({ revision, reason }) =>
+    `acknowledged a fault at revision ${revision}${because(reason)}`,
+  LedgersReconciled: ({ ledgers: of, calls, differences }) =>
+    `reconciled ${count(of.length, 'ledger')} with ${count(calls, 'call')}: ${count(differences, 'difference')}`,
+} as const satisfies Partial<Sentences>
+
+const keys = {
+  ApiKeyIssued: ({ key_id, name, permissions }) =>
+    `issued the key ${key_id} "${name}" for ${listed(permissions, 10) || 'nothing'}`,
+  ApiKeyRotated: ({ key_id, successor_id, grace_until }) =>
+    `replaced the key ${key_id} by ${successor_id}; the old one works until ${grace_until}`,
+  ApiKeyLimitsChanged: ({ key_id, limits }) =>
+    `gave the key ${key_id} ${limits.requests_per_minute} requests a minute, ${limits.requests_per_day} a day, ${limits.email_validations_per_second} e-mail validations a second`,
+  ApiKeyRevoked: ({ key_id, reason }) => `revoked the key ${key_id}${because(reason)}`,
+  PixelLimitSet: ({ domain, period, number }) => `limited the pixel on ${domain} to ${number} a ${period}`,
+  PixelLimitRemoved: ({ domain, period }) => `ended the limit of the pixel on ${domain} by ${period}`,
+  PixelBlocked: ({ domain }) => `blocked the pixel on ${domain}`,
+  PixelUnblocked: ({ domain }) => `let the pixel fire on ${domain} again`,
+  ProfileErased: ({ subject_id, reason, note }) =>
+    `erased the person ${subject_id} (${reason})${because(note)}`,
+  WebhookCreated: ({ webhook_id, host, events }) =>
+    `created the webhook ${webhook_id} to ${host} for ${listed(events)}`,
+  WebhookDeleted: ({ webhook_id, host }) => `deleted the webhook ${webhook_id} to ${host}`,
+  WebhookPaused: ({ webhook_id, host }) => `paused the webhook ${webhook_id} to ${host}`,
+  WebhookResumed: ({ webhook_id, host }) => `has the webhook ${webhook_id} to ${host} sent messages again`,
+  WebhookSecretRotated: ({ webhook_id, host, former_until }) =>
+    `gave the webhook ${webhook_id} to ${host} a new secret; the former one signs too until ${former_until}`,
+} as const satisfies Partial<Sentences>
+
+const prices = {
+  PriceBookProposed: ({ proposal, effective_from, rules, reason }) =>
+    `proposed the price book p${proposal} of ${count(rules.length, 'rule')}, from ${effective_from}${because(reason)}`,
+  PriceBookPublished: ({ version, effective_from, proposal }) =>
+    `published the price book ${version}${proposal === null ? '' : `, as proposed in p${proposal}`}, from ${effective_from}`,
+  PriceBookWithdrawn: ({ version, reason }) => `withdrew the price book ${version}${because(reason)}`,
+  PriceProposalWithdrawn: ({ proposal, reason }) => `withdrew the proposal p${proposal}${because(reason)}`,
+  RerateProposed: ({ run, from, to, calls, given, taken, reason }) =>
+    `proposed the re-rate ${run} of ${count(calls, 'call')} from ${from} to ${to}: ${given} credits given, ${taken} taken${because(reason)}`,
+  RerateApproved: ({ run }) => `approved the re-rate ${run}`,
+  RerateAbandoned: ({ run, reason }) => `abandoned the re-rate ${run}${because(reason)}`,
+  RerateLedgerApplied: ({ run, organization_id, amount }) =>
+    `adjusted ${organization_id} by ${amount} credits for the re-rate ${run}`,
+  RerateLedgerLeftOut: ({ run, organization_id, reason }) =>
+    `left ${organization_id} out of the re-rate ${run}${because(reason)}`,
+  RerateApplied: ({ run, applied, left_out, amount }) =>
+    `ended the re-rate ${run}: ${count(applied, 'ledger')} adjusted by ${amount} credits, ${left_out} left out`,
+} as const satisfies Partial<Sentences>
+
+const installation = {
+  DataImported: ({ data, source, imported, as_of }) =>
+    `took in ${count(imported, 'record')} of ${data === 'profiles' ? 'people' : data}${source === null ? '' : ` from "${source}"`}${as_of === null ? '' : `, as they were at ${as_of}`}`,
+  RebuildRequested: ({ projections, reason }) => `began to rebuild ${listed(projections)}${because(reason)}`,
+  RebuildEnded: ({ projections, result, events, differences }) =>
+    `rebuilt ${listed(projections)} from ${count(events, 'event')}: ${result}${differences === 0 ? '' : `, with ${count(differences, 'difference')} in money`}`,
+  ParkedEventReleased: ({ projection, position, reason }) =>
+    `let ${projection} go on without the event at position ${position}${because(reason)}`,
+  BackupCreated: ({ backup_id, position, bytes }) =>
+    `made the backup ${backup_id} up to position ${position} (${bytes} bytes)`,
+  BackupRestored: ({ backup_id, made_at, position }) =>
+    `restored the backup ${backup_id} of ${made_at}, up to position ${position}`,
+  AppendsResumed: ({ failing_since }) =>
+    `the event log takes events again, after it failed since ${failing_since}`,
+  JobRequested: ({ job }) => `had the job ${job} run`,
+  DeadLettersRetried: ({ runs }) =>
+    `asked anew for failed runs of ${listed(runs.map(({ job, runs: times }) => (times === 1 ? job : `${job} (${times})`)))}`,
+  SigningKeyAnnounced: ({ key_id, reason }) =>
+    `signs checkpoints with the key ${key_id} from now on${because(reason)}`,
+  LogTreeBegun: ({ origin }) => `began the tree of checkpoints of ${origin}`,
+  LogVerified: () => 'verified the event log',
+} as const satisfies Partial<Sentences>
+
+const people = {
+  OperatorTokenIssued: ({ token_id, user }) => `made the token ${token_id} of ${user}`,
+  InstallationKeyWrapped: ({ slots }) =>
+    `wrapped the installation key under SECRET_KEY ${listed(slots.map(({ secret_key }) => secret_key))}`,
+  OperatorTokenRevoked: ({ token_id, user }) => `revoked the token ${token_id} of ${user}`,
+  UserCreated: ({ user, role, organization_id }) =>
+    `created the user ${user} as ${asRole(role, organization_id)}`,
+  UserRoleChanged: ({ user, role, organization_id }) => `made ${user} ${asRole(role, organization_id)}`,
+  UserPasswordChanged: ({ user }) => `gave ${user} a new password`,
+  UserDisabled: ({ user, reason }) => `disabled ${user}${because(reason)}`,
+  UserEnabled: ({ user, reason }) => `enabled ${user}${because(reason)}`,
+  UserInvited: ({ user, role, organization_id, expires_at }) =>
+    `invited ${user} as ${asRole(role, organization_id)}${until(expires_at)}`,
+  UserInvitationAccepted: () => 'accepted the invitation, and chose a password',
+  UserInvitationWithdrawn: ({ user }) => `withdrew the invitation of ${user}`,
+  UserSignedIn: ({ known_device, way }) =>
+    `signed in to the dashboard${byWay(way)}${known_device ? '' : ' on a new device'}`,
+  UserSignedOut: () => 'signed out of the dashboard',
+  SignInsRefused: ({ user, reason, count: times, way }) =>
+    `refused ${count(times, 'sign-in')}${user === null ? ' of no known user' : ` of ${user}`}${byWay(way)}: ${refusals[reason]}`,
+  SecondFactorSet: ({ user }) => `set a second factor for ${user}`,
+  SecondFactorRemoved: ({ user, reason }) => `removed the second factor of ${user}${because(reason)}`,
+  RecoveryCodesRenewed: ({ user }) => `made new recovery codes for ${user}`,
+  RecoveryCodeUsed: ({ user, code }) => `used the recovery code ${code} of ${user}`,
+  SecondFactorsRefused: ({ user, reason, count: times }) =>
+    `refused ${count(times, 'code')} of the second factor of ${user}: ${factorRefusals[reason]}`,
+} as const satisfies Partial<Sentences>
+
+const refusals = {
+  wrong: 'name or password were wrong',
+  disabled: 'the user is disabled',
+  limited: 'there were too many',
+} as const
+
+const factorRefusals = {
+  wrong: 'the code was wrong',
+  used: 'the code had been used',
+  limited: 'there were too many',
+  broken: 'it could not be checked',
+} as const
+
+const sentences: Sentences = { ...ledgers, ...keys, ...prices, ...installation, ...people }
+
+export const auditSentence = ({ type, data }: AuditedEvent): string =>
+  // The type and its data belong together; the union type loses that connection.
+  (sentences[type] as (data: AuditedEvent['data']) => string)(data)

@@ -1,0 +1,64 @@
+import { StreamMissing } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import type { Checkpoint } from '../../event-log/tree/checkpoints.ts'
+import { NoteFault } from '../../event-log/tree/signed-note.ts'
+import { type LogVerdict, type VerifyLogOptions, verifyLog } from '../../event-log/verify/verify-log.ts'
+import { checkpointStream, organizationOfStream } from '../../events/streams.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { InputFault } from '../input.ts'
+import { acknowledgedFaults } from '../ledgers/ledgers.ts'
+
+/** Operators' actions on the proof of the whole event log. */
+
+type Open = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
+
+/** Signs a checkpoint of the current log. `rebuild`: with tiles rebuilt from the log. Throws `CheckpointRefused`. */
+export const signCheckpoint = (
+  { checkpoints }: Pick<Open, 'checkpoints'>,
+  { rebuild }: { rebuild: boolean },
+): Promise<Checkpoint> => checkpoints.make({ anew: rebuild })
+
+type ListedCheckpoint = Pick<Checkpoint, 'origin' | 'size' | 'root' | 'position' | 'note'> & {
+  readonly recorded_at: string
+}
+
+/** The newest checkpoints, newest first. */
+export const listCheckpoints = async (
+  { eventLog }: Pick<Open, 'eventLog'>,
+  max: number,
+): Promise<ListedCheckpoint[]> => {
+  const page = await eventLog
+    .read(checkpointStream, { direction: 'backwards', max })
+    .catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+  return page
+    .map(decodeEvent)
+    .flatMap(({ type, data, metadata }) =>
+      type === 'LogCheckpointed' ? [{ ...data, recorded_at: metadata.recorded_at }] : [],
+    )
+}
+
+/** Proves the log as far as possible. Throws `InputFault` of `against` if that text is not a checkpoint. */
+export const verifyEventLog = async (
+  { eventLog, treeStore }: Pick<Open, 'eventLog' | 'treeStore'>,
+  options: Omit<VerifyLogOptions, 'isKnown'>,
+): Promise<LogVerdict> => {
+  const acknowledged = await acknowledgedFaults(eventLog)
+  try {
+    return await verifyLog(
+      { eventLog, store: treeStore },
+      {
+        ...options,
+        isKnown: ({ stream, revision }, digest) => {
+          const organizationId = organizationOfStream(stream)
+          return organizationId !== null && acknowledged(organizationId, revision, digest)
+        },
+      },
+    )
+  } catch (error) {
+    if (error instanceof NoteFault) throw new InputFault('against', error.message)
+    throw error
+  }
+}

@@ -1,0 +1,159 @@
+import { appendUntilKnown } from '../../event-log/append-until-known.ts'
+import {
+  AppendConflict,
+  type EventLog,
+  logStart,
+  type Position,
+  type RecordedEvent,
+  StreamMissing,
+} from '../../event-log/port.ts'
+import { hasEnvelope } from '../../event-log/stored-event.ts'
+import { beginCopiedTree } from '../../event-log/tree/begin-copied.ts'
+import { isStreamOfOurs } from '../../events/streams.ts'
+import { CommandRefused } from '../../ledger/command.ts'
+
+export type CopyProgress = {
+  readonly events: number
+  readonly position: Position
+  readonly head: Position
+  readonly elapsedMs: number
+}
+export type Copied = {
+  readonly events: number
+  readonly already: number
+  readonly streams: number
+  /** Events of other software on the same event store. */
+  readonly leftOut: number
+}
+
+const batchMax = 1_000
+const appendsAtOnceMax = 64
+
+/**
+ * Copies everything in one log, up to its head at the start, into another: ids, types, data and metadata byte for byte,
+ * at the same revisions. Events of other software on the same event store are left out. Positions and recording times are
+ * the new log's own. Nothing may be written to either during the copy, so stop the service first. If checkpoints were copied, one more event
+ * begins the new log's own tree.
+ *
+ * Can be interrupted and started again: appends at exact revisions with the same ids change nothing the second time.
+ * Throws if the target has something else at a revision, and `CommandRefused` if the source was written to during the copy.
+ */
+export const copyEventLog = async ({
+  from,
+  to,
+  onProgress,
+}: {
+  from: EventLog
+  to: EventLog
+  onProgress?: (progress: CopyProgress) => void
+}): Promise<Copied> => {
+  const head = await from.head()
+  const startedAt = performance.now()
+  const streams = new Set<string>()
+  let events = 0
+  let already = 0
+  let leftOut = 0
+  if (head === logStart) return { events, already, streams: 0, leftOut }
+  const done = new AbortController()
+  for await (const item of from.subscribe({ after: logStart, prefixes: [], batchMax, signal: done.signal })) {
+    if (item.kind === 'events') {
+      const due = item.events.filter(({ position }) => position <= head)
+      const ours = due.filter(isOurs)
+      leftOut += due.length - ours.length
+      const byStream = Map.groupBy(ours, ({ stream }) => stream)
+      const appends = [...byStream]
+      for (let i = 0; i < appends.length; i += appendsAtOnceMax) {
+        const copied = await Promise.all(
+          appends.slice(i, i + appendsAtOnceMax).map(([stream, own]) => copyInto(to, stream, own)),
+        )
+        for (const [n, [stream, own]] of appends.slice(i, i + appendsAtOnceMax).entries()) {
+          streams.add(stream)
+          events += own.length
+          if (copied[n] === 'already') already += own.length
+        }
+      }
+    }
+    onProgress?.({ events, position: item.position, head, elapsedMs: performance.now() - startedAt })
+    if (item.position >= head) break
+  }
+  done.abort()
+  await refuseWritten(from, head)
+  await beginCopiedTree({ from, to })
+  return { events, already, streams: streams.size, leftOut }
+}
+
+const isOurs = (event: RecordedEvent): boolean => isStreamOfOurs(event.stream) && hasEnvelope(event)
+
+/** Events in the source after `head` are not copied: the process that wrote them still runs. */
+const refuseWritten = async (from: EventLog, head: Position): Promise<void> => {
+  const end = await from.head()
+  if (end === head) return
+  const done = new AbortController()
+  let written = 0
+  for await (const item of from.subscribe({ after: head, prefixes: [], batchMax, signal: done.signal })) {
+    if (item.kind === 'events') written += item.events.filter(isOurs).length
+    if (item.kind === 'caught-up' || item.position >= end) break
+  }
+  done.abort()
+  if (written > 0)
+    throw new CommandRefused(
+      `${written} events were written to the source while it was copied, so a process of the service still runs on it. ` +
+        'Stop every process, and run the same command again: it goes on where it stopped',
+    )
+}
+
+/** Appends a stream's next events at their own revisions. A batch is small enough for one append of every engine, or halved. */
+const copyInto = async (
+  to: EventLog,
+  stream: string,
+  events: readonly RecordedEvent[],
+): Promise<'copied' | 'already'> => {
+  const first = events[0]
+  const last = events.at(-1)
+  if (first === undefined || last === undefined) return 'already'
+  if (await holds(to, last)) return 'already'
+  const bytes = events.reduce(
+    (sum, { data, metadata }) => sum + Buffer.byteLength(data) + Buffer.byteLength(metadata),
+    0,
+  )
+  if (events.length > 1 && bytes > appendBytesGood) {
+    const half = events.length >> 1
+    await copyInto(to, stream, events.slice(0, half))
+    return copyInto(to, stream, events.slice(half))
+  }
+  try {
+    await appendUntilKnown(
+      to,
+      stream,
+      first.revision === 0 ? 'none' : first.revision - 1,
+      events.map(({ id, type, data, metadata }) => ({ id, type, data, metadata })),
+    )
+    return 'copied'
+  } catch (error) {
+    if (!(error instanceof AppendConflict)) throw error
+    if (events.length === 1)
+      throw new Error(
+        `the target holds something else at revision ${first.revision} of ${stream}, or lacks what comes before it ` +
+          `(it stands at ${error.actual}). Copy into an empty log, or into one a copy of this log was begun in.`,
+        { cause: error },
+      )
+    // An earlier attempt may have copied part of it.
+    const half = events.length >> 1
+    await copyInto(to, stream, events.slice(0, half))
+    return copyInto(to, stream, events.slice(half))
+  }
+}
+
+/** Below the limit of every engine for one append. */
+const appendBytesGood = 500_000
+
+const holds = async (
+  to: EventLog,
+  { stream, revision, id, data, metadata }: RecordedEvent,
+): Promise<boolean> => {
+  const [there] = await to.read(stream, { from: revision, max: 1 }).catch((error: unknown) => {
+    if (error instanceof StreamMissing) return []
+    throw error
+  })
+  return there !== undefined && there.id === id && there.data === data && there.metadata === metadata
+}

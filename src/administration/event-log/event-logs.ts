@@ -1,0 +1,124 @@
+import { access } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { type Config, ConfigError } from '../../config.ts'
+import { type Closing, createClosing } from '../../foundation/closing.ts'
+import { placeIn } from '../../foundation/embedded/cluster.ts'
+import { startEmbeddedPostgres } from '../../foundation/embedded/server.ts'
+import { isBegun } from '../../foundation/installation-key.ts'
+import { type NamedEventLog, openNamed, telling } from '../../foundation/open-event-log.ts'
+import { CommandRefused } from '../../ledger/command.ts'
+import { InputFault } from '../input.ts'
+import { type Copied, type CopyProgress, copyEventLog } from './copy-event-log.ts'
+
+/** The names of connections of the service's processes. Commands that run now and then use some of them too. */
+const serviceConnections = ['event-log-listen', 'job-queue', 'jobs', 'projector', 'read-models']
+const connectTimeoutMs = 10_000
+/** A process that ended keeps its connections for a moment longer. */
+const leavingMs = 3_000
+const leavingPollMs = 100
+
+/**
+ * Opens two event logs and copies all of one into the other. `from` is null for the log in the PostgreSQL of this installation;
+ * an embedded one is started for it. Throws `ConfigError` if one cannot be used, and `CommandRefused` while the service runs on
+ * the source.
+ */
+export const copyBetween = async (
+  config: Config,
+  { from, to }: { from: NamedEventLog | null; to: NamedEventLog },
+  { logger, onProgress }: { logger: Logger; onProgress: (progress: CopyProgress) => void },
+): Promise<Copied> => {
+  const closing = createClosing()
+  try {
+    const named = from ?? (await ownPostgres(config, logger, closing))
+    if (named.url.startsWith('postgres')) await refuseRunning(named, 'copy then')
+    const source = await openNamed(named, logger)
+    closing.add(() => source.close())
+    const target = await openNamed(to, logger)
+    closing.add(() => target.close())
+    await telling(named, () => isBegun(source, named.variable))
+    await telling(to, () => target.head())
+    return await copyEventLog({ from: source, to: target, onProgress })
+  } finally {
+    await closing.close()
+  }
+}
+
+const ownPostgres = async (config: Config, logger: Logger, closing: Closing): Promise<NamedEventLog> => {
+  if (config.DATABASE_URL !== undefined) return { variable: 'DATABASE_URL', url: config.DATABASE_URL }
+  await access(join(placeIn(config.DATA_DIR).cluster, 'PG_VERSION')).catch(() => {
+    throw new ConfigError(
+      `DATA_DIR: ${config.DATA_DIR} holds no embedded PostgreSQL. Name the directory of the installation, or the source with --from`,
+    )
+  })
+  const { serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger })
+  closing.add(stop)
+  return { variable: 'DATA_DIR', url: serviceUrl }
+}
+
+/** Throws `CommandRefused` while processes of the service are connected to this database: nothing may be written during the copy. */
+export const refuseRunning = async (
+  { variable, url }: Pick<NamedEventLog, 'variable' | 'url'>,
+  next: string,
+): Promise<void> => {
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: 'event-log-copy',
+    connectionTimeoutMillis: connectTimeoutMs,
+  })
+  client.on('error', () => undefined)
+  try {
+    await client.connect()
+  } catch (error) {
+    throw new ConfigError(`${variable}: ${sentenceOf(error)}`, { cause: error })
+  }
+  try {
+    for (const until = performance.now() + leavingMs; ; await sleep(leavingPollMs)) {
+      const { rows } = await client.query<{ open: number }>(
+        `select count(*)::int as open from pg_stat_activity
+          where datname = current_database() and application_name = any ($1::text[])`,
+        [serviceConnections],
+      )
+      const open = rows[0]?.open ?? 0
+      if (open === 0) return
+      if (performance.now() > until)
+        throw new CommandRefused(
+          `the service runs on this event log: ${open} connections of its processes to the database are open. Stop every process, and ${next}`,
+        )
+    }
+  } finally {
+    await client.end()
+  }
+}
+
+const sentenceOf = (error: unknown): string => {
+  const code = error instanceof Error ? Reflect.get(error, 'code') : undefined
+  if (code !== 'ECONNREFUSED') return error instanceof Error ? error.message : String(error)
+  return (
+    'no PostgreSQL answers there (ECONNREFUSED). Start it, or correct host and port. An embedded PostgreSQL runs only while the ' +
+    'service or a command does: to copy from it, name no source, and this command starts it in DATA_DIR.'
+  )
+}
+
+/** A name for the service's EventStoreDB user. */
+export const eventStoreUserOf = (text: string): string => {
+  if (!/^[A-Za-z0-9._-]{1,64}$/.test(text))
+    throw new InputFault('user', `"${text}" is not a name of letters, digits, . _ and -`)
+  return text
+}
+
+/**
+ * Creates the service's EventStoreDB user, or gives it a new password, with the rights it needs. `shared`: other
+ * software uses the same event store. Throws `ConfigError` if the administrator's URL cannot be used.
+ */
+export const prepareEventStore = async (
+  admin: NamedEventLog,
+  { user, password, shared, logger }: { user: string; password: string; shared: boolean; logger: Logger },
+) => {
+  // Loaded only when used: the client and its protocol take memory and a quarter of a second.
+  const { prepareEventStoreDb } = await import('../../event-log/eventstoredb/prepare.ts')
+  const adminUrl = admin.url.replace(/^kurrentdb/, 'esdb')
+  return telling(admin, () => prepareEventStoreDb({ adminUrl, user, password, shared, logger }))
+}

@@ -1,0 +1,185 @@
+import {
+  type EventLog,
+  EventsUnreadable,
+  type Position,
+  type RecordedEvent,
+  StreamMissing,
+} from '../../event-log/port.ts'
+import { type ChainLink, chainLinks } from '../../event-log/verify/page-chain.ts'
+
+/** The event log for people: in pages of bounded size, however large the log is. */
+
+type Log = Pick<EventLog, 'read' | 'lookBack'>
+
+const shownMax = 50
+/** A search for one type ends after this many events, and continues from there on request. */
+export const lookedAtMax = 2_000
+const pageMax = 200
+/** A search for one type in one stream is a single read. */
+const streamLookedAtMax = 500
+
+export type LogPage = {
+  /** The newest first. */
+  readonly events: readonly RecordedEvent[]
+  /** The unreadable events among those that were read. */
+  readonly unreadable: readonly EventsUnreadable[]
+  readonly lookedAt: number
+  /** The position before which the next page ends; null: nothing is left. */
+  readonly next: Position | null
+}
+
+/** The newest events before a position, or from the end if it is null; only of one type if `type` is set. */
+export const newestEvents = async (
+  eventLog: Pick<Log, 'lookBack'>,
+  { before, type }: { readonly before: Position | null; readonly type: string | null },
+): Promise<LogPage> => {
+  const events: RecordedEvent[] = []
+  const unreadable: EventsUnreadable[] = []
+  let lookedAt = 0
+  let next = before
+  do {
+    const page = await eventLog.lookBack({ before: next, max: type === null ? shownMax : pageMax })
+    unreadable.push(...page.unreadable)
+    next = page.next
+    for (const event of page.events) {
+      lookedAt++
+      if (type === null || event.type === type) events.push(event)
+      if (events.length < shownMax) continue
+      // The rest of the page is left to the next search.
+      const isLast = page.next === null && event === page.events.at(-1)
+      return { events, unreadable, lookedAt, next: isLast ? null : event.position }
+    }
+  } while (next !== null && type !== null && lookedAt < lookedAtMax)
+  return { events, unreadable, lookedAt, next }
+}
+
+export type StreamPage = {
+  /** The newest first, with the link of each to the event before it. */
+  readonly events: readonly { readonly event: RecordedEvent; readonly link: ChainLink }[]
+  /** Every link that was recomputed, in the order of the stream; including events that a filter leaves out. */
+  readonly links: readonly ChainLink[]
+  /** Unreadable events before these. */
+  readonly unreadable: EventsUnreadable | null
+  /** The revision before which the next page ends; null at the beginning. */
+  readonly next: number | null
+}
+
+/**
+ * The newest events of a stream before a revision, or from its end if it is null, with their chain recomputed. Null if there is no
+ * such stream.
+ */
+export const streamPage = async (
+  eventLog: Pick<Log, 'read'>,
+  asked: { readonly stream: string; readonly before: number | null; readonly type: string | null },
+): Promise<StreamPage | null> => {
+  const { type } = asked
+  const max = type === null ? shownMax : streamLookedAtMax
+  const read = await readBackwards(eventLog, { ...asked, max: max + 1 })
+  if (read === null) return null
+  const whole = read.events.slice(0, max)
+  const matching = whole.filter((event) => type === null || event.type === type).slice(0, shownMax)
+  const last = matching.at(-1)
+  // A full page ends with its last event.
+  const end = matching.length === shownMax && last !== undefined ? whole.indexOf(last) + 1 : whole.length
+  const looked = whole.slice(0, end)
+  const links = chainLinks(looked.toReversed(), read.events[end] ?? null)
+  const linkAt = new Map(links.map((link) => [link.revision, link]))
+  const events = matching.flatMap((event) => {
+    const link = linkAt.get(event.revision)
+    return link === undefined ? [] : [{ event, link }]
+  })
+  const oldest = looked.at(-1)?.revision ?? null
+  const unreadable = end === read.events.length ? read.unreadable : null
+  const next = unreadable === null ? oldest : unreadable.firstRevision
+  return { events, links, unreadable, next: next === null || next <= 0 ? null : next }
+}
+
+type ReadBackwards = {
+  readonly events: readonly RecordedEvent[]
+  readonly unreadable: EventsUnreadable | null
+}
+
+/** As far back as events are readable. */
+const readBackwards = async (
+  eventLog: Pick<Log, 'read'>,
+  { stream, before, max }: { readonly stream: string; readonly before: number | null; readonly max: number },
+): Promise<ReadBackwards | null> => {
+  const top = before === null ? null : before - 1
+  if (top !== null && top < 0) return { events: [], unreadable: null }
+  const from = top === null ? {} : { from: top }
+  try {
+    const events = await eventLog.read(stream, { ...from, direction: 'backwards', max })
+    return { events, unreadable: null }
+  } catch (error) {
+    if (error instanceof StreamMissing) return null
+    if (!(error instanceof EventsUnreadable)) throw error
+    return { events: await openedAfter(eventLog, error, { top, max }), unreadable: error }
+  }
+}
+
+/** The events after the unreadable ones: those were found first on the way back, so nothing in between is damaged. */
+const openedAfter = async (
+  eventLog: Pick<Log, 'read'>,
+  { stream, lastRevision }: EventsUnreadable,
+  { top, max }: { readonly top: number | null; readonly max: number },
+): Promise<readonly RecordedEvent[]> => {
+  const between = top === null ? max : Math.min(max, top - lastRevision)
+  if (between <= 0) return []
+  try {
+    return (await eventLog.read(stream, { from: lastRevision + 1, max: between })).toReversed()
+  } catch (error) {
+    if (error instanceof EventsUnreadable) return []
+    throw error
+  }
+}
+
+export type EventPage = {
+  readonly event: RecordedEvent
+  readonly link: ChainLink
+  /** The event after it, with its link to this one; null at the end, or if it cannot be opened. */
+  readonly following: { readonly event: RecordedEvent; readonly link: ChainLink } | null
+  readonly preceding: RecordedEvent | null
+  /** The event that caused it, if it is one of the last few before it in its stream. */
+  readonly cause: RecordedEvent | null
+}
+
+/** One event with its neighbours; null if it does not exist. Throws `EventsUnreadable` if it cannot be opened. */
+export const eventPage = async (
+  eventLog: Pick<Log, 'read'>,
+  { stream, revision }: { readonly stream: string; readonly revision: number },
+): Promise<EventPage | null> => {
+  const one = (at: number): Promise<RecordedEvent | null> =>
+    eventLog.read(stream, { from: at, max: 1 }).then(
+      ([event]) => event ?? null,
+      (error: unknown) => {
+        if (error instanceof StreamMissing || (error instanceof EventsUnreadable && at !== revision))
+          return null
+        throw error
+      },
+    )
+  const event = await one(revision)
+  if (event === null || event.revision !== revision) return null
+  const preceding = revision === 0 ? null : await one(revision - 1)
+  const next = await one(revision + 1)
+  const [link] = chainLinks([event], preceding)
+  const [after] = next === null ? [] : chainLinks([next], event)
+  if (link === undefined) return null
+  const following = next === null || after === undefined ? null : { event: next, link: after }
+  return { event, link, following, preceding, cause: await causeOf(eventLog, event) }
+}
+
+/** A charge follows its fact; the cause of another event in its stream is seldom far before it. */
+const causeWithin = 16
+
+const causeOf = async (eventLog: Pick<Log, 'read'>, event: RecordedEvent): Promise<RecordedEvent | null> => {
+  const id = /"causation_id":"([0-9a-f-]{36})"/.exec(event.metadata)?.[1]
+  if (id === undefined || event.revision === 0) return null
+  const from = event.revision - 1
+  const before = await eventLog
+    .read(event.stream, { from, direction: 'backwards', max: causeWithin })
+    .catch((error: unknown) => {
+      if (error instanceof EventsUnreadable) return []
+      throw error
+    })
+  return before.find((one) => one.id === id) ?? null
+}

@@ -1,0 +1,278 @@
+import { randomBytes } from 'node:crypto'
+import type { Logger } from 'pino'
+import { ulid } from 'ulid'
+import { type ApiKeyRow, keysOf } from '../../../projections/api-keys.ts'
+import { appendChained } from '../../event-log/append-chained.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import { AppendConflict, type EventLog, type ExpectedRevision } from '../../event-log/port.ts'
+import { encodeEvent } from '../../event-log/stored-event.ts'
+import type { Permission } from '../../events/capabilities.ts'
+import type { DomainEvent } from '../../events/catalogue.ts'
+import type { ApiKeyIssued, KeyLimits } from '../../events/keys.ts'
+import { keyId as keyIdSchema } from '../../events/primitives.ts'
+import { keyStream } from '../../events/streams.ts'
+import { isTestOrganization } from '../../events/test-organization.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { readKeyStream } from '../../guard/key-stream-reader.ts'
+import { composeApiKey } from '../../keys/api-key.ts'
+import { type KeyEvent, type KeyRefusal, type KeyState, revokeKey, rotateKey } from '../../keys/key-state.ts'
+import { emptyKeyStream, isInDoubt, type KeyStream } from '../../keys/key-stream.ts'
+import { composeTestKey } from '../../keys/test-key.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { balance } from '../credits/credits.ts'
+import { InputFault } from '../input.ts'
+import { catchUp } from '../projections/catch-up.ts'
+import { limitFields } from './key-request.ts'
+
+/** Operators' actions on API keys. Every action is an event in the key's stream. */
+
+export const defaultKeyLimits: KeyLimits = {
+  requests_per_minute: 6_000,
+  requests_per_day: 1_000_000,
+  email_validations_per_second: 10,
+}
+
+/**
+ * A partner may give its own keys at most the default limits, or the key's current limits: an operator may have given it more. Throws
+ * `InputFault` for the first limit above that.
+ */
+const checkPartnerLimits = (asked: Partial<KeyLimits>, present: Partial<KeyLimits>): void => {
+  for (const { field, limit } of limitFields) {
+    const most = Math.max(defaultKeyLimits[limit], present[limit] ?? 0)
+    if ((asked[limit] ?? 0) > most)
+      throw new InputFault(field, `at most ${most}; ask the operator of the service for more`)
+  }
+}
+
+export type IssueRequest = {
+  readonly organizationId: string
+  readonly name: string
+  readonly permissions: readonly Permission[]
+  readonly limits: KeyLimits
+  readonly allowedCidrs: readonly string[]
+  readonly expiresAt: string | null
+  readonly actor: string
+  /** Partners may not raise limits. */
+  readonly byPartner?: boolean
+  /** Names the request: a second request with the same name issues no second key. */
+  readonly once?: string
+}
+
+/** The request was made before, and issued this key then. The secret was shown only at that time. */
+export class KeyIssuedBefore extends Error {
+  override name = 'KeyIssuedBefore'
+  readonly keyId: string
+  constructor(keyId: string) {
+    super(`key ${keyId} was issued by this request before`)
+    this.keyId = keyId
+  }
+}
+
+/** The only moment when the whole key exists outside its holder's hands. */
+export type IssuedKey = { readonly keyId: string; readonly apiKey: string; readonly issued: ApiKeyIssued }
+
+/**
+ * Issues a key of a registered organization. The secret is returned here and stored nowhere. Throws `KeyIssuedBefore`
+ * if `once` was used before.
+ */
+export const issueKey = async (foundation: Foundation, request: IssueRequest): Promise<IssuedKey> => {
+  if (request.byPartner === true) checkPartnerLimits(request.limits, {})
+  const { name } = await balance(foundation, request.organizationId)
+  return issue(foundation, request, name)
+}
+
+const issue = async (
+  { eventLog, secrets }: Foundation,
+  request: IssueRequest,
+  organizationName: string,
+): Promise<IssuedKey> => {
+  const { once } = request
+  const compose = isTestOrganization(request.organizationId) ? composeTestKey : composeApiKey
+  const named =
+    once === undefined ? undefined : secrets.requestHmac(`issue\n${request.organizationId}\n${once}`)
+  const { apiKey, keyId, secret } = compose(randomBytes(256), named)
+  const issued: ApiKeyIssued = {
+    key_id: keyId,
+    organization_id: request.organizationId,
+    organization_name: organizationName,
+    name: request.name,
+    secret_hmac: secrets.apiKeyHmac(secret),
+    last4: apiKey.slice(-4),
+    permissions: [...request.permissions],
+    limits: request.limits,
+    allowed_cidrs: [...request.allowedCidrs],
+    expires_at: request.expiresAt,
+  }
+  try {
+    await append(eventLog, keyId, 'none', [{ type: 'ApiKeyIssued', data: issued }], request.actor)
+  } catch (error) {
+    // The request's name is the key's id, so the stream detects a repeat, in every process and after every restart.
+    if (error instanceof AppendConflict && once !== undefined) throw new KeyIssuedBefore(keyId)
+    throw error
+  }
+  return { keyId, apiKey, issued }
+}
+
+/** Issues a successor with the same rights; the old key remains valid for the grace period. */
+export const rotate = async (
+  foundation: Foundation,
+  { keyId, graceMs, actor }: { keyId: string; graceMs: number; actor: string },
+): Promise<IssuedKey & { graceUntil: string }> => {
+  const { eventLog } = foundation
+  const state = certainState(keyId, await readKey(eventLog, keyId))
+  const atMs = Date.now()
+  const [at, graceUntil] = [new Date(atMs).toISOString(), new Date(atMs + graceMs).toISOString()]
+  // Checked before the successor is issued, and again with its id.
+  allowed(rotateKey(state, { successorId: keyId, graceUntil, at }))
+  const successor = await issue(
+    foundation,
+    {
+      organizationId: state.organizationId,
+      name: state.name,
+      permissions: state.permissions,
+      limits: state.limits,
+      allowedCidrs: state.allowedCidrs,
+      expiresAt: state.expiresAt,
+      actor,
+    },
+    state.organizationName,
+  )
+  try {
+    await change(eventLog, keyId, actor, (now) =>
+      allowed(rotateKey(certainState(keyId, now), { successorId: successor.keyId, graceUntil, at })),
+    )
+  } catch (error) {
+    // The key was revoked, or rotated, in between: its successor must not outlive it. No one has seen the successor's secret.
+    if (error instanceof CommandRefused)
+      await revoke(foundation, { keyId: successor.keyId, reason: 'its rotation was refused', actor })
+    throw error
+  }
+  return { ...successor, graceUntil }
+}
+
+/** Ends a key, regardless of the other events in its stream: also a key with unreadable events. */
+export const revoke = async (
+  { eventLog }: Foundation,
+  { keyId, reason, actor }: { keyId: string; reason: string; actor: string },
+): Promise<void> => {
+  await change(eventLog, keyId, actor, ({ state, revoked }) => {
+    if (state !== undefined) return allowed(revokeKey(state, reason))
+    if (revoked) throw new CommandRefused(`key ${keyId} was revoked before`)
+    return { type: 'ApiKeyRevoked', data: { key_id: keyId, reason } }
+  })
+}
+
+/**
+ * The key that a change would change, as the event log has it now; null: its state cannot be read, so it can only be
+ * revoked. Throws `CommandRefused` as the change would.
+ */
+export const keyToChange = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  keyId: string,
+  kind: 'rotate' | 'revoke' | 'limits',
+): Promise<KeyState | null> => {
+  const stream = await readKey(eventLog, keyId)
+  if (kind === 'revoke' && stream.state === undefined) {
+    if (stream.revoked) throw new CommandRefused(`key ${keyId} was revoked before`)
+    return null
+  }
+  const state = kind === 'revoke' ? stream.state : certainState(keyId, stream)
+  if (state === undefined) return null
+  const at = new Date().toISOString()
+  if (kind === 'revoke') allowed(revokeKey(state, kind))
+  if (kind === 'rotate') allowed(rotateKey(state, { successorId: keyId, graceUntil: at, at }))
+  return state
+}
+
+export const changeLimits = async (
+  { eventLog }: Foundation,
+  {
+    keyId,
+    limits,
+    actor,
+    byPartner = false,
+  }: { keyId: string; limits: Partial<KeyLimits>; actor: string; byPartner?: boolean },
+): Promise<KeyLimits> => {
+  const changed = await change(eventLog, keyId, actor, (now) => {
+    const state = certainState(keyId, now)
+    if (byPartner) checkPartnerLimits(limits, state.limits)
+    return {
+      type: 'ApiKeyLimitsChanged',
+      data: { key_id: keyId, limits: { ...state.limits, ...limits } },
+    } as const
+  })
+  return changed.data.limits
+}
+
+/**
+ * The keys of one organization, or all, including everything in the event log at the time of the call. Throws `CommandRefused` for
+ * an organization that is not registered, to distinguish it from one without keys.
+ */
+export const listKeys = async (
+  foundation: Foundation,
+  organizationId: string | null,
+  logger: Logger,
+): Promise<ApiKeyRow[]> => {
+  if (organizationId !== null) await balance(foundation, organizationId)
+  await catchUp(foundation, logger)
+  const { text, values } = keysOf(organizationId)
+  return (await foundation.pool.query<ApiKeyRow>(text, [...values])).rows
+}
+
+const allowed = (decision: KeyEvent | KeyRefusal): KeyEvent => {
+  if ('refused' in decision) throw new CommandRefused(decision.refused)
+  return decision
+}
+
+const readKey = async (eventLog: EventLog, keyId: string): Promise<KeyStream> => {
+  const stream = keyIdSchema.safeParse(keyId).success ? await readKeyStream(eventLog, keyId) : emptyKeyStream
+  if (stream.revision === -1) throw new CommandRefused(`there is no API key ${keyId}; see "key list"`)
+  return stream
+}
+
+/** The key as its stream has it. Throws `CommandRefused` if its state cannot be read from its events. */
+const certainState = (keyId: string, stream: KeyStream): KeyState => {
+  if (stream.state === undefined || isInDoubt(stream))
+    throw new CommandRefused(
+      `key ${keyId} is in doubt: event ${stream.unreadableAt ?? 0} of its stream cannot be read; revoke it and issue another`,
+    )
+  return stream.state
+}
+
+/** Others may change the same key at the same moment; their changes are taken into account. */
+const changesMax = 8
+
+/** Appends the result of `decide` on the current key, and decides again if another process was faster. */
+const change = async <Event extends KeyEvent>(
+  eventLog: EventLog,
+  keyId: string,
+  actor: string,
+  decide: (now: KeyStream) => Event,
+): Promise<Event> => {
+  for (let attempts = 1; ; attempts++) {
+    const now = await readKey(eventLog, keyId)
+    const event = decide(now)
+    try {
+      await append(eventLog, keyId, now.revision, [event], actor)
+      return event
+    } catch (error) {
+      if (!(error instanceof AppendConflict) || attempts >= changesMax) throw error
+    }
+  }
+}
+
+const append = async (
+  eventLog: EventLog,
+  keyId: string,
+  expected: ExpectedRevision,
+  events: readonly DomainEvent[],
+  actor: string,
+): Promise<void> => {
+  const [once, effectiveAt] = [ulid(), new Date().toISOString()]
+  await appendChained(
+    eventLog,
+    keyStream(keyId),
+    expected,
+    events.map((event, n) => encodeEvent(event, { id: eventIdOf(keyId, once, n), actor, effectiveAt })),
+  )
+}

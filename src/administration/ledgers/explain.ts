@@ -1,0 +1,90 @@
+import { organizationsOfRequest } from '../../../projections/ledger-index.ts'
+import { priceBookOf } from '../../billing/price-book.ts'
+import { standingBooks } from '../../billing/prices.ts'
+import { StreamMissing } from '../../event-log/port.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { type CallEvidence, FarBehind, findCall } from '../../ledger/explain/call-evidence.ts'
+import { findCallInAll } from '../../ledger/explain/call-evidence-whole.ts'
+import { type Explanation, explain } from '../../ledger/explain/explanation.ts'
+import { readPricesAsTheyAre } from '../../ledger/prices/price-stream.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { InputFault } from '../input.ts'
+import { organizationsOf } from './ledgers.ts'
+
+const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
+/** A request id is used once; if two organizations have it, the rows are faulty. */
+const organizationsMax = 10
+
+/** How many events after the read models' position are read: for a page, and for a command, which would rather read the whole ledger. */
+const tailMax = 5_000
+const commandTailMax = 50_000
+
+type Question = {
+  readonly requestId: string
+  /** Undefined: any organization. */
+  readonly organizationId?: string | undefined
+  /** From the ledger alone, read completely, without the read models. */
+  readonly whole?: boolean
+  /** At most `tailMax` events are read: for a page that a person waits for. */
+  readonly bounded?: boolean
+  readonly onProgress?: (organizationId: string, events: number) => void
+}
+
+/**
+ * Explains one call. The read models say where it is; if they do not know it, ledgers are read, if necessary from their start.
+ * Throws `InputFault` for a text that is not a request id, `CommandRefused` if no ledger has it.
+ */
+export const explainCall = async (foundation: Foundation, question: Question): Promise<Explanation> => {
+  const requestId = question.requestId.trim().toUpperCase()
+  if (!requestIdPattern.test(requestId))
+    throw new InputFault(
+      'request',
+      `"${question.requestId}" is no request id: 26 letters and digits, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2`,
+    )
+  const evidence = await evidenceOf(foundation, { ...question, requestId })
+  if (evidence === null) throw new CommandRefused(notFound(requestId, question.organizationId))
+  const { prices } = await readPricesAsTheyAre(foundation.eventLog)
+  const books = standingBooks(prices).map(priceBookOf)
+  return explain(evidence, requestId, { ...foundation, books })
+}
+
+const notFound = (requestId: string, organizationId: string | undefined): string =>
+  `${organizationId === undefined ? 'no ledger holds' : `the ledger of ${organizationId} does not hold`} a call with the request id ${requestId} by itself. ` +
+  'Requests without a valid key are in the service log alone. Calls refused by a rate limit are in the ledger as one count per key, policy and minute (RateLimitExceeded), ' +
+  'and refusals beyond the first 60 of a key and minute as one per code (CallsRefused)'
+
+const evidenceOf = async (
+  foundation: Foundation,
+  { requestId, organizationId: asked, whole = false, bounded = false, onProgress }: Question,
+): Promise<CallEvidence | null> => {
+  const told = asked === undefined ? await organizationsByRows(foundation, requestId) : [asked]
+  const candidates = told.length > 0 ? told : await organizationsOf(foundation)
+  if (!whole)
+    for (const organizationId of candidates) {
+      const found = await findCall(foundation, {
+        organizationId,
+        requestId,
+        tailMax: bounded ? tailMax : commandTailMax,
+      }).catch((error: unknown) => {
+        if (error instanceof FarBehind && !bounded) return null
+        throw error
+      })
+      if (found !== null) return found
+    }
+  for (const organizationId of bounded ? [] : candidates) {
+    const found = await findCallInAll(foundation.eventLog, { organizationId, requestId }, (events) =>
+      onProgress?.(organizationId, events),
+    ).catch((error: unknown) => {
+      if (error instanceof StreamMissing) return null
+      throw error
+    })
+    if (found !== null) return found
+  }
+  return null
+}
+
+const organizationsByRows = async ({ pool }: Foundation, requestId: string): Promise<string[]> => {
+  const { text, values } = organizationsOfRequest(requestId, organizationsMax)
+  const { rows } = await pool.query<{ organization_id: string }>(text, [...values])
+  return rows.map(({ organization_id }) => organization_id)
+}

@@ -1,0 +1,198 @@
+import { allAccounts } from '../../../projections/accounts.ts'
+import { type AccountRow, accountSnapshots, sealedState } from '../../../projections/sealed-account.ts'
+import { lastLineOf } from '../../../projections/statement-lines.ts'
+import type { MicroCredits } from '../../billing/money.ts'
+import { priceBookOf } from '../../billing/price-book.ts'
+import { standingBooks } from '../../billing/prices.ts'
+import { appendNext } from '../../event-log/append-next.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import { type EventLog, EventsUnreadable, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
+import { readOpenable } from '../../event-log/read-openable.ts'
+import { decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
+import { ledgerStream, operatorStream, organizationOfStream } from '../../events/streams.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { balanceOf } from '../../ledger/account.ts'
+import type { Contradicted } from '../../ledger/check/recompute.ts'
+import { type LedgerFault, type LedgerWitness, verifyLedger } from '../../ledger/check/verify.ts'
+import { readLedger } from '../../ledger/months/pages.ts'
+import { readPricesAsTheyAre } from '../../ledger/prices/price-stream.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { readCheckpoints, strayCheckpoints, strayMessage } from '../../projector/checkpoints.ts'
+
+const pageMax = 1_000
+
+export const missingLedger = (organizationId: string): CommandRefused =>
+  new CommandRefused(`there is no ledger of ${organizationId}; see "org list"`)
+
+/** A range of a ledger's events: by revision, both ends included, or by effective time, the end excluded. */
+export type LedgerRange =
+  | { readonly by: 'revision'; readonly from: number; readonly to: number | null }
+  | { readonly by: 'time'; readonly from: string | null; readonly until: string | null }
+
+/**
+ * Passes on an organization's events of a range, some at a time, and counts them. Memory does not grow with the ledger. Throws
+ * `CommandRefused` if the ledger does not exist.
+ */
+export const exportLedger = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { organizationId, range }: { organizationId: string; range: LedgerRange },
+  onPage: (events: readonly RecordedEvent[]) => Promise<void>,
+): Promise<number> => {
+  const { pages } = readLedger(eventLog, organizationId, {
+    from: range.by === 'revision' ? range.from : 0,
+    ...(range.by === 'revision' && range.to !== null ? { to: range.to } : {}),
+  })
+  let events = 0
+  try {
+    for await (const page of pages()) {
+      const wanted = range.by === 'revision' ? page : page.filter((event) => isWithin(event, range))
+      events += wanted.length
+      if (wanted.length > 0) await onPage(wanted)
+    }
+  } catch (error) {
+    throw error instanceof StreamMissing ? missingLedger(organizationId) : error
+  }
+  return events
+}
+
+const isWithin = (
+  event: RecordedEvent,
+  { from, until }: Extract<LedgerRange, { readonly by: 'time' }>,
+): boolean => {
+  if (from === null && until === null) return true
+  const at = decodeEvent(event).metadata.effective_at
+  return (from === null || at >= from) && (until === null || at < until)
+}
+
+export type VerifiedLedger = {
+  readonly organizationId: string
+  readonly ok: boolean
+  readonly events: number
+  readonly digest: string
+  readonly balance: MicroCredits
+  readonly fault: LedgerFault | null
+  readonly known: readonly LedgerFault[]
+  readonly contradicted: readonly Contradicted[]
+  /** Whether its row in accounts is as the projector wrote it. */
+  readonly accountRow: 'sealed' | 'changed' | 'none'
+}
+
+/**
+ * Verifies one ledger, or every ledger in the event log or the read models. `readModels` says what is wrong with
+ * the read models as a whole; null: nothing. Throws `CommandRefused` if the requested ledger does not exist.
+ */
+export const verifyLedgers = async (
+  foundation: Foundation,
+  {
+    organizationId: asked,
+    onProgress,
+  }: { organizationId?: string | undefined; onProgress?: (organizationId: string, events: number) => void },
+): Promise<{ ok: boolean; readModels: string | null; ledgers: VerifiedLedger[] }> => {
+  const { eventLog } = foundation
+  const acknowledged = await acknowledgedFaults(eventLog)
+  const readModels = await readModelsFault(foundation)
+  const books = standingBooks((await readPricesAsTheyAre(eventLog)).prices).map(priceBookOf)
+  const ledgers: VerifiedLedger[] = []
+  for (const organizationId of asked === undefined ? await organizationsOf(foundation) : [asked]) {
+    const { witnesses, accountRow } = await witnessesOf(foundation, organizationId)
+    const { account, ...verdict } = await verifyLedger(eventLog, organizationId, {
+      witnesses,
+      books,
+      acknowledged: (revision, digest) => acknowledged(organizationId, revision, digest),
+      onProgress: (events) => onProgress?.(organizationId, events),
+    })
+    const { events, fault, contradicted } = verdict
+    if (asked !== undefined && events === 0 && fault === null) throw missingLedger(organizationId)
+    ledgers.push({
+      ...verdict,
+      ok: fault === null && contradicted.length === 0 && accountRow !== 'changed',
+      balance: balanceOf(account, Date.now()),
+      accountRow,
+    })
+  }
+  return { ok: readModels === null && ledgers.every(({ ok }) => ok), readModels, ledgers }
+}
+
+const readModelsFault = async ({ eventLog, pool }: Foundation): Promise<string | null> => {
+  try {
+    const stray = await strayCheckpoints(eventLog, await readCheckpoints(pool))
+    return stray.length === 0 ? null : strayMessage(stray)
+  } catch (error) {
+    if (!(error instanceof EventsUnreadable)) throw error
+    return `they were folded up to an event that cannot be opened now: ${error.message}`
+  }
+}
+
+type Acknowledgement = {
+  readonly organizationId: string
+  readonly revision: number
+  readonly digest: string
+  readonly reason: string
+  readonly actor: string
+}
+
+/** Records that a fault named by `verifyLedgers` is known. Any other fault stays new. */
+export const acknowledgeFault = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { organizationId, revision, digest, reason, actor }: Acknowledgement,
+): Promise<void> => {
+  await appendNext(eventLog, operatorStream, [
+    encodeEvent(
+      {
+        type: 'LedgerFaultAcknowledged',
+        data: { organization_id: organizationId, revision, digest, reason },
+      },
+      {
+        id: eventIdOf(operatorStream, `acknowledge/${organizationId}/${revision}/${digest}`, 0),
+        actor,
+        effectiveAt: new Date().toISOString(),
+      },
+    ),
+  ])
+}
+
+const faultName = (organizationId: string, revision: number, digest: string): string =>
+  `${organizationId} ${revision} ${digest}`
+
+/** Whether an operator knows a fault, identified by the ledger, the revision and the content of the bytes there. */
+export const acknowledgedFaults = async (
+  eventLog: EventLog,
+): Promise<(organizationId: string, revision: number, digest: string) => boolean> => {
+  const known = new Set<string>()
+  for (let from = 0; ; from += pageMax) {
+    // An unreadable event acknowledges nothing: a fault that it may have been about is new.
+    const { events: page } = await readOpenable(eventLog, operatorStream, { from, max: pageMax })
+    for (const { type, data } of page.map(decodeEvent))
+      if (type === 'LedgerFaultAcknowledged')
+        known.add(faultName(data.organization_id, data.revision, data.digest))
+    if (page.length < pageMax)
+      return (organizationId, revision, digest) => known.has(faultName(organizationId, revision, digest))
+  }
+}
+
+/** The read models' figures for a ledger, and whether its row in accounts is the projector's. */
+const witnessesOf = async (
+  { pool, secrets }: Foundation,
+  organizationId: string,
+): Promise<{ witnesses: LedgerWitness[]; accountRow: VerifiedLedger['accountRow'] }> => {
+  const witnesses: LedgerWitness[] = []
+  const snapshot = accountSnapshots([organizationId])
+  const [row] = (await pool.query<AccountRow>(snapshot.text, [...snapshot.values])).rows
+  const sealed = row !== undefined && sealedState(row, secrets.rowSeal) !== null
+  if (row !== undefined && sealed)
+    witnesses.push({ name: 'its row in accounts', revision: Number(row.revision), digest: row.digest })
+  const lines = lastLineOf(organizationId)
+  const [last] = (await pool.query<{ revision: string | null }>(lines.text, [...lines.values])).rows
+  if (last !== undefined && last.revision !== null)
+    witnesses.push({ name: 'its statement', revision: Number(last.revision) })
+  return { witnesses, accountRow: row === undefined ? 'none' : sealed ? 'sealed' : 'changed' }
+}
+
+/** Every organization with a ledger in the event log or the read models. */
+export const organizationsOf = async ({ eventLog, pool }: Foundation): Promise<string[]> => {
+  const { text, values } = allAccounts()
+  const { rows } = await pool.query<{ organization_id: string }>(text, [...values])
+  const streams = await eventLog.streams(ledgerStream(''))
+  const named = streams.map((stream) => organizationOfStream(stream) ?? stream)
+  return [...new Set([...rows.map(({ organization_id }) => organization_id), ...named])].sort()
+}

@@ -1,0 +1,83 @@
+import { randomUUID } from 'node:crypto'
+import { appendNext } from '../../event-log/append-next.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import type { EventLog } from '../../event-log/port.ts'
+import { decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
+import { operatorStream } from '../../events/streams.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import type { Reconciled } from '../../ledger/check/reconcile.ts'
+import { pagesOf } from '../../ledger/ledger-calls.ts'
+import { createActs } from '../acts.ts'
+
+/** Results of reconciliations, in the stream of operators' acts. */
+
+const ledgersPerEvent = 1_000
+
+/** Records the result. The next run continues from there if a ledger agreed, and repeats the ledger if not. */
+export const recordReconciled = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  found: readonly Reconciled[],
+  { whole, actor }: { whole: boolean; actor: string },
+): Promise<void> => {
+  const agreeing = found.filter(({ differences, through, from }) => differences === 0 && through >= from)
+  const once = randomUUID()
+  for (let at = 0; at === 0 || at < agreeing.length; at += ledgersPerEvent) {
+    await appendNext(eventLog, operatorStream, [
+      encodeEvent(
+        {
+          type: 'LedgersReconciled',
+          data: {
+            whole,
+            ledgers: agreeing
+              .slice(at, at + ledgersPerEvent)
+              .map(({ organizationId, through }) => ({ organization_id: organizationId, revision: through })),
+            calls: found.reduce((sum, { calls }) => sum + calls, 0),
+            differences: found.reduce((sum, { differences }) => sum + differences, 0),
+            named: found
+              .flatMap(({ organizationId, named }) =>
+                named.map((one) => `${organizationId}: ${one}`.slice(0, 200)),
+              )
+              .slice(0, 20),
+          },
+        },
+        {
+          id: eventIdOf(operatorStream, `reconciled/${once}`, at),
+          actor,
+          effectiveAt: new Date().toISOString(),
+        },
+      ),
+    ])
+  }
+}
+
+/** The revision up to which each ledger agreed. */
+export const lastReconciled = async (eventLog: Pick<EventLog, 'read'>): Promise<Map<string, number>> => {
+  const last = new Map<string, number>()
+  for await (const page of pagesOf(eventLog, operatorStream, { from: 0, upTo: Number.MAX_SAFE_INTEGER }))
+    for (const recorded of page) {
+      if (recorded.type !== 'LedgersReconciled') continue
+      const { type, data } = decodeEvent(recorded)
+      if (type === 'LedgersReconciled')
+        for (const { organization_id, revision } of data.ledgers) last.set(organization_id, revision)
+    }
+  return last
+}
+
+/** The result of the last reconciliation of all ledgers. */
+export type LastReconciled = {
+  readonly at: string
+  readonly whole: boolean
+  readonly calls: number
+  readonly differences: number
+  readonly named: readonly string[]
+}
+
+/** Null if there was none lately. */
+export const lastReconciliation = async (
+  eventLog: Pick<EventLog, 'read'>,
+): Promise<LastReconciled | null> => {
+  const found = await createActs(eventLog, ['LedgersReconciled']).newest('LedgersReconciled')
+  if (found === undefined) return null
+  const { type, data, metadata } = decodeEvent(found)
+  return type === 'LedgersReconciled' ? { ...data, at: metadata.effective_at } : null
+}

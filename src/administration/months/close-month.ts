@@ -1,0 +1,173 @@
+import { type Month, monthAfter, monthStart } from '../../billing/months.ts'
+import { closedTotals } from '../../billing/statement.ts'
+import type { MonthClosed } from '../../events/credits.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { movedOn } from '../../ledger/command.ts'
+import { type Months, nextOf, readOn } from '../../ledger/months/months.ts'
+import type { MonthClosing } from '../../ledger/months/pages.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { uniqueCommandKey } from '../credits/credits.ts'
+import {
+  closableAt,
+  closingUpTo,
+  type MonthStatement,
+  type Reading,
+  statementFromLog,
+  storeStatement,
+} from './statements.ts'
+
+/** How often a ledger that keeps changing is read again before the closing fails. */
+const attemptsMax = 10
+
+export type ClosedMonth = {
+  readonly organizationId: string
+  readonly closed: MonthClosed
+  /** It was closed before, so nothing was written. */
+  readonly already: boolean
+  /** Number of lots that were written off. */
+  readonly expired: number
+}
+
+type CloseRequest = {
+  readonly organizationId: string
+  readonly month: Month
+  readonly actor: string
+  readonly nowMs: number
+  readonly onProgress?: ((events: number) => void) | undefined
+}
+
+/**
+ * Closes a month: writes off lots that expired in it, and records the totals of its statement. Null if the organization had
+ * nothing yet in that month. Throws `CommandRefused` before the month can be closed, and while an earlier one is open.
+ */
+export const closeMonth = async (
+  foundation: Pick<Foundation, 'ledger'> & Reading,
+  request: CloseRequest,
+): Promise<ClosedMonth | null> => {
+  const { organizationId, month, nowMs, onProgress } = request
+  if (nowMs < closableAt(month))
+    throw new CommandRefused(
+      `${month} can be closed from ${new Date(closableAt(month)).toISOString()} on: until then calls of it may still be written`,
+    )
+  const closing = await closingUpTo(foundation, organizationId, month)
+  if (closing?.month === month) return { organizationId, closed: closing.closed, already: true, expired: 0 }
+  let expired = 0
+  for (let attempt = 0; attempt < attemptsMax; attempt++) {
+    const statement = await statementFromLog(foundation, {
+      organizationId,
+      month,
+      nowMs,
+      file: null,
+      onProgress,
+    })
+    if (statement.closing !== null) return { ...closedBefore(request, statement.closing), expired }
+    if (!mayClose(statement.months, request)) return null
+    expired += await writeOff(foundation, request)
+    const closed = await closeOnce(foundation, request, statement)
+    if (closed === null) continue
+    const { pool } = foundation
+    if (pool !== undefined) await storeStatement({ ...foundation, pool }, request)
+    return { ...closed, expired }
+  }
+  throw new CommandRefused(
+    `the ledger of ${organizationId} moved on too fast to close ${month}; try again when fewer calls are made`,
+  )
+}
+
+const closedBefore = (
+  { organizationId, month }: CloseRequest,
+  closing: MonthClosing,
+): Omit<ClosedMonth, 'expired'> => {
+  if (closing.month !== month)
+    throw new CommandRefused(`${month} was closed with ${closing.month}: nothing counted in it`)
+  return { organizationId, closed: closing.closed, already: true }
+}
+
+/** Whether there is something to close. Throws while an earlier month is open. */
+const mayClose = ({ start, sums, closings }: Months, { organizationId, month }: CloseRequest): boolean => {
+  const closedUpTo = closings.reduce(
+    (last, closing) => (closing.month > last ? closing.month : last),
+    start.after,
+  )
+  const counted = [...sums.keys()].sort()
+  const open = counted.find((one) => one > closedUpTo)
+  if (open !== undefined && open < month)
+    throw new CommandRefused(
+      `${open} of ${organizationId} is open: close it first, by "ledger close ${organizationId} ${open}"`,
+    )
+  const [first] = counted
+  return start.after !== '' || (first !== undefined && first <= month)
+}
+
+/** Writes off the rest of lots that expired before the end of the month. Returns how many. */
+const writeOff = async (
+  { ledger }: Pick<Foundation, 'ledger'>,
+  { organizationId, month }: CloseRequest,
+): Promise<number> => {
+  const overMs = Date.parse(monthStart(monthAfter(month)))
+  let written = 0
+  for (const { grantId, expiresAtMs } of (await ledger.account(organizationId)).lots) {
+    if (expiresAtMs >= overMs) continue
+    const { events, repeated } = await ledger.submit(organizationId, {
+      key: uniqueCommandKey(`expire/${grantId}`),
+      // It is effective at the lot's expiry.
+      atMs: expiresAtMs,
+      actor: 'system',
+      kind: 'expire',
+      grantId,
+    })
+    if (events.length > 0 && !repeated) written++
+  }
+  return written
+}
+
+/** Null if the statement must be read again: a lot was written off, the month was closed, or more events of this month arrived since. */
+const closeOnce = async (
+  foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
+  request: CloseRequest,
+  { summary, digest, months }: Pick<MonthStatement, 'summary'> & { digest: string; months: Months },
+): Promise<Omit<ClosedMonth, 'expired'> | null> => {
+  const { organizationId, month, onProgress } = request
+  const known = months.closings.length
+  const counted = months.sums.get(month)?.events
+  for (let attempt = 0; attempt < attemptsMax; attempt++) {
+    // Long statements take time, and calls continue; hardly any of them belong to this month.
+    await readOn(foundation.eventLog, organizationId, months, { onProgress })
+    if (months.closings.length > known || months.sums.get(month)?.events !== counted) return null
+    mayClose(months, request)
+    const written = await append(foundation, request, {
+      month,
+      through_revision: months.end - 1,
+      totals: closedTotals(summary),
+      digest,
+      next: nextOf(months, month),
+    })
+    if (written !== null) return { organizationId, ...written }
+  }
+  return null
+}
+
+/** Null if more events arrived than may lie between the last counted event and the closing. */
+const append = async (
+  { ledger }: Pick<Foundation, 'ledger'>,
+  { organizationId, month, actor, nowMs }: CloseRequest,
+  closed: MonthClosed,
+): Promise<Pick<ClosedMonth, 'closed' | 'already'> | null> => {
+  try {
+    const { events } = await ledger.submit(organizationId, {
+      key: `close/${month}`,
+      atMs: nowMs,
+      actor,
+      kind: 'close_month',
+      closed,
+      absentUpTo: closed.through_revision,
+    })
+    const [event] = events
+    // If two close a month at the same time, one succeeds.
+    const written = event?.type === 'MonthClosed' ? event.data : closed
+    return { closed: written, already: written.through_revision !== closed.through_revision }
+  } catch (error) {
+    if (error instanceof CommandRefused && error.message.startsWith(movedOn)) return null
+    throw error
+  }
+}

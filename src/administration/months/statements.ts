@@ -1,0 +1,278 @@
+import { createHash } from 'node:crypto'
+import { monthClosings } from '../../../projections/audit.ts'
+import {
+  closableAfterMs,
+  isMonth,
+  type Month,
+  monthAfter,
+  monthBefore,
+  monthStart,
+} from '../../billing/months.ts'
+import type { StatementLine, StatementSummary } from '../../billing/statement.ts'
+import { jsonLines, type StatementForm, type StatementHead, summaryOf } from '../../billing/statement-file.ts'
+import { StreamMissing } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import { ledgerStream } from '../../events/streams.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { verifyLedger } from '../../ledger/check/verify.ts'
+import {
+  type Months,
+  monthsFrom,
+  openingOf,
+  readOn,
+  readStatement,
+  startAfter,
+} from '../../ledger/months/months.ts'
+import { closingOf, type MonthClosing } from '../../ledger/months/pages.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { InputFault } from '../input.ts'
+import { missingLedger } from '../ledgers/ledgers.ts'
+
+/** A month of an organization, as its statement shows it. */
+
+export type StatementFile = {
+  readonly form: StatementForm
+  /** Resolves when more can be written. */
+  readonly write: (text: string) => Promise<void>
+}
+
+export type MonthStatement = {
+  readonly head: StatementHead
+  readonly summary: StatementSummary
+  /** The closing that covers it, its own or that of a later month; null: it is open. */
+  readonly closing: MonthClosing | null
+  /** The ledger's last revision that was read. */
+  readonly through: number
+}
+
+type StatementRequest = {
+  readonly organizationId: string
+  readonly month: Month
+  /** Null: only the sums are needed. */
+  readonly file: StatementFile | null
+  readonly onLines?: ((lines: readonly StatementLine[]) => void) | undefined
+  readonly onProgress?: ((events: number) => void) | undefined
+}
+
+/** A month, from text. */
+export const monthOf = (field: string, text: string): Month => {
+  const month = text.trim()
+  if (!isMonth(month)) throw new InputFault(field, `"${text}" is not a month such as 2026-11`)
+  return month
+}
+
+/** The instant from which a month can be closed. */
+export const closableAt = (month: Month): number =>
+  Date.parse(monthStart(monthAfter(month))) + closableAfterMs
+
+/** Without a database, a ledger is read from its first event and no file is stored. */
+export type Reading = Pick<Foundation, 'eventLog'> & { readonly pool?: Pick<Foundation['pool'], 'query'> }
+
+/**
+ * The closings of a ledger, the newest first. Rows only locate them in the event log, which has their content: without its row, a closing
+ * takes longer to read, and all figures are the same.
+ */
+export async function* closingsOf(
+  { eventLog, pool }: Reading,
+  organizationId: string,
+): AsyncGenerator<MonthClosing> {
+  if (pool === undefined) return
+  const { text, values } = monthClosings(organizationId)
+  const { rows } = await pool.query<{ position: string }>(text, [...values])
+  for (const { position } of rows) {
+    const event = await eventLog.at(BigInt(position))
+    const closing = event?.stream === ledgerStream(organizationId) ? closingOf(event) : null
+    if (closing !== null) yield closing
+  }
+}
+
+/** The last closing up to a month, or null. */
+export const closingUpTo = async (
+  foundation: Reading,
+  organizationId: string,
+  month: Month,
+): Promise<MonthClosing | null> => {
+  for await (const closing of closingsOf(foundation, organizationId))
+    if (closing.month <= month) return closing
+  return null
+}
+
+const knownLedger = async <Value>(organizationId: string, work: () => Promise<Value>): Promise<Value> => {
+  try {
+    return await work()
+  } catch (error) {
+    throw error instanceof StreamMissing ? missingLedger(organizationId) : error
+  }
+}
+
+/** The closed months, newest first, and the entries after them. Throws `CommandRefused` if the ledger does not exist. */
+export const monthsOf = (
+  foundation: Reading,
+  organizationId: string,
+  { onProgress }: { onProgress?: (events: number) => void } = {},
+): Promise<{ closed: MonthClosing[]; open: Months }> =>
+  knownLedger(organizationId, async () => {
+    const closed = await Array.fromAsync(closingsOf(foundation, organizationId))
+    const open = monthsFrom(startAfter(closed[0] ?? null))
+    await readOn(foundation.eventLog, organizationId, open, { onProgress })
+    return { closed, open }
+  })
+
+/**
+ * The statement of a month. The file of a closed month is the stored one if it has the digest of the closing, and otherwise
+ * written from the ledger. Throws `CommandRefused` if the ledger does not exist, and, at the end, if the ledger no longer
+ * gives the digest of a closed month: do not trust the output until the end.
+ */
+export const monthStatement = async (
+  foundation: Reading,
+  request: StatementRequest & { readonly nowMs: number },
+): Promise<MonthStatement> => {
+  const { organizationId, month, nowMs, file, onLines } = request
+  if (Date.parse(monthStart(month)) > nowMs) throw new InputFault('month', `${month} has not begun`)
+  const { pool } = foundation
+  const closing = await closingUpTo(foundation, organizationId, month)
+  const isStored = file === null ? onLines === undefined : file.form === jsonLines
+  if (pool === undefined || closing?.month !== month || !isStored)
+    return statementFromLog(foundation, request)
+  if ((await readStored(pool, request)).digest !== closing.closed.digest)
+    await storeStatement({ ...foundation, pool }, request)
+  const { digest, foot } = await readStored(pool, request, file?.write)
+  if (digest !== closing.closed.digest)
+    throw new CommandRefused(`the stored statement of ${month} changed while it was read: ask for it again`)
+  const head = await headOf(foundation, request)
+  return { head, summary: summaryOf(foot), closing, through: closing.through }
+}
+
+type StoredMonth = Pick<StatementRequest, 'organizationId' | 'month'>
+
+const partCharsMax = 1_000_000
+
+/** Stores the file of a closed month. Throws `CommandRefused` if the ledger does not give the digest of the closing. */
+export const storeStatement = async (
+  foundation: Reading & Required<Pick<Reading, 'pool'>>,
+  { organizationId, month, nowMs, onProgress }: Omit<StatementRequest, 'file'> & { readonly nowMs: number },
+): Promise<void> => {
+  const { pool } = foundation
+  let part = 0
+  let text = ''
+  const flush = async (): Promise<void> => {
+    await pool.query(
+      `insert into closed_months (organization_id, month, part, lines) values ($1, $2, $3, $4)
+       on conflict (organization_id, month, part) do update set lines = excluded.lines`,
+      [organizationId, month, part++, text],
+    )
+    text = ''
+  }
+  const write = async (more: string): Promise<void> => {
+    if (text !== '' && text.length + more.length > partCharsMax) await flush()
+    text += more
+  }
+  await statementFromLog(foundation, {
+    organizationId,
+    month,
+    nowMs,
+    onProgress,
+    file: { form: jsonLines, write },
+  })
+  await flush()
+  await pool.query('delete from closed_months where organization_id = $1 and month = $2 and part >= $3', [
+    ...[organizationId, month, part],
+  ])
+}
+
+/** Reads the stored file of a month. Its digest proves that it is complete; `foot` is its last line. */
+const readStored = async (
+  pool: NonNullable<Reading['pool']>,
+  { organizationId, month }: StoredMonth,
+  write?: (text: string) => Promise<void>,
+): Promise<{ digest: string; foot: string }> => {
+  const hash = createHash('sha256')
+  let last = ''
+  for (let part = 0; ; part++) {
+    const { rows } = await pool.query<{ lines: string }>(
+      'select lines from closed_months where organization_id = $1 and month = $2 and part = $3',
+      [organizationId, month, part],
+    )
+    const [row] = rows
+    if (row === undefined)
+      return {
+        digest: hash.digest('base64url'),
+        foot: last.slice(last.lastIndexOf('\n', last.length - 2) + 1),
+      }
+    last = row.lines
+    hash.update(last)
+    await write?.(last)
+  }
+}
+
+const headOf = async (
+  { eventLog }: Pick<Reading, 'eventLog'>,
+  { organizationId, month }: StoredMonth,
+): Promise<StatementHead> => {
+  const [first] = (await eventLog.read(ledgerStream(organizationId), { from: 0, max: 1 })).map(decodeEvent)
+  const name = first?.type === 'OrganizationRegistered' ? first.data.name : ''
+  return { organizationId, name, month }
+}
+
+/**
+ * Reads the statement of a month from the ledger. `digest` is that of the JSON Lines of a closed month; empty if the month
+ * cannot be closed yet.
+ */
+export const statementFromLog = (
+  foundation: Reading,
+  request: StatementRequest & { readonly nowMs: number },
+): Promise<MonthStatement & { readonly digest: string; readonly months: Months }> =>
+  knownLedger(request.organizationId, async () => {
+    const { organizationId, month, nowMs, file, onLines, onProgress } = request
+    const { eventLog } = foundation
+    const head = await headOf(foundation, request)
+    const start = startAfter(await closingUpTo(foundation, organizationId, monthBefore(month)))
+    const { opening, to } = await openingOf(eventLog, organizationId, { start, month, onProgress })
+    const hash = closableAt(month) <= nowMs ? createHash('sha256') : null
+    hash?.update(jsonLines.head(head, opening))
+    await file?.write(file.form.head(head, opening))
+    const months = monthsFrom(start)
+    const summary = await readStatement(eventLog, organizationId, {
+      month,
+      months,
+      opening,
+      to,
+      onProgress,
+      onLines: async (lines) => {
+        onLines?.(lines)
+        const json = hash === null && file?.form !== jsonLines ? '' : textOf(jsonLines, lines)
+        hash?.update(json)
+        await file?.write(file.form === jsonLines ? json : textOf(file.form, lines))
+      },
+    })
+    const closing = months.closings.find((one) => one.month >= month) ?? null
+    const through = months.end - 1
+    hash?.update(jsonLines.foot(head, summary, null))
+    await file?.write(file.form.foot(head, summary, closing === null ? through : null))
+    const digest = hash?.digest('base64url') ?? ''
+    if (closing?.month === month && closing.closed.digest !== digest)
+      throw new CommandRefused(await contradiction(foundation, { organizationId, closing, digest }))
+    return { head, summary, closing, through, digest, months }
+  })
+
+const textOf = ({ line }: StatementForm, lines: readonly StatementLine[]): string => {
+  let text = ''
+  for (const one of lines) text += line(one)
+  return text
+}
+
+/** Why a closed month's file differs from the file it was closed with, as far as it can be determined. */
+const contradiction = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { organizationId, closing, digest }: { organizationId: string; closing: MonthClosing; digest: string },
+): Promise<string> => {
+  const { fault } = await verifyLedger(eventLog, organizationId)
+  const named =
+    fault === null
+      ? "The ledger's own chain is whole: it was rewritten, or another release wrote the statement. Compare with a checkpoint or a copy kept outside."
+      : `The ledger was changed: revision ${fault.revision}, ${fault.event_id === null ? 'no event' : `event ${fault.event_id} (${fault.type})`}: ${fault.fault}.`
+  return (
+    `the statement of ${closing.month} of ${organizationId} is not the one that was closed: its digest is ${digest}, ` +
+    `and the closing at revision ${closing.revision} says ${closing.closed.digest}. ${named}`
+  )
+}

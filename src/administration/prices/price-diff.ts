@@ -1,0 +1,98 @@
+import { type Month, monthAfter, monthStart } from '../../billing/months.ts'
+import { type PriceBook, priceBookOf } from '../../billing/price-book.ts'
+import { addCall, addCost, type Cost, noCost } from '../../billing/price-comparison.ts'
+import { type RuleChange, ruleChanges } from '../../billing/price-rules.ts'
+import { publishedAt } from '../../billing/prices.ts'
+import type { PriceBookRule } from '../../events/prices.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { overrideOf } from '../../ledger/account.ts'
+import { recordedCalls } from '../../ledger/explain/recorded-calls.ts'
+import { readPrices } from '../../ledger/prices/price-stream.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { priceRulesOf } from './price-file.ts'
+import { namedPrices, priceNameOf } from './prices.ts'
+
+/** The difference between two price books, by rule and by the cost of a month's calls under each. */
+
+/** A book by its name, or the content of a file; a file may contain only the rules that change. */
+type NamedRules = { readonly name: string; readonly rules: readonly PriceBookRule[] }
+
+/**
+ * The rules of a version (`2`), of a proposal (`p3`), or of a file. `over`: the base of a file; null: the book in force
+ * now. Throws `CommandRefused` and `InputFault`.
+ */
+export const rulesNamed = async (
+  foundation: Pick<Foundation, 'eventLog'>,
+  text: string,
+  { readJson, over }: { readJson: (path: string) => Promise<unknown>; over: readonly PriceBookRule[] | null },
+): Promise<NamedRules> => {
+  const name = priceNameOf(text)
+  if (name !== null) return { name: text.trim(), rules: (await namedPrices(foundation, name)).rules }
+  const content = await readJson(text)
+  const base = over ?? publishedAt((await readPrices(foundation.eventLog)).prices, Date.now())?.rules ?? []
+  return { name: text, rules: priceRulesOf(content, { named: text, base }) }
+}
+
+/** The last whole month. */
+export const lastMonth = (nowMs: number): Month => {
+  const now = new Date(nowMs)
+  return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1)).toISOString().slice(0, 7)
+}
+
+export type ComparedCosts = { readonly from: Cost; readonly to: Cost }
+
+type PriceDifference = {
+  readonly changes: readonly RuleChange[]
+  /** Organizations with calls. */
+  readonly organizations: readonly ({ readonly organizationId: string } & ComparedCosts)[]
+  readonly sum: ComparedCosts
+}
+
+/**
+ * Rates the calls of a month under both, with the organizations' current own prices. Nothing is written.
+ */
+export const comparePrices = async (
+  { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
+  {
+    from,
+    to,
+    month,
+    organizations,
+    onProgress,
+  }: {
+    readonly from: NamedRules
+    readonly to: NamedRules
+    readonly month: Month
+    readonly organizations: readonly string[]
+    readonly onProgress: (organizationId: string, calls: number) => void
+  },
+): Promise<PriceDifference> => {
+  const books = [from, to].map(bookOf)
+  const range = { fromMs: Date.parse(monthStart(month)), untilMs: Date.parse(monthStart(monthAfter(month))) }
+  const sum: ComparedCosts = { from: noCost(), to: noCost() }
+  const compared: ({ organizationId: string } & ComparedCosts)[] = []
+  for (const organizationId of organizations) {
+    const account = await ledger.account(organizationId)
+    if (!account.registered)
+      throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+    const costs: ComparedCosts = { from: noCost(), to: noCost() }
+    for await (const calls of recordedCalls(eventLog, organizationId, range)) {
+      for (const { data, metadata } of calls) {
+        const atMs = Date.parse(metadata.effective_at)
+        const override = (sku: string) => overrideOf(account, sku, atMs)
+        for (const [i, book] of books.entries())
+          addCall(i === 0 ? costs.from : costs.to, data.facts, book, override)
+      }
+      onProgress(organizationId, costs.from.calls)
+    }
+    if (costs.from.calls === 0) continue
+    compared.push({ organizationId, ...costs })
+    addCost(sum.from, costs.from)
+    addCost(sum.to, costs.to)
+  }
+  return { changes: ruleChanges(from.rules, to.rules), organizations: compared, sum }
+}
+
+/** Neither version nor instant affects the cost of a call. */
+const bookOf = ({ rules }: NamedRules): PriceBook =>
+  priceBookOf({ version: 1, effective_from: new Date(0).toISOString(), rules: [...rules] })

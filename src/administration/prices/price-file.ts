@@ -1,0 +1,78 @@
+import { z } from 'zod'
+import { formatCredits } from '../../billing/money.ts'
+import { patchedRules } from '../../billing/price-rules.ts'
+import { knownRules, neededRules } from '../../billing/tariff.ts'
+import { faultOf } from '../../event-log/stored-event.ts'
+import { type PriceBookRule, priceBookRule } from '../../events/prices.ts'
+import { amountOf, InputFault } from '../input.ts'
+
+/**
+ * The rules in a document that was parsed as JSON: a list of rules, a book, or the output of `price show --json`. It may contain
+ * only the rules that change, and of those only the changed members; the rest comes from `base`. The result is complete: every
+ * rule of this release, each once. Throws `InputFault` of the field `file`.
+ */
+export const priceRulesOf = (
+  content: unknown,
+  { named, base }: { readonly named: string; readonly base: readonly PriceBookRule[] },
+): PriceBookRule[] => {
+  const document = rulesIn(content)
+  const read = rulesDocument.safeParse(document)
+  if (!read.success) throw new InputFault('file', `${named}: ${faultOf(read.error, document)}`)
+  const given = read.data.rules
+  for (const [i, { rule }] of given.entries())
+    if (given.findIndex((one) => one.rule === rule) !== i)
+      throw new InputFault('file', `rule ${rule} stands in it twice`)
+  const rules = patchedRules(
+    base,
+    given.map((rule) => wholeRule(rule, base)),
+  )
+  const known = knownRules()
+  for (const { rule, rule_version } of rules) {
+    const newest = known.get(rule)
+    if (newest === undefined)
+      throw new InputFault('file', `there is no rule "${rule}"; there are ${[...known.keys()].join(', ')}`)
+    if (rule_version > newest)
+      throw new InputFault('file', `rule ${rule} has no version ${rule_version}; the newest is ${newest}`)
+  }
+  const missing = neededRules().filter((id) => !rules.some(({ rule }) => rule === id))
+  if (missing.length > 0)
+    throw new InputFault(
+      'file',
+      `a price book is complete; neither the file nor the book in force then has ${missing.join(', ')}`,
+    )
+  return rules
+}
+
+const wholeRule = (
+  { rule, ...given }: z.infer<typeof ruleDocument>,
+  base: readonly PriceBookRule[],
+): PriceBookRule => {
+  const before = base.find((one) => one.rule === rule)
+  const { rule_version = before?.rule_version, amount = before?.amount } = given
+  const sku = given.sku === undefined ? before?.sku : given.sku
+  if (rule_version === undefined || sku === undefined || amount === undefined)
+    throw new InputFault(
+      'file',
+      `rule ${rule} is not in the book it changes: give its rule_version, sku and amount`,
+    )
+  return { rule, rule_version, sku, amount: canonicalAmount(rule, amount) }
+}
+
+const canonicalAmount = (rule: string, amount: string): string => {
+  try {
+    return formatCredits(amountOf('file', amount, { zero: true }))
+  } catch (error) {
+    throw error instanceof InputFault ? new InputFault('file', `rule ${rule}: ${error.message}`) : error
+  }
+}
+
+const memberOf = (value: unknown, name: string): unknown =>
+  typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
+
+const rulesIn = (content: unknown): { rules: unknown } => ({
+  rules: Array.isArray(content) ? content : memberOf(memberOf(content, 'in_force') ?? content, 'rules'),
+})
+
+/** Amounts are accepted as an operator types them; events contain them in one form only. */
+const ruleDocument = priceBookRule.extend({ amount: z.string() }).partial().required({ rule: true })
+const rulesDocument = z.object({ rules: z.array(ruleDocument).min(1) })

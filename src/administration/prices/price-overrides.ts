@@ -1,0 +1,146 @@
+import type { Logger } from 'pino'
+import { allOverridden } from '../../../projections/accounts.ts'
+import { formatCredits, type MicroCredits } from '../../billing/money.ts'
+import { standingBooks } from '../../billing/prices.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import { ledgerStream } from '../../events/streams.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { readPrices } from '../../ledger/prices/price-stream.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { uniqueCommandKey } from '../credits/credits.ts'
+import { InputFault } from '../input.ts'
+import { catchUp } from '../projections/catch-up.ts'
+
+/** Organizations' own prices. The ledger of the organization stores them, and decides which are valid. */
+
+type PriceOverride = {
+  readonly organizationId: string
+  readonly sku: string
+  /** Null: back to the price book's price. */
+  readonly amount: MicroCredits | null
+  readonly effectiveFrom: string
+  readonly reason: string
+  readonly actor: string
+}
+
+/** The most time a request may take to arrive here after its instant was chosen. */
+const toleranceMs = 1_000
+
+/** Gives one organization its own price of a SKU. Throws `InputFault` for a SKU that no price book has, and for the past. */
+export const setPriceOverride = async (
+  { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
+  { organizationId, ...override }: PriceOverride,
+): Promise<{ overrideId: string }> => {
+  if (Date.parse(override.effectiveFrom) < Date.now() - toleranceMs)
+    throw new InputFault(
+      'effective-from',
+      `${override.effectiveFrom} has passed; prices never change backwards ("rerate plan" is for what was charged)`,
+    )
+  const { prices } = await readPrices(eventLog)
+  const skus = new Set(standingBooks(prices).flatMap(({ rules }) => rules.map(({ sku }) => sku)))
+  if (!skus.has(override.sku))
+    throw new InputFault(
+      'sku',
+      `no price book knows "${override.sku}"; known are ${[...skus].filter((sku) => sku !== null).join(', ')}`,
+    )
+  const { events } = await ledger.submit(organizationId, {
+    key: uniqueCommandKey('price-override'),
+    atMs: Date.now(),
+    kind: 'override_price',
+    ...override,
+  })
+  const [event] = events
+  return { overrideId: (event?.type === 'PriceOverrideSet' && event.data.override_id) || '' }
+}
+
+export type StandingOverride = {
+  readonly organizationId: string
+  /** That of the event which set it. */
+  readonly overrideId: string
+  readonly revision: number
+  readonly sku: string
+  readonly amount: string | null
+  readonly effectiveFrom: string
+  readonly reason: string | null
+  readonly setBy: string
+  readonly setAt: string
+  /** Whether calls are priced by it now: a later override may have replaced it, or its date may lie in the future. */
+  readonly inForce: boolean
+}
+
+/** The overrides of an organization that were not withdrawn, by SKU and date. Throws `CommandRefused` for an unknown organization. */
+export const priceOverrides = async (
+  { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
+  organizationId: string,
+): Promise<StandingOverride[]> => {
+  const account = await ledger.account(organizationId)
+  if (!account.registered)
+    throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+  const nowMs = Date.now()
+  const found: StandingOverride[] = []
+  for (const overrides of account.overrides.values()) {
+    const current = overrides.findLast(({ fromMs }) => fromMs <= nowMs)
+    for (const override of overrides) {
+      const [recorded] = await eventLog.read(ledgerStream(organizationId), {
+        from: override.revision,
+        max: 1,
+      })
+      const event = recorded === undefined ? null : decodeEvent(recorded)
+      if (event?.type !== 'PriceOverrideSet') continue
+      found.push({
+        organizationId,
+        overrideId: event.recorded.id,
+        revision: override.revision,
+        sku: event.data.sku,
+        amount: override.amount === null ? null : formatCredits(override.amount),
+        effectiveFrom: event.data.effective_from,
+        reason: event.data.reason,
+        setBy: event.metadata.actor,
+        setAt: event.metadata.effective_at,
+        inForce: override === current,
+      })
+    }
+  }
+  return found.toSorted(
+    (a, b) => a.sku.localeCompare(b.sku) || a.effectiveFrom.localeCompare(b.effectiveFrom),
+  )
+}
+
+/** The organizations that have, or had, their own prices, including everything in the event log now. */
+export const overriddenOrganizations = async (foundation: Foundation, logger: Logger): Promise<string[]> => {
+  await catchUp(foundation, logger)
+  const { text, values } = allOverridden()
+  const { rows } = await foundation.pool.query<{ organization_id: string }>(text, [...values])
+  return rows.map(({ organization_id }) => organization_id)
+}
+
+/** Withdraws an override: from now on calls are priced as if it had never been set. Earlier charges keep their price. */
+export const withdrawPriceOverride = async (
+  foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
+  {
+    organizationId,
+    overrideId,
+    reason,
+    actor,
+  }: { organizationId: string; overrideId: string; reason: string; actor: string },
+): Promise<StandingOverride> => {
+  const override = (await priceOverrides(foundation, organizationId)).find(
+    (one) => one.overrideId === overrideId,
+  )
+  if (override === undefined)
+    throw new CommandRefused(
+      `${organizationId} has no override ${overrideId} that counts; see "price overrides ${organizationId}"`,
+    )
+  const { sku, revision } = override
+  await foundation.ledger.submit(organizationId, {
+    key: uniqueCommandKey('price-override-withdrawn'),
+    atMs: Date.now(),
+    actor,
+    kind: 'withdraw_override',
+    overrideId,
+    overrideRevision: revision,
+    sku,
+    reason,
+  })
+  return override
+}

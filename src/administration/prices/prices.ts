@@ -1,0 +1,194 @@
+import { randomUUID } from 'node:crypto'
+import {
+  approveProposal,
+  isOpen,
+  type PriceDecision,
+  proposeBook,
+  withdrawBook,
+  withdrawProposal,
+} from '../../billing/price-decisions.ts'
+import { type RuleChange, ruleChanges } from '../../billing/price-rules.ts'
+import {
+  type PriceProposal,
+  type Prices,
+  type PublishedBook,
+  publishedAt,
+  standingBooks,
+} from '../../billing/prices.ts'
+import { appendChained } from '../../event-log/append-chained.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import { AppendConflict } from '../../event-log/port.ts'
+import { encodeEvent } from '../../event-log/stored-event.ts'
+import type { PriceBookProposed, PriceBookPublished, PriceBookRule } from '../../events/prices.ts'
+import { priceBookStream } from '../../events/streams.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { readPrices } from '../../ledger/prices/price-stream.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { approvalRefusal } from '../approval.ts'
+import { InputFault } from '../input.ts'
+import { provedUserOf } from '../operator.ts'
+
+/** Price books: proposing, approving and withdrawing them. Earlier charges keep their price. */
+
+type Log = Pick<Foundation, 'eventLog'>
+
+/** The book in force at an instant, the later books, and the proposals waiting for approval. */
+export const pricesAt = async (
+  { eventLog }: Log,
+  atMs: number,
+): Promise<{ inForce: PublishedBook | null; upcoming: PublishedBook[]; open: PriceProposal[] }> => {
+  const { prices } = await readPrices(eventLog)
+  return {
+    inForce: publishedAt(prices, atMs),
+    upcoming: standingBooks(prices).filter(({ effective_from }) => Date.parse(effective_from) > atMs),
+    open: prices.proposals.filter((one) => isOpen(one, Date.now())),
+  }
+}
+
+/** A person's name for a book or a proposal: `2`, or `p3`. */
+export type PriceName = { readonly kind: 'book' | 'proposal'; readonly number: number }
+
+export const priceNameOf = (text: string): PriceName | null => {
+  const [, p, digits] = /^(p?)([1-9]\d{0,8})$/.exec(text.trim()) ?? []
+  if (digits === undefined) return null
+  return { kind: p === 'p' ? 'proposal' : 'book', number: Number(digits) }
+}
+
+/** The book or the proposal of that name. Throws `CommandRefused` if there is none. */
+export const namedPrices = async (
+  { eventLog }: Log,
+  { kind, number }: PriceName,
+): Promise<PublishedBook | PriceProposal> => {
+  const { prices } = await readPrices(eventLog)
+  const found =
+    kind === 'book'
+      ? prices.books.find(({ version }) => version === number)
+      : prices.proposals.find(({ proposal }) => proposal === number)
+  if (found === undefined)
+    throw new CommandRefused(
+      kind === 'book'
+        ? `there is no price book ${number}; see "price show"`
+        : `there is no proposal p${number}; see "price show"`,
+    )
+  return found
+}
+
+/** A proposal with its changes to the book then in force, and why no one can approve it; null: the proposal does not exist. */
+export const proposalAt = async (
+  { eventLog }: Log,
+  number: number,
+  nowMs: number,
+): Promise<{ proposal: PriceProposal; changes: RuleChange[]; gone: string | null } | null> => {
+  const { prices } = await readPrices(eventLog)
+  const proposal = prices.proposals.find((one) => one.proposal === number)
+  if (proposal === undefined) return null
+  const base = prices.books.find(({ version }) => version === proposal.base)
+  const decision = approveProposal(prices, { proposal: number, approver: 'cli', nowMs })
+  return {
+    proposal,
+    changes: ruleChanges(base?.rules ?? [], proposal.rules),
+    gone: 'refused' in decision ? decision.refused : null,
+  }
+}
+
+/** Proposes a book. `rulesOver` derives its rules from those of the book that will be in force then. */
+export const proposePriceBook = async (
+  { eventLog }: Log,
+  {
+    rulesOver,
+    ...wanted
+  }: {
+    readonly rulesOver: (base: readonly PriceBookRule[]) => readonly PriceBookRule[]
+    readonly effectiveFrom: string
+    readonly reason: string | null
+    readonly actor: string
+  },
+): Promise<PriceBookProposed> => {
+  const { data } = await decideNext(eventLog, wanted.actor, (prices, nowMs) => {
+    const base = publishedAt(prices, Date.parse(wanted.effectiveFrom))
+    return proposeBook(prices, {
+      ...wanted,
+      rules: rulesOver(base?.rules ?? []),
+      proposer: wanted.actor,
+      nowMs,
+    })
+  })
+  return data
+}
+
+/**
+ * Publishes a proposal. The approver is the actor: a proved person, or, if one person is enough, the label of the command
+ * line. Throws `CommandRefused` for someone who may not approve it, and if it is too late.
+ */
+export const approvePriceBook = async (
+  { eventLog }: Log,
+  {
+    proposal,
+    actor,
+    twoPerson,
+    consents,
+  }: { proposal: number; actor: string; twoPerson: boolean; consents: boolean },
+): Promise<PriceBookPublished> => {
+  const { data } = await decideNext(eventLog, actor, (prices, nowMs) => {
+    const decision = approveProposal(prices, { proposal, approver: actor, nowMs })
+    const proposer = prices.proposals.find((one) => one.proposal === proposal)?.proposed.by
+    if (proposer === undefined || 'refused' in decision) return decision
+    const refused = approvalRefusal({ proposer, approver: actor, twoPerson, consents })
+    return refused === null ? decision : { refused }
+  })
+  return data
+}
+
+/** Withdraws a proposal, or a book that is not in force yet. Throws `CommandRefused`. */
+export const withdrawPrices = async (
+  { eventLog }: Log,
+  {
+    name: { kind, number },
+    reason,
+    actor,
+    twoPerson,
+  }: { name: PriceName; reason: string; actor: string; twoPerson: boolean },
+): Promise<void> => {
+  await decideNext(eventLog, actor, (prices, nowMs) => {
+    if (kind === 'proposal') return withdrawProposal(prices, { proposal: number, reason })
+    // An agreement of two people cannot be undone by an unproved actor, who could be anyone.
+    if (twoPerson && provedUserOf(actor) === null)
+      return {
+        refused: `"${actor}" is a label only, and price book ${number} was approved by a proved person: set OPERATOR_TOKEN (see "user token")`,
+      }
+    return withdrawBook(prices, { version: number, reason, nowMs })
+  })
+}
+
+const conflictsMax = 8
+/** Less than the notice that is given: an append that arrives later is not awaited. */
+const patience = { unknownMs: 4_000, unavailableMs: 0, pauseMs: 50 }
+
+/** Decides on the current stream, and appends at exactly that revision; decides again if someone else was first. */
+const decideNext = async <Event extends Exclude<PriceDecision, { refused: string }>>(
+  eventLog: Foundation['eventLog'],
+  actor: string,
+  decide: (prices: Prices, nowMs: number) => PriceDecision<Event>,
+): Promise<Event> => {
+  const once = randomUUID()
+  for (let conflicts = 0; ; conflicts++) {
+    const { prices, revision } = await readPrices(eventLog)
+    const nowMs = Date.now()
+    const decision = decide(prices, nowMs)
+    if ('refused' in decision) {
+      if (decision.field !== undefined) throw new InputFault(decision.field, decision.refused)
+      throw new CommandRefused(decision.refused)
+    }
+    const event = encodeEvent(decision, {
+      id: eventIdOf(priceBookStream, once, 0),
+      actor,
+      effectiveAt: new Date(nowMs).toISOString(),
+    })
+    try {
+      await appendChained(eventLog, priceBookStream, revision === -1 ? 'none' : revision, [event], patience)
+      return decision
+    } catch (error) {
+      if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
+    }
+  }
+}

@@ -1,0 +1,147 @@
+import type { Projection } from '../../../projections/projection.ts'
+import { inTransaction } from '../../concurrency/transaction.ts'
+import type { Position } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { CommandRefused } from '../../ledger/command.ts'
+import { recordOperation } from '../operator-events.ts'
+import { type RebuildAsked, rebuild } from './rebuilds.ts'
+
+/** Events that projections could not fold: their content, whether they could be folded now, and skipping one. */
+
+export type ParkedEvent = {
+  readonly projection: string
+  readonly position: Position
+  readonly stream: string
+  /** According to the log; null if it no longer contains the event. */
+  readonly type: string | null
+  readonly error: string
+  readonly parkedAt: Date
+  /** `parked`: the rows continue without it until it is retried. `halted`: the rows of its stream end before it. */
+  readonly state: 'parked' | 'halted' | 'released'
+  readonly releasedBy: string | null
+  readonly reason: string | null
+}
+
+const listedMax = 1_000
+
+/** The first of them, by projection and position; only of one projection if it is named. */
+export const parkedEvents = async (
+  { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
+  projection: string | null,
+): Promise<ParkedEvent[]> => {
+  const { rows } = await pool.query<{
+    projection: string
+    position: string
+    stream: string
+    error: string
+    parked_at: Date
+    state: ParkedEvent['state']
+    released_by: string | null
+    reason: string | null
+  }>(
+    `select projection, position, stream, error, parked_at, released_by, reason,
+            case when released_at is null then 'parked' else 'released' end as state
+       from parked_events where $1::text is null or projection = $1
+     union all
+     select projection, position, stream, error, halted_at, null, null, 'halted' from halted_streams
+      where $1::text is null or projection = $1
+     order by projection, position limit $2`,
+    [projection, listedMax],
+  )
+  const listed: ParkedEvent[] = []
+  for (const { position: text, parked_at, released_by, ...row } of rows) {
+    const position = BigInt(text)
+    const type = (await eventLog.at(position))?.type ?? null
+    listed.push({ ...row, position, type, parkedAt: parked_at, releasedBy: released_by })
+  }
+  return listed
+}
+
+/** Why this release still cannot read an event; null: it can. Only folding shows whether its stream accepts it. */
+export const stillUnreadable = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { position }: Pick<ParkedEvent, 'position'>,
+): Promise<string | null> => {
+  const event = await eventLog.at(position)
+  if (event === null) return 'the event log does not hold it any more'
+  try {
+    decodeEvent(event)
+    return null
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+export type Retried = {
+  readonly waiting: readonly ParkedEvent[]
+  /** Why this release cannot read some of them: then nothing was changed. */
+  readonly unreadable: readonly string[]
+  /** Still set aside. */
+  readonly left: readonly ParkedEvent[]
+}
+
+/** Rebuilds a projection if this release can read everything that was set aside. */
+export const retryParked = async (
+  foundation: Foundation,
+  {
+    projection,
+    ...asked
+  }: { readonly projection: Projection } & Omit<RebuildAsked, 'projections' | 'reason'>,
+): Promise<Retried> => {
+  const setAside = async (): Promise<ParkedEvent[]> =>
+    (await parkedEvents(foundation, projection.name)).filter(({ state }) => state !== 'released')
+  const waiting = await setAside()
+  const unreadable: string[] = []
+  for (const one of waiting) {
+    const why = await stillUnreadable(foundation, one)
+    if (why !== null) unreadable.push(`position ${one.position} of ${one.stream}: ${why}`)
+  }
+  if (waiting.length === 0 || unreadable.length > 0) return { waiting, unreadable, left: waiting }
+  // Later events of these streams were folded without them, so only a full rebuild gives the correct result.
+  const reason = 'retry of events that were set aside'
+  await rebuild(foundation, { ...asked, projections: [projection], reason })
+  return { waiting, unreadable, left: await setAside() }
+}
+
+/**
+ * The projection skips the event permanently, by a person's decision. Throws `CommandRefused` for rows about money, which are complete or
+ * stopped, and for rows that define access rights.
+ */
+export const releaseParked = async (
+  { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
+  {
+    projection,
+    position,
+    reason,
+    actor,
+  }: {
+    readonly projection: Projection
+    readonly position: Position
+    readonly reason: string
+    readonly actor: string
+  },
+): Promise<void> => {
+  const { name, money, guards } = projection
+  if (money)
+    throw new CommandRefused(
+      `${name} is of money: its rows are whole, or they stop. Run the release that knows the event and "projection rebuild ${name}", or acknowledge the fault of the ledger`,
+    )
+  if (guards === true)
+    throw new CommandRefused(
+      `${name} tells who may call: an event that cannot be read may have taken something away. Run the release that knows it, or revoke the key and issue another one`,
+    )
+  await inTransaction(pool, async (client) => {
+    const { rows } = await client.query<{ stream: string }>(
+      `update parked_events set released_at = now(), released_by = $3, reason = $4
+        where projection = $1 and position = $2 and released_at is null returning stream`,
+      [name, position.toString(), actor, reason],
+    )
+    const stream = rows[0]?.stream
+    if (stream === undefined)
+      throw new CommandRefused(`${name} has set no event aside at position ${position}`)
+    const data = { projection: name, position: position.toString(), stream, reason }
+    const once = `release/${name}/${position}/${new Date().toISOString()}`
+    await recordOperation(eventLog, { type: 'ParkedEventReleased', data }, { actor, once })
+  })
+}

@@ -1,0 +1,178 @@
+import type { Logger } from 'pino'
+import { projections as allProjections } from '../../../projections/index.ts'
+import type { Projection } from '../../../projections/projection.ts'
+import { deadlineSignal, within } from '../../concurrency/deadline.ts'
+import type { EventLog, Position, RecordedEvent } from '../../event-log/port.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import {
+  type HaltedStream,
+  readCheckpoints,
+  readHaltedStreams,
+  strayCheckpoints,
+  strayMessage,
+} from '../../projector/checkpoints.ts'
+import type { RebuildProgress } from '../../projector/second-set.ts'
+import { type Verdict, verifyProjections } from '../../projector/verify.ts'
+import { catchUp } from './catch-up.ts'
+
+export type ProjectionState = {
+  readonly name: string
+  readonly version: number
+  /** Also halted if the event log no longer contains the event at which its rows end. */
+  readonly state: 'live' | 'halted'
+  readonly error: string | null
+  readonly position: Position
+  /** Positions up to the log's head: events on the Postgres log, bytes on EventStoreDB. Null if its position is meaningless in this log. */
+  readonly behind: bigint | null
+  /** Events it could not read, at most 1,000: more than that means a broken release, and 1,000 are enough to show it. */
+  readonly parked: number
+  /** Streams whose rows have stopped. */
+  readonly haltedStreams: readonly HaltedStream[]
+  readonly updatedAt: Date
+}
+
+/** The position of every projection, and the end of the event log. */
+export const projectionStates = async ({
+  pool,
+  eventLog,
+}: Pick<Foundation, 'pool'> & { readonly eventLog: Pick<EventLog, 'at' | 'head'> }): Promise<{
+  head: Position
+  states: ProjectionState[]
+}> => {
+  const [head, checkpoints, parked, halted] = await Promise.all([
+    eventLog.head(),
+    readCheckpoints(pool),
+    pool.query<{ projection: string; parked: number }>(
+      `select c.projection, count(*)::integer as parked
+         from (select name as projection from projection_checkpoints) c
+        cross join lateral (select 1 from parked_events p
+                             where p.projection = c.projection and p.released_at is null limit $1) p
+        group by c.projection`,
+      [parkedMax],
+    ),
+    readHaltedStreams(pool),
+  ])
+  const stray = await strayCheckpoints(eventLog, checkpoints)
+  const states = checkpoints.map((checkpoint): ProjectionState => {
+    const { name, version, position, updatedAt } = checkpoint
+    const ended = stray.includes(checkpoint)
+    return {
+      name,
+      version,
+      position,
+      updatedAt,
+      state: ended ? 'halted' : checkpoint.state,
+      error: ended ? strayMessage([checkpoint]) : checkpoint.error,
+      // The head was read in parallel with the checkpoints, so a checkpoint may have passed it.
+      behind: ended ? null : position < head ? head - position : 0n,
+      parked: parked.rows.find(({ projection }) => projection === name)?.parked ?? 0,
+      haltedStreams: halted.filter(({ projection }) => projection === name),
+    }
+  })
+  return { head, states }
+}
+
+const parkedMax = 1_000
+
+export type ProjectionLag = Omit<ProjectionState, 'behind'> & {
+  /** Between its rows and the event log's head, in the log's own positions. */
+  readonly behind: bigint
+  /** Age of the oldest event its rows do not show; 0 when there is none. */
+  readonly seconds: number
+}
+
+type LagOptions = Pick<Foundation, 'pool'> & {
+  readonly eventLog: Pick<EventLog, 'at' | 'head' | 'subscribe'>
+  /** The age of the newest event. If it is unknown, the time since this process first saw it: no two clocks are compared. */
+  readonly headAgeMs?: (last: RecordedEvent) => number
+  readonly monotonic?: () => number
+}
+
+/** How far rows are behind the event log. The returned function throws if the log or the database does not answer. */
+export function createProjectionLags({
+  pool,
+  eventLog,
+  headAgeMs,
+  monotonic = () => performance.now(),
+}: LagOptions): () => Promise<readonly ProjectionLag[]> {
+  // A row of a projection that this release no longer has will never move again.
+  const names = new Set(allProjections.map(({ name }) => name))
+  let newest: { readonly position: Position; readonly seenAtMs: number } | undefined
+  return async () => {
+    const { head, states } = await projectionStates({ pool, eventLog })
+    if (head !== newest?.position) newest = { position: head, seenAtMs: monotonic() }
+    const { seenAtMs } = newest
+    const known = states.filter(({ name }) => names.has(name))
+    // Most projections are at the same position, so there are fewer reads than projections.
+    const places = [...new Set(known.map(({ position }) => position))].filter((place) => place < head)
+    const ages = new Map(
+      await Promise.all(
+        places.map(
+          async (after) =>
+            [
+              after,
+              await ageOfNext(eventLog, { after, head }, headAgeMs ?? (() => monotonic() - seenAtMs)),
+            ] as const,
+        ),
+      ),
+    )
+    return known.map((state) => {
+      const { position } = state
+      return {
+        ...state,
+        behind: position < head ? head - position : 0n,
+        seconds: ages.get(position) ?? 0,
+      }
+    })
+  }
+}
+
+const nextMaxMs = 1_000
+
+/** The age in seconds of the event after a position: by the log's clock up to its head, then by ours. */
+async function ageOfNext(
+  eventLog: Pick<EventLog, 'at' | 'subscribe'>,
+  { after, head }: { readonly after: Position; readonly head: Position },
+  headAgeMs: (last: RecordedEvent) => number,
+): Promise<number> {
+  const enough = new AbortController()
+  const signal = deadlineSignal(nextMaxMs, enough.signal)
+  const next = async (): Promise<number | null> => {
+    for await (const item of eventLog.subscribe({ after, prefixes: [], batchMax: 1, signal })) {
+      const [first] = item.kind === 'events' ? item.events : []
+      if (first !== undefined) {
+        const last = first.position === head ? first : await eventLog.at(head)
+        if (last === null) return null
+        return (Math.max(0, last.recordedAtMs - first.recordedAtMs) + Math.max(0, headAgeMs(last))) / 1_000
+      }
+      if (item.kind === 'caught-up') return 0
+    }
+    return null
+  }
+  try {
+    // A subscription notices its end only when the log answers its request.
+    const seconds = await within(next(), { waitMs: nextMaxMs }, () => null)
+    if (seconds === null) throw new Error('the event log does not say how old an event is')
+    return seconds
+  } finally {
+    enough.abort()
+  }
+}
+
+/** Updates the live rows, then rebuilds projections into separate tables and compares row by row. */
+export const verifyRows = async (
+  foundation: Foundation,
+  {
+    projections,
+    logger,
+    onProgress,
+  }: {
+    projections: readonly Projection[]
+    logger: Logger
+    onProgress: (progress: RebuildProgress) => void
+  },
+): Promise<Verdict[]> => {
+  await catchUp(foundation, logger)
+  const { url, eventLog, secrets } = foundation
+  return verifyProjections({ url, eventLog, seal: secrets.rowSeal, projections, onProgress })
+}

@@ -1,0 +1,279 @@
+import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
+import { appendChained } from '../../event-log/append-chained.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import { AppendConflict } from '../../event-log/port.ts'
+import { decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
+import type { DomainEvent, LedgerEvent } from '../../events/catalogue.ts'
+import type { RerateLedgerPlanned } from '../../events/rerates.ts'
+import { rerateStream } from '../../events/streams.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { adjustedMeanwhile, type Committed } from '../../ledger/command.ts'
+import { firstInLedger } from '../../ledger/read-ledger.ts'
+import { collectedUntil } from '../../ledger/rerate/plan.ts'
+import { evolveRun, termsOf } from '../../ledger/rerate/run.ts'
+import { costsChangedSince } from '../../ledger/rerate/since.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { approvalRefusal } from '../approval.ts'
+import { type ProvedRun, provedRun } from './proof.ts'
+
+/** Acts on a planned re-rate: approve it, apply it to one ledger after the other, or abandon it. */
+
+type Rerating = Pick<Foundation, 'eventLog' | 'ledger' | 'checkpoints' | 'secrets'>
+
+const conflictsMax = 16
+
+type Changing = { readonly foundation: Rerating; readonly actor: string; found: ProvedRun }
+
+const changing = async (
+  foundation: Rerating,
+  { run, actor }: { run: string; actor: string },
+): Promise<Changing> => ({ foundation, actor, found: await provedRun(foundation, run) })
+
+/** Appends the result of `decide` on the current run; decides again if another process was first. */
+const appendToRun = async (
+  run: Changing,
+  decide: (found: ProvedRun) => DomainEvent | null,
+): Promise<ProvedRun> => {
+  const { foundation, actor } = run
+  for (let conflicts = 0; ; conflicts++) {
+    const { found } = run
+    const event = decide(found)
+    if (event === null) return found
+    const stream = rerateStream(found.run)
+    const effectiveAt = new Date().toISOString()
+    const encoded = encodeEvent(event, {
+      // If two processes decide the same, it is one event; anything else at this revision is another event.
+      id: eventIdOf(stream, `${found.revision + 1}/${actor}/${JSON.stringify(event)}`, 0),
+      actor,
+      effectiveAt,
+    })
+    try {
+      await appendChained(foundation.eventLog, stream, found.revision, [encoded])
+      evolveRun(found, event, { actor, effective_at: effectiveAt })
+      found.revision++
+      return found
+    } catch (error) {
+      if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
+      run.found = await provedRun(foundation, found.run)
+    }
+  }
+}
+
+const refuse = (why: string): never => {
+  throw new CommandRefused(why)
+}
+
+const refuseEnded = ({ run, applied, abandoned }: ProvedRun): void => {
+  if (applied !== null)
+    refuse(`${run} was applied by ${applied.by} at ${applied.at}; it is never applied twice`)
+  if (abandoned !== null)
+    refuse(`${run} was abandoned by ${abandoned.by} at ${abandoned.at}: ${abandoned.reason}`)
+}
+
+type Approval = {
+  readonly run: string
+  readonly actor: string
+  readonly twoPerson: boolean
+  readonly consents: boolean
+}
+
+/** Throws `CommandRefused` for someone who may not approve it. A second approval changes nothing. */
+export const approveRerate = async (foundation: Rerating, approval: Approval): Promise<ProvedRun> =>
+  appendToRun(await changing(foundation, approval), (found) => {
+    refuseEnded(found)
+    if (found.approved !== null) return null
+    const { run, proposed } = found
+    const why = approvalRefusal({ ...approval, proposer: proposed.by, approver: approval.actor })
+    if (why !== null) refuse(why)
+    return {
+      type: 'RerateApproved',
+      data: { run, plan_digest: proposed.plan_digest, approver: approval.actor },
+    }
+  })
+
+/** Adjustments made by then remain. */
+export const abandonRerate = async (
+  foundation: Rerating,
+  { run, reason, actor }: { run: string; reason: string; actor: string },
+): Promise<ProvedRun> => {
+  const changed = await changing(foundation, { run, actor })
+  await appendToRun(changed, (found) => {
+    refuseEnded(found)
+    return { type: 'RerateAbandoned', data: { run, reason } }
+  })
+  return tellOfAdjusted(changed)
+}
+
+/**
+ * An abandoned run may have been killed between adjusting a ledger and recording it: until it is recorded, no one knows the cost of the
+ * calls there. The ledger shows it.
+ */
+const tellOfAdjusted = async (changed: Changing): Promise<ProvedRun> => {
+  const { foundation, actor } = changed
+  const { run, approved, abandoned, ledgers } = changed.found
+  for (const planned of approved === null || abandoned === null ? [] : ledgers.values()) {
+    const { organization_id: organizationId, revision } = planned
+    if (changed.found.done.has(organizationId)) continue
+    const adjustmentId = eventIdOf(organizationId, keyOf(run), 0)
+    const there = await firstInLedger(foundation.eventLog, organizationId, {
+      from: revision + 1,
+      fits: ({ id }) => id === adjustmentId,
+    })
+    if (there === null) continue
+    const { type, data } = decodeEvent(there)
+    const committed = { events: [{ type, data } as LedgerEvent], revision: there.revision }
+    const outcome = await appliedTo(foundation, { planned, found: changed.found, actor }, committed)
+    await appendToRun(changed, (now) => (now.done.has(organizationId) ? null : outcome))
+  }
+  return changed.found
+}
+
+type Applying = {
+  readonly run: string
+  readonly actor: string
+  readonly twoPerson: boolean
+  readonly onProgress?: (done: number, of: number) => void
+}
+
+/**
+ * Applies an approved plan, ledger by ledger. Work done before an interruption is not repeated, regardless of who resumes it. Throws
+ * `CommandRefused` for a plan that was not approved, was changed, or is already applied.
+ */
+export const applyRerate = async (foundation: Rerating, applying: Applying): Promise<ProvedRun> => {
+  const { run, actor, twoPerson, onProgress } = applying
+  const changed = await changing(foundation, applying)
+  refuseEnded(await tellOfAdjusted(changed))
+  const { approved, proposed, ledgers } = changed.found
+  if (approved === null || approved.planDigest !== proposed.plan_digest)
+    return refuse(`${run} is not approved; see "rerate approve"`)
+  // An approval in the stream is checked by the rule as well: an approval is as good as its approver.
+  const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson, consents: true })
+  if (why !== null) refuse(`${run} was not approved by someone who may: ${why}`)
+  for (const planned of ledgers.values()) {
+    const { organization_id: organizationId } = planned
+    if (changed.found.done.has(organizationId)) continue
+    refuseEnded(changed.found)
+    const outcome = await applyToLedger(foundation, { planned, found: changed.found, actor })
+    const { done } = await appendToRun(changed, (now) => {
+      if (now.done.has(organizationId)) return null
+      // It was adjusted, even if the run has changed since, so this must be recorded.
+      if (outcome.type === 'RerateLedgerLeftOut') refuseEnded(now)
+      return outcome
+    })
+    onProgress?.(done.size, ledgers.size)
+  }
+  return appendToRun(changed, (now) => {
+    if (now.applied !== null) return null
+    refuseEnded(now)
+    return appliedEvent(now)
+  })
+}
+
+const appliedEvent = ({ run, done }: ProvedRun): DomainEvent => {
+  const applied = [...done.values()].filter((one) => 'adjustment_id' in one)
+  const sum = (amounts: readonly string[]): string =>
+    formatCredits(amounts.reduce<MicroCredits>((all, one) => all + parseCredits(one), 0n))
+  return {
+    type: 'RerateApplied',
+    data: {
+      run,
+      applied: applied.length,
+      left_out: done.size - applied.length,
+      amount: sum(applied.map(({ amount }) => amount)),
+      uncollected: sum(applied.map(({ uncollected }) => uncollected)),
+    },
+  }
+}
+
+type OneLedger = { readonly planned: RerateLedgerPlanned; readonly found: ProvedRun; readonly actor: string }
+
+const rereadsMax = 16
+
+const applyToLedger = async (foundation: Rerating, one: OneLedger): Promise<DomainEvent> => {
+  const { planned, found } = one
+  const organizationId = planned.organization_id
+  let unlessAdjustedAfter = planned.revision
+  for (let reread = 0; ; reread++) {
+    try {
+      return await appliedTo(foundation, one, await adjust(foundation, one, unlessAdjustedAfter))
+    } catch (error) {
+      const meanwhile = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)
+      if (!meanwhile || reread >= rereadsMax) throw error
+    }
+    const since = await costsChangedSince(foundation, {
+      organizationId,
+      run: termsOf(found.proposed, planned),
+      upTo: planned.revision,
+    })
+    if (since.changed !== null)
+      return {
+        type: 'RerateLedgerLeftOut',
+        data: { run: found.run, organization_id: organizationId, reason: since.changed },
+      }
+    unlessAdjustedAfter = since.revision
+  }
+}
+
+/** The key is the run's: no matter how often and from how many processes it is sent, a ledger is adjusted once. */
+const keyOf = (run: string): string => `rerate/${run}`
+
+const adjust = (
+  { ledger }: Rerating,
+  { planned, found: { run, proposed }, actor }: OneLedger,
+  unlessAdjustedAfter: number,
+): Promise<Committed> =>
+  ledger.submit(planned.organization_id, {
+    key: keyOf(run),
+    absentUpTo: planned.revision,
+    atMs: Date.now(),
+    actor,
+    kind: 'adjust',
+    adjusts: null,
+    amount: parseCredits(planned.given) - parseCredits(planned.taken),
+    reason: proposed.reason,
+    rerateRun: run,
+    correction: 'rerate',
+    unlessAdjustedAfter,
+    upToAvailable: true,
+  })
+
+const appliedTo = async (
+  foundation: Rerating,
+  { planned, found }: OneLedger,
+  { events, revision }: Pick<Committed, 'events' | 'revision'>,
+): Promise<DomainEvent> => {
+  const [adjusted] = events
+  if (adjusted?.type !== 'CreditAdjusted')
+    throw new Error(`the adjustment of ${planned.organization_id} by ${found.run} is another event`)
+  const given = parseCredits(planned.given)
+  const taken = parseCredits(planned.taken)
+  const { amount, adjustment_id } = adjusted.data
+  /** The amount by which calls became more expensive. */
+  const collected = given - parseCredits(amount)
+  const until =
+    collected === taken
+      ? null
+      : await collectedUntil(
+          foundation,
+          {
+            organizationId: planned.organization_id,
+            terms: termsOf(found.proposed, planned),
+            nowMs: 0,
+            upTo: planned.revision,
+          },
+          collected,
+        )
+  return {
+    type: 'RerateLedgerApplied',
+    data: {
+      run: found.run,
+      organization_id: planned.organization_id,
+      revision,
+      adjustment_id,
+      amount,
+      uncollected: formatCredits(taken - collected),
+      collected_until:
+        until === null ? null : { revision: until.revision, amount: formatCredits(until.amount) },
+    },
+  }
+}

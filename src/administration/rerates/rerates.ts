@@ -1,0 +1,201 @@
+import { ulid } from 'ulid'
+import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
+import { priceBookOf } from '../../billing/price-book.ts'
+import { publishedAt } from '../../billing/prices.ts'
+import { appendNext } from '../../event-log/append-next.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import type { NewEvent } from '../../event-log/port.ts'
+import { encodeEvent } from '../../event-log/stored-event.ts'
+import type { DomainEvent } from '../../events/catalogue.ts'
+import type { PriceBookRule } from '../../events/prices.ts'
+import type { RerateLedgerPlanned, RerateProposed } from '../../events/rerates.ts'
+import { rerateStream } from '../../events/streams.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { readPrices } from '../../ledger/prices/price-stream.ts'
+import { planLedger } from '../../ledger/rerate/plan.ts'
+import { planDigest, pricesOf, readRun } from '../../ledger/rerate/run.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { InputFault } from '../input.ts'
+import { rulesNamed } from '../prices/price-diff.ts'
+import { namedPrices, priceNameOf } from '../prices/prices.ts'
+import { signPlan } from './proof.ts'
+
+/** Planning a re-rate: the cost of a range's calls under other prices. Ledgers are only read. */
+
+/** Prices from the version of a published book, or given; then `version` is null. */
+type PlanBook = RerateProposed['book']
+
+/**
+ * The prices of a published book (`2`), of a proposal (`p3`), or of a file; a file may contain only the differences from the book in force at
+ * `from`. Throws `CommandRefused` and `InputFault` if there are none of that name.
+ */
+export const pricesNamed = async (
+  foundation: Pick<Foundation, 'eventLog'>,
+  text: string,
+  { from, readJson }: { from: string; readJson: (path: string) => Promise<unknown> },
+): Promise<PlanBook> => {
+  const name = priceNameOf(text)
+  if (name?.kind === 'book') {
+    const { effective_from, rules } = await namedPrices(foundation, name)
+    return planBook(name.number, { effective_from, rules })
+  }
+  const over = publishedAt((await readPrices(foundation.eventLog)).prices, Date.parse(from))?.rules ?? []
+  return givenPrices((await rulesNamed(foundation, text, { readJson, over })).rules, from)
+}
+
+/** Prices that were never published, as if in force from the beginning of the range. */
+const givenPrices = (rules: readonly PriceBookRule[], effectiveFrom: string): PlanBook =>
+  planBook(null, { effective_from: effectiveFrom, rules: [...rules] })
+
+const planBook = (
+  version: number | null,
+  { effective_from, rules }: Pick<PlanBook, 'effective_from' | 'rules'>,
+): PlanBook => ({
+  version,
+  effective_from,
+  digest: priceBookOf(pricesOf({ version, effective_from, rules })).digest,
+  rules,
+})
+
+type RerateAsked = {
+  readonly book: PlanBook
+  readonly from: string
+  readonly to: string
+  /** Null: all organizations. */
+  readonly organizationId: string | null
+  readonly organizations: readonly string[]
+  readonly reason: string
+  readonly actor: string
+}
+
+export type ReratePlan = {
+  readonly proposed: RerateProposed
+  readonly ledgers: readonly RerateLedgerPlanned[]
+}
+
+/** Throws `InputFault` for a range that is invalid, or not over. */
+export const checkRange = (from: string, to: string, nowMs: number): void => {
+  if (Date.parse(to) <= Date.parse(from)) throw new InputFault('to', `${to} is not after ${from}`)
+  if (Date.parse(to) > nowMs)
+    throw new InputFault('to', `${to} is still to come: only calls that were made can be priced anew`)
+}
+
+/** Reads every ledger and records the plan as a separate run. Throws `CommandRefused` if no call is in the range. */
+export const planRerate = async (
+  foundation: Pick<Foundation, 'eventLog' | 'checkpoints' | 'secrets'>,
+  { book, from, to, organizationId, organizations, reason, actor }: RerateAsked,
+  onProgress: (organizationId: string, events: number) => void,
+): Promise<ReratePlan> => {
+  const run = `rr_${ulid()}`
+  const terms = {
+    run,
+    fromMs: Date.parse(from),
+    toMs: Date.parse(to),
+    book: priceBookOf(pricesOf(book)),
+  }
+  const writer = planWriter(foundation, run, actor)
+  const ledgers: RerateLedgerPlanned[] = []
+  for (const id of organizations) {
+    let events = 0
+    const planned = await planLedger(foundation, {
+      organizationId: id,
+      terms,
+      nowMs: Date.now(),
+      onPage: (more) => {
+        events += more
+        onProgress(id, events)
+      },
+    })
+    if (planned === null) continue
+    ledgers.push(planned)
+    await writer.add({ type: 'RerateLedgerPlanned', data: planned })
+  }
+  if (ledgers.length === 0) throw new CommandRefused(`no calls were made from ${from} to ${to}`)
+  const plan = {
+    run,
+    from,
+    to,
+    organization_id: organizationId,
+    book,
+    reason,
+    ledgers: ledgers.length,
+    calls: sumOf(ledgers, ({ calls }) => calls),
+    calls_affected: sumOf(ledgers, ({ calls_affected }) => calls_affected),
+    given: creditsOf(ledgers, ({ given }) => given),
+    taken: creditsOf(ledgers, ({ taken }) => taken),
+  }
+  const digest = planDigest(plan, ledgers)
+  const proposed = { ...plan, plan_digest: digest, signature: await signPlan(foundation, digest) }
+  await writer.add({ type: 'RerateProposed', data: proposed })
+  await writer.flush()
+  return { proposed, ledgers }
+}
+
+const sumOf = <One>(all: readonly One[], of: (one: One) => number): number =>
+  all.reduce((sum, one) => sum + of(one), 0)
+
+const creditsOf = <One>(all: readonly One[], of: (one: One) => string): string =>
+  formatCredits(all.reduce<MicroCredits>((sum, one) => sum + parseCredits(of(one)), 0n))
+
+/** Far below the limit of an append. */
+const bytesPerAppend = 250_000
+const eventsPerAppend = 200
+
+/** The run's stream is new, and has no other writer. */
+const planWriter = ({ eventLog }: Pick<Foundation, 'eventLog'>, run: string, actor: string) => {
+  const stream = rerateStream(run)
+  let written = 0
+  let waiting: NewEvent[] = []
+  let bytes = 0
+  const flush = async (): Promise<void> => {
+    if (waiting.length > 0) await appendNext(eventLog, stream, waiting)
+    waiting = []
+    bytes = 0
+  }
+  return {
+    flush,
+    add: async (event: DomainEvent): Promise<void> => {
+      const encoded = encodeEvent(event, {
+        id: eventIdOf(stream, `plan/${written++}`, 0),
+        actor,
+        effectiveAt: new Date().toISOString(),
+      })
+      if (bytes + encoded.data.length > bytesPerAppend || waiting.length === eventsPerAppend) await flush()
+      waiting.push(encoded)
+      bytes += encoded.data.length
+    },
+  }
+}
+
+/** Every run, oldest first. */
+export const listRerates = async ({ eventLog }: Pick<Foundation, 'eventLog'>) => {
+  const streams = (await eventLog.streams(rerateStream(''))).sort()
+  const runs: Record<string, string | number>[] = []
+  for (const stream of streams) {
+    const { run, proposed, approved, applied, abandoned } = await readRun(
+      eventLog,
+      stream.slice(rerateStream('').length),
+    )
+    const state =
+      proposed === null
+        ? 'never finished'
+        : applied !== null
+          ? 'applied'
+          : abandoned !== null
+            ? 'abandoned'
+            : approved !== null
+              ? 'approved'
+              : 'proposed'
+    runs.push({
+      run,
+      state,
+      from: proposed?.from ?? '',
+      to: proposed?.to ?? '',
+      ledgers: proposed?.ledgers ?? 0,
+      calls: proposed?.calls ?? 0,
+      proposed_by: proposed?.by ?? '',
+      reason: proposed?.reason ?? '',
+    })
+  }
+  return runs
+}

@@ -1,0 +1,41 @@
+import type { Foundation } from '../../foundation/foundation.ts'
+import { destroyedByMs, epochMs, epochOf, isRetired } from '../../guard/secrets/epochs.ts'
+
+/** The keys under which all data about people is sealed. */
+
+type Keys = Pick<Foundation, 'epochKeys'>
+
+type ListedEpochKey = {
+  readonly id: string
+  /** `ending`: nothing new is sealed under it. Otherwise the state of its file. */
+  readonly state: string
+  readonly fromMs: number
+  readonly untilMs: number
+  /** The date by which its last copy is deleted. */
+  readonly destroyedByMs: number
+}
+
+export const listEpochKeys = async ({ epochKeys }: Keys): Promise<ListedEpochKey[]> => {
+  const current = epochOf(Date.now())
+  return (await epochKeys.list()).map(({ id, epoch, state }) => ({
+    id,
+    state: state === 'present' ? (isRetired(epoch, current) ? 'ending' : 'in use') : state,
+    fromMs: epoch * epochMs,
+    untilMs: (epoch + 1) * epochMs,
+    destroyedByMs: destroyedByMs(epoch),
+  }))
+}
+
+/** Abandons everything sealed under keys that are lost forever. `dropped` counts the values removed from the stores. */
+export const abandonLostKeys = async (
+  { epochKeys }: Keys,
+  stores: readonly { drop(keyId: string): Promise<number> }[],
+): Promise<{ abandoned: string[]; dropped: number }> => {
+  const lost = (await epochKeys.list()).filter(({ state }) => state === 'lost')
+  let dropped = 0
+  for (const key of lost) {
+    for (const store of stores) dropped += await store.drop(key.id)
+    await epochKeys.settleDestroyed(key)
+  }
+  return { abandoned: lost.map(({ id }) => id), dropped }
+}

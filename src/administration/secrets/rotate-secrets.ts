@@ -1,0 +1,151 @@
+import { unlink } from 'node:fs/promises'
+import type { Config } from '../../config.ts'
+import { AppendConflict } from '../../event-log/port.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { appendSlots, slotsMax, standingKeyIn } from '../../foundation/installation-key.ts'
+import { keyMadeIn, knownSecretKeysOf, secretKeyFiles, useNextKeyFile } from '../../foundation/secret-key.ts'
+import { type KeySlot, openSlots, type SecretKey, secretKeyOf } from '../../guard/secrets/installation-key.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+
+/**
+ * Changes SECRET_KEY without a moment in which a process could not start: the installation key is also wrapped by the new key, every
+ * process is restarted with the new key, then the previous slot is removed. Each step is one append at the revision that was read, so a
+ * second rotation at the same time is refused. If a step was interrupted, the same command repeats it.
+ */
+
+type Rotating = {
+  readonly foundation: Pick<Foundation, 'eventLog'>
+  readonly config: Config
+  readonly actor: string
+}
+
+/** `finish`: remove the previous slot. `cancel`: remove the new one. */
+export type RotationStep = 'add' | 'finish' | 'cancel'
+
+export type Rotation = {
+  /** The slots before and after, by the ids of their SECRET_KEYs; the newest last. Null in `after`: a key that does not exist yet. */
+  readonly before: readonly string[]
+  readonly after: readonly (string | null)[]
+}
+
+type SecretKeyStatus = {
+  readonly id: string
+  readonly state: 'current' | 'former'
+  /** This command was given the key. */
+  readonly given: boolean
+}
+
+export const secretKeyStatus = async ({
+  foundation,
+  config,
+}: Pick<Rotating, 'foundation' | 'config'>): Promise<readonly SecretKeyStatus[]> => {
+  const given = (await knownSecretKeysOf(config)) ?? []
+  const slots = idsOf((await standingKeyIn(foundation.eventLog)).slots)
+  return slots.toReversed().map((id, n) => ({
+    id,
+    state: n === 0 ? 'current' : 'former',
+    given: given.some((key) => key.id === id),
+  }))
+}
+
+const idsOf = (slots: readonly KeySlot[]): string[] => slots.map(({ secret_key }) => secret_key)
+
+/** The effect of a step. Writes nothing. Throws `CommandRefused` as the step would. */
+export const planRotation = async (
+  { foundation, config }: Pick<Rotating, 'foundation' | 'config'>,
+  step: RotationStep,
+): Promise<Rotation> => {
+  const { slots } = await standingKeyIn(foundation.eventLog)
+  const before = idsOf(slots)
+  if (step === 'add') {
+    const next = await nextKey(config)
+    if (next === null) refuseUnderWay(before)
+    return { before, after: next === null ? [...before, null] : idsAfter(before, next) }
+  }
+  return { before, after: idsOf(await keptBy(step, { slots, config })) }
+}
+
+export const rotateSecrets = async (rotating: Rotating, step: RotationStep): Promise<Rotation> => {
+  const { foundation, config, actor } = rotating
+  const { slots, revision, key_check } = await standingKeyIn(foundation.eventLog)
+  const before = idsOf(slots)
+  const changed = step === 'add' ? await added(config, slots) : await keptBy(step, { slots, config })
+  const after = idsOf(changed)
+  if (after.join() !== before.join())
+    await appendSlots(foundation.eventLog, { expected: revision, actor, key_check, slots: changed }).catch(
+      (error: unknown) => {
+        if (!(error instanceof AppendConflict)) throw error
+        throw new CommandRefused(
+          'another rotation changed the slots at the same moment: look with "secrets status". Nothing was changed',
+        )
+      },
+    )
+  await settleFiles(config, step)
+  return { before, after }
+}
+
+/** SECRET_KEY_NEW, or the key that an earlier call created in DATA_DIR; null: a new key will be created there. */
+const nextKey = async (config: Config): Promise<SecretKey | null> => {
+  if (config.SECRET_KEY_NEW !== undefined) return secretKeyOf(config.SECRET_KEY_NEW)
+  if (secretKeyFiles(config) === null)
+    throw new CommandRefused(
+      'SECRET_KEY_NEW is not set: set it to the new key, at least 32 characters. Nothing was changed',
+    )
+  const [, next] = (await knownSecretKeysOf(config)) ?? []
+  return next ?? null
+}
+
+const idsAfter = (before: readonly string[], next: SecretKey): string[] => {
+  if (before.includes(next.id)) return [...before]
+  refuseUnderWay(before)
+  return [...before, next.id]
+}
+
+const refuseUnderWay = (before: readonly string[]): void => {
+  if (before.length >= slotsMax)
+    throw new CommandRefused(
+      `a rotation to ${before.at(-1)} is under way: complete it with --finish, or take it back with --cancel. Nothing was changed`,
+    )
+}
+
+const added = async (config: Config, slots: readonly KeySlot[]): Promise<readonly KeySlot[]> => {
+  const files = secretKeyFiles(config)
+  const given = await nextKey(config)
+  if (given === null) refuseUnderWay(idsOf(slots))
+  const next = given ?? (files === null ? null : secretKeyOf(await keyMadeIn(files.next)))
+  if (next === null) throw new CommandRefused('there is no new SECRET_KEY')
+  if (idsAfter(idsOf(slots), next).length === slots.length) return slots
+  const open = openSlots(slots, (await knownSecretKeysOf(config)) ?? [])
+  if (open === null) throw new CommandRefused('SECRET_KEY opens no slot. Nothing was changed')
+  return [...slots, open.wrapFor(next)]
+}
+
+/** The one slot that stays. It is opened first, so no slot is removed unless this host has the key of the other. */
+const keptBy = async (
+  step: 'finish' | 'cancel',
+  { slots, config }: { slots: readonly KeySlot[]; config: Config },
+): Promise<readonly KeySlot[]> => {
+  const kept = slots.slice(step === 'finish' ? -1 : 0).slice(0, 1)
+  const [current, next] = (await knownSecretKeysOf(config)) ?? []
+  // With environment variables, only SECRET_KEY itself: every process is started with it.
+  const given = [current, secretKeyFiles(config) === null ? undefined : next]
+  if (
+    openSlots(
+      kept,
+      given.filter((key) => key !== undefined),
+    ) === null
+  )
+    throw new CommandRefused(
+      `SECRET_KEY is not ${kept[0]?.secret_key}, which would be the only one left: set it to that in every process and here, restart them, and run this again. Nothing was changed`,
+    )
+  return kept
+}
+
+const settleFiles = async (config: Config, step: RotationStep): Promise<void> => {
+  const files = secretKeyFiles(config)
+  if (files === null || step === 'add') return
+  const [, next] = (await knownSecretKeysOf(config)) ?? []
+  if (next === undefined || config.SECRET_KEY_NEW !== undefined) return
+  if (step === 'finish') await useNextKeyFile(files)
+  else await unlink(files.next)
+}

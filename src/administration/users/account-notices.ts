@@ -1,0 +1,73 @@
+import { type AuditRow, accountChanges } from '../../../projections/audit.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import type { DomainEvent } from '../../events/catalogue.ts'
+import type { EventMetadata } from '../../events/envelope.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { provedUserOf } from '../operator.ts'
+
+/**
+ * Security events of a person's account, for that person. The rows of the audit say where the events are; their content
+ * is read from the event log. Operators are not named, because partners read it too.
+ */
+
+export type AccountNotice = { readonly at: Date; readonly says: string }
+
+const noticedTypes = [
+  'UserPasswordChanged',
+  'SecondFactorSet',
+  'SecondFactorRemoved',
+  'RecoveryCodesRenewed',
+  'RecoveryCodeUsed',
+  'SecondFactorsRefused',
+  'OperatorTokenIssued',
+  'UserSignedIn',
+] as const satisfies readonly DomainEvent['type'][]
+
+/** Sign-ins on known devices are filtered out after reading. */
+const readMax = 60
+
+/** The newest first, at most `max`. */
+export const accountNotices = async (
+  { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
+  { user, sinceMs, max }: { user: string; sinceMs: number; max: number },
+): Promise<AccountNotice[]> => {
+  const since = new Date(sinceMs).toISOString()
+  const { text, values } = accountChanges(user, { types: noticedTypes, since, max: readMax })
+  const { rows } = await pool.query<AuditRow>(text, [...values])
+  const events = await Promise.all(rows.map(({ position }) => eventLog.at(BigInt(position))))
+  const told = events.flatMap((event) => {
+    if (event === null) return []
+    const { metadata, ...domain } = decodeEvent(event)
+    const says = sentenceOf(domain, metadata, user)
+    return says === null ? [] : [{ at: new Date(event.recordedAtMs), says }]
+  })
+  return told.slice(0, max)
+}
+
+/** Null: it is not about this account, or there is nothing to show. */
+const sentenceOf = (event: DomainEvent, { actor }: EventMetadata, user: string): string | null => {
+  if (!('user' in event.data) || event.data.user !== user) return null
+  const byOperator = provedUserOf(actor) === user ? '' : ' by an operator'
+  switch (event.type) {
+    case 'UserPasswordChanged':
+      return `The password was changed${byOperator}.`
+    case 'SecondFactorSet':
+      return `A second factor was set up${byOperator}.`
+    case 'SecondFactorRemoved':
+      return `The second factor was removed${byOperator}.`
+    case 'RecoveryCodesRenewed':
+      return `New recovery codes were made${byOperator}.`
+    case 'RecoveryCodeUsed':
+      return 'A recovery code was used.'
+    case 'OperatorTokenIssued':
+      return `A token for the command line was made${byOperator}.`
+    case 'SecondFactorsRefused':
+      return event.data.reason === 'broken'
+        ? null
+        : `${event.data.count === 1 ? 'A code was' : `${event.data.count} codes were`} refused after the right password.`
+    case 'UserSignedIn':
+      return event.data.known_device ? null : 'A sign-in on a new device.'
+    default:
+      return null
+  }
+}

@@ -1,0 +1,171 @@
+import type pg from 'pg'
+import { inTransaction } from '../../concurrency/transaction.ts'
+import { chainedTo, lastOf } from '../../event-log/append-chained.ts'
+import { appendUntilKnown } from '../../event-log/append-until-known.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import { AppendConflict, type EventLog } from '../../event-log/port.ts'
+import { encodeEvent } from '../../event-log/stored-event.ts'
+import type { DomainEventOf } from '../../events/catalogue.ts'
+import { ledgerStream, operatorStream } from '../../events/streams.ts'
+import { isTestOrganization } from '../../events/test-organization.ts'
+import type { UserRole } from '../../events/users.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { CommandRefused } from '../../ledger/command.ts'
+import { InputFault } from '../input.ts'
+import { provedUserOf } from '../operator.ts'
+import { mayDo } from '../roles.ts'
+import { noOperators, type OperatorState, operatorsSince } from './operators.ts'
+import { type Standing, standingOf, type UserRow, userColumns } from './users.ts'
+
+/**
+ * How users are changed: the event is written first and is decisive; the row follows in the same transaction, under a lock
+ * shared by all processes. The rules that several changes have in common are here.
+ */
+
+export type Parts = Pick<Foundation, 'pool' | 'eventLog'>
+
+type UserEvent = DomainEventOf<
+  | 'UserCreated'
+  | 'UserRoleChanged'
+  | 'UserPasswordChanged'
+  | 'UserDisabled'
+  | 'UserEnabled'
+  | 'UserInvited'
+  | 'UserInvitationAccepted'
+  | 'UserInvitationWithdrawn'
+  | 'SecondFactorSet'
+  | 'SecondFactorRemoved'
+  | 'RecoveryCodesRenewed'
+  | 'RecoveryCodeUsed'
+>
+
+/** The events to record, in this order and together, and then the change of the rows. */
+type Decided<Done> = {
+  readonly events: readonly UserEvent[]
+  readonly writeRow: (client: pg.PoolClient) => Promise<Done>
+}
+
+/** Any number that no other lock has. */
+const usersLock = 7_105_003
+const lockWaitMs = 10_000
+const conflictsMax = 8
+const usersMax = 10_000
+
+/** All users, by name. */
+export const userRows = async (client: Pick<pg.Pool, 'query'>): Promise<UserRow[]> => {
+  const { rows } = await client.query<UserRow>(`select ${userColumns} from users order by name limit $1`, [
+    usersMax,
+  ])
+  return rows
+}
+
+export type Known = { readonly rows: readonly UserRow[]; readonly state: OperatorState }
+
+/**
+ * Makes one change at a time. `decide` is called again if another process wrote in between; if it throws, the change is refused.
+ * `writeRow` writes the rows.
+ */
+export const changeUsers = async <Done>(
+  { pool, eventLog }: Parts,
+  actor: string,
+  decide: (known: Known) => Decided<Done>,
+): Promise<Done> =>
+  inTransaction(pool, async (client) => {
+    await client.query(`select set_config('lock_timeout', $1, true)`, [`${lockWaitMs}ms`])
+    await client.query('select pg_advisory_xact_lock($1)', [usersLock])
+    const rows = await userRows(client)
+    const writeRow = await appendDecided(eventLog, actor, (state) => {
+      const decided = decide({ rows, state })
+      refuseOvertaken({ rows, state }, actor, decided.events)
+      return decided
+    })
+    return writeRow(client)
+  })
+
+/**
+ * A person was authorized when the change was requested, but may have lost the right while it waited. Throws `CommandRefused` if a
+ * proved person changes others and no longer may. Anyone not disabled may change themselves; who accepts an invitation is not a user yet.
+ */
+const refuseOvertaken = (known: Known, actor: string, events: readonly UserEvent[]): void => {
+  const person = provedUserOf(actor)
+  if (person === null) return
+  const standing = standingIn(known, person)
+  const own = events.every(({ data }) => data.user === person)
+  if (own && standing.kind === 'refused' && standing.why === 'missing') return
+  if (standing.kind === 'refused' || !(own || mayDo(standing.role, 'users.change')))
+    throw new CommandRefused(`${person} may no longer change users`)
+}
+
+/** At exactly the revision that was decided on: a lock in the database may be lost, and the log is decisive. */
+const appendDecided = async <Done>(
+  eventLog: EventLog,
+  actor: string,
+  decide: (state: OperatorState) => Decided<Done>,
+): Promise<Decided<Done>['writeRow']> => {
+  let state = noOperators
+  for (let conflicts = 0; ; conflicts++) {
+    state = await operatorsSince(eventLog, state)
+    const last = await lastOf(eventLog, operatorStream)
+    const { events, writeRow } = decide(state)
+    const revision = last?.revision ?? -1
+    if (revision !== state.events - 1) {
+      if (conflicts >= conflictsMax) throw new AppendConflict(operatorStream, state.events - 1, revision)
+      continue
+    }
+    const effectiveAt = new Date().toISOString()
+    const encoded = events.map((event) => {
+      const once = `user/${event.data.user}/${event.type}/${state.events}`
+      return encodeEvent(event, { id: eventIdOf(operatorStream, once, 0), actor, effectiveAt })
+    })
+    try {
+      const chained = chainedTo(last, operatorStream, encoded)
+      await appendUntilKnown(eventLog, operatorStream, last?.revision ?? 'none', chained)
+      return writeRow
+    } catch (error) {
+      if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
+    }
+  }
+}
+
+const standingIn = ({ rows, state }: Known, name: string): Standing =>
+  standingOf(name, rows.find((row) => row.name === name) ?? null, state.users.get(name))
+
+/** The user's row, whether enabled or not. Throws `CommandRefused` if there is none, or if it differs from the log's user. */
+export const userIn = (known: Known, name: string): { row: UserRow; standing: Standing } => {
+  const row = known.rows.find((one) => one.name === name)
+  const standing = standingIn(known, name)
+  if (row === undefined || (standing.kind === 'refused' && standing.why === 'another'))
+    throw new CommandRefused(standing.kind === 'refused' ? standing.says : `there is no user "${name}"`)
+  return { row, standing }
+}
+
+/** Throws `CommandRefused` if no one would be left who can grant and revoke roles. */
+export const refuseLastAdmin = (known: Known, name: string): void => {
+  const isAdmin = (user: string): boolean => {
+    const standing = standingIn(known, user)
+    return standing.kind === 'acts' && standing.role === 'admin'
+  }
+  if (isAdmin(name) && !known.rows.some((row) => row.name !== name && isAdmin(row.name)))
+    throw new CommandRefused(
+      `${name} is the only admin that is not disabled: make another one first, or no one could give roles`,
+    )
+}
+
+/** Throws `InputFault`: a partner has exactly one existing organization, and other roles have none. */
+export const checkOrganization = async (
+  { eventLog }: Parts,
+  organizationId: string | null,
+): Promise<void> => {
+  if (organizationId === null) return
+  if (isTestOrganization(organizationId))
+    throw new InputFault('org', "a partner's test organization comes with the organization itself: name that")
+  if ((await lastOf(eventLog, ledgerStream(organizationId))) === null)
+    throw new InputFault('org', `there is no organization ${organizationId}; see "org list"`)
+}
+
+export const checkRole = (role: UserRole, organizationId: string | null): void => {
+  if (role === 'partner' && organizationId === null)
+    throw new InputFault('org', 'a partner has an organization: name it')
+  if (role !== 'partner' && organizationId !== null)
+    throw new InputFault('org', `only a partner has an organization; ${role} has all`)
+}

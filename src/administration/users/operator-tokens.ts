@@ -1,0 +1,119 @@
+import { randomBytes } from 'node:crypto'
+import { ConfigError } from '../../config.ts'
+import type { UserRole } from '../../events/users.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { sameHmac } from '../../guard/secrets/secrets.ts'
+import { composeOperatorToken, parseOperatorToken } from '../../keys/operator-token.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { InputFault } from '../input.ts'
+import { recordOperation } from '../operator-events.ts'
+import { type LoggedToken, noOperators, operatorsSince } from './operators.ts'
+import { standingOf, userRow } from './users.ts'
+
+/**
+ * People's tokens for the command line. Only the event log defines which tokens exist, whose they are and which are revoked: a
+ * row can be changed, and a row that is lost would make a revoked token work again.
+ */
+
+type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
+
+type OperatorToken = Omit<LoggedToken, 'secret_hmac' | 'user_created_at'>
+
+/** A person needs one per machine; more than these are forgotten ones. */
+const liveTokensMax = 20
+
+/** A token has the rights of its user. Throws `InputFault` for a user that does not exist. */
+export const issueOperatorToken = async (
+  { pool, eventLog, secrets }: Parts,
+  { user, actor }: { user: string; actor: string },
+): Promise<{ tokenId: string; token: string }> => {
+  const row = await userRow(pool, user)
+  if (row === null) throw new InputFault('name', `there is no user "${user}"; "user create" makes one`)
+  const state = await operatorsSince(eventLog, noOperators)
+  const standing = standingOf(user, row, state.users.get(user))
+  if (standing.kind === 'refused') throw new CommandRefused(standing.says)
+  if (standing.role === 'partner')
+    throw new CommandRefused(
+      `${user} is a partner: partners use the dashboard and their keys, not the command line`,
+    )
+  const user_created_at = row.created_at.toISOString()
+  const live = [...state.tokens.values()].filter((one) => one.user === user && one.revoked === null)
+  if (live.length >= liveTokensMax)
+    throw new CommandRefused(`${user} has ${live.length} tokens; revoke those that are not used any more`)
+  const { token, tokenId, secret } = composeOperatorToken(randomBytes(256))
+  const secret_hmac = secrets.operatorTokenHmac(secret)
+  await recordOperation(
+    eventLog,
+    { type: 'OperatorTokenIssued', data: { token_id: tokenId, user, secret_hmac, user_created_at } },
+    { once: `token/${tokenId}`, actor },
+  )
+  return { tokenId, token }
+}
+
+/** Every token ever issued, oldest first. */
+export const operatorTokens = async ({ eventLog }: Pick<Parts, 'eventLog'>): Promise<OperatorToken[]> =>
+  [...(await operatorsSince(eventLog, noOperators)).tokens.values()].map(
+    ({ secret_hmac: _, user_created_at: __, ...token }) => token,
+  )
+
+/** Revokes one token of a user, or all. They are refused from then on. Throws `CommandRefused` if there is none. */
+export const revokeOperatorTokens = async (
+  { eventLog }: Pick<Parts, 'eventLog'>,
+  { user, tokenId, actor }: { user: string; tokenId: string | undefined; actor: string },
+): Promise<string[]> => {
+  const { tokens } = await operatorsSince(eventLog, noOperators)
+  const revoked = [...tokens.values()].filter(
+    (one) => one.user === user && one.revoked === null && (tokenId === undefined || one.tokenId === tokenId),
+  )
+  if (revoked.length === 0)
+    throw new CommandRefused(
+      `${user} has no token${tokenId === undefined ? '' : ` ${tokenId}`} that works; see "user tokens"`,
+    )
+  for (const { tokenId: token_id } of revoked)
+    await recordOperation(
+      eventLog,
+      { type: 'OperatorTokenRevoked', data: { token_id, user } },
+      { once: `token/${token_id}/revoke`, actor },
+    )
+  return revoked.map((one) => one.tokenId)
+}
+
+/** Whether a text can be a token, by its form and checksum. Throws `ConfigError`. */
+export const checkTokenForm = (text: string): void => {
+  if (parseOperatorToken(text) === null)
+    throw new ConfigError('OPERATOR_TOKEN: not a token as "user token" shows it; it may be cut off')
+}
+
+/** The owner of a token, by the event log, and that person's rights. Throws `ConfigError` for a token that does not work. */
+export const userOfToken = async (
+  { pool, eventLog, secrets }: Parts,
+  text: string,
+): Promise<{ readonly user: string; readonly role: UserRole }> => {
+  checkTokenForm(text)
+  const parsed = parseOperatorToken(text)
+  const state = await operatorsSince(eventLog, noOperators)
+  const known = parsed === null ? undefined : state.tokens.get(parsed.tokenId)
+  // If the secret of a token is wrong, the error reveals nothing, not even the owner's name.
+  if (
+    parsed === null ||
+    known === undefined ||
+    !sameHmac(secrets.operatorTokenHmac(parsed.secret), known.secret_hmac)
+  )
+    throw new ConfigError('OPERATOR_TOKEN: no token of this installation; "user token" makes one')
+  if (known.revoked !== null)
+    throw new ConfigError(
+      `OPERATOR_TOKEN: token ${known.tokenId} of ${known.user} was revoked at ${known.revoked.at} by ${known.revoked.by}`,
+    )
+  const row = await userRow(pool, known.user)
+  if (row?.created_at.toISOString() !== known.user_created_at)
+    throw new ConfigError(
+      `OPERATOR_TOKEN: the user ${known.user} it was made for does not exist any more; "user token" makes a new one`,
+    )
+  const standing = standingOf(known.user, row, state.users.get(known.user))
+  if (standing.kind === 'refused') throw new ConfigError(`OPERATOR_TOKEN: ${standing.says}`)
+  if (standing.role === 'partner') throw new ConfigError(`OPERATOR_TOKEN: ${partnersElsewhere(known.user)}`)
+  return { user: known.user, role: standing.role }
+}
+
+const partnersElsewhere = (user: string): string =>
+  `${user} is a partner: partners use the dashboard and their keys, not the command line`

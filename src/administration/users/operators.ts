@@ -1,0 +1,257 @@
+import type { EventLog } from '../../event-log/port.ts'
+import { StreamMissing } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import type { DomainEvent } from '../../events/catalogue.ts'
+import type { EventMetadata } from '../../events/envelope.ts'
+import type { OperatorTokenIssued } from '../../events/operator.ts'
+import { operatorStream } from '../../events/streams.ts'
+import type { UserRole } from '../../events/users.ts'
+import { provedUserOf } from '../operator.ts'
+import { mayDo } from '../roles.ts'
+
+/**
+ * Users and their tokens as the event log has them. Only the event log decides who may act: a row can be changed, and a lost row would
+ * make a revoked token work again.
+ */
+
+type Noted = { readonly at: string; readonly by: string }
+
+export type LoggedUser = {
+  readonly user: string
+  readonly createdAt: string
+  readonly role: UserRole
+  readonly organizationId: string | null
+  readonly createdBy: string
+  readonly disabled: (Noted & { readonly reason: string }) | null
+}
+
+/** The second factor in addition to a user's password. `codesUsed` are places in the list of recovery codes. */
+export type LoggedFactor = {
+  readonly factorId: string
+  readonly userCreatedAt: string
+  readonly setAt: string
+  readonly codesId: string
+  readonly codesUsed: ReadonlySet<number>
+}
+
+export type LoggedToken = {
+  readonly tokenId: string
+  readonly issuedAt: string
+  readonly issuedBy: string
+  readonly revoked: Noted | null
+} & Pick<OperatorTokenIssued, 'user' | 'secret_hmac' | 'user_created_at'>
+
+/** An invitation that can still be accepted, unless it has expired. */
+export type LoggedInvitation = {
+  readonly user: string
+  readonly invitationId: string
+  readonly role: UserRole
+  readonly organizationId: string | null
+  readonly secretSha256: string
+  readonly invitedAt: string
+  readonly invitedBy: string
+  readonly expiresAt: string
+}
+
+export type OperatorState = {
+  /** The number of events of the stream folded in: its last revision plus one. */
+  readonly events: number
+  readonly users: ReadonlyMap<string, LoggedUser>
+  readonly tokens: ReadonlyMap<string, LoggedToken>
+  /** By the name of the user: each has at most one. */
+  readonly invitations: ReadonlyMap<string, LoggedInvitation>
+  /** By the user's name. */
+  readonly factors: ReadonlyMap<string, LoggedFactor>
+}
+
+export const noOperators: OperatorState = {
+  events: 0,
+  users: new Map(),
+  tokens: new Map(),
+  invitations: new Map(),
+  factors: new Map(),
+}
+
+const folded = {
+  UserCreated: true,
+  UserRoleChanged: true,
+  UserDisabled: true,
+  UserEnabled: true,
+  UserInvited: true,
+  UserInvitationAccepted: true,
+  UserInvitationWithdrawn: true,
+  SecondFactorSet: true,
+  SecondFactorRemoved: true,
+  RecoveryCodesRenewed: true,
+  RecoveryCodeUsed: true,
+  OperatorTokenIssued: true,
+  OperatorTokenRevoked: true,
+} as const
+
+const pageMax = 1_000
+
+/**
+ * The current state of the stream, updated from the previous state: one read if nothing was added. Throws if an event about users or
+ * tokens cannot be opened, because it may revoke something; and if the log is unavailable.
+ */
+export const operatorsSince = async (
+  eventLog: Pick<EventLog, 'read'>,
+  before: OperatorState,
+): Promise<OperatorState> => {
+  const [users, tokens, factors] = [new Map(before.users), new Map(before.tokens), new Map(before.factors)]
+  const invitations = new Map(before.invitations)
+  for (let from = before.events; ; ) {
+    const page = await eventLog.read(operatorStream, { from, max: pageMax }).catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+    for (const recorded of page) {
+      // Other acts of operators do not matter here, and may come from a newer release.
+      if (!Object.hasOwn(folded, recorded.type)) continue
+      const { metadata, ...event } = decodeEvent(recorded)
+      foldUser(users, event, { ...metadata, actor: inviterOr(metadata.actor, invitations, event) })
+      foldInvitation(invitations, event, metadata)
+      foldToken(tokens, event, metadata)
+      foldFactor(factors, event, metadata)
+    }
+    from += page.length
+    if (page.length < pageMax) return { events: from, users, tokens, invitations, factors }
+  }
+}
+
+const foldUser = (
+  users: Map<string, LoggedUser>,
+  event: DomainEvent,
+  { actor: by, effective_at: at }: EventMetadata,
+): void => {
+  switch (event.type) {
+    case 'UserCreated':
+    case 'UserRoleChanged':
+    case 'UserDisabled':
+    case 'UserEnabled': {
+      const { user, user_created_at: createdAt, role, organization_id: organizationId } = event.data
+      const known = users.get(user)
+      const before = known?.createdAt === createdAt ? known : undefined
+      // It is about an earlier user of that name who no longer exists.
+      if (known !== undefined && before === undefined && event.type !== 'UserCreated') return
+      let disabled = before?.disabled ?? null
+      if (event.type === 'UserDisabled') disabled = { at, by, reason: event.data.reason }
+      else if (event.type !== 'UserRoleChanged') disabled = null
+      // A user from before users were events is known from its first change on.
+      users.set(user, {
+        user,
+        createdAt,
+        role,
+        organizationId,
+        disabled,
+        createdBy: before?.createdBy ?? by,
+      })
+      return
+    }
+    default:
+  }
+}
+
+/** The inviter created the user, not the person who accepted. */
+const inviterOr = (
+  actor: string,
+  invitations: ReadonlyMap<string, LoggedInvitation>,
+  event: DomainEvent,
+): string =>
+  event.type === 'UserCreated' && provedUserOf(actor) === event.data.user
+    ? (invitations.get(event.data.user)?.invitedBy ?? actor)
+    : actor
+
+const foldInvitation = (
+  invitations: Map<string, LoggedInvitation>,
+  event: DomainEvent,
+  { actor: invitedBy, effective_at: invitedAt }: EventMetadata,
+): void => {
+  switch (event.type) {
+    case 'UserInvited': {
+      const { user, invitation_id: invitationId, role, organization_id: organizationId } = event.data
+      const { secret_sha256: secretSha256, expires_at: expiresAt } = event.data
+      invitations.set(user, {
+        user,
+        invitationId,
+        role,
+        organizationId,
+        secretSha256,
+        expiresAt,
+        invitedAt,
+        invitedBy,
+      })
+      return
+    }
+    case 'UserInvitationWithdrawn':
+      if (invitations.get(event.data.user)?.invitationId === event.data.invitation_id)
+        invitations.delete(event.data.user)
+      return
+    // By the invitation or by a command: either way the name is taken.
+    case 'UserCreated':
+      invitations.delete(event.data.user)
+      return
+    case 'UserDisabled':
+    case 'UserRoleChanged':
+      // If a person loses a right, their invitations lose it too, permanently.
+      if (event.type === 'UserRoleChanged' && mayDo(event.data.role, 'users.change')) return
+      for (const one of invitations.values())
+        if (provedUserOf(one.invitedBy) === event.data.user) invitations.delete(one.user)
+      return
+    default:
+  }
+}
+
+const foldFactor = (
+  factors: Map<string, LoggedFactor>,
+  event: DomainEvent,
+  { effective_at: setAt }: EventMetadata,
+): void => {
+  switch (event.type) {
+    case 'UserCreated':
+      // Another person, who may have the name of an earlier user.
+      factors.delete(event.data.user)
+      return
+    case 'SecondFactorSet': {
+      const { user, user_created_at: userCreatedAt, factor_id: factorId, codes_id: codesId } = event.data
+      factors.set(user, { factorId, userCreatedAt, setAt, codesId, codesUsed: new Set() })
+      return
+    }
+    case 'SecondFactorRemoved':
+    case 'RecoveryCodesRenewed':
+    case 'RecoveryCodeUsed': {
+      const known = factors.get(event.data.user)
+      if (known === undefined || known.factorId !== event.data.factor_id) return
+      if (event.type === 'SecondFactorRemoved') factors.delete(event.data.user)
+      else if (event.type === 'RecoveryCodesRenewed')
+        factors.set(event.data.user, { ...known, codesId: event.data.codes_id, codesUsed: new Set() })
+      else if (event.data.codes_id === known.codesId)
+        factors.set(event.data.user, {
+          ...known,
+          codesUsed: known.codesUsed.union(new Set([event.data.code])),
+        })
+      return
+    }
+    default:
+  }
+}
+
+const foldToken = (
+  tokens: Map<string, LoggedToken>,
+  event: DomainEvent,
+  { actor: by, effective_at: at }: EventMetadata,
+): void => {
+  const revoke = (token: LoggedToken): void => {
+    if (token.revoked === null) tokens.set(token.tokenId, { ...token, revoked: { at, by } })
+  }
+  if (event.type === 'OperatorTokenIssued' && !tokens.has(event.data.token_id)) {
+    const { token_id: tokenId, ...rest } = event.data
+    tokens.set(tokenId, { tokenId, ...rest, issuedAt: at, issuedBy: by, revoked: null })
+  } else if (event.type === 'OperatorTokenRevoked') {
+    const token = tokens.get(event.data.token_id)
+    if (token !== undefined) revoke(token)
+  } else if (event.type === 'UserDisabled') {
+    // Permanently: a person who is enabled again gets a new one.
+    for (const token of tokens.values()) if (token.user === event.data.user) revoke(token)
+  }
+}

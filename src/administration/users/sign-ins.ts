@@ -1,0 +1,119 @@
+import { randomUUID } from 'node:crypto'
+import type { Logger } from 'pino'
+import { appendNext } from '../../event-log/append-next.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import { encodeEvent } from '../../event-log/stored-event.ts'
+import type { DomainEventOf } from '../../events/catalogue.ts'
+import type { SecondFactorRefusal } from '../../events/second-factors.ts'
+import type { SignInRefusal, SignInWay } from '../../events/sign-ins.ts'
+import { signInStream } from '../../events/streams.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { provedOperator } from '../operator.ts'
+
+/** Sign-ins, failed sign-ins and sign-outs as events. Failed ones are counted, so that guessing fills no log. */
+export type SignInEvents = {
+  /** Rejects if it cannot be recorded: then no one is signed in. */
+  signedIn(attempt: { user: string; address: string; knownDevice: boolean; way?: SignInWay }): Promise<void>
+  /** Never rejects: the session has ended, whether or not that can be recorded. */
+  signedOut(user: string): Promise<void>
+  /** `user` null if there is none of that name. Records the first immediately, and the following ones once a minute. */
+  refused(attempt: { user: string | null; address: string; reason: SignInRefusal; way?: SignInWay }): void
+  /** The same for codes, after the first proof. */
+  codeRefused(attempt: { user: string; address: string; reason: SecondFactorRefusal }): void
+  /** Records the counts. */
+  close(): Promise<void>
+}
+
+const windowMs = 60_000
+
+type Counted = {
+  readonly refused: Refused
+  count: number
+  readonly timer: NodeJS.Timeout
+  readonly addressHmac: string
+  since: string
+}
+type SignInEvent = DomainEventOf<'UserSignedIn' | 'UserSignedOut' | 'SignInsRefused' | 'SecondFactorsRefused'>
+
+/** The key of one count. */
+type Refused =
+  | {
+      readonly what: 'sign_in'
+      readonly user: string | null
+      readonly reason: SignInRefusal
+      readonly way: SignInWay
+    }
+  | { readonly what: 'code'; readonly user: string; readonly reason: SecondFactorRefusal }
+
+const eventOf = ({ refused, count, since: window, addressHmac }: Omit<Counted, 'timer'>): SignInEvent => {
+  const seen = { window, count, address_hmac: addressHmac }
+  return refused.what === 'code'
+    ? { type: 'SecondFactorsRefused', data: { user: refused.user, reason: refused.reason, ...seen } }
+    : {
+        type: 'SignInsRefused',
+        data: { user: refused.user, reason: refused.reason, way: refused.way, ...seen },
+      }
+}
+
+/** Counts live in this process: at most ten for each user, and a few more. */
+export const createSignInEvents = (
+  { eventLog, secrets }: Pick<Foundation, 'eventLog' | 'secrets'>,
+  logger: Pick<Logger, 'error'>,
+): SignInEvents => {
+  const counts = new Map<string, Counted>()
+  const writing = new Set<Promise<void>>()
+  const record = async (event: SignInEvent, actor: string): Promise<void> => {
+    const effectiveAt = new Date().toISOString()
+    const stream = signInStream(effectiveAt)
+    const id = eventIdOf(stream, randomUUID(), 0)
+    await appendNext(eventLog, stream, [encodeEvent(event, { id, actor, effectiveAt })])
+  }
+  const quietly = (event: SignInEvent, actor: string): Promise<void> => {
+    const written = record(event, actor)
+      .catch((error: unknown) =>
+        logger.error({ err: error, event: event.type }, 'an event of the dashboard is lost'),
+      )
+      .finally(() => writing.delete(written))
+    writing.add(written)
+    return written
+  }
+  const tell = (counted: Omit<Counted, 'timer'>): void => void quietly(eventOf(counted), 'system')
+  const flush = (key: string): void => {
+    const counted = counts.get(key)
+    if (counted === undefined) return
+    clearTimeout(counted.timer)
+    counts.delete(key)
+    if (counted.count > 0) tell(counted)
+  }
+  const count = (refused: Refused, address: string): void => {
+    const key = JSON.stringify(refused)
+    const counted = counts.get(key)
+    if (counted !== undefined) {
+      counted.count++
+      return
+    }
+    const first = { refused, addressHmac: secrets.addressHmac(address), since: new Date().toISOString() }
+    tell({ ...first, count: 1 })
+    const timer = setTimeout(() => flush(key), windowMs)
+    timer.unref()
+    counts.set(key, { ...first, count: 0, timer })
+  }
+  return {
+    signedIn: ({ user, address, knownDevice, way = 'password' }) =>
+      record(
+        {
+          type: 'UserSignedIn',
+          data: { user, address_hmac: secrets.addressHmac(address), known_device: knownDevice, way },
+        },
+        provedOperator(user).actor,
+      ),
+    signedOut: (user) => quietly({ type: 'UserSignedOut', data: { user } }, provedOperator(user).actor),
+    refused: ({ user, address, reason, way = 'password' }) =>
+      count({ what: 'sign_in', user, reason, way }, address),
+    codeRefused: ({ user, address, reason }) => count({ what: 'code', user, reason }, address),
+    close: async () => {
+      for (const key of [...counts.keys()]) flush(key)
+      await Promise.all(writing)
+    },
+  }
+}

@@ -1,0 +1,180 @@
+import type { UserRole } from '../../events/users.ts'
+import { CommandRefused } from '../../ledger/command.ts'
+import { InputFault } from '../input.ts'
+import {
+  changeUsers,
+  checkOrganization,
+  checkRole,
+  type Parts,
+  refuseLastAdmin,
+  userIn,
+  userRows,
+} from './change-users.ts'
+import { type LoggedFactor, type LoggedUser, noOperators, operatorsSince } from './operators.ts'
+import { freshPassword, putUser, type Standing, standingOf } from './users.ts'
+
+/**
+ * Changes of the users and their rights. The event is written first and is decisive; the row follows in the same
+ * transaction, under a lock that all processes share. A change that is interrupted between the two has happened, except a new
+ * password: then the old one is still valid.
+ */
+
+type NewUser = {
+  readonly name: string
+  readonly role: UserRole | null
+  readonly organizationId: string | null
+}
+
+/**
+ * Creates a user. `role` null: admin for the first user, and refused for any other. Returns the password, which is not stored.
+ * Throws `CommandRefused` for a name that is taken.
+ */
+export const createUser = async (
+  parts: Parts,
+  { name, role: asked, organizationId, actor }: NewUser & { readonly actor: string },
+): Promise<{ password: string; role: UserRole }> => {
+  await checkOrganization(parts, organizationId)
+  return changeUsers(parts, actor, (known) => {
+    if (known.rows.some((row) => row.name === name))
+      throw new CommandRefused(`there is a user "${name}" already; "user password" gives a new password`)
+    if (asked === null && known.rows.length > 0)
+      throw new InputFault('role', 'there are users already: say what this one may do')
+    const role = asked ?? 'admin'
+    checkRole(role, organizationId)
+    const createdAt = new Date().toISOString()
+    const data = { user: name, user_created_at: createdAt, role, organization_id: organizationId }
+    return {
+      events: [{ type: 'UserCreated', data }],
+      writeRow: async (client) => {
+        const password = freshPassword()
+        await putUser(client, { name, password, given: true, role, organizationId, createdAt })
+        return { password, role }
+      },
+    }
+  })
+}
+
+/** A user's new rights, effective from the next request. */
+export const changeRole = async (
+  parts: Parts,
+  {
+    name,
+    role,
+    organizationId,
+    actor,
+  }: { name: string; role: UserRole; organizationId: string | null; actor: string },
+): Promise<void> => {
+  await checkOrganization(parts, organizationId)
+  await changeUsers(parts, actor, (known) => {
+    const { row } = userIn(known, name)
+    checkRole(role, organizationId)
+    if (role !== 'admin') refuseLastAdmin(known, name)
+    const data = {
+      user: name,
+      user_created_at: row.created_at.toISOString(),
+      role,
+      organization_id: organizationId,
+    }
+    return {
+      events: [{ type: 'UserRoleChanged', data }],
+      writeRow: async (client) => {
+        await client.query('update users set role = $2, organization_id = $3 where name = $1', [
+          ...[name, role, organizationId],
+        ])
+      },
+    }
+  })
+}
+
+/**
+ * A new password, the person's own choice or a generated one, which is not stored and must be replaced by its person; sessions of the old one end.
+ * Tokens stay valid: they are revoked separately.
+ */
+export const changePassword = (
+  parts: Parts,
+  { name, actor, chosen }: { name: string; actor: string; chosen?: string },
+): Promise<{ password: string }> =>
+  changeUsers(parts, actor, (known) => {
+    const { row, standing } = userIn(known, name)
+    if (standing.kind === 'refused') throw new CommandRefused(`${standing.says}; "user enable" comes first`)
+    const data = { user: name, user_created_at: row.created_at.toISOString() }
+    return {
+      events: [{ type: 'UserPasswordChanged', data }],
+      writeRow: async (client) => {
+        const password = chosen ?? freshPassword()
+        await putUser(client, { name, password, given: chosen === undefined })
+        return { password }
+      },
+    }
+  })
+
+/**
+ * Disables a user, or enables it again. Disabled: sessions and tokens are refused from the event on, in every process, and tokens
+ * permanently. Throws `CommandRefused` for the last admin.
+ */
+export const setDisabled = (
+  parts: Parts,
+  { name, disabled, reason, actor }: { name: string; disabled: boolean; reason: string; actor: string },
+): Promise<void> =>
+  changeUsers(parts, actor, (known) => {
+    const { row, standing } = userIn(known, name)
+    if (disabled === (standing.kind === 'refused'))
+      throw new CommandRefused(disabled ? `${name} is disabled already` : `${name} is not disabled`)
+    if (disabled) refuseLastAdmin(known, name)
+    const logged = known.state.users.get(name)
+    const data = {
+      user: name,
+      user_created_at: row.created_at.toISOString(),
+      reason,
+      role: logged?.role ?? row.role,
+      organization_id: logged === undefined ? row.organization_id : logged.organizationId,
+    }
+    return {
+      events: [disabled ? { type: 'UserDisabled', data } : { type: 'UserEnabled', data }],
+      writeRow: async (client) => {
+        await client.query('update users set disabled_at = case when $2 then now() end where name = $1', [
+          ...[name, disabled],
+        ])
+      },
+    }
+  })
+
+type ListedUser = {
+  readonly name: string
+  readonly createdAt: Date
+  readonly standing: Standing
+  readonly role: UserRole
+  readonly organizationId: string | null
+  readonly logged: LoggedUser | undefined
+  readonly secondFactor: LoggedFactor | null
+  readonly sessions: number
+  readonly tokens: number
+}
+
+/** Everyone, by name, with their open sessions and tokens. */
+export const listUsers = async ({ pool, eventLog }: Parts): Promise<ListedUser[]> => {
+  const state = await operatorsSince(eventLog, noOperators)
+  const rows = await userRows(pool)
+  const { rows: sessions } = await pool.query<{ name: string; open: number }>(
+    'select user_name as name, count(*)::int as open from dashboard_sessions where expires_at > now() and idle_until > now() group by 1',
+  )
+  return rows.map((row) => {
+    const logged = state.users.get(row.name)
+    const standing = standingOf(row.name, row, logged)
+    const live = [...state.tokens.values()].filter(
+      (one) =>
+        one.user === row.name && one.revoked === null && one.user_created_at === row.created_at.toISOString(),
+    )
+    return {
+      name: row.name,
+      createdAt: row.created_at,
+      standing,
+      logged,
+      secondFactor: state.factors.get(row.name) ?? null,
+      role: logged?.role ?? row.role,
+      organizationId: logged === undefined ? row.organization_id : logged.organizationId,
+      sessions: standing.kind === 'acts' ? (sessions.find(({ name }) => name === row.name)?.open ?? 0) : 0,
+      tokens: standing.kind === 'acts' ? live.length : 0,
+    }
+  })
+}

@@ -1,0 +1,33 @@
+import type { Foundation } from '../../foundation/foundation.ts'
+import { type LoggedFactor, noOperators, operatorsSince } from './operators.ts'
+import { type Standing, standingOf, userRow } from './users.ts'
+
+/**
+ * The current state of a user, for processes that ask often: each call reads the row and the events added since the
+ * previous call. Throws if either is unavailable: then no one may do anything.
+ */
+export type UserDirectory = {
+  standing(name: string): Promise<Standing>
+  /** The user's second factor according to the event log, regardless of the row; null: the password is enough. */
+  secondFactor(name: string): Promise<LoggedFactor | null>
+}
+
+export const openUserDirectory = ({
+  pool,
+  eventLog,
+}: Pick<Foundation, 'pool' | 'eventLog'>): UserDirectory => {
+  let known = noOperators
+  const now = async () => {
+    const state = await operatorsSince(eventLog, known)
+    // Of two concurrent calls, the later answer is not always the newer one.
+    if (state.events > known.events) known = state
+    return state
+  }
+  return {
+    secondFactor: async (name) => (await now()).factors.get(name) ?? null,
+    standing: async (name) => {
+      const [row, state] = await Promise.all([userRow(pool, name), now()])
+      return standingOf(name, row, state.users.get(name))
+    },
+  }
+}

@@ -1,0 +1,167 @@
+import { argon2, hash, randomBytes, timingSafeEqual } from 'node:crypto'
+import type pg from 'pg'
+import type { UserRole } from '../../events/users.ts'
+import type { LoggedUser } from './operators.ts'
+
+/** People who sign in to the dashboard. Passwords are stored as argon2id PHC strings (OWASP: 19 MiB, 2 passes, 1 lane). */
+
+const memoryKiB = 19_456
+const passes = 2
+const parallelism = 1
+const tagBytes = 32
+
+const tagOf = (password: string, nonce: Buffer): Promise<Buffer> =>
+  new Promise((resolve, reject) =>
+    argon2(
+      'argon2id',
+      { message: password, nonce, parallelism, tagLength: tagBytes, memory: memoryKiB, passes },
+      (error, tag) => (error === null ? resolve(tag) : reject(error)),
+    ),
+  )
+
+const unpadded = (bytes: Buffer): string => bytes.toString('base64').replaceAll('=', '')
+
+const phcOf = (salt: string, tag: string): string =>
+  `$argon2id$v=19$m=${memoryKiB},t=${passes},p=${parallelism}$${salt}$${tag}`
+
+const hashPassword = async (password: string): Promise<string> => {
+  const salt = randomBytes(16)
+  return phcOf(unpadded(salt), unpadded(await tagOf(password, salt)))
+}
+
+/** Takes the same time for every password. */
+const passwordMatches = async (password: string, phc: string): Promise<boolean> => {
+  const [, , , , salt = '', tag = ''] = phc.split('$')
+  const expected = Buffer.from(tag, 'base64')
+  const given = await tagOf(password, Buffer.from(salt, 'base64'))
+  return expected.length === given.length && timingSafeEqual(expected, given)
+}
+
+/** A generated password, for a new user or for one whose password must be replaced. */
+export const freshPassword = (): string => randomBytes(15).toString('base64url')
+
+/** A row of the table of users. The event log has precedence over it: see `standingOf`. */
+export type UserRow = {
+  readonly name: string
+  readonly created_at: Date
+  readonly role: UserRole
+  readonly organization_id: string | null
+  readonly disabled_at: Date | null
+  /** The system made the password; the person has not chosen one yet. */
+  readonly password_given: boolean
+}
+
+export const userColumns = 'name, created_at, role, organization_id, disabled_at, password_given'
+
+/**
+ * Writes a user's row: creates it, or gives an existing row a new password, which ends its sessions. Without a role the user is an admin, as
+ * every user was before there were roles. `given`: the person must replace the password.
+ */
+export const putUser = async (
+  pool: Pick<pg.Pool, 'query'>,
+  {
+    name,
+    password,
+    given = false,
+    role = 'admin',
+    organizationId = null,
+    createdAt = new Date().toISOString(),
+  }: {
+    name: string
+    password: string
+    given?: boolean
+    role?: UserRole
+    organizationId?: string | null
+    createdAt?: string
+  },
+): Promise<void> => {
+  await pool.query(
+    `insert into users (name, password_phc, role, organization_id, created_at, password_given)
+     values ($1, $2, $3, $4, $5, $6)
+     on conflict (name) do update set password_phc = excluded.password_phc, password_given = excluded.password_given`,
+    [name, await hashPassword(password), role, organizationId, createdAt, given],
+  )
+}
+
+/** PostgreSQL accepts no text with U+0000, and no user has such a name, or a longer one. */
+const possibleName = (name: string): string =>
+  name.length <= userNameMax && !name.includes('\0') ? name : ''
+
+/** The SHA-256 of the stored password, so it changes with the password; null: the user does not exist. */
+export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<string | null> => {
+  const { rows } = await pool.query<{ password_phc: string }>(
+    'select password_phc from users where name = $1',
+    [possibleName(name)],
+  )
+  return rows[0] === undefined ? null : hash('sha256', rows[0].password_phc, 'base64url')
+}
+
+/** Null: the user does not exist. */
+export const userRow = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<UserRow | null> => {
+  const { rows } = await pool.query<UserRow>(`select ${userColumns} from users where name = $1`, [
+    possibleName(name),
+  ])
+  return rows[0] ?? null
+}
+
+/** The current state of a user. `refused` says why the user may do nothing. */
+export type Standing =
+  | {
+      readonly kind: 'acts'
+      readonly user: string
+      readonly role: UserRole
+      readonly organizationId: string | null
+      /** The system generated the password: in the dashboard it opens only the form that replaces it. */
+      readonly passwordGiven: boolean
+    }
+  | { readonly kind: 'refused'; readonly why: 'missing' | 'disabled' | 'another'; readonly says: string }
+
+/**
+ * The row and the event log combined: either can disable a user, and the row alone cannot give a role that the log does not.
+ * For a user that is not in the log, the row decides: all users were like that before users were events. Pure.
+ */
+export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser | undefined): Standing => {
+  if (row === null) return { kind: 'refused', why: 'missing', says: `there is no user "${name}"` }
+  if (logged !== undefined && logged.createdAt !== row.created_at.toISOString())
+    return {
+      kind: 'refused',
+      why: 'another',
+      says: `the user ${name} in the table is not the one the event log knows: remove the row, and make the user anew`,
+    }
+  if (logged?.disabled)
+    return {
+      kind: 'refused',
+      why: 'disabled',
+      says: `the user ${name} was disabled at ${logged.disabled.at} by ${logged.disabled.by}`,
+    }
+  if (row.disabled_at !== null)
+    return { kind: 'refused', why: 'disabled', says: `the user ${name} is disabled in the table of users` }
+  return {
+    kind: 'acts',
+    user: name,
+    role: logged?.role ?? row.role,
+    organizationId: logged === undefined ? row.organization_id : logged.organizationId,
+    passwordGiven: row.password_given,
+  }
+}
+
+/** An event's actor is `user:<name>` and has at most 128 characters. */
+export const userNameMax = 123
+export const passwordMax = 1_024
+
+/** No password has this hash. Unknown users are checked against it, so that they take as long as known ones. */
+const matchedByNone = phcOf('A'.repeat(22), 'A'.repeat(43))
+
+/** Whether there is such a user with this password. It does not say whether the user may still act. */
+export const passwordIsRight = async (
+  pool: pg.Pool,
+  { name, password }: { name: string; password: string },
+): Promise<boolean> => {
+  const possible = possibleName(name) === name && password.length <= passwordMax
+  const { rows } = await pool.query<{ password_phc: string }>(
+    'select password_phc from users where name = $1',
+    [possible ? name : ''],
+  )
+  const matches = await passwordMatches(possible ? password : '', rows[0]?.password_phc ?? matchedByNone)
+  return matches && rows[0] !== undefined
+}

@@ -1,0 +1,60 @@
+import { isIP } from 'node:net'
+import type { EgressGuard } from '../../egress/guard.ts'
+import { type WebhookEvent, webhookEvent } from '../../events/webhooks.ts'
+import { InputFault } from '../input.ts'
+
+/** A request for a new webhook, parsed from text. */
+
+const urlCharsMax = 2_048
+/** RFC 1035 §2.3.4. */
+const hostCharsMax = 253
+const everyone: readonly WebhookEvent[] = ['checkpoint']
+
+/** Events from names. Throws `InputFault`: an operator's own webhook receives only events that belong to no organization. */
+export const webhookEventsOf = (names: readonly string[], organizationId: string | null): WebhookEvent[] => {
+  const events = names.map((name) => {
+    const read = webhookEvent.safeParse(name)
+    if (read.success) return read.data
+    throw new InputFault('events', `there is no "${name}"; there are ${webhookEvent.options.join(', ')}`)
+  })
+  if (events.length === 0) throw new InputFault('events', 'name at least one')
+  const others = events.filter((event) => !everyone.includes(event))
+  if (organizationId === null && others.length > 0)
+    throw new InputFault(
+      'events',
+      `${others.join(', ')} concern one organization: give --org; without one there is ${everyone.join(', ')}`,
+    )
+  return [...new Set(events)]
+}
+
+/**
+ * An address for messages: https on port 443 of an address on the Internet. `exemptions`: the webhook is the operator's own and
+ * `EGRESS_ALLOW` names addresses, at which http and other ports are allowed too. Whether the name leads to an address that may be dialled is
+ * checked whenever a message is sent. Throws `InputFault`.
+ */
+export const webhookUrlOf = (
+  text: string,
+  { guard, exemptions }: { guard: EgressGuard; exemptions: boolean },
+): URL => {
+  const url = URL.parse(text.trim())
+  const refuse = (why: string): never => {
+    throw new InputFault('url', why)
+  }
+  // In its stored form: non-ASCII characters are longer there.
+  if (url === null || url.href.length > urlCharsMax || url.hostname.length > hostCharsMax)
+    return refuse(
+      `it must be a whole URL of at most ${urlCharsMax} characters, such as https://example.com/hooks`,
+    )
+  if (url.username !== '' || url.password !== '')
+    return refuse(
+      'it must not hold a name or password: messages are signed, and the secret in the path is yours to choose',
+    )
+  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && exemptions))
+    return refuse('it must begin with https://')
+  if (url.port !== '' && !exemptions)
+    return refuse(`port ${url.port} is not allowed: messages are sent to port 443`)
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  if (isIP(host) !== 0 && !guard.mayDial(host)) return refuse(`${host} is not an address of the Internet`)
+  url.hash = ''
+  return url
+}

@@ -1,0 +1,246 @@
+import { randomBytes } from 'node:crypto'
+import type pg from 'pg'
+import { ulid } from 'ulid'
+import { uuidV5 } from '../../event-log/event-id.ts'
+import type { DomainEventOf } from '../../events/catalogue.ts'
+import type { WebhookEvent } from '../../events/webhooks.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { CommandRefused } from '../../ledger/command.ts'
+import { payloadOf, testMessage } from '../../webhooks/outbox.ts'
+import { type Receiver, resultText, type Sending, sendOnce, webhookSealPurpose } from '../../webhooks/send.ts'
+import { secretBytes, secretText } from '../../webhooks/signature.ts'
+import { balance } from '../credits/credits.ts'
+import { recordOperation } from '../operator-events.ts'
+
+/** Webhooks: an operator creates, lists, tests and deletes them. */
+
+export type Webhooks = Pick<Foundation, 'pool' | 'eventLog' | 'ledger' | 'secrets'>
+
+const deliveryIdPattern = /^msg_[0-9a-f]{32}$/
+/** Of one organization, or of the operator. */
+const webhooksMax = 20
+
+/** Creates a webhook. The secret is returned here and never again. Throws `CommandRefused` for an unknown organization. */
+export const createWebhook = async (
+  foundation: Webhooks,
+  {
+    organizationId,
+    url,
+    events,
+    actor,
+  }: { organizationId: string | null; url: URL; events: readonly WebhookEvent[]; actor: string },
+): Promise<{ webhookId: string; secret: string }> => {
+  if (organizationId !== null) await balance(foundation, organizationId)
+  const { pool, eventLog, secrets } = foundation
+  const webhookId = `wh_${ulid()}`
+  const secret = secretText(randomBytes(secretBytes))
+  const sealed = secrets.sealer(webhookSealPurpose).seal(secret, webhookId)
+  const { rowCount } = await pool.query(
+    `insert into webhook_endpoints (webhook_id, organization_id, url, events, sealed_secret)
+     select $1, $2, $3, $4, $5
+      where (select count(*) from webhook_endpoints where organization_id is not distinct from $2) < $6`,
+    [webhookId, organizationId, url.href, events, sealed, webhooksMax],
+  )
+  if (rowCount === 0)
+    throw new CommandRefused(
+      `there are ${webhooksMax} webhooks already, which is as many as there may be: delete one that is not needed`,
+    )
+  try {
+    const data = {
+      webhook_id: webhookId,
+      organization_id: organizationId,
+      host: url.host,
+      events: [...events],
+    }
+    await recordWebhook(eventLog, { type: 'WebhookCreated', data }, actor)
+  } catch (error) {
+    // No one has seen the webhook's secret.
+    await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
+    throw error
+  }
+  return { webhookId, secret }
+}
+
+/** Deletes a webhook, with all its waiting messages. */
+export const deleteWebhook = async (
+  { pool, eventLog }: Webhooks,
+  { webhookId, actor }: { webhookId: string; actor: string },
+): Promise<void> => {
+  const data = toldOf(await webhookOf(pool, webhookId))
+  // Recorded first: if the deletion is recorded but fails, the webhook is still in the list, and can be deleted again.
+  await recordWebhook(eventLog, { type: 'WebhookDeleted', data }, actor)
+  await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
+}
+
+/** Of a URL only the host is recorded. Each is a separate act. */
+export const recordWebhook = async (
+  eventLog: Foundation['eventLog'],
+  event: DomainEventOf<
+    'WebhookCreated' | 'WebhookDeleted' | 'WebhookPaused' | 'WebhookResumed' | 'WebhookSecretRotated'
+  >,
+  actor: string,
+): Promise<void> => {
+  await recordOperation(eventLog, event, {
+    actor,
+    once: `${event.type}/${event.data.webhook_id}/${ulid()}`,
+  })
+}
+
+/** The data about the webhook in each of its events. */
+export const toldOf = ({ webhook_id, organization_id, url }: WebhookRow) => ({
+  webhook_id,
+  organization_id,
+  host: new URL(url).host,
+})
+
+export type WebhookRow = Receiver & {
+  readonly events: readonly WebhookEvent[]
+  readonly created_at: Date
+  readonly failing_since: Date | null
+  readonly disabled_at: Date | null
+  readonly disabled_reason: string | null
+  /** Since when messages wait and none is sent. */
+  readonly paused_at: Date | null
+  readonly dropped: string
+}
+
+const columns =
+  'e.webhook_id, e.organization_id, e.url, e.events, e.created_at, e.failing_since, e.disabled_at, e.disabled_reason, e.paused_at, e.dropped, e.sealed_secret, e.former_sealed_secret, e.former_until'
+
+export type ListedWebhook = WebhookRow & {
+  readonly pending: number
+  readonly dead: number
+  /** Of the newest message that was tried. */
+  readonly last_attempt_at: Date | null
+  readonly last_state: DeliveryRow['state'] | null
+  readonly last_result: string | null
+}
+
+/**
+ * The webhooks of one organization, or all, oldest first, with the number of waiting and failed messages, and the result of the
+ * newest one.
+ */
+export const listWebhooks = async (
+  { pool }: Pick<Foundation, 'pool'>,
+  organizationId: string | null,
+): Promise<ListedWebhook[]> => {
+  const { rows } = await pool.query<ListedWebhook>(
+    `select ${columns},
+            (select count(*)::int from webhook_deliveries d where d.webhook_id = e.webhook_id and d.state = 'pending') as pending,
+            (select count(*)::int from webhook_deliveries d where d.webhook_id = e.webhook_id and d.state = 'dead') as dead,
+            last.last_attempt_at, last.state as last_state, last.last_result
+       from webhook_endpoints e
+       left join lateral (
+         select d.last_attempt_at, d.state, d.last_result from webhook_deliveries d
+          where d.webhook_id = e.webhook_id and d.last_attempt_at is not null
+          order by d.created_at desc, d.delivery_id limit 1) last on true
+      where $1::text is null or e.organization_id = $1 order by e.created_at, e.webhook_id`,
+    [organizationId],
+  )
+  return rows
+}
+
+export type DeliveryRow = {
+  readonly delivery_id: string
+  readonly webhook_id: string
+  readonly event: WebhookEvent
+  readonly state: 'pending' | 'delivered' | 'dead'
+  readonly attempts: number
+  readonly created_at: Date
+  readonly next_attempt_at: Date
+  readonly last_attempt_at: Date | null
+  readonly last_result: string | null
+}
+
+const deliveriesMax = 1_000
+
+/** The newest messages of a webhook, newest first. Throws `CommandRefused` if the webhook does not exist. */
+export const listDeliveries = async (
+  { pool }: Pick<Foundation, 'pool'>,
+  {
+    webhookId,
+    state,
+    max = deliveriesMax,
+  }: { webhookId: string; state: DeliveryRow['state'] | null; max?: number },
+): Promise<DeliveryRow[]> => {
+  await webhookOf(pool, webhookId)
+  const { rows } = await pool.query<DeliveryRow>(
+    `select delivery_id, webhook_id, event, state, attempts, created_at, next_attempt_at, last_attempt_at, last_result
+       from webhook_deliveries where webhook_id = $1 and ($2::text is null or state = $2)
+      order by created_at desc, delivery_id limit $3`,
+    [webhookId, state, Math.min(max, deliveriesMax)],
+  )
+  return rows
+}
+
+/** Throws `CommandRefused` for a webhook that does not exist. */
+export const webhookOf = async (pool: pg.Pool, webhookId: string): Promise<WebhookRow> => {
+  const { rows } = await pool.query<WebhookRow>(
+    `select ${columns} from webhook_endpoints e where e.webhook_id = $1`,
+    [webhookId],
+  )
+  const [row] = rows
+  if (row === undefined) throw new CommandRefused(`there is no webhook ${webhookId}; see "webhook list"`)
+  return row
+}
+
+/**
+ * Sends a message again, under the same id: with the next messages to its webhook, at most two minutes from now. Throws
+ * `CommandRefused` if the message does not exist, or it belongs to another webhook.
+ */
+export const resendDelivery = async (
+  { pool }: Pick<Foundation, 'pool'>,
+  { deliveryId, webhookId = null }: { readonly deliveryId: string; readonly webhookId?: string | null },
+): Promise<{ webhookId: string }> => {
+  const unknown = `there is no message ${deliveryId.slice(0, 40)}; see "webhook deliveries"`
+  // A text that cannot be an id is not queried: PostgreSQL refuses a text with U+0000.
+  if (!deliveryIdPattern.test(deliveryId)) throw new CommandRefused(unknown)
+  const { rows } = await pool.query<{ webhook_id: string; disabled: boolean }>(
+    `select d.webhook_id, e.disabled_at is not null as disabled
+       from webhook_deliveries d join webhook_endpoints e using (webhook_id)
+      where d.delivery_id = $1 and ($2::text is null or d.webhook_id = $2)`,
+    [deliveryId, webhookId],
+  )
+  const [row] = rows
+  if (row === undefined) throw new CommandRefused(unknown)
+  if (row.disabled)
+    throw new CommandRefused(
+      `webhook ${row.webhook_id} is disabled; once "webhook test ${row.webhook_id}" succeeds, messages can be sent again`,
+    )
+  await pool.query(
+    `update webhook_deliveries set state = 'pending', attempts = 0, next_attempt_at = now() where delivery_id = $1`,
+    [deliveryId],
+  )
+  return { webhookId: row.webhook_id }
+}
+
+/**
+ * Sends a test message now and returns the result. If a disabled webhook answers, it is
+ * enabled again; failed messages stay failed until they are sent again.
+ */
+export const testWebhook = async (
+  { pool, eventLog, secrets }: Webhooks,
+  { webhookId, outside, actor }: { webhookId: string; outside: Sending['outside']; actor: string },
+): Promise<{ delivered: boolean; result: string; ms: number; enabled: boolean }> => {
+  const webhook = await webhookOf(pool, webhookId)
+  const atMs = Date.now()
+  const at = new Date(atMs).toISOString()
+  const message = {
+    id: `msg_${uuidV5(`webhook/${webhookId}/test/${ulid()}`).replaceAll('-', '')}`,
+    atMs,
+    body: payloadOf({ event: testMessage, at, data: {} }, webhook.organization_id),
+  }
+  const sealer = secrets.sealer(webhookSealPurpose)
+  const started = performance.now()
+  const answer = await sendOnce({ sealer, outside }, webhook, message)
+  const ms = Math.round(performance.now() - started)
+  const delivered = answer.kind === 'answered' && answer.status >= 200 && answer.status < 300
+  const enabled = delivered && webhook.disabled_at !== null
+  if (enabled) await recordWebhook(eventLog, { type: 'WebhookResumed', data: toldOf(webhook) }, actor)
+  if (delivered)
+    await pool.query(
+      'update webhook_endpoints set disabled_at = null, disabled_reason = null, failing_since = null where webhook_id = $1',
+      [webhookId],
+    )
+  return { delivered, result: resultText(answer), ms, enabled }
+}

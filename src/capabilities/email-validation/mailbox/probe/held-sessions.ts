@@ -1,0 +1,133 @@
+import type { SmtpSession } from '../smtp/session.ts'
+import type { LaneBounds } from './lane-answer.ts'
+
+/** An open session and its record. */
+export type Held = {
+  readonly smtp: SmtpSession
+  /** Transactions, including those under way. */
+  begun: number
+  underWay: number
+  /** Recipients the server refused. */
+  refusals: number
+  /** Accepts no more transactions, and ends when none is under way. */
+  retired: boolean
+  idleTimer: NodeJS.Timeout | undefined
+}
+
+/** The open sessions at one address of a mail server, and how much each can still take. */
+export class HeldSessions {
+  readonly #bounds: LaneBounds
+  readonly #all = new Set<Held>()
+  /** The latest answer was fast enough for others to wait behind one. Unknown for a server not yet asked. */
+  prompt = false
+
+  constructor(bounds: LaneBounds) {
+    this.#bounds = bounds
+  }
+
+  get all(): readonly Held[] {
+    return [...this.#all]
+  }
+
+  get size(): number {
+    return this.#all.size
+  }
+
+  get idle(): number {
+    return this.all.filter(({ underWay }) => underWay === 0).length
+  }
+
+  /** A session could take one more recipient immediately. */
+  get ready(): boolean {
+    return this.all.some((held) => this.#hasRoom(held))
+  }
+
+  /** A session may serve a caller, now or later. */
+  get usable(): boolean {
+    return this.all.some(({ smtp, retired }) => smtp.usable() && !retired)
+  }
+
+  add(smtp: SmtpSession): Held {
+    const held = { smtp, begun: 0, underWay: 0, refusals: 0, retired: false, idleTimer: undefined }
+    this.#all.add(held)
+    return held
+  }
+
+  /** The session is over. */
+  remove(held: Held): void {
+    clearTimeout(held.idleTimer)
+    this.#all.delete(held)
+  }
+
+  /** The least busy session that can take one more recipient; null if there is none. */
+  best({ fresh }: { fresh: boolean }): Held | null {
+    let best: Held | null = null
+    for (const held of this.#all) {
+      if (!this.#hasRoom(held) || (fresh && held.begun > 0)) continue
+      if (best === null || held.underWay < best.underWay) best = held
+    }
+    return best
+  }
+
+  /** One more transaction; returns its number in the session. */
+  begin(held: Held): number {
+    clearTimeout(held.idleTimer)
+    held.underWay++
+    return ++held.begun
+  }
+
+  /** A transaction is over. A session without another transaction waits to be used again, or ends. */
+  end(held: Held): void {
+    held.underWay--
+    // A session that could take only a few more recipients at a time is not worth its place.
+    const { refusalsPerSessionMax } = this.#bounds
+    const worth = Math.min(this.#atOnceMax(held), refusalsPerSessionMax) / 2
+    if (refusalsPerSessionMax - held.refusals < worth) held.retired = true
+    if (held.begun >= this.#bounds.transactionsPerSessionMax) held.retired = true
+    if (held.retired) this.retire(held)
+    else if (held.underWay === 0) this.restAwhile(held)
+  }
+
+  restAwhile(held: Held): void {
+    clearTimeout(held.idleTimer)
+    held.idleTimer = setTimeout(() => this.retire(held), this.#bounds.sessionIdleMs)
+  }
+
+  retire(held: Held): void {
+    held.retired = true
+    clearTimeout(held.idleTimer)
+    if (held.underWay === 0) held.smtp.quit()
+  }
+
+  /** Ends one session with nothing under way; false if there is none. */
+  retireIdle(): boolean {
+    const idle = this.all.find(({ underWay, retired }) => underWay === 0 && !retired)
+    if (idle !== undefined) this.retire(idle)
+    return idle !== undefined
+  }
+
+  /** Ends one idle session that cannot serve, because it holds the place that another session needs. */
+  retireUseless({ fresh }: { fresh: boolean }): void {
+    const useless = this.all.find(
+      (held) =>
+        (fresh || !this.#hasRoom(held)) &&
+        // A broken session will be removed, and counted, in a moment.
+        held.underWay === 0 &&
+        !held.retired &&
+        held.smtp.usable(),
+    )
+    if (useless !== undefined) this.retire(useless)
+  }
+
+  #hasRoom(held: Held): boolean {
+    if (held.retired || !held.smtp.usable()) return false
+    if (held.begun >= this.#bounds.transactionsPerSessionMax) return false
+    // All transactions under way may be refused.
+    const refusalsLeft = this.#bounds.refusalsPerSessionMax - held.refusals
+    return held.underWay < Math.min(this.#atOnceMax(held), refusalsLeft)
+  }
+
+  #atOnceMax({ smtp }: Held): number {
+    return this.prompt && smtp.pipelining ? this.#bounds.checksPerSessionAtOnceMax : 1
+  }
+}

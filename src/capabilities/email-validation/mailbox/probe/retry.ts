@@ -1,0 +1,53 @@
+import type { EpochSealer } from '../../../../guard/secrets/secrets.ts'
+import type { MailExchangers } from '../../dns/mail-exchangers.ts'
+import type { EmailAddress, MailboxEvidence, MailboxOutcome } from '../../evidence.ts'
+import { parseEmail } from '../../syntax/parse.ts'
+import type { MailboxChecks } from '../checks.ts'
+import type { MailboxProbe } from './probe.ts'
+
+/** Retry jobs hold addresses sealed; this is the purpose of the seal. */
+export const retrySealPurpose = 'mailbox-retry'
+
+/** Outcomes about the mailbox itself. An outcome about us, or no outcome, would hide what the next call may learn. */
+const conclusive: ReadonlySet<MailboxOutcome> = new Set([
+  'accepted',
+  'mailbox_not_found',
+  'mailbox_disabled',
+  'mailbox_full',
+])
+
+/**
+ * Asks again about a mailbox whose server deferred us, and keeps the answer for the next call. `data` is the argument of `later`.
+ * Returns whether anything was learned.
+ */
+export const askAgain = async (
+  { exchangers, mailbox, checks, sealer, clock }: AskAgainParts,
+  data: string,
+): Promise<boolean> => {
+  const [mailboxHmac = '', sealed = ''] = data.split(':')
+  const text = sealer.open(sealed, mailboxHmac)
+  const parsed = text === null ? null : parseEmail(text)
+  if (parsed?.valid !== true)
+    throw new Error('a mailbox to be asked again cannot be read: its epoch key is gone')
+  const evidence = await askServers({ exchangers, mailbox }, parsed.address)
+  if (evidence === null || !conclusive.has(evidence.outcome)) return false
+  if (evidence.outcome === 'accepted' && evidence.catchAll === null) return false
+  await checks.keep(mailboxHmac, { evidence, checkedAt: new Date(clock.now()).toISOString() })
+  return true
+}
+
+type AskAgainParts = {
+  readonly exchangers: Pick<MailExchangers, 'find'>
+  readonly mailbox: Pick<MailboxProbe, 'probe'>
+  readonly checks: MailboxChecks
+  readonly sealer: EpochSealer
+  readonly clock: { now(): number }
+}
+
+const askServers = async (
+  { exchangers, mailbox }: Pick<AskAgainParts, 'exchangers' | 'mailbox'>,
+  address: EmailAddress,
+): Promise<MailboxEvidence | null> => {
+  const mx = await exchangers.find(address.asciiDomain)
+  return mx.kind === 'found' ? mailbox.probe(address, mx, { background: true }) : null
+}

@@ -1,0 +1,65 @@
+/** The lines we send. Their parts were checked before; they are checked again here, where a mistake would do harm. */
+import assert from 'node:assert/strict'
+import { isWithAnyDots } from '../../syntax/local-part.ts'
+
+/** RFC 5321 §4.5.3.1.4 plus the ten octets that SMTPUTF8 adds (RFC 6531 §3.4), including the line end. */
+const commandOctetsMax = 522
+
+const atomText = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\-\\u0080-\\u{10ffff}]+"
+const dotString = new RegExp(`^${atomText}(?:\\.${atomText})*$`, 'u')
+const quotedString = /^"(?:[ !#-[\]-~\u0080-\u{10ffff}]|\\[ -~])*"$/u
+const hostName = /^[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/
+/** The C1 controls are not part of any mailbox name either. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these characters must not be there
+const control = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/u
+
+/** A command with its line end, as one line and nothing more. */
+const lineOf = (text: string): string => {
+  assert(!control.test(text), 'an SMTP command holds a control character')
+  assert(Buffer.byteLength(text) + 2 <= commandOctetsMax, 'an SMTP command is too long')
+  return `${text}\r\n`
+}
+
+/** `local@domain` for a path. @throws AssertionError if it is not an RFC 5321 Mailbox with a domain name of ASCII labels. */
+export const mailboxOf = ({ localPart, asciiDomain }: { localPart: string; asciiDomain: string }): string => {
+  assert(!control.test(localPart), 'a local part holds a control character')
+  const plain = dotString.test(localPart) || !isWithAnyDots({ localPart, asciiDomain })
+  const written = plain ? localPart : `"${localPart}"`
+  assert(dotString.test(written) || quotedString.test(written), 'a local part is not well-formed')
+  assert(hostName.test(asciiDomain), 'a domain is not a host name')
+  return `${written}@${asciiDomain}`
+}
+
+const heloName = (name: string): string => {
+  assert(
+    hostName.test(name) || /^\[[0-9A-Za-z:.]+\]$/.test(name),
+    'the HELO name is no host name and no literal',
+  )
+  return name
+}
+
+export const ehlo = (name: string): string => lineOf(`EHLO ${heloName(name)}`)
+export const helo = (name: string): string => lineOf(`HELO ${heloName(name)}`)
+export const startTls = 'STARTTLS\r\n'
+export const reset = 'RSET\r\n'
+export const quit = 'QUIT\r\n'
+
+/** `sender` is empty for the null reverse-path. */
+export const mail = (sender: string, { smtputf8 }: { smtputf8: boolean }): string =>
+  lineOf(`MAIL FROM:<${sender}>${smtputf8 ? ' SMTPUTF8' : ''}`)
+
+/** @throws AssertionError if the mailbox is not ASCII and SMTPUTF8 was not negotiated. */
+export const rcpt = (mailbox: string, { smtputf8 }: { smtputf8: boolean }): string => {
+  assert(smtputf8 || /^[ -~]*$/.test(mailbox), 'an address that is not ASCII needs SMTPUTF8')
+  return lineOf(`RCPT TO:<${mailbox}>`)
+}
+
+/** `SMTP_MAIL_FROM` as the reverse-path of MAIL: `<>` and the empty text are the null sender. @throws AssertionError */
+export const senderOf = (mailFrom: string): string => {
+  const bare = mailFrom.replace(/^<(.*)>$/, '$1')
+  if (bare === '') return ''
+  const at = bare.lastIndexOf('@')
+  const mailbox = mailboxOf({ localPart: bare.slice(0, Math.max(at, 0)), asciiDomain: bare.slice(at + 1) })
+  assert(/^[ -~]*$/.test(mailbox), 'the sender is not ASCII')
+  return mailbox
+}

@@ -1,0 +1,244 @@
+/**
+ * One TCP connection to a mail server: commands out, replies in, in order. It knows deadlines and the end of a connection, and
+ * nothing about the meaning of commands and replies.
+ */
+import { connect, isIP, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { createReplyParser, type ReplyParser, type SmtpReply } from './reply.ts'
+
+/**
+ * `connect`: no TCP connection. `timeout`: a deadline passed on an open connection. `closed`: the other side closed it. `protocol`: the
+ * server does not speak SMTP. `tls`: the server offered TLS and could not do it.
+ */
+type SmtpFailureKind = 'connect' | 'timeout' | 'closed' | 'protocol' | 'tls'
+
+/** Why a connection cannot be used any more. A finding about the server, not a fault of ours. */
+export class SmtpFailure extends Error {
+  override readonly name = 'SmtpFailure'
+  readonly kind: SmtpFailureKind
+  constructor(kind: SmtpFailureKind, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.kind = kind
+  }
+}
+
+/** The outcome: a reply for each command, or fewer and the reason. After a 421 nothing more is awaited. */
+export type Exchange = { readonly replies: readonly SmtpReply[]; readonly failure: SmtpFailure | null }
+
+type Expected = {
+  readonly count: number
+  readonly replies: SmtpReply[]
+  /** TLS follows the reply: one more octet of plain text was inserted by someone else (RFC 3207 §6). */
+  readonly plainTextEnds: boolean
+  /** If it is not `replyTimeoutMs`. */
+  readonly timeoutMs?: number
+  readonly settle: (exchange: Exchange) => void
+}
+
+export type DialOptions = {
+  /** An IP address: nothing is resolved here, so the checked address is the dialled address. */
+  readonly address: string
+  readonly port: number
+  readonly connectTimeoutMs: number
+  /** For each reply, from the moment it is the next one due. Octets that arrive slowly do not extend it. */
+  readonly replyTimeoutMs: number
+}
+
+/** How long a server may take to answer QUIT before the connection is cut. */
+const quitTimeoutMs = 1_000
+
+const hostName = /^[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?$/i
+
+/** @throws SmtpFailure of kind `connect`. */
+export const dial = (
+  { address, port, connectTimeoutMs, replyTimeoutMs }: DialOptions,
+  signal: AbortSignal,
+): Promise<SmtpConnection> =>
+  new Promise((resolve, reject) => {
+    if (isIP(address) === 0 || signal.aborted)
+      return reject(new SmtpFailure('connect', 'no address, or no time, to dial'))
+    const socket = connect({ host: address, port, noDelay: true })
+    const refuse = (cause?: unknown): void => {
+      settled()
+      socket.destroy()
+      reject(new SmtpFailure('connect', 'no connection', cause instanceof Error ? { cause } : undefined))
+    }
+    const timer = setTimeout(refuse, connectTimeoutMs)
+    const settled = (): void => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', refuse)
+    }
+    signal.addEventListener('abort', refuse)
+    socket.on('error', refuse)
+    socket.once('connect', () => {
+      settled()
+      socket.off('error', refuse)
+      resolve(new SmtpConnection(socket, replyTimeoutMs))
+    })
+  })
+
+export class SmtpConnection {
+  /** Resolves when the connection has ended, for any reason. */
+  readonly closed: Promise<void>
+  #socket: Socket
+  #parser: ReplyParser = createReplyParser()
+  #failure: SmtpFailure | null = null
+  #timer: NodeJS.Timeout | undefined
+  readonly #expected: Expected[] = []
+  readonly #replyTimeoutMs: number
+
+  constructor(socket: Socket, replyTimeoutMs: number) {
+    this.#socket = socket
+    this.#replyTimeoutMs = replyTimeoutMs
+    this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
+    // Also below TLS, where the upper socket reports everything that matters.
+    socket.on('error', (cause) => this.fail(new SmtpFailure('closed', 'the connection broke', { cause })))
+    socket.on('close', () => this.fail(new SmtpFailure('closed', 'the server closed the connection')))
+    socket.on('data', this.#read)
+  }
+
+  get usable(): boolean {
+    return this.#failure === null
+  }
+
+  /** The greeting, which comes unasked before any other reply. */
+  greeting(timeoutMs: number): Promise<Exchange> {
+    return this.#expect({ count: 1, plainTextEnds: false, timeoutMs })
+  }
+
+  /** Writes all commands together and waits for a reply to each. Never rejects. */
+  exchange(commands: readonly string[]): Promise<Exchange> {
+    return this.#expect({ count: commands.length, plainTextEnds: false }, commands.join(''))
+  }
+
+  /**
+   * Sends STARTTLS and, after 220, starts TLS; resolves to the reply. The certificate is not verified: without TLS the same text would be
+   * sent in the clear, and none of it is secret.
+   * @throws SmtpFailure
+   */
+  async startTls(command: string, serverName: string): Promise<SmtpReply> {
+    const { replies, failure } = await this.#expect({ count: 1, plainTextEnds: true }, command)
+    const [reply] = replies
+    if (reply === undefined || failure !== null)
+      throw failure ?? new SmtpFailure('closed', 'no reply to STARTTLS')
+    if (reply.code !== 220) return reply
+    await this.#encrypt(serverName)
+    return reply
+  }
+
+  /** Sends QUIT and ends; cuts the connection if the server does not answer in time. */
+  quit(command: string): void {
+    if (!this.usable) return
+    const timer = setTimeout(() => this.#socket.destroy(), quitTimeoutMs)
+    void this.exchange([command]).then(() => {
+      clearTimeout(timer)
+      this.#socket.destroy()
+    })
+  }
+
+  /** Ends the connection; everything that still waits gets the reason. */
+  fail(failure: SmtpFailure): void {
+    if (this.#failure !== null) return
+    this.#failure = failure
+    clearTimeout(this.#timer)
+    this.#socket.destroy()
+    for (const { replies, settle } of this.#expected.splice(0)) settle({ replies, failure })
+  }
+
+  #expect(wanted: Pick<Expected, 'count' | 'plainTextEnds' | 'timeoutMs'>, text = ''): Promise<Exchange> {
+    if (this.#failure !== null) return Promise.resolve({ replies: [], failure: this.#failure })
+    return new Promise((settle) => {
+      this.#expected.push({ ...wanted, replies: [], settle })
+      if (this.#expected.length === 1) this.#watch()
+      if (text !== '') this.#socket.write(text)
+    })
+  }
+
+  #watch(): void {
+    clearTimeout(this.#timer)
+    const [next] = this.#expected
+    if (next === undefined) return
+    this.#timer = setTimeout(
+      () => this.fail(new SmtpFailure('timeout', 'no reply in time')),
+      next.timeoutMs ?? this.#replyTimeoutMs,
+    )
+  }
+
+  readonly #read = (octets: Buffer): void => {
+    try {
+      const replies = this.#parser.push(octets)
+      for (const [index, reply] of replies.entries()) this.#take(reply, index === replies.length - 1)
+    } catch (cause) {
+      this.fail(new SmtpFailure('protocol', 'the server does not speak SMTP', { cause }))
+    }
+  }
+
+  #take(reply: SmtpReply, last: boolean): void {
+    if (this.#failure !== null) return
+    const [next] = this.#expected
+    next?.replies.push(reply)
+    const failure = this.#violated(next, { reply, last })
+    if (failure !== null || next === undefined) {
+      this.fail(failure ?? new SmtpFailure('protocol', 'the server spoke unasked'))
+      return
+    }
+    if (next.plainTextEnds && reply.code === 220) {
+      // Here and not a turn later: the next octets are for TLS.
+      this.#socket.off('data', this.#read)
+      this.#socket.pause()
+    }
+    if (next.replies.length === next.count) {
+      this.#expected.shift()
+      next.settle({ replies: next.replies, failure: null })
+    }
+    this.#watch()
+  }
+
+  #violated(
+    next: Expected | undefined,
+    { reply, last }: { reply: SmtpReply; last: boolean },
+  ): SmtpFailure | null {
+    // Only a server that is closing the connection may speak unasked (RFC 5321 §3.8); nothing more comes from it.
+    if (reply.code === 421) return new SmtpFailure('closed', 'the server is going away')
+    const plainTextFollows = !last || this.#parser.unfinished()
+    return next?.plainTextEnds === true && reply.code === 220 && plainTextFollows
+      ? new SmtpFailure('protocol', 'plain text follows the reply to STARTTLS')
+      : null
+  }
+
+  #encrypt(serverName: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const plain = this.#socket
+      const secure = connectTls({
+        socket: plain,
+        rejectUnauthorized: false,
+        // The name comes from the DNS and may be anything; a name that is not valid for SNI is not sent.
+        ...(hostName.test(serverName) && isIP(serverName) === 0 ? { servername: serverName } : {}),
+      })
+      this.#socket = secure
+      let standing = false
+      const end = (message: string, cause?: Error): void => {
+        clearTimeout(timer)
+        const failure = new SmtpFailure(
+          standing ? 'closed' : 'tls',
+          message,
+          cause === undefined ? undefined : { cause },
+        )
+        this.fail(failure)
+        plain.destroy()
+        reject(failure)
+      }
+      const timer = setTimeout(() => end('the TLS handshake takes too long'), this.#replyTimeoutMs)
+      secure.on('error', (cause) => end('the TLS connection broke', cause))
+      secure.on('close', () => end('the TLS connection was closed'))
+      secure.once('secureConnect', () => {
+        clearTimeout(timer)
+        standing = true
+        // Nothing received in the clear survives, including half a reply.
+        this.#parser = createReplyParser()
+        secure.on('data', this.#read)
+        resolve()
+      })
+    })
+  }
+}

@@ -1,0 +1,171 @@
+/**
+ * The dialogue with one mail server up to RCPT, and no further: no message is ever sent (RFC 5321, RFC 3207, RFC 2920, RFC 6531).
+ */
+
+import type { SmtpStage } from '../replies/rules.ts'
+import { ehlo, helo, mail, quit, rcpt, reset, startTls } from './command.ts'
+import { type DialOptions, dial, type Exchange, type SmtpConnection, SmtpFailure } from './connection.ts'
+import type { SmtpReply } from './reply.ts'
+
+export type SessionOptions = DialOptions & {
+  /** The name of the exchanger, for TLS only; it is never resolved. */
+  readonly exchange: string
+  readonly helo: string
+  /** The reverse-path; empty for the null sender. */
+  readonly sender: string
+  /** Longer than for other replies: postscreen greets after 6 s (`postscreen_greet_wait`), and only clients that wait pass. */
+  readonly greetingTimeoutMs: number
+  /** For everything up to the point where recipients can be asked about. */
+  readonly openTimeoutMs: number
+  /** TLS is not tried because it failed at this server before. */
+  readonly plainOnly: boolean
+}
+
+/** The server refuses to talk to us: the reply says why. */
+export class SmtpRefusal extends Error {
+  override readonly name = 'SmtpRefusal'
+  readonly stage: SmtpStage
+  readonly reply: SmtpReply
+  constructor(stage: SmtpStage, reply: SmtpReply) {
+    super(`refused at ${stage} with ${reply.code}`)
+    this.stage = stage
+    this.reply = reply
+  }
+}
+
+/** The reply that ended a transaction, with the command it answers; or the reason why there is none. */
+type Answer =
+  | { readonly kind: 'reply'; readonly stage: 'reset' | 'mail' | 'rcpt'; readonly reply: SmtpReply }
+  | { readonly kind: 'failure'; readonly failure: SmtpFailure }
+
+export type SmtpSession = {
+  readonly pipelining: boolean
+  readonly smtputf8: boolean
+  readonly secure: boolean
+  /** TLS was offered and failed, so this is a second connection, without TLS. */
+  readonly tlsFailed: boolean
+  /** Resolves when the connection has ended. */
+  readonly closed: Promise<void>
+  usable(): boolean
+  /**
+   * Asks about one recipient in a separate transaction: some servers refuse the second recipient of a transaction for
+   * being the second, and most refuse it for the null sender (RFC 5321 §4.5.5 allows it one). With pipelining several may be asked at the same
+   * time and are answered in order; without it, one. Never rejects.
+   */
+  ask(mailbox: string, options: { smtputf8: boolean }): Promise<Answer>
+  quit(): void
+  /** Cuts the connection. */
+  cut(): void
+}
+
+/**
+ * Connects, greets, and starts TLS if it is offered.
+ * @throws SmtpFailure, or SmtpRefusal if the server answers the greeting or EHLO with a refusal.
+ */
+export const openSession = async (options: SessionOptions, signal: AbortSignal): Promise<SmtpSession> => {
+  const timer = new AbortController()
+  const running = setTimeout(() => timer.abort(), options.openTimeoutMs)
+  const deadline = AbortSignal.any([timer.signal, signal])
+  try {
+    if (options.plainOnly) return await open(options, { plain: true, tlsFailed: false }, deadline)
+    try {
+      return await open(options, { plain: false, tlsFailed: false }, deadline)
+    } catch (error) {
+      if (!(error instanceof SmtpFailure) || error.kind !== 'tls' || deadline.aborted) throw error
+      return await open(options, { plain: true, tlsFailed: true }, deadline)
+    }
+  } finally {
+    clearTimeout(running)
+  }
+}
+
+const open = async (
+  options: SessionOptions,
+  { plain, tlsFailed }: { plain: boolean; tlsFailed: boolean },
+  deadline: AbortSignal,
+): Promise<SmtpSession> => {
+  const connection = await dial(options, deadline)
+  const expire = (): void => connection.fail(new SmtpFailure('timeout', 'no session in time'))
+  deadline.addEventListener('abort', expire)
+  try {
+    if (deadline.aborted) expire()
+    const greeting = onlyReply(await connection.greeting(options.greetingTimeoutMs))
+    if (greeting.code !== 220) throw new SmtpRefusal('greeting', greeting)
+    let offers = await greet(connection, options.helo)
+    const secure = !plain && offers.has('STARTTLS')
+    if (secure && (await connection.startTls(startTls, options.exchange)).code === 220)
+      offers = await greetAgain(connection, options.helo)
+    return sessionOn(connection, { offers, sender: options.sender, secure, tlsFailed })
+  } catch (error) {
+    connection.quit(quit)
+    throw error
+  } finally {
+    deadline.removeEventListener('abort', expire)
+  }
+}
+
+/** The keywords of the extensions a server offers. None if it knows only HELO. */
+const greet = async (connection: SmtpConnection, name: string): Promise<Set<string>> => {
+  const reply = onlyReply(await connection.exchange([ehlo(name)]))
+  if (reply.code === 250)
+    return new Set(reply.lines.slice(1).map((line) => (line.split(' ')[0] ?? '').toUpperCase()))
+  if (reply.code < 500) throw new SmtpRefusal('ehlo', reply)
+  const older = onlyReply(await connection.exchange([helo(name)]))
+  if (older.code !== 250) throw new SmtpRefusal('ehlo', older)
+  return new Set()
+}
+
+/** With TLS 1.3 a server may decide only now that it rejects the connection. */
+const greetAgain = async (connection: SmtpConnection, name: string): Promise<Set<string>> => {
+  try {
+    return await greet(connection, name)
+  } catch (cause) {
+    if (!(cause instanceof SmtpFailure) || cause.kind === 'timeout') throw cause
+    throw new SmtpFailure('tls', 'the connection broke once it was encrypted', { cause })
+  }
+}
+
+const onlyReply = ({ replies: [reply], failure }: Exchange): SmtpReply => {
+  // A 421 ends the connection, but it is still the reply.
+  if (reply === undefined) throw failure ?? new SmtpFailure('closed', 'no reply')
+  return reply
+}
+
+const sessionOn = (
+  connection: SmtpConnection,
+  about: { offers: ReadonlySet<string>; sender: string; secure: boolean; tlsFailed: boolean },
+): SmtpSession => {
+  const pipelining = about.offers.has('PIPELINING')
+  const smtputf8 = about.offers.has('SMTPUTF8')
+  let begun = false
+  return {
+    pipelining,
+    smtputf8,
+    secure: about.secure,
+    tlsFailed: about.tlsFailed,
+    closed: connection.closed,
+    usable: () => connection.usable,
+    ask: async (mailbox, options) => {
+      const steps = [
+        ...(begun ? [{ stage: 'reset', command: reset } as const] : []),
+        { stage: 'mail', command: mail(about.sender, options) } as const,
+        { stage: 'rcpt', command: rcpt(mailbox, options) } as const,
+      ]
+      begun = true
+      // All in one packet if the server can pipeline: one round trip instead of three.
+      const groups = pipelining ? [steps] : steps.map((step) => [step])
+      for (const group of groups) {
+        const { replies, failure } = await connection.exchange(group.map(({ command }) => command))
+        for (const [index, { stage }] of group.entries()) {
+          const reply = replies[index]
+          if (reply === undefined)
+            return { kind: 'failure', failure: failure ?? new SmtpFailure('closed', 'no reply') }
+          if (stage === 'rcpt' || reply.code !== 250) return { kind: 'reply', stage, reply }
+        }
+      }
+      return { kind: 'failure', failure: new SmtpFailure('protocol', 'no reply to RCPT') }
+    },
+    quit: () => connection.quit(quit),
+    cut: () => connection.fail(new SmtpFailure('closed', 'cut by us')),
+  }
+}

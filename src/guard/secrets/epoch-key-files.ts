@@ -1,0 +1,209 @@
+import { createSecretKey, hkdfSync, randomBytes, randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { link, open, readdir, rename, unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { codeOf, syncDirectory } from '../../event-log/directory.ts'
+import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './secrets.ts'
+
+/**
+ * Epoch keys as files of one directory, which all processes of an installation share.
+ *
+ *   716.key                   the key of epoch 716 (mode 0600): its id and 32 random bytes
+ *   716-Zr3kP0aQ.destroyed    that key was here and was destroyed on purpose (empty)
+ *
+ * A key appears complete and only once: it is written and synced under another name, then linked to its own, which fails if
+ * another process was first. The mark of a destroyed key is written before the key is removed. So a key that is missing
+ * without a mark is lost: the directory is not mounted, is another one, or was restored from a copy. A key also disappears
+ * as a whole: its name is removed before its bytes, so a process that reads it at that time, or after a kill, never finds it damaged.
+ *
+ * The sealing key is derived from the file's bytes and the installation key together: neither is enough alone. The key's id is
+ * derived from both too, so a damaged file, or one of another installation, is recognized.
+ */
+export type EpochKeyFiles = {
+  /** The keys that are here and those that were destroyed, by id. */
+  list(): Promise<{ readonly keys: readonly EpochKey[]; readonly destroyed: ReadonlySet<string> }>
+  /** Null: there is none. For values that are opened in synchronous code: each process reads a key once. */
+  readSync(epoch: number): EpochKey | null
+  /** Makes a key, unless another process was first: then that process's key counts. */
+  create(epoch: number): Promise<void>
+  /** May be called again after an interruption. */
+  destroy(key: { readonly id: string; readonly epoch: number }): Promise<void>
+}
+
+export type EpochKey = {
+  /** `<epoch>-<eight characters>`. Everything sealed under the key begins with it. */
+  readonly id: string
+  readonly epoch: number
+  sealer(purpose: string): Sealer
+}
+
+/** The keys cannot be used. `message` gives the reason and the remedy, and is shown after "KEY_DIR: ". */
+export class EpochKeyFault extends Error {
+  override name = 'EpochKeyFault'
+}
+
+const keyBytes = 32
+const idPattern = /^(\d{1,6})-[A-Za-z0-9_-]{8}$/
+const keyFile = /^(\d{1,6})\.key$/
+const destroyedFile = /^(\d{1,6}-[A-Za-z0-9_-]{8})\.destroyed$/
+
+/** Null if it is not a key's id. */
+export const epochOfKeyId = (id: string): number | null => {
+  const found = idPattern.exec(id)?.[1]
+  return found === undefined ? null : Number(found)
+}
+
+type KeyDirectory = {
+  readonly dir: string
+  /** Makes the directory, mode 0700. Called when a key is made; reading never makes one. */
+  readonly makeDir: () => Promise<void>
+  /** Derived from the installation key. */
+  readonly salt: Buffer
+}
+
+/** If `secretKey` is a text, the key derived from it is used. */
+export const createEpochKeyFiles = ({
+  secretKey: source,
+  ...rest
+}: Omit<KeyDirectory, 'salt'> & { readonly secretKey: string | InstallationKey }): EpochKeyFiles => {
+  const key = typeof source === 'string' ? derivingFrom(source) : source
+  const directory = { ...rest, salt: key.derive('epoch-key') }
+  return {
+    list: () => listed(directory),
+    readSync: (epoch) => readKey(directory, epoch),
+    create: (epoch) => createKey(directory, epoch),
+    destroy: (key) => destroyKey(directory, key),
+  }
+}
+
+const derived = (salt: Buffer, bytes: Buffer, purpose: string, length: number): Buffer =>
+  Buffer.from(hkdfSync('sha256', bytes, salt, purpose, length))
+
+const idOf = (salt: Buffer, epoch: number, bytes: Buffer): string =>
+  `${epoch}-${derived(salt, bytes, 'id', 6).toString('base64url')}`
+
+const parsed = ({ dir, salt }: KeyDirectory, epoch: number, text: string): EpochKey => {
+  const [id, encoded = ''] = text.trim().split(' ')
+  const bytes = Buffer.from(encoded, 'base64url')
+  if (id === undefined || bytes.length !== keyBytes || id !== idOf(salt, epoch, bytes))
+    throw new EpochKeyFault(
+      `${join(dir, `${epoch}.key`)} is damaged or belongs to another installation. Name this installation's own directory.`,
+    )
+  const sealers = new Map<string, Sealer>()
+  return {
+    id,
+    epoch,
+    sealer: (purpose) => {
+      const known =
+        sealers.get(purpose) ?? sealerOf(createSecretKey(derived(salt, bytes, `seal/${purpose}`, keyBytes)))
+      sealers.set(purpose, known)
+      return known
+    },
+  }
+}
+
+const namesIn = ({ dir }: KeyDirectory): Promise<string[]> => readdir(dir).catch(nothingThere([], dir))
+
+const listed = async (directory: KeyDirectory): ReturnType<EpochKeyFiles['list']> => {
+  const names = await namesIn(directory)
+  const keys: EpochKey[] = []
+  for (const name of names) {
+    const epoch = keyFile.exec(name)?.[1]
+    const key = epoch === undefined ? null : readKey(directory, Number(epoch))
+    if (key !== null) keys.push(key)
+  }
+  return { keys, destroyed: new Set(names.flatMap((name) => destroyedFile.exec(name)?.[1] ?? [])) }
+}
+
+const readKey = (directory: KeyDirectory, epoch: number): EpochKey | null => {
+  const { dir } = directory
+  const text = (): string | null => {
+    try {
+      return readFileSync(join(dir, `${epoch}.key`), 'utf8')
+    } catch (error) {
+      return nothingThere(null, dir)(error)
+    }
+  }
+  const first = text()
+  if (first === null) return null
+  try {
+    return parsed(directory, epoch, first)
+  } catch (error) {
+    // It was opened before another process destroyed it, and read afterwards: its name no longer exists.
+    if (text() === null) return null
+    throw error
+  }
+}
+
+const createKey = async (directory: KeyDirectory, epoch: number): Promise<void> => {
+  const { dir, salt } = directory
+  await directory.makeDir()
+  const bytes = randomBytes(keyBytes)
+  const draft = join(dir, `.${epoch}-${randomUUID()}`)
+  try {
+    const text = `${idOf(salt, epoch, bytes)} ${bytes.toString('base64url')}\n`
+    await writeSynced(draft, 'wx', Buffer.from(text))
+    await link(draft, join(dir, `${epoch}.key`)).catch((error: unknown) => {
+      if (codeOf(error) !== 'EEXIST') throw error
+    })
+    await unlink(draft)
+    await syncDirectory(dir)
+  } catch (cause) {
+    await unlink(draft).catch(() => undefined)
+    throw new EpochKeyFault(
+      `no key can be made in ${dir} (${codeOf(cause) ?? 'unknown'}). Name a directory this user can write to, on a file system with hard links.`,
+      { cause },
+    )
+  }
+}
+
+const destroyKey = async (
+  directory: KeyDirectory,
+  { id, epoch }: { readonly id: string; readonly epoch: number },
+): Promise<void> => {
+  const { dir } = directory
+  await writeSynced(join(dir, `${id}.destroyed`), 'a', Buffer.alloc(0))
+  await syncDirectory(dir)
+  const isHere = readKey(directory, epoch)?.id === id
+  for (const name of await namesIn(directory)) {
+    // A process that died while it made the key, or while it destroyed it, left a file that may be the key.
+    if (!(isHere && name === `${epoch}.key`) && !name.startsWith(`.${epoch}-`)) continue
+    await overwrite(dir, name, epoch).catch((error: unknown) => {
+      // Another process destroys it too.
+      if (codeOf(error) !== 'ENOENT') throw error
+    })
+  }
+  await syncDirectory(dir)
+}
+
+/** For `catch`: a missing file counts as none; any other fault of the directory is reported with the directory's name. */
+const nothingThere =
+  <Nothing>(nothing: Nothing, dir: string) =>
+  (cause: unknown): Nothing => {
+    const code = codeOf(cause)
+    if (code === 'ENOENT') return nothing
+    throw new EpochKeyFault(
+      `${dir} cannot be read (${code ?? 'unknown'}). Run as the user that runs the service.`,
+      {
+        cause,
+      },
+    )
+  }
+
+const writeSynced = async (path: string, flags: string, bytes: Buffer): Promise<void> => {
+  const file = await open(path, flags, 0o600)
+  try {
+    await file.write(bytes, 0, bytes.length, 0)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+/** Removes its name first, then its bytes, for disks that write in place. No promise depends on overwriting the bytes. */
+const overwrite = async (dir: string, name: string, epoch: number): Promise<void> => {
+  const nameless = join(dir, `.${epoch}-${randomUUID()}`)
+  await rename(join(dir, name), nameless)
+  await writeSynced(nameless, 'r+', randomBytes(128))
+  await unlink(nameless)
+}

@@ -1,0 +1,281 @@
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { Unavailable } from '../../event-log/port.ts'
+import { type EpochKey, EpochKeyFault, type EpochKeyFiles, epochOfKeyId } from './epoch-key-files.ts'
+import { destroyedByMs, epochOf } from './epochs.ts'
+import type { EpochSealer } from './secrets.ts'
+
+/**
+ * The key of the current epoch, which seals all personal data. `epochs.ts` defines when epochs begin and end,
+ * `epoch-key-files.ts` the files in KEY_DIR.
+ *
+ * The database records which keys its data are under (`epoch_keys`). A key it names that is neither in the directory nor
+ * marked there as destroyed is lost. Until that is settled, nothing is sealed and no key is made: a new key next to data
+ * that need an old key would hide the loss. A database that names no keys is new. A database restored from before
+ * a key was destroyed finds the mark: data under that key cannot be opened, as promised. A process may die after it made a key and
+ * before the database recorded it. Nothing is under that key then, and the next process uses it.
+ */
+export type EpochKeys = {
+  sealer(purpose: string): EpochSealer
+  /** The key to seal under now, made if this process is the first to need it. Rejects with `EpochKeyFault`. */
+  current(): Promise<EpochKey>
+  /** Checks that the current key is available, now and repeatedly. Rejects with `EpochKeyFault`. */
+  watch(): Promise<void>
+  /** For readiness. Null while the current key is available. */
+  failure(): Error | null
+  /** Every key that exists, or should. */
+  list(): Promise<readonly KnownKey[]>
+  /** Destroys a key that is no longer needed, or records that it is destroyed. */
+  settleDestroyed(key: KnownKey): Promise<void>
+  /** The time from which no one can open a value that is sealed and deleted today. */
+  lastCopyGoneByMs(): Promise<number>
+  close(): void
+}
+
+/**
+ * `present`: in the directory. `destroyed`: on purpose, but the database has not recorded it yet. `lost`: missing for an unknown reason.
+ */
+type KnownKey = {
+  readonly id: string
+  readonly epoch: number
+  readonly state: 'present' | 'destroyed' | 'lost'
+}
+
+/** How often a process checks whether the key still exists, or the next epoch has begun. */
+const watchMsDefault = 5_000
+const uniqueViolation = '23505'
+
+type Settings = {
+  readonly pool: Pick<pg.Pool, 'query'>
+  readonly files: EpochKeyFiles
+  readonly clock: { now(): number }
+  readonly logger: Pick<Logger, 'info' | 'error'>
+  readonly watchMs: number
+}
+
+/** The state of this process. */
+type Held = Settings & {
+  /** Read once. Keys that are destroyed in the meantime are removed at the next check. */
+  readonly opened: Map<string, EpochKey>
+  key: EpochKey | null
+  fault: Error | null
+  loading: Promise<EpochKey> | null
+  watching: NodeJS.Timeout | undefined
+  seenAtMs: number
+}
+
+export const openEpochKeys = (
+  settings: Omit<Settings, 'watchMs'> & { readonly watchMs?: number },
+): EpochKeys => {
+  const held: Held = {
+    ...settings,
+    watchMs: settings.watchMs ?? watchMsDefault,
+    opened: new Map(),
+    key: null,
+    fault: null,
+    loading: null,
+    watching: undefined,
+    seenAtMs: Number.NEGATIVE_INFINITY,
+  }
+  return {
+    sealer: (purpose) => sealerFor(held, purpose),
+    current: () => current(held),
+    watch: async () => {
+      held.seenAtMs = Number.NEGATIVE_INFINITY
+      await current(held)
+      held.watching ??= setInterval(() => void look(held), held.watchMs).unref()
+    },
+    failure: () => failureOf(held),
+    list: () => list(held),
+    settleDestroyed: (key) => settleDestroyed(held, key),
+    lastCopyGoneByMs: () => lastCopyGoneByMs(held),
+    close: () => clearInterval(held.watching),
+  }
+}
+
+const list = async ({ pool, files }: Settings): Promise<readonly KnownKey[]> => {
+  const { rows } = await pool.query<{ key_id: string; epoch: number }>(
+    'select key_id, epoch from epoch_keys where destroyed_at is null',
+  )
+  const { keys, destroyed } = await files.list()
+  const present = new Set(keys.map(({ id }) => id))
+  const absent = rows.filter(({ key_id: id }) => !present.has(id))
+  return [
+    ...keys.map(({ id, epoch }): KnownKey => ({ id, epoch, state: 'present' })),
+    ...absent.map(
+      ({ key_id: id, epoch }): KnownKey => ({
+        id,
+        epoch,
+        state: destroyed.has(id) ? 'destroyed' : 'lost',
+      }),
+    ),
+  ]
+}
+
+const lostKeys = async (settings: Settings): Promise<readonly KnownKey[]> =>
+  (await list(settings)).filter(({ state }) => state === 'lost')
+
+const load = async (settings: Settings, epoch: number): Promise<EpochKey> => {
+  const { pool, files, logger } = settings
+  // A second check: a key may be destroyed between the database's answer and the directory's.
+  if ((await lostKeys(settings)).length > 0) {
+    const lost = await lostKeys(settings)
+    if (lost.length > 0) throw new EpochKeyFault(lostMessage(lost))
+  }
+  if (files.readSync(epoch) === null) {
+    await files.create(epoch)
+    logger.info({ epoch }, 'epoch keys: a new epoch begins')
+  }
+  const made = files.readSync(epoch)
+  if (made === null) throw new EpochKeyFault(`the key of epoch ${epoch} was made and is not there`)
+  await register(pool, made)
+  return made
+}
+
+/** Values sealed under a key that is only in memory would be lost with the process. */
+const isStillThere = (held: Held, { id, epoch }: EpochKey): boolean => {
+  if (performance.now() - held.seenAtMs < held.watchMs) return true
+  const there = held.files.readSync(epoch)?.id === id
+  if (there) held.seenAtMs = performance.now()
+  return there
+}
+
+const current = async (held: Held): Promise<EpochKey> => {
+  const { key, fault } = held
+  const epoch = epochOf(held.clock.now())
+  if (key?.epoch === epoch && fault === null && isStillThere(held, key)) return key
+  held.loading ??= loadAndHold(held, epoch).finally(() => {
+    held.loading = null
+  })
+  return held.loading
+}
+
+const loadAndHold = async (held: Held, epoch: number): Promise<EpochKey> => {
+  try {
+    const loaded = await load(held, epoch)
+    if (held.fault !== null) held.logger.info('epoch keys: the current key is at hand again')
+    held.fault = null
+    held.key = loaded
+    held.seenAtMs = performance.now()
+    held.opened.set(loaded.id, loaded)
+    return loaded
+  } catch (error) {
+    fail(held, error)
+    throw error
+  }
+}
+
+const fail = (held: Held, error: unknown): void => {
+  const next = error instanceof Error ? error : new Error(String(error))
+  // A caller receives the fault as an error. A fault found between calls is logged here, once.
+  if (held.watching !== undefined && held.fault?.message !== next.message)
+    held.logger.error({ err: next }, 'epoch keys: nothing can be sealed')
+  held.fault = next
+}
+
+/** A key that was removed from the directory is also removed from memory. The current key must not be missing. */
+const look = async (held: Held): Promise<void> => {
+  const { key, opened, clock } = held
+  try {
+    const { keys } = await held.files.list()
+    const present = new Set(keys.map(({ id }) => id))
+    for (const id of opened.keys()) if (!present.has(id)) opened.delete(id)
+    // The key of a past epoch was destroyed, as planned.
+    if (key?.epoch === epochOf(clock.now()) && !present.has(key.id))
+      fail(held, new EpochKeyFault(lostMessage([key])))
+    await current(held)
+  } catch (error) {
+    fail(held, error)
+  }
+}
+
+const openedKey = (held: Held, id: string): EpochKey | null => {
+  const known = held.opened.get(id)
+  if (known !== undefined) return known
+  const epoch = epochOfKeyId(id)
+  try {
+    const read = epoch === null ? null : held.files.readSync(epoch)
+    if (read?.id !== id) return null
+    held.opened.set(id, read)
+    return read
+  } catch (error) {
+    fail(held, error)
+    return null
+  }
+}
+
+const sealerFor = (held: Held, purpose: string): EpochSealer => ({
+  seal: async (text, context) => {
+    const { id, sealer } = await current(held).catch((cause: unknown) => {
+      throw new Unavailable(`nothing can be sealed: ${cause instanceof Error ? cause.message : cause}`, {
+        cause,
+      })
+    })
+    return `${id}.${sealer(purpose).seal(text, context)}`
+  },
+  open: (sealed, context) => {
+    const end = sealed.indexOf('.')
+    const under = end < 0 ? null : openedKey(held, sealed.slice(0, end))
+    return under === null ? null : under.sealer(purpose).open(sealed.slice(end + 1), context)
+  },
+})
+
+const failureOf = (held: Held): Error | null => {
+  const { key, fault } = held
+  if (key !== null && fault === null && key.epoch !== epochOf(held.clock.now())) void look(held)
+  return held.fault ?? (key === null ? new Error('the current epoch key is not read yet') : null)
+}
+
+const settleDestroyed = async (
+  { pool, files, logger, opened }: Held,
+  { id, epoch, state }: KnownKey,
+): Promise<void> => {
+  // If the key was destroyed, a process that was killed may have left its bytes.
+  if (state !== 'lost') await files.destroy({ id, epoch })
+  opened.delete(id)
+  await pool.query('update epoch_keys set destroyed_at = now() where key_id = $1 and destroyed_at is null', [
+    id,
+  ])
+  logger.info({ key: id }, 'epoch keys: a key is destroyed')
+}
+
+const lastCopyGoneByMs = async (held: Held): Promise<number> => {
+  const epochs = (await list(held)).filter(({ state }) => state !== 'destroyed').map(({ epoch }) => epoch)
+  return destroyedByMs(Math.max(epochOf(held.clock.now()), ...epochs))
+}
+
+/** Called before anything is sealed under the key, so that the database knows every key its data may be under. */
+const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): Promise<void> => {
+  let refused: unknown
+  try {
+    await pool.query(
+      'insert into epoch_keys (key_id, epoch) values ($1, $2) on conflict (key_id) do nothing',
+      [id, epoch],
+    )
+  } catch (error) {
+    if (!(error instanceof pg.DatabaseError) || error.code !== uniqueViolation) throw error
+    refused = error
+  }
+  const { rows } = await pool.query<{ destroyed: boolean }>(
+    'select destroyed_at is not null as destroyed from epoch_keys where key_id = $1',
+    [id],
+  )
+  // If two processes register the same key at the same time, the epoch's index may refuse one of them before it sees the other's row.
+  if (refused !== undefined && rows[0] === undefined)
+    throw new EpochKeyFault(
+      `it holds another key of epoch ${epoch} than other processes use. All processes share one directory: name that one.`,
+      { cause: refused },
+    )
+  if (rows[0]?.destroyed === true)
+    throw new EpochKeyFault(
+      `the key ${id} was destroyed and is there again. Set this host's clock right, or put the directory of today back, not a copy of it.`,
+    )
+}
+
+const lostMessage = (lost: readonly { readonly id: string }[]): string => {
+  const ids = lost.map(({ id }) => id).join(', ')
+  return (
+    `the key${lost.length === 1 ? '' : 's'} ${ids} that this database's data are sealed under ${lost.length === 1 ? 'is' : 'are'} not there, and no new one is made beside them. ` +
+    'Mount or restore the directory; all processes share one. Where it is lost for good, "epoch-key abandon" gives up what is sealed under it.'
+  )
+}

@@ -1,0 +1,157 @@
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  hash,
+  hkdfSync,
+  type KeyObject,
+  randomBytes,
+  timingSafeEqual,
+} from 'node:crypto'
+import type { RowSeal } from '../../../projections/projection.ts'
+
+/** One random key per installation (`installation-key.ts`). The key itself is never exposed. */
+export type InstallationKey = {
+  /** A key of 32 bytes for one purpose. */
+  derive(purpose: string): Buffer
+}
+
+const purposeSalt = 'enrichment-ledger'
+
+/** `secret` has at least 32 characters of high entropy. */
+export const derivingFrom = (secret: string): InstallationKey => ({
+  derive: (purpose) => Buffer.from(hkdfSync('sha256', secret, purposeSalt, purpose, 32)),
+})
+
+/**
+ * Keyed hashes under keys derived from the installation key, one per purpose: the hash of an address reveals nothing about
+ * a key's secret, and without the installation key the event log cannot be searched for an address.
+ */
+export type Secrets = {
+  /** HMAC-SHA-256 of an API key's secret part, base64url. It is stored instead of the secret. */
+  apiKeyHmac(secret: string): string
+  /** The secret that signs cookies: the HMAC of a text that is not an API key's secret, so that no one knows it. */
+  cookieSecret(text: string): string
+  /** HMAC-SHA-256 of the secret part of a person's token for the command line, base64url. */
+  operatorTokenHmac(secret: string): string
+  /** HMAC-SHA-256 of an address, base64url. It is in the event log instead of the address. */
+  addressHmac(address: string): string
+  /** HMAC-SHA-256 of a mail domain, base64url: a recipient that does not exist there is derived from it. */
+  recipientHmac(text: string): string
+  /** HMAC-SHA-256 of a person's identifier, base64url: requests, erasures and the event log identify a person by it. */
+  identifierHmac(identifier: string): string
+  /** HMAC-SHA-256 of a request's content: equal for equal requests, and useless to someone who guesses at the request. */
+  requestHmac(text: string): Buffer
+  /** HMAC-SHA-256 of a row of a read model, base64url. */
+  readonly rowSeal: RowSeal
+  /** The same for the digest of a re-rate's plan, when no signing key is available. */
+  readonly planSeal: RowSeal
+  /** For values that others keep for us, such as cookies. Personal data stored here is sealed under epoch keys, which are destroyed. */
+  sealer(purpose: string): Sealer
+}
+
+/** Authenticated encryption (AES-256-GCM). `context` is not stored: it is needed again to open. */
+export type Sealer = {
+  /** base64url of nonce, ciphertext and tag; different every time. */
+  seal(text: string, context: string): string
+  /** Null for a text that was not sealed here under this context, or was changed. */
+  open(sealed: string, context: string): string | null
+}
+
+/** The same under the key of the current epoch (`epoch-keys.ts`), which is destroyed later. Sealed texts begin with the key's id and a dot. */
+export type EpochSealer = {
+  /** Rejects with `Unavailable` while the current key is not available. */
+  seal(text: string, context: string): Promise<string>
+  /** Null also for a text that was sealed under a destroyed key. */
+  open(sealed: string, context: string): string | null
+}
+
+/** If `source` is a text, the key derived from it is used. */
+export const createSecrets = (source: string | InstallationKey): Secrets => {
+  const { derive } = typeof source === 'string' ? derivingFrom(source) : source
+  const [apiKeyPepper, requestKey] = [createSecretKey(derive('api-key')), createSecretKey(derive('request'))]
+  const apiKeyHmac = (secret: string): string =>
+    createHmac('sha256', apiKeyPepper).update(secret).digest('base64url')
+  const sealers = new Map<string, Sealer>()
+  const requestHmac = (text: string): Buffer => createHmac('sha256', requestKey).update(text).digest()
+  const identifierHmac = shortHmac(derive('identifier'))
+  return {
+    apiKeyHmac,
+    cookieSecret: apiKeyHmac,
+    operatorTokenHmac: shortHmac(derive('operator-token')),
+    addressHmac: shortHmac(derive('address')),
+    recipientHmac: shortHmac(derive('random-recipient')),
+    identifierHmac,
+    requestHmac,
+    rowSeal: sealOf(derive('row-seal')),
+    planSeal: sealOf(derive('rerate-plan')),
+    sealer: (purpose) => {
+      const known = sealers.get(purpose) ?? sealerOf(createSecretKey(derive(`seal/${purpose}`)))
+      sealers.set(purpose, known)
+      return known
+    },
+  }
+}
+
+const sealOf = (key: Buffer): RowSeal => {
+  const of = shortHmac(key)
+  return { of, fits: (text, seal) => sameHmac(of(text), seal) }
+}
+
+const nonceBytes = 12
+const tagBytes = 16
+
+/** Seals under a 256-bit key. */
+export const sealerOf = (key: KeyObject): Sealer => ({
+  seal: (text, context) => {
+    const nonce = randomBytes(nonceBytes)
+    const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(context))
+    const sealed = [nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]
+    return Buffer.concat(sealed).toString('base64url')
+  },
+  open: (sealed, context) => {
+    const bytes = Buffer.from(sealed, 'base64url')
+    if (bytes.length < nonceBytes + tagBytes) return null
+    const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, nonceBytes))
+      .setAAD(Buffer.from(context))
+      .setAuthTag(bytes.subarray(-tagBytes))
+    try {
+      const text = decipher.update(bytes.subarray(nonceBytes, -tagBytes))
+      return Buffer.concat([text, decipher.final()]).toString('utf8')
+    } catch {
+      return null
+    }
+  },
+})
+
+const blockBytes = 64
+const messageBytesMax = 512
+
+/**
+ * HMAC-SHA-256 (RFC 2104) of short texts in base64url: the two hashes of its definition, over one buffer. `createHmac`
+ * builds two native objects for each text, which costs twice as much as the hashing and is paid on every call.
+ * Longer texts go to `createHmac`.
+ */
+export const shortHmac = (key: Buffer): ((text: string) => string) => {
+  const secretKey = createSecretKey(key)
+  const inner = Buffer.alloc(blockBytes + messageBytesMax, 0x36)
+  const outer = Buffer.alloc(blockBytes + 32, 0x5c)
+  key.forEach((byte, i) => {
+    inner[i] = byte ^ 0x36
+    outer[i] = byte ^ 0x5c
+  })
+  return (text) => {
+    if (text.length * 3 > messageBytesMax)
+      return createHmac('sha256', secretKey).update(text).digest('base64url')
+    const end = blockBytes + inner.write(text, blockBytes)
+    outer.write(hash('sha256', inner.subarray(0, end), 'hex'), blockBytes, 'hex')
+    return hash('sha256', outer, 'base64url')
+  }
+}
+
+/** Compares two HMACs in a time that does not depend on where they differ. */
+export const sameHmac = (a: string, b: string): boolean => {
+  const [left, right] = [Buffer.from(a, 'latin1'), Buffer.from(b, 'latin1')]
+  return left.length === right.length && timingSafeEqual(left, right)
+}

@@ -1,0 +1,294 @@
+import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
+import { type PriceBook, priceBookAt } from '../../billing/price-book.ts'
+import { NoRule, type Rating } from '../../billing/tariff.ts'
+import type { EventLog, Position } from '../../event-log/port.ts'
+import type { DecodedEvent } from '../../event-log/stored-event.ts'
+import type { LedgerEvent } from '../../events/catalogue.ts'
+import { type Account, balanceOf, evolve } from '../account.ts'
+import { ratingOf } from '../decide.ts'
+import { type AdjustedEvent, type LedgerCall, walkLedger } from '../ledger-calls.ts'
+import type { RatedCall } from '../rerate/part.ts'
+
+/**
+ * A ledger in three versions: what its events say, what the lines of the read model say, and what the tariff makes of the facts. A
+ * page at a time, so that a difference is found in a few thousand lines.
+ */
+
+/** One line as the read model should have it. */
+export type ExpectedLine = {
+  readonly revision: number
+  readonly kind: string
+  readonly requestId: string | null
+  readonly rule: string | null
+  /** The lines of a charge that has several, as JSON; null for any other. */
+  readonly lines: string | null
+  readonly amount: MicroCredits
+}
+
+type Columns = { log: MicroCredits; projections: MicroCredits; tariff: MicroCredits }
+
+/** By SKU; movements that are no charges go by their kind, in brackets, and have no tariff. */
+type Sums = Map<string, Columns>
+
+export type Reconciled = {
+  readonly organizationId: string
+  /** From and up to which revision, both inclusive. */
+  readonly from: number
+  readonly through: number
+  readonly calls: number
+  readonly sums: Sums
+  readonly differences: number
+  /** The first of them, for a person. */
+  readonly named: readonly string[]
+  /** The state of the ledger at the revision of the read model's row, if it was read from its beginning. */
+  readonly totals: AccountTotals | null
+}
+
+/** The state of an account at a revision, by the ledger or by its row. The balance counts lots that have expired, until they are written off. */
+export type AccountTotals = {
+  readonly revision: number
+} & Readonly<Record<(typeof totalsCompared)[number], MicroCredits>>
+
+const totalsCompared = ['balance', 'granted', 'charged', 'expired', 'adjusted'] as const
+
+export type ReconcileOptions = {
+  readonly organizationId: string
+  readonly books: readonly PriceBook[]
+  readonly from: number
+  /** What the read models have folded. */
+  readonly until: Position
+  readonly fromMs: number
+  readonly toMs: number
+  /** The revision of the account's row in the read models. */
+  readonly rowRevision: number | null
+  /** Compares a page with the read models' lines; resolves with what differs, and adds to the sums. */
+  readonly compare: (page: ComparedPage) => Promise<readonly string[]>
+  /** Whether an adjustment is the one its re-rate wrote; null: it is. */
+  readonly rerated: (event: AdjustedEvent) => Promise<string | null>
+  readonly onPage?: (events: number) => void
+}
+
+export type ComparedPage = {
+  readonly from: number
+  readonly to: number
+  readonly lines: readonly ExpectedLine[]
+  readonly sums: Sums
+  /** The SKU of each rule that charged alone. */
+  readonly skuOf: ReadonlyMap<string, string>
+}
+
+const namedMax = 20
+
+export class PricesUnknown extends Error {
+  override name = 'PricesUnknown'
+}
+
+/** Throws `PricesUnknown` where the organization had prices of its own before `from`: it has to be read from its beginning. */
+export const reconcileLedger = async (
+  eventLog: Pick<EventLog, 'read'>,
+  options: ReconcileOptions,
+): Promise<Reconciled> => {
+  const { organizationId, from, until, compare, rerated, rowRevision, onPage } = options
+  const work = newWork(options)
+  const told = { differences: 0, named: [] as string[] }
+  const tell = (differences: readonly string[]): void => {
+    told.differences += differences.length
+    told.named.push(...differences.slice(0, namedMax - told.named.length))
+  }
+  let next = from
+  let totals: AccountTotals | null = null
+  await walkLedger(
+    eventLog,
+    organizationId,
+    {
+      decided: work.decided,
+      call: work.call,
+      adjusted: work.adjusted,
+      other: work.other,
+      page: async (events, complete) => {
+        onPage?.(events)
+        if (complete < next) return
+        const { lines, faults, adjusted } = work.take()
+        tell(faults)
+        for (const event of adjusted) tell([await rerated(event)].filter((fault) => fault !== null))
+        tell(await compare({ from: next, to: complete, lines, sums: work.sums, skuOf: work.skuOf }))
+        next = complete + 1
+      },
+    },
+    {
+      from,
+      until,
+      fold: from === 0 ? folding(rowRevision, (found) => (totals = found)) : pricesOnly,
+    },
+  )
+  return {
+    organizationId,
+    from,
+    through: next - 1,
+    calls: work.calls(),
+    sums: work.sums,
+    ...told,
+    totals,
+  }
+}
+
+const folding = (rowRevision: number | null, found: (totals: AccountTotals) => void) => {
+  const sums = { granted: 0n, charged: 0n, expired: 0n, adjusted: 0n }
+  return (account: Account, event: LedgerEvent, revision: number): void => {
+    evolve(account, event, revision)
+    if (event.type === 'CreditGranted') sums.granted += parseCredits(event.data.amount)
+    else if (event.type === 'CreditCharged') sums.charged += parseCredits(event.data.amount)
+    else if (event.type === 'CreditExpired') sums.expired += parseCredits(event.data.amount)
+    else if (event.type === 'CreditAdjusted') sums.adjusted += parseCredits(event.data.amount)
+    if (revision === rowRevision)
+      found({ revision, balance: balanceOf(account, Number.NEGATIVE_INFINITY), ...sums })
+  }
+}
+
+/** Lots cannot be folded from the middle, and prices can. */
+const pricesOnly = (account: Account, event: LedgerEvent, at: number): void => {
+  if (event.type === 'PriceOverrideSet') evolve(account, event, at)
+  if (event.type !== 'PriceOverrideWithdrawn') return
+  const { sku, override_revision } = event.data
+  if (account.overrides.get(sku)?.some(({ revision }) => revision === override_revision) !== true)
+    throw new PricesUnknown('a price of its own is withdrawn that was set before')
+  evolve(account, event, at)
+}
+
+type Rated = { readonly rating: Rating | null; readonly fault: string | null }
+
+const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
+  const sums: Sums = new Map()
+  const skuOf = new Map<string, string>()
+  let lines: ExpectedLine[] = []
+  let faults: string[] = []
+  let reratings: AdjustedEvent[] = []
+  let calls = 0
+  let decidedOn: Account | null = null
+  const isAsked = (atMs: number): boolean => atMs >= fromMs && atMs < toMs
+  const bookAt = inForce(books)
+  const movement = (event: DecodedEvent, kind: string, amount: MicroCredits): void => {
+    if (!isAsked(Date.parse(event.metadata.effective_at))) return
+    columnsOf(sums, `(${kind})`).log += amount
+    const requestId = event.metadata.request_id ?? null
+    lines.push({ revision: event.recorded.revision, kind, requestId, rule: null, lines: null, amount })
+  }
+  return {
+    sums,
+    skuOf,
+    calls: () => calls,
+    // Its prices are those the call was rated by until the next event is folded.
+    decided: (_call: RatedCall, account: Account): void => {
+      decidedOn = account
+    },
+    call: (call: LedgerCall): void => {
+      if (!isAsked(call.atMs)) return
+      calls++
+      lines.push(lineOf(call))
+      const account = decidedOn
+      if (account === null) return
+      const book = (): PriceBook => bookOf(books, call, bookAt(call.atMs))
+      const rated = ratedAs(() => ratingOf(account, call.facts, book(), call.atMs))
+      const fault = addCall(sums, skuOf, call, rated)
+      if (fault !== null) faults.push(fault)
+    },
+    adjusted: (event: AdjustedEvent): void => {
+      if (event.data.rerate_run !== null && event.data.adjusts === null) reratings.push(event)
+      movement(event, 'adjustment', parseCredits(event.data.amount))
+    },
+    other: (event: DecodedEvent): void => {
+      if (event.type === 'CreditGranted') movement(event, 'grant', parseCredits(event.data.amount))
+      if (event.type === 'CreditExpired') movement(event, 'expiry', -parseCredits(event.data.amount))
+    },
+    take: () => {
+      const taken = { lines, faults, adjusted: reratings }
+      lines = []
+      faults = []
+      reratings = []
+      return taken
+    },
+  }
+}
+
+/** The book in force changes a few times a year, and is asked for at every call. */
+const inForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook) => {
+  const edges = books.map(({ effectiveFromMs }) => effectiveFromMs)
+  let current: PriceBook | undefined
+  let untilMs = Number.NEGATIVE_INFINITY
+  return (atMs) => {
+    if (current !== undefined && atMs >= current.effectiveFromMs && atMs < untilMs) return current
+    current = priceBookAt(books, atMs)
+    if (current === undefined) throw new NoRule('no price book was in force')
+    untilMs = Math.min(Number.POSITIVE_INFINITY, ...edges.filter((edge) => edge > atMs))
+    return current
+  }
+}
+
+/** Of books that took effect together, the one that the charge names. */
+const bookOf = (books: readonly PriceBook[], { charge }: LedgerCall, latest: PriceBook): PriceBook =>
+  charge === null || charge.price_book_version === latest.version
+    ? latest
+    : (books.find(
+        ({ version, effectiveFromMs }) =>
+          version === charge.price_book_version && effectiveFromMs === latest.effectiveFromMs,
+      ) ?? latest)
+
+const ratedAs = (rating: () => Rating): Rated => {
+  try {
+    return { rating: rating(), fault: null }
+  } catch (error) {
+    if (error instanceof NoRule) return { rating: null, fault: error.message }
+    throw error
+  }
+}
+
+export const columnsOf = (sums: Sums, sku: string): Columns => {
+  const known = sums.get(sku)
+  if (known !== undefined) return known
+  const columns = { log: 0n, projections: 0n, tariff: 0n }
+  sums.set(sku, columns)
+  return columns
+}
+
+const lineOf = ({ revision, requestId, charge, charged, freeBy }: LedgerCall): ExpectedLine => ({
+  revision,
+  kind: 'call',
+  requestId,
+  rule: charge?.rule ?? freeBy,
+  lines: charge !== null && charge.lines.length > 1 ? JSON.stringify(charge.lines) : null,
+  amount: -charged,
+})
+
+/** Returns what the tariff gives otherwise. */
+const addCall = (
+  sums: Sums,
+  skuOf: Map<string, string>,
+  { charge, charged, requestId, eventId }: LedgerCall,
+  { rating, fault }: Rated,
+): string | null => {
+  const lines = charge?.lines ?? []
+  for (const { sku, amount } of lines) columnsOf(sums, sku).log += parseCredits(amount)
+  if (charge !== null && lines.length === 1) skuOf.set(charge.rule, charge.sku)
+  for (const { sku, amount } of rating?.lines ?? []) columnsOf(sums, sku).tariff += amount
+  const named = `request ${requestId ?? eventId}`
+  if (rating === null) return fault === null ? null : `${named}: ${fault}`
+  const same =
+    rating.total === charged &&
+    lines.length === rating.lines.length &&
+    lines.every(({ sku, amount, rule }, i) => {
+      const given = rating.lines[i]
+      return given?.sku === sku && given.rule === rule && given.amount === parseCredits(amount)
+    })
+  return same
+    ? null
+    : `${named}: the log charges ${formatCredits(charged)}, facts, tariff and price book ${rating.priceBookVersion} give ${formatCredits(rating.total)}`
+}
+
+/** Where the account of the read models says something else than the ledger. */
+export const totalDifferences = (log: AccountTotals, row: AccountTotals): string[] =>
+  totalsCompared
+    .filter((name) => log[name] !== row[name])
+    .map(
+      (name) =>
+        `the log gives ${name === 'balance' ? 'a balance of ' : `${name} `}${formatCredits(log[name])} at revision ${log.revision}, its row in accounts says ${formatCredits(row[name])}`,
+    )

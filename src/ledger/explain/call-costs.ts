@@ -1,0 +1,155 @@
+import { type MicroCredits, parseCredits } from '../../billing/money.ts'
+import type { EventLog } from '../../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
+import type { CallFacts } from '../../events/calls.ts'
+import type { DomainEventOf } from '../../events/catalogue.ts'
+import type { CreditAdjusted, LotFill } from '../../events/credits.ts'
+import { organizationOfStream } from '../../events/streams.ts'
+import { ledgerPages } from '../read-ledger.ts'
+import { type CostSoFar, costOf, givenBackOf, partOf } from '../rerate/part.ts'
+import { finishedRun } from './corrected-costs.ts'
+
+/** The current cost of one call: its charge, less refunds and reversals, plus the amounts that re-rates took. */
+
+/** One call, by its request or by the charge for it. */
+type CallWanted = { readonly requestId: string } | { readonly chargeId: string }
+
+type CostedCall = {
+  readonly revision: number
+  readonly eventId: string
+  readonly requestId: string | null
+  readonly facts: CallFacts
+  readonly atMs: number
+}
+
+type CallCharge = DomainEventOf<'CreditCharged'>['data'] & {
+  readonly revision: number
+  readonly micro: MicroCredits
+}
+
+/** `amount` is what the call's cost fell by; below zero: rose by. Of a re-rate it is the call's own part. */
+type CallAdjustment = {
+  readonly revision: number
+  readonly adjustmentId: string
+  readonly kind: CreditAdjusted['kind']
+  readonly amount: MicroCredits
+  readonly fills: readonly LotFill[]
+  readonly rerateRun: string | null
+  readonly reason: string
+  readonly at: string
+}
+
+export type CallCost = {
+  readonly call: CostedCall
+  /** Null: the call cost nothing when it was made. */
+  readonly charge: CallCharge | null
+  /** In ledger order. */
+  readonly adjustments: readonly CallAdjustment[]
+  readonly now: MicroCredits
+}
+
+/**
+ * What a call costs as of the last of `events`: those of one ledger, in order and without holes, from the call's `KeyUsed` or
+ * earlier up to where the caller looks. Null where they do not hold the call. `eventLog` is read for what re-rates did.
+ */
+export const costsOf = async (
+  events: AsyncIterable<DecodedEvent> | Iterable<DecodedEvent>,
+  wanted: CallWanted,
+  sources: { readonly eventLog: Pick<EventLog, 'read'> },
+): Promise<CallCost | null> => {
+  let call: CostedCall | null = null
+  let found = false
+  let charge: CallCharge | null = null
+  let cost = costOf(0n)
+  const adjustments: CallAdjustment[] = []
+  for await (const event of events) {
+    if (event.type === 'KeyUsed' && !found) {
+      call = callOf(event)
+      found = 'requestId' in wanted && call.requestId === wanted.requestId
+    } else if (event.type === 'CreditCharged' && charge === null) {
+      const isIts = found
+        ? event.metadata.causation_id === call?.eventId
+        : 'chargeId' in wanted && event.data.charge_id === wanted.chargeId
+      if (!isIts) continue
+      found = true
+      charge = {
+        ...event.data,
+        revision: event.recorded.revision,
+        micro: parseCredits(event.data.amount),
+      }
+      cost = costOf(charge.micro)
+    } else if (event.type === 'CreditAdjusted' && found && call !== null) {
+      const adjustment = await adjustmentOf(event, { call, charge, cost }, sources)
+      if (adjustment === null) continue
+      adjustments.push(adjustment)
+      cost =
+        event.data.adjusts === null
+          ? { ...cost, now: cost.now - adjustment.amount }
+          : givenBackOf(cost, adjustment)
+    }
+  }
+  return call !== null && found ? { call, charge, adjustments, now: cost.now } : null
+}
+
+/** What a charged call costs as of the end of its ledger. `from`: a revision that is not behind the call. Throws where it is not there. */
+export const costAsOf = async (
+  { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },
+  organizationId: string,
+  { chargeId, from }: { chargeId: string; from: number },
+): Promise<{ now: MicroCredits; asOf: number }> => {
+  let asOf = from - 1
+  async function* events(): AsyncGenerator<DecodedEvent> {
+    for await (const page of ledgerPages(eventLog, organizationId, from))
+      for (const recorded of page) {
+        asOf = recorded.revision
+        yield decodeEvent(recorded)
+      }
+  }
+  const cost = await costsOf(events(), { chargeId }, { eventLog })
+  if (cost === null)
+    throw new Error(`the ledger of ${organizationId} holds no charge ${chargeId} from revision ${from} on`)
+  return { now: cost.now, asOf }
+}
+
+const callOf = ({ data, metadata, recorded }: DomainEventOf<'KeyUsed'> & DecodedEvent): CostedCall => ({
+  revision: recorded.revision,
+  eventId: recorded.id,
+  requestId: metadata.request_id ?? null,
+  facts: data.facts,
+  atMs: Date.parse(metadata.effective_at),
+})
+
+/** What an adjustment did to a call; null: nothing. */
+const adjustmentOf = async (
+  { data, metadata, recorded }: DomainEventOf<'CreditAdjusted'> & DecodedEvent,
+  before: Pick<CallCost, 'call' | 'charge'> & { readonly cost: CostSoFar },
+  { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },
+): Promise<CallAdjustment | null> => {
+  const ofRun = data.rerate_run !== null && data.adjusts === null
+  if (!ofRun && (before.charge === null || data.adjusts !== before.charge.charge_id)) return null
+  const amount =
+    data.rerate_run !== null && data.adjusts === null
+      ? await partOfRun(eventLog, data.rerate_run, {
+          ...before,
+          organizationId: organizationOfStream(recorded.stream) ?? '',
+        })
+      : parseCredits(data.amount)
+  if (ofRun && amount === 0n) return null
+  return {
+    revision: recorded.revision,
+    adjustmentId: data.adjustment_id,
+    kind: data.kind,
+    amount,
+    fills: data.fills,
+    rerateRun: data.rerate_run,
+    reason: data.reason,
+    at: metadata.effective_at,
+  }
+}
+
+/** The part of one call's cost that a re-rate gave back, calculated again from the run. */
+const partOfRun = async (
+  eventLog: Pick<EventLog, 'read'>,
+  run: string,
+  { organizationId, call, cost }: { organizationId: string; call: CostedCall; cost: CostSoFar },
+): Promise<MicroCredits> => -partOf(await finishedRun({ eventLog }, organizationId, run), call, cost)

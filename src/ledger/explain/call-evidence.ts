@@ -1,0 +1,264 @@
+import type pg from 'pg'
+import {
+  type CallPlaceRow,
+  correctionsAfter,
+  movedBefore,
+  movementOf,
+  placesOfLots,
+  placesOfOverrides,
+  placesOfRequest,
+  replaysOf,
+} from '../../../projections/ledger-index.ts'
+import type { Query } from '../../../projections/projection.ts'
+import type { MicroCredits } from '../../billing/money.ts'
+import { type EventLog, type RecordedEvent, StreamMissing, Unavailable } from '../../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
+import type { DomainEventOf } from '../../events/catalogue.ts'
+import { ledgerStream } from '../../events/streams.ts'
+import { notePrice, type OwnPrices, pricesAt } from '../prices/own-prices.ts'
+
+/**
+ * What a ledger holds about one call. The read models say where to look; the answer was read there, in the ledger itself. What
+ * they do not have yet is read behind them. A place that turns out wrong is no place: then the call is not found.
+ */
+
+type CallEvent = DecodedEvent & DomainEventOf<'KeyUsed'>
+type ChargeEvent = DecodedEvent & DomainEventOf<'CreditCharged'>
+export type RecordedCall = { readonly call: CallEvent; readonly charge: ChargeEvent | null }
+
+export type CallEvidence = {
+  readonly organizationId: string
+  /** Every event of the request, in ledger order; one at least. A call that broke may be recorded a second time, as that. */
+  readonly calls: readonly [RecordedCall, ...RecordedCall[]]
+  /** What all movements before the first of them come to. */
+  readonly balanceBefore: MicroCredits
+  /** The events that opened the lots which paid, by lot; without those that are not known. */
+  readonly lots: ReadonlyMap<string, DecodedEvent>
+  /** The events that set the prices of its own which the organization had then, by SKU. */
+  readonly overrides: ReadonlyMap<string, DecodedEvent>
+  /** Corrections of the charge, and re-rates that may have corrected it, in ledger order. */
+  readonly corrections: readonly DecodedEvent[]
+  /** Calls that got the answer of this one again. */
+  readonly replays: readonly DecodedEvent[]
+  /** The last event that was looked at. */
+  readonly head: RecordedEvent
+}
+
+type CallSources = { readonly pool: pg.Pool; readonly eventLog: Pick<EventLog, 'read'> }
+
+/** There is more behind the read models than may be read for this. */
+export class FarBehind extends Unavailable {
+  override name = 'FarBehind'
+}
+
+type CallWanted = {
+  readonly organizationId: string
+  readonly requestId: string
+  /** How many events behind the read models are read at most. Beyond, it throws `FarBehind`. */
+  readonly tailMax: number
+}
+
+const pageMax = 1_000
+/** Of one request: it is recorded once, or twice where it broke. */
+const callsMax = 10
+const correctionsMax = 1_000
+const replaysMax = 100
+/** Prices of its own of what one call was charged for. */
+const overridesMax = 50
+/** Lots that one charge draws from and that are described. */
+const lotsMax = 100
+
+/** Null: the ledger holds no such call by itself. Throws `FarBehind`, and what the event log and the database throw. */
+export const findCall = async (sources: CallSources, wanted: CallWanted): Promise<CallEvidence | null> => {
+  const { organizationId, requestId } = wanted
+  const rows = await ask<CallPlaceRow>(sources, placesOfRequest(organizationId, { requestId, max: callsMax }))
+  const tail = await readTail(sources, wanted, Number(rows[0]?.indexed ?? -1))
+  const { indexed } = tail
+  const places = rows.flatMap(({ revision }) => (revision === null ? [] : [Number(revision)]))
+  const found = await Promise.all(
+    places.filter((revision) => revision <= indexed).map((revision) => readCall(sources, wanted, revision)),
+  )
+  const [first, ...others] = [...found.filter((one) => one !== null), ...callsIn(tail.events, requestId)]
+  const head = tail.events.at(-1) ?? tail.before
+  if (first === undefined || head === undefined) return null
+  const calls = [first, ...others] as const
+  const { charge } = mainCall(calls)
+  const from = first.call.recorded.revision
+  const chargeId = charge?.data.charge_id ?? null
+  const asked = { revision: from, chargeId, max: correctionsMax }
+  return {
+    organizationId,
+    calls,
+    head,
+    balanceBefore: await balanceBefore(sources, {
+      organizationId,
+      revision: from,
+      indexed,
+      tail: tail.events,
+    }),
+    lots: await lotsOf(sources, { organizationId, charge, tail: tail.events }),
+    overrides: await overridesOf(sources, { organizationId, ...mainCall(calls), tail }),
+    corrections: [
+      ...(await readPlaces(sources, organizationId, correctionsAfter(organizationId, asked), indexed)),
+      ...decodedIn(tail.events, ({ type }) => type === 'CreditAdjusted'),
+    ],
+    replays: [
+      ...(await readPlaces(
+        sources,
+        organizationId,
+        replaysOf(organizationId, { repeats: requestId, max: replaysMax }),
+        indexed,
+      )),
+      ...decodedIn(tail.events, ({ metadata }) => metadata.includes('"repeats"')),
+    ].filter(({ metadata }) => metadata.repeats === requestId),
+  }
+}
+
+/** The one that was charged; else the first that was answered; else the first. */
+export const mainCall = (calls: CallEvidence['calls']): RecordedCall =>
+  calls.find(({ charge }) => charge !== null) ??
+  calls.find(({ call }) => call.data.outcome === 'answered') ??
+  calls[0]
+
+const ask = async <Row extends pg.QueryResultRow>(
+  { pool }: CallSources,
+  { text, values }: Query<Row>,
+): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
+
+const readPage = ({ eventLog }: CallSources, organizationId: string, from: number, max: number) =>
+  eventLog.read(ledgerStream(organizationId), { from, max }).catch((error: unknown): RecordedEvent[] => {
+    if (error instanceof StreamMissing) return []
+    throw error
+  })
+
+/** What comes after `indexed`, and the event there. */
+type LedgerTail = {
+  readonly indexed: number
+  readonly events: readonly RecordedEvent[]
+  readonly before: RecordedEvent | undefined
+}
+
+const readTail = async (
+  sources: CallSources,
+  { organizationId, tailMax }: CallWanted,
+  indexed: number,
+): Promise<LedgerTail> => {
+  const events: RecordedEvent[] = []
+  for (let from = Math.max(0, indexed); ; ) {
+    const page = await readPage(sources, organizationId, from, pageMax)
+    events.push(...page)
+    if (page.length < pageMax) break
+    if (events.length > tailMax)
+      throw new FarBehind(`the read models are more than ${tailMax} events behind this ledger`)
+    from += page.length
+  }
+  const [before, next] = events
+  // The read models may not have the charge of this call yet, so its line is not taken from them.
+  const isCut = before?.type === 'KeyUsed' && next?.type === 'CreditCharged'
+  return indexed < 0 || isCut
+    ? { indexed: Math.max(-1, indexed - 1), events, before: undefined }
+    : { indexed, events: events.slice(1), before }
+}
+
+/** The call at a revision, if there is one. */
+const readCall = async (
+  sources: CallSources,
+  { organizationId, requestId }: CallWanted,
+  revision: number,
+): Promise<RecordedCall | null> =>
+  callsIn(await readPage(sources, organizationId, revision, 2), requestId).find(
+    ({ call }) => call.recorded.revision === revision,
+  ) ?? null
+
+/** The calls of a request among events that follow each other. */
+export const callsIn = (events: readonly RecordedEvent[], requestId: string): RecordedCall[] =>
+  events.flatMap((recorded, i) => {
+    // A search in the text finds too many rather than too few, and costs a fraction of parsing it.
+    if (recorded.type !== 'KeyUsed' || !recorded.metadata.includes(requestId)) return []
+    const call = decodeEvent(recorded)
+    if (call.type !== 'KeyUsed' || call.metadata.request_id !== requestId) return []
+    const next = events[i + 1]
+    const charge = next?.type === 'CreditCharged' ? decodeEvent(next) : null
+    const isIts = charge?.type === 'CreditCharged' && charge.metadata.causation_id === recorded.id
+    return [{ call, charge: isIts ? charge : null }]
+  })
+
+const decodedIn = (
+  events: readonly RecordedEvent[],
+  wanted: (event: RecordedEvent) => boolean,
+): DecodedEvent[] => events.filter(wanted).map(decodeEvent)
+
+const readPlaces = async (
+  sources: CallSources,
+  organizationId: string,
+  places: Query<{ revision: string }>,
+  upTo: number,
+): Promise<DecodedEvent[]> => {
+  const found: DecodedEvent[] = []
+  for (const { revision } of await ask(sources, places)) {
+    if (Number(revision) > upTo) continue
+    const [event] = await readPage(sources, organizationId, Number(revision), 1)
+    if (event !== undefined) found.push(decodeEvent(event))
+  }
+  return found
+}
+
+const balanceBefore = async (
+  sources: CallSources,
+  {
+    organizationId,
+    revision,
+    indexed,
+    tail,
+  }: { organizationId: string; revision: number; indexed: number; tail: readonly RecordedEvent[] },
+): Promise<MicroCredits> => {
+  const [row] = await ask(sources, movedBefore(organizationId, Math.min(revision, indexed + 1)))
+  const behind = tail.filter((event) => event.revision < revision).map(decodeEvent)
+  return behind.reduce((sum, event) => sum + movementOf(event), BigInt(row?.amount_micro ?? 0))
+}
+
+const lotsOf = async (
+  sources: CallSources,
+  {
+    organizationId,
+    charge,
+    tail,
+  }: { organizationId: string; charge: ChargeEvent | null; tail: readonly RecordedEvent[] },
+): Promise<Map<string, DecodedEvent>> => {
+  const ids = charge?.data.allocations.slice(0, lotsMax).map(({ grant_id }) => grant_id) ?? []
+  const lots = new Map<string, DecodedEvent>()
+  if (ids.length === 0) return lots
+  for (const event of decodedIn(tail, ({ type }) => openers.has(type))) {
+    const lotId = lotIdOf(event)
+    if (lotId !== null && ids.includes(lotId)) lots.set(lotId, event)
+  }
+  for (const { grant_id, revision } of await ask(sources, placesOfLots(organizationId, ids))) {
+    const [event] = (await readPage(sources, organizationId, Number(revision), 1)).map(decodeEvent)
+    if (event !== undefined && lotIdOf(event) === grant_id) lots.set(grant_id, event)
+  }
+  return lots
+}
+
+const openers = new Set(['CreditGranted', 'CreditAdjusted'])
+
+/** The lot that an event opens, if it opens one. */
+export const lotIdOf = ({ type, data }: DecodedEvent): string | null => {
+  if (type === 'CreditGranted') return data.grant_id
+  return type === 'CreditAdjusted' ? data.adjustment_id : null
+}
+
+const overridesOf = async (
+  sources: CallSources,
+  { organizationId, call, charge, tail }: RecordedCall & { organizationId: string; tail: LedgerTail },
+): Promise<Map<string, DecodedEvent>> => {
+  const skus = charge?.data.lines.map(({ sku }) => sku) ?? []
+  const before = call.recorded.revision
+  const places = placesOfOverrides(organizationId, { skus, before, max: overridesMax })
+  const known = skus.length === 0 ? [] : await readPlaces(sources, organizationId, places, tail.indexed)
+  const ownPrices: OwnPrices = new Map()
+  for (const event of known.toReversed()) notePrice(ownPrices, event)
+  for (const event of tail.events)
+    if (event.type.startsWith('PriceOverride') && event.revision < before)
+      notePrice(ownPrices, decodeEvent(event))
+  return pricesAt(ownPrices, Date.parse(call.metadata.effective_at))
+}

@@ -1,0 +1,67 @@
+import { parseCredits } from '../../billing/money.ts'
+import { type EventLog, Unavailable } from '../../event-log/port.ts'
+import type { CreditAdjusted } from '../../events/credits.ts'
+import type { LedgerCall } from '../ledger-calls.ts'
+import type { Correction, RunOnLedger } from '../rerate/part.ts'
+import { readRun, runOnLedger } from '../rerate/run.ts'
+
+/** Corrections of the costs of a ledger's calls after they were charged. */
+
+type Log = { readonly eventLog: Pick<EventLog, 'read'> }
+
+/**
+ * The corrections of calls' costs that a ledger holds: what was given back by charge, and runs. Refunds are few, so all of them are in
+ * memory; ten million calls are not.
+ */
+export type Corrections = {
+  readonly byCharge: ReadonlyMap<string, readonly Correction[]>
+  readonly runs: readonly Correction[]
+}
+
+export const noCorrections: Corrections = { byCharge: new Map(), runs: [] }
+
+/** The corrections of one call, in ledger order. */
+export const correctionsOf = ({ byCharge, runs }: Corrections, call: LedgerCall): readonly Correction[] => {
+  const own = call.charge === null ? undefined : byCharge.get(call.charge.charge_id)
+  return own === undefined ? runs : [...own, ...runs].sort((a, b) => a.revision - b.revision)
+}
+
+/** An adjustment, and where it is. */
+export type Seen = { readonly adjustment: CreditAdjusted; readonly revision: number }
+
+/** Whether it is about what calls cost. */
+export const isOfCalls = ({ adjusts, rerate_run }: CreditAdjusted): boolean =>
+  adjusts !== null || rerate_run !== null
+
+/** Reads the runs that adjustments name. Throws where one is not finished: what calls cost is not known before. */
+export const correctionsFrom = async (
+  { eventLog }: Log,
+  organizationId: string,
+  seen: readonly Seen[],
+): Promise<Corrections> => {
+  const byCharge = new Map<string, Correction[]>()
+  const runs: Correction[] = []
+  for (const { adjustment, revision } of seen) {
+    const { adjusts, rerate_run, kind, amount } = adjustment
+    if (adjusts !== null) {
+      const own = byCharge.get(adjusts) ?? []
+      byCharge.set(adjusts, [...own, { revision, given: { kind, amount: parseCredits(amount) } }])
+    } else if (rerate_run !== null)
+      runs.push({ revision, run: await finishedRun({ eventLog }, organizationId, rerate_run) })
+  }
+  return { byCharge, runs }
+}
+
+/** Throws `Unavailable` where the run did not come to its end for this ledger: what calls cost is not known until it does. */
+export const finishedRun = async (
+  { eventLog }: Log,
+  organizationId: string,
+  run: string,
+): Promise<RunOnLedger> => {
+  const found = runOnLedger(await readRun(eventLog, run), organizationId)
+  if (found === null)
+    throw new Unavailable(
+      `re-rate ${run} has adjusted the ledger of ${organizationId}, but was not finished there: apply it again`,
+    )
+  return found
+}

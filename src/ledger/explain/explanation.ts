@@ -1,0 +1,259 @@
+import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
+import { type PriceBook, priceBookAt } from '../../billing/price-book.ts'
+import { ruleWords } from '../../billing/rule-words.ts'
+import type { EventLog } from '../../event-log/port.ts'
+import type { DecodedEvent } from '../../event-log/stored-event.ts'
+import type { Checkpoint, Checkpoints } from '../../event-log/tree/checkpoints.ts'
+import type { CallFacts, CallOutcome } from '../../events/calls.ts'
+import type { Capability } from '../../events/capabilities.ts'
+import type { CreditAdjusted } from '../../events/credits.ts'
+import type { EventMetadata } from '../../events/envelope.ts'
+import { costsOf } from './call-costs.ts'
+import { type CallEvidence, mainCall, type RecordedCall } from './call-evidence.ts'
+
+/**
+ * Why a call cost what it did, and what became of that since, as partners and operators are told: in JSON as it is here, and in
+ * words made of it. Amounts are canonical decimal strings, instants ISO 8601 in UTC.
+ */
+export type Explanation = {
+  readonly request_id: string
+  readonly organization_id: string
+  readonly key_id: string
+  readonly at: string
+  readonly capability: Capability
+  readonly outcome: CallOutcome
+  readonly code: string | null
+  /** What the call established: all that its price depends on. */
+  readonly facts: CallFacts
+  /** The request id of the first call under its Idempotency-Key, where this one got that one's answer again. */
+  readonly repeats: string | null
+  /** The trace that its request named (W3C Trace Context). */
+  readonly trace_id: string | null
+  readonly replays: readonly { readonly request_id: string | null; readonly at: string }[]
+  readonly cost: ExplainedCost
+  /** What paid, in the order in which it was drawn. */
+  readonly lots: readonly ExplainedLot[]
+  /** What the lots did not cover. */
+  readonly overdraft: string
+  readonly balance: { readonly before: string; readonly after: string }
+  readonly adjustments: readonly ExplainedAdjustment[]
+  readonly events: readonly ExplainedEvent[]
+  /** The signed checkpoint that covers the events; null while none does. */
+  readonly checkpoint: ExplainedCheckpoint | null
+  /** Up to where the ledger was looked at. */
+  readonly as_of: {
+    readonly revision: number
+    readonly position: string
+    readonly recorded_at: string
+  }
+}
+
+type ExplainedCost = {
+  readonly charged: string
+  /** Less what was given back since. */
+  readonly now: string
+  readonly charge_id: string | null
+  /** The rule that made it free; null where it was charged. */
+  readonly free_by: ExplainedRule | null
+  readonly lines: readonly (ExplainedRule & {
+    readonly sku: string
+    readonly amount: string
+    /** What the price book says; null where that book is not known any more. */
+    readonly book_amount: string | null
+    /** The organization's own price, where it had one. */
+    readonly override: {
+      readonly override_id: string
+      readonly amount: string | null
+      readonly effective_from: string
+      readonly reason: string | null
+      readonly revision: number
+    } | null
+  })[]
+  /** The book that priced it, or that was in force. `digest` as the charge names it. */
+  readonly price_book: { readonly version: number; readonly digest: string } | null
+}
+
+type ExplainedRule = { readonly rule: string; readonly rule_version: number; readonly because: string }
+
+type ExplainedLot = {
+  readonly grant_id: string
+  readonly amount: string
+  /** Null where the event that opened it is not known. */
+  readonly opened: {
+    readonly by: 'grant' | 'adjustment'
+    readonly at: string
+    readonly amount: string
+    readonly reason: string
+    readonly reference: string | null
+    readonly priority: number
+    readonly expires_at: string | null
+    readonly revision: number
+  } | null
+}
+
+type ExplainedAdjustment = {
+  readonly adjustment_id: string
+  readonly kind: CreditAdjusted['kind']
+  /** What the call's cost fell by; below zero: rose by. */
+  readonly amount: string
+  readonly at: string
+  readonly reason: string
+  readonly rerate_run: string | null
+  readonly event: ExplainedEvent | null
+}
+
+type ExplainedEvent = {
+  readonly type: string
+  readonly event_id: string
+  readonly revision: number
+  readonly position: string
+  readonly recorded_at: string
+  readonly digest: string
+}
+
+type ExplainedCheckpoint = { readonly size: number; readonly root: string; readonly at: string }
+
+type ExplanationSources = {
+  readonly eventLog: Pick<EventLog, 'read'>
+  /** Every price book that was published. */
+  readonly books: readonly PriceBook[]
+  readonly checkpoints: Pick<Checkpoints, 'last'>
+}
+
+/** Explains a call by what the ledger holds of it. */
+export const explain = async (
+  evidence: CallEvidence,
+  requestId: string,
+  { eventLog, books, checkpoints }: ExplanationSources,
+): Promise<Explanation> => {
+  const { calls, balanceBefore, corrections, head } = evidence
+  const main = mainCall(calls)
+  const { call, charge } = main
+  const own = [call, ...(charge === null ? [] : [charge])]
+  const costs = await costsOf([...own, ...corrections], { requestId }, { eventLog })
+  if (costs === null) throw new Error(`call ${requestId} is not among its own events`)
+  const charged = costs.charge?.micro ?? 0n
+  const byRevision = new Map(corrections.map((event) => [event.recorded.revision, event]))
+  const { metadata, data } = call
+  return {
+    request_id: requestId,
+    organization_id: evidence.organizationId,
+    key_id: data.key_id,
+    at: metadata.effective_at,
+    capability: data.capability,
+    outcome: data.outcome,
+    code: data.code ?? null,
+    facts: data.facts,
+    repeats: metadata.repeats ?? null,
+    trace_id: metadata.trace_id ?? null,
+    replays: evidence.replays.map((replay) => ({
+      request_id: replay.metadata.request_id ?? null,
+      at: replay.metadata.effective_at,
+    })),
+    cost: {
+      charged: formatCredits(charged),
+      now: formatCredits(costs.now),
+      charge_id: charge?.data.charge_id ?? null,
+      ...pricesOf(main, evidence, books),
+    },
+    lots: lotsOf(main, evidence),
+    overdraft: formatCredits(charged - drawnBy(main)),
+    balance: { before: formatCredits(balanceBefore), after: formatCredits(balanceBefore - charged) },
+    adjustments: costs.adjustments.map(({ revision, adjustmentId, kind, amount, at, reason, rerateRun }) => ({
+      ...{
+        adjustment_id: adjustmentId,
+        kind,
+        amount: formatCredits(amount),
+        at,
+        reason,
+        rerate_run: rerateRun,
+      },
+      event: eventOf(byRevision.get(revision)),
+    })),
+    events: calls.flatMap((one) => [one.call, ...(one.charge === null ? [] : [one.charge])]).map(placeOf),
+    checkpoint: covering(await checkpoints.last(), (charge ?? call).recorded.position),
+    as_of: {
+      revision: head.revision,
+      position: head.position.toString(),
+      recorded_at: (JSON.parse(head.metadata) as EventMetadata).recorded_at,
+    },
+  }
+}
+
+const covering = (checkpoint: Checkpoint | null, position: bigint): ExplainedCheckpoint | null => {
+  if (checkpoint === null || BigInt(checkpoint.position) < position) return null
+  const { size, root, at } = checkpoint
+  return { size, root, at }
+}
+
+const pricesOf = (
+  { call, charge }: RecordedCall,
+  { overrides }: CallEvidence,
+  books: readonly PriceBook[],
+): Pick<ExplainedCost, 'free_by' | 'lines' | 'price_book'> => {
+  if (charge === null) {
+    const { free_by } = call.data
+    const inForce = priceBookAt(books, Date.parse(call.metadata.effective_at))
+    return {
+      free_by:
+        free_by === undefined ? null : { ...free_by, because: ruleWords(free_by.rule, free_by.rule_version) },
+      lines: [],
+      price_book: inForce === undefined ? null : { version: inForce.version, digest: inForce.digest },
+    }
+  }
+  const { lines, price_book_version, price_book_digest } = charge.data
+  const book = books.find(({ version }) => version === price_book_version)
+  return {
+    free_by: null,
+    price_book: { version: price_book_version, digest: price_book_digest },
+    lines: lines.map(({ sku, amount, rule, rule_version }) => {
+      const priced = book?.rules.get(rule)
+      const override = overrides.get(sku)
+      return {
+        ...{ sku, amount, rule, rule_version, because: ruleWords(rule, rule_version) },
+        book_amount: priced === undefined ? null : formatCredits(priced.amount),
+        override: override?.type === 'PriceOverrideSet' ? overrideOf(override) : null,
+      }
+    }),
+  }
+}
+
+const overrideOf = ({ data, recorded }: Extract<DecodedEvent, { type: 'PriceOverrideSet' }>) => {
+  const { override_id, amount, effective_from, reason } = data
+  return amount === null ? null : { override_id, amount, effective_from, reason, revision: recorded.revision }
+}
+
+const drawnBy = ({ charge }: RecordedCall): MicroCredits =>
+  (charge?.data.allocations ?? []).reduce((sum, { amount }) => sum + parseCredits(amount), 0n)
+
+const lotsOf = ({ charge }: RecordedCall, { lots }: CallEvidence): ExplainedLot[] =>
+  (charge?.data.allocations ?? []).map(({ grant_id, amount }) => ({
+    grant_id,
+    amount,
+    opened: openingOf(lots.get(grant_id)),
+  }))
+
+const openingOf = (event: DecodedEvent | undefined): ExplainedLot['opened'] => {
+  if (event === undefined) return null
+  const { metadata, recorded } = event
+  const at = { at: metadata.effective_at, revision: recorded.revision }
+  if (event.type === 'CreditGranted') {
+    const { amount, reason, reference, priority, expires_at } = event.data
+    return { ...at, by: 'grant', amount, reason, reference, priority, expires_at }
+  }
+  if (event.type !== 'CreditAdjusted') return null
+  const { amount, reason, reference } = event.data
+  return { ...at, by: 'adjustment', amount, reason, reference, priority: 0, expires_at: null }
+}
+
+const eventOf = (event: DecodedEvent | undefined): ExplainedEvent | null =>
+  event === undefined ? null : placeOf(event)
+
+const placeOf = ({ recorded, metadata }: DecodedEvent): ExplainedEvent => ({
+  type: recorded.type,
+  event_id: recorded.id,
+  revision: recorded.revision,
+  position: recorded.position.toString(),
+  recorded_at: metadata.recorded_at,
+  digest: metadata.digest,
+})

@@ -1,0 +1,62 @@
+import { lastOf } from '../../event-log/append-chained.ts'
+import type { EventLog, RecordedEvent } from '../../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
+import type { EventMetadata } from '../../events/envelope.ts'
+import { ledgerStream } from '../../events/streams.ts'
+
+const pageMax = 4_000
+/** Far more than passes between a call and its recording, or between the clocks of two writers. */
+const slackMs = 60 * 60 * 1_000
+
+type CallRecorded = Extract<DecodedEvent, { type: 'KeyUsed' }>
+
+/**
+ * The calls of an organization in a range of time, oldest first, a page at a time. It is found without reading the ledger from
+ * its beginning. Calls that a limit refused are counted elsewhere, and are not among them.
+ */
+export async function* recordedCalls(
+  eventLog: EventLog,
+  organizationId: string,
+  { fromMs, untilMs }: { readonly fromMs: number; readonly untilMs: number },
+): AsyncGenerator<readonly CallRecorded[]> {
+  const stream = ledgerStream(organizationId)
+  const last = await lastOf(eventLog, stream)
+  if (last === null || recordedMsOf(last) < fromMs) return
+  let from = await firstRecordedFrom(eventLog, stream, { fromMs: fromMs - slackMs, last: last.revision })
+  for (;;) {
+    const page = await eventLog.read(stream, { from, max: pageMax })
+    yield page
+      .filter(({ type }) => type === 'KeyUsed')
+      .map(decodeEvent)
+      .filter((event): event is CallRecorded => event.type === 'KeyUsed')
+      .filter(({ metadata }) => {
+        const atMs = Date.parse(metadata.effective_at)
+        return atMs >= fromMs && atMs < untilMs
+      })
+    const end = page.at(-1)
+    if (end === undefined || page.length < pageMax || recordedMsOf(end) > untilMs + slackMs) return
+    from = end.revision + 1
+  }
+}
+
+/** By the writer's clock. */
+const recordedMsOf = ({ metadata }: RecordedEvent): number => {
+  const { recorded_at } = JSON.parse(metadata) as EventMetadata
+  return Date.parse(recorded_at)
+}
+
+/** The first revision recorded at an instant or after it, by halving: none is recorded before its predecessor. */
+const firstRecordedFrom = async (
+  eventLog: EventLog,
+  stream: string,
+  { fromMs, last }: { fromMs: number; last: number },
+): Promise<number> => {
+  let [low, high] = [0, last]
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2)
+    const [event] = await eventLog.read(stream, { from: middle, max: 1 })
+    if (event !== undefined && recordedMsOf(event) < fromMs) low = middle + 1
+    else high = middle
+  }
+  return low
+}

@@ -1,0 +1,213 @@
+import { type MicroCredits, parseCredits } from '../../billing/money.ts'
+import { createBookings, type Month, monthBefore } from '../../billing/months.ts'
+import {
+  createStatement,
+  movementOf,
+  type StatementLine,
+  type StatementSummary,
+} from '../../billing/statement.ts'
+import { createOwnPrices, hasLines, type LedgerRecord } from '../../billing/statement-line.ts'
+import type { EventLog, RecordedEvent } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import type { MonthClosed } from '../../events/credits.ts'
+import type { EventMetadata } from '../../events/envelope.ts'
+import { ledgerStream } from '../../events/streams.ts'
+import { type MonthClosing, readLedger } from './pages.ts'
+
+/**
+ * The months of a ledger, read from its events. A closing says where the next month begins, so the cost of a month does not grow
+ * with the age of the ledger.
+ */
+
+type Log = Pick<EventLog, 'read'>
+
+/** Where reading begins. `opening` holds everything that counts in the month `after` and in earlier ones; '' is before all months. */
+type Start = {
+  readonly after: Month
+  readonly opening: MicroCredits
+  readonly revision: number
+  /** Revisions of the events before `revision` that are about the organization's own prices. */
+  readonly prices: readonly number[]
+}
+
+/** Null: the beginning of the ledger. */
+export const startAfter = (closing: MonthClosing | null): Start =>
+  closing === null
+    ? { after: '', opening: 0n, revision: 0, prices: [] }
+    : {
+        after: closing.month,
+        opening: parseCredits(closing.closed.totals.closing),
+        revision: closing.closed.next.revision,
+        prices: closing.closed.next.prices,
+      }
+
+type MonthSum = {
+  /** Change of the balance. */
+  net: MicroCredits
+  /** Events with a line on the statement. */
+  events: number
+  /** The revision of the first of them. */
+  readonly first: number
+}
+
+/** What was read so far. `readOn` changes it. */
+export type Months = {
+  readonly start: Start
+  /** The next revision to read. */
+  end: number
+  closings: readonly MonthClosing[]
+  /** Of months later than `start.after`. */
+  readonly sums: Map<Month, MonthSum>
+  /** Revisions of all events about the organization's own prices. */
+  readonly prices: number[]
+}
+
+export const monthsFrom = (start: Start): Months => ({
+  start,
+  end: start.revision,
+  closings: [],
+  sums: new Map(),
+  prices: [...start.prices],
+})
+
+type Booked = { readonly record: LedgerRecord; readonly month: Month }
+
+type Reading = {
+  /** The last revision to read. */
+  readonly to?: number | undefined
+  /** Ends early where this month is closed and no later event can count in it. */
+  readonly through?: Month
+  /** Leaves out what counts in this month and in later ones. */
+  readonly before?: Month
+  readonly onPage?: (page: readonly Booked[]) => Promise<void>
+  readonly onProgress?: ((events: number) => void) | undefined
+}
+
+/** Reads from where `months` end. Returns whether the end of the ledger was reached. Throws what `read` throws. */
+export const readOn = async (
+  eventLog: Log,
+  organizationId: string,
+  months: Months,
+  { to, through, before, onPage, onProgress }: Reading,
+): Promise<boolean> => {
+  const { closings, pages } = readLedger(eventLog, organizationId, {
+    ...{ from: months.end, known: months.closings },
+    ...(to === undefined ? {} : { to }),
+  })
+  months.closings = closings
+  const bookedIn = createBookings(closings)
+  for await (const page of pages()) {
+    const booked: Booked[] = []
+    for (const recorded of page) {
+      const { revision } = recorded
+      months.end = revision + 1
+      if (before !== undefined && bookedIn(effectiveAtOf(recorded), revision) >= before) continue
+      const record = recordOf(recorded)
+      const month = bookedIn(record.metadata.effective_at, revision)
+      count(months, { record, month })
+      booked.push({ record, month })
+    }
+    await onPage?.(booked)
+    onProgress?.(months.end)
+    if (through !== undefined && closings.some((one) => one.month >= through && one.through < months.end))
+      return false
+  }
+  return true
+}
+
+const effectiveAtOf = ({ metadata }: RecordedEvent): string =>
+  (JSON.parse(metadata) as Partial<EventMetadata>).effective_at ?? ''
+
+const recordOf = (recorded: RecordedEvent): LedgerRecord => {
+  const { type, data, metadata } = decodeEvent(recorded)
+  return { type, data, metadata, revision: recorded.revision, eventId: recorded.id } as LedgerRecord
+}
+
+const count = (months: Months, { record, month }: Booked): void => {
+  const { revision, type } = record
+  if (type === 'PriceOverrideSet' || type === 'PriceOverrideWithdrawn') months.prices.push(revision)
+  if (!hasLines(type) || month <= months.start.after) return
+  const sum = months.sums.get(month)
+  const net = movementOf(record)
+  if (sum === undefined) months.sums.set(month, { net, events: 1, first: revision })
+  else {
+    sum.net += net
+    sum.events++
+  }
+}
+
+/** Where the month after `month` begins, as its closing says it. */
+export const nextOf = ({ sums, end, prices }: Months, month: Month): MonthClosed['next'] => {
+  const later = [...sums].filter(([one]) => one > month).map(([, { first }]) => first)
+  const revision = Math.min(end, ...later)
+  return { revision, prices: prices.filter((one) => one < revision) }
+}
+
+/**
+ * The balance when a month began. Where the month before it is not closed, the ledger is read for it; `to` is then the last
+ * revision it knows of.
+ */
+export const openingOf = async (
+  eventLog: Log,
+  organizationId: string,
+  {
+    start,
+    month,
+    onProgress,
+  }: { start: Start; month: Month; onProgress?: ((events: number) => void) | undefined },
+): Promise<{ opening: MicroCredits; to: number | undefined }> => {
+  const previous = monthBefore(month)
+  if (start.after === previous) return { opening: start.opening, to: undefined }
+  const months = monthsFrom(start)
+  const whole = await readOn(eventLog, organizationId, months, {
+    through: previous,
+    before: month,
+    onProgress,
+  })
+  let { opening } = start
+  for (const { net } of months.sums.values()) opening += net
+  return { opening, to: whole ? months.end - 1 : undefined }
+}
+
+/**
+ * Reads the lines of a month into `months`, which are at their start. Memory does not grow with the month: `onLines` is given
+ * some lines at a time and awaited.
+ */
+export const readStatement = async (
+  eventLog: Log,
+  organizationId: string,
+  {
+    month,
+    months,
+    opening,
+    to,
+    onLines,
+    onProgress,
+  }: {
+    month: Month
+    months: Months
+    opening: MicroCredits
+    to: number | undefined
+    onLines: (lines: readonly StatementLine[]) => Promise<void>
+    onProgress?: ((events: number) => void) | undefined
+  },
+): Promise<StatementSummary> => {
+  const ownPrices = createOwnPrices()
+  for (const revision of months.start.prices)
+    for (const event of await eventLog.read(ledgerStream(organizationId), { from: revision, max: 1 }))
+      ownPrices.tell(recordOf(event))
+  const statement = createStatement(month, opening, ownPrices)
+  const onPage = async (page: readonly Booked[]): Promise<void> => {
+    const lines: StatementLine[] = []
+    for (const { record, month: booked } of page) {
+      ownPrices.tell(record)
+      if (booked === month && hasLines(record.type)) statement.add(record, lines)
+    }
+    if (lines.length > 0) await onLines(lines)
+  }
+  await readOn(eventLog, organizationId, months, { to, through: month, onPage, onProgress })
+  const last: StatementLine[] = []
+  statement.end(last)
+  if (last.length > 0) await onLines(last)
+  return statement.summary()
+}

@@ -1,0 +1,42 @@
+import { evolvePrices, evolveSoundPrices, noPrices, type Prices } from '../../billing/prices.ts'
+import { type EventLog, StreamMissing } from '../../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
+import { priceBookStream } from '../../events/streams.ts'
+
+const eventsMax = 100_000
+
+type ReadPrices = { readonly prices: Prices; readonly revision: number }
+
+/**
+ * All of the stream of price books, and its last revision (-1: there is none yet). Throws where an event cannot be read, or is
+ * not whole: which prices hold would not be known.
+ */
+export const readPrices = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
+  foldPrices(eventLog, (prices, event) => {
+    try {
+      return evolveSoundPrices(prices, event)
+    } catch (cause) {
+      throw new Error(
+        `${priceBookStream} cannot be read: its event at revision ${event.recorded.revision} (${event.type}) is not whole; "event-log verify" says whether it was changed`,
+        { cause },
+      )
+    }
+  })
+
+/** The same for someone who looks for what was changed: it may be broken as far as it can be decoded. */
+export const readPricesAsTheyAre = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
+  foldPrices(eventLog, evolvePrices)
+
+const foldPrices = async (
+  eventLog: Pick<EventLog, 'read'>,
+  evolve: (prices: Prices, event: DecodedEvent) => Prices,
+): Promise<ReadPrices> => {
+  const events = await eventLog.read(priceBookStream, { max: eventsMax }).catch((error: unknown) => {
+    if (error instanceof StreamMissing) return []
+    throw error
+  })
+  return {
+    prices: events.map(decodeEvent).reduce(evolve, noPrices),
+    revision: events.at(-1)?.revision ?? -1,
+  }
+}

@@ -1,0 +1,174 @@
+import { hash } from 'node:crypto'
+import { parseCredits } from '../../billing/money.ts'
+import { priceBookOf } from '../../billing/price-book.ts'
+import { genesisDigest, recompute } from '../../event-log/hash-chain.ts'
+import type { EventLog } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import type { DomainEvent, DomainEventOf } from '../../events/catalogue.ts'
+import type { EventMetadata } from '../../events/envelope.ts'
+import type { RerateLedgerPlanned, RerateProposed } from '../../events/rerates.ts'
+import { rerateStream } from '../../events/streams.ts'
+import { pagesOf } from '../ledger-calls.ts'
+import type { RunOnLedger } from './part.ts'
+
+/** One re-rate as recorded in its stream: the plan, who approved it, and what it has been applied to. */
+
+type Act = { readonly by: string; readonly at: string }
+type Applied = DomainEventOf<'RerateLedgerApplied'>['data']
+type LeftOut = DomainEventOf<'RerateLedgerLeftOut'>['data']
+
+export type RerateRun = {
+  readonly run: string
+  /** Of the stream's last event; −1: the run does not exist. */
+  revision: number
+  /** By organization, in the order of the plan. */
+  readonly ledgers: Map<string, RerateLedgerPlanned>
+  /** Null: the planning never came to its end. */
+  proposed: (RerateProposed & Act) | null
+  approved: (Act & { readonly planDigest: string }) | null
+  abandoned: (Act & { readonly reason: string }) | null
+  readonly done: Map<string, Applied | LeftOut>
+  applied: (DomainEventOf<'RerateApplied'>['data'] & Act) | null
+}
+
+/** The stream of a run is not what was written. */
+export class RunChanged extends Error {
+  override name = 'RunChanged'
+}
+
+/** Reads a run, event by event along its hash chain. Throws `RunChanged` where that is broken. */
+export const readRun = async (eventLog: Pick<EventLog, 'read'>, run: string): Promise<RerateRun> => {
+  const stream = rerateStream(run)
+  const state: RerateRun = {
+    run,
+    revision: -1,
+    ledgers: new Map(),
+    proposed: null,
+    approved: null,
+    abandoned: null,
+    done: new Map(),
+    applied: null,
+  }
+  let previous = genesisDigest
+  for await (const page of pagesOf(eventLog, stream, { from: 0, upTo: Number.MAX_SAFE_INTEGER }))
+    for (const recorded of page) {
+      const { carried, computed } = recompute(recorded, {
+        stream,
+        revision: state.revision + 1,
+        previous,
+      })
+      if (carried !== computed)
+        throw new RunChanged(
+          `event ${recorded.revision} of ${stream} (${recorded.type}) was changed after it was written: its bytes do not give its digest`,
+        )
+      previous = computed
+      state.revision = recorded.revision
+      const event = decodeEvent(recorded)
+      evolveRun(state, event, event.metadata)
+    }
+  return state
+}
+
+/** Adds the next event to a run, in place. */
+export const evolveRun = (
+  state: RerateRun,
+  { type, data }: DomainEvent,
+  metadata: Pick<EventMetadata, 'actor' | 'effective_at'>,
+): void => {
+  const act = { by: metadata.actor, at: metadata.effective_at }
+  switch (type) {
+    case 'RerateLedgerPlanned':
+      state.ledgers.set(data.organization_id, data)
+      return
+    case 'RerateProposed':
+      state.proposed = { ...data, ...act }
+      return
+    case 'RerateApproved':
+      state.approved ??= { ...act, planDigest: data.plan_digest }
+      return
+    case 'RerateAbandoned':
+      state.abandoned ??= { ...act, reason: data.reason }
+      return
+    case 'RerateLedgerApplied':
+    case 'RerateLedgerLeftOut':
+      state.done.set(data.organization_id, data)
+      return
+    case 'RerateApplied':
+      state.applied ??= { ...data, ...act }
+      return
+  }
+}
+
+type Planned = Omit<RerateProposed, 'plan_digest' | 'signature'>
+
+/** base64url SHA-256 of a plan: what is proposed, then its ledgers, each as the JSON text of its event and a line break. */
+export const planDigest = (proposed: Planned, ledgers: Iterable<RerateLedgerPlanned>): string =>
+  hash('sha256', [proposed, ...ledgers].map((part) => `${JSON.stringify(part)}\n`).join(''), 'base64url')
+
+/** What a proposal says but for what was made of it. */
+export const plannedOf = ({
+  run,
+  from,
+  to,
+  organization_id,
+  book,
+  reason,
+  ledgers,
+  calls,
+  calls_affected,
+  given,
+  taken,
+}: RerateProposed): Planned => ({
+  run,
+  from,
+  to,
+  organization_id,
+  book,
+  reason,
+  ledgers,
+  calls,
+  calls_affected,
+  given,
+  taken,
+})
+
+/** The run as it adjusted a ledger, for the cost of its calls; null where it did not, or where that is not known yet. */
+export const runOnLedger = (
+  { run, proposed, ledgers, done }: RerateRun,
+  organizationId: string,
+): RunOnLedger | null => {
+  const planned = ledgers.get(organizationId)
+  const applied = done.get(organizationId)
+  if (proposed === null || planned === undefined || applied === undefined || !('adjustment_id' in applied))
+    return null
+  const until = applied.collected_until
+  return {
+    ...termsOf(proposed, planned),
+    run,
+    collectedUntil: until === null ? null : { revision: until.revision, amount: parseCredits(until.amount) },
+  }
+}
+
+/** As it would adjust the ledger if all could be collected. */
+export const termsOf = (proposed: Planned, planned: RerateLedgerPlanned): RunOnLedger => ({
+  run: proposed.run,
+  fromMs: Date.parse(proposed.from),
+  toMs: Date.parse(proposed.to),
+  book: bookOf(proposed),
+  plannedRevision: planned.revision,
+  overrides: planned.overrides,
+  collectedUntil: null,
+})
+
+const bookOf = ({ book }: Planned) => priceBookOf(pricesOf(book))
+
+/** A book that was never published has no version; its digest is that of version 1. */
+export const pricesOf = ({
+  version,
+  effective_from,
+  rules,
+}: Pick<RerateProposed['book'], 'version' | 'effective_from' | 'rules'>) => ({
+  version: version ?? 1,
+  effective_from,
+  rules: [...rules],
+})

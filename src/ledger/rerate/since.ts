@@ -1,0 +1,53 @@
+import type { EventLog } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import { ledgerStream } from '../../events/streams.ts'
+import { finishedRun } from '../explain/corrected-costs.ts'
+import { pagesOf } from '../ledger-calls.ts'
+import type { RunOnLedger } from './part.ts'
+
+/**
+ * Whether what calls of a run cost has changed since a ledger was read for it: then the plan is wrong for that ledger. `revision` is up
+ * to where the ledger was read now.
+ */
+export const costsChangedSince = async (
+  { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },
+  { organizationId, run, upTo }: { organizationId: string; run: RunOnLedger; upTo: number },
+): Promise<{ changed: string | null; revision: number }> => {
+  const stream = ledgerStream(organizationId)
+  const charges = new Map<string, string>()
+  const runs = new Set<string>()
+  let revision = upTo
+  for await (const page of pagesOf(eventLog, stream, { from: upTo + 1, upTo: Number.MAX_SAFE_INTEGER }))
+    for (const recorded of page) {
+      revision = recorded.revision
+      if (recorded.type !== 'CreditAdjusted') continue
+      const { type, data } = decodeEvent(recorded)
+      if (type !== 'CreditAdjusted') continue
+      if (data.adjusts !== null) charges.set(data.adjusts, data.kind)
+      else if (data.rerate_run !== null && data.rerate_run !== run.run) runs.add(data.rerate_run)
+    }
+  for (const other of runs) {
+    const { fromMs, toMs } = await finishedRun({ eventLog }, organizationId, other)
+    if (fromMs < run.toMs && run.fromMs < toMs)
+      return { changed: `re-rate ${other} of calls of this range was applied since`, revision }
+  }
+  const touched = charges.size === 0 ? null : await firstWithin(eventLog, { stream, charges, run })
+  return { changed: touched, revision }
+}
+
+/** A charge's id is its event's. */
+const firstWithin = async (
+  eventLog: Pick<EventLog, 'read'>,
+  { stream, charges, run }: { stream: string; charges: ReadonlyMap<string, string>; run: RunOnLedger },
+): Promise<string | null> => {
+  for await (const page of pagesOf(eventLog, stream, { from: 0, upTo: run.plannedRevision }))
+    for (const recorded of page) {
+      const kind = charges.get(recorded.id)
+      if (kind === undefined) continue
+      const { metadata } = decodeEvent(recorded)
+      const atMs = Date.parse(metadata.effective_at)
+      if (atMs >= run.fromMs && atMs < run.toMs)
+        return `call ${metadata.request_id ?? recorded.id} of the range was corrected since (${kind})`
+    }
+  return null
+}

@@ -1,0 +1,186 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import { within } from '../../concurrency/deadline.ts'
+import {
+  type EventLog,
+  LogRewritten,
+  type RecordedEvent,
+  StreamMissing,
+  Unavailable,
+} from '../../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../../event-log/stored-event.ts'
+import type { LedgerEvent } from '../../events/catalogue.ts'
+import type { EventMetadata } from '../../events/envelope.ts'
+import { ledgerStream } from '../../events/streams.ts'
+import { type Account, balanceOf, evolve, newAccount } from '../account.ts'
+import type { Committed } from '../command.ts'
+
+/**
+ * Reads one organization's ledger into accounts. An account is continued only if the ledger still holds the very
+ * event it ends with: a snapshot is checked before it is believed, and so is an account this process kept.
+ */
+
+/**
+ * Where folding a ledger starts, if anything earlier than its tail is known: null where nothing is, `not sealed` where
+ * somebody else than the projector wrote it. It affects cost, never meaning.
+ */
+export type AccountSnapshot = (organizationId: string) => Promise<Account | null | 'not sealed'>
+
+/** Commands found in a stream, by the id of their first event. */
+export type Found = Map<string, Committed>
+
+export type Loaded = { readonly account: Account; readonly found: Found }
+
+export type LedgerReader = {
+  /**
+   * The account as the log has it, and what was found in it. Throws `LogRewritten` where the projector had
+   * read more of the ledger than there is.
+   */
+  load(): Promise<Loaded>
+  /**
+   * Folds everything after the account's revision into it. Throws `LogRewritten` where the ledger does not hold the
+   * event the account ends with: events that this process wrote or read are missing.
+   */
+  catchUp(account: Account): Promise<Found>
+  /** What a part of the ledger holds, both ends inclusive. Balances are of the account given. */
+  findBetween(account: Account, range: { from: number; to: number; atMs: number }): Promise<Found>
+  /** A page of the stream; empty where there is none. Settles within `waitMs`; default: `readDeadlineMs`. */
+  page(from: number, max?: number, waitMs?: number): Promise<RecordedEvent[]>
+}
+
+type ReaderLimits = {
+  readonly readPageMax: number
+  /** How long one page may take. */
+  readonly readDeadlineMs: number
+  readonly retryPauseMs: number
+}
+
+type ReaderOptions = {
+  readonly eventLog: Pick<EventLog, 'read'>
+  readonly snapshot: AccountSnapshot
+  readonly logger: Logger
+  readonly limits: ReaderLimits
+}
+
+export const createReader = (organizationId: string, options: ReaderOptions): LedgerReader => {
+  const { eventLog, limits } = options
+  const stream = ledgerStream(organizationId)
+  const { readDeadlineMs } = limits
+
+  const page = (from: number, max = limits.readPageMax, waitMs = readDeadlineMs): Promise<RecordedEvent[]> =>
+    within(
+      eventLog.read(stream, { from, max }).catch((error: unknown) => {
+        if (error instanceof StreamMissing) return []
+        throw error
+      }),
+      { waitMs },
+      () => {
+        throw new Unavailable(`the event log did not answer a read within ${waitMs} ms`)
+      },
+    )
+  const pages = { page, max: limits.readPageMax }
+
+  return {
+    page,
+    load: () => load(organizationId, pages, options),
+    catchUp: async (account) => {
+      for (let again = false; ; again = true) {
+        const found = await foldOn(account, pages)
+        if (found !== undefined) return found
+        if (again)
+          throw new LogRewritten(
+            `${stream} no longer holds the event of revision ${account.revision} that was written or read there`,
+          )
+        // Once more, for a reader that was behind for a moment.
+        await sleep(limits.retryPauseMs)
+      }
+    },
+    findBetween: async (account, { from, to, atMs }) => {
+      const found: Found = new Map()
+      for (let next = from; next <= to; next += limits.readPageMax)
+        // Not beyond its end, where a page may hold a part of a command.
+        for (const recorded of await page(next, Math.min(limits.readPageMax, to - next + 1)))
+          record(found, decodeEvent(recorded), balanceOf(account, atMs))
+      return found
+    },
+  }
+}
+
+type Pages = { readonly page: LedgerReader['page']; readonly max: number }
+
+/** Folds what comes after an account into it. Undefined where the ledger does not hold the event the account ends with. */
+const foldOn = async (account: Account, { page, max }: Pages): Promise<Found | undefined> => {
+  const found: Found = new Map()
+  let events = await page(Math.max(0, account.revision))
+  let more = events.length === max
+  if (account.revision >= 0) {
+    const last = events[0]
+    const metadata = last === undefined ? undefined : metadataOf(last)
+    if (metadata === undefined || metadata.digest !== account.digest) return undefined
+    account.recordedAtMs = recordedMsOf(metadata)
+    events = events.slice(1)
+  }
+  for (;;) {
+    note(found, account, events)
+    if (!more) return found
+    events = await page(account.revision + 1)
+    more = events.length === max
+  }
+}
+
+const load = async (
+  organizationId: string,
+  pages: Pages,
+  { snapshot, logger }: ReaderOptions,
+): Promise<Loaded> => {
+  const known = await snapshot(organizationId)
+  if (known !== null && known !== 'not sealed') {
+    const { revision } = known
+    const found = await foldOn(known, pages)
+    if (found !== undefined) return { account: known, found }
+    // Only the projector seals, and only what it read: the log has lost it, and with it perhaps what was paid since.
+    const message = `the read models know revision ${revision} of ${ledgerStream(organizationId)}, which the event log does not hold: it was restored from an older copy, or the ledger was cut`
+    logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
+    throw new LogRewritten(message)
+  }
+  if (known === 'not sealed')
+    logger.error(
+      { organizationId },
+      'ledger: the account\'s row in the read models was not written by the projector; the ledger is folded from its start. "projection rebuild accounts" mends the row',
+    )
+  const account = newAccount(organizationId)
+  return { account, found: (await foldOn(account, pages)) ?? new Map() }
+}
+
+const note = (found: Found, account: Account, events: readonly RecordedEvent[]): Found => {
+  for (const recorded of events) {
+    if (recorded.revision !== account.revision + 1)
+      throw new Error(`${recorded.stream}: revision ${account.revision + 1} is missing`)
+    const decoded = decodeEvent(recorded)
+    evolve(account, { type: decoded.type, data: decoded.data } as LedgerEvent, recorded.revision)
+    account.digest = decoded.metadata.digest
+    account.recordedAtMs = recordedMsOf(decoded.metadata)
+    record(found, decoded, balanceOf(account, Date.parse(decoded.metadata.effective_at)))
+  }
+  return found
+}
+
+/** Adds an event to the command it belongs to. A command's later events name its first as their cause. */
+const record = (
+  found: Found,
+  { type, data, metadata, recorded }: DecodedEvent,
+  balance: Committed['balance'],
+): void => {
+  const first = metadata.causation_id ?? recorded.id
+  const before = found.get(first)
+  // A snapshot may lie between a call and its charge: the charge alone is not what became of the command.
+  if (before === undefined && first !== recorded.id) return
+  const events = [...(before?.events ?? []), { type, data } as LedgerEvent]
+  const requestId = metadata.request_id
+  found.set(first, { events, revision: recorded.revision, balance, repeated: true, requestId })
+}
+
+const metadataOf = (recorded: RecordedEvent): EventMetadata => JSON.parse(recorded.metadata) as EventMetadata
+
+const recordedMsOf = ({ recorded_at }: EventMetadata): number =>
+  recorded_at === undefined ? 0 : Date.parse(recorded_at)

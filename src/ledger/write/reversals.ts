@@ -1,0 +1,154 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type MicroCredits, parseCredits } from '../../billing/money.ts'
+import { createOutage, type Outage } from '../../event-log/outage.ts'
+import type { LedgerEvent } from '../../events/catalogue.ts'
+import {
+  adjustedMeanwhile,
+  CommandRefused,
+  type Committed,
+  type LedgerCommand,
+  refundKeyOf,
+} from '../command.ts'
+import { costAsOf } from '../explain/call-costs.ts'
+import { isUnrepeatable } from './batch.ts'
+import type { WriterOptions } from './options.ts'
+import type { Queued } from './queue.ts'
+
+/**
+ * Gives back the charges of calls without an Idempotency-Key whose callers got the answer that the outcome is unknown: they cannot
+ * repeat the call. A call with a key is charged once, and its caller gets the answer by repeating it.
+ *
+ * Only this process knows what it owes. A process that stops first logs it, for "ledger reverse".
+ */
+export class Reversals {
+  readonly #organizationId: string
+  readonly #options: WriterOptions
+  readonly #submit: (command: LedgerCommand) => Promise<Committed>
+  readonly #trouble: Outage
+  /** The request ids of the calls whose charges are not given back yet. */
+  readonly #owed = new Set<string>()
+  #idle: PromiseWithResolvers<void> | undefined
+
+  constructor(
+    organizationId: string,
+    options: WriterOptions,
+    submit: (command: LedgerCommand) => Promise<Committed>,
+  ) {
+    this.#organizationId = organizationId
+    this.#options = options
+    this.#submit = submit
+    const what = `ledger: writing reversals of ${organizationId}`
+    this.#trouble = createOutage({ logger: options.logger, what, level: 'error' })
+  }
+
+  /** A command is durable, and its caller got the answer that the outcome is unknown. */
+  written({ command, firstEventId }: Queued, { events, revision }: Committed): void {
+    const { requestId } = command
+    if (!isUnrepeatable(command) || requestId === undefined) return
+    for (const event of events)
+      if (event.type === 'CreditCharged') {
+        const { charge_id: chargeId, amount } = event.data
+        void this.#giveBack(requestId, { firstEventId, chargeId, amount: parseCredits(amount), revision })
+      }
+  }
+
+  requestIds(): string[] {
+    return [...this.#owed]
+  }
+
+  /** Resolves when everything is given back. */
+  settled(): Promise<void> {
+    if (this.#owed.size === 0) return Promise.resolve()
+    this.#idle ??= Promise.withResolvers()
+    return this.#idle.promise
+  }
+
+  /** Tries until it is written: no one else knows that it is owed. Never rejects. */
+  async #giveBack(requestId: string, charge: Reversible): Promise<void> {
+    const { logger, clock, limits, observe } = this.#options
+    const organizationId = this.#organizationId
+    this.#owed.add(requestId)
+    logger.warn(
+      { organizationId, requestId },
+      'ledger: a call with an unknown outcome was charged; reversing it',
+    )
+    for (let left = charge; left.amount > 0n; await sleep(pauses * limits.retryPauseMs)) {
+      try {
+        const { events } = await this.#submit(reversalCommand(left, clock.now()))
+        if (left.isRest === true || givenBackBy(events) >= left.amount) {
+          observe?.reversal?.()
+          break
+        }
+        // An operator's refund of a part came first, under the key of the reversal.
+        left = { ...((await this.#leftOf(charge)) ?? left), isRest: true }
+      } catch (error) {
+        const isCorrected = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)
+        if (!isCorrected) this.#trouble.failed(error)
+        else left = { ...((await this.#leftOf(charge)) ?? left), isRest: left.isRest }
+      }
+    }
+    this.#trouble.works()
+    this.#owed.delete(requestId)
+    if (this.#owed.size > 0) return
+    this.#idle?.resolve()
+    this.#idle = undefined
+  }
+
+  /** A refund or a re-rate since the charge may have given back a part of it, or taken more. Undefined: it cannot be read. */
+  async #leftOf(charge: Reversible): Promise<Reversible | undefined> {
+    const { chargeId, revision } = charge
+    try {
+      // The call is right before its charge.
+      const cost = await costAsOf(this.#options, this.#organizationId, { chargeId, from: revision - 1 })
+      return { ...charge, amount: cost.now, asOf: cost.asOf }
+    } catch (error) {
+      this.#trouble.failed(error)
+      return undefined
+    }
+  }
+}
+
+/** Between two attempts to write a reversal, in pauses between two attempts to append. */
+const pauses = 20
+
+/** A charge that can be given back. */
+export type Reversible = {
+  /** Of the call. */
+  readonly firstEventId: string
+  readonly chargeId: string
+  /** The cost of the call as of `asOf`. */
+  readonly amount: MicroCredits
+  /** Where the charge is. */
+  readonly revision: number
+  /** Default: `revision`. */
+  readonly asOf?: number
+  /** A part was refunded before: the command has a key of its own, and is refused after any other correction since `asOf`. */
+  readonly isRest?: boolean | undefined
+}
+
+const givenBackBy = (events: readonly LedgerEvent[]): MicroCredits =>
+  events.reduce(
+    (sum, event) => (event.type === 'CreditAdjusted' ? sum + parseCredits(event.data.amount) : sum),
+    0n,
+  )
+
+/**
+ * The command that gives a charge back: once, even if several processes send it; not if a refund came first, and not if a re-rate came
+ * after `asOf`.
+ */
+export const reversalCommand = (
+  { firstEventId, chargeId, amount, revision, asOf = revision, isRest = false }: Reversible,
+  atMs: number,
+): LedgerCommand => ({
+  key: isRest ? `${refundKeyOf(firstEventId)}/rest` : refundKeyOf(firstEventId),
+  absentUpTo: revision,
+  atMs,
+  actor: 'system',
+  kind: 'adjust',
+  adjusts: chargeId,
+  amount,
+  reason: 'the outcome of the call was not known in time',
+  rerateRun: null,
+  correction: 'reversal',
+  ...(isRest ? { unlessAdjustedAfter: asOf } : { unlessReratedAfter: asOf }),
+})

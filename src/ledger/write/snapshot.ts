@@ -1,0 +1,74 @@
+import type pg from 'pg'
+import type { AccountState } from '../../../projections/account-state.ts'
+import type { RowSeal } from '../../../projections/projection.ts'
+import { type AccountRow, accountSnapshots, sealedState } from '../../../projections/sealed-account.ts'
+import { drawOrder } from '../../billing/lots.ts'
+import { createGathering } from '../../concurrency/gathering.ts'
+import type { Account } from '../account.ts'
+import type { AccountSnapshot } from './reader.ts'
+
+const accountsPerStatement = 64
+/** Of the pool's connections, which others need as well. */
+const statementsUnderWayMax = 2
+/** More than a process keeps accounts. */
+const waitingMax = 20_000
+
+/**
+ * Reads an account as its projection has it: where folding a ledger starts. It affects cost, never meaning: rows that do
+ * not carry the projector's seal are no snapshot, and the fold compares the digest with the ledger's own event.
+ *
+ * Accounts asked for at the same time are read together, with a statement that is planned once: a process that starts
+ * under load asks for all of them.
+ */
+export const snapshotFrom = (pool: pg.Pool, seal: RowSeal): AccountSnapshot => {
+  const rowsOfAccounts = createGathering<string, AccountRow | undefined>({
+    run: async (take) => {
+      const organizationIds = take()
+      const { text, values } = accountSnapshots(organizationIds)
+      const { rows } = await pool.query<AccountRow>({
+        name: 'account_snapshots',
+        text,
+        values: [...values],
+      })
+      const found = new Map(rows.map((row) => [row.organization_id, row]))
+      return organizationIds.map((organizationId) => found.get(organizationId))
+    },
+    batchMax: accountsPerStatement,
+    underWayMax: statementsUnderWayMax,
+    waitingMax,
+    refusal: () => new Error(`${waitingMax} accounts are waiting to be read`),
+  })
+  return async (organizationId) => {
+    const row = await rowsOfAccounts.ask(organizationId)
+    if (row === undefined) return null
+    const state = sealedState(row, seal)
+    return state === null ? 'not sealed' : accountOf(state)
+  }
+}
+
+const accountOf = (state: AccountState): Account => {
+  const overrides: Account['overrides'] = new Map()
+  for (const { sku, ...override } of state.overrides)
+    overrides.set(
+      sku,
+      [...(overrides.get(sku) ?? []), override].sort((a, b) => a.fromMs - b.fromMs),
+    )
+  return {
+    organizationId: state.organizationId,
+    revision: state.revision,
+    digest: state.digest,
+    // Told by the event itself, which is read before anything is folded onto the snapshot.
+    recordedAtMs: 0,
+    // The rows do not say. This is never too early.
+    adjustedRevision: state.revision,
+    reratedRevision: state.revision,
+    registered: state.registeredAtMs !== null,
+    name: state.name ?? '',
+    overdraftLimit: state.overdraftLimit,
+    overdrawn: state.overdrawn,
+    lots: [...state.lots.values()]
+      .map(({ expiresAtMs, ...lot }) => ({ ...lot, expiresAtMs: expiresAtMs ?? Number.POSITIVE_INFINITY }))
+      .sort(drawOrder),
+    overrides,
+  }
+}

@@ -1,0 +1,326 @@
+import { LogRewritten, UnknownOutcome } from '../../event-log/port.ts'
+import { ledgerStream } from '../../events/streams.ts'
+import { type Account, draftOf } from '../account.ts'
+import type { Committed, LedgerCommand } from '../command.ts'
+import { decideCommand } from '../decide.ts'
+import { appendBatch, type BatchAppend, decidePlace, fenceOf } from './append-batch.ts'
+import { type Batch, commandsOf, decideBatch, isUnrepeatable, waitingOf } from './batch.ts'
+import { Callers } from './callers.ts'
+import { cannotBeRead, type WriterOptions } from './options.ts'
+import { createPacing, type Pacing } from './pacing.ts'
+import { CommandQueue, type Queued } from './queue.ts'
+import { createReader, type LedgerReader } from './reader.ts'
+import { Reversals } from './reversals.ts'
+import { Tail } from './tail.ts'
+import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } from './writer-states.ts'
+
+/**
+ * One organization's writer in one process. Commands that arrive while an append is under way become the next batch: each
+ * command is decided against the account as the ones before it left it, and the batch is appended at exactly the revision
+ * it was decided for. The stream itself is the lock. The transitions between states are in `writer-states.ts`.
+ */
+export type Writer = {
+  readonly state: StateKind
+  submit(command: LedgerCommand): Promise<Committed>
+  /** The account as the log has it now. */
+  current(): Promise<Account>
+  /** The account as it was last seen. Not to be changed. */
+  lastSeen(): Promise<Account>
+  /** `lastSeen` needs no read. */
+  knows(): boolean
+  /** The calls without an Idempotency-Key whose outcome is not known, or whose charge is not given back yet, by their request ids. */
+  owed(): string[]
+  /** Nothing is lost with it. */
+  forgettable(): boolean
+  /** Resolves when nothing is queued or under way. */
+  settled(): Promise<void>
+  /** Ends the wait of callers who have waited too long. */
+  refuseLate(): void
+  /** Another process reports that it loses its appends to this ledger. */
+  competed(): void
+}
+
+export const createWriter = (organizationId: string, options: WriterOptions): Writer =>
+  new LedgerWriter(organizationId, options)
+
+class LedgerWriter implements Writer {
+  readonly #organizationId: string
+  readonly #options: WriterOptions
+  readonly #reader: LedgerReader
+  readonly #appending: BatchAppend
+  readonly #reversals: Reversals
+  /** Calls without an Idempotency-Key whose place cannot be decided any more, by their request ids. */
+  readonly #undecidable: string[] = []
+  readonly #callers: Callers
+  readonly #queue: CommandQueue
+  readonly #tail: Tail
+  #state: WriterState = { kind: 'unloaded' }
+  readonly #pacing: Pacing
+  /** Callers who wait for the account. */
+  #asking: PromiseWithResolvers<Account> | undefined
+  #settling: PromiseWithResolvers<void> | undefined
+
+  constructor(organizationId: string, options: WriterOptions) {
+    const { eventLog, limits, clock, observe } = options
+    this.#organizationId = organizationId
+    this.#options = options
+    this.#queue = new CommandQueue(organizationId)
+    this.#reader = createReader(organizationId, options)
+    this.#pacing = createPacing(options.random ?? Math.random)
+    this.#callers = new Callers(organizationId, options, this.#queue)
+    this.#reversals = new Reversals(organizationId, options, (command) => this.submit(command))
+    this.#tail = new Tail(organizationId, options, {
+      reader: this.#reader,
+      queue: this.#queue,
+      callers: this.#callers,
+    })
+    this.#appending = {
+      eventLog,
+      stream: ledgerStream(organizationId),
+      reader: this.#reader,
+      limits,
+      now: clock.monotonic ?? clock.now,
+      observe,
+    }
+  }
+
+  get state(): StateKind {
+    return this.#state.kind
+  }
+
+  submit(command: LedgerCommand): Promise<Committed> {
+    return new Promise((resolve, reject) => {
+      const queuedAtMs = this.#appending.now()
+      if (this.#callers.queue(command, { resolve, reject, queuedAtMs })) this.#on('submit')
+    })
+  }
+
+  /** The commands that are being appended, or were. */
+  #underWay(): Queued[] {
+    return 'batch' in this.#state ? commandsOf(this.#state.batch) : []
+  }
+
+  async current(): Promise<Account> {
+    const freshly = this.#state.kind === 'unloaded'
+    const fresh = draftOf(await this.lastSeen())
+    if (freshly) return fresh
+    await this.#reader.catchUp(fresh).catch((error: unknown) => {
+      if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
+      return cannotBeRead(error)
+    })
+    // Events of other processes are read once, and not again by everyone who asks while this process appends nothing.
+    if (this.#state.kind === 'idle' && this.#state.account.revision < fresh.revision) {
+      this.#pacing.competed(this.#appending.now())
+      this.#state = { kind: 'idle', account: draftOf(fresh) }
+    }
+    return fresh
+  }
+
+  lastSeen(): Promise<Account> {
+    return this.#known().catch(cannotBeRead)
+  }
+
+  knows(): boolean {
+    return 'account' in this.#state
+  }
+
+  owed(): string[] {
+    return [...unrepeatableOf(this.#underWay()), ...this.#reversals.requestIds(), ...this.#undecidable]
+  }
+
+  #isSettled(): boolean {
+    return isAtRest(this.#state.kind) && this.#reversals.requestIds().length === 0
+  }
+
+  forgettable(): boolean {
+    return this.#isSettled() && this.#undecidable.length === 0
+  }
+
+  async settled(): Promise<void> {
+    while (!this.#isSettled()) {
+      await this.#reversals.settled()
+      if (isAtRest(this.#state.kind)) continue
+      this.#settling ??= Promise.withResolvers()
+      await this.#settling.promise
+    }
+  }
+
+  refuseLate(): void {
+    this.#callers.refuseLate(this.#underWay(), this.#appending.now())
+  }
+
+  competed(): void {
+    this.#pacing.competed(this.#appending.now())
+  }
+
+  /** The account of the state, or the one that is being read. */
+  #known(): Promise<Account> {
+    if ('account' in this.#state) return Promise.resolve(this.#state.account)
+    this.#asking ??= Promise.withResolvers()
+    const { promise } = this.#asking
+    this.#on('ask')
+    return promise
+  }
+
+  /** Goes where the table says. `account`: as it is after the event, where the event is about it. */
+  #on(event: WriterEvent, account = 'account' in this.#state ? this.#state.account : undefined): void {
+    const next = nextOf(this.#state.kind, event)
+    if (next === this.#state.kind) return
+    if (next === 'restart') {
+      if (this.#queue.waiting.length > 0 || this.#asking !== undefined) this.#load()
+      else this.#rest({ kind: 'unloaded' })
+    } else if (next === 'loading') this.#load()
+    else if (account === undefined) throw new Error(`ledger: ${next} after ${event} without an account`)
+    else if (next === 'gathering') {
+      this.#state = { kind: 'gathering', account }
+      setImmediate(() => this.#on('turn_over'))
+    } else if (next === 'catching_up') this.#catchUp(account)
+    else if (next === 'deciding' && 'batch' in this.#state) this.#decide(account, this.#state.batch)
+    else this.#onwards(account, event === 'looked')
+  }
+
+  #rest(state: WriterState & { kind: 'unloaded' | 'idle' }): void {
+    this.#state = state
+    this.#settling?.resolve()
+    this.#settling = undefined
+  }
+
+  #load(): void {
+    this.#state = { kind: 'loading' }
+    this.#reader.load().then(
+      ({ account, ...read }) => {
+        this.#tail.loaded(read)
+        const asking = this.#asking
+        this.#asking = undefined
+        this.#on('loaded', account)
+        asking?.resolve(account)
+      },
+      (error: unknown) => this.#failed(error),
+    )
+  }
+
+  /** To the next batch, or to rest. `looked`: the ledger was just looked through for what was queued then. */
+  #onwards(account: Account, looked: boolean): void {
+    const { decide = decideCommand } = this.#options
+    const { stream } = this.#appending
+    const { limits } = this.#options
+    for (;;) {
+      const [first] = this.#queue.waiting
+      const mayBeThere = looked
+        ? first !== undefined && first.absentUpTo < account.revision
+        : this.#queue.mayHold(account)
+      if (mayBeThere) {
+        this.#look(account)
+        return
+      }
+      if (first === undefined) {
+        this.#rest({ kind: 'idle', account })
+        return
+      }
+      const waitMs = this.#pacing.waitMs(this.#appending.now())
+      if (waitMs > 0) {
+        this.#state = { kind: 'gathering', account }
+        setTimeout(() => this.#on('turn_over'), waitMs)
+        return
+      }
+      const nowMs = this.#options.clock.now()
+      const batch = decideBatch(account, this.#queue.waiting, { stream, limits, decide, nowMs })
+      if (batch.events.length > 0) {
+        this.#write(account, batch)
+        return
+      }
+      this.#callers.settle(batch)
+    }
+  }
+
+  #look(account: Account): void {
+    this.#state = { kind: 'looking', account }
+    this.#tail.look(account).then(
+      () => this.#on('looked'),
+      (error: unknown) => {
+        if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
+        this.#failed(error)
+      },
+    )
+  }
+
+  #write(account: Account, batch: Batch): void {
+    this.#state = { kind: 'writing', account, batch }
+    appendBatch(batch, this.#appending).then(
+      (outcome) => this.#decided(batch, outcome),
+      (error: unknown) => {
+        this.#options.reports.notAppended(error)
+        if (error instanceof UnknownOutcome) return this.#on('unknown')
+        this.#callers.refuse(commandsOf(batch), error)
+        this.#on('failed')
+      },
+    )
+  }
+
+  /** Until the place of the batch is decided nothing else is written here: a call that is refused meanwhile was never sent. */
+  #decide(account: Account, batch: Batch): void {
+    this.#state = { kind: 'deciding', account, batch }
+    const fence = fenceOf(batch, account, this.#appending.stream, this.#options.clock.now())
+    const failed = (error: unknown): void => {
+      this.#options.reports.notAppended(error)
+      this.#callers.failed(error)
+    }
+    decidePlace(batch, fence, { ...this.#appending, failed }).then(
+      (outcome) => this.#decided(batch, outcome),
+      (error: unknown) => {
+        failed(error)
+        this.#callers.leaveUnknown(commandsOf(batch), error)
+        this.#undecidable.push(...unrepeatableOf(commandsOf(batch)))
+        this.#on('failed')
+      },
+    )
+  }
+
+  /** It is known what is at the place of the batch. */
+  #decided(batch: Batch, outcome: 'written' | 'conflict' | 'fenced'): void {
+    if (outcome === 'written') {
+      this.#written(batch)
+      return
+    }
+    if (outcome === 'conflict' && this.#pacing.lost(this.#appending.now()).tell)
+      this.#options.competition?.tell(this.#organizationId)
+    this.#queue.waiting.unshift(...waitingOf(batch))
+    this.#on('conflict')
+  }
+
+  #written(batch: Batch): void {
+    const { base, decided, draft, byFirstEventId } = batch
+    this.#pacing.appended(this.#appending.now())
+    this.#tail.works()
+    this.#callers.works()
+    this.#callers.answer(byFirstEventId)
+    this.#queue.lookedThrough(base, draft.revision)
+    this.#callers.settle(batch)
+    for (const { queued, committed } of decided) if (queued.gaveUp) this.#reversals.written(queued, committed)
+    this.#on('written', draft)
+  }
+
+  #catchUp(account: Account): void {
+    this.#state = { kind: 'catching_up', account }
+    this.#tail.foldAfterConflict(account).then(
+      () => this.#on('caught_up'),
+      (error: unknown) => {
+        this.#options.reports.notAppended(error)
+        this.#failed(error)
+      },
+    )
+  }
+
+  /** Nothing that waits can be decided: everyone who waits is refused. */
+  #failed(error: unknown): void {
+    this.#callers.refuse(this.#queue.waiting.splice(0), error)
+    const asking = this.#asking
+    this.#asking = undefined
+    this.#on('failed')
+    asking?.reject(error)
+  }
+}
+
+/** The request ids of commands that no other request can repeat. */
+const unrepeatableOf = (commands: readonly Queued[]): string[] =>
+  commands.flatMap(({ command }) => (isUnrepeatable(command) ? (command.requestId ?? []) : []))
