@@ -20,7 +20,7 @@ export type CommandOf<Context> = {
  * A command that leaves something different. The command line shows its plan, asks, takes `--dry-run` and `--yes`; the
  * command itself does none of that, and is run only where it may be.
  */
-type Change<Context> = {
+export type Change<Context> = {
   readonly of: 'money' | 'access' | 'rows' | 'people' | 'records' | 'settings'
   readonly asks: Asks
   /** What the command would do, as things are now. Writes nothing, and throws for what the command cannot take. */
@@ -47,6 +47,8 @@ export type Plan = {
   readonly saysAll?: true
   /** In place of the command's own, where what it is given, or what is there, makes the difference. */
   readonly asks?: Asks
+  /** It would change nothing, because it was done before. */
+  readonly nothing?: true
 }
 
 export type Parameter = {

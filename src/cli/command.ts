@@ -1,13 +1,18 @@
 import type { Logger } from 'pino'
 import type { Operator } from '../administration/operator.ts'
+import type { Action } from '../administration/roles.ts'
 import type { CommandOf, Parameter } from '../call/command.ts'
 import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { KeySlot } from '../guard/secrets/installation-key.ts'
 
+export { wholeOrNot } from '../administration/declare.ts'
 export type { Answer, Asks, Given, Parameter, Plan } from '../call/command.ts'
 
-export type Command = CommandOf<CommandContext>
+export type Command = CommandOf<CommandContext> & {
+  /** The right that it needs; default: by its name, in `permissions.ts`. */
+  readonly action?: Action
+}
 
 export type OperatedFoundation = Foundation & { readonly operator: Operator }
 
@@ -47,9 +52,6 @@ export class UsageError extends Error {
     this.remedy = remedy
   }
 }
-
-/** The state after an interruption of one event or one transaction. `where`: the command that shows it. */
-export const wholeOrNot = (where: string): string => `It was done whole or not at all; "${where}" says which.`
 
 export const organizationParameter: Parameter = {
   name: 'org',

@@ -1,10 +1,11 @@
+import { declarations } from '../administration/declarations.ts'
 import { capabilities } from '../capabilities/index.ts'
 import { auditCommands } from './audit.ts'
 import { backupCommands } from './backup.ts'
 import { commandsOf } from './capability.ts'
 import type { Command } from './command.ts'
 import { completionCommand } from './completion.ts'
-import { creditsCommands } from './credits.ts'
+import { commandOf } from './declared.ts'
 import { doctorCommand } from './doctor.ts'
 import { epochKeyCommands } from './epoch-key.ts'
 import { eventLogCommands } from './event-log.ts'
@@ -12,7 +13,6 @@ import { jobsCommands } from './jobs.ts'
 import { keyCommands } from './key.ts'
 import { ledgerCommands } from './ledger.ts'
 import { migrateCommand } from './migrate.ts'
-import { organizationCommands } from './organization.ts'
 import { pixelCommands } from './pixel.ts'
 import { priceCommands } from './price.ts'
 import { projectionCommands } from './projection.ts'
@@ -25,9 +25,8 @@ import { webhookCommands } from './webhook.ts'
 
 /** Every command, in the order of the help. */
 export const commands: readonly Command[] = [
-  ...organizationCommands,
+  ...declarations.map(commandOf),
   ...keyCommands,
-  ...creditsCommands,
   ...priceCommands,
   ...ledgerCommands,
   ...statementCommands,

@@ -49,7 +49,7 @@ export const failureText = (
   const failure = failureOf(error, command)
   if (json) return failureJson(failure)
   const { code, message, field, remedy, would = [] } = failure
-  if (code === 'input') return withoutSecrets(`--${field}: ${message}\n\n${usageOf(command)}\n`)
+  if (code === 'input') return withoutSecrets(`--${field}: ${message}; ${seeHelp(command)}\n`)
   // The usage that follows shows the same as --help.
   const remedies = remedy === null || remedy === seeHelp(command) ? [] : [remedy]
   const said = [message, ...remedies].join(remedies.length > 0 && code === 'usage' ? '; ' : '\n')

@@ -6,21 +6,12 @@ import type { Command } from './command.ts'
 /** The action of each command in the table of roles (`administration/roles.ts`). */
 
 export const commandActions: Readonly<Record<string, Action>> = {
-  'org create': 'organizations.change',
-  'org list': 'finance.read',
   'key issue': 'keys.change',
   'key rotate': 'keys.change',
   'key revoke': 'keys.change',
   'key limits': 'keys.change',
   'key list': 'accounts.read',
-  'credits grant': 'credits.change',
-  'credits balance': 'accounts.read',
-  'credits lots': 'accounts.read',
-  'credits void': 'credits.change',
-  'credits adjust': 'credits.change',
-  'credits refund': 'credits.change',
   'ledger reverse': 'credits.change',
-  'credits threshold': 'credits.change',
   'price show': 'accounts.read',
   'price propose': 'prices.change',
   'price diff': 'finance.read',
@@ -104,13 +95,17 @@ export const commandActions: Readonly<Record<string, Action>> = {
 }
 
 /** A command that is not in the table is for admins, whether or not it changes anything. */
-const actionOf = ({ name }: Pick<Command, 'name'>): Action => commandActions[name] ?? 'installation.change'
+export const actionOf = ({ name, action }: Pick<Command, 'name' | 'action'>): Action =>
+  action ?? commandActions[name] ?? 'installation.change'
 
 /**
  * Throws `CommandRefused` if the person's role does not permit the command. Without a token no person is proved: the operator
  * has access to the database and its secrets, and could create a token for any user.
  */
-export const requirePermission = ({ actor, role }: Operator, command: Pick<Command, 'name'>): void => {
+export const requirePermission = (
+  { actor, role }: Operator,
+  command: Pick<Command, 'name' | 'action'>,
+): void => {
   const action = actionOf(command)
   if (role === null || mayDo(role, action)) return
   throw new CommandRefused(

@@ -1,14 +1,10 @@
 import { type Action, mayDo } from '../administration/roles.ts'
 import type { UserRole } from '../events/users.ts'
+import { actionOfPlace } from './declared.ts'
 
-/**
- * The action of each page and each form in the table of roles: the one table for routes, menus and tests. A route that is
- * not in it stays closed. Pure.
- */
-export const actionOfRoute = {
+/** The action of each page that is not declared in administration. */
+const actionOfPage = {
   'GET /': 'finance.read',
-  'GET /organizations/new': 'organizations.change',
-  'POST /organizations/new': 'organizations.change',
   'GET /organizations/:organization': 'accounts.read',
   'GET /organizations/:organization/usage': 'accounts.read',
   'GET /organizations/:organization/usage.csv': 'accounts.read',
@@ -19,22 +15,8 @@ export const actionOfRoute = {
   'GET /organizations/:organization/months/:month/statement.jsonl': 'ledgers.export',
   'POST /organizations/:organization/months/:month/close': 'ledgers.change',
   'GET /organizations/:organization/lots': 'accounts.read',
-  'GET /organizations/:organization/lots/:grant/void': 'credits.change',
-  'POST /organizations/:organization/lots/:grant/void': 'credits.change',
-  'GET /organizations/:organization/credits/grant': 'credits.change',
-  'POST /organizations/:organization/credits/grant': 'credits.change',
-  'POST /organizations/:organization/credits/grant/confirmed': 'credits.change',
-  'GET /organizations/:organization/credits/adjust': 'credits.change',
-  'POST /organizations/:organization/credits/adjust': 'credits.change',
-  'POST /organizations/:organization/credits/adjust/confirmed': 'credits.change',
-  'GET /organizations/:organization/credits/threshold': 'credits.change',
-  'POST /organizations/:organization/credits/threshold': 'credits.change',
-  'POST /organizations/:organization/credits/threshold/confirmed': 'credits.change',
   'GET /organizations/:organization/calls/:request': 'accounts.read',
   'GET /organizations/:organization/calls/:request/receipt.json': 'ledgers.export',
-  'GET /organizations/:organization/calls/:request/refund': 'credits.change',
-  'POST /organizations/:organization/calls/:request/refund': 'credits.change',
-  'POST /organizations/:organization/calls/:request/refund/confirmed': 'credits.change',
   'GET /organizations/:organization/prices': 'accounts.read',
   'POST /organizations/:organization/prices': 'prices.change',
   'POST /organizations/:organization/prices/withdraw': 'prices.change',
@@ -120,14 +102,23 @@ export const actionOfRoute = {
   'GET /waiting/:work/progress': 'accounts.read',
 } as const satisfies Readonly<Record<string, Action>>
 
-export type Route = keyof typeof actionOfRoute
+/** A page of this dashboard's own, whose address the type checker knows. */
+export type Route = keyof typeof actionOfPage
 
-const isRoute = (name: string): name is Route => Object.hasOwn(actionOfRoute, name)
+/**
+ * The action of each page and each form in the table of roles: the one table for routes, menus and tests. A route that is
+ * not in it stays closed.
+ */
+export const actionOfRoute: Readonly<Record<string, Action>> = { ...actionOfPage, ...actionOfPlace }
 
 /** Null: no one may. */
 export const actionAt = (method: string, url: string): Action | null => {
   const name = `${method === 'HEAD' ? 'GET' : method} ${url}`
-  return isRoute(name) ? actionOfRoute[name] : null
+  return Object.hasOwn(actionOfRoute, name) ? (actionOfRoute[name] ?? null) : null
 }
 
-export const mayOpen = (role: UserRole, route: Route): boolean => mayDo(role, actionOfRoute[route])
+/** `route` as in the table. */
+export const mayOpen = (role: UserRole, route: string): boolean => {
+  const action = actionOfRoute[route]
+  return action !== undefined && mayDo(role, action)
+}

@@ -66,5 +66,7 @@ export const gate =
     if (action === null) throw new PageMissing()
     if (!mayDo(role, action))
       throw new RoleForbids(`You are signed in as ${role}. This is for ${rolesThatMay(action)}.`)
+    // Outside the pages of an organization, a command is about all of them.
+    if (own !== null && path.startsWith('/commands/')) throw new PageMissing()
     return undefined
   }

@@ -7,7 +7,6 @@ const organization = '/organizations/:organization'
  * from the event log itself, or are about the delay itself. Names of organizations may be shown, but no figure depends on them.
  */
 const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
-  ['/organizations/new', []],
   [`${organization}/usage`, ['accounts', 'ledger_index', 'ledger_lines']],
   [`${organization}/keys`, ['accounts', 'api_keys', 'key_usage', 'ledger_index']],
   [`${organization}/calls`, ['accounts', 'ledger_lines', 'ledger_index']],
@@ -27,6 +26,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/reconcile', []],
   ['/events', []],
   ['/invite', []],
+  ['/commands', []],
   ['/operations', []],
   ['/me', []],
   ['/waiting', []],

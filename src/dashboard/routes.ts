@@ -6,8 +6,8 @@ import { allMonthsRoutes } from './all-months-routes.ts'
 import { auditRoutes } from './audit-routes.ts'
 import { callRoutes } from './call-routes.ts'
 import { codeRoutes } from './code-routes.ts'
-import { creditRoutes } from './credit-routes.ts'
 import { dataRoutes } from './data-routes.ts'
+import { declaredRoutes } from './declared-routes.ts'
 import { sealedDeviceOf } from './devices.ts'
 import { enter } from './entering.ts'
 import { eventRoutes } from './event-routes.ts'
@@ -20,7 +20,6 @@ import { lotRoutes } from './lot-routes.ts'
 import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
 import { operationsRoutes } from './operations-routes.ts'
-import { organizationRoutes } from './organization-routes.ts'
 import { overrideRoutes } from './override-routes.ts'
 import { ownRoutes } from './own-routes.ts'
 import {
@@ -40,7 +39,6 @@ import { priceFormRoutes } from './price-form-routes.ts'
 import { priceRoutes } from './price-routes.ts'
 import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
-import { refundRoutes } from './refund-routes.ts'
 import { rerateRoutes } from './rerate-routes.ts'
 import { tellRows } from './rows.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
@@ -136,14 +134,12 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   rerateRoutes(pages, context)
   reconcileRoutes(pages, context)
   callRoutes(pages, context)
-  refundRoutes(pages, context)
   usageRoutes(pages, context)
   monthRoutes(pages, context)
   allMonthsRoutes(pages, context)
   statementRoutes(pages, context)
   lotRoutes(pages, context)
-  creditRoutes(pages, context)
-  organizationRoutes(pages, context)
+  declaredRoutes(pages, context)
   operationsRoutes(pages, context)
   eventRoutes(pages, context)
   auditRoutes(pages, context)

@@ -1,8 +1,8 @@
+import { type Attempts, createAttempts } from '../administration/attempts.ts'
 import type { UserDirectory } from '../administration/users/user-directory.ts'
 import { passwordIsRight, passwordMark, userNameMax } from '../administration/users/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { addressBlock } from '../guard/caller-address.ts'
-import { type Attempts, createAttempts } from './attempts.ts'
 import { type Device, type Devices, newDevice } from './devices.ts'
 
 /** Checks user name and password, and limits guesses. */

@@ -62,6 +62,20 @@ export const begin = (
   return reply.redirect(`/waiting/${id}`, 303)
 }
 
+/** The page of a sent form, if it is ready soon; otherwise the person was redirected to the page that waits for it. */
+export const soonOrWaiting = async (
+  { works }: Dashboard,
+  reply: FastifyReply,
+  asked: {
+    readonly key: string
+    readonly title: string
+    readonly run: (progress: (text: string) => void) => Promise<Extract<Begun, { page: unknown }>>
+  },
+): Promise<Extract<Begun, { page: unknown }> | { sent: FastifyReply }> => {
+  const outcome = await works.soon({ ...asked, ...askedBy(reply.request) }, waitMs)
+  return 'result' in outcome ? outcome.result : { sent: reply.redirect(`/waiting/${outcome.work.id}`, 303) }
+}
+
 const askedBy = (request: FastifyRequest) => ({ owner: ownerOf(request), asker: askerOf(request) })
 
 /** A person's access ends with the role, and a partner's with the organization; so does access to the results of their work. */

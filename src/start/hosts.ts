@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import type { FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
 import service from '../../package.json' with { type: 'json' }
+import { adminApi } from '../admin-api/admin-api.ts'
 import type { FoundData } from '../call/data-source.ts'
 import type { CallDependencies } from '../call/dependencies.ts'
 import { examples } from '../call/examples.ts'
@@ -83,6 +84,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         health,
       }),
     )
+    host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config) }))
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
   }
   if (tls === null) return { apiUrl, dashboardUrl, renewCertificate: async () => undefined }

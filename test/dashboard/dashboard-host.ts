@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import pino from 'pino'
 import { projections } from '../../projections/index.ts'
+import { adminApi } from '../../src/admin-api/admin-api.ts'
 import type { Finding } from '../../src/administration/checks/check.ts'
 import { changePassword, createUser } from '../../src/administration/users/user-changes.ts'
 import type { AnyCapabilityForm } from '../../src/call/form.ts'
@@ -136,6 +137,7 @@ export const openDashboardHost = async ({
       ...{ lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
     }),
   )
+  host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config) }))
   await host.ready()
   return {
     url: database.url,

@@ -34,7 +34,7 @@ beforeAll(async () => {
   furnished = await openFurnished()
   ;({ room, scene, baseUrl } = furnished)
   const { lots: lot, rerates } = furnished.examples
-  lotHref = `/organizations/${scene.organizationId}/lots/${lot}/void`
+  lotHref = `/organizations/${scene.organizationId}/credits/void?grant=${lot}`
   run = `${rerates}`
   await putUser(room.foundation.pool, ada)
   chromium = await openChromium(baseUrl)
@@ -88,9 +88,9 @@ const paths = (): Readonly<Record<string, string>> => {
     'month-before': `${organization}/months/${day(-31).slice(0, 7)}`,
     lots: `${organization}/lots`,
     'own-prices': `${organization}/prices`,
-    refund: `${organization}/calls/${scene.requestId}/refund`,
+    refund: `${organization}/credits/refund?request=${scene.requestId}`,
     'lot-void': lotHref,
-    'organization-new': '/organizations/new',
+    'organization-new': '/commands/org/create',
     'credits-grant': `${organization}/credits/grant`,
     'credits-adjust': `${organization}/credits/adjust`,
     'credits-threshold': `${organization}/credits/threshold`,

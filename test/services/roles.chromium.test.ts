@@ -1,5 +1,6 @@
 /** Every page and every form of the table of routes, for every role, in a real Chromium: what is permitted, and what is refused. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Action } from '../../src/administration/roles.ts'
 import { rolesThatMay } from '../../src/administration/roles.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import type { UserRole } from '../../src/events/users.ts'
@@ -69,7 +70,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     const complaints = complaintsOf(window)
     if (complaints.length > 0) return { complaints }
     if (!mayOpen(role, route) && !(role === 'partner' && route === 'GET /')) {
-      const says = `You are signed in as ${role}. This is for ${rolesThatMay(actionOfRoute[route])}.`
+      const says = `You are signed in as ${role}. This is for ${rolesThatMay(actionOfRoute[route] as Action)}.`
       const isSaid = (await page.locator('main').innerText()).includes(says)
       return status === 403 && isSaid && headings.join() === 'Not for you' ? null : { status, headings, says }
     }

@@ -51,16 +51,21 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   documentation: [],
   capabilities: ['call', 'events', 'every capability'],
   foundation: belowFoundation,
-  // Of the package, its release: a backup names it.
+  // Of the package, its release: a backup names it. Of calls, the form of commands, which capabilities have too.
   administration: [
     ...[...belowFoundation, 'foundation', 'webhooks', 'src/egress/guard.ts', 'src/egress/post.ts'],
+    'src/call/command.ts',
     'package.json',
   ],
   cli: [...outer, 'package.json'],
   // `start` opens it, and it goes without the command line.
   dashboard: outer.filter((name) => name !== 'start' && name !== 'cli'),
+  'admin-api': [
+    ...outer.filter((name) => name !== 'start' && name !== 'cli' && name !== 'dashboard'),
+    'package.json',
+  ],
   jobs: outer,
-  start: [...outer, 'package.json'],
+  start: [...outer, 'admin-api', 'package.json'],
   main: outer,
   config: ['config'],
 }

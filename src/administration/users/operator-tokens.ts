@@ -7,7 +7,7 @@ import { composeOperatorToken, parseOperatorToken } from '../../keys/operator-to
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 import { recordOperation } from '../operator-events.ts'
-import { type LoggedToken, noOperators, operatorsSince } from './operators.ts'
+import { type LoggedToken, noOperators, type OperatorState, operatorsSince } from './operators.ts'
 import { standingOf, userRow } from './users.ts'
 
 /**
@@ -88,10 +88,12 @@ export const checkTokenForm = (text: string): void => {
 export const userOfToken = async (
   { pool, eventLog, secrets }: Parts,
   text: string,
+  /** What is known of the operators now. */
+  now: () => Promise<OperatorState> = () => operatorsSince(eventLog, noOperators),
 ): Promise<{ readonly user: string; readonly role: UserRole }> => {
   checkTokenForm(text)
   const parsed = parseOperatorToken(text)
-  const state = await operatorsSince(eventLog, noOperators)
+  const state = await now()
   const known = parsed === null ? undefined : state.tokens.get(parsed.tokenId)
   // If the secret of a token is wrong, the error reveals nothing, not even the owner's name.
   if (

@@ -1,4 +1,6 @@
+import type { UserRole } from '../../events/users.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
+import { userOfToken } from './operator-tokens.ts'
 import { type LoggedFactor, noOperators, operatorsSince } from './operators.ts'
 import { type Standing, standingOf, userRow } from './users.ts'
 
@@ -10,12 +12,14 @@ export type UserDirectory = {
   standing(name: string): Promise<Standing>
   /** The user's second factor according to the event log, regardless of the row; null: the password is enough. */
   secondFactor(name: string): Promise<LoggedFactor | null>
+  /** The owner of an operator token, and that person's rights. Throws `ConfigError` for a token that does not work. */
+  ownerOf(token: string): Promise<{ readonly user: string; readonly role: UserRole }>
 }
 
-export const openUserDirectory = ({
-  pool,
-  eventLog,
-}: Pick<Foundation, 'pool' | 'eventLog'>): UserDirectory => {
+export const openUserDirectory = (
+  parts: Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>,
+): UserDirectory => {
+  const { pool, eventLog } = parts
   let known = noOperators
   const now = async () => {
     const state = await operatorsSince(eventLog, known)
@@ -24,6 +28,7 @@ export const openUserDirectory = ({
     return state
   }
   return {
+    ownerOf: (token) => userOfToken(parts, token, now),
     secondFactor: async (name) => (await now()).factors.get(name) ?? null,
     standing: async (name) => {
       const [row, state] = await Promise.all([userRow(pool, name), now()])

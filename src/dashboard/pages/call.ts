@@ -35,7 +35,7 @@ ${figures([
   ['Balance before', balance(String(parseCredits(call.balance.before)))],
   ['Balance after', balance(String(parseCredits(call.balance.after)))],
 ])}
-<p class="actions">${mayDo(viewer.role, 'credits.change') && parseCredits(call.cost.now) > 0n && call.cost.charge_id !== null && html`<a class="button" href="${path}/refund">Refund the call</a>`}
+<p class="actions">${mayDo(viewer.role, 'credits.change') && parseCredits(call.cost.now) > 0n && call.cost.charge_id !== null && html`<a class="button" href="/organizations/${account.organization_id}/credits/refund?request=${call.request_id}">Refund the call</a>`}
 ${mayDo(viewer.role, 'ledgers.export') && call.checkpoint !== null && html`<a href="${path}/receipt.json">Receipt</a>`}</p>
 ${timelineSection(call, isInStatement)}
 ${whySection(call)}

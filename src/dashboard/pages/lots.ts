@@ -1,17 +1,8 @@
 import { mayDo } from '../../administration/roles.ts'
-import { count, credits, decimal, instant } from '../format.ts'
-import { type Html, html, type Renderable } from '../html.ts'
+import { count, credits, instant } from '../format.ts'
+import { type Html, html } from '../html.ts'
 import type { AccountRow, LotRow } from '../queries.ts'
-import {
-  described,
-  type FormFault,
-  faultNotice,
-  formFields,
-  layout,
-  organizationHead,
-  table,
-  type Viewer,
-} from './layout.ts'
+import { layout, organizationHead, table, type Viewer } from './layout.ts'
 
 /** Lots in the order in which they are drawn, each starting where the previous one ends. */
 
@@ -68,7 +59,7 @@ ${
             cell: ({ lot }) =>
               mayDo(viewer.role, 'credits.change') &&
               !lot.past_expiry &&
-              html`<a href="/organizations/${account.organization_id}/lots/${lot.grant_id}/void">Take back<span class="unseen"> lot ${lot.grant_id}</span></a>`,
+              html`<a href="/organizations/${account.organization_id}/credits/void?grant=${lot.grant_id}">Take back<span class="unseen"> lot ${lot.grant_id}</span></a>`,
           },
         ],
       })
@@ -96,41 +87,3 @@ const bar = ({ start, length, lot }: Placed): Html =>
   html`<svg class="lot" viewBox="0 0 ${barUnits} 12" preserveAspectRatio="none" aria-hidden="true"><rect class="track" width="${barUnits}" height="12"/><rect${
     lot.past_expiry && html` class="past"`
   } x="${Math.min(start, barUnits - 1)}" width="${length}" height="12"/></svg>`
-
-export const voidLotPage = ({
-  viewer,
-  account,
-  lot,
-  taken,
-  after,
-  fault,
-  reason,
-}: {
-  readonly viewer: Viewer
-  readonly account: AccountRow
-  readonly lot: Lot
-  /** A negative decimal. */
-  readonly taken: string
-  readonly after: string
-  readonly fault: FormFault | null
-  readonly reason: string
-}): Html =>
-  layout({
-    title: 'Take back a lot',
-    viewer,
-    main: html`<div class="narrow">
-<p class="eyebrow"><a href="/">Overview</a> / <a href="/organizations/${account.organization_id}/lots">Lots of ${account.name}</a></p>
-<h1>Take back a lot</h1>
-${faultNotice(fault)}
-<p>What is left of <strong>${named(lot)}</strong> is taken from ${account.name}: ${decimal(taken)} credits, which leaves a balance of ${decimal(after)}. It cannot be undone; the same credits can be granted again.</p>
-<form class="fields" method="post" action="/organizations/${account.organization_id}/lots/${lot.grant_id}/void">
-${formFields(viewer)}
-<p><label for="reason">Reason</label>
-<input id="reason" name="reason" value="${reason}" required maxlength="200" autocomplete="off"${described('reason', fault, 'reason-hint')}>
-<small id="reason-hint">Kept in the event log with your user name, and shown to the organization.</small></p>
-<p class="actions"><button class="danger" type="submit">Take the lot back</button> <a href="/organizations/${account.organization_id}/lots">Cancel</a></p>
-</form>
-</div>`,
-  })
-
-const named = ({ opened, grant_id }: Lot): Renderable => opened?.reason ?? grant_id

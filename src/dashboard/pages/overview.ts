@@ -38,7 +38,7 @@ export const overviewPage = ({
     main: html`<h1>Overview</h1>
 <section aria-labelledby="organizations">
 <div class="heading"><h2 id="organizations">Organizations</h2>
-${mayDo(viewer.role, 'organizations.change') && html`<a class="button" href="/organizations/new">Register an organization</a>`}</div>
+${mayDo(viewer.role, 'organizations.change') && html`<a class="button" href="/commands/org/create">Register an organization</a>`}</div>
 ${
   organizations.length === 0
     ? html`<p class="empty">${further ? 'There are no more organizations.' : html`There is no organization yet. Create one with <code>npm run -s cli -- org create NAME</code>.`}</p>`

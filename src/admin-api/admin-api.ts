@@ -1,0 +1,183 @@
+import type { FastifyError, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import { ulid } from 'ulid'
+import service from '../../package.json' with { type: 'json' }
+import { createAttempts } from '../administration/attempts.ts'
+import { declarations } from '../administration/declarations.ts'
+import type { Context, Declared, Given } from '../administration/declare.ts'
+import { InputFault } from '../administration/input.ts'
+import { provedOperator } from '../administration/operator.ts'
+import { mayDo, rolesThatMay } from '../administration/roles.ts'
+import { openUserDirectory } from '../administration/users/user-directory.ts'
+import { safeHeaders } from '../call/answer.ts'
+import { ConfigError } from '../config.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { callerAddress } from '../guard/caller-address.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
+import { Refused, refusedBy } from './failures.ts'
+import { keepAnswer, releaseKey, takeKey } from './once.ts'
+import { adminOpenApiOf, adminPathOf } from './openapi.ts'
+
+/**
+ * The commands and queries of administration as a JSON API for operators: a plugin of the dashboard's host. Cookies are ignored, so no
+ * page of another site can use a person's session; a person is proved by an operator token alone, at every request.
+ */
+
+const bodyMax = 64 * 1024
+/** Tokens that do not work, from one address. */
+const refusedPerMinute = 30
+
+type Options = { readonly twoPerson: boolean }
+
+export const adminApi =
+  (foundation: Foundation, logger: Logger, { twoPerson }: Options): FastifyPluginAsync =>
+  async (host) => {
+    const users = openUserDirectory(foundation)
+    const attempts = createAttempts(foundation, { what: 'admin api', perMinute: refusedPerMinute })
+    const offered = declarations.filter(({ interfaces }) => interfaces.includes('admin API'))
+    const document = JSON.stringify(adminOpenApiOf(offered, service.version))
+
+    host.removeAllContentTypeParsers()
+    host.addContentTypeParser(
+      'application/json',
+      { parseAs: 'string', bodyLimit: bodyMax },
+      (_, text, done) => {
+        try {
+          done(null, JSON.parse(String(text)))
+        } catch {
+          done(new Refused('body', 'the body is not JSON'))
+        }
+      },
+    )
+    host.setErrorHandler((error: FastifyError, request, reply) => {
+      const refused = refusedBy(error)
+      const requestId = ulid()
+      if (refused.status >= 500)
+        logger.error({ err: error, requestId, path: request.routeOptions.url }, 'admin API: a request failed')
+      if (refused.retryAfterSeconds !== null) reply.header('retry-after', refused.retryAfterSeconds)
+      if (refused.status === 401) reply.header('www-authenticate', 'Bearer')
+      const { error: category, message, code, field } = refused
+      const details = field === null ? {} : { field: fieldName(field) }
+      return send(reply.code(refused.status), {
+        ...{ error: category, message, code, request_id: requestId, details },
+      })
+    })
+
+    host.get('/admin/openapi.json', (_, reply) =>
+      reply.headers(safeHeaders).type('application/json; charset=utf-8').send(document),
+    )
+    host.all('/admin/v1/*', async () => {
+      throw new Refused('missing', 'there is no such command or query; /admin/openapi.json lists them')
+    })
+
+    const contextOf = async (request: FastifyRequest, declared: Declared): Promise<Context> => {
+      const { user, role } = await ownerOf(request)
+      if (!mayDo(role, declared.action))
+        throw new Refused(
+          'forbidden',
+          `${user} is ${role}, and "${declared.name}" is for ${rolesThatMay(declared.action)}`,
+        )
+      return {
+        ...{ foundation, logger, twoPerson },
+        operator: { ...provedOperator(user), role },
+        progress: () => undefined,
+        interrupted: new AbortController().signal,
+      }
+    }
+
+    const ownerOf = async (request: FastifyRequest) => {
+      const [, token] = /^Bearer ([!-~]{1,200})$/.exec(request.headers.authorization ?? '') ?? []
+      try {
+        if (token === undefined)
+          throw new ConfigError('an operator token is expected: Authorization: Bearer …')
+        return await users.ownerOf(token)
+      } catch (error) {
+        if (!(error instanceof ConfigError)) throw error
+        const waitSeconds = await attempts(callerAddress(request))
+        if (waitSeconds !== null)
+          throw new Refused('limited', `too many tokens that do not work; try again in ${waitSeconds} s`, {
+            retryAfterSeconds: waitSeconds,
+          })
+        throw new Refused('unauthorized', error.message.replace('OPERATOR_TOKEN: ', ''))
+      }
+    }
+
+    for (const declared of offered) {
+      const path = adminPathOf(declared)
+      const changes = declared.changes !== 'nothing'
+      host.route({
+        method: changes ? 'POST' : 'GET',
+        url: path,
+        handler: async (request, reply) => {
+          const context = await contextOf(request, declared)
+          return send(reply, await (changes ? changed : found)(request, reply, declared, context))
+        },
+      })
+      host.route({
+        method: changes ? ['GET', 'PUT', 'PATCH', 'DELETE'] : ['POST', 'PUT', 'PATCH', 'DELETE'],
+        url: path,
+        handler: async () => {
+          throw new Refused('method', `${path} takes ${changes ? 'POST' : 'GET'}`)
+        },
+      })
+    }
+  }
+
+const send = (reply: FastifyReply, body: object): FastifyReply =>
+  reply.headers(safeHeaders).type('application/json; charset=utf-8').send(JSON.stringify(body))
+
+/** A fault names the field as the command line does. */
+const fieldName = (field: string): string => (field === 'org' ? 'organization' : field.replaceAll('-', '_'))
+
+const changed = async (
+  { body, query, headers }: FastifyRequest,
+  reply: FastifyReply,
+  declared: Declared,
+  context: Context,
+): Promise<object> => {
+  if (typeof body !== 'object' || body === null || Array.isArray(body))
+    throw new Refused('body', 'a JSON object is expected')
+  const { plan, run } = declared.read(body as Given)
+  if ((query as { plan?: string }).plan === 'true') {
+    const { says, json = {} } = await plan(context)
+    return { dry_run: true, would: says, ...json }
+  }
+  const key = headers['idempotency-key']
+  if (typeof key !== 'string') return (await run(context)).json
+  const { pool } = context.foundation
+  const request = { user: context.operator.actor, key, asked: `${declared.name} ${JSON.stringify(body)}` }
+  const before = await takeKey(pool, request)
+  if (before !== null) {
+    reply.header('idempotent-replayed', 'true')
+    return JSON.parse(before)
+  }
+  const { json } = await run(context).catch(async (error: unknown) => {
+    if (error instanceof InputFault || error instanceof CommandRefused) await releaseKey(pool, request)
+    throw error
+  })
+  const { secret } = declared
+  await keepAnswer(pool, request, JSON.stringify(secret === undefined ? json : { ...json, [secret]: null }))
+  return json
+}
+
+const pageDefault = 100
+const pageMax = 1_000
+
+const found = async (
+  { query }: FastifyRequest,
+  _: FastifyReply,
+  declared: Declared,
+  context: Context,
+): Promise<object> => {
+  const { limit, cursor, ...given } = query as Record<string, string>
+  if (declared.columns === undefined) return (await declared.read({ ...(query as Given) }).run(context)).json
+  const max = limit === undefined ? pageDefault : Number(limit)
+  const from = cursor === undefined ? 0 : Number(cursor)
+  if (!Number.isInteger(max) || max < 1 || max > pageMax)
+    throw new InputFault('limit', `"${limit}" is not a whole number from 1 to ${pageMax}`)
+  if (!Number.isInteger(from) || from < 0)
+    throw new InputFault('cursor', `"${cursor}" is no cursor; take next_cursor of the page before`)
+  const rows = (await declared.read(given).run(context)).json as readonly unknown[]
+  const next = from + max
+  return { items: rows.slice(from, next), next_cursor: next < rows.length ? String(next) : null }
+}

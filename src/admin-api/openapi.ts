@@ -1,0 +1,144 @@
+import { z } from 'zod'
+import type { Declared } from '../administration/declare.ts'
+import { shownOf } from '../administration/fields.ts'
+import { rolesThatMay } from '../administration/roles.ts'
+import { kinds } from './failures.ts'
+
+/** The OpenAPI 3.1 document of the admin API, made from the declarations. */
+
+type Json = Readonly<Record<string, unknown>>
+
+export const adminPathOf = ({ name }: Pick<Declared, 'name'>): string => `/admin/v1/${name.replace(' ', '/')}`
+
+export const adminOpenApiOf = (declarations: readonly Declared[], version: string): Json => ({
+  openapi: '3.1.0',
+  info: {
+    title: 'Enrichment ledger: administration',
+    version,
+    summary: 'The commands and queries of operators.',
+    description:
+      'Every request carries an operator token (`user token` makes one) and has the rights of its person. Amounts of credits are decimal strings.',
+    license: { name: 'Proprietary', identifier: 'LicenseRef-Proprietary' },
+  },
+  servers: [{ url: '/', description: 'The host of the dashboard' }],
+  security: [{ operatorToken: [] }],
+  tags: [...new Set(declarations.map(nounOf))].map((name) => ({
+    name,
+    description: `Commands and queries about ${name}`,
+  })),
+  paths: Object.fromEntries(declarations.map((one) => [adminPathOf(one), pathOf(one)])),
+  components: {
+    securitySchemes: { operatorToken: { type: 'http', scheme: 'bearer' } },
+    schemas: { Error: errorSchema },
+    responses: {
+      Error: {
+        description: 'It was not done.',
+        content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+      },
+    },
+  },
+})
+
+const nounOf = ({ name }: Declared): string => name.split(' ')[0] ?? name
+
+const errorSchema = {
+  type: 'object',
+  required: ['error', 'message', 'code', 'request_id', 'details'],
+  properties: {
+    error: { type: 'string', enum: [...new Set(Object.values(kinds).map(([, error]) => error))] },
+    message: { type: 'string' },
+    code: { type: 'string', enum: Object.values(kinds).map(([, , code]) => code) },
+    request_id: { type: 'string' },
+    details: { type: 'object', properties: { field: { type: 'string' } } },
+  },
+}
+
+const refusals = {
+  '4XX': { $ref: '#/components/responses/Error' },
+  '5XX': { $ref: '#/components/responses/Error' },
+}
+
+const answered = (schema: Json, description: string): Json => ({
+  '200': { description, content: { 'application/json': { schema } } },
+  ...refusals,
+})
+
+const pathOf = (declared: Declared): Json => {
+  const { changes, name, summary, action } = declared
+  const about = {
+    operationId: name.replaceAll(/[ -](\w)/g, (_, letter: string) => letter.toUpperCase()),
+    summary: `${summary.charAt(0).toUpperCase()}${summary.slice(1)}`,
+    description: `For ${rolesThatMay(action)}.`,
+    tags: [nounOf(declared)],
+  }
+  const schema = schemaOf(declared)
+  if (changes === 'nothing')
+    return { get: { ...about, parameters: queryParameters(declared, schema), responses: listed(declared) } }
+  return {
+    post: {
+      ...about,
+      parameters: [
+        {
+          ...{ name: 'plan', in: 'query', required: false, schema: { type: 'boolean' } },
+          description: 'true: answer what it would do, and write nothing.',
+        },
+        {
+          ...{ name: 'Idempotency-Key', in: 'header', required: false, schema: { type: 'string' } },
+          description:
+            'The same key again, within a day, runs nothing and repeats the answer without its secrets.',
+        },
+      ],
+      requestBody: { required: true, content: { 'application/json': { schema } } },
+      responses: answered({ type: 'object' }, 'Done, or the plan.'),
+    },
+  }
+}
+
+const queryParameters = ({ columns }: Declared, schema: Json): Json[] => {
+  const properties = schema.properties as Readonly<Record<string, Json>>
+  const required = (schema.required ?? []) as readonly string[]
+  return [
+    ...Object.entries(properties).map(([name, { description, ...type }]) => ({
+      ...{ name, in: 'query', required: required.includes(name), schema: type },
+      ...(description !== undefined && { description }),
+    })),
+    ...(columns === undefined
+      ? []
+      : [
+          {
+            name: 'limit',
+            in: 'query',
+            required: false,
+            schema: { type: 'integer', minimum: 1, maximum: 1000 },
+          },
+          { name: 'cursor', in: 'query', required: false, schema: { type: 'string' } },
+        ]),
+  ]
+}
+
+const listed = ({ columns }: Declared): Json =>
+  columns === undefined
+    ? answered({ type: 'object' }, 'The answer.')
+    : answered(
+        {
+          type: 'object',
+          required: ['items', 'next_cursor'],
+          properties: {
+            items: { type: 'array', items: { type: 'object' } },
+            next_cursor: { type: ['string', 'null'] },
+          },
+        },
+        'One page of the list.',
+      )
+
+const schemaOf = ({ input }: Declared): Json => {
+  const { $schema: _, ...schema } = z.toJSONSchema(input, {
+    io: 'input',
+    unrepresentable: 'any',
+    override: ({ zodSchema, jsonSchema }) => {
+      const words = shownOf(zodSchema)
+      if (words !== undefined) jsonSchema.description = words.help
+    },
+  })
+  return schema
+}

@@ -1,0 +1,155 @@
+import type { Logger } from 'pino'
+import { z } from 'zod'
+import type { Answer, Change, Plan } from '../call/command.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { type Field, fieldsIn } from './fields.ts'
+import { InputFault } from './input.ts'
+import type { Operator } from './operator.ts'
+import type { Action } from './roles.ts'
+
+/**
+ * Commands and queries of administration. Each is declared once, in `<area>/commands.ts` or `<area>/queries.ts`. The command line, the
+ * dashboard and the admin API offer it: they read its fields, check the person's rights, and show its plan and its answer.
+ */
+
+export type Interface = 'command line' | 'dashboard' | 'admin API'
+
+export const everywhere: readonly Interface[] = ['command line', 'dashboard', 'admin API']
+
+/** What a command or query works with, in every interface. */
+export type Context = {
+  readonly foundation: Foundation
+  readonly logger: Logger
+  readonly operator: Operator
+  /** If set, one person proposes and another one approves. */
+  readonly twoPerson: boolean
+  /** Shows how far long work is. */
+  readonly progress: (line: string) => void
+  /** Aborted when the person interrupts a command whose change has `stopsItself`. */
+  readonly interrupted: AbortSignal
+}
+
+/** Values by the names of the fields: texts, or what JSON has for them. A field that is absent was not given. */
+export type Given = Readonly<Record<string, unknown>>
+
+type Described<Shape extends z.ZodRawShape> = {
+  /** `noun verb`. */
+  readonly name: `${string} ${string}`
+  /** The right that it needs, in the table of roles. */
+  readonly action: Action
+  readonly summary: string
+  /** Its fields, of `fields.ts`. */
+  readonly input: z.ZodObject<Shape>
+  /** Default: all of them. */
+  readonly interfaces?: readonly Interface[]
+  /** The member of its answer that is secret and shown once. */
+  readonly secret?: string
+  /** It reads a history that a restore has not finished. */
+  readonly anyHistory?: true
+  readonly run: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Answer>
+}
+
+type CommandDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
+  readonly changes: Omit<Change<never>, 'plan'>
+  /** What it would do, as things are now. Writes nothing, and throws for what it cannot do. */
+  readonly plan: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Plan>
+}
+
+type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
+  /** Of its answer, if that is a list: the members that people see, in this order. */
+  readonly columns?: readonly Column[]
+}
+
+/** A column of a list, named like the member of each row. */
+export type Column = {
+  readonly name: string
+  readonly label: string
+  readonly kind?: 'id' | 'credits' | 'instant' | 'number' | 'name'
+}
+
+/** A command or query, as the interfaces see it. */
+export type Declared = Pick<
+  Described<z.ZodRawShape>,
+  'name' | 'action' | 'summary' | 'anyHistory' | 'secret'
+> & {
+  readonly interfaces: readonly Interface[]
+  readonly fields: readonly Field[]
+  readonly input: z.ZodObject
+  readonly changes: 'nothing' | Omit<Change<never>, 'plan'>
+  readonly columns?: readonly Column[]
+  /** Reads the values. Throws `InputFault`, which names the field as the command line does. */
+  readonly read: (given: Given) => Asked
+}
+
+/** A command or query with its values. */
+export type Asked = {
+  /** For a query, nothing. */
+  readonly plan: (context: Context) => Promise<Plan>
+  readonly run: (context: Context) => Promise<Answer>
+}
+
+export const command = <Shape extends z.ZodRawShape>(declaration: CommandDeclaration<Shape>): Declared => {
+  const { input, plan, run } = declaration
+  return {
+    ...declaredOf(declaration),
+    read: (given) => {
+      const values = valuesOf(input, given)
+      return { plan: (context) => plan(context, values), run: (context) => run(context, values) }
+    },
+  }
+}
+
+export const query = <Shape extends z.ZodRawShape>(declaration: QueryDeclaration<Shape>): Declared => {
+  const { input, run } = declaration
+  return {
+    ...declaredOf({ ...declaration, changes: 'nothing' }),
+    read: (given) => {
+      const values = valuesOf(input, given)
+      return { plan: async () => ({ says: [] }), run: (context) => run(context, values) }
+    },
+  }
+}
+
+const declaredOf = <Shape extends z.ZodRawShape>({
+  interfaces = everywhere,
+  input,
+  name,
+  action,
+  summary,
+  anyHistory,
+  secret,
+  changes,
+  columns,
+}: Omit<CommandDeclaration<Shape>, 'changes' | 'plan'> &
+  Pick<QueryDeclaration<Shape>, 'columns'> &
+  Pick<Declared, 'changes'>): Omit<Declared, 'read'> => ({
+  ...{ name, action, summary, changes, interfaces, input, fields: fieldsIn(input) },
+  ...(anyHistory && { anyHistory }),
+  ...(columns && { columns }),
+  ...(secret !== undefined && { secret }),
+})
+
+const valuesOf = <Shape extends z.ZodRawShape>(
+  input: z.ZodObject<Shape>,
+  given: Given,
+): z.output<z.ZodObject<Shape>> => {
+  const read = z.strictObject(input.shape).safeParse(given)
+  if (read.success) return read.data as z.output<z.ZodObject<Shape>>
+  const [issue] = read.error.issues
+  if (issue === undefined) throw read.error
+  if (issue.code === 'unrecognized_keys')
+    throw new InputFault(String(issue.keys[0]), 'there is no such field here')
+  const name = String(issue.path[0])
+  const field = fieldsIn(input).find((one) => one.name === name)
+  throw new InputFault(
+    field?.flag ?? name,
+    issue.code === 'custom'
+      ? issue.message
+      : given[name] === undefined
+        ? 'a value is required'
+        : issue.message,
+  )
+}
+
+/** The state after an interruption of one event or one transaction. `where`: the command that shows it. */
+export const wholeOrNot = (where: string): string => `It was done whole or not at all; "${where}" says which.`

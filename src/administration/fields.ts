@@ -1,0 +1,151 @@
+import { z } from 'zod'
+import { amountOf, expiryOf, InputFault, instantOf, labelOf, signedAmountOf, wholeNumber } from './input.ts'
+
+/**
+ * The kinds of fields that commands and queries have. Each reads what a person typed, or what JSON has for it, by the rules of `input.ts`,
+ * and says how it is shown.
+ */
+
+/** How a form asks for a value. `id` is a value that other pages give, such as the id of a call. */
+export type Control =
+  | 'text'
+  | 'number'
+  | 'flag'
+  | 'choice'
+  | 'choices'
+  | 'organization'
+  | 'key'
+  | 'id'
+  | 'instant'
+  | 'file'
+
+export type FieldWords = {
+  readonly label: string
+  readonly help: string
+}
+
+type Shown = FieldWords & {
+  readonly control: Control
+  /** On the command line, without dashes. Default: its name. */
+  readonly flag?: string
+  readonly options?: readonly string[]
+}
+
+/** A field, as interfaces see it. */
+export type Field = Shown & {
+  /** In JSON. */
+  readonly name: string
+  /** On the command line and in forms. */
+  readonly flag: string
+  readonly required: boolean
+  /** As a text; undefined: none. */
+  readonly byDefault: string | undefined
+}
+
+const shown = z.registry<Shown>()
+
+/** The words and the control of a field; undefined: it is not of this module. */
+export const shownOf = (schema: z.core.$ZodType): Shown | undefined => {
+  const own = shown.get(schema)
+  if (own !== undefined) return own
+  return schema instanceof z.ZodOptional || schema instanceof z.ZodPrefault || schema instanceof z.ZodDefault
+    ? shownOf(schema.unwrap())
+    : undefined
+}
+
+/** The fields of an input, in the order in which they are declared. */
+export const fieldsIn = (input: z.ZodObject): Field[] =>
+  Object.entries(input.shape).map(([name, schema]) => {
+    const words = shownOf(schema)
+    if (words === undefined) throw new Error(`the field ${name} is none of fields.ts`)
+    const given = schema instanceof z.ZodPrefault ? schema.def.defaultValue : undefined
+    return {
+      ...words,
+      name,
+      flag: words.flag ?? name.replaceAll('_', '-'),
+      required: !z.safeParse(schema, undefined).success,
+      byDefault: given === undefined ? undefined : String(given),
+    }
+  })
+
+/** Zod asks for a message and not for an exception. */
+const reading =
+  <Value>(parse: (text: string) => Value) =>
+  (text: string, context: z.RefinementCtx): Value => {
+    try {
+      return parse(text)
+    } catch (error) {
+      if (!(error instanceof InputFault)) throw error
+      context.addIssue({ code: 'custom', message: error.message })
+      return z.NEVER
+    }
+  }
+
+const text = <Value>(parse: (text: string) => Value, words: Shown) =>
+  z.string().transform(reading(parse)).register(shown, words)
+
+export const organization = ({
+  label = 'Organization',
+  help = 'organization id, such as org_01J…',
+}: Partial<FieldWords> = {}) =>
+  text((typed) => typed.trim(), { label, help, control: 'organization', flag: 'org' })
+
+/** Micro-credits: above zero, or zero too. */
+export const credits = (words: FieldWords, { zero = false }: { readonly zero?: boolean } = {}) =>
+  text((amount) => amountOf('', amount.trim(), { zero }), { ...words, control: 'text' })
+
+/** Micro-credits, above or below zero. */
+export const signedCredits = (words: FieldWords) =>
+  text((amount) => signedAmountOf('', amount.trim()), { ...words, control: 'text' })
+
+/** Micro-credits, or null for the word "none". */
+export const creditsOrNone = (words: FieldWords) =>
+  text((amount) => (amount.trim() === 'none' ? null : amountOf('', amount.trim(), { zero: true })), {
+    ...words,
+    control: 'text',
+  })
+
+export const number = (words: FieldWords, bounds: { readonly min: number; readonly max: number }) =>
+  z
+    .union([z.string(), z.number().transform(String)])
+    .transform(reading((digits) => wholeNumber('', digits, bounds)))
+    .register(shown, { ...words, control: 'number' })
+
+/** An instant in UTC, as ISO 8601. */
+export const instant = (words: FieldWords) =>
+  text((typed) => instantOf('', typed), { ...words, control: 'instant' })
+
+/** An instant in UTC; of a day alone, its last millisecond. */
+export const expiry = (words: FieldWords) =>
+  text((typed) => expiryOf('', typed), { ...words, control: 'instant' })
+
+/** A line of text for people. */
+export const line = (words: FieldWords) => text((typed) => labelOf('', typed), { ...words, control: 'text' })
+
+export const reason = () =>
+  line({ label: 'Reason', help: 'kept in the event log with your name, and shown to the organization' })
+
+export const reference = () =>
+  line({
+    label: 'Reference',
+    help: 'what you call it elsewhere, such as the number of an invoice: given again, nothing is written twice',
+  })
+
+/** An id that another page or command shows. */
+export const id = (words: FieldWords, form: RegExp, example: string) =>
+  text(
+    (typed) => {
+      const trimmed = typed.trim()
+      if (form.test(trimmed)) return trimmed
+      throw new InputFault('', `"${trimmed}" is not such an id, for example ${example}`)
+    },
+    { ...words, control: 'id' },
+  )
+
+/** Set or not. Not given means not set. */
+export const flag = (words: FieldWords) =>
+  z
+    .union([z.boolean(), z.enum(['true', 'false', 'on']).transform((typed) => typed !== 'false')])
+    .optional()
+    .transform((value) => value === true)
+    .register(shown, { ...words, control: 'flag' })

@@ -1,0 +1,144 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Context } from '../administration/declare.ts'
+import { provedOperator } from '../administration/operator.ts'
+import { csvOf } from './csv.ts'
+import { givenIn, type Place, places } from './declared.ts'
+import { type Form, formOf } from './form.ts'
+import type { Html } from './html.ts'
+import { takeForm } from './once.ts'
+import { accountAt, attempt, type Dashboard, sendPage, viewerOf } from './page.ts'
+import {
+  answerPage,
+  type DeclaredView,
+  formPage,
+  listPage,
+  nothingPage,
+  planPage,
+  type Row,
+} from './pages/declared.ts'
+import type { Viewer } from './pages/layout.ts'
+import { shownSoon } from './shown-soon.ts'
+import { soonOrWaiting } from './work-routes.ts'
+
+/** The forms of all commands and the tables of all queries: a form, its plan, and the change, which a form makes once. */
+
+type PlaceParams = { Params: { organization?: string } }
+
+export const declaredRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  for (const place of places)
+    if (place.declared.changes === 'nothing') queryRoutes(pages, context, place)
+    else commandRoutes(pages, context, place)
+}
+
+const commandRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
+  const { declared, path } = place
+
+  pages.get<PlaceParams>(path, async (request, reply) => {
+    const view = await viewAt(context, place, request, reply)
+    const fresh = Object.fromEntries(declared.fields.map(({ flag, byDefault }) => [flag, byDefault]))
+    const typed = formOf({ ...fresh, ...(request.query as object) })
+    return sendPage(reply, formPage({ ...view, typed, fault: null }))
+  })
+
+  pages.post<PlaceParams>(path, async (request, reply) => {
+    const view = await viewAt(context, place, request, reply)
+    const form = formOf(request.body)
+    const outcome = await attempt(() =>
+      soonOrWaiting(context, reply, {
+        key: `${request.url} ${form.text('once')}`,
+        title: declared.summary,
+        run: (progress) => asked(context, view, { form, request, progress }),
+      }),
+    )
+    if ('done' in outcome)
+      return 'sent' in outcome.done ? outcome.done.sent : sendPage(reply, outcome.done.page(view.viewer))
+    return sendPage(reply.code(422), formPage({ ...view, typed: form, fault: outcome.fault }))
+  })
+}
+
+/** The next page after a sent form. A command that asks nowhere makes its change at once. */
+const asked = async (
+  context: Dashboard,
+  view: DeclaredView,
+  { form, request, progress }: { form: Form; request: FastifyRequest; progress: (text: string) => void },
+): Promise<{ readonly page: (viewer: Viewer) => Html }> => {
+  const { place, account, viewer } = view
+  const { read, changes } = place.declared
+  const { plan, run } = read(givenIn(place, form, account?.organization_id ?? null))
+  const own = { ...contextOf(context, view), progress }
+  if (form.text('confirmed') !== 'yes') {
+    const planned = await plan(own)
+    if (planned.nothing === true) return { page: (viewer) => nothingPage({ ...view, viewer, plan: planned }) }
+    const asks = planned.asks ?? (changes === 'nothing' ? 'never' : changes.asks)
+    if (asks !== 'never')
+      return { page: (viewer) => planPage({ ...view, viewer, plan: planned, typed: form }) }
+  }
+  const [path = ''] = request.url.split('?')
+  await takeForm(context.foundation.pool, { user: viewer.user, path, once: form.text('once') }, Date.now())
+  const answer = await run(own)
+  await shownSoon(context)
+  return { page: (viewer) => answerPage({ ...view, viewer, answer }) }
+}
+
+const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
+  const answerTo = async (request: FastifyRequest<PlaceParams>, reply: FastifyReply) => {
+    const view = await viewAt(context, place, request, reply)
+    const typed = formOf(request.query)
+    const { read } = place.declared
+    const outcome = await attempt(async () =>
+      read(givenIn(place, typed, view.account?.organization_id ?? null)).run(contextOf(context, view)),
+    )
+    return { view: { ...view, typed }, outcome }
+  }
+
+  pages.get<PlaceParams>(place.path, async (request, reply) => {
+    const { view, outcome } = await answerTo(request, reply)
+    if ('fault' in outcome)
+      return sendPage(reply.code(422), listPage({ ...view, fault: outcome.fault, answer: null }))
+    return sendPage(reply, listPage({ ...view, fault: null, answer: outcome.done }))
+  })
+
+  const { columns, name } = place.declared
+  if (columns === undefined) return
+  pages.get<PlaceParams>(`${place.path}.csv`, async (request, reply) => {
+    const { view, outcome } = await answerTo(request, reply)
+    if ('fault' in outcome)
+      return sendPage(reply.code(422), listPage({ ...view, fault: outcome.fault, answer: null }))
+    const rows = outcome.done.json as readonly Row[]
+    return reply
+      .type('text/csv; charset=utf-8')
+      .header('content-disposition', `attachment; filename="${name.replace(' ', '-')}.csv"`)
+      .header('cache-control', 'no-store')
+      .send(
+        csvOf(
+          columns.map((column) => column.name),
+          rows.map((row) => columns.map((column) => csvCell(row[column.name], column.kind))),
+        ),
+      )
+  })
+}
+
+const csvCell = (value: unknown, kind: string | undefined) => {
+  if (value === null || value === undefined) return ''
+  if (Array.isArray(value)) return value.join(' ')
+  return kind === 'credits' || kind === 'number' ? { number: String(value) } : String(value)
+}
+
+/** Throws `PageMissing` for an organization that does not exist. */
+const viewAt = async (
+  context: Dashboard,
+  place: Place,
+  request: FastifyRequest<PlaceParams>,
+  reply: FastifyReply,
+): Promise<DeclaredView> => ({
+  place,
+  viewer: viewerOf(request, reply),
+  account: place.organization ? await accountAt(context, request.params.organization ?? '') : null,
+})
+
+const contextOf = ({ foundation, logger, twoPerson }: Dashboard, { viewer }: DeclaredView): Context => ({
+  ...{ foundation, logger, twoPerson },
+  operator: { ...provedOperator(viewer.user), role: viewer.role },
+  progress: () => undefined,
+  interrupted: new AbortController().signal,
+})

@@ -1,0 +1,49 @@
+import { declarations } from '../administration/declarations.ts'
+import type { Declared, Given } from '../administration/declare.ts'
+import type { Field } from '../administration/fields.ts'
+import type { Action } from '../administration/roles.ts'
+import type { Form } from './form.ts'
+
+/** Where the dashboard offers the commands and queries of administration, and how its forms give values. */
+
+/** `organization`: below an organization's address; its id is then the value of the field. */
+export type Place = { readonly declared: Declared; readonly path: string; readonly organization: boolean }
+
+const organizationPath = '/organizations/:organization'
+
+const placesOf = (declared: Declared): Place[] => {
+  if (!declared.interfaces.includes('dashboard')) return []
+  const path = declared.name.replace(' ', '/')
+  const field = declared.fields.find(({ control }) => control === 'organization')
+  return [
+    ...(field === undefined ? [] : [{ declared, path: `${organizationPath}/${path}`, organization: true }]),
+    ...(field?.required === true ? [] : [{ declared, path: `/commands/${path}`, organization: false }]),
+  ]
+}
+
+export const places: readonly Place[] = declarations.flatMap(placesOf)
+
+/** The action of each route of a place: a form is shown and sent at the same address; a list is also a file. */
+export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntries(
+  places.flatMap(({ declared: { action, changes, columns }, path }) => [
+    [`GET ${path}`, action],
+    ...(changes === 'nothing' ? [] : [[`POST ${path}`, action]]),
+    ...(columns === undefined ? [] : [[`GET ${path}.csv`, action]]),
+  ]),
+)
+
+/** The fields that a form asks for. */
+export const askedFields = ({ declared: { fields }, organization }: Place): readonly Field[] =>
+  fields.filter(({ control }) => control !== 'file' && !(organization && control === 'organization'))
+
+/** The values that a form sent. Browsers also send empty fields: they were not given. */
+export const givenIn = (place: Place, form: Form, organizationId: string | null): Given => {
+  const scope = place.declared.fields.find(({ control }) => control === 'organization')
+  return Object.fromEntries([
+    ...(organizationId !== null && scope !== undefined ? [[scope.name, organizationId] as const] : []),
+    ...askedFields(place).flatMap(({ name, flag }): [string, string][] => {
+      const value = form.list(flag).join(',')
+      return value.trim() === '' ? [] : [[name, value]]
+    }),
+  ])
+}

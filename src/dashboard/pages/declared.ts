@@ -1,0 +1,253 @@
+import type { Column } from '../../administration/declare.ts'
+import type { Field } from '../../administration/fields.ts'
+import type { Answer, Plan } from '../../call/command.ts'
+import { askedFields, type Place } from '../declared.ts'
+import type { Form } from '../form.ts'
+import { balance, capitalized, count, decimal, utc, words } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import type { AccountRow } from '../queries.ts'
+import {
+  described,
+  type FormFault,
+  faultNotice,
+  figures,
+  formFields,
+  layout,
+  organizationHead,
+  table,
+  type Viewer,
+} from './layout.ts'
+
+/** The pages of commands and queries: a form, its plan, its answer; a table with its filters. */
+
+export type DeclaredView = {
+  readonly viewer: Viewer
+  readonly place: Place
+  readonly account: AccountRow | null
+}
+
+type FormView = DeclaredView & { readonly typed: Form; readonly fault: FormFault | null }
+
+/** A row of a list, or the object of an answer. */
+export type Row = Readonly<Record<string, unknown>>
+
+const addressOf = ({ place: { path }, account }: DeclaredView): string =>
+  path.replace(':organization', account?.organization_id ?? '')
+
+const homeOf = ({ place: { declared }, account }: DeclaredView): string => {
+  const [noun = ''] = declared.name.split(' ')
+  const below = account === null ? '' : `/organizations/${account.organization_id}`
+  return `${below}${(account === null ? homes : organizationHomes)[noun] ?? ''}` || '/'
+}
+
+/** The page that shows what the commands of a noun change. */
+const organizationHomes: Readonly<Record<string, string>> = {
+  credits: '/lots',
+  webhook: '/webhooks',
+  pixel: '/pixel',
+  price: '/prices',
+  ledger: '/months',
+}
+const homes: Readonly<Record<string, string>> = {
+  price: '/prices',
+  rerate: '/rerates',
+  ledger: '/months',
+  user: '/users',
+  projection: '/operations',
+  jobs: '/operations',
+  audit: '/audit',
+}
+
+const titleOf = ({ place: { declared } }: DeclaredView): string => capitalized(declared.summary)
+
+const frame = (view: DeclaredView, title: string, main: Html, narrow = true): Html => {
+  const { viewer, account } = view
+  return layout({
+    title: account === null ? title : `${title}: ${account.name}`,
+    viewer,
+    main: html`${account === null ? html`<p class="eyebrow"><a href="${homeOf(view)}">Back</a></p>` : organizationHead(viewer, account, null)}
+<div${narrow && html` class="narrow"`}>
+<h1>${title}</h1>
+${account !== null && html`<p class="note"><a href="/organizations/${account.organization_id}">${account.name}</a>, balance ${balance(account.balance_micro)} credits</p>`}
+${main}
+</div>`,
+  })
+}
+
+const cancel = (view: DeclaredView): Html => html`<a href="${homeOf(view)}">Cancel</a>`
+
+export const formPage = (view: FormView): Html => {
+  const { viewer, place, fault } = view
+  const { changes } = place.declared
+  return frame(
+    view,
+    titleOf(view),
+    html`${faultNotice(fault)}
+<form class="fields" method="post" action="${addressOf(view)}">
+${formFields(viewer)}
+${askedFields(place).map((field) => control(view, field))}
+<p class="actions"><button type="submit">${changes !== 'nothing' && changes.asks === 'never' ? 'Do it' : 'See what will happen'}</button> ${cancel(view)}</p>
+</form>`,
+  )
+}
+
+const control = (view: Pick<FormView, 'typed' | 'fault'>, field: Field): Html => {
+  const { flag, label, help, options = [], required } = field
+  const { typed, fault } = view
+  const about = described(flag, fault, `${flag}-hint`)
+  const hint = html`<small id="${flag}-hint">${capitalized(help)}.</small>`
+  const value = typed.text(flag)
+  switch (field.control) {
+    case 'flag':
+      return html`<p><label class="inline"><input type="checkbox" id="${flag}" name="${flag}" value="on"${value !== '' && html` checked`}${about}> ${label}</label>
+${hint}</p>`
+    case 'choice':
+      return html`<p><label for="${flag}">${label}</label>
+<select id="${flag}" name="${flag}"${required && html` required`}${about}>${!required && html`<option value=""></option>`}${options.map(
+        (one) =>
+          html`<option value="${one}"${one === value && html` selected`}>${capitalized(words(one))}</option>`,
+      )}</select>
+${hint}</p>`
+    case 'choices':
+      return html`<fieldset id="${flag}"${about}><legend>${label}</legend>
+${options.map(
+  (one) =>
+    html`<label class="inline"><input type="checkbox" name="${flag}" value="${one}"${
+      typed
+        .list(flag)
+        .flatMap((text) => text.split(','))
+        .includes(one) && html` checked`
+    }> ${capitalized(words(one))}</label> `,
+)}
+${hint}</fieldset>`
+    default:
+      return html`<p><label for="${flag}">${label}</label>
+<input id="${flag}" name="${flag}" value="${value}"${required && html` required`}${field.control === 'number' && html` inputmode="numeric"`}${(field.control === 'id' || field.control === 'key') && value !== '' && fault === null && html` readonly`} maxlength="2000" autocomplete="off"${about}>
+${hint}</p>`
+  }
+}
+
+export const planPage = (view: DeclaredView & { readonly plan: Plan; readonly typed: Form }): Html => {
+  const { viewer, place, plan, typed } = view
+  const { changes } = place.declared
+  const takes = (plan.asks ?? (changes === 'nothing' ? 'never' : changes.asks)) === 'always'
+  return frame(
+    view,
+    `${titleOf(view)}?`,
+    html`${plan.says.map((sentence) => html`<p>${sentence}</p>`)}
+${members(plan.json ?? {})}
+<form method="post" action="${addressOf(view)}">
+${formFields(viewer)}
+<input type="hidden" name="confirmed" value="yes">
+${askedFields(place).flatMap(({ flag }) =>
+  typed.list(flag).map((value) => html`<input type="hidden" name="${flag}" value="${value}">`),
+)}
+<p class="actions"><button${takes && html` class="danger"`} type="submit">Do it</button> ${cancel(view)}</p>
+</form>`,
+  )
+}
+
+/** It was done before. */
+export const nothingPage = (view: DeclaredView & { readonly plan: Plan }): Html =>
+  frame(
+    view,
+    titleOf(view),
+    html`${view.plan.says.map((sentence) => html`<p class="notice">${sentence}</p>`)}
+<p class="actions"><a class="button" href="${homeOf(view)}">Back</a></p>`,
+  )
+
+export const answerPage = (view: DeclaredView & { readonly answer: Answer }): Html =>
+  frame(
+    view,
+    view.answer.failed === true ? 'Not all of it was done' : 'Done',
+    html`<p>${titleOf(view)}.</p>
+${shownAnswer(view)}
+<p class="actions"><a class="button" href="${homeOf(view)}">Back</a></p>`,
+  )
+
+export const listPage = (view: FormView & { readonly answer: Answer | null }): Html => {
+  const { place, fault, answer, typed } = view
+  const fields = askedFields(place)
+  const query = new URLSearchParams(
+    fields.flatMap(({ flag }) =>
+      typed.text(flag) === '' ? [] : [[flag, typed.text(flag)] as [string, string]],
+    ),
+  ).toString()
+  return frame(
+    view,
+    titleOf(view),
+    html`${faultNotice(fault)}
+${
+  fields.length > 0 &&
+  html`<form class="fields" method="get" action="${addressOf(view)}">
+${fields.map((field) => control(view, field))}
+<p class="actions"><button type="submit">Show</button></p>
+</form>`
+}
+${answer !== null && shownAnswer({ ...view, answer })}
+${answer !== null && place.declared.columns !== undefined && html`<p class="note"><a href="${addressOf(view)}.csv${query !== '' && `?${query}`}">As CSV</a></p>`}`,
+    false,
+  )
+}
+
+const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderable => {
+  const { json, lines } = view.answer
+  const { columns, summary } = view.place.declared
+  if (Array.isArray(json)) return list(json as Row[], summary, columns)
+  if (lines !== undefined && Object.keys(json).length === 0) return html`<pre>${lines.join('\n')}</pre>`
+  return members(json)
+}
+
+const list = (rows: readonly Row[], caption: string, columns?: readonly Column[]): Html => {
+  const [first = {}] = rows
+  const shown = columns ?? Object.keys(first).map((name): Column => ({ name, label: labelOf(name) }))
+  if (rows.length === 0) return html`<p class="empty">There is nothing to show.</p>`
+  return table<Row>({
+    caption,
+    rows,
+    columns: shown.map(({ name, label, kind }, i) => ({
+      head: label,
+      cell: (row) => shownValue(row[name]),
+      ...((kind === 'credits' || kind === 'number') && ({ kind: 'number' } as const)),
+      ...((kind === 'name' || (i === 0 && kind === 'id')) && ({ kind: 'name' } as const)),
+    })),
+  })
+}
+
+/** Members of an object as figures, and lists in it as tables. What it does not have is left out. */
+const members = (json: object): Renderable => {
+  const entries = Object.entries(json).filter(
+    ([name, value]) => name !== 'dry_run' && value !== null && value !== undefined,
+  )
+  const plain = entries.filter(([, value]) => !isList(value))
+  return [
+    plain.length > 0 && figures(plain.map(([name, value]) => [labelOf(name), shownValue(value)])),
+    ...entries
+      .filter(([, value]) => isList(value))
+      .map(([name, value]) => html`<h2>${labelOf(name)}</h2>${list(value as Row[], labelOf(name))}`),
+  ]
+}
+
+const isList = (value: unknown): boolean =>
+  Array.isArray(value) && value.length > 0 && typeof value[0] === 'object'
+
+const labelOf = (name: string): string => capitalized(words(name))
+
+const isoForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/
+const decimalForm = /^-?\d{1,12}(\.\d{1,6})?$/
+const idForm = /^(org_|wh_|rr_|[0-9a-f]{8}-)/
+
+const shownValue = (value: unknown): Renderable => {
+  if (value === null || value === undefined) return null
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  if (typeof value === 'number') return count(value)
+  if (Array.isArray(value)) return value.length === 0 ? 'none' : value.map(String).join(', ')
+  if (typeof value === 'object')
+    return Object.entries(value)
+      .map(([name, member]) => `${words(name)} ${String(member)}`)
+      .join(', ')
+  const text = String(value)
+  if (isoForm.test(text)) return utc(new Date(text))
+  if (decimalForm.test(text)) return decimal(text)
+  return idForm.test(text) ? html`<span class="id whole">${text}</span>` : text
+}

@@ -1,0 +1,405 @@
+/** Every command and query of administration, through every interface that offers it: the same answer, events and refusals. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { lotsLeft } from '../../src/administration/credits/lots.ts'
+import { declarations } from '../../src/administration/declarations.ts'
+import type { Declared } from '../../src/administration/declare.ts'
+import { mayDo, roles } from '../../src/administration/roles.ts'
+import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
+import { setDisabled } from '../../src/administration/users/user-changes.ts'
+import { commandOf } from '../../src/cli/declared.ts'
+import { requirePermission } from '../../src/cli/permissions.ts'
+import type { DomainEvent } from '../../src/events/catalogue.ts'
+import {
+  type DashboardHost,
+  encoded,
+  openDashboardHost,
+  signedIn,
+  userWhoChose,
+} from '../dashboard/dashboard-host.ts'
+import { openScene, type Scene } from '../dashboard/scene.ts'
+import { hiddenIn, onApi, onCommandLine, onDashboard, type Person } from './interfaces.ts'
+import { sampleOf, samplesOfNothing } from './samples.ts'
+
+let room: DashboardHost
+const people = new Map<string, Person>()
+const actor = 'cli:setup'
+const nowMs = Date.now()
+
+const person = async (name: string, role: Person['role'], organizationId: string | null = null) => {
+  const user = await userWhoChose(room, { name, role, organizationId, actor })
+  const token =
+    role === 'partner' ? '' : (await issueOperatorToken(room.foundation, { user: name, actor })).token
+  return { user: name, role, browser: await signedIn(room, user), token }
+}
+
+/** For what writes nothing. */
+let still: Scene & { grantId: string }
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  still = await sceneWithLot()
+  for (const role of roles) if (role !== 'partner') people.set(role, await person(`the-${role}`, role))
+})
+afterAll(() => room?.close())
+
+const as = (role: string): Person => {
+  const found = people.get(role)
+  if (found === undefined) throw new Error(`there is no ${role}`)
+  return found
+}
+
+const sceneWithLot = async (): Promise<Scene & { grantId: string }> => {
+  const scene = await openScene(room, { nowMs, days: 1 })
+  const { lots } = await lotsLeft(room.foundation, scene.organizationId)
+  return { ...scene, grantId: lots[0]?.grant_id ?? '' }
+}
+
+/** What differs between two runs of the same: ids, instants and digests by their kinds. */
+const alike = (value: unknown): unknown =>
+  JSON.parse(
+    JSON.stringify(value)
+      .replaceAll(/org_[0-9A-Z]{26}/g, 'ORGANIZATION')
+      .replaceAll(/\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b/g, 'ULID')
+      .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, 'UUID')
+      .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, (at) => (at.startsWith('2099') ? at : 'INSTANT'))
+      .replaceAll(/"[0-9A-Za-z]{16}"/g, '"KEY"'),
+  )
+
+/** The events that `work` adds to the log, without what differs from run to run, and who wrote them. */
+const added = async (work: () => Promise<unknown>) => {
+  const { eventLog } = room.foundation
+  const before = await eventLog.head()
+  await work()
+  const events: unknown[] = []
+  for (let position = before + 1n; position <= (await eventLog.head()); position++) {
+    const event = await eventLog.at(position)
+    if (event === null) continue
+    events.push(
+      alike({
+        type: event.type as DomainEvent['type'],
+        data: JSON.parse(event.data),
+        by: JSON.parse(event.metadata).actor,
+      }),
+    )
+  }
+  return events
+}
+
+const givenFor = (declared: Declared, scene: Scene & { grantId: string }) => {
+  const scope = declared.fields.find(({ control }) => control === 'organization')
+  return { ...sampleOf(declared.name)(scene), ...(scope && { [scope.name]: scene.organizationId }) }
+}
+
+test('no example is of a command that there is not', () => {
+  expect(samplesOfNothing).toEqual([])
+})
+
+describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, declared) => {
+  const offers = (one: Declared['interfaces'][number]) => declared.interfaces.includes(one)
+  const ownScene = async () => (declared.changes === 'nothing' ? still : sceneWithLot())
+
+  test('does and answers the same wherever it is offered', { timeout: 30_000 }, async () => {
+    const admin = as('admin')
+    const answers: unknown[] = []
+    const events: unknown[] = []
+    if (offers('command line')) {
+      const given = givenFor(declared, await ownScene())
+      events.push(
+        await added(async () => answers.push(alike(await onCommandLine(room, admin, declared, given)))),
+      )
+    }
+    if (offers('admin API')) {
+      const given = givenFor(declared, await ownScene())
+      events.push(
+        await added(async () => {
+          const answer = await onApi(room, admin, declared, given)
+          expect([answer.statusCode, answer.body]).toEqual([200, expect.any(String)])
+          const json = answer.json()
+          answers.push(alike(declared.columns === undefined ? json : json.items))
+        }),
+      )
+    }
+    if (offers('dashboard')) {
+      const scene = await ownScene()
+      const given = givenFor(declared, scene)
+      events.push(
+        await added(async () => {
+          const pages = await onDashboard(admin, declared, given, scene.organizationId)
+          expect(pages.map(({ statusCode }) => statusCode)).toEqual(pages.map(() => 200))
+          if (declared.changes !== 'nothing') expect(pages.at(-1)?.body).toContain('<h1>Done</h1>')
+        }),
+      )
+    }
+    for (const answer of answers) expect(answer).toEqual(answers[0])
+    for (const of of events) expect(of).toEqual(events[0])
+    if (declared.changes === 'nothing') expect(events[0]).toEqual([])
+    else expect(events[0]).not.toEqual([])
+  })
+
+  test('says what it would do, and writes nothing', { timeout: 30_000 }, async () => {
+    const scene = still
+    if (declared.changes === 'nothing' || !offers('admin API')) return
+    const given = givenFor(declared, scene)
+    const events = await added(async () => {
+      const plan = await onApi(room, as('admin'), declared, given, { query: { plan: 'true' } })
+      expect(plan.json()).toMatchObject({
+        dry_run: true,
+        would: expect.arrayContaining([expect.any(String)]),
+      })
+      if (declared.changes !== 'nothing' && declared.changes.asks !== 'never')
+        expect(
+          (
+            await onDashboard({ browser: await askOnly(as('admin')) }, declared, given, scene.organizationId)
+          )[0]?.body,
+        ).toContain('name="confirmed"')
+    })
+    expect(events).toEqual([])
+  })
+
+  test('is for the roles of its action, and for no other', async () => {
+    for (const role of roles) {
+      const may = mayDo(role, declared.action)
+      const permitted = (() => {
+        try {
+          requirePermission({ actor: 'user:x', role }, commandOf(declared))
+          return true
+        } catch {
+          return false
+        }
+      })()
+      expect([role, permitted]).toEqual([role, may])
+      if (role === 'partner' || !offers('admin API')) continue
+      // With a field that it does not have, nothing is done for anyone.
+      const answer = await onApi(room, as(role), declared, { no_such_field: 'x' })
+      expect([role, answer.statusCode]).toEqual([role, may ? 400 : 403])
+    }
+  })
+
+  test('names the field that is missing or wrong', async () => {
+    const given: Record<string, unknown> = givenFor(declared, still)
+    for (const { name, flag, required } of declared.fields) {
+      if (!required) continue
+      const { [name]: _, ...rest } = given
+      if (offers('admin API')) {
+        const answer = await onApi(room, as('admin'), declared, rest)
+        expect([answer.statusCode, answer.json().details]).toEqual([400, { field: name }])
+      }
+      await expect(onCommandLine(room, as('admin'), declared, rest)).rejects.toThrow(`--${flag} is required`)
+    }
+  })
+})
+
+/** Shows pages and sends no confirmed form. */
+const askOnly = async ({ browser }: Person): Promise<Person['browser']> => ({
+  ...browser,
+  post: async (url, body) => (body.includes('confirmed=yes') ? browser.get(url) : browser.post(url, body)),
+  submit: browser.submit,
+})
+
+describe('a form', () => {
+  const grant = declarations.find(({ name }) => name === 'credits grant') as Declared
+
+  test('counts once, however often it is sent', async () => {
+    const { organizationId } = await sceneWithLot()
+    const { browser } = as('finance')
+    const path = `/organizations/${organizationId}/credits/grant`
+    const plan = await browser.submit(path, { amount: '5', reason: 'twice' })
+    const body = encoded(hiddenIn(plan.body))
+    const events = await added(async () => {
+      const answers = await Promise.all([browser.post(path, body), browser.post(path, body)])
+      // The second one gets the page of the first, if that is still under way.
+      for (const { statusCode } of answers) expect([200, 409]).toContain(statusCode)
+      expect((await browser.post(path, body)).body).toContain('Sent before')
+    })
+    expect(events).toMatchObject([{ type: 'CreditGranted', data: { amount: '5' }, by: 'user:the-finance' }])
+  })
+
+  test('without the token of its page is refused', async () => {
+    const { organizationId } = await sceneWithLot()
+    const path = `/organizations/${organizationId}/credits/grant`
+    const events = await added(async () => {
+      const answer = await as('admin').browser.post(
+        path,
+        encoded({ amount: '5', reason: 'x', confirmed: 'yes' }),
+      )
+      expect(answer.statusCode).toBe(403)
+    })
+    expect(events).toEqual([])
+  })
+
+  test('keeps what was typed where a value is wrong', async () => {
+    const { organizationId } = await sceneWithLot()
+    const path = `/organizations/${organizationId}/credits/grant`
+    const answer = await as('admin').browser.submit(path, { amount: '1e9', reason: 'typed <b>' })
+    expect(answer.statusCode).toBe(422)
+    expect(answer.body).toMatch(/id="amount"[^>]*aria-invalid="true"/)
+    expect(answer.body).toContain('value="typed &lt;b&gt;"')
+  })
+
+  test('whose reference names it already says so, and is not made again', async () => {
+    const { organizationId } = await sceneWithLot()
+    const { browser } = as('admin')
+    const path = `/organizations/${organizationId}/credits/grant`
+    const same = { amount: '5', reference: 'INV-1', reason: 'once' }
+    const events = await added(async () => {
+      const [first, second] = [await browser.submit(path, same), await browser.submit(path, same)]
+      expect((await browser.post(path, encoded(hiddenIn(first.body)))).statusCode).toBe(200)
+      expect((await browser.post(path, encoded(hiddenIn(second.body)))).body).toContain('Already granted')
+      const third = await browser.submit(path, { ...same, reason: 'another' })
+      expect(third.body).toContain('are granted under the reference &quot;INV-1&quot; already')
+      expect(third.body).not.toContain('name="confirmed"')
+      const other = await browser.submit(path, { ...same, amount: '6' })
+      expect([other.statusCode, other.body.includes('Another movement takes another reference')]).toEqual([
+        422,
+        true,
+      ])
+    })
+    expect(events.filter((event) => (event as { type: string }).type === 'CreditGranted')).toHaveLength(1)
+  })
+
+  test('of another organization does not exist for a partner, and its own is not for it', async () => {
+    const [own, other] = [await sceneWithLot(), await sceneWithLot()]
+    const { browser } = await person('nora', 'partner', own.organizationId)
+    const csrf =
+      /name="_csrf" value="([^"]+)"/.exec(
+        (await browser.get(`/organizations/${own.organizationId}`)).body,
+      )?.[1] ?? ''
+    const events = await added(async () => {
+      for (const [id, status] of [
+        [own.organizationId, 403],
+        [other.organizationId, 404],
+      ] as const) {
+        const path = `/organizations/${id}/credits/grant`
+        expect((await browser.get(path)).statusCode).toBe(status)
+        const form = encoded({ _csrf: csrf, amount: '5', reason: 'mine', confirmed: 'yes' })
+        expect((await browser.post(path, form)).statusCode).toBe(status)
+      }
+      expect((await browser.get(`/organizations/${other.organizationId}/credits/lots`)).statusCode).toBe(404)
+      expect((await browser.get(`/organizations/${own.organizationId}/credits/lots`)).statusCode).toBe(200)
+    })
+    expect(events).toEqual([])
+    expect(grant.action).toBe('credits.change')
+  })
+})
+
+describe('the admin API', () => {
+  const grant = declarations.find(({ name }) => name === 'credits grant') as Declared
+  const url = '/admin/v1/credits/grant'
+
+  test('takes an operator token, and nothing else', async () => {
+    const { organizationId } = await sceneWithLot()
+    const payload = { organization: organizationId, amount: '5', reason: 'x' }
+    const cookie = [...as('admin').browser.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+    const events = await added(async () => {
+      for (const headers of [
+        {},
+        { cookie },
+        { authorization: 'Bearer enl_operator_x' },
+        { authorization: 'Basic eA==' },
+      ]) {
+        const answer = await room.host.inject({ method: 'POST', url, headers, payload })
+        expect([answer.statusCode, answer.json()]).toEqual([
+          401,
+          {
+            error: 'unauthorized',
+            message: expect.any(String),
+            code: 'token',
+            request_id: expect.any(String),
+            details: {},
+          },
+        ])
+      }
+    })
+    expect(events).toEqual([])
+  })
+
+  test('refuses the token of a person at once when the person is disabled', async () => {
+    const ben = await person('ben', 'finance')
+    const { organizationId } = await sceneWithLot()
+    const given = { organization: organizationId, amount: '5', reason: 'x' }
+    expect((await onApi(room, ben, grant, given)).statusCode).toBe(200)
+    await setDisabled(room.foundation, { name: 'ben', disabled: true, reason: 'left', actor })
+    const answer = await onApi(room, ben, grant, given)
+    expect([answer.statusCode, answer.json().message]).toEqual([401, expect.stringContaining('revoked')])
+  })
+
+  test('under an Idempotency-Key runs once, also for two requests at the same time', async () => {
+    const { organizationId } = await sceneWithLot()
+    const given = { organization: organizationId, amount: '5', reason: 'once' }
+    const headers = { 'idempotency-key': `key-${organizationId}` }
+    const ask = (more = given) => onApi(room, as('finance'), grant, more, { headers })
+    const events = await added(async () => {
+      const answers = await Promise.all([ask(), ask(), ask()])
+      expect(answers.filter(({ statusCode }) => statusCode === 200).length).toBeGreaterThan(0)
+      for (const { statusCode } of answers) expect([200, 409]).toContain(statusCode)
+      const again = await ask()
+      expect([again.statusCode, again.headers['idempotent-replayed']]).toEqual([200, 'true'])
+      expect((await ask({ ...given, amount: '6' })).statusCode).toBe(409)
+      // Another person's key is another key.
+      expect((await onApi(room, as('admin'), grant, { ...given, amount: '0' }, { headers })).statusCode).toBe(
+        400,
+      )
+    })
+    expect(events).toHaveLength(1)
+  })
+
+  test('lets a key be used again whose request was refused', async () => {
+    const headers = { 'idempotency-key': 'again' }
+    const missing = { organization: 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y', amount: '5', reason: 'x' }
+    for (let times = 0; times < 2; times++) {
+      const answer = await onApi(room, as('admin'), grant, missing, { headers })
+      expect([answer.statusCode, answer.json().code]).toEqual([422, 'refused'])
+    }
+  })
+
+  test.each([
+    ['not json', 'application/json', 400],
+    ['[]', 'application/json', 400],
+    ['{}', 'text/plain', 400],
+    [JSON.stringify({ reason: 'x'.repeat(70_000) }), 'application/json', 400],
+  ])('a body such as %.12j as %s is refused', async (payload, type, status) => {
+    const headers = { authorization: `Bearer ${as('admin').token}`, 'content-type': type }
+    expect((await room.host.inject({ method: 'POST', url, headers, payload })).statusCode).toBe(status)
+  })
+
+  test('says what it does not have, and which method it takes', async () => {
+    const headers = { authorization: `Bearer ${as('admin').token}` }
+    expect((await room.host.inject({ url: '/admin/v1/credits/steal', headers })).statusCode).toBe(404)
+    expect((await room.host.inject({ url, headers })).json().message).toBe(`${url} takes POST`)
+  })
+
+  test('pages a list', async () => {
+    const { organizationId } = await sceneWithLot()
+    const lots = declarations.find(({ name }) => name === 'credits lots') as Declared
+    const ask = async (query: Record<string, string>) =>
+      (await onApi(room, as('viewer'), lots, { organization: organizationId }, { query })).json()
+    const first = await ask({ limit: '2' })
+    expect([first.items.length, first.next_cursor]).toEqual([2, '2'])
+    expect(await ask({ limit: '2', cursor: first.next_cursor })).toMatchObject({
+      items: [{}],
+      next_cursor: null,
+    })
+    expect(await ask({ limit: '0' })).toMatchObject({ code: 'input', details: { field: 'limit' } })
+  })
+
+  test('limits tokens that do not work, by address', async () => {
+    const statuses: number[] = []
+    for (let times = 0; times < 32; times++) {
+      const answer = await room.host.inject({ url, method: 'POST', remoteAddress: '127.9.9.9', payload: {} })
+      statuses.push(answer.statusCode)
+    }
+    expect([statuses[0], statuses.at(-1)]).toEqual([401, 429])
+    const elsewhere = await onApi(room, as('admin'), grant, {})
+    expect(elsewhere.statusCode).toBe(400)
+  })
+
+  test('describes itself', async () => {
+    const document = (await room.host.inject({ url: '/admin/openapi.json' })).json()
+    const offered = declarations.filter(({ interfaces }) => interfaces.includes('admin API'))
+    expect(Object.keys(document.paths)).toHaveLength(offered.length)
+    expect(document.paths[url].post.requestBody.content['application/json'].schema).toMatchObject({
+      required: ['organization', 'amount'],
+      properties: { amount: { type: 'string', description: expect.any(String) } },
+    })
+  })
+})

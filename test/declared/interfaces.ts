@@ -1,0 +1,121 @@
+/** The three interfaces of administration as functions: what is given, and what comes back. */
+
+import pino from 'pino'
+import type { Declared, Given } from '../../src/administration/declare.ts'
+import { commandOf } from '../../src/cli/declared.ts'
+import { givenOf } from '../../src/cli/parse.ts'
+import { parseConfig } from '../../src/config.ts'
+import { type Browser, type DashboardHost, encoded, tokenIn } from '../dashboard/dashboard-host.ts'
+
+export type Person = {
+  readonly user: string
+  readonly role: 'admin' | 'finance' | 'operations' | 'viewer' | 'partner'
+  readonly browser: Browser
+  readonly token: string
+}
+
+const config = parseConfig({ SECRET_KEY: 'a secret of at least thirty-two characters' })
+
+/** The arguments of the command line for what is given. */
+const argumentsOf = ({ fields }: Declared, given: Given): string[] =>
+  fields.flatMap(({ name, flag, control }) => {
+    const value = given[name]
+    if (value === undefined) return []
+    if (control === 'flag') return value === true ? [`--${flag}`] : []
+    return [`--${flag}`, Array.isArray(value) ? value.join(',') : String(value)]
+  })
+
+/** The JSON of the answer. */
+export const onCommandLine = async (
+  { foundation }: DashboardHost,
+  { user, role }: Person,
+  declared: Declared,
+  given: Given,
+): Promise<unknown> => {
+  const command = commandOf(declared)
+  const { json } = await command.run(
+    {
+      ...{ config, logger: pino({ level: 'silent' }), json: true },
+      foundation: async () => ({ ...foundation, operator: { actor: `user:${user}`, role } }),
+      progress: () => undefined,
+      write: async () => undefined,
+      ask: async () => false,
+      interrupted: new AbortController().signal,
+    },
+    givenOf(command, argumentsOf(declared, given)).given,
+  )
+  return JSON.parse(JSON.stringify(json))
+}
+
+const pathOf = (declared: Declared, organizationId: string): string => {
+  const scoped = declared.fields.some(({ control }) => control === 'organization')
+  const path = declared.name.replace(' ', '/')
+  return scoped ? `/organizations/${organizationId}/${path}` : `/commands/${path}`
+}
+
+const formOf = ({ fields }: Declared, given: Given): Record<string, string | string[]> =>
+  Object.fromEntries(
+    fields.flatMap(({ name, flag, control }) => {
+      const value = given[name]
+      if (value === undefined || value === false || control === 'organization') return []
+      return [[flag, control === 'flag' ? 'on' : Array.isArray(value) ? value.map(String) : String(value)]]
+    }),
+  )
+
+/** The last page, and the pages before it. */
+export const onDashboard = async (
+  { browser }: Pick<Person, 'browser'>,
+  declared: Declared,
+  given: Given,
+  organizationId: string,
+) => {
+  const path = pathOf(declared, organizationId)
+  const form = formOf(declared, given)
+  if (declared.changes === 'nothing') {
+    const query = encoded(form)
+    return [await browser.get(query === '' ? path : `${path}?${query}`)]
+  }
+  const first = await browser.submit(path, form)
+  if (!first.body.includes('name="confirmed"')) return [first]
+  return [first, await browser.post(path, encoded({ ...hiddenIn(first.body), _csrf: tokenIn(first.body) }))]
+}
+
+/** What the form of a page sends. */
+export const hiddenIn = (page: string): Record<string, string[]> => {
+  const hidden: Record<string, string[]> = {}
+  for (const [, name = '', value = ''] of page.matchAll(
+    /<input type="hidden" name="([^"]+)" value="([^"]*)">/g,
+  ))
+    hidden[name] = [
+      ...(hidden[name] ?? []),
+      value.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&'),
+    ]
+  const [[, csrf = ''] = []] = [
+    ...page.matchAll(/<form method="post"[\s\S]*?name="_csrf" value="([^"]+)"/g),
+  ].reverse()
+  return { ...hidden, ...(csrf !== '' && { _csrf: [csrf] }) }
+}
+
+export const onApi = async (
+  { host }: Pick<DashboardHost, 'host'>,
+  { token }: Pick<Person, 'token'>,
+  declared: Declared,
+  given: Given,
+  { headers = {}, query = {} }: { headers?: Record<string, string>; query?: Record<string, string> } = {},
+) => {
+  const url = `/admin/v1/${declared.name.replace(' ', '/')}`
+  const authorization = { authorization: `Bearer ${token}` }
+  if (declared.changes !== 'nothing')
+    return host.inject({
+      ...{ method: 'POST', url, query },
+      headers: { ...authorization, 'content-type': 'application/json', ...headers },
+      payload: JSON.stringify(given),
+    })
+  const asked = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, String(value)]))
+  return host.inject({
+    method: 'GET',
+    url,
+    query: { ...asked, ...query },
+    headers: { ...authorization, ...headers },
+  })
+}
