@@ -1,11 +1,15 @@
 import { creditCommands } from './credits/commands.ts'
 import { creditQueries } from './credits/queries.ts'
 import type { Declared } from './declare.ts'
+import { jobDeclarations } from './jobs/commands.ts'
 import { organizationDeclarations } from './organizations/commands.ts'
+import { projectionDeclarations } from './projections/commands.ts'
 
 /** Every command and query of administration, in the order of the help. */
 export const declarations: readonly Declared[] = [
   ...organizationDeclarations,
   ...creditCommands,
   ...creditQueries,
+  ...projectionDeclarations,
+  ...jobDeclarations,
 ]

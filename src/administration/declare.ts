@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { z } from 'zod'
 import type { Answer, Change, Plan } from '../call/command.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import { CommandRefused } from '../ledger/command.ts'
 import { type Field, fieldsIn } from './fields.ts'
 import { InputFault } from './input.ts'
 import type { Operator } from './operator.ts'
@@ -23,8 +24,8 @@ export type Context = {
   readonly operator: Operator
   /** If set, one person proposes and another one approves. */
   readonly twoPerson: boolean
-  /** Shows how far long work is. */
-  readonly progress: (line: string) => void
+  /** Shows how far long work is: in a line for people, and for programs if `figures` are given. */
+  readonly progress: (line: string, figures?: object) => void
   /** Aborted when the person interrupts a command whose change has `stopsItself`. */
   readonly interrupted: AbortSignal
 }
@@ -46,6 +47,8 @@ type Described<Shape extends z.ZodRawShape> = {
   readonly secret?: string
   /** It reads a history that a restore has not finished. */
   readonly anyHistory?: true
+  /** It may be about another event log than the one that the rows are of. */
+  readonly anyEventLog?: (given: Given) => boolean
   readonly run: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Answer>
 }
 
@@ -64,13 +67,14 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
 export type Column = {
   readonly name: string
   readonly label: string
-  readonly kind?: 'id' | 'credits' | 'instant' | 'number' | 'name'
+  /** `whole`: a text that is not cut on a terminal, however long. */
+  readonly kind?: 'id' | 'credits' | 'instant' | 'number' | 'name' | 'whole'
 }
 
 /** A command or query, as the interfaces see it. */
 export type Declared = Pick<
   Described<z.ZodRawShape>,
-  'name' | 'action' | 'summary' | 'anyHistory' | 'secret'
+  'name' | 'action' | 'summary' | 'anyHistory' | 'anyEventLog' | 'secret'
 > & {
   readonly interfaces: readonly Interface[]
   readonly fields: readonly Field[]
@@ -86,6 +90,23 @@ export type Asked = {
   /** For a query, nothing. */
   readonly plan: (context: Context) => Promise<Plan>
   readonly run: (context: Context) => Promise<Answer>
+}
+
+/**
+ * The command found what only a person may agree to, by giving `field` the `value`. Nothing was changed. `would`: what it would do, a
+ * sentence each.
+ */
+export class NeedsConsent extends CommandRefused {
+  override name = 'NeedsConsent'
+  readonly agreement: { readonly field: string; readonly value: string }
+  readonly would: readonly string[]
+  constructor(agreement: NeedsConsent['agreement'], would: readonly string[]) {
+    super(
+      `nothing was changed; read what is listed, then give --${agreement.field} ${agreement.value}, which agrees to exactly that: ${would.join(' ')}`,
+    )
+    this.agreement = agreement
+    this.would = would
+  }
 }
 
 export const command = <Shape extends z.ZodRawShape>(declaration: CommandDeclaration<Shape>): Declared => {
@@ -117,6 +138,7 @@ const declaredOf = <Shape extends z.ZodRawShape>({
   action,
   summary,
   anyHistory,
+  anyEventLog,
   secret,
   changes,
   columns,
@@ -125,6 +147,7 @@ const declaredOf = <Shape extends z.ZodRawShape>({
   Pick<Declared, 'changes'>): Omit<Declared, 'read'> => ({
   ...{ name, action, summary, changes, interfaces, input, fields: fieldsIn(input) },
   ...(anyHistory && { anyHistory }),
+  ...(anyEventLog && { anyEventLog }),
   ...(columns && { columns }),
   ...(secret !== undefined && { secret }),
 })

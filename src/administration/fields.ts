@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { nearest } from '../foundation/nearest.ts'
 import { amountOf, expiryOf, InputFault, instantOf, labelOf, signedAmountOf, wholeNumber } from './input.ts'
 
 /**
@@ -149,3 +150,31 @@ export const flag = (words: FieldWords) =>
     .optional()
     .transform((value) => value === true)
     .register(shown, { ...words, control: 'flag' })
+
+/** One of a few words. */
+export const choice = (words: FieldWords, options: readonly string[]) =>
+  text(
+    (typed) => {
+      if (options.includes(typed.trim())) return typed.trim()
+      const meant = nearest(typed, options)
+      throw new InputFault(
+        '',
+        `"${typed}" is none of ${options.join(', ')}${meant === null ? '' : `; is ${meant} meant?`}`,
+      )
+    },
+    { ...words, control: 'choice', options },
+  )
+
+/** A name that the command itself looks up. */
+export const name = (words: FieldWords) =>
+  text((typed) => labelOf('', typed, 64), { ...words, control: 'text' })
+
+/** A position of the event log. */
+export const position = (words: FieldWords) =>
+  text(
+    (typed) => {
+      if (/^\d{1,19}$/.test(typed.trim())) return BigInt(typed.trim())
+      throw new InputFault('', `"${typed}" is not a position of the event log`)
+    },
+    { ...words, control: 'id' },
+  )

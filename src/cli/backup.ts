@@ -14,11 +14,12 @@ import {
 } from '../administration/backup/restore.ts'
 import { verifyEventLog } from '../administration/event-log/checkpoints.ts'
 import { InputFault } from '../administration/input.ts'
+import { reporter } from '../administration/projections/progress.ts'
 import { rebuild } from '../administration/projections/rebuilds.ts'
 import { keyDirOf } from '../foundation/data-dir.ts'
 import { knownSecretKeysOf } from '../foundation/secret-key.ts'
-import { reporter } from './chosen-projections.ts'
 import type { Answer, Command, CommandContext, OperatedFoundation } from './command.ts'
+import { progressOf } from './declared.ts'
 
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`
 
@@ -240,7 +241,7 @@ const proved = async (
     ...foundation.operator,
     logger: context.logger,
     mayForget: async () => true,
-    onProgress: reporter(projections, context),
+    onProgress: reporter(projections, { progress: progressOf(context) }),
   })
   await endRestore(foundation.pool)
   const { path, sha256, manifest } = backup

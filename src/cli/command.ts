@@ -30,15 +30,6 @@ export type CommandContext = {
   /** Shows the progress of long work; on a terminal the line is overwritten. */
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
-  /**
-   * Asks a question that only arises while the command runs, after printing `says`. False for a no, without a terminal, and with
-   * `--yes`, which accepts only the plan: then the message names the parameter that accepts this.
-   */
-  readonly ask: (question: {
-    readonly says: readonly string[]
-    readonly question: string
-    readonly unasked: { readonly parameter: string; readonly value: string }
-  }) => Promise<boolean>
   /** Aborted when the user interrupts the command; for a command whose change says `stopsItself`. */
   readonly interrupted: AbortSignal
 }

@@ -9,13 +9,11 @@ import { commandOf } from './declared.ts'
 import { doctorCommand } from './doctor.ts'
 import { epochKeyCommands } from './epoch-key.ts'
 import { eventLogCommands } from './event-log.ts'
-import { jobsCommands } from './jobs.ts'
 import { keyCommands } from './key.ts'
 import { ledgerCommands } from './ledger.ts'
 import { migrateCommand } from './migrate.ts'
 import { pixelCommands } from './pixel.ts'
 import { priceCommands } from './price.ts'
-import { projectionCommands } from './projection.ts'
 import { rerateCommands } from './rerate.ts'
 import { secretsCommands } from './secrets.ts'
 import { seedCommands } from './seed.ts'
@@ -31,8 +29,6 @@ export const commands: readonly Command[] = [
   ...ledgerCommands,
   ...statementCommands,
   ...rerateCommands,
-  ...projectionCommands,
-  ...jobsCommands,
   ...auditCommands,
   ...eventLogCommands,
   ...backupCommands,

@@ -55,21 +55,6 @@ export const consentTo = async (
   return null
 }
 
-/** For questions that only arise while a command runs: as `CommandContext.ask` promises. */
-export const askLater =
-  ({ yes, ask, json }: Pick<Consenting, 'yes' | 'ask'> & { readonly json: boolean }): CommandContext['ask'] =>
-  async ({ says, question, unasked: { parameter, value } }) => {
-    if (!yes && ask !== null) return ask({ says, question })
-    const message = `Nothing was changed: ${yes ? '--yes does not agree to this' : 'no one can be asked here'}.`
-    const remedy = `Read what is listed, then give --${parameter} ${value}. It agrees to exactly that, and to nothing else.`
-    process.stderr.write(
-      json
-        ? `${JSON.stringify({ code: 'needs_yes', message, field: parameter, remedy, would: says })}\n`
-        : `${[...says, '', message, remedy].join('\n')}\n`,
-    )
-    return false
-  }
-
 const dryRunAnswer = ({ says, json = {}, saysAll }: Plan): Answer => ({
   json: { dry_run: true, would: says, ...json },
   lines: [

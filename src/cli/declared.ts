@@ -1,32 +1,76 @@
 import type { Context, Declared, Given as DeclaredGiven } from '../administration/declare.ts'
 import type { Field } from '../administration/fields.ts'
 import { twoPersonOf } from '../config.ts'
-import type { Command, CommandContext, Given, Parameter } from './command.ts'
+import type { Answer, Command, CommandContext, Given, Parameter } from './command.ts'
+import { cut, table } from './table.ts'
 
 /** A command or query of administration as a command of this command line. */
 export const commandOf = (declared: Declared): Command => {
   const { name, summary, fields, changes, action } = declared
   const asked = (given: Given) => declared.read(givenIn(fields, given))
-  const contextIn = contextOf(declared)
   return {
     ...{ name, summary, action, parameters: fields.map(parameterOf) },
     changes:
       changes === 'nothing'
         ? changes
-        : { ...changes, plan: async (context, given) => asked(given).plan(await contextIn(context)) },
+        : {
+            ...changes,
+            plan: async (context, given) => asked(given).plan(await contextIn(declared, context, given)),
+          },
     run: async (context, given) => {
       const { run } = asked(given)
-      return run(await contextIn(context))
+      const answer = await run(await contextIn(declared, context, given))
+      return { ...answer, ...linesOf(declared, answer) }
     },
   }
 }
 
-const contextOf =
-  ({ anyHistory }: Declared) =>
-  async ({ config, logger, foundation, progress, interrupted }: CommandContext): Promise<Context> => {
-    const { operator, ...opened } = await foundation({ anyHistory: anyHistory === true })
-    return { foundation: opened, operator, logger, twoPerson: twoPersonOf(config), progress, interrupted }
+const contextIn = async (
+  { anyHistory, anyEventLog, fields }: Declared,
+  context: CommandContext,
+  given: Given,
+): Promise<Context> => {
+  const { config, logger, interrupted } = context
+  const { operator, ...foundation } = await context.foundation({
+    anyHistory: anyHistory === true,
+    anyEventLog: anyEventLog?.(givenIn(fields, given)) === true,
+  })
+  const twoPerson = twoPersonOf(config)
+  return { foundation, operator, logger, twoPerson, progress: progressOf(context), interrupted }
+}
+
+const jsonPauseMs = 500
+
+/** On a terminal a line that is overwritten; with `--json` JSON lines on standard error, so that standard output has only the answer. */
+export const progressOf = ({
+  json,
+  progress,
+}: Pick<CommandContext, 'json' | 'progress'>): Context['progress'] => {
+  let toldAtMs = -jsonPauseMs
+  return (line, figures) => {
+    if (!json) return progress(line)
+    if (figures === undefined || performance.now() - toldAtMs < jsonPauseMs) return
+    toldAtMs = performance.now()
+    process.stderr.write(`${JSON.stringify(figures)}\n`)
   }
+}
+
+/** Texts in a table have at most so many characters; `--json` has them whole. */
+const cellMax = 80
+
+/** A list as a table of its columns, unless the answer has lines of its own. */
+const linesOf = ({ columns }: Declared, { json, lines }: Answer): Pick<Answer, 'lines'> => {
+  if (lines !== undefined || columns === undefined || !Array.isArray(json)) return {}
+  const shown = (json as Readonly<Record<string, unknown>>[]).map((row) =>
+    Object.fromEntries(
+      columns.map(({ name, kind }) => {
+        const value = row[name]
+        return [name, typeof value === 'string' && kind === undefined ? cut(value, cellMax) : value]
+      }),
+    ),
+  )
+  return { lines: table(shown) }
+}
 
 const kinds: Partial<Record<Field['control'], NonNullable<Parameter['kind']>>> = {
   flag: 'flag',

@@ -1,3 +1,4 @@
+import { NeedsConsent } from '../administration/declare.ts'
 import { InputFault } from '../administration/input.ts'
 import { ConfigError } from '../config.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
@@ -71,6 +72,12 @@ const failureOf = (error: unknown, command: Command): Failure => {
   if (error instanceof InputFault) return failure('input', { field: error.field, remedy: seeHelp(command) })
   if (error instanceof NeedsYes)
     return { ...failure('needs_yes', { field: 'yes', remedy: error.remedy }), would: error.would }
+  if (error instanceof NeedsConsent) {
+    const { field, value } = error.agreement
+    const remedy = `Read what is listed, then give --${field} ${value}. It agrees to exactly that, and to nothing else.`
+    const nothing = 'Nothing was changed: --yes does not agree to this.'
+    return { ...failure('needs_yes', { field, remedy }), message: nothing, would: error.would }
+  }
   if (error instanceof Declined) return failure('declined')
   if (isUsageError(error)) {
     const told = error instanceof UsageError ? error.remedy : null

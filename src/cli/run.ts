@@ -6,7 +6,7 @@ import { createLogger } from '../foundation/logger.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
 import type { Answer, Command, CommandContext, OperatedFoundation } from './command.ts'
 import { commands } from './commands.ts'
-import { askLater, consentTo } from './consent.ts'
+import { consentTo } from './consent.ts'
 import { exitCodeOf, failureJson, failureText } from './failure.ts'
 import { closeWords, notFound, overview, usageOf } from './help.ts'
 import { type Interruptible, interruptible } from './interrupt.ts'
@@ -110,7 +110,6 @@ const runCommand = async (
     write,
     foundation,
     progress: progress.show,
-    ask: askLater({ yes, ask: asking, json }),
     interrupted: interruption.signal,
   }
   const perform = async (): Promise<Answer> => {

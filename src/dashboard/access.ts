@@ -82,13 +82,8 @@ const actionOfPage = {
   'POST /invite': 'users.change',
   'POST /invite/withdraw': 'users.change',
   'GET /operations': 'system.read',
-  'POST /operations/jobs/:job/run': 'jobs.run',
   'GET /operations/data': 'system.read',
   'GET /operations/projections/:projection': 'system.read',
-  'POST /operations/projections/:projection/rebuild': 'projections.change',
-  'POST /operations/projections/:projection/cancel': 'projections.change',
-  'POST /operations/projections/:projection/retry': 'projections.change',
-  'POST /operations/projections/:projection/release': 'projections.change',
   // A person's own pages, for every role.
   'GET /me': 'accounts.read',
   'POST /me/password': 'accounts.read',

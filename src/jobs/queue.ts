@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { CapabilityQueue } from '../call/capability.ts'
-import { openBoss } from './boss.ts'
+import { openBoss } from '../foundation/job-queue.ts'
 
 /** Work that is requested now and done later, by a process that runs jobs. */
 export type JobQueue = CapabilityQueue & { close(): Promise<void> }

@@ -6,7 +6,8 @@ import { putUser } from '../../src/administration/users/users.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { liveTable } from '../../src/projector/tables.ts'
-import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
+import { hiddenIn } from '../declared/interfaces.ts'
+import { type Browser, type DashboardHost, encoded, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
 let room: DashboardHost
@@ -30,14 +31,20 @@ const recorded = async (type: string) =>
 
 const usage = `/operations/projections/${keyUsage.name}`
 
-/** Follows to where work that takes long has ended. */
-const waited = async (location: unknown): Promise<{ statusCode: number; to: unknown; body: string }> => {
-  expect(String(location)).toMatch(/^\/waiting\//)
-  for (;;) {
-    const { statusCode, headers, body } = await ada.get(String(location))
-    if (!body.includes('/progress')) return { statusCode, to: headers.location, body }
+/** Gives a command, and agrees to its plan. */
+const given = async (verb: string, fields: Record<string, string>) => {
+  const path = `/commands/projection/${verb}`
+  const plan = await ada.submit(path, fields)
+  if (!plan.body.includes('name="confirmed"')) return plan
+  let answer = await ada.post(path, encoded(hiddenIn(plan.body)))
+  for (
+    const at = String(answer.headers.location);
+    answer.statusCode === 303 || answer.body.includes('data-progress=');
+  ) {
+    answer = await ada.get(at)
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
+  return answer
 }
 
 test('every projection is listed with where it is, and leads to its page', async () => {
@@ -52,16 +59,16 @@ test('every projection is listed with where it is, and leads to its page', async
 
 describe('a rebuild', () => {
   test('says who asked and why', async () => {
-    const begun = await ada.submit(usage, { reason: 'a <b>rule</b> changed' }, `${usage}/rebuild`)
-    expect(begun.statusCode).toBe(303)
-    expect((await waited(begun.headers.location)).to).toBe(usage)
+    expect((await ada.get(usage)).body).toContain(`href="/commands/projection/rebuild?name=${keyUsage.name}"`)
+    const done = await given('rebuild', { name: keyUsage.name, reason: 'a <b>rule</b> changed' })
+    expect([done.statusCode, done.body.includes('<h1>Done</h1>')]).toEqual([200, true])
     expect(await recorded('RebuildRequested')).toMatchObject([
       { actor: 'user:ada', data: { projections: [keyUsage.name], reason: 'a <b>rule</b> changed' } },
     ])
     expect((await ada.get('/operations')).body).toContain('a &lt;b&gt;rule&lt;/b&gt; changed')
   })
 
-  test('of rows that alone know what a restored log has lost leaves them, and says where to go on', async () => {
+  test('of rows that alone know what a restored log has lost leaves them, and lists what would be lost', async () => {
     const { pool } = room.foundation
     // A line that the log does not hold, and neither the event the rows end at.
     const lines = liveTable(ledgerLines)('ledger_lines')
@@ -74,20 +81,11 @@ describe('a rebuild', () => {
       `update projection_checkpoints set digest = 'another', state = 'halted', error = 'restored' where name = $1`,
       [ledgerLines.name],
     )
-    const path = `/operations/projections/${ledgerLines.name}`
-    const begun = await ada.submit(path, { reason: 'restored' }, `${path}/rebuild`)
-    const { statusCode, body } = await waited(begun.headers.location)
-    expect([statusCode, body]).toEqual([
-      422,
-      expect.stringContaining('it lists what would be lost, and asks'),
-    ])
+    const wanted = { name: ledgerLines.name, reason: 'restored' }
+    const { statusCode, body } = await given('rebuild', wanted)
+    expect([statusCode, body]).toEqual([422, expect.stringContaining('Only the rows know the following')])
+    expect((await given('rebuild', { ...wanted, 'accept-loss': 'another' })).statusCode).toBe(422)
     expect((await pool.query(`select from ${lines} where revision = 1000000`)).rows).toHaveLength(1)
-  })
-
-  test('needs a reason', async () => {
-    const { statusCode, body } = await ada.submit(usage, { reason: ' ' }, `${usage}/rebuild`)
-    expect(statusCode).toBe(422)
-    expect(body).toContain('role="alert"')
   })
 })
 
@@ -104,20 +102,25 @@ describe('an event that was set aside', () => {
     const shown = await ada.get(usage)
     expect(shown.body).toContain('key-&lt;i&gt;')
     expect(shown.body).toContain('<a href="/events/at/1">1</a>')
-    const released = await ada.submit(usage, { position: '1', reason: 'a test' }, `${usage}/release`)
-    expect(released.statusCode).toBe(303)
+    const href = `/commands/projection/release?name=${keyUsage.name}&amp;position=1`
+    expect(shown.body).toContain(`href="${href}"`)
+    const wanted = { name: keyUsage.name, position: '1', reason: 'a test' }
+    expect((await given('release', wanted)).body).toContain('<h1>Done</h1>')
     expect(await recorded('ParkedEventReleased')).toMatchObject([
       { actor: 'user:ada', data: { projection: keyUsage.name, position: '1', reason: 'a test' } },
     ])
-    const bad = await ada.submit(usage, { position: '1 or 2', reason: 'a test' }, `${usage}/release`)
-    expect(bad.statusCode).toBe(422)
+    expect((await given('release', { ...wanted, position: '1 or 2' })).statusCode).toBe(422)
   })
 
   test('of money stays, whatever a form says', async () => {
     await park(ledgerLines.name)
     const path = `/operations/projections/${ledgerLines.name}`
     expect((await ada.get(path)).body).not.toContain('Go on without it')
-    const { statusCode, body } = await ada.submit(path, { position: '1', reason: 'x' }, `${path}/release`)
+    const { statusCode, body } = await given('release', {
+      name: ledgerLines.name,
+      position: '1',
+      reason: 'x',
+    })
     expect(statusCode).toBe(422)
     expect(body).toContain('is of money')
   })
@@ -128,9 +131,7 @@ describe('an event that was set aside', () => {
       `update parked_events set released_at = null, released_by = null, reason = null where projection = $1`,
       [keyUsage.name],
     )
-    const begun = await ada.submit(usage, {}, `${usage}/retry`)
-    const { body } = await waited(begun.headers.location)
-    expect(body).toContain('1 of 1 events are folded now')
+    expect((await given('retry', { name: keyUsage.name })).body).toContain('<dt>Retried</dt><dd>1</dd>')
   })
 })
 
@@ -143,15 +144,14 @@ test('a rebuild that runs elsewhere is shown, and told to end', async () => {
   const { body } = await ada.get(usage)
   expect(body).toContain('Position 5 of 10')
   expect(body).toContain('cli:bob: from the command line')
-  const { statusCode } = await ada.submit(usage, {}, `${usage}/cancel`)
-  expect(statusCode).toBe(303)
+  expect((await given('cancel', { name: keyUsage.name })).body).toContain('<h1>Done</h1>')
   const { rows } = await room.foundation.pool.query(
     `select cancelled_by from projection_rebuilds where rebuild_id = 'elsewhere'`,
   )
   expect(rows).toEqual([{ cancelled_by: 'user:ada' }])
 })
 
-test('a job that there is not is a page that is missing', async () => {
-  const { statusCode } = await ada.submit('/operations', {}, '/operations/jobs/nothing/run')
-  expect(statusCode).toBe(404)
+test('a job that there is not is no job to run', async () => {
+  const answer = await ada.submit('/commands/jobs/run', { name: 'nothing' })
+  expect([answer.statusCode, answer.body]).toEqual([422, expect.stringContaining('There is no job')])
 })

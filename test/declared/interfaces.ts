@@ -39,7 +39,6 @@ export const onCommandLine = async (
       foundation: async () => ({ ...foundation, operator: { actor: `user:${user}`, role } }),
       progress: () => undefined,
       write: async () => undefined,
-      ask: async () => false,
       interrupted: new AbortController().signal,
     },
     givenOf(command, argumentsOf(declared, given)).given,

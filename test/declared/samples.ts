@@ -10,6 +10,18 @@ type Sample = (scene: Scene & { readonly grantId: string }) => Given
 const samples: Readonly<Record<string, Sample>> = {
   'org create': () => ({ name: 'Tailspin <Toys>', overdraft_limit: '12.5' }),
   'org list': () => ({}),
+  'projection list': () => ({}),
+  'projection rebuild': () => ({ name: 'key_usage', reason: 'looked odd' }),
+  'projection cancel': () => ({ name: 'key_usage' }),
+  'projection rebuilds': () => ({}),
+  'projection verify': () => ({ name: 'key_usage' }),
+  'projection parked': () => ({}),
+  'projection retry': () => ({ name: 'key_usage' }),
+  'projection release': () => ({ name: 'key_usage', position: '1', reason: 'not needed' }),
+  'jobs list': () => ({}),
+  'jobs run': () => ({ name: 'none' }),
+  'jobs dead': () => ({}),
+  'jobs retry': () => ({ all: true }),
   'credits grant': () => ({
     amount: '12.5',
     expires_at: '2099-01-31',
@@ -27,6 +39,16 @@ const samples: Readonly<Record<string, Sample>> = {
   'credits balance': () => ({}),
   'credits lots': () => ({}),
 }
+
+/** Where nothing is there to do it with: why every interface refuses it. Tests of its area show that it works. */
+export const refusals: Readonly<Record<string, string>> = {
+  'jobs run': 'there is no job "none"',
+  'jobs retry': 'there are no dead letters',
+  'projection release': 'key_usage has set no event aside at position 1',
+}
+
+/** Commands that find nothing to do in the scene, so that no event says that they did it. */
+export const withoutEvents: readonly string[] = ['projection cancel', 'projection retry']
 
 /** Throws for a declaration without an example. */
 export const sampleOf = (name: string): Sample => {

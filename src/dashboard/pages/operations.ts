@@ -8,7 +8,7 @@ import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { StandingProjection } from '../rows.ts'
 import { findingsTable } from './findings.ts'
-import { formFields, layout, table, type Viewer } from './layout.ts'
+import { layout, table, type Viewer } from './layout.ts'
 import { behindText } from './rows.ts'
 
 /** The state of projections and jobs. */
@@ -126,32 +126,9 @@ const jobsTable = (viewer: Viewer, jobs: readonly ListedJob[]): Html =>
       {
         head: 'Now',
         cell: ({ name }): Renderable =>
-          mayOpen(viewer.role, 'POST /operations/jobs/:job/run')
-            ? html`<form method="post" action="/operations/jobs/${name}/run">${formFields(viewer)}<button class="quiet" type="submit" aria-label="Run ${name} now">Run</button></form>`
+          mayOpen(viewer.role, 'GET /commands/jobs/run')
+            ? html`<a href="/commands/jobs/run?name=${name}">Run<span class="unseen"> ${name} now</span></a>`
             : '–',
       },
     ],
-  })
-
-export const jobEndedPage = ({
-  viewer,
-  job,
-  ended,
-}: {
-  readonly viewer: Viewer
-  readonly job: string
-  readonly ended: {
-    readonly succeeded: boolean
-    readonly error: string | null
-    readonly result: string | null
-  }
-}): Html =>
-  layout({
-    title: job,
-    viewer,
-    at: '/operations',
-    main: html`<p class="eyebrow"><a href="/operations">Operations</a></p>
-<h1>${job} ${ended.succeeded ? 'succeeded' : 'failed'}</h1>
-${ended.error !== null && html`<p class="notice bad" role="alert">${ended.error}</p>`}
-${ended.succeeded && html`<p class="note">It says: ${ended.result ?? 'nothing'}.</p>`}`,
   })

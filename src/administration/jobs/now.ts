@@ -2,12 +2,12 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Logger } from 'pino'
-import { deadLetterQueue, type JobRow } from '../administration/jobs/jobs.ts'
-import { recordOperation } from '../administration/operator-events.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
-import type { Foundation } from '../foundation/foundation.ts'
-import { CommandRefused } from '../ledger/command.ts'
-import { openBoss, wakeWorkers } from './boss.ts'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { openBoss, wakeWorkers } from '../../foundation/job-queue.ts'
+import { CommandRefused } from '../../ledger/command.ts'
+import { recordOperation } from '../operator-events.ts'
+import { deadLetterQueue, type JobRow } from './jobs.ts'
 
 /** Jobs that an operator starts: a run now, and a retry of failed runs. */
 

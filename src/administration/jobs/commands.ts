@@ -1,0 +1,196 @@
+import { z } from 'zod'
+import { nearest } from '../../foundation/nearest.ts'
+import { command, query } from '../declare.ts'
+import { flag, id, name } from '../fields.ts'
+import { InputFault } from '../input.ts'
+import { deadLetters, type JobRow, knownJobs } from './jobs.ts'
+import { nextRuns, type RunState, retryDeadLetters, runNow } from './now.ts'
+
+/** The work that is done by the clock: what became of it, and runs that a person asks for. */
+
+const listedMax = 1_000
+
+const secondsOf = (ms: number | null): number | null => (ms === null ? null : Math.round(ms) / 1_000)
+
+const jobName = () => name({ label: 'Job', help: 'as "jobs list" says' })
+
+/** The job of that name. Throws `InputFault` with the most similar name. */
+const jobNamed = (wanted: string, known: readonly JobRow[]): JobRow => {
+  const job = known.find((one) => one.name === wanted)
+  if (job !== undefined) return job
+  const names = known.filter(({ cron }) => cron !== null).map((one) => one.name)
+  const meant = nearest(wanted, names)
+  throw new InputFault(
+    'name',
+    names.length === 0
+      ? `there is no job "${wanted}": no process with the role jobs ever started`
+      : `there is no job "${wanted}"${meant === null ? '.' : `; is ${meant} meant?`} There are ${names.join(', ')}`,
+  )
+}
+
+const listJobs = query({
+  name: 'jobs list',
+  action: 'system.read',
+  summary: 'the work that is done by the clock: last run and what became of it, next run, failures',
+  input: z.object({}),
+  columns: [
+    { name: 'name', label: 'Job', kind: 'name' },
+    { name: 'cron', label: 'Schedule' },
+    { name: 'running', label: 'Runs now' },
+    { name: 'last_run_at', label: 'Last run (UTC)', kind: 'instant' },
+    { name: 'last_duration_seconds', label: 'Seconds', kind: 'number' },
+    { name: 'last_outcome', label: 'Outcome' },
+    { name: 'next_run_at', label: 'Next run (UTC)', kind: 'instant' },
+    { name: 'failed_24h', label: 'Failures, 24 h', kind: 'number' },
+    { name: 'dead_letters', label: 'Given up', kind: 'number' },
+    { name: 'error', label: 'Error' },
+  ],
+  run: async ({ foundation: { pool, url } }) => {
+    const jobs = (await knownJobs(pool)).filter(({ cron }) => cron !== null)
+    const next = await nextRuns(url, jobs, Date.now())
+    const listed = jobs.map((job) => ({
+      name: job.name,
+      cron: job.cron,
+      running: job.active > 0,
+      last_run_at: job.started_at?.toISOString() ?? null,
+      last_duration_seconds: secondsOf(job.duration_ms),
+      last_outcome: job.state === null ? null : job.state === 'completed' ? 'succeeded' : 'failed',
+      last_success_at: job.done_at?.toISOString() ?? null,
+      next_run_at: next.get(job.name)?.toISOString() ?? null,
+      failed_24h: job.failed_24h,
+      dead_letters: job.dead_letters,
+      seconds_max: job.expire_seconds,
+      error: job.state === 'failed' ? job.message : null,
+    }))
+    const none = ['no job was ever scheduled: start a process with the role jobs']
+    return { json: listed, ...(listed.length === 0 && { lines: none }) }
+  },
+})
+
+const said = {
+  waiting: 'waits for a process that runs jobs',
+  waits_for_another: 'waits for a run that is under way',
+  running: 'runs',
+} as const satisfies Record<RunState['state'], string>
+
+const runJob = command({
+  name: 'jobs run',
+  action: 'jobs.run',
+  summary:
+    'have a job of the clock run now, in a process with the role jobs, and wait for what becomes of it',
+  input: z.object({ name: jobName() }),
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: 'The job runs on where it runs: "jobs list" says what becomes of it.',
+  },
+  plan: async ({ foundation }, { name: wanted }) => {
+    const job = jobNamed(wanted, await knownJobs(foundation.pool))
+    return { says: [`Have ${job.name} run now, in a process with the role jobs.`] }
+  },
+  run: async ({ foundation, logger, operator: { actor }, progress }, { name: wanted }) => {
+    const job = jobNamed(wanted, await knownJobs(foundation.pool))
+    let last: RunState['state'] | undefined
+    const onProgress = ({ state, seconds }: RunState): void => {
+      progress(
+        `${job.name} ${said[state]}  ${seconds} s`,
+        state === last ? undefined : { job: job.name, state, seconds },
+      )
+      last = state
+    }
+    const { duration_ms, ...result } = await runNow(foundation, { job, logger, onProgress, actor })
+    const seconds = secondsOf(duration_ms)
+    return {
+      json: { job: job.name, ...result, duration_seconds: seconds },
+      failed: !result.succeeded,
+      lines: [
+        result.succeeded
+          ? `${job.name} succeeded in ${seconds ?? 0} s`
+          : `${job.name} failed: ${result.error}`,
+      ],
+    }
+  },
+})
+
+const listDead = query({
+  name: 'jobs dead',
+  action: 'system.read',
+  summary:
+    'runs that failed at every try and were given up, with their errors; kept for 30 days, 20 of each job',
+  input: z.object({ name: jobName().optional() }),
+  columns: [
+    { name: 'id', label: 'Run', kind: 'id' },
+    { name: 'job', label: 'Job' },
+    { name: 'failed_at', label: 'Failed (UTC)', kind: 'instant' },
+    { name: 'age_seconds', label: 'Seconds ago', kind: 'number' },
+    { name: 'tries', label: 'Tries', kind: 'number' },
+    { name: 'error', label: 'Error' },
+    { name: 'data', label: 'About' },
+    { name: 'done_since', label: 'Done since' },
+  ],
+  run: async ({ foundation: { pool } }, { name: wanted }) => {
+    const job = wanted === undefined ? null : jobNamed(wanted, await knownJobs(pool)).name
+    const listed = (await deadLetters(pool, { job, max: listedMax })).map((one) => ({
+      id: one.id,
+      job: one.job,
+      failed_at: one.failed_at.toISOString(),
+      age_seconds: Math.round(one.age_ms / 1_000),
+      tries: one.tries,
+      error: one.error,
+      data: one.data,
+      done_since: one.done_since,
+    }))
+    return { json: listed, ...(listed.length === 0 && { lines: ['there are no dead letters'] }) }
+  },
+})
+
+const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+const retryDead = command({
+  name: 'jobs retry',
+  action: 'jobs.run',
+  summary: 'ask anew for runs that were given up; of several of a job that were to do the same, one',
+  input: z.object({
+    id: id(
+      { label: 'Run', help: 'of one dead letter, as "jobs dead" says' },
+      uuidForm,
+      '0197a2c4-5d1e-7b7a-8f00-3c2b1a9d8e7f',
+    ).optional(),
+    all: flag({ label: 'All', help: 'every dead letter' }),
+  }),
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: 'Some runs may be asked for: "jobs dead" shows the others.',
+  },
+  plan: async (_, input) => {
+    const one = retried(input)
+    return {
+      says: [`Ask anew for ${one === null ? 'every run that was' : `the run ${one}, which was`} given up.`],
+    }
+  },
+  run: async ({ foundation, logger, operator: { actor } }, input) => {
+    const runs = await retryDeadLetters(foundation, { id: retried(input), logger, actor })
+    return {
+      json: { retried: runs },
+      lines: runs.map(
+        ({ job, runs: asked }) => `${job}: ${asked === 1 ? 'one run is' : `${asked} runs are`} asked for`,
+      ),
+    }
+  },
+})
+
+/** Null: all. */
+const retried = ({
+  id: one,
+  all,
+}: {
+  readonly id?: string | undefined
+  readonly all: boolean
+}): string | null => {
+  if ((one === undefined) === !all)
+    throw new InputFault('id', 'name one dead letter by its id, or give --all')
+  return one ?? null
+}
+
+export const jobDeclarations = [listJobs, runJob, listDead, retryDead]

@@ -1,0 +1,410 @@
+import { z } from 'zod'
+import { projections } from '../../../projections/index.ts'
+import type { Projection } from '../../../projections/projection.ts'
+import { formatCredits } from '../../billing/money.ts'
+import type { TotalDifference } from '../../projector/compare-totals.ts'
+import { lossDigest, type OnlyInRows } from '../../projector/only-in-rows.ts'
+import { command, NeedsConsent, query, wholeOrNot } from '../declare.ts'
+import { choice, flag, line, position, reason } from '../fields.ts'
+import { InputFault } from '../input.ts'
+import { type ParkedEvent, parkedEvents, releaseParked, retryParked } from './parked.ts'
+import { namesOf, rateOf, reporter } from './progress.ts'
+import { type ProjectionState, projectionStates, verifyRows } from './projections.ts'
+import { cancelRebuilds, type RebuildRow, rebuild, rebuilds } from './rebuilds.ts'
+
+/** Projections: where they stand, rebuilding and comparing them, and the events that were set aside. */
+
+const names = projections.map(({ name }) => name)
+const projection = () => choice({ label: 'Projection', help: `one of ${names.join(', ')}` }, names)
+const chosen = {
+  name: projection().optional(),
+  all: flag({ label: 'All', help: 'every projection' }),
+}
+
+type Chosen = { readonly name?: string | undefined; readonly all: boolean }
+
+const named = (name: string): Projection => {
+  const found = projections.find((one) => one.name === name)
+  if (found === undefined) throw new Error(`there is no projection ${name}`)
+  return found
+}
+
+/** The named projection, or all of them if none is named. */
+const chosenOf = ({ name, all }: Chosen): readonly Projection[] =>
+  name === undefined || all ? projections : [named(name)]
+
+/** Leaving out the name must not mean "all": that could take hours. */
+const chosenOrAll = (input: Chosen): readonly Projection[] => {
+  if (input.name === undefined && !input.all)
+    throw new InputFault('name', `name a projection, or give --all; there are ${names.join(', ')}`)
+  return chosenOf(input)
+}
+
+const listProjections = query({
+  name: 'projection list',
+  action: 'system.read',
+  summary: 'where every projection stands, and how far behind the event log',
+  input: z.object({}),
+  anyHistory: true,
+  columns: [
+    { name: 'name', label: 'Projection', kind: 'name' },
+    { name: 'version', label: 'Version', kind: 'number' },
+    { name: 'state', label: 'State' },
+    { name: 'position', label: 'Position', kind: 'number' },
+    { name: 'behind', label: 'Behind', kind: 'number' },
+    { name: 'parked', label: 'Events set aside', kind: 'number' },
+    { name: 'halted_streams', label: 'Streams halted' },
+    { name: 'updated_at', label: 'Updated (UTC)', kind: 'instant' },
+    { name: 'error', label: 'Error', kind: 'whole' },
+  ],
+  run: async ({ foundation }) => {
+    const listed = (await projectionStates(foundation)).states.map(stateJson)
+    return {
+      json: listed,
+      failed: listed.some(({ state, halted_streams }) => state === 'halted' || halted_streams.length > 0),
+    }
+  },
+})
+
+const stateJson = (one: ProjectionState) => ({
+  name: one.name,
+  version: one.version,
+  state: one.state,
+  position: one.position.toString(),
+  behind: one.behind?.toString() ?? null,
+  parked: one.parked,
+  halted_streams: one.haltedStreams.map(({ stream, position: at, error }) => ({
+    stream,
+    position: at.toString(),
+    error,
+  })),
+  updated_at: one.updatedAt.toISOString(),
+  error: one.error,
+})
+
+const rebuildProjection = command({
+  name: 'projection rebuild',
+  action: 'projections.change',
+  summary: 'fold projections anew from the event log and switch; readers see the old rows until then',
+  input: z.object({
+    ...chosen,
+    reason: reason().prefault('asked by operator'),
+    anew: flag({
+      label: 'From the start',
+      help: 'begin at the start of the log, whatever a killed rebuild has left',
+    }),
+    accept_loss: line({
+      label: 'Accepted loss',
+      help: 'of a restored log: the digest of what only the rows know, as the rebuild lists it; --yes does not agree to losing that',
+    }).optional(),
+  }),
+  anyHistory: true,
+  anyEventLog: ({ all }) => all === true || all === 'true' || all === 'on',
+  changes: {
+    of: 'rows',
+    asks: 'on a terminal',
+    left: 'The live rows are what they were, unless the switch was made: "projection rebuilds" says so, and "projection rebuild" goes on.',
+  },
+  plan: async (_, input) => ({
+    says: [
+      `Rebuild ${namesOf(chosenOrAll(input))} from the event log, and switch if their totals are those of the log.`,
+    ],
+  }),
+  run: async (context, input) => {
+    const { foundation, operator, logger } = context
+    const of = chosenOrAll(input)
+    const rebuilt = await rebuild(foundation, {
+      projections: of,
+      reason: input.reason,
+      actor: operator.actor,
+      logger,
+      anew: input.anew,
+      mayForget: async (lost) => accepted(lost, input.accept_loss),
+      onProgress: reporter(of, context),
+    })
+    const { rebuildId, events, elapsedMs, resumed, differences } = rebuilt
+    const seconds = Math.round(elapsedMs) / 1000
+    return {
+      json: {
+        rebuild_id: rebuildId,
+        projections: of.map(({ name, version }) => ({ name, version })),
+        ...{ events, seconds, events_per_second: rateOf(events, elapsedMs), resumed, differences },
+      },
+      lines: [
+        `rebuilt ${namesOf(of)} from ${events} events in ${seconds} s${resumed ? ', going on where another rebuild was killed' : ''}`,
+        ...differences.map(differenceLine),
+        ...(differences.length === 0
+          ? []
+          : ['The rows before were wrong where they differ: the new ones have the totals of the event log.']),
+      ],
+    }
+  },
+})
+
+const differenceLine = ({
+  projection: of,
+  organization_id,
+  figure,
+  live,
+  rebuilt,
+}: TotalDifference): string => {
+  const told = (amount: string | null): string =>
+    amount === null ? 'nothing' : figure === 'lines' ? amount : formatCredits(BigInt(amount))
+  return `DIFFERENT  ${of}  ${organization_id}  ${figure}: ${told(live)} before, ${told(rebuilt)} now`
+}
+
+const lostMax = 1_000
+
+/** Whether the person agreed to losing exactly this. Throws `NeedsConsent`, which lists it. */
+const accepted = (lost: readonly OnlyInRows[], digest: string | undefined): boolean => {
+  if (lost.length === 0) return true
+  const now = lossDigest(lost)
+  if (digest === now) return true
+  throw new NeedsConsent({ field: 'accept-loss', value: now }, [
+    ...(digest === undefined ? [] : [`What was agreed to (${digest}) is not what would be lost now.`]),
+    'The event log was restored from an older copy, or replaced. Only the rows know the following, and the rebuild forgets it:',
+    ...lost.slice(0, lostMax).map(lostLine),
+    ...(lost.length > lostMax ? [`  and ${lost.length - lostMax} more`] : []),
+    `The digest of this list is ${now}.`,
+    'Revoked keys work again, erased people come back, and credits are as the log has them, until you repeat what is listed.',
+  ])
+}
+
+const lostLine = ({ kind, what, organization_id, at, amount_micro }: OnlyInRows): string => {
+  const amount = amount_micro === null ? null : `${formatCredits(BigInt(amount_micro))} credits`
+  return [`  ${kind}`, what, organization_id, at, amount].filter((part) => part !== null).join('  ')
+}
+
+const cancelRebuild = command({
+  name: 'projection cancel',
+  action: 'projections.change',
+  summary: 'end running rebuilds, wherever they run; the live rows stay as they are',
+  input: z.object(chosen),
+  anyHistory: true,
+  changes: { of: 'rows', asks: 'on a terminal', left: wholeOrNot('projection rebuilds') },
+  plan: async ({ foundation }, input) => {
+    const of = chosenOrAll(input).map(({ name }) => name)
+    const running = (await rebuilds(foundation)).filter(
+      (one) => one.state === 'running' && one.projections.some((name) => of.includes(name)),
+    )
+    return {
+      says: [
+        running.length === 0
+          ? `Nothing: no rebuild of ${of.join(', ')} is running. What a killed one left is dropped.`
+          : `End ${running.map((one) => `the rebuild of ${one.projections.join(', ')} that ${one.actor} began`).join(', and ')}: what it has folded is dropped, and the live rows stay.`,
+      ],
+    }
+  },
+  run: async ({ foundation, operator: { actor } }, input) => {
+    const of = chosenOrAll(input)
+    const ended = await cancelRebuilds(foundation, { projections: of, actor })
+    return {
+      json: { cancelled: ended },
+      lines: [
+        ended.length === 0
+          ? `no rebuild of ${namesOf(of)} is running`
+          : `${ended.length} told to end; "projection rebuilds" says when they have`,
+      ],
+    }
+  },
+})
+
+const listRebuilds = query({
+  name: 'projection rebuilds',
+  action: 'system.read',
+  summary: 'the newest rebuilds: who asked, how far they are, what came of them',
+  input: z.object({}),
+  anyHistory: true,
+  columns: [
+    { name: 'rebuild_id', label: 'Rebuild', kind: 'id' },
+    { name: 'state', label: 'State' },
+    { name: 'position', label: 'Position', kind: 'number' },
+    { name: 'target', label: 'Of', kind: 'number' },
+    { name: 'events', label: 'Events', kind: 'number' },
+    { name: 'events_per_second', label: 'Events/s', kind: 'number' },
+    { name: 'started_at', label: 'Begun (UTC)', kind: 'instant' },
+    { name: 'ended_at', label: 'Ended (UTC)', kind: 'instant' },
+    { name: 'actor', label: 'Asked by' },
+    { name: 'reason', label: 'Reason' },
+    { name: 'projections', label: 'Projections' },
+    { name: 'error', label: 'Error', kind: 'whole' },
+  ],
+  run: async ({ foundation }) => ({ json: (await rebuilds(foundation)).map(rebuildJson) }),
+})
+
+const rebuildJson = (one: RebuildRow) => ({
+  rebuild_id: one.rebuildId,
+  projections: one.projections,
+  state: one.state,
+  position: one.position.toString(),
+  target: one.target.toString(),
+  events: one.events,
+  events_per_second: rateOf(one.events, one.elapsedMs),
+  started_at: one.startedAt.toISOString(),
+  ended_at: one.endedAt?.toISOString() ?? null,
+  actor: one.actor,
+  reason: one.reason,
+  differences: one.differences,
+  error: one.error,
+})
+
+const verifyProjection = query({
+  name: 'projection verify',
+  action: 'system.read',
+  summary: 'rebuild projections beside the live ones and compare row for row',
+  input: z.object(chosen),
+  columns: [
+    { name: 'name', label: 'Projection', kind: 'name' },
+    { name: 'ok', label: 'Same' },
+    { name: 'position', label: 'Position', kind: 'number' },
+    { name: 'rows', label: 'Rows', kind: 'number' },
+    { name: 'differences', label: 'Differences' },
+  ],
+  run: async (context, input) => {
+    const { foundation, logger } = context
+    const of = chosenOf(input)
+    const verdicts = await verifyRows(foundation, {
+      projections: of,
+      logger,
+      onProgress: reporter(of, context),
+    })
+    const verified = verdicts.map(({ name, position: at, rows, differences }) => ({
+      name,
+      ok: differences.length === 0,
+      position: at.toString(),
+      rows,
+      differences: differences.map(({ table, live, rebuilt, onlyLive, onlyRebuilt }) => ({
+        table,
+        live_rows: live,
+        rebuilt_rows: rebuilt,
+        only_live: onlyLive,
+        only_rebuilt: onlyRebuilt,
+      })),
+    }))
+    return {
+      json: verified,
+      failed: verified.some(({ ok }) => !ok),
+      lines: verified.flatMap(({ name, ok, rows, position: at, differences }) => [
+        `${ok ? 'same     ' : 'DIFFERENT'}  ${name}  ${rows} rows at position ${at}`,
+        ...differences.flatMap(({ table, only_live, only_rebuilt }) => [
+          ...only_live.map((row) => `  ${table}: only live     ${row}`),
+          ...only_rebuilt.map((row) => `  ${table}: only rebuilt  ${row}`),
+        ]),
+      ]),
+    }
+  },
+})
+
+const parkedJson = (one: ParkedEvent) => ({
+  projection: one.projection,
+  position: one.position.toString(),
+  stream: one.stream,
+  type: one.type,
+  state: one.state,
+  error: one.error,
+  parked_at: one.parkedAt.toISOString(),
+  released_by: one.releasedBy,
+  reason: one.reason,
+})
+
+const listParked = query({
+  name: 'projection parked',
+  action: 'system.read',
+  summary: 'the events that could not be folded, with their errors',
+  input: z.object({ name: projection().optional() }),
+  anyHistory: true,
+  columns: [
+    { name: 'projection', label: 'Projection', kind: 'name' },
+    { name: 'position', label: 'Position', kind: 'number' },
+    { name: 'stream', label: 'Stream', kind: 'id' },
+    { name: 'type', label: 'Event' },
+    { name: 'state', label: 'State' },
+    { name: 'error', label: 'Error', kind: 'whole' },
+    { name: 'parked_at', label: 'Since (UTC)', kind: 'instant' },
+    { name: 'released_by', label: 'Released by' },
+    { name: 'reason', label: 'Reason' },
+  ],
+  run: async ({ foundation }, { name = null }) => {
+    const rows = (await parkedEvents(foundation, name)).map(parkedJson)
+    return {
+      json: rows,
+      failed: rows.some(({ state }) => state !== 'released'),
+      ...(rows.length === 0 && { lines: ['nothing is set aside'] }),
+    }
+  },
+})
+
+const retryProjection = command({
+  name: 'projection retry',
+  action: 'projections.change',
+  summary: 'fold a projection anew if this release can read what was set aside',
+  input: z.object({ name: projection() }),
+  changes: {
+    of: 'rows',
+    asks: 'on a terminal',
+    left: 'The live rows are what they were, unless the switch was made: "projection rebuilds" says so.',
+  },
+  plan: async ({ foundation }, { name }) => {
+    const waiting = (await parkedEvents(foundation, name)).filter(({ state }) => state !== 'released')
+    return {
+      says: [
+        waiting.length === 0
+          ? `Nothing: no event of ${name} is set aside.`
+          : `Fold ${name} anew if this release can read the ${waiting.length} events that were set aside, and switch.`,
+      ],
+    }
+  },
+  run: async (context, { name }) => {
+    const { waiting, unreadable, left } = await retryParked(context.foundation, {
+      projection: named(name),
+      actor: context.operator.actor,
+      logger: context.logger,
+      mayForget: async () => false,
+      onProgress: reporter([named(name)], context),
+    })
+    if (waiting.length === 0) return { json: { name, retried: 0, left: [] }, lines: ['nothing is set aside'] }
+    if (unreadable.length > 0)
+      return {
+        json: { name, retried: 0, left: left.map(parkedJson) },
+        failed: true,
+        lines: [...unreadable, 'nothing was changed: run the release that knows these events'],
+      }
+    return {
+      json: { name, retried: waiting.length, left: left.map(parkedJson) },
+      failed: left.length > 0,
+      lines: [
+        `${name}: ${waiting.length - left.length} of ${waiting.length} events are folded now`,
+        ...left.map(({ position: at, stream, error }) => `position ${at} of ${stream}: ${error}`),
+      ],
+    }
+  },
+})
+
+const releaseProjection = command({
+  name: 'projection release',
+  action: 'projections.change',
+  summary: 'let a projection go on without an event for ever; not of money, not of keys',
+  input: z.object({
+    name: projection(),
+    position: position({ label: 'Position', help: 'of the event, as "projection parked" says' }),
+    reason: reason(),
+  }),
+  changes: { of: 'rows', asks: 'always', left: wholeOrNot('projection parked') },
+  plan: async ({ foundation }, { name, position: at }) => {
+    const found = (await parkedEvents(foundation, name)).find((one) => one.position === at)
+    const what = found === undefined ? '' : `, a ${found.type} of ${found.stream}`
+    return { says: [`Let ${name} go on without the event at position ${at}${what}, for ever.`] }
+  },
+  run: async ({ foundation, operator: { actor } }, { name, position: at, reason: why }) => {
+    await releaseParked(foundation, { projection: named(name), position: at, reason: why, actor })
+    return {
+      json: { name, position: at.toString(), reason: why },
+      lines: [`${name} goes on without the event at position ${at}`],
+    }
+  },
+})
+
+export const projectionDeclarations = [
+  ...[listProjections, rebuildProjection, cancelRebuild, listRebuilds, verifyProjection],
+  ...[listParked, retryProjection, releaseProjection],
+]
