@@ -9,7 +9,7 @@ import type { EpochSealer, Secrets } from '../guard/secrets/secrets.ts'
 import type { Ledger } from '../ledger/write/commit.ts'
 import type { CapabilityCommand } from './command.ts'
 import type { DataSource } from './data-source.ts'
-import type { AnyCapabilityForm, DescribedCall } from './form.ts'
+import type { AnyCapabilityForm, CapabilityDocument } from './form.ts'
 
 /**
  * What a capability is to the rest of the service: one value, exported by `capabilities/<name>/index.ts`. The composition,
@@ -19,8 +19,7 @@ import type { AnyCapabilityForm, DescribedCall } from './form.ts'
 export type Capability<Settings = unknown> = {
   /** The hosts that answer its calls. The API's is always one of them: clients know one address. */
   readonly hosts: readonly ['api', ...'dashboard'[]]
-  /** The kinds of its calls: what partners read does not depend on what a process has opened. */
-  readonly calls: readonly DescribedCall[]
+  readonly document: CapabilityDocument
   /** Rejects with `SettingFault` where a setting makes no sense. */
   readonly open: (ports: CapabilityPorts<Settings>) => OpenCapability | Promise<OpenCapability>
   /** Outside `open`, because `--help` needs no database. */

@@ -142,13 +142,6 @@ export const wrongMethod = (method: string, allowed: readonly string[]): Refusal
   details: { method, allowed },
 })
 
-/** Of another organization, or of none: the answer does not reveal which. */
-export const callNotFound = (requestId: string): Refusal => ({
-  code: 'CALL_001',
-  message: `There is no recorded call with the request id ${requestId}. Calls without a valid key are not recorded; calls refused by a rate limit, and refusals beyond the first 60 of a minute, are recorded as counts.`,
-  details: { request_id: requestId },
-})
-
 export const notEnoughCredits = ({
   required,
   available,

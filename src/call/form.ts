@@ -4,6 +4,7 @@ import type { Capability, Permission } from '../events/capabilities.ts'
 import type { KeyLimits } from '../events/keys.ts'
 import type { KeyState } from '../keys/key-state.ts'
 import type { ErrorCode, Refusal } from './errors.ts'
+import type { RecordedAnswers } from './examples.ts'
 import type { CallResult } from './result.ts'
 
 /** A request body: any JSON object. */
@@ -107,6 +108,21 @@ export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal
 /** A form of any types: only the form itself knows them. */
 // biome-ignore lint/suspicious/noExplicitAny: the pipeline hands what `parse` returned to `gather`, and so on; it looks into none of it.
 export type AnyCapabilityForm = CapabilityForm<any, any, any>
+
+/** What people read about a capability, in its `document.ts`. It does not depend on what a process has opened. */
+export type CapabilityDocument = {
+  /** The OpenAPI document lists its calls under this word, with one sentence about it. */
+  readonly tag: string
+  readonly about: string
+  /** The kinds of its calls. */
+  readonly calls: readonly DescribedCall[]
+  readonly examples: RecordedAnswers
+  /** A call by which people try a new key. A key that may make several of them is shown that of the first capability in the list. */
+  readonly firstCall?: FirstCall
+}
+
+/** `body` is null for a GET. */
+export type FirstCall = { readonly call: DescribedCall; readonly body: JsonObject | null }
 
 /** What partners read about one kind of call: the OpenAPI document is made of it (`openapi.ts`), and its schemas are checked against real answers. */
 export type CallDocument = {

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { type ErrorCode, errorCatalogue, unreadableStatuses } from './errors.ts'
-import type { Example, Examples, HeaderName } from './examples.ts'
-import type { DescribedCall } from './form.ts'
+import type { Example, Examples, HeaderName, RecordedAnswers } from './examples.ts'
+import type { CapabilityDocument, DescribedCall } from './form.ts'
 
 /**
  * The OpenAPI 3.1 document of the calls, made from the schemas by which they are answered. Pure. A client that is generated from
@@ -9,34 +9,36 @@ import type { DescribedCall } from './form.ts'
  */
 
 type Documented = {
-  /** The kinds of calls of the API's host. */
-  readonly calls: readonly DescribedCall[]
+  /** Of the capabilities of the API's host. */
+  readonly documents: readonly CapabilityDocument[]
+  readonly service: ServiceWords
   readonly version: string
   readonly examples: Examples
 }
 
-export const openApiOf = ({ calls, version, examples }: Documented): Json => {
+/** A sentence about the service, and one about its requests: both say what its capabilities are. */
+export type ServiceWords = { readonly summary: string; readonly requests: string }
+
+export const openApiOf = ({ documents, service, version, examples }: Documented): Json => {
   const paths: Record<string, Record<string, unknown>> = {}
-  for (const call of calls) {
-    const path = call.path.replaceAll(/:(\w+)/g, '{$1}')
-    paths[path] ??= {}
-    paths[path][call.method.toLowerCase()] = operationOf(call, examples)
-  }
+  for (const document of documents)
+    for (const call of document.calls) {
+      const path = call.path.replaceAll(/:(\w+)/g, '{$1}')
+      paths[path] ??= {}
+      paths[path][call.method.toLowerCase()] = operationOf(call, document, examples)
+    }
   return {
     openapi: '3.1.0',
     info: {
       title: 'Enrichment ledger',
       version,
-      summary: 'E-mail validations, IP lookups and profiles, each with a bill that can be proved.',
-      description,
+      summary: service.summary,
+      description: [service.requests, ...rules].join('\n\n'),
       license: { name: 'Proprietary', identifier: 'LicenseRef-Proprietary' },
     },
     servers: [{ url: '/', description: 'The host of the API' }],
     security: [{ apiKey: [] }],
-    tags: [...new Set(calls.map(tagOf))].map((name) => ({
-      name,
-      description: tagDescriptions[name] ?? name,
-    })),
+    tags: documents.map(({ tag: name, about: description }) => ({ name, description })),
     paths,
     components: {
       securitySchemes: {
@@ -55,23 +57,12 @@ export const openApiOf = ({ calls, version, examples }: Documented): Json => {
   }
 }
 
-const description = [
-  'Every request carries an API key and asks for one e-mail address, one IP address or one profile.',
+/** Of every request, below what requests ask for. */
+const rules = [
   'Amounts of credits are decimal strings with at most six fractional digits.',
   'Members that are not listed here may be added to answers; members of requests that are not known are ignored.',
   `A path that does not exist is answered 404 \`REQ_004\`, a method that a path does not take 405 \`REQ_005\`. No error costs credits.`,
-].join('\n\n')
-
-const tagDescriptions: Readonly<Record<string, string>> = {
-  email_validation: 'E-mail addresses: whether mail can be delivered, and to what kind of mailbox.',
-  ip_lookup: 'IP addresses: where they are.',
-  profile: 'People of the professional network.',
-  pixel: 'Limits and blocks of pixels, and whether one may fire.',
-  account: 'Your own account: balance, usage, calls, receipts and the ledger.',
-  whoami: 'The key itself.',
-}
-
-const tagOf = ({ capability }: DescribedCall): string => capability.replace('ledger_export', 'account')
+] as const
 
 /** Of every call; of one for which a key needs a permission; of one that takes an Idempotency-Key. */
 const sharedCodes = {
@@ -87,9 +78,13 @@ const codesOf = ({ permission, method, document }: DescribedCall): readonly Erro
   ...document.codes,
 ]
 
-const operationOf = (call: DescribedCall, { answers, errors }: Examples): Json => {
+const operationOf = (
+  call: DescribedCall,
+  { tag, examples }: CapabilityDocument,
+  { errors }: Examples,
+): Json => {
   const { method, document, permission, path } = call
-  const shown = answers[document.operationId] ?? {}
+  const shown = examples[document.operationId] ?? {}
   const { operationId, summary, description: about, request, accepted } = document
   const properties = request === null ? {} : (schemaOf(request, 'input').properties as Record<string, Json>)
   const required = request === null ? [] : ((schemaOf(request, 'input').required ?? []) as string[])
@@ -101,7 +96,7 @@ const operationOf = (call: DescribedCall, { answers, errors }: Examples): Json =
     }
   })
   return {
-    ...{ operationId, summary, tags: [tagOf(call)] },
+    ...{ operationId, summary, tags: [tag] },
     description: permission === null ? about : `${about}\n\nThe key needs the permission \`${permission}\`.`,
     parameters: [
       ...(method === 'GET' ? parameters : []),
@@ -180,7 +175,7 @@ const enveloped = (result: z.ZodType, beside?: z.ZodObject): Json => {
 }
 
 /** The examples of some statuses: requests, or answers. */
-const named = (shown: Examples['answers'][string], part: keyof Example): Json => {
+const named = (shown: RecordedAnswers[string], part: keyof Example): Json => {
   const some = Object.values(shown).flatMap((byName) => Object.entries(byName))
   return some.length === 0
     ? {}

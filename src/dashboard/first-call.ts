@@ -1,41 +1,50 @@
-import type { Permission } from '../events/capabilities.ts'
+import type { JsonObject } from '../call/form.ts'
+import { capabilities } from '../capabilities/index.ts'
 
-/** A first call with a new key, ready to run: on a command line, in TypeScript and in Python. Pure. */
+/** A first call with a new key, ready to run: on a command line, in TypeScript and in Python. */
 
-type Request = { readonly path: string; readonly body: Readonly<Record<string, string>> }
+/** Without a slash at the end. */
+type Hosts = { readonly apiUrl: string; readonly dashboardUrl: string }
 
-/** The first call for a key with several permissions: the cheapest. */
-const requests: readonly (readonly [Permission, Request])[] = [
-  ['ip_lookup', { path: '/v1/ip/lookup', body: { ip: '8.8.8.8' } }],
-  ['email_validation', { path: '/v1/email/validate', body: { email: 'ada@example.com' } }],
-  ['profnet_scraping', { path: '/v1/profnet/profile', body: { lid: 'ada-lovelace' } }],
-]
+/** `body` is null for a GET. */
+type Request = { readonly url: string; readonly body: JsonObject | null }
+
+/** Undefined: no capability has a first call for a key with these permissions. */
+export const firstRequest = (
+  { apiUrl, dashboardUrl }: Hosts,
+  permissions: readonly string[],
+): Request | undefined => {
+  for (const { hosts, document } of capabilities) {
+    if (document.firstCall === undefined) continue
+    const { call, body } = document.firstCall
+    if (call.permission !== null && !permissions.includes(call.permission)) continue
+    return { url: `${hosts.includes('dashboard') ? dashboardUrl : apiUrl}${call.path}`, body }
+  }
+  return undefined
+}
+
+/** `keyHeader` is quoted for the shell. */
+export const curlOf = ({ url, body }: Request, keyHeader: string): string =>
+  `curl -i '${url}' -H ${keyHeader}${body === null ? '' : ` -H 'content-type: application/json' -d '${JSON.stringify(body)}'`}`
 
 type Example = { readonly name: string; readonly text: string }
 
-/** `baseUrl` has no slash at its end. */
 export const firstCalls = ({
-  apiUrl,
-  dashboardUrl,
   apiKey,
   permissions,
-}: {
-  readonly apiUrl: string
-  readonly dashboardUrl: string
-  readonly apiKey: string
-  readonly permissions: readonly string[]
-}): Example[] => {
-  const request = requests.find(([permission]) => permissions.includes(permission))?.[1]
-  const url = request === undefined ? `${dashboardUrl}/whoami` : `${apiUrl}${request.path}`
-  const json = request === undefined ? null : JSON.stringify(request.body)
-  const curlBody = json === null ? '' : ` -H 'content-type: application/json' -d '${json}'`
+  ...hosts
+}: Hosts & { readonly apiKey: string; readonly permissions: readonly string[] }): Example[] => {
+  const request = firstRequest(hosts, permissions)
+  if (request === undefined) return []
+  const { url } = request
+  const json = request.body === null ? null : JSON.stringify(request.body)
   const headers = `{ 'x-api-key': '${apiKey}'${json === null ? '' : `, 'content-type': 'application/json'`} }`
   const options =
     json === null ? `{ headers: ${headers} }` : `{ method: 'POST', headers: ${headers}, body: '${json}' }`
   const pythonBody = json === null ? '' : `, b'${json}'`
   const pythonType = json === null ? '' : `, 'content-type': 'application/json'`
   return [
-    { name: 'curl', text: `curl -i '${url}' -H 'x-api-key: ${apiKey}'${curlBody}` },
+    { name: 'curl', text: curlOf(request, `'x-api-key: ${apiKey}'`) },
     { name: 'TypeScript', text: `console.log(await (await fetch('${url}', ${options})).json())` },
     {
       name: 'Python',

@@ -8,7 +8,7 @@ import type { CallDependencies } from '../call/dependencies.ts'
 import { examples } from '../call/examples.ts'
 import { openApiOf } from '../call/openapi.ts'
 import { createHost, type Host, type Reach } from '../call/route.ts'
-import { capabilities } from '../capabilities/index.ts'
+import { capabilities, serviceWords } from '../capabilities/index.ts'
 import { remembered } from '../concurrency/remembered.ts'
 import { type Config, twoPersonOf } from '../config.ts'
 import { dashboard } from '../dashboard/dashboard.ts'
@@ -133,8 +133,10 @@ export const createDataSources = (
 
 /** `/openapi.json`, for everyone: the possible requests and answers. The same from every process and both hosts. */
 const documentation = (): FastifyPluginAsync => {
-  const calls = capabilities.flatMap((one) => one.calls)
-  const text = JSON.stringify(openApiOf({ calls, version: service.version, examples }))
+  const documents = capabilities.map(({ document }) => document)
+  const text = JSON.stringify(
+    openApiOf({ documents, service: serviceWords, version: service.version, examples }),
+  )
   return async (host) => {
     host.get('/openapi.json', (_request, reply) =>
       reply

@@ -11,7 +11,9 @@ import { type Demo, demoFile, seedDemo, writeDemo } from '../administration/seed
 import { passwordIsRight } from '../administration/users/users.ts'
 import { within } from '../concurrency/deadline.ts'
 import type { Config } from '../config.ts'
+import { curlOf, firstRequest } from '../dashboard/first-call.ts'
 import { createOutage } from '../event-log/outage.ts'
+import { permission } from '../events/capabilities.ts'
 import { openingWith } from '../foundation/closing.ts'
 import { type Foundation, openFoundation } from '../foundation/foundation.ts'
 import { createMetrics } from '../metrics/metrics.ts'
@@ -82,11 +84,12 @@ const announce = async (
   print(
     `Login      user ${demo.dashboard_user}, ${await passwordTold(foundation, demo, printsSecrets ? null : path)}`,
   )
-  print('\nTry it:\n')
-  const key = printsSecrets ? `'x-api-key: ${demo.api_key}'` : `"x-api-key: ${keyFrom(path)}"`
-  print(
-    `curl -i ${demo.api_url}/v1/ip/lookup -H 'content-type: application/json' -H ${key} -d '{"ip":"8.8.8.8"}'\n`,
-  )
+  const first = firstRequest(urls, permission.options)
+  if (first !== undefined) {
+    print('\nTry it:\n')
+    const key = printsSecrets ? `'x-api-key: ${demo.api_key}'` : `"x-api-key: ${keyFrom(path)}"`
+    print(`${curlOf(first, key)}\n`)
+  }
   print(`What it cost, plotted: ${dashboardUrl}/organizations/${demo.organization_id}/usage\n`)
   if (printsSecrets) print(`Key and password are printed this once; ${path} keeps them.\n`)
 }

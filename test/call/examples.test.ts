@@ -1,22 +1,53 @@
 /** The examples in the OpenAPI document are answers of this service: they are asked for again, and only what differs every time may differ. */
-import { readFile, writeFile } from 'node:fs/promises'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
-import type { Examples } from '../../src/call/examples.ts'
 import { capabilities } from '../../src/capabilities/index.ts'
-import { recordExamples } from '../support/example-calls.ts'
+import { type RecordedExamples, recordExamples } from '../support/example-calls.ts'
 import { type House, openHouse } from '../support/house.ts'
 
-const file = new URL('../../src/call/examples.json', import.meta.url)
+const sharedFile = new URL('../../src/call/examples.json', import.meta.url)
+const folder = new URL('../../src/capabilities/', import.meta.url)
+
+/** Every capability's file of examples, with the operations whose answers belong there. */
+const ownFiles = async () => {
+  const entries = await readdir(folder, { withFileTypes: true })
+  return Promise.all(
+    entries
+      .filter((entry) => entry.isDirectory())
+      .map(async ({ name }) => {
+        const { document } = await import(new URL(`${name}/document.ts`, folder).href)
+        const calls: readonly { document: { operationId: string } }[] = document.calls
+        return {
+          file: new URL(`${name}/examples.json`, folder),
+          operations: calls.map((call) => call.document.operationId),
+        }
+      }),
+  )
+}
+
+const write = (file: URL, value: object): Promise<void> =>
+  writeFile(file, `${JSON.stringify(value, null, 2)}\n`)
+
+const writeExamples = async ({ answers, ...shared }: RecordedExamples): Promise<void> => {
+  await write(sharedFile, shared)
+  for (const { file, operations } of await ownFiles()) {
+    const own = Object.entries(answers).filter(([operation]) => operations.includes(operation))
+    await write(file, Object.fromEntries(own))
+  }
+}
+
+const read = async (file: URL) => JSON.parse(await readFile(file, 'utf8'))
 
 let house: House
-let answered: Examples
-let examples: Examples
+let answered: RecordedExamples
+let examples: RecordedExamples
 beforeAll(async () => {
   house = await openHouse()
   answered = await recordExamples(house)
-  if (process.env.EXAMPLES === 'write') await writeFile(file, `${JSON.stringify(answered, null, 2)}\n`)
-  examples = JSON.parse(await readFile(file, 'utf8'))
+  if (process.env.EXAMPLES === 'write') await writeExamples(answered)
+  const own = await Promise.all((await ownFiles()).map(({ file }) => read(file)))
+  examples = { ...(await read(sharedFile)), answers: Object.assign({}, ...own) }
 })
 afterAll(() => house?.close())
 
@@ -55,7 +86,9 @@ test('every answer that is shown is what is answered now', () => {
 })
 
 test('every operation has an answer, and every code an error', () => {
-  const operations = capabilities.flatMap(({ calls }) => calls.map(({ document }) => document.operationId))
+  const operations = capabilities.flatMap(({ document: { calls } }) =>
+    calls.map(({ document }) => document.operationId),
+  )
   expect(Object.keys(examples.answers).sort()).toEqual(operations.sort())
   const codes = Object.keys(examples.errors).map((name) => name.replace(/_4\d\d$/, ''))
   expect([...new Set(codes)].sort()).toEqual(Object.keys(errorCatalogue).sort())

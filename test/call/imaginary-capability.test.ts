@@ -19,7 +19,7 @@ let failure: Error | null = null
 
 const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
   hosts: ['api'],
-  calls: [],
+  document: { tag: 'echo', about: 'Texts sent back.', calls: [], examples: {} },
   open: ({ settings, queue, meters }) => {
     if (settings.LOG_LEVEL === 'trace') throw new SettingFault('LOG_LEVEL: too much to say')
     const asked = meters.counter({ name: 'echoes_total', help: 'Texts sent back' })

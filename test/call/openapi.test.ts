@@ -96,7 +96,7 @@ describe('the document', () => {
     await open.close()
     const named = (calls: readonly { method: string; path: string; permission: string | null }[]): string[] =>
       calls.map(({ method, path, permission }) => `${method} ${path} ${permission}`).sort()
-    expect(named(answered)).toEqual(named(capabilities.flatMap(({ calls }) => calls)))
+    expect(named(answered)).toEqual(named(capabilities.flatMap(({ document: { calls } }) => calls)))
   })
 
   test('names every error of the catalogue', () => {
@@ -133,6 +133,19 @@ test('every example fits the schema it is shown beside', async () => {
     }
   expect(wrong).toEqual([])
   expect(shown).toBeGreaterThan(150)
+})
+
+test('the calls by which people try a new key lack nothing', async () => {
+  const firstCalls = capabilities.flatMap(({ document: { firstCall } }) => firstCall ?? [])
+  expect(firstCalls.length).toBeGreaterThan(2)
+  for (const { call, body } of firstCalls) {
+    const answer =
+      body === null
+        ? await house.ask(partner, { method: 'GET', path: call.path })
+        : await house.post(partner, call.path, body)
+    // A profile source may not know the person.
+    expect([200, 404], `${call.path}: ${answer.text}`).toContain(answer.status)
+  }
 })
 
 /** Values a member is given: right ones, wrong ones, and what nobody would send. */

@@ -1,8 +1,11 @@
 /** The calls whose answers the OpenAPI document shows, made in their order; most with a test key, so that they can be made again. */
 import { openTestOrganization } from '../../src/administration/keys/test-keys.ts'
-import type { Examples } from '../../src/call/examples.ts'
+import type { Examples, RecordedAnswers } from '../../src/call/examples.ts'
 import { permission } from '../../src/events/capabilities.ts'
 import { type Answer, type House, type Partner, type Question, send } from './house.ts'
+
+/** The answers of all capabilities' calls, and what they share. */
+export type RecordedExamples = Examples & { readonly answers: RecordedAnswers }
 
 type Recording = {
   readonly answers: Record<string, Record<string, Record<string, { request: unknown; answer: unknown }>>>
@@ -23,7 +26,7 @@ const json = { 'content-type': 'application/json' }
 const contentOf = ({ text, body, headers }: Answer): unknown =>
   headers.get('content-type')?.startsWith('application/json') ? body : text
 
-export const recordExamples = async (house: House): Promise<Examples> => {
+export const recordExamples = async (house: House): Promise<RecordedExamples> => {
   const { organizationId } = await house.partner()
   const opened = await openTestOrganization(house.foundation, { organizationId, actor: 'cli' })
   const tester = await house.key(opened, { permissions: permission.options })

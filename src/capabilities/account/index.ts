@@ -1,5 +1,4 @@
 import type { Capability, CapabilityPorts } from '../../call/capability.ts'
-import { callNotFound } from '../../call/errors.ts'
 import type { AnyCapabilityForm, CapabilityForm } from '../../call/form.ts'
 import {
   type Explanation,
@@ -13,12 +12,13 @@ import {
 } from '../../call/own-account.ts'
 import { unavailableIfAway } from '../../call/unavailable.ts'
 import {
-  accountCalls,
   type BalanceResult,
   type CallResult,
+  callNotFound,
   type ReceiptResult,
   type UsageResult,
 } from './contract.ts'
+import { accountCalls, document } from './document.ts'
 import { createExports } from './export.ts'
 import { parseExport, parseRequestId, parseUsage, type UsageInput } from './parse.ts'
 
@@ -28,7 +28,7 @@ import { parseExport, parseRequestId, parseUsage, type UsageInput } from './pars
  */
 export const account: Capability = {
   hosts: ['api'],
-  calls: Object.values(accountCalls),
+  document,
   open: (ports) => ({ forms: formsOf(ports) }),
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { missingParameter, type Refusal, wrongParameter } from '../../call/errors.ts'
-import type { DescribedCall, JsonObject } from '../../call/form.ts'
+import type { JsonObject } from '../../call/form.ts'
 import { companyStatus, emailStatus } from '../../events/email-validation.ts'
 import { syntaxReasons } from './evidence.ts'
 
@@ -104,27 +104,4 @@ export const parseEmailRequest = ({
   if (company !== undefined && company !== null && typeof company !== 'boolean')
     return { refusal: wrongParameter('include_company_data', 'a boolean') }
   return { input: { email, companyRequested: company === true } }
-}
-
-export const emailValidationCall: DescribedCall = {
-  capability: 'email_validation',
-  permission: 'email_validation',
-  method: 'POST',
-  path: '/v1/email/validate',
-  document: {
-    operationId: 'validateEmail',
-    summary: 'Validate an e-mail address',
-    description:
-      'Whether mail can be delivered to an address, and what kind of address it is. Only `status: "valid"` costs something; ' +
-      'company data cost something in addition where they were asked for and found.',
-    request: z.object({
-      email: z.string().describe('As people paste it; a malformed one is answered `invalid`'),
-      include_company_data: z
-        .boolean()
-        .nullish()
-        .describe('Adds the company behind a business domain. Default: false'),
-    }),
-    result: emailValidationResult,
-    codes: ['REQ_002', 'REQ_003', 'CREDIT_001'],
-  },
 }

@@ -1,6 +1,5 @@
 import { z } from 'zod'
 import { missingParameter, type Refusal, submittedCharactersMax, wrongParameter } from '../../call/errors.ts'
-import type { DescribedCall } from '../../call/form.ts'
 
 /** The wire of POST /v1/ip/lookup (Spec §2.3, §4.2). The names come from the specification. */
 
@@ -40,19 +39,3 @@ export const ipMissing = (): Refusal => missingParameter('ip', 'string')
 
 /** Decision 3: a value of another type is not a malformed address. */
 export const ipOfAnotherType = (): Refusal => wrongParameter('ip', 'a string')
-
-export const ipLookupCall: DescribedCall = {
-  capability: 'ip_lookup',
-  permission: 'ip_lookup',
-  method: 'POST',
-  path: '/v1/ip/lookup',
-  document: {
-    operationId: 'lookUpIp',
-    summary: 'Look up an IP address',
-    description:
-      'Where an address is. An address that is private, reserved or in no file is answered with `success: false` and costs nothing.',
-    request: z.object({ ip: z.string().describe('IPv4 or IPv6, as text') }),
-    result: ipLookupResult,
-    codes: ['IP_001', 'REQ_002', 'REQ_003', 'CREDIT_001'],
-  },
-}

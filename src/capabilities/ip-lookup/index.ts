@@ -6,8 +6,9 @@ import type { CapabilityForm, Rehearsal } from '../../call/form.ts'
 import { codeOfStatus } from '../../call/rehearsal.ts'
 import { type ParsedAddress, parseAddress } from '../../egress/address.ts'
 import { geoAge, geoAgeDaysMax, geoRemedy } from './checks.ts'
-import { ipLookupCall, ipMissing, ipOfAnotherType, notAnAddress } from './contract.ts'
+import { ipMissing, ipOfAnotherType, notAnAddress } from './contract.ts'
 import { decide, type IpFindings, type LocatedAddress, resultOf } from './decide.ts'
+import { document, ipLookupCall } from './document.ts'
 import { gather, type IpLookupParts } from './gather.ts'
 import { bundledGeoPaths } from './geo-database.ts'
 import { signatureOf } from './geo-file.ts'
@@ -135,7 +136,7 @@ const geoData = createGeoData()
  */
 export const ipLookup: Capability<GeoSettings> = {
   hosts: ['api'],
-  calls: [ipLookupCall],
+  document,
   open: async ({ settings, answersCalls, secrets, meters, logger }) => {
     // A process that only runs jobs does not need the location files.
     if (!answersCalls) return { forms: [] }

@@ -1,13 +1,12 @@
 import type { AnyCapabilityForm, CapabilityForm } from '../../call/form.ts'
-import {
-  type PixelBlock,
-  type PixelBlockRemoval,
-  type PixelBlocks,
-  type PixelDecision,
-  type PixelLimit,
-  type PixelLimitRemoval,
-  type PixelLimits,
-  pixelCalls,
+import type {
+  PixelBlock,
+  PixelBlockRemoval,
+  PixelBlocks,
+  PixelDecision,
+  PixelLimit,
+  PixelLimitRemoval,
+  PixelLimits,
 } from './contract.ts'
 import type { HitVerdict } from './counters.ts'
 import {
@@ -21,6 +20,7 @@ import {
   decideLimitsListed,
   decideUnblocked,
 } from './decide.ts'
+import { pixelCalls } from './document.ts'
 import { block, judgeHit, listBlocks, listLimits, type PixelParts, remove, setLimit } from './gather.ts'
 import {
   type DomainInput,

@@ -16,9 +16,10 @@ import type { CallFacts } from '../../events/calls.ts'
 import { profileFacts } from '../../events/profile.ts'
 import { profileStream } from '../../events/streams.ts'
 import { profilesErase, profilesImport } from './commands.ts'
-import { type ProfileRequest, type ProfileResult, parseProfileRequest, profileCall } from './contract.ts'
+import { type ProfileRequest, type ProfileResult, parseProfileRequest } from './contract.ts'
 import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
+import { document, profileCall } from './document.ts'
 import { gather, type ProfileObserver, type ProfileParts } from './gather.ts'
 import { createClaims } from './record/claims.ts'
 import { dropOldProfiles, eraseAgain, retainedAtOnceMax } from './record/erase.ts'
@@ -185,7 +186,7 @@ const profileData = async ({
  */
 export const profile: Capability<ProfileSettings> = {
   hosts: ['api'],
-  calls: [profileCall],
+  document,
   open: async (ports) => {
     const { pool, eventLog, secrets, settings, meters, logger } = ports
     const observe = observerOf(meters)

@@ -1,5 +1,4 @@
 import { z } from 'zod'
-import type { DescribedCall } from '../../call/form.ts'
 import { permission } from '../../events/capabilities.ts'
 import { instant } from '../../events/primitives.ts'
 
@@ -13,20 +12,3 @@ export const whoamiBody = z.object({
   last_used: instant,
 })
 export type Whoami = z.infer<typeof whoamiBody>
-
-export const whoamiCall: DescribedCall = {
-  capability: 'whoami',
-  permission: null,
-  method: 'GET',
-  path: '/whoami',
-  body: 'flat',
-  document: {
-    operationId: 'whoami',
-    summary: 'Whose key is this?',
-    description:
-      'The organization and the details of the key that asks. The host of the dashboard answers it too. Free.',
-    request: null,
-    result: whoamiBody,
-    codes: [],
-  },
-}

@@ -3,8 +3,9 @@ import { lastUsedOf } from '../../../projections/key-usage.ts'
 import type { Capability } from '../../call/capability.ts'
 import type { Caller, CapabilityForm } from '../../call/form.ts'
 import { unavailableWhenAway } from '../../call/unavailable.ts'
-import { type Whoami, whoamiCall } from './contract.ts'
+import type { Whoami } from './contract.ts'
 import { decide, type WhoamiFindings } from './decide.ts'
+import { document, whoamiCall } from './document.ts'
 
 /** When the caller's key was last used, as far as the read model knows. */
 const gather = async (pool: pg.Pool, { key, atMs }: Caller): Promise<WhoamiFindings> => {
@@ -16,7 +17,7 @@ const gather = async (pool: pg.Pool, { key, atMs }: Caller): Promise<WhoamiFindi
 /** Whoami: the organization and key behind a call (Spec §4.4). On both hosts, for every valid key, free (decision 1). */
 export const whoami: Capability = {
   hosts: ['api', 'dashboard'],
-  calls: [whoamiCall],
+  document,
   open: ({ pool }) => ({ forms: [whoamiForm(pool)] }),
 }
 
