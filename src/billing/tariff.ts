@@ -16,11 +16,17 @@ type Facts<K extends CallFacts['kind']> = Extract<CallFacts, { kind: K }>
 type Rule<K extends CallFacts['kind']> = {
   readonly id: string
   /** `versions[n - 1]` is version n. */
-  readonly versions: readonly ((facts: Facts<K>) => boolean)[]
+  readonly versions: readonly RuleVersion<K>[]
   /** In credits, in the price book that a new installation starts with. Null: free there. */
   readonly startPrice: { readonly sku: string; readonly amount: string } | null
   /** Applies, in version 1 and free, even under a price book that does not name it, because operators' books are older than the rule. */
   readonly unnamed?: true
+}
+
+type RuleVersion<K extends CallFacts['kind']> = {
+  readonly applies: (facts: Facts<K>) => boolean
+  /** Why it applied, in words for people who read a bill. Unlike `applies`, these may be improved. */
+  readonly because: string
 }
 
 const freeUnnamed = { ruleVersion: 1, sku: null, amount: 0n } as const
@@ -31,6 +37,10 @@ type Tariff = { readonly [K in CallFacts['kind']]: readonly Rule<K>[] }
 const isCertainEnough = ({ status, sub_status }: Facts<'email_validation'>): boolean =>
   status === 'valid' || (status === 'risky' && sub_status !== 'disposable')
 
+/** A rule for facts of a kind that never cost anything. */
+const free = (id: string, because: string) =>
+  ({ id, versions: [{ applies: () => true, because }], startPrice: null }) as const
+
 /** The most decisive rule comes first. */
 export const tariff: Tariff = {
   // Spec §4.1, decisions 9 and 10. Rule 4 there (requested, not found: no additional charge) is the company rule not
@@ -38,56 +48,104 @@ export const tariff: Tariff = {
   email_validation: [
     {
       id: 'email_validation.valid',
-      versions: [(facts) => facts.status === 'valid'],
+      versions: [{ applies: ({ status }) => status === 'valid', because: 'the address is valid' }],
       startPrice: { sku: 'email_validation', amount: '1' },
     },
     {
       id: 'email_validation.company_found',
       versions: [
-        (facts) => facts.company_status === 'found',
-        // Partners ask again about unknown addresses: they would pay for the same company each time.
-        (facts) => facts.company_status === 'found' && isCertainEnough(facts),
+        {
+          applies: (facts) => facts.company_status === 'found',
+          because: 'company data were asked for and found',
+        },
+        {
+          // Partners ask again about unknown addresses: they would pay for the same company each time.
+          applies: (facts) => facts.company_status === 'found' && isCertainEnough(facts),
+          because: 'company data were asked for and found, for an address that is valid or risky',
+        },
       ],
       startPrice: { sku: 'company_data', amount: '2' },
     },
-    { id: 'email_validation.invalid', versions: [(facts) => facts.status === 'invalid'], startPrice: null },
-    { id: 'email_validation.risky', versions: [(facts) => facts.status === 'risky'], startPrice: null },
-    { id: 'email_validation.unknown', versions: [(facts) => facts.status === 'unknown'], startPrice: null },
+    {
+      id: 'email_validation.invalid',
+      versions: [
+        { applies: ({ status }) => status === 'invalid', because: 'an invalid address costs nothing' },
+      ],
+      startPrice: null,
+    },
+    {
+      id: 'email_validation.risky',
+      versions: [{ applies: ({ status }) => status === 'risky', because: 'a risky address costs nothing' }],
+      startPrice: null,
+    },
+    {
+      id: 'email_validation.unknown',
+      versions: [
+        {
+          applies: ({ status }) => status === 'unknown',
+          because: 'an address that could not be judged costs nothing',
+        },
+      ],
+      startPrice: null,
+    },
   ],
   // Decision 11: an IP lookup is charged when it was located.
   ip_lookup: [
     {
       id: 'ip_lookup.located',
-      versions: [(facts) => facts.success],
+      versions: [{ applies: ({ success }) => success, because: 'the address was located' }],
       startPrice: { sku: 'ip_lookup', amount: '1' },
     },
-    { id: 'ip_lookup.not_located', versions: [(facts) => !facts.success], startPrice: null },
+    {
+      id: 'ip_lookup.not_located',
+      versions: [
+        { applies: ({ success }) => !success, because: 'an address that is not located costs nothing' },
+      ],
+      startPrice: null,
+    },
   ],
   // Decision 11: charged when profile data are delivered. A person who no longer exists costs nothing.
   profile: [
     {
       id: 'profile.cached',
-      versions: [(facts) => facts.source === 'cached'],
+      versions: [
+        {
+          applies: ({ source }) => source === 'cached',
+          because: 'profile data of up to 30 days ago were delivered',
+        },
+      ],
       startPrice: { sku: 'profile_cached', amount: '2' },
     },
     {
       id: 'profile.fresh',
-      versions: [(facts) => facts.source === 'fresh'],
+      versions: [
+        {
+          applies: ({ source }) => source === 'fresh',
+          because: 'profile data of this minute were delivered',
+        },
+      ],
       startPrice: { sku: 'profile_fresh', amount: '5' },
     },
-    { id: 'profile.deleted', versions: [(facts) => facts.source === 'deleted'], startPrice: null },
+    {
+      id: 'profile.deleted',
+      versions: [
+        { applies: ({ source }) => source === 'deleted', because: 'a profile that is gone costs nothing' },
+      ],
+      startPrice: null,
+    },
   ],
-  // Decision 11: the pixel controls cost nothing.
-  pixel: [{ id: 'pixel', versions: [() => true], startPrice: null }],
-  // Decision 11: whoami costs nothing.
-  whoami: [{ id: 'whoami', versions: [() => true], startPrice: null }],
+  // Decision 11: the pixel controls and whoami cost nothing.
+  pixel: [free('pixel', 'the pixel controls cost nothing')],
+  whoami: [free('whoami', 'whoami costs nothing')],
   // A look at one's own account and ledger costs nothing, under any price book.
-  account: [{ id: 'account', versions: [() => true], startPrice: null, unnamed: true }],
-  ledger_export: [{ id: 'ledger_export', versions: [() => true], startPrice: null, unnamed: true }],
+  account: [{ ...free('account', "a look at one's own account costs nothing"), unnamed: true }],
+  ledger_export: [
+    { ...free('ledger_export', "the export of one's own ledger costs nothing"), unnamed: true },
+  ],
   // Decision 15: the same Idempotency-Key is charged once, ever.
-  replay: [{ id: 'replay', versions: [() => true], startPrice: null }],
+  replay: [free('replay', 'the answer of an earlier call was given again, which costs nothing')],
   // Spec §4.1 rule 5, decision 11: refused calls cost nothing.
-  refusal: [{ id: 'refusal', versions: [() => true], startPrice: null }],
+  refusal: [free('refusal', 'a call that is refused or fails costs nothing')],
 }
 
 /** One line of a charge, before it is paid. */
@@ -126,12 +184,12 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
   for (const { id, versions, unnamed } of tariff[facts.kind] as readonly Rule<CallFacts['kind']>[]) {
     const priced = book.rules.get(id) ?? (unnamed === true ? freeUnnamed : undefined)
     if (priced === undefined) continue
-    const matches = versions[priced.ruleVersion - 1] as ((facts: CallFacts) => boolean) | undefined
-    if (matches === undefined)
+    const version = versions[priced.ruleVersion - 1] as RuleVersion<CallFacts['kind']> | undefined
+    if (version === undefined)
       throw new NoRule(
         `price book ${book.version} names ${id} version ${priced.ruleVersion}, unknown to this release`,
       )
-    if (!matches(facts)) continue
+    if (!version.applies(facts)) continue
     first ??= { rule: id, ruleVersion: priced.ruleVersion }
     if (priced.sku === null) continue
     const amount = override(priced.sku) ?? priced.amount
@@ -158,3 +216,9 @@ export const knownRules = (): ReadonlyMap<string, number> =>
   new Map(
     Object.values(tariff).flatMap((rules) => rules.map((rule) => [rule.id, rule.versions.length] as const)),
   )
+
+/** Why a rule applied, in words for people. Empty for a rule or a version of another release. */
+export const becauseOf = (rule: string, version: number): string =>
+  Object.values(tariff)
+    .flat()
+    .find(({ id }) => id === rule)?.versions[version - 1]?.because ?? ''

@@ -1,8 +1,6 @@
 /** Explaining a call: by the read models, by the ledger alone, and where the read models are wrong. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { explainCall } from '../../src/administration/ledgers/explain.ts'
-import { ruleWords } from '../../src/billing/rule-words.ts'
-import { knownRules } from '../../src/billing/tariff.ts'
 import { emailValidation } from '../../src/capabilities/email-validation/index.ts'
 import { ipLookup } from '../../src/capabilities/ip-lookup/index.ts'
 import { profile } from '../../src/capabilities/profile/index.ts'
@@ -141,9 +139,4 @@ describe('what a call was about', () => {
     expect(await verdictOf('https://www.profnet.com/in/Ada-Lovelace')).toBe('yes')
     expect(await verdictOf('charles-babbage')).toBe('no')
   })
-})
-
-test('every rule of the tariff has words for people', () => {
-  for (const [rule, version] of knownRules())
-    expect({ rule, words: ruleWords(rule, version) }).not.toMatchObject({ words: '' })
 })

@@ -8,7 +8,7 @@ import {
   type PricedRule,
   priceBookOf,
 } from '../../src/billing/price-book.ts'
-import { knownRules, NoRule, type PriceOverride, rate, tariff } from '../../src/billing/tariff.ts'
+import { becauseOf, knownRules, NoRule, type PriceOverride, rate, tariff } from '../../src/billing/tariff.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import { priceBookPublishedV1 } from '../../src/events/prices.ts'
 
@@ -226,6 +226,15 @@ describe('rules', () => {
   test('have names of their own', () => {
     const names = Object.values(tariff).flatMap((rules) => rules.map(({ id }) => id))
     expect(new Set(names).size).toBe(names.length)
+  })
+
+  test('say why they apply; those of another release say nothing', () => {
+    for (const [rule, newest] of knownRules())
+      for (let version = 1; version <= newest; version++)
+        expect(becauseOf(rule, version), `${rule} ${version}`).toMatch(/ /)
+    const company = 'email_validation.company_found'
+    expect(becauseOf(company, 1)).not.toBe(becauseOf(company, 2))
+    expect([becauseOf(company, 3), becauseOf('unheard.of', 1)]).toEqual(['', ''])
   })
 
   test('leave no fact undecided', () => {

@@ -1,6 +1,6 @@
 import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
 import { type PriceBook, priceBookAt } from '../../billing/price-book.ts'
-import { ruleWords } from '../../billing/rule-words.ts'
+import { becauseOf } from '../../billing/tariff.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import type { DecodedEvent } from '../../event-log/stored-event.ts'
 import type { Checkpoint, Checkpoints } from '../../event-log/tree/checkpoints.ts'
@@ -196,7 +196,7 @@ const pricesOf = (
     const inForce = priceBookAt(books, Date.parse(call.metadata.effective_at))
     return {
       free_by:
-        free_by === undefined ? null : { ...free_by, because: ruleWords(free_by.rule, free_by.rule_version) },
+        free_by === undefined ? null : { ...free_by, because: becauseOf(free_by.rule, free_by.rule_version) },
       lines: [],
       price_book: inForce === undefined ? null : { version: inForce.version, digest: inForce.digest },
     }
@@ -210,7 +210,7 @@ const pricesOf = (
       const priced = book?.rules.get(rule)
       const override = overrides.get(sku)
       return {
-        ...{ sku, amount, rule, rule_version, because: ruleWords(rule, rule_version) },
+        ...{ sku, amount, rule, rule_version, because: becauseOf(rule, rule_version) },
         book_amount: priced === undefined ? null : formatCredits(priced.amount),
         override: override?.type === 'PriceOverrideSet' ? overrideOf(override) : null,
       }
