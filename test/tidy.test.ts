@@ -1,4 +1,5 @@
 /** The rules that a compiler does not know, enforced by reading the source. Each part is a file of `test/tidy`. */
+import './tidy/capabilities.ts'
 import './tidy/guides.ts'
 import './tidy/imports.ts'
 import './tidy/migrations.ts'
