@@ -28,7 +28,7 @@ import { hostChecks } from '../../src/administration/checks/host.ts'
 import { recordReconciled } from '../../src/administration/ledgers/reconciliations.ts'
 import { createProjectionLags } from '../../src/administration/projections/projections.ts'
 import { listsAge } from '../../src/capabilities/email-validation/lists/age.ts'
-import { geoAge } from '../../src/capabilities/ip-lookup/checks.ts'
+import { geoAge } from '../../src/capabilities/ip-lookup/geo-settings.ts'
 import { commands } from '../../src/cli/commands.ts'
 import { parseConfig } from '../../src/config.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
@@ -176,7 +176,7 @@ test('every command that a remedy names exists', async () => {
   const files = [
     ...(await readdir(folder)).map((name) => new URL(name, folder)),
     new URL('src/start/doctor.ts', root),
-    new URL('src/capabilities/ip-lookup/checks.ts', root),
+    new URL('src/capabilities/ip-lookup/geo-settings.ts', root),
     new URL('src/capabilities/email-validation/lists/age.ts', root),
   ]
   const names = new Set(commands.map(({ name }) => name))

@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { countryCodeOf } from '../../src/capabilities/email-validation/company/country.ts'
 import {
   type CompanyRecord,
   companyOf,
+  countryCodeOf,
   profnetUrlAmong,
+  sizeRangeOfCount,
 } from '../../src/capabilities/email-validation/company/record.ts'
-import { sizeRangeOfCount } from '../../src/capabilities/email-validation/company/size-range.ts'
 import { registrableDomainOf } from '../../src/capabilities/email-validation/company/web-address.ts'
 import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
 

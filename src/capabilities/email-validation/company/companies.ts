@@ -11,8 +11,7 @@ import { isDatabaseAway } from '../../../call/unavailable.ts'
 import { within } from '../../../concurrency/deadline.ts'
 import { Unavailable } from '../../../event-log/port.ts'
 import type { HomePages } from './home-page.ts'
-import type { CompanyRecord } from './record.ts'
-import type { SizeRange } from './size-range.ts'
+import type { CompanyRecord, SizeRange } from './record.ts'
 
 export type Companies = {
   /**

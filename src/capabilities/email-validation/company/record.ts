@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
-import { countryCodeOf, countryNames } from './country.ts'
-import { type SizeRange, sizeRangeOf, sizeRangeOfCount, sizeRanges } from './size-range.ts'
+import { countries } from 'countries-list'
+import { iso31661 } from 'iso-3166'
 import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf } from './web-address.ts'
 
 /**
@@ -9,6 +9,19 @@ import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf
  * Expect anything of bulk data: fields are missing, have the wrong type, or hold something else. An unreadable field
  * becomes null; a record is refused only if no answer could use it.
  */
+
+/** From the smallest to the largest. */
+export const sizeRanges = [
+  '1-10',
+  '11-50',
+  '51-200',
+  '201-500',
+  '501-1000',
+  '1001-5000',
+  '5001-10000',
+  '10001+',
+] as const
+export type SizeRange = (typeof sizeRanges)[number]
 
 /** A company as the answer shows it (decision 17). Unknown is null. */
 export type CompanyRecord = {
@@ -300,4 +313,109 @@ const textOf = (value: unknown, charactersMax: number): string | null => {
   if (typeof value === 'string' && value.length > 4 * charactersMax) return null
   const text = cleanText(value)
   return text === null || text.length > charactersMax || !isText(text) ? null : text
+}
+
+/** A range as data sets write it; null for any other. */
+export const sizeRangeOf = (value: unknown): SizeRange | null => {
+  if (typeof value !== 'string' || value.length > 40) return null
+  const text = value
+    .toLowerCase()
+    .replaceAll(/[\s,]|employees/g, '')
+    .replaceAll(/[\u2013\u2014]|to/g, '-')
+  return sizeRanges.find((range) => range === text) ?? null
+}
+
+/** The range a number of employees lies in; null for none at all. */
+export const sizeRangeOfCount = (count: number | null): SizeRange | null => {
+  if (count === null || count < 1) return null
+  return sizeRanges.find((range) => count <= Number(range.split('-')[1] ?? Number.POSITIVE_INFINITY)) ?? null
+}
+
+/** A country's name in the form used for comparison: lower case, letters without marks, no punctuation, no article. */
+const comparedName = (name: string): string =>
+  name
+    .toLowerCase()
+    .normalize('NFD')
+    .replaceAll(/\p{M}/gu, '')
+    .replaceAll('&', ' and ')
+    .replaceAll(/[^\p{L}\p{N}]+/gu, ' ')
+    .trim()
+    .replace(/^the /, '')
+
+/** Spellings in data sets that neither ISO 3166 nor countries-list has. */
+const otherNames: Readonly<Record<string, string>> = {
+  usa: 'US',
+  'united states of america': 'US',
+  uk: 'GB',
+  'great britain': 'GB',
+  england: 'GB',
+  scotland: 'GB',
+  wales: 'GB',
+  'northern ireland': 'GB',
+  'south korea': 'KR',
+  'korea south': 'KR',
+  'republic of korea': 'KR',
+  'north korea': 'KP',
+  russia: 'RU',
+  'czech republic': 'CZ',
+  holland: 'NL',
+  turkey: 'TR',
+  turkiye: 'TR',
+  vietnam: 'VN',
+  'viet nam': 'VN',
+  'ivory coast': 'CI',
+  'cape verde': 'CV',
+  swaziland: 'SZ',
+  macedonia: 'MK',
+  burma: 'MM',
+  macau: 'MO',
+  macao: 'MO',
+  'hong kong sar': 'HK',
+  palestine: 'PS',
+  'palestinian territory': 'PS',
+  syria: 'SY',
+  laos: 'LA',
+  moldova: 'MD',
+  tanzania: 'TZ',
+  bolivia: 'BO',
+  venezuela: 'VE',
+  iran: 'IR',
+  brunei: 'BN',
+  'democratic republic of the congo': 'CD',
+  'congo kinshasa': 'CD',
+  'republic of the congo': 'CG',
+  'congo brazzaville': 'CG',
+  gambia: 'GM',
+  bahamas: 'BS',
+  vatican: 'VA',
+  kosovo: 'XK',
+  uae: 'AE',
+  'saint martin': 'MF',
+  'sint maarten': 'SX',
+  'us virgin islands': 'VI',
+  'u s virgin islands': 'VI',
+}
+
+/** Names in English by ISO 3166-1 alpha-2 code. */
+export const countryNames: ReadonlyMap<string, string> = new Map(
+  Object.entries(countries).map(([code, { name }]) => [code, name]),
+)
+
+const codesByName: ReadonlyMap<string, string> = new Map([
+  // Later entries win. Today no country's own name is another country's English name, but that may change.
+  ...Object.entries(countries).map(([code, { native }]) => [comparedName(native), code] as const),
+  ...iso31661.map(({ alpha2, alpha3 }) => [alpha3.toLowerCase(), alpha2] as const),
+  ...iso31661.map(({ alpha2, name }) => [comparedName(name), alpha2] as const),
+  ...Object.entries(countries).map(([code, { name }]) => [comparedName(name), code] as const),
+  ...Object.entries(otherNames),
+])
+
+/** By code, by name in English or its own language, or by ISO 3166-1 alpha-3; null for an unknown country. */
+export const countryCodeOf = (value: unknown): string | null => {
+  if (typeof value !== 'string' || value.length > textCharactersMax) return null
+  // Most names are already written in the compared form.
+  const known = codesByName.get(value)
+  if (known !== undefined) return known
+  const code = value.trim().toUpperCase()
+  return countryNames.has(code) ? code : (codesByName.get(comparedName(value)) ?? null)
 }
