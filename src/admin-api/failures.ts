@@ -2,6 +2,7 @@ import type { FastifyError } from 'fastify'
 import { InputFault } from '../administration/input.ts'
 import { isDatabaseAway } from '../call/unavailable.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
+import { EventDataError } from '../event-log/stored-event.ts'
 import { CommandRefused, LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/write/commit.ts'
 
 /** Why a request of the admin API was not done: the object of Spec §2.1, with the codes of the command line's `--json`. */
@@ -51,7 +52,8 @@ export const refusedBy = (error: FastifyError): Refused => {
   if (error instanceof Refused) return error
   if (error instanceof InputFault)
     return new Refused('input', `${error.field}: ${error.message}`, { field: error.field })
-  if (error instanceof CommandRefused) return new Refused('refused', error.message)
+  if (error instanceof CommandRefused || error instanceof EventDataError)
+    return new Refused('refused', error.message)
   if (error instanceof LedgerOutcomeUnknown || error instanceof UnknownOutcome)
     return new Refused('unknown', `${error.message}. It may have been done: look before you repeat it`)
   if (error instanceof LedgerUnavailable || error instanceof Unavailable || isDatabaseAway(error))

@@ -2,6 +2,7 @@ import { creditCommands } from './credits/commands.ts'
 import { creditQueries } from './credits/queries.ts'
 import type { Declared } from './declare.ts'
 import { jobDeclarations } from './jobs/commands.ts'
+import { ledgerDeclarations } from './ledgers/commands.ts'
 import { organizationDeclarations } from './organizations/commands.ts'
 import { projectionDeclarations } from './projections/commands.ts'
 
@@ -10,6 +11,7 @@ export const declarations: readonly Declared[] = [
   ...organizationDeclarations,
   ...creditCommands,
   ...creditQueries,
+  ...ledgerDeclarations,
   ...projectionDeclarations,
   ...jobDeclarations,
 ]

@@ -61,6 +61,8 @@ type CommandDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
 type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   /** Of its answer, if that is a list: the members that people see, in this order. */
   readonly columns?: readonly Column[]
+  /** It may take minutes: the dashboard begins it when a person asks, not when the page opens. */
+  readonly long?: true
 }
 
 /** A column of a list, named like the member of each row. */
@@ -81,6 +83,7 @@ export type Declared = Pick<
   readonly input: z.ZodObject
   readonly changes: 'nothing' | Omit<Change<never>, 'plan'>
   readonly columns?: readonly Column[]
+  readonly long?: true
   /** Reads the values. Throws `InputFault`, which names the field as the command line does. */
   readonly read: (given: Given) => Asked
 }
@@ -142,13 +145,15 @@ const declaredOf = <Shape extends z.ZodRawShape>({
   secret,
   changes,
   columns,
+  long,
 }: Omit<CommandDeclaration<Shape>, 'changes' | 'plan'> &
-  Pick<QueryDeclaration<Shape>, 'columns'> &
+  Pick<QueryDeclaration<Shape>, 'columns' | 'long'> &
   Pick<Declared, 'changes'>): Omit<Declared, 'read'> => ({
   ...{ name, action, summary, changes, interfaces, input, fields: fieldsIn(input) },
   ...(anyHistory && { anyHistory }),
   ...(anyEventLog && { anyEventLog }),
   ...(columns && { columns }),
+  ...(long && { long }),
   ...(secret !== undefined && { secret }),
 })
 

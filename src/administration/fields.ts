@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isMonth } from '../billing/months.ts'
 import { nearest } from '../foundation/nearest.ts'
 import { amountOf, expiryOf, InputFault, instantOf, labelOf, signedAmountOf, wholeNumber } from './input.ts'
 
@@ -18,6 +19,7 @@ export type Control =
   | 'key'
   | 'id'
   | 'instant'
+  | 'month'
   | 'file'
 
 export type FieldWords = {
@@ -177,4 +179,14 @@ export const position = (words: FieldWords) =>
       throw new InputFault('', `"${typed}" is not a position of the event log`)
     },
     { ...words, control: 'id' },
+  )
+
+/** A month in UTC, such as 2026-11. */
+export const month = (words: FieldWords) =>
+  text(
+    (typed) => {
+      if (isMonth(typed.trim())) return typed.trim()
+      throw new InputFault('', `"${typed}" is not a month such as 2026-11`)
+    },
+    { ...words, control: 'month' },
   )

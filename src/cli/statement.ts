@@ -1,6 +1,3 @@
-import { organizationsOf } from '../administration/ledgers/ledgers.ts'
-import { closeMonth } from '../administration/months/close-month.ts'
-import { closeMonths, type MonthEnded } from '../administration/months/close-months.ts'
 import {
   type MonthStatement,
   monthOf,
@@ -11,7 +8,7 @@ import { formatCredits } from '../billing/money.ts'
 import type { StatementLine } from '../billing/statement.ts'
 import { closedTotals } from '../billing/statement.ts'
 import { csv, jsonLines, summaryJson } from '../billing/statement-file.ts'
-import { type Command, type Given, organizationParameter, UsageError } from './command.ts'
+import { type Command, organizationParameter, UsageError } from './command.ts'
 import { outputParameters, withOutput } from './output.ts'
 import { cut, members, type Row, table } from './table.ts'
 
@@ -125,98 +122,4 @@ const shownLine = ({ record, content, balance, corrects }: StatementLine): Row =
   reason: content.reason === null ? null : cut(content.reason, reasonCharsMax),
 })
 
-type Outcome = {
-  readonly organization_id: string
-  readonly state: 'closed' | 'closed already' | 'nothing to close' | 'refused'
-  readonly through_revision: number | null
-  readonly closing: string | null
-  readonly expired_lots: number
-  readonly digest: string | null
-  readonly reason: string | null
-}
-
-const closingOf = (given: Given): { month: string; organizationId: string | null } => {
-  const all = given.flag('all')
-  // With --all the month is the first value.
-  const monthText = given.text('month') ?? (all ? given.text('org') : undefined)
-  if (monthText === undefined) throw new UsageError('--month is required')
-  const month = monthOf('month', monthText)
-  if (all && given.text('org') !== undefined && given.text('month') !== undefined)
-    throw new UsageError('give an organization or --all, not both')
-  return { month, organizationId: all ? null : given.required('org') }
-}
-
-const close: Command = {
-  name: 'ledger close',
-  summary: "make a month's statement final: what comes later for it is a correction in the open month",
-  parameters: [
-    { name: 'org', help: 'organization id; not with --all' },
-    { name: 'month', help: monthParameter.help },
-    { name: 'all', help: 'of every organization', kind: 'flag' },
-  ],
-  changes: {
-    of: 'records',
-    asks: 'always',
-    left: 'Some organizations may have the month closed: the command again goes on with the others.',
-    plan: async ({ foundation }, given) => {
-      const { month, organizationId } = closingOf(given)
-      const open = await foundation()
-      const whose =
-        organizationId ?? `all ${(await organizationsOf(open)).length} organizations, one after the other`
-      return {
-        says: [
-          `Close ${month} of ${whose}: its statement is final, and what comes later for it is a correction in the open month.`,
-        ],
-      }
-    },
-  },
-  run: async ({ foundation, progress }, given) => {
-    const { month, organizationId: one } = closingOf(given)
-    const all = one === null
-    const opened = await foundation()
-    const outcomes = all
-      ? (
-          await closeMonths(opened, {
-            month,
-            organizations: await organizationsOf(opened),
-            ...opened.operator,
-            onProgress: (organizationId, events) => progress(`${organizationId}: ${events} events`),
-          })
-        ).map(outcomeOf)
-      : [
-          outcomeOf({
-            organizationId: one,
-            refused: null,
-            closed: await closeMonth(opened, {
-              organizationId: one,
-              month,
-              nowMs: Date.now(),
-              ...opened.operator,
-              onProgress: (events) => progress(`${one}: ${events} events`),
-            }),
-          }),
-        ]
-    return {
-      json: all ? outcomes : (outcomes[0] ?? {}),
-      failed: outcomes.some(({ state }) => state === 'refused'),
-      ...(all ? { sections: [outcomes] } : {}),
-    }
-  },
-}
-
-const outcomeOf = ({ organizationId: organization_id, closed, refused }: MonthEnded): Outcome => {
-  const nothing = { through_revision: null, closing: null, expired_lots: 0, digest: null }
-  if (refused !== null) return { organization_id, state: 'refused', ...nothing, reason: refused }
-  if (closed === null) return { organization_id, state: 'nothing to close', ...nothing, reason: null }
-  return {
-    organization_id,
-    state: closed.already ? 'closed already' : 'closed',
-    through_revision: closed.closed.through_revision,
-    closing: closed.closed.totals.closing,
-    expired_lots: closed.expired,
-    digest: closed.closed.digest,
-    reason: null,
-  }
-}
-
-export const statementCommands: readonly Command[] = [statement, close]
+export const statementCommands: readonly Command[] = [statement]

@@ -13,7 +13,6 @@ const actionOfPage = {
   'GET /organizations/:organization/months/:month': 'accounts.read',
   'GET /organizations/:organization/months/:month/statement.csv': 'ledgers.export',
   'GET /organizations/:organization/months/:month/statement.jsonl': 'ledgers.export',
-  'POST /organizations/:organization/months/:month/close': 'ledgers.change',
   'GET /organizations/:organization/lots': 'accounts.read',
   'GET /organizations/:organization/calls/:request': 'accounts.read',
   'GET /organizations/:organization/calls/:request/receipt.json': 'ledgers.export',
@@ -46,7 +45,6 @@ const actionOfPage = {
   'GET /months': 'finance.read',
   // For all organizations: a partner exports only its own.
   'GET /months.csv': 'finance.read',
-  'POST /months/close': 'ledgers.change',
   'GET /prices': 'accounts.read',
   'GET /prices/:proposal': 'finance.read',
   'POST /prices/:proposal/approve': 'prices.change',
@@ -63,7 +61,6 @@ const actionOfPage = {
   'POST /rerates/:run/apply': 'rerates.change',
   'POST /rerates/:run/abandon': 'rerates.change',
   'GET /reconcile': 'finance.read',
-  'POST /reconcile': 'ledgers.change',
   'GET /audit': 'audit.read',
   'GET /events': 'system.read',
   'GET /events/at/:position': 'system.read',

@@ -1,22 +1,16 @@
 import type { FastifyInstance } from 'fastify'
 import { InputFault } from '../administration/input.ts'
-import { organizationsOf } from '../administration/ledgers/ledgers.ts'
-import { closeMonths } from '../administration/months/close-months.ts'
 import { closableAt, monthOf } from '../administration/months/statements.ts'
-import { provedOperator } from '../administration/operator.ts'
-import { isMonth, type Month, monthAfter, monthBefore } from '../billing/months.ts'
-import { CommandRefused } from '../ledger/write/commit.ts'
+import { type Month, monthAfter, monthBefore } from '../billing/months.ts'
 import { csvOf } from './csv.ts'
 import { formOf } from './form.ts'
-import { count, credits } from './format.ts'
+import { credits } from './format.ts'
 import { type MonthUseRow, monthUse } from './month-queries.ts'
-import { attempt, attemptOnce, type Dashboard, organizationPattern, sendPage, viewerOf } from './page.ts'
-import { allMonthsPage, monthsClosedPage } from './pages/all-months.ts'
-import type { FormFault } from './pages/layout.ts'
-import { namesOf, rowsOf } from './queries.ts'
-import { begin } from './work-routes.ts'
+import { attempt, type Dashboard, organizationPattern, sendPage, viewerOf } from './page.ts'
+import { allMonthsPage } from './pages/all-months.ts'
+import { rowsOf } from './queries.ts'
 
-/** A month of all organizations: their usage, as a page and as CSV, and the form that closes it for all of them. */
+/** A month of all organizations: their usage, as a page and as CSV. */
 
 const shownMax = 100
 /** Per file: no one could open a larger one. */
@@ -79,53 +73,6 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
       .header('cache-control', 'no-store')
       .header('content-disposition', `attachment; filename="months-${month}.csv"`)
       .send(csvOfMonth(await allUse(context, month)))
-  })
-
-  closeRoute(pages, context)
-}
-
-const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
-  const { foundation } = context
-  pages.post('/months/close', async (request, reply) => {
-    const viewer = viewerOf(request, reply)
-    const nowMs = Date.now()
-    const outcome = await attemptOnce(context, request, async (form) => {
-      const month = wantedMonth(form.text('month'), nowMs)
-      if (nowMs < closableAt(month))
-        throw new CommandRefused(
-          `${month} can be closed from ${new Date(closableAt(month)).toISOString()} on: until then calls of it may still be written`,
-        )
-      return month
-    })
-    if ('fault' in outcome) {
-      const typed = formOf(request.body).text('month')
-      const fault: FormFault = outcome.fault
-      const shown = null
-      return sendPage(
-        reply.code(422),
-        allMonthsPage({ viewer, typed: isMonth(typed) ? typed : '', fault, shown }),
-      )
-    }
-    const month = outcome.done
-    return begin(context, reply, {
-      key: `close/${month}`,
-      title: `Closing ${month} of all organizations`,
-      run: async (progress) => {
-        const organizations = await organizationsOf(foundation)
-        const places = new Map(organizations.map((id, i) => [id, i + 1]))
-        const ended = await closeMonths(foundation, {
-          organizations,
-          month,
-          ...provedOperator(viewer.user),
-          onProgress: (id, events) =>
-            progress(
-              `${count(places.get(id) ?? 0)} of ${count(organizations.length)}: ${count(events)} events are read.`,
-            ),
-        })
-        const names = await namesOf(foundation.pool, organizations)
-        return { page: (of) => monthsClosedPage({ viewer: of, month, ended, names }) }
-      },
-    })
   })
 }
 

@@ -18,7 +18,7 @@ import {
 } from './pages/declared.ts'
 import type { Viewer } from './pages/layout.ts'
 import { shownSoon } from './shown-soon.ts'
-import { soonOrWaiting } from './work-routes.ts'
+import { soonOr, soonOrWaiting } from './work-routes.ts'
 
 /** The forms of all commands and the tables of all queries: a form, its plan, and the change, which a form makes once. */
 
@@ -92,6 +92,7 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
   }
 
   pages.get<PlaceParams>(place.path, async (request, reply) => {
+    if (place.declared.long === true) return longQuery(context, place, request, reply)
     const { view, outcome } = await answerTo(request, reply)
     if ('fault' in outcome)
       return sendPage(reply.code(422), listPage({ ...view, fault: outcome.fault, answer: null }))
@@ -116,6 +117,34 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
         ),
       )
   })
+}
+
+/** It begins when a person asks for it, and its page waits for it. */
+const longQuery = async (
+  context: Dashboard,
+  place: Place,
+  request: FastifyRequest<PlaceParams>,
+  reply: FastifyReply,
+): Promise<FastifyReply> => {
+  const view = { ...(await viewAt(context, place, request, reply)), typed: formOf(request.query) }
+  if (view.typed.text('begin') !== 'yes')
+    return sendPage(reply, listPage({ ...view, fault: null, answer: null }))
+  const outcome = await attempt(() =>
+    soonOr(context, {
+      request,
+      reply,
+      key: request.url,
+      title: place.declared.summary,
+      run: (progress) =>
+        place.declared
+          .read(givenIn(place, view.typed, view.account?.organization_id ?? null))
+          .run({ ...contextOf(context, view), progress }),
+    }),
+  )
+  if ('fault' in outcome)
+    return sendPage(reply.code(422), listPage({ ...view, fault: outcome.fault, answer: null }))
+  if ('sent' in outcome.done) return outcome.done.sent
+  return sendPage(reply, listPage({ ...view, fault: null, answer: outcome.done.result }))
 }
 
 const csvCell = (value: unknown, kind: string | undefined) => {

@@ -8,6 +8,7 @@ import {
   permissionsByDefault,
   permissionsOf,
 } from '../administration/keys/key-request.ts'
+import { EventDataError } from '../event-log/stored-event.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 import { capitalized } from './format.ts'
 import type { FormFault } from './pages/layout.ts'
@@ -27,7 +28,8 @@ export const formOf = (given: unknown): Form => {
 /** The message for the sender of a form; null for a failure that is not about the form. */
 export const faultOf = (error: unknown): FormFault | null => {
   if (error instanceof InputFault) return { field: error.field, message: sentence(error.message) }
-  if (error instanceof CommandRefused) return { field: null, message: sentence(error.message) }
+  if (error instanceof CommandRefused || error instanceof EventDataError)
+    return { field: null, message: sentence(error.message) }
   return null
 }
 

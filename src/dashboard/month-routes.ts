@@ -1,8 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { InputFault } from '../administration/input.ts'
-import { closeMonth } from '../administration/months/close-month.ts'
 import { closableAt, monthOf, monthStatement, monthsOf } from '../administration/months/statements.ts'
-import { provedOperator } from '../administration/operator.ts'
 import { formatCredits } from '../billing/money.ts'
 import { type Month, monthBefore } from '../billing/months.ts'
 import { csv, jsonLines } from '../billing/statement-file.ts'
@@ -11,7 +9,6 @@ import { count } from './format.ts'
 import {
   accountAt,
   askerOf,
-  attemptOnce,
   type Dashboard,
   type OrganizationParams,
   PageMissing,
@@ -20,10 +17,10 @@ import {
 } from './page.ts'
 import { monthPage } from './pages/month.ts'
 import { type MonthLine, monthsPage } from './pages/months.ts'
-import { begin, soonOr } from './work-routes.ts'
+import { soonOr } from './work-routes.ts'
 import { createPlaces } from './works.ts'
 
-/** The months of an organization: their totals, the statement as a file, and the form that closes a month. */
+/** The months of an organization: their totals, and the statement of each as a file. */
 
 type MonthParams = { Params: { organization: string; month: string } }
 
@@ -83,10 +80,9 @@ export const monthRoutes = (pages: FastifyInstance, context: Dashboard): void =>
     })
     if ('sent' in outcome) return outcome.sent
     const view = { account, month, ...outcome.result, closableAtMs: closableAt(month), atMs: nowMs }
-    return sendPage(reply, monthPage({ viewer: viewerOf(request, reply), ...view, fault: null }))
+    return sendPage(reply, monthPage({ viewer: viewerOf(request, reply), ...view }))
   })
 
-  closeRoute(pages, context)
   fileRoutes(pages, context)
 }
 
@@ -118,31 +114,6 @@ const linesOf = ({ closed, open }: Awaited<ReturnType<typeof monthsOf>>): MonthL
       closing: totals.closing,
     })),
   ]
-}
-
-const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
-  pages.post<MonthParams>('/organizations/:organization/months/:month/close', async (request, reply) => {
-    const account = await accountAt(context, request.params.organization)
-    const month = monthAt(request.params.month)
-    const { user } = viewerOf(request, reply)
-    const organizationId = account.organization_id
-    const taken = await attemptOnce(context, request, async () => undefined)
-    if ('fault' in taken) throw new InputFault('form', taken.fault.message)
-    return begin(context, reply, {
-      key: `close/${organizationId}/${month}`,
-      title: `Closing ${month} of ${account.name}`,
-      run: async (progress) => {
-        await closeMonth(context.foundation, {
-          organizationId,
-          month,
-          nowMs: Date.now(),
-          ...provedOperator(user),
-          onProgress: (events) => progress(eventsRead(events)),
-        })
-        return { href: `/organizations/${organizationId}/months/${month}` }
-      },
-    })
-  })
 }
 
 /** Concurrent reads in this process: each reads a ledger from its start. */

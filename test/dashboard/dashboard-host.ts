@@ -212,6 +212,48 @@ export const openBrowser = (
 
 export const tokenIn = (page: string): string => /name="_csrf" value="([^"]+)"/.exec(page)?.[1] ?? ''
 
+/** What the form of a page sends. */
+export const hiddenIn = (page: string): Record<string, string[]> => {
+  const hidden: Record<string, string[]> = {}
+  for (const [, name = '', value = ''] of page.matchAll(
+    /<input type="hidden" name="([^"]+)" value="([^"]*)">/g,
+  ))
+    hidden[name] = [
+      ...(hidden[name] ?? []),
+      value.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&'),
+    ]
+  const [[, csrf = ''] = []] = [
+    ...page.matchAll(/<form method="post"[\s\S]*?name="_csrf" value="([^"]+)"/g),
+  ].reverse()
+  return { ...hidden, ...(csrf !== '' && { _csrf: [csrf] }) }
+}
+
+/** Gives a command of administration, agrees to its plan, and follows to its last page. */
+export const give = async (
+  browser: Browser,
+  path: string,
+  fields: Record<string, string | string[]>,
+): Promise<LightMyRequestResponse> => {
+  const plan = await waited(browser, await browser.submit(path, fields))
+  if (!plan.body.includes('name="confirmed"')) return plan
+  return waited(browser, await browser.post(path, encoded(hiddenIn(plan.body))))
+}
+
+/** The page that an answer leads to when its work has ended. */
+export const waited = async (
+  browser: Browser,
+  first: LightMyRequestResponse,
+): Promise<LightMyRequestResponse> => {
+  const at = String(first.headers.location ?? '')
+  if (!at.startsWith('/waiting/')) return first
+  for (let looks = 0; looks < 2_000; looks++) {
+    const answer = await browser.get(at)
+    if (!answer.body.includes('data-progress=')) return answer
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  throw new Error('it never ended')
+}
+
 export const encoded = (fields: Record<string, string | string[]>): string =>
   new URLSearchParams(
     Object.entries(fields).flatMap(([name, value]) =>

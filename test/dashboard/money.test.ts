@@ -6,6 +6,7 @@ import { putUser } from '../../src/administration/users/users.ts'
 import {
   type Browser,
   type DashboardHost,
+  give,
   openBrowser,
   openDashboardHost,
   signedIn,
@@ -230,10 +231,9 @@ describe('a re-rate', () => {
 
 describe('a reconciliation', () => {
   test('of everything agrees, and is recorded', async () => {
-    const done = await ended(ada, String((await ada.submit('/reconcile', {})).headers.location))
-    expect(done.body).toContain('Everything agrees')
-    expect(done.body).toContain(named)
-    expect(done.body).toContain('Recorded in the event log.')
+    expect((await ada.get('/reconcile')).body).toContain('href="/commands/ledger/reconcile"')
+    const done = await give(ada, '/commands/ledger/reconcile', {})
+    expect(done.body).toContain('<h1>Done</h1>')
     expect((await ada.get('/reconcile')).body).toContain('<dt>Differences</dt><dd>0</dd>')
   })
 
@@ -245,23 +245,15 @@ describe('a reconciliation', () => {
         [...[scene.organizationId, by, scene.requestId]],
       )
     await change(1)
-    const wanted = { organization: scene.organizationId, month: '' }
-    const done = await ended(ada, String((await ada.submit('/reconcile', wanted)).headers.location))
+    const done = await give(ada, `${base}/ledger/reconcile`, {})
     await change(-1)
-    expect(done.body).toContain('There are differences')
+    expect(done.body).toContain('<h1>Done, with failures</h1>')
     expect(done.body).toContain(scene.requestId)
-    expect(done.body).toContain('Of a part: not recorded.')
   })
 
-  test.each([{ organization: 'x' }, { month: '2026-13' }])('of %j is refused in the form', async (wrong) => {
-    expect((await ada.submit('/reconcile', wanted(wrong))).statusCode).toBe(422)
+  test('of a month that is none is refused in the form', async () => {
+    expect((await give(ada, '/commands/ledger/reconcile', { month: '2026-13' })).statusCode).toBe(422)
   })
-})
-
-const wanted = (wrong: { organization?: string; month?: string }) => ({
-  organization: '',
-  month: '',
-  ...wrong,
 })
 
 test('none of it is for people who are not signed in', async () => {

@@ -6,8 +6,7 @@ import { putUser } from '../../src/administration/users/users.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { liveTable } from '../../src/projector/tables.ts'
-import { hiddenIn } from '../declared/interfaces.ts'
-import { type Browser, type DashboardHost, encoded, openDashboardHost, signedIn } from './dashboard-host.ts'
+import { type Browser, type DashboardHost, give, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
 let room: DashboardHost
@@ -31,21 +30,8 @@ const recorded = async (type: string) =>
 
 const usage = `/operations/projections/${keyUsage.name}`
 
-/** Gives a command, and agrees to its plan. */
-const given = async (verb: string, fields: Record<string, string>) => {
-  const path = `/commands/projection/${verb}`
-  const plan = await ada.submit(path, fields)
-  if (!plan.body.includes('name="confirmed"')) return plan
-  let answer = await ada.post(path, encoded(hiddenIn(plan.body)))
-  for (
-    const at = String(answer.headers.location);
-    answer.statusCode === 303 || answer.body.includes('data-progress=');
-  ) {
-    answer = await ada.get(at)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-  }
-  return answer
-}
+const given = (verb: string, fields: Record<string, string>) =>
+  give(ada, `/commands/projection/${verb}`, fields)
 
 test('every projection is listed with where it is, and leads to its page', async () => {
   const { body, statusCode } = await ada.get('/operations')

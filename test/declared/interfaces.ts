@@ -5,7 +5,7 @@ import type { Declared, Given } from '../../src/administration/declare.ts'
 import { commandOf } from '../../src/cli/declared.ts'
 import { givenOf } from '../../src/cli/parse.ts'
 import { parseConfig } from '../../src/config.ts'
-import { type Browser, type DashboardHost, encoded, tokenIn } from '../dashboard/dashboard-host.ts'
+import { type Browser, type DashboardHost, encoded, hiddenIn, waited } from '../dashboard/dashboard-host.ts'
 
 export type Person = {
   readonly user: string
@@ -74,25 +74,9 @@ export const onDashboard = async (
     const query = encoded(form)
     return [await browser.get(query === '' ? path : `${path}?${query}`)]
   }
-  const first = await browser.submit(path, form)
+  const first = await waited(browser, await browser.submit(path, form))
   if (!first.body.includes('name="confirmed"')) return [first]
-  return [first, await browser.post(path, encoded({ ...hiddenIn(first.body), _csrf: tokenIn(first.body) }))]
-}
-
-/** What the form of a page sends. */
-export const hiddenIn = (page: string): Record<string, string[]> => {
-  const hidden: Record<string, string[]> = {}
-  for (const [, name = '', value = ''] of page.matchAll(
-    /<input type="hidden" name="([^"]+)" value="([^"]*)">/g,
-  ))
-    hidden[name] = [
-      ...(hidden[name] ?? []),
-      value.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&'),
-    ]
-  const [[, csrf = ''] = []] = [
-    ...page.matchAll(/<form method="post"[\s\S]*?name="_csrf" value="([^"]+)"/g),
-  ].reverse()
-  return { ...hidden, ...(csrf !== '' && { _csrf: [csrf] }) }
+  return [first, await waited(browser, await browser.post(path, encoded(hiddenIn(first.body))))]
 }
 
 export const onApi = async (

@@ -10,6 +10,10 @@ type Sample = (scene: Scene & { readonly grantId: string }) => Given
 const samples: Readonly<Record<string, Sample>> = {
   'org create': () => ({ name: 'Tailspin <Toys>', overdraft_limit: '12.5' }),
   'org list': () => ({}),
+  'ledger verify': () => ({}),
+  'ledger acknowledge': () => ({ revision: '1', digest: 'A'.repeat(43), reason: 'known' }),
+  'ledger reconcile': () => ({}),
+  'ledger close': () => ({ month: '2020-01' }),
   'projection list': () => ({}),
   'projection rebuild': () => ({ name: 'key_usage', reason: 'looked odd' }),
   'projection cancel': () => ({ name: 'key_usage' }),
@@ -48,7 +52,12 @@ export const refusals: Readonly<Record<string, string>> = {
 }
 
 /** Commands that find nothing to do in the scene, so that no event says that they did it. */
-export const withoutEvents: readonly string[] = ['projection cancel', 'projection retry']
+export const withoutEvents: readonly string[] = [
+  'ledger reconcile',
+  'ledger close',
+  'projection cancel',
+  'projection retry',
+]
 
 /** Throws for a declaration without an example. */
 export const sampleOf = (name: string): Sample => {

@@ -252,6 +252,7 @@ const verifyProjection = query({
   name: 'projection verify',
   action: 'system.read',
   summary: 'rebuild projections beside the live ones and compare row for row',
+  long: true,
   input: z.object(chosen),
   columns: [
     { name: 'name', label: 'Projection', kind: 'name' },

@@ -1,22 +1,10 @@
-import type { MonthEnded } from '../../administration/months/close-months.ts'
 import { mayDo } from '../../administration/roles.ts'
-import { parseCredits } from '../../billing/money.ts'
-import { balance, count, credits, movement, utc } from '../format.ts'
+import { count, credits, movement, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { MonthUseRow } from '../month-queries.ts'
-import {
-  described,
-  type FormFault,
-  faultNotice,
-  figures,
-  formFields,
-  layout,
-  table,
-  type Viewer,
-} from './layout.ts'
-import { type Names, organizationLink } from './organization-link.ts'
+import { described, type FormFault, faultNotice, figures, layout, table, type Viewer } from './layout.ts'
 
-/** A month of all organizations: each one's usage compared with the month before, and the form that closes it for all. */
+/** A month of all organizations: each one's usage compared with the month before. */
 
 type AllMonthsView = {
   readonly viewer: Viewer
@@ -75,7 +63,7 @@ const shownParts = (viewer: Viewer, shown: Shown): Renderable => {
 ${further && html`<a href="/months?month=${month}">First page</a>`}
 ${next !== null && html`<a href="/months?month=${month}&amp;after=${next}">Next page</a>`}
 </nav>`,
-    mayDo(viewer.role, 'ledgers.change') && closeSection(viewer, shown),
+    mayDo(viewer.role, 'ledgers.change') && closeSection(shown),
   ]
 }
 
@@ -103,83 +91,16 @@ const useTable = ({ month, before, rows }: Shown): Html =>
     ],
   })
 
-const closeSection = (
-  viewer: Viewer,
-  { month, closableAtMs, atMs }: Shown,
-): Html => html`<section class="narrow" aria-labelledby="close">
+const closeSection = ({
+  month,
+  closableAtMs,
+  atMs,
+}: Shown): Html => html`<section class="narrow" aria-labelledby="close">
 <h2 id="close">Close ${month}</h2>
 ${
   atMs < closableAtMs
     ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then calls of it may still be written.</p>`
-    : html`<p>${month} of all organizations is closed, one after the other: lots that expired in it are written off, and the totals and the digest of each statement are recorded in its ledger. From then on each file of ${month} is the same for ever, and what comes later for it is a correction in the month that is open then. An organization that has an earlier month open is left out and named; one that is closed already stays as it is. It cannot be undone.</p>
-<form method="post" action="/months/close">
-${formFields(viewer)}
-<input type="hidden" name="month" value="${month}">
-<p class="actions"><button type="submit">Close ${month} of all</button></p>
-</form>`
+    : html`<p>${month} of all organizations is closed, one after the other: lots that expired in it are written off, and the totals and the digest of each statement are recorded in its ledger. From then on each file of ${month} is the same for ever, and what comes later for it is a correction in the month that is open then. An organization that has an earlier month open is left out and named; one that is closed already stays as it is.</p>
+<p class="actions"><a class="button" href="/commands/ledger/close?month=${month}&amp;all=on">Close ${month} of all</a></p>`
 }
 </section>`
-
-export const monthsClosedPage = ({
-  viewer,
-  month,
-  ended,
-  names,
-}: {
-  readonly viewer: Viewer
-  readonly month: string
-  readonly ended: readonly MonthEnded[]
-  readonly names: Names
-}): Html => {
-  const refused = ended.filter((one) => one.refused !== null)
-  const closed = ended.filter((one) => one.closed !== null)
-  const now = closed.filter((one) => one.closed?.already === false)
-  return layout({
-    title: `${month} closed`,
-    viewer,
-    at: '/months',
-    main: html`<p class="eyebrow"><a href="/months?month=${month}">${month} of all organizations</a></p>
-<h1>${refused.length === 0 ? `${month} is closed` : `${month} is not closed for all`}</h1>
-${figures([
-  ['Closed now', html`<strong>${count(now.length)}</strong>`],
-  ['Closed before', count(closed.length - now.length)],
-  ['Nothing to close', count(ended.length - closed.length - refused.length)],
-  ['Refused', count(refused.length)],
-])}
-${
-  ended.length > 0 &&
-  table({
-    caption: `What became of ${month}, by organization, those that were refused first`,
-    rows: [...refused, ...ended.filter((one) => one.refused === null)].slice(0, shownMax),
-    columns: [
-      {
-        head: 'Organization',
-        kind: 'name',
-        cell: ({ organizationId: id }) => organizationLink(id, names, `/months/${month}`),
-      },
-      { head: 'State', cell: stateOf },
-      {
-        head: 'Closing balance',
-        kind: 'number',
-        cell: ({ closed }) => closed !== null && balance(String(parseCredits(closed.closed.totals.closing))),
-      },
-      {
-        head: 'Lots written off',
-        kind: 'number',
-        cell: ({ closed }) => closed !== null && count(closed.expired),
-      },
-    ],
-  })
-}
-${ended.length > shownMax && html`<p class="note">The first ${count(shownMax)} are shown; the figures are of all.</p>`}`,
-  })
-}
-
-const shownMax = 500
-
-const stateOf = ({ closed, refused }: MonthEnded): Renderable => {
-  if (refused !== null)
-    return html`<span class="mark bad">refused</span> <span class="free">${refused}</span>`
-  if (closed === null) return 'nothing to close'
-  return closed.already ? 'closed before' : html`<span class="mark good">closed</span>`
-}

@@ -122,7 +122,7 @@ ${options.map(
 ${hint}</fieldset>`
     default:
       return html`<p><label for="${flag}">${label}</label>
-<input id="${flag}" name="${flag}" value="${value}"${required && html` required`}${field.control === 'number' && html` inputmode="numeric"`}${(field.control === 'id' || field.control === 'key') && value !== '' && fault === null && html` readonly`} maxlength="2000" autocomplete="off"${about}>
+<input id="${flag}" name="${flag}" value="${value}"${required && html` required`}${field.control === 'number' && html` inputmode="numeric"`}${field.control === 'month' && html` type="month"`}${(field.control === 'id' || field.control === 'key') && value !== '' && fault === null && html` readonly`} maxlength="2000" autocomplete="off"${about}>
 ${hint}</p>`
   }
 }
@@ -159,7 +159,7 @@ export const nothingPage = (view: DeclaredView & { readonly plan: Plan }): Html 
 export const answerPage = (view: DeclaredView & { readonly answer: Answer }): Html =>
   frame(
     view,
-    view.answer.failed === true ? 'Not all of it was done' : 'Done',
+    view.answer.failed === true ? 'Done, with failures' : 'Done',
     html`<p>${titleOf(view)}.</p>
 ${shownAnswer(view)}
 <p class="actions"><a class="button" href="${homeOf(view)}">Back</a></p>`,
@@ -168,6 +168,7 @@ ${shownAnswer(view)}
 export const listPage = (view: FormView & { readonly answer: Answer | null }): Html => {
   const { place, fault, answer, typed } = view
   const fields = askedFields(place)
+  const long = place.declared.long === true
   const query = new URLSearchParams(
     fields.flatMap(({ flag }) =>
       typed.text(flag) === '' ? [] : [[flag, typed.text(flag)] as [string, string]],
@@ -178,8 +179,9 @@ export const listPage = (view: FormView & { readonly answer: Answer | null }): H
     titleOf(view),
     html`${faultNotice(fault)}
 ${
-  fields.length > 0 &&
+  (fields.length > 0 || long) &&
   html`<form class="fields" method="get" action="${addressOf(view)}">
+${long && html`<input type="hidden" name="begin" value="yes">`}
 ${fields.map((field) => control(view, field))}
 <p class="actions"><button type="submit">Show</button></p>
 </form>`
@@ -237,15 +239,19 @@ const isoForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/
 const decimalForm = /^-?\d{1,12}(\.\d{1,6})?$/
 const idForm = /^(org_|wh_|rr_|[0-9a-f]{8}-)/
 
+const plainText = (value: unknown): string => {
+  if (Array.isArray(value)) return value.length === 0 ? 'none' : value.map(plainText).join('; ')
+  if (typeof value !== 'object' || value === null) return value === null ? 'none' : String(value)
+  return Object.entries(value)
+    .map(([name, member]) => `${words(name)} ${plainText(member)}`)
+    .join(', ')
+}
+
 const shownValue = (value: unknown): Renderable => {
   if (value === null || value === undefined) return null
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
   if (typeof value === 'number') return count(value)
-  if (Array.isArray(value)) return value.length === 0 ? 'none' : value.map(String).join(', ')
-  if (typeof value === 'object')
-    return Object.entries(value)
-      .map(([name, member]) => `${words(name)} ${String(member)}`)
-      .join(', ')
+  if (typeof value === 'object') return plainText(value)
   const text = String(value)
   if (isoForm.test(text)) return utc(new Date(text))
   if (decimalForm.test(text)) return decimal(text)

@@ -6,18 +6,9 @@ import { closedTotals, type StatementSummary } from '../../billing/statement.ts'
 import { balance, capitalized, count, credits, decimal, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
-import {
-  type FormFault,
-  faultNotice,
-  figures,
-  formFields,
-  layout,
-  organizationHead,
-  table,
-  type Viewer,
-} from './layout.ts'
+import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
-/** A month: its totals, compared with the month before, and the form that closes it. */
+/** A month: its totals, compared with the month before. */
 
 type MonthView = {
   readonly viewer: Viewer
@@ -27,7 +18,6 @@ type MonthView = {
   readonly before: MonthStatement
   readonly closableAtMs: number
   readonly atMs: number
-  readonly fault: FormFault | null
 }
 
 export const monthPage = (view: MonthView): Html => {
@@ -40,7 +30,6 @@ export const monthPage = (view: MonthView): Html => {
     main: html`${organizationHead(viewer, account, '/months')}
 <h1>${month} of ${account.name}</h1>
 <p class="note">${stateOf(now)}</p>
-${faultNotice(view.fault)}
 ${figures([
   ['Opening', balance(String(now.summary.opening))],
   ['Granted', decimal(totals.granted)],
@@ -60,7 +49,7 @@ ${comparedSection(now.summary, before)}
 ${groupsSection('charges', 'Charged by', now.summary.charges, before.summary.charges)}
 ${groupsSection('free', 'Free by', now.summary.freeCalls, before.summary.freeCalls)}
 ${correctionsSection(now.summary)}
-${closeSection(view, path)}`,
+${closeSection(view)}`,
   })
 }
 
@@ -187,10 +176,7 @@ ${table({
 })}
 </section>`
 
-const closeSection = (
-  { viewer, account, month, now, closableAtMs, atMs }: MonthView,
-  path: string,
-): Renderable => {
+const closeSection = ({ viewer, account, month, now, closableAtMs, atMs }: MonthView): Renderable => {
   if (now.closing !== null || !mayDo(viewer.role, 'ledgers.change')) return null
   return html`<section class="narrow" aria-labelledby="close">
 <h2 id="close">Close ${month}</h2>
@@ -198,10 +184,7 @@ ${
   atMs < closableAtMs
     ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then calls of it may still be written.</p>`
     : html`<p>Lots of ${account.name} that expired in ${month} are written off, and the totals and the digest of its statement are recorded in the ledger. From then on the file of ${month} is the same for ever, and what comes later for it is a correction in the month that is open then. It cannot be undone.</p>
-<form method="post" action="${path}/close">
-${formFields(viewer)}
-<p class="actions"><button type="submit">Close ${month}</button></p>
-</form>`
+<p class="actions"><a class="button" href="/organizations/${account.organization_id}/ledger/close?month=${month}">Close ${month}</a></p>`
 }
 </section>`
 }

@@ -1,0 +1,261 @@
+import { z } from 'zod'
+import { formatCredits } from '../../billing/money.ts'
+import { monthAfter, monthStart } from '../../billing/months.ts'
+import type { Reconciled } from '../../ledger/check/reconcile.ts'
+import type { LedgerFault } from '../../ledger/check/verify.ts'
+import { command, query, wholeOrNot } from '../declare.ts'
+import { flag, id, month, number, organization, reason } from '../fields.ts'
+import { InputFault } from '../input.ts'
+import { closeMonth } from '../months/close-month.ts'
+import { closeMonths, type MonthEnded } from '../months/close-months.ts'
+import { monthOf } from '../months/statements.ts'
+import { catchUp } from '../projections/catch-up.ts'
+import { acknowledgeFault, organizationsOf, type VerifiedLedger, verifyLedgers } from './ledgers.ts'
+import { reconcileLedgers } from './reconcile.ts'
+import { recordReconciled } from './reconciliations.ts'
+
+/** Checks of whole ledgers, and closing their months. */
+
+const onlyOf = () => organization({ help: 'of this organization only (default: all)' }).optional()
+
+const verify = query({
+  name: 'ledger verify',
+  action: 'finance.read',
+  summary:
+    'recompute the hash chain, the rules and every charge of a ledger, or of all; names the first broken event',
+  input: z.object({ organization: onlyOf() }),
+  anyHistory: true,
+  long: true,
+  run: async ({ foundation, progress }, { organization: organizationId }) => {
+    const { ok, readModels, ledgers } = await verifyLedgers(foundation, {
+      organizationId,
+      onProgress: (of, events) => progress(`${of}: ${events} events`),
+    })
+    return {
+      json: { ok, read_models: readModels, ledgers: ledgers.map(verdictJson) },
+      failed: !ok,
+      lines: [
+        ...ledgers.flatMap(verdictLines),
+        ...(readModels === null ? [] : [`BROKEN  read models: ${readModels}`]),
+      ],
+    }
+  },
+})
+
+const verdictJson = (ledger: VerifiedLedger) => ({
+  organization_id: ledger.organizationId,
+  ok: ledger.ok,
+  events: ledger.events,
+  digest: ledger.digest,
+  balance: formatCredits(ledger.balance),
+  fault: ledger.fault,
+  known_faults: ledger.known,
+  contradicted: ledger.contradicted.map(({ priceBookVersion, charges, first }) => ({
+    price_book_version: priceBookVersion,
+    charges,
+    first: { revision: first.revision, request_id: first.requestId, charge_id: first.chargeId },
+  })),
+  account_row: ledger.accountRow,
+})
+
+const verdictLines = ({
+  organizationId,
+  events,
+  digest,
+  fault,
+  known,
+  contradicted,
+  accountRow,
+}: VerifiedLedger): string[] => [
+  fault === null
+    ? `ok      ${organizationId}  ${events} events, digest ${digest}`
+    : `BROKEN  ${organizationId}  ${described(fault)}`,
+  ...(accountRow === 'changed'
+    ? [
+        `CHANGED ${organizationId}  its row in accounts is not as the projector wrote it: calls do not go by it, figures do; "projection rebuild accounts" mends it`,
+      ]
+    : []),
+  ...contradicted.map(
+    ({ priceBookVersion, charges, first }) =>
+      `BROKEN  ${organizationId}  price book ${priceBookVersion} does not say any more what it said when it priced ${charges} charge${charges === 1 ? '' : 's'}, the first at revision ${first.revision} (call ${first.requestId ?? 'without a request id'}); "event-log verify" names the changed event`,
+  ),
+  ...known.map((one) => `known   ${organizationId}  ${described(one)}`),
+]
+
+const described = ({ revision, event_id, type, digest, fault }: LedgerFault): string =>
+  `revision ${revision}, ${event_id === null ? 'no event' : `event ${event_id} (${type})`}, digest ${digest === '' ? 'none' : digest}: ${fault}`
+
+const asVerifyNames = { help: 'as "ledger verify" names it' }
+
+const acknowledge = command({
+  name: 'ledger acknowledge',
+  action: 'ledgers.change',
+  summary: 'record that a fault "ledger verify" names is known; any other fault stays new',
+  input: z.object({
+    organization: organization(),
+    revision: number({ label: 'Revision', ...asVerifyNames }, { min: 0, max: Number.MAX_SAFE_INTEGER }),
+    digest: id({ label: 'Digest', ...asVerifyNames }, /^[\w-]{43}$/, 'rXk1…, of 43 characters'),
+    reason: reason(),
+  }),
+  anyHistory: true,
+  changes: { of: 'records', asks: 'always', left: wholeOrNot('ledger verify') },
+  plan: async (_, { organization: id, revision, digest }) => ({
+    says: [
+      `Record that the fault at revision ${revision} of ${id}, digest ${digest}, is known: it raises no alarm any more.`,
+    ],
+  }),
+  run: async ({ foundation, operator: { actor } }, { organization: id, revision, digest, reason: why }) => {
+    await acknowledgeFault(foundation, { organizationId: id, revision, digest, reason: why, actor })
+    return {
+      json: { organization_id: id, revision, digest, reason: why },
+      lines: [`recorded: the fault at revision ${revision} of ${id} is known`],
+    }
+  },
+})
+
+const reconcile = command({
+  name: 'ledger reconcile',
+  action: 'ledgers.change',
+  summary:
+    'compare the log, the read models and the tariff; names each difference; exit code 1 if there is one',
+  input: z.object({
+    organization: onlyOf(),
+    month: month({
+      label: 'Month (UTC)',
+      help: 'what was effective in this month, such as 2026-11 (default: all)',
+    }).optional(),
+  }),
+  changes: { of: 'records', asks: 'never', left: 'Nothing was recorded, or the whole result.' },
+  plan: async (_, { organization: id, month: of }) => ({
+    says: [
+      `Compare the log, the read models and the tariff of ${id ?? 'every organization'}${id === undefined && of === undefined ? ', and record the result' : '; nothing is recorded'}.`,
+    ],
+  }),
+  run: async ({ foundation, logger, operator, progress }, { organization: id, month: of }) => {
+    await catchUp(foundation, logger)
+    const range =
+      of === undefined
+        ? {}
+        : { range: { fromMs: Date.parse(monthStart(of)), toMs: Date.parse(monthStart(monthAfter(of))) } }
+    const ledgers = await reconcileLedgers(foundation, {
+      organizations: id === undefined ? await organizationsOf(foundation) : [id],
+      ...range,
+      onProgress: (one, events) => progress(`${one}: ${events} events`),
+    })
+    if (id === undefined && of === undefined)
+      await recordReconciled(foundation, ledgers, { whole: true, actor: operator.actor })
+    const ok = ledgers.every(({ differences }) => differences === 0)
+    return {
+      json: { ok, ledgers: ledgers.map(reconciledJson) },
+      failed: !ok,
+      lines: ledgers.flatMap(reconciledLines),
+    }
+  },
+})
+
+const sumsOf = ({ sums }: Reconciled) =>
+  [...sums].map(([sku, { log, projections, tariff }]) => ({
+    sku,
+    log: formatCredits(log),
+    projections: formatCredits(projections),
+    tariff: sku.startsWith('(') ? null : formatCredits(tariff),
+  }))
+
+const reconciledJson = (ledger: Reconciled) => ({
+  organization_id: ledger.organizationId,
+  through_revision: ledger.through,
+  calls: ledger.calls,
+  sums: sumsOf(ledger),
+  differences: ledger.differences,
+  named: ledger.named,
+})
+
+const reconciledLines = (ledger: Reconciled): string[] => [
+  `${ledger.differences === 0 ? 'ok      ' : 'DIFFERS '}${ledger.organizationId}  ${ledger.calls} calls up to revision ${ledger.through}`,
+  ...sumsOf(ledger).map(
+    ({ sku, log, projections, tariff }) =>
+      `  ${sku}  log ${log}, read models ${projections}${tariff === null ? '' : `, tariff ${tariff}`}`,
+  ),
+  ...ledger.named.map((one) => `  ${one}`),
+  ...(ledger.differences > ledger.named.length
+    ? [`  and ${ledger.differences - ledger.named.length} more`]
+    : []),
+]
+
+const closing = z.object({
+  organization: organization({ help: 'organization id; not with --all' }).optional(),
+  month: month({ label: 'Month (UTC)', help: 'such as 2026-11' }).optional(),
+  all: flag({ label: 'All', help: 'of every organization' }),
+})
+
+/** With `all` alone, the first value on the command line is the month. */
+const closingOf = ({ organization: id, month: of, all }: z.output<typeof closing>) => {
+  const wanted = of ?? (all && id !== undefined ? monthOf('month', id) : undefined)
+  if (wanted === undefined) throw new InputFault('month', 'a month is required, such as 2026-11')
+  if (all && of !== undefined && id !== undefined)
+    throw new InputFault('org', 'give an organization or --all, not both')
+  if (!all && id === undefined) throw new InputFault('org', 'name an organization, or give --all')
+  return { month: wanted, organizationId: all || id === undefined ? null : id }
+}
+
+const close = command({
+  name: 'ledger close',
+  action: 'ledgers.change',
+  summary: "make a month's statement final: what comes later for it is a correction in the open month",
+  input: closing,
+  changes: {
+    of: 'records',
+    asks: 'always',
+    left: 'Some organizations may have the month closed: the command again goes on with the others.',
+  },
+  plan: async ({ foundation }, input) => {
+    const { month: of, organizationId } = closingOf(input)
+    const whose =
+      organizationId ?? `all ${(await organizationsOf(foundation)).length} organizations, one after the other`
+    return {
+      says: [
+        `Close ${of} of ${whose}: its statement is final, and what comes later for it is a correction in the open month. It cannot be undone.`,
+      ],
+    }
+  },
+  run: async ({ foundation, operator: { actor }, progress }, input) => {
+    const { month: of, organizationId } = closingOf(input)
+    if (organizationId === null) {
+      const ended = await closeMonths(foundation, {
+        month: of,
+        organizations: await organizationsOf(foundation),
+        actor,
+        onProgress: (one, events) => progress(`${one}: ${events} events`),
+      })
+      const outcomes = ended.map(outcomeOf)
+      return {
+        json: outcomes,
+        sections: [outcomes],
+        failed: outcomes.some(({ state }) => state === 'refused'),
+      }
+    }
+    const closed = await closeMonth(foundation, {
+      ...{ organizationId, month: of, actor },
+      nowMs: Date.now(),
+      onProgress: (events) => progress(`${organizationId}: ${events} events`),
+    })
+    return { json: outcomeOf({ organizationId, refused: null, closed }) }
+  },
+})
+
+const outcomeOf = ({ organizationId: organization_id, closed, refused }: MonthEnded) => {
+  const nothing = { through_revision: null, closing: null, expired_lots: 0, digest: null }
+  if (refused !== null) return { organization_id, state: 'refused', ...nothing, reason: refused }
+  if (closed === null) return { organization_id, state: 'nothing to close', ...nothing, reason: null }
+  return {
+    organization_id,
+    state: closed.already ? 'closed already' : 'closed',
+    through_revision: closed.closed.through_revision,
+    closing: closed.closed.totals.closing,
+    expired_lots: closed.expired,
+    digest: closed.closed.digest,
+    reason: null,
+  }
+}
+
+export const ledgerDeclarations = [verify, acknowledge, reconcile, close]
