@@ -14,6 +14,7 @@ import { ConfigError } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
+import { adminDocumentation } from './documentation.ts'
 import { Refused, refusedBy } from './failures.ts'
 import { keepAnswer, releaseKey, takeKey } from './once.ts'
 import { adminOpenApiOf, adminPathOf } from './openapi.ts'
@@ -63,6 +64,7 @@ export const adminApi =
       })
     })
 
+    await host.register(adminDocumentation(offered))
     host.get('/admin/openapi.json', (_, reply) =>
       reply.headers(safeHeaders).type('application/json; charset=utf-8').send(document),
     )

@@ -9,7 +9,7 @@ const word = 'enl'
 const shells = ['bash', 'zsh', 'fish'] as const
 
 /** `all`: every command, evaluated when the command runs, because this command is one of them. */
-export const completionCommand = (all: () => readonly Command[]): Command => ({
+export const completionCommand = (all: () => Promise<readonly Command[]>): Command => ({
   name: 'completion',
   summary: `print a completion script for a shell; it also defines "${word}", which is this command line from any folder`,
   parameters: [{ name: 'shell', help: `one of ${shells.join(', ')}`, required: true }],
@@ -19,7 +19,7 @@ export const completionCommand = (all: () => readonly Command[]): Command => ({
     const text = given.required('shell')
     const shell = shells.find((one) => one === text)
     if (shell === undefined) throw new InputFault('shell', `"${text}" is none of ${shells.join(', ')}`)
-    const script = { bash, zsh, fish }[shell](treeOf(all()))
+    const script = { bash, zsh, fish }[shell](treeOf(await all()))
     return { json: { shell, script: script.join('\n') }, lines: script }
   },
 })

@@ -1,35 +1,28 @@
 import { nearest } from '../foundation/nearest.ts'
 import type { Command } from './command.ts'
+import { commandsOfNoun, nouns } from './nouns.ts'
+import { closing, invocation } from './overview.ts'
 
 /** The output of help, and of a command that does not exist. */
 
-export const invocation = 'npm run -s cli --'
-
-export const overview = (shown: readonly Command[]): string => {
+/** The verbs of one noun. */
+export const verbsText = (shown: readonly Command[]): string => {
   const width = Math.max(...shown.map(({ name }) => name.length))
   return [
     `Usage: ${invocation} <noun> <verb> [values] [--json]`,
     '',
     ...shown.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
     '',
-    `${invocation} <noun> <verb> --help shows a command's parameters. --json prints one JSON document.`,
-    'What changes something takes --dry-run, which shows it and ends there, and --yes, which does it without asking.',
-    'OPERATOR_TOKEN proves who you are; --as NAME, or OPERATOR, only labels what you do.',
-    'Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. --version tells the release.',
+    ...closing,
   ].join('\n')
 }
 
 /** Suggestions for a noun or verb that does not exist; null: nothing is close. */
-export const closeWords = (
-  [noun = '', verb = '']: readonly string[],
-  commands: readonly Command[],
-): string | null => {
-  const nouns = [...new Set(commands.map(({ name }) => name.split(' ')[0] ?? ''))]
-  const meant = nouns.includes(noun) ? noun : nearest(noun, nouns)
+export const closeWords = async ([noun = '', verb = '']: readonly string[]): Promise<string | null> => {
+  const names = nouns.map(({ name }) => name)
+  const meant = names.includes(noun) ? noun : nearest(noun, names)
   if (meant === null) return null
-  const verbs = commands.flatMap(({ name }) =>
-    name.startsWith(`${meant} `) ? [name.split(' ')[1] ?? ''] : [],
-  )
+  const verbs = (await commandsOfNoun(meant)).flatMap(({ name }) => name.split(' ').slice(1))
   const close = verbs.includes(verb) ? verb : nearest(verb, verbs)
   if (meant === noun && close === null) return null
   return `Is "${[meant, ...(close === null ? [] : [close])].join(' ')}" meant?`

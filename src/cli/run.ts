@@ -1,16 +1,16 @@
-import service from '../../package.json' with { type: 'json' }
 import { parseConfig } from '../config.ts'
 import { type Closing, createClosing } from '../foundation/closing.ts'
 import { openFoundation } from '../foundation/foundation.ts'
 import { createLogger } from '../foundation/logger.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
 import type { Answer, Command, CommandContext, OperatedFoundation } from './command.ts'
-import { commands } from './commands.ts'
 import { consentTo } from './consent.ts'
 import { exitCodeOf, failureJson, failureText } from './failure.ts'
-import { closeWords, notFound, overview, usageOf } from './help.ts'
+import { closeWords, notFound, usageOf, verbsText } from './help.ts'
 import { type Interruptible, interruptible } from './interrupt.ts'
+import { commandsOfNoun } from './nouns.ts'
 import { operatorOf } from './operator.ts'
+import { invocation } from './overview.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
 import { requirePermission } from './permissions.ts'
 import { withoutSecrets } from './secrets-in-text.ts'
@@ -25,8 +25,10 @@ const databaseWaitMs = 10_000
  * with the exit code: 0 done, 1 failed, 2 wrong usage; 130 if Ctrl-C ended it.
  */
 export const runCommandLine = async (args: string[]): Promise<number> => {
-  const found = findCommand(withFlagsBehind(args), commands)
-  if (found === null) return withoutCommand(args)
+  const words = withFlagsBehind(args).filter((word, i) => i > 0 || word !== 'help')
+  const commands = await commandsOfNoun(words[0])
+  const found = findCommand(words, commands)
+  if (found === null) return withoutCommand(words, commands)
   const { command, rest } = found
   const closing = createClosing()
   const json = asksForJson(rest)
@@ -60,24 +62,17 @@ const isFlag = (arg: string): boolean => ['--json', '--yes', '--dry-run'].includ
 const asksForJson = (words: readonly string[]): boolean =>
   words.slice(0, words.includes('--') ? words.indexOf('--') : undefined).includes('--json')
 
-const withoutCommand = async (args: readonly string[]): Promise<number> => {
-  if (args[0] === '--version' || args[0] === '-v') {
-    await write(`${service.name} ${service.version}, Node.js ${process.versions.node}\n`)
+const withoutCommand = async (words: readonly string[], verbs: readonly Command[]): Promise<number> => {
+  if (verbs.length > 0 && words.some((word) => word === '--help' || word === '-h' || word === 'help')) {
+    await write(`${verbsText(verbs)}\n`)
     return 0
   }
-  const asked = args.length === 0 || args.some((arg) => arg === '--help' || arg === '-h' || arg === 'help')
-  const [noun] = args.filter((arg) => arg !== 'help')
-  const verbs = commands.filter(({ name }) => name.startsWith(`${noun} `))
-  const text = overview(verbs.length === 0 ? commands : verbs)
-  if (asked) {
-    await write(`${text}\n`)
-    return 0
-  }
-  const [message, remedy] = [notFound(args, verbs), closeWords(args, commands)]
+  const [message, remedy] = [notFound(words, verbs), await closeWords(words)]
+  const help = verbs.length === 0 ? `"${invocation} --help" lists the nouns` : verbsText(verbs)
   process.stderr.write(
-    asksForJson(args)
+    asksForJson(words)
       ? failureJson({ code: 'usage', message, field: null, remedy })
-      : withoutSecrets(remedy === null ? `${message}\n\n${text}\n` : `${message} ${remedy}\n`),
+      : withoutSecrets(remedy === null ? `${message}\n\n${help}\n` : `${message} ${remedy}\n`),
   )
   return 2
 }

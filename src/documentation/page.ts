@@ -33,24 +33,30 @@ type Shell = {
   readonly title: string
   /** The path of the page. */
   readonly path: string
-  readonly guides: readonly Pick<Guide, 'name' | 'title'>[]
+  /** Of the pages beside it. */
+  readonly links: readonly Link[]
   /** HTML. */
   readonly main: string
   readonly aside?: string
   readonly head?: string
 }
 
-const navigation = ({ guides, path }: Pick<Shell, 'guides' | 'path'>): string => {
-  const links = [
-    { href: '/docs', title: 'Overview' },
-    ...guides.map(({ name, title }) => ({ href: `/docs/${name}`, title })),
-    { href: '/docs/reference', title: 'Reference: try a call' },
-  ]
+type Link = { readonly href: string; readonly title: string }
+
+/** The links of the pages for partners. */
+export const linksTo = (guides: readonly Pick<Guide, 'name' | 'title'>[]): readonly Link[] => [
+  { href: '/docs', title: 'Overview' },
+  ...guides.map(({ name, title }) => ({ href: `/docs/${name}`, title })),
+  { href: '/docs/reference', title: 'Reference: try a call' },
+  { href: '/openapi.json', title: 'openapi.json' },
+]
+
+const navigation = ({ links, path }: Pick<Shell, 'links' | 'path'>): string => {
   const items = links.map(({ href, title }) => {
     const here = href === path ? ' aria-current="page"' : ''
     return `<li><a href="${href}"${here}>${escaped(title)}</a></li>`
   })
-  return `<nav aria-label="Pages"><ul>${items.join('')}<li><a href="/openapi.json">openapi.json</a></li></ul></nav>`
+  return `<nav aria-label="Pages"><ul>${items.join('')}</ul></nav>`
 }
 
 export const shell = (page: Shell): string => {
@@ -93,7 +99,13 @@ export const guidePage = (guide: Guide, guides: readonly Guide[]): string => {
       ? ''
       : `<p class="onward">Next: <a href="/docs/${next.name}">${escaped(next.title)}</a></p>`
   const { title, name, content } = guide
-  return shell({ title, path: `/docs/${name}`, guides, main: content + onward, aside: contents(guide) })
+  return shell({
+    title,
+    path: `/docs/${name}`,
+    links: linksTo(guides),
+    main: content + onward,
+    aside: contents(guide),
+  })
 }
 
 export const overviewPage = (guides: readonly Guide[], version: string): string => {
@@ -107,5 +119,5 @@ export const overviewPage = (guides: readonly Guide[], version: string): string 
 <li><a href="/docs/reference">Reference</a><p>Every call with its members, and a form that makes it with your key.</p></li>
 <li><a href="/openapi.json">openapi.json</a><p>The same for programs (OpenAPI 3.1): clients can be generated from it.</p></li>
 </ul>`
-  return shell({ title: 'Documentation', path: '/docs', guides, main })
+  return shell({ title: 'Documentation', path: '/docs', links: linksTo(guides), main })
 }

@@ -2,7 +2,7 @@ import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import { assets, referenceAssets } from './assets.ts'
 import { sendFile } from './file.ts'
 import { readGuides } from './guides.ts'
-import { guidePage, overviewPage, pageHeaders, referenceHeaders, shell } from './page.ts'
+import { guidePage, linksTo, overviewPage, pageHeaders, referenceHeaders, shell } from './page.ts'
 
 /** `/docs` on the API's host, for everyone: the guides, and a page that tries calls. `api`: its address where it is configured. */
 export const documentationPages =
@@ -64,7 +64,7 @@ const referencePage = (guides: ReturnType<typeof readGuides>): string => {
   return shell({
     title: 'Reference',
     path: '/docs/reference',
-    guides,
+    links: linksTo(guides),
     head: `<link rel="stylesheet" href="${styles.href}">
 <script defer src="${library.href}"></script>
 <script defer src="${script.href}"></script>

@@ -18,11 +18,11 @@ import {
 } from '../../src/administration/users/user-changes.ts'
 import { openUserDirectory } from '../../src/administration/users/user-directory.ts'
 import { passwordIsRight, putUser } from '../../src/administration/users/users.ts'
-import { commands } from '../../src/cli/commands.ts'
 import { actionOf, commandActions, requirePermission } from '../../src/cli/permissions.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
+import { commands } from '../cli/commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 

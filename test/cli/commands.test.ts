@@ -2,7 +2,6 @@ import { spawnSync } from 'node:child_process'
 import { describe, expect, test } from 'vitest'
 import { InputFault } from '../../src/administration/input.ts'
 import type { CommandContext, Given } from '../../src/cli/command.ts'
-import { commands } from '../../src/cli/commands.ts'
 import { consentTo, Declined, NeedsYes } from '../../src/cli/consent.ts'
 import { exitCodeOf, failureText } from '../../src/cli/failure.ts'
 import { closeWords } from '../../src/cli/help.ts'
@@ -13,6 +12,7 @@ import { Unavailable } from '../../src/event-log/port.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { CommandRefused, LedgerUnavailable } from '../../src/ledger/write/commit.ts'
 import { root } from '../support/service.ts'
+import { commands } from './commands.ts'
 
 /** What holds for every command, whoever adds the next one. */
 
@@ -147,8 +147,8 @@ test.each([
   [['key', 'sell'], null],
   [['sell'], null],
   [['x'.repeat(100_000), 'y'], null],
-])('%j: %s', (words, meant) => {
-  expect(closeWords(words, commands)).toBe(meant)
+])('%j: %s', async (words, meant) => {
+  expect(await closeWords(words)).toBe(meant)
 })
 
 test.each([

@@ -1,4 +1,9 @@
 /** Every command and query of administration, through every interface that offers it: the same answer, events and refusals. */
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { lotsLeft } from '../../src/administration/credits/lots.ts'
 import { declarations } from '../../src/administration/declarations.ts'
@@ -19,6 +24,7 @@ import {
   waited,
 } from '../dashboard/dashboard-host.ts'
 import { openScene, type Scene } from '../dashboard/scene.ts'
+import { root } from '../support/service.ts'
 import { onApi, onCommandLine, onDashboard, type Person } from './interfaces.ts'
 import { refusals, sampleOf, samplesOfNothing, withoutEvents } from './samples.ts'
 
@@ -412,6 +418,26 @@ describe('the admin API', () => {
     expect([statuses[0], statuses.at(-1)]).toEqual([401, 429])
     const elsewhere = await onApi(room, as('admin'), grant, {})
     expect(elsewhere.statusCode).toBe(400)
+  })
+
+  test('has a page and a document that a linter accepts', { timeout: 60_000 }, async () => {
+    const page = await room.host.inject({ url: '/docs/admin' })
+    expect([page.statusCode, page.body]).toEqual([
+      200,
+      expect.stringContaining('POST /admin/v1/credits/grant'),
+    ])
+    const folder = mkdtempSync(join(tmpdir(), 'admin-openapi-'))
+    try {
+      const file = join(folder, 'openapi.json')
+      writeFileSync(file, (await room.host.inject({ url: '/admin/openapi.json' })).body)
+      const redocly = join(root, 'node_modules/@redocly/cli/bin/cli.js')
+      await promisify(execFile)(process.execPath, [redocly, 'lint', file], {
+        cwd: folder,
+        env: { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' },
+      })
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
   })
 
   test('describes itself', async () => {

@@ -3,10 +3,10 @@ import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
 import type { CommandContext } from '../../src/cli/command.ts'
-import { commands } from '../../src/cli/commands.ts'
 import { givenOf } from '../../src/cli/parse.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { pixelStream } from '../../src/events/streams.ts'
+import { commands } from '../cli/commands.ts'
 import { type House, openHouse, type Partner, until } from '../support/house.ts'
 
 let house: House

@@ -1,12 +1,14 @@
-import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { adminPathOf } from '../../src/admin-api/openapi.ts'
+import { declarations } from '../../src/administration/declarations.ts'
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { emailValidationResult } from '../../src/capabilities/email-validation/contract.ts'
 import { ipLookupResult } from '../../src/capabilities/ip-lookup/contract.ts'
 import { whoamiBody } from '../../src/capabilities/whoami/contract.ts'
 import { parseConfig } from '../../src/config.ts'
+import { commands as all } from '../cli/commands.ts'
 import { filesUnder, readText, root, sources } from './source.ts'
 
 /** README and the guides: what they name exists, and what a reader needs is named. */
@@ -117,14 +119,8 @@ describe('the README and the guides', () => {
 })
 
 describe('what the guides say of the command line', () => {
-  const help = execFileSync(process.execPath, [join(root, 'src/cli.ts'), '--help'], {
-    encoding: 'utf8',
-    timeout: 20_000,
-  })
-  const commands = new Set(
-    [...help.matchAll(/^ {2}([a-z][a-z-]*(?: [a-z][a-z-]*)?) {2}/gm)].map(([, name]) => name),
-  )
-  const nouns = new Set([...commands].map((name) => name?.split(' ')[0]))
+  const commands = new Set(all.map(({ name }) => name))
+  const nouns = new Set([...commands].map((name) => name.split(' ')[0]))
   const isCommand = (words: string): boolean => {
     const [noun = '', verb = ''] = words.split(' ')
     return commands.has(`${noun} ${verb}`) || commands.has(noun)
@@ -251,10 +247,13 @@ describe('what the guides for partners say', () => {
         .flatMap((block) => block.replaceAll('\\\n', '').split('\n'))
         .filter((line) => line.startsWith('curl'))
         .filter((line) => {
-          const path = /localhost:\d+(\/\S*)/.exec(line)?.[1] ?? ''
+          const path = /(?:localhost:\d+|dashboard\.example\.com)(\/[^\s?]*)/.exec(line)?.[1] ?? ''
           const body = / -d '([^']*)'/.exec(line)?.[1]
           if (body !== undefined) JSON.parse(body)
-          return ![...routes].some((route) => matches(route, path))
+          return (
+            !declarations.some((one) => adminPathOf(one) === path) &&
+            ![...routes].some((route) => matches(route, path))
+          )
         }),
     )
     expect(requests).toEqual([])

@@ -1,0 +1,156 @@
+import type { Declared } from '../administration/declare.ts'
+import type { Command } from './command.ts'
+
+/** The nouns of the command line. Each loads its commands when it is typed, so that help and other nouns do not wait for them. */
+
+type Noun = {
+  readonly name: string
+  readonly about: string
+  readonly load: () => Promise<readonly Command[]>
+}
+
+/** Commands and queries that every interface offers. */
+const declared = async (declarations: Promise<readonly Declared[]>): Promise<readonly Command[]> => {
+  const [{ commandOf }, all] = await Promise.all([import('./declared.ts'), declarations])
+  return all.map(commandOf)
+}
+
+/** Commands about what a capability keeps. */
+const ofCapabilities = (name: string) => async (): Promise<readonly Command[]> => {
+  const [{ commandsOf }, { capabilities }] = await Promise.all([
+    import('./capability.ts'),
+    import('../capabilities/index.ts'),
+  ])
+  return commandsOf(capabilities).filter((one) => one.name.startsWith(`${name} `))
+}
+
+/** In the order of the help. */
+export const nouns: readonly Noun[] = [
+  {
+    name: 'org',
+    about: 'organizations: register and list',
+    load: () =>
+      declared(
+        import('../administration/organizations/commands.ts').then((of) => of.organizationDeclarations),
+      ),
+  },
+  {
+    name: 'key',
+    about: 'API keys: issue, rotate, limit, revoke',
+    load: async () => (await import('./key.ts')).keyCommands,
+  },
+  {
+    name: 'credits',
+    about: 'credits: grants, corrections, refunds, balances',
+    load: () =>
+      declared(
+        Promise.all([
+          import('../administration/credits/commands.ts'),
+          import('../administration/credits/queries.ts'),
+        ]).then(([{ creditCommands }, { creditQueries }]) => [...creditCommands, ...creditQueries]),
+      ),
+  },
+  {
+    name: 'price',
+    about: 'price books and prices of one organization',
+    load: async () => (await import('./price.ts')).priceCommands,
+  },
+  {
+    name: 'ledger',
+    about: 'ledgers: explain a call, verify, reconcile, statements, closing a month',
+    load: async () => [
+      ...(await import('./ledger.ts')).ledgerCommands,
+      ...(await declared(
+        import('../administration/ledgers/commands.ts').then((of) => of.ledgerDeclarations),
+      )),
+      ...(await import('./statement.ts')).statementCommands,
+    ],
+  },
+  {
+    name: 'rerate',
+    about: 're-rating calls by another price book',
+    load: async () => (await import('./rerate.ts')).rerateCommands,
+  },
+  {
+    name: 'projection',
+    about: 'read models: where they stand, rebuild, verify',
+    load: () =>
+      declared(import('../administration/projections/commands.ts').then((of) => of.projectionDeclarations)),
+  },
+  {
+    name: 'jobs',
+    about: 'the work that is done by the clock',
+    load: () => declared(import('../administration/jobs/commands.ts').then((of) => of.jobDeclarations)),
+  },
+  {
+    name: 'audit',
+    about: 'who changed what',
+    load: async () => (await import('./audit.ts')).auditCommands,
+  },
+  {
+    name: 'event-log',
+    about: 'the event log: show, verify, checkpoints, copy',
+    load: async () => (await import('./event-log.ts')).eventLogCommands,
+  },
+  {
+    name: 'backup',
+    about: 'create, verify and restore a backup',
+    load: async () => (await import('./backup.ts')).backupCommands,
+  },
+  {
+    name: 'seed',
+    about: 'a first organization, key and user',
+    load: async () => (await import('./seed.ts')).seedCommands,
+  },
+  {
+    name: 'user',
+    about: 'people, their roles and tokens',
+    load: async () => (await import('./user.ts')).userCommands,
+  },
+  {
+    name: 'webhook',
+    about: 'webhooks and their deliveries',
+    load: async () => (await import('./webhook.ts')).webhookCommands,
+  },
+  {
+    name: 'pixel',
+    about: 'limits, blocks and hits of pixels',
+    load: async () => (await import('./pixel.ts')).pixelCommands,
+  },
+  { name: 'geo', about: 'the location files', load: ofCapabilities('geo') },
+  { name: 'companies', about: 'company data', load: ofCapabilities('companies') },
+  { name: 'lists', about: 'lists of mail domains', load: ofCapabilities('lists') },
+  { name: 'profiles', about: 'profile data, and erasing a person', load: ofCapabilities('profiles') },
+  {
+    name: 'epoch-key',
+    about: 'the keys that sealed data is deleted with',
+    load: async () => (await import('./epoch-key.ts')).epochKeyCommands,
+  },
+  {
+    name: 'secrets',
+    about: 'the secret key of the installation',
+    load: async () => (await import('./secrets.ts')).secretsCommands,
+  },
+  {
+    name: 'doctor',
+    about: 'what is wrong with this installation, and what to do',
+    load: async () => [(await import('./doctor.ts')).doctorCommand],
+  },
+  {
+    name: 'migrate',
+    about: 'bring the database to this release',
+    load: async () => [(await import('./migrate.ts')).migrateCommand],
+  },
+  {
+    name: 'completion',
+    about: 'a completion script for a shell',
+    load: async () => [(await import('./completion.ts')).completionCommand(allCommands)],
+  },
+]
+
+/** The commands of one noun; empty: there is no such noun. */
+export const commandsOfNoun = async (name: string | undefined): Promise<readonly Command[]> =>
+  (await nouns.find((one) => one.name === name)?.load()) ?? []
+
+export const allCommands = async (): Promise<readonly Command[]> =>
+  (await Promise.all(nouns.map(({ load }) => load()))).flat()

@@ -1,0 +1,34 @@
+import service from '../../package.json' with { type: 'json' }
+import { nouns } from './nouns.ts'
+
+/** Help about the whole command line, and its release. Loads nothing else, so that it is printed at once. */
+
+export const invocation = 'npm run -s cli --'
+
+/** The text for words that ask for no command; null: they ask for one. */
+export const overviewFor = (words: readonly string[]): string | null => {
+  const [first] = words
+  if (first === '--version' || first === '-v')
+    return `${service.name} ${service.version}, Node.js ${process.versions.node}`
+  const helps = words.every((word) => word === '--help' || word === '-h' || word === 'help')
+  return helps ? overview() : null
+}
+
+const overview = (): string => {
+  const width = Math.max(...nouns.map(({ name }) => name.length))
+  return [
+    `Usage: ${invocation} <noun> <verb> [values] [--json]`,
+    '',
+    ...nouns.map(({ name, about }) => `  ${name.padEnd(width)}  ${about}`),
+    '',
+    ...closing,
+  ].join('\n')
+}
+
+/** Below every list of commands. */
+export const closing = [
+  `"<noun> --help" lists its verbs, "<noun> <verb> --help" the parameters of one. --json prints one JSON document.`,
+  'What changes something takes --dry-run, which shows it and ends there, and --yes, which does it without asking.',
+  'OPERATOR_TOKEN proves who you are; --as NAME, or OPERATOR, only labels what you do.',
+  'Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. --version tells the release.',
+]
