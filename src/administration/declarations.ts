@@ -2,6 +2,7 @@ import { creditCommands } from './credits/commands.ts'
 import { creditQueries } from './credits/queries.ts'
 import type { Declared } from './declare.ts'
 import { jobDeclarations } from './jobs/commands.ts'
+import { keyDeclarations } from './keys/commands.ts'
 import { ledgerDeclarations } from './ledgers/commands.ts'
 import { organizationDeclarations } from './organizations/commands.ts'
 import { projectionDeclarations } from './projections/commands.ts'
@@ -14,4 +15,5 @@ export const declarations: readonly Declared[] = [
   ...ledgerDeclarations,
   ...projectionDeclarations,
   ...jobDeclarations,
+  ...keyDeclarations,
 ]

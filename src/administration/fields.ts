@@ -1,7 +1,18 @@
 import { z } from 'zod'
 import { isMonth } from '../billing/months.ts'
 import { nearest } from '../foundation/nearest.ts'
-import { amountOf, expiryOf, InputFault, instantOf, labelOf, signedAmountOf, wholeNumber } from './input.ts'
+import {
+  amountOf,
+  durationMsOf,
+  expiryOf,
+  InputFault,
+  instantOf,
+  keyIdOf,
+  labelOf,
+  listOf,
+  signedAmountOf,
+  wholeNumber,
+} from './input.ts'
 
 /**
  * The kinds of fields that commands and queries have. Each reads what a person typed, or what JSON has for it, by the rules of `input.ts`,
@@ -73,10 +84,10 @@ export const fieldsIn = (input: z.ZodObject): Field[] =>
 
 /** Zod asks for a message and not for an exception. */
 const reading =
-  <Value>(parse: (text: string) => Value) =>
-  (text: string, context: z.RefinementCtx): Value => {
+  <Typed, Value>(parse: (typed: Typed) => Value) =>
+  (typed: Typed, context: z.RefinementCtx): Value => {
     try {
-      return parse(text)
+      return parse(typed)
     } catch (error) {
       if (!(error instanceof InputFault)) throw error
       context.addIssue({ code: 'custom', message: error.message })
@@ -190,3 +201,25 @@ export const month = (words: FieldWords) =>
     },
     { ...words, control: 'month' },
   )
+/** The id of an API key, from the id or the whole key. */
+export const apiKey = () =>
+  text((typed) => keyIdOf('', typed), {
+    label: 'Key',
+    help: 'the whole key, or its id: the 16 characters after enl_live_ or enl_test_',
+    control: 'key',
+  })
+
+/** Several values: separated by commas, or a list in JSON. With `options`, of these alone. */
+export const list = <Value>(
+  parse: (values: readonly string[]) => Value,
+  words: FieldWords,
+  options?: readonly string[],
+) =>
+  z
+    .union([z.string().transform(listOf), z.array(z.string())])
+    .transform(reading(parse))
+    .register(shown, { ...words, ...(options ? { control: 'choices', options } : { control: 'text' }) })
+
+/** A length of time, in milliseconds. */
+export const duration = (words: FieldWords, bounds: { readonly daysMax: number }) =>
+  text((typed) => durationMsOf('', typed, bounds), { ...words, control: 'text' })

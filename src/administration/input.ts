@@ -1,5 +1,7 @@
 import { type MicroCredits, microPerCredit, parseCredits } from '../billing/money.ts'
 import { labelFault, labelMax } from '../events/text.ts'
+import { apiKeyPrefix, keyIdLength, parseApiKey } from '../keys/api-key.ts'
+import { parseTestKey, testKeyPrefix } from '../keys/test-key.ts'
 
 /**
  * The rules for operators' input: one function for each kind of value, called by every interface of administration.
@@ -71,15 +73,21 @@ export const labelOf = (field: string, text: string, max = labelMax): string => 
   return text.trim()
 }
 
-const unitMs: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+const unitMs: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: dayMs }
 
 /** A length of time such as 90s, 15m, 24h or 7d, in milliseconds. */
-export const durationMsOf = (field: string, text: string): number => {
+export const durationMsOf = (
+  field: string,
+  text: string,
+  { daysMax }: { readonly daysMax: number },
+): number => {
   const [, count, unit = ''] = /^(\d{1,6})([smhd])$/.exec(text.trim()) ?? []
   const unitLength = unitMs[unit]
   if (unitLength === undefined)
     throw new InputFault(field, `"${text}" is not a length of time such as 90s, 15m, 24h or 7d`)
-  return Number(count) * unitLength
+  const ms = Number(count) * unitLength
+  if (ms > daysMax * dayMs) throw new InputFault(field, `at most ${daysMax}d; it is ${text.trim()}`)
+  return ms
 }
 
 /** A thousand million credits: far below the limit of the read models' integers, far above any real grant. */
@@ -111,3 +119,18 @@ export const listOf = (text: string): string[] =>
     .split(',')
     .map((part) => part.trim())
     .filter((part) => part !== '')
+
+/** The id of an API key, given as the whole key, with its prefix, or as its id. The message for a wrong one does not quote it. */
+export const keyIdOf = (field: string, text: string): string => {
+  const given = text.trim()
+  const prefix = [apiKeyPrefix, testKeyPrefix].find((one) => given.startsWith(one))
+  if (prefix === undefined) return given
+  const whole = parseApiKey(given) ?? parseTestKey(given)
+  if (whole !== null) return whole.keyId
+  const id = given.slice(prefix.length)
+  if (id.length === keyIdLength) return id
+  throw new InputFault(
+    field,
+    `no key ends like this one: it is cut off or mistyped; its id, the ${keyIdLength} characters after ${prefix}, is enough`,
+  )
+}

@@ -58,9 +58,9 @@ export type Parameter = {
   readonly required?: true
   /**
    * `flag` takes no value. Only values can be given by position, in the order of the parameters. `file` is a path, passed as
-   * an absolute one from where the user is; `-` stays. `key` is an API key, whole or by its id, shown as its id.
+   * an absolute one from where the user is; `-` stays.
    */
-  readonly kind?: 'flag' | 'file' | 'key'
+  readonly kind?: 'flag' | 'file'
 }
 
 /** Parameters as typed. */

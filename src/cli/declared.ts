@@ -75,13 +75,16 @@ const linesOf = ({ columns }: Declared, { json, lines }: Answer): Pick<Answer, '
 const kinds: Partial<Record<Field['control'], NonNullable<Parameter['kind']>>> = {
   flag: 'flag',
   file: 'file',
-  key: 'key',
 }
 
-const parameterOf = ({ flag, help, required, control, byDefault }: Field): Parameter => {
+const parameterOf = ({ flag, help, required, control, byDefault, options }: Field): Parameter => {
   const kind = kinds[control]
+  const of =
+    options === undefined
+      ? ''
+      : `: ${control === 'choices' ? 'comma-separated, of' : 'one of'} ${options.join(', ')}`
   const more = byDefault === undefined ? '' : ` (default ${byDefault})`
-  return { name: flag, help: `${help}${more}`, ...(required && { required }), ...(kind && { kind }) }
+  return { name: flag, help: `${help}${of}${more}`, ...(required && { required }), ...(kind && { kind }) }
 }
 
 const givenIn = (fields: readonly Field[], given: Given): DeclaredGiven =>

@@ -37,7 +37,7 @@ export const nouns: readonly Noun[] = [
   {
     name: 'key',
     about: 'API keys: issue, rotate, limit, revoke',
-    load: async () => (await import('./key.ts')).keyCommands,
+    load: () => declared(import('../administration/keys/commands.ts').then((of) => of.keyDeclarations)),
   },
   {
     name: 'credits',

@@ -2,7 +2,6 @@ import { type ParseArgsConfig, parseArgs } from 'node:util'
 import { nearest } from '../foundation/nearest.ts'
 import { type Command, type Given, UsageError } from './command.ts'
 import { fromUser } from './files.ts'
-import { keyIdOf } from './secrets-in-text.ts'
 
 /** The command at the beginning of the words, and the words after its name. */
 export const findCommand = (
@@ -86,9 +85,7 @@ export const givenOf = (command: Command, args: string[]): Typed => {
 /** A value in the type of its parameter. An empty value is passed on: the command says what is wrong with it. */
 const meant = ({ parameters }: Command, name: string, text: string): string => {
   const kind = parameters.find((one) => one.name === name)?.kind
-  if (text.trim() === '') return text
-  if (kind === 'file') return fromUser(text)
-  return kind === 'key' ? keyIdOf(name, text) : text
+  return kind === 'file' && text.trim() !== '' ? fromUser(text) : text
 }
 
 /** Throws for an option that the command does not have, with the most similar option. */

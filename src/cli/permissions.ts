@@ -6,11 +6,6 @@ import type { Command } from './command.ts'
 /** The action of each command in the table of roles (`administration/roles.ts`). */
 
 export const commandActions: Readonly<Record<string, Action>> = {
-  'key issue': 'keys.change',
-  'key rotate': 'keys.change',
-  'key revoke': 'keys.change',
-  'key limits': 'keys.change',
-  'key list': 'accounts.read',
   'ledger reverse': 'credits.change',
   'price show': 'accounts.read',
   'price propose': 'prices.change',

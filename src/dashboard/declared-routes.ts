@@ -1,8 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
 import type { Context } from '../administration/declare.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { csvOf } from './csv.ts'
 import { givenIn, type Place, places } from './declared.ts'
+import { firstCalls } from './first-call.ts'
 import { type Form, formOf } from './form.ts'
 import type { Html } from './html.ts'
 import { takeForm } from './once.ts'
@@ -10,6 +12,7 @@ import { accountAt, attempt, type Dashboard, sendPage, viewerOf } from './page.t
 import {
   answerPage,
   type DeclaredView,
+  type FirstCallsView,
   formPage,
   listPage,
   nothingPage,
@@ -77,7 +80,26 @@ const asked = async (
   await takeForm(context.foundation.pool, { user: viewer.user, path, once: form.text('once') }, Date.now())
   const answer = await run(own)
   await shownSoon(context)
-  return { page: (viewer) => answerPage({ ...view, viewer, answer }) }
+  const calls = callsWith(context, request, answer.json)
+  return { page: (viewer) => answerPage({ ...view, viewer, answer, calls }) }
+}
+
+const issuedKey = z.object({ api_key: z.string(), permissions: z.array(z.string()) })
+
+/** Lines that try the API key of an answer; null: it has none. */
+const callsWith = (
+  { apiUrl }: Dashboard,
+  { protocol, host }: FastifyRequest,
+  json: object,
+): FirstCallsView | null => {
+  const { data } = issuedKey.safeParse(json)
+  if (data === undefined) return null
+  const { api_key: apiKey, permissions } = data
+  const dashboardUrl = `${protocol}://${host}`
+  return {
+    apiKnown: apiUrl !== null,
+    calls: firstCalls({ apiUrl: apiUrl ?? 'https://api.example.com', dashboardUrl, apiKey, permissions }),
+  }
 }
 
 const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): void => {

@@ -36,14 +36,15 @@ export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntrie
 export const askedFields = ({ declared: { fields }, organization }: Place): readonly Field[] =>
   fields.filter(({ control }) => control !== 'file' && !(organization && control === 'organization'))
 
-/** The values that a form sent. Browsers also send empty fields: they were not given. */
+/** The values that a form sent. Browsers also send empty fields: they were not given. No ticked box, where some are by default, is a choice. */
 export const givenIn = (place: Place, form: Form, organizationId: string | null): Given => {
   const scope = place.declared.fields.find(({ control }) => control === 'organization')
   return Object.fromEntries([
     ...(organizationId !== null && scope !== undefined ? [[scope.name, organizationId] as const] : []),
-    ...askedFields(place).flatMap(({ name, flag }): [string, string][] => {
+    ...askedFields(place).flatMap(({ name, flag, control, byDefault }): [string, string][] => {
       const value = form.list(flag).join(',')
-      return value.trim() === '' ? [] : [[name, value]]
+      const isChoice = control === 'choices' && byDefault !== undefined
+      return value.trim() === '' && !isChoice ? [] : [[name, value]]
     }),
   ])
 }

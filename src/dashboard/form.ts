@@ -1,13 +1,4 @@
-import { InputFault, labelOf } from '../administration/input.ts'
-import { defaultKeyLimits, type IssueRequest } from '../administration/keys/api-keys.ts'
-import {
-  allowedCidrsOf,
-  expiryOf,
-  limitFields,
-  limitsOf,
-  permissionsByDefault,
-  permissionsOf,
-} from '../administration/keys/key-request.ts'
+import { InputFault } from '../administration/input.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 import { capitalized } from './format.ts'
@@ -34,26 +25,3 @@ export const faultOf = (error: unknown): FormFault | null => {
 }
 
 const sentence = (text: string): string => `${capitalized(text)}.`
-
-/** The initial form for a new key: the usual permissions and limits. */
-export const freshIssueForm: Form = formOf({
-  permissions: permissionsByDefault,
-  ...Object.fromEntries(limitFields.map(({ field, limit }) => [field, String(defaultKeyLimits[limit])])),
-})
-
-/** The requested key, by administration's rules. Throws `InputFault`. */
-export const parseIssue = (
-  form: Form,
-): Pick<IssueRequest, 'name' | 'permissions' | 'limits' | 'allowedCidrs' | 'expiresAt'> => ({
-  name: labelOf('name', form.text('name')),
-  permissions: permissionsOf(form.list('permissions')),
-  limits: { ...defaultKeyLimits, ...limitsOf(form.text) },
-  allowedCidrs: allowedCidrsOf(optional(form, 'allow')),
-  expiresAt: expiryOf(optional(form, 'expires-at')),
-})
-
-/** Browsers also send empty fields. */
-const optional = (form: Form, name: string): string | undefined => {
-  const text = form.text(name)
-  return text.trim() === '' ? undefined : text
-}

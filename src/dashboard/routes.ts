@@ -15,7 +15,6 @@ import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
 import { endWhenIdle, idleNotice } from './idle.ts'
 import { keyPageRoutes } from './key-page-routes.ts'
-import { keyRoutes } from './key-routes.ts'
 import { lotRoutes } from './lot-routes.ts'
 import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
@@ -50,7 +49,7 @@ import { userRoutes } from './user-routes.ts'
 import { webhookRoutes } from './webhook-routes.ts'
 import { workRoutes } from './work-routes.ts'
 
-/** Signing in and out, and every page; the forms about keys are in `key-routes.ts`. GET requests change nothing. */
+/** Signing in and out, and every page. GET requests change nothing. */
 
 const organizationsMax = 100
 const lotsMax = 100
@@ -126,7 +125,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   tellRows(pages, context)
   overviewRoute(pages, context)
   organizationRoute(pages, context)
-  keyRoutes(pages, context)
   keyPageRoutes(pages, context)
   priceRoutes(pages, context)
   priceFormRoutes(pages, context)

@@ -6,12 +6,8 @@ export const keyIdLength = publicIdLength
 export const apiKeyLength = tokenLength(apiKeyPrefix)
 export { secretLength }
 
-/** `named`: 32 bytes of a keyed hash, from which the key's public id is made. */
-export const composeApiKey = (
-  random: Uint8Array,
-  named?: Uint8Array,
-): { apiKey: string; keyId: string; secret: string } => {
-  const { token, id, secret } = composeToken(apiKeyPrefix, random, named)
+export const composeApiKey = (random: Uint8Array): { apiKey: string; keyId: string; secret: string } => {
+  const { token, id, secret } = composeToken(apiKeyPrefix, random)
   return { apiKey: token, keyId: id, secret }
 }
 

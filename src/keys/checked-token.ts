@@ -37,20 +37,15 @@ const base62From = (bytes: Uint8Array, length: number): string => {
   return text
 }
 
-/**
- * Composes a text from randomness (at least 128 bytes); its id, which is public, from `named` if that is given (32
- * bytes of a keyed hash). Throws when the bytes do not suffice.
- */
+/** Composes a text from randomness (at least 128 bytes). Throws when the bytes do not suffice. */
 export const composeToken = (
   prefix: string,
   random: Uint8Array,
-  named?: Uint8Array,
 ): { token: string; id: string; secret: string } => {
   const text = base62From(random, publicIdLength + secretLength)
-  const id = named === undefined ? text.slice(0, publicIdLength) : base62From(named, publicIdLength)
-  if (text.length < publicIdLength + secretLength || id.length < publicIdLength)
+  if (text.length < publicIdLength + secretLength)
     throw new Error(`not enough random bytes for a text that begins with ${prefix}`)
-  const secret = text.slice(publicIdLength)
+  const [id, secret] = [text.slice(0, publicIdLength), text.slice(publicIdLength)]
   const body = `${prefix}${id}_${secret}`
   return { token: body + checksum(body), id, secret }
 }

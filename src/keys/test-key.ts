@@ -3,12 +3,8 @@ import { composeToken, parseToken } from './checked-token.ts'
 /** A test key, `enl_test_<id>_<secret><crc>`: its calls are free and answered from made-up data (`call/rehearsal.ts`). */
 export const testKeyPrefix = 'enl_test_'
 
-/** `named`: 32 bytes of a keyed hash, from which the key's public id is made. */
-export const composeTestKey = (
-  random: Uint8Array,
-  named?: Uint8Array,
-): { apiKey: string; keyId: string; secret: string } => {
-  const { token, id, secret } = composeToken(testKeyPrefix, random, named)
+export const composeTestKey = (random: Uint8Array): { apiKey: string; keyId: string; secret: string } => {
+  const { token, id, secret } = composeToken(testKeyPrefix, random)
   return { apiKey: token, keyId: id, secret }
 }
 

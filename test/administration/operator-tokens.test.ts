@@ -107,7 +107,7 @@ describe('a token', () => {
     const bytes = Uint8Array.from({ length: 128 }, (_, i) => i)
     expect(await refusal(composeOperatorToken(bytes).token)).toBe(unknown)
     const sameId = Uint8Array.from(tokenId, (character) => base62.indexOf(character))
-    const guessed = composeToken('enl_operator_', bytes, sameId)
+    const guessed = composeToken('enl_operator_', Uint8Array.from([...sameId, ...bytes]))
     expect(guessed.id).toBe(tokenId)
     expect(await refusal(guessed.token)).toBe(unknown)
     expect(await refusal(token.slice(0, -1))).toContain('not a token as "user token" shows it')

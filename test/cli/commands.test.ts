@@ -112,20 +112,6 @@ describe('a key on the command line', () => {
   const { apiKey, keyId } = composeApiKey(Buffer.from(Array.from({ length: 128 }, (_, i) => (i * 37) % 248)))
 
   test.each([
-    ['whole', apiKey],
-    ['by its id', keyId],
-    ['with its prefix', `enl_live_${keyId}`],
-    ['with white space around it', ` ${apiKey}\n`],
-  ])('%s is the same key', (_, text) => {
-    for (const args of [[text], ['--key', text]])
-      expect(givenOf(named('key revoke'), args).given.required('key')).toBe(keyId)
-  })
-
-  test('that is cut off is refused without its secret', () => {
-    expect(() => givenOf(named('key revoke'), [apiKey.slice(0, -3)])).toThrow('it is cut off or mistyped')
-  })
-
-  test.each([
     apiKey,
     apiKey.slice(0, -20),
     `x"${apiKey}",`,
@@ -216,6 +202,7 @@ _enl_complete; printf '%s\\n' "\${COMPREPLY[@]}"`
     expect(offered('key', 'revoke', '--')).toEqual([
       '--key',
       '--reason',
+      '--org',
       '--dry-run',
       '--yes',
       '--as',

@@ -113,7 +113,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
       if (statusCode !== 200) continue
       const shown = [...body.matchAll(/(?:href|action)="([^"#?]+)/g)].map(([, href = '']) => href)
       for (const [action, target] of [
-        ['keys.change', /\/keys\/(new|[^/]+\/(rotate|revoke|limits))$/],
+        ['keys.change', /\/key\/(issue|rotate|revoke|limits)$/],
         ['credits.change', /\/(refund|void)$|\/credits\//],
         ['organizations.change', /^\/organizations\/new$/],
         ['prices.change', /^\/prices\/new$|\/prices\/withdraw$/],

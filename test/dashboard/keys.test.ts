@@ -13,11 +13,9 @@ import { testOrganizationOf } from '../../src/events/test-organization.ts'
 import {
   type Browser,
   type DashboardHost,
-  encoded,
   openBrowser,
   openDashboardHost,
   signedIn,
-  tokenIn,
 } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
@@ -36,12 +34,6 @@ beforeAll(async () => {
 })
 afterAll(() => room?.close())
 
-const limits = {
-  'requests-per-minute': '12',
-  'requests-per-day': '345',
-  'email-validations-per-second': '6',
-}
-
 describe('the page of a key', () => {
   test('shows what it may do, what it cost, and its calls by day', async () => {
     const { statusCode, body } = await ada.get(`${base}/keys/${scene.keyId}`)
@@ -58,33 +50,12 @@ describe('the page of a key', () => {
     expect((await ada.get(base)).body).toContain(`href="${base}/keys/${scene.keyId}"`)
   })
 
-  test('changes its limits, once for a form however often it is sent', async () => {
-    const path = `${base}/keys/${scene.keyId}`
-    const page = (await ada.get(path)).body
-    const once = /name="once" value="([^"]+)"/.exec(page)?.[1] ?? ''
-    const form = encoded({ _csrf: tokenIn(page), once, ...limits })
-    const sent = await Promise.all([1, 2].map(() => ada.post(`${path}/limits`, form)))
-    expect(sent.map(({ statusCode }) => statusCode).sort()).toEqual([303, 409])
-    const again = await ada.post(`${path}/limits`, form)
-    expect(again.statusCode).toBe(409)
-    expect(again.body).toContain('nothing was done a second time')
-    const { rows } = await room.foundation.pool.query<{ limits: unknown }>(
-      'select limits from api_keys where key_id = $1',
-      [scene.keyId],
-    )
-    expect(rows[0]?.limits).toEqual({
-      requests_per_minute: 12,
-      requests_per_day: 345,
-      email_validations_per_second: 6,
-    })
-  })
-
-  test('says which limit is none, and keeps what was typed', async () => {
-    const path = `${base}/keys/${scene.keyId}`
-    const answer = await ada.submit(path, { ...limits, 'requests-per-day': 'many' }, `${path}/limits`)
-    expect(answer.statusCode).toBe(422)
-    expect(answer.body).toContain('value="many"')
-    expect(answer.body).toMatch(/id="requests-per-day"[^>]*aria-invalid="true"/)
+  test('leads to the forms of its commands, filled in', async () => {
+    const { body } = await ada.get(`${base}/keys/${scene.keyId}`)
+    const [, href = ''] = /href="([^"]+\/key\/limits\?[^"]+)"/.exec(body) ?? []
+    const form = (await ada.get(href.replaceAll('&amp;', '&'))).body
+    expect(form).toContain(`id="key" name="key" value="${scene.keyId}" required readonly`)
+    expect(form).toContain('id="requests-per-minute" name="requests-per-minute" value="6000"')
   })
 
   test('of another organization is no page under this one', async () => {
@@ -92,10 +63,7 @@ describe('the page of a key', () => {
       ...{ name: 'Other Ltd', overdraftLimit: 0n, actor: 'cli' },
     })
     await room.caughtUp()
-    const path = `/organizations/${organizationId}/keys/${scene.keyId}`
-    expect((await ada.get(path)).statusCode).toBe(404)
-    const sent = await ada.submit(`${base}/keys/${scene.keyId}`, limits, `${path}/limits`)
-    expect(sent.statusCode).toBe(404)
+    expect((await ada.get(`/organizations/${organizationId}/keys/${scene.keyId}`)).statusCode).toBe(404)
   })
 
   test('is for people who are signed in', async () => {
@@ -105,17 +73,13 @@ describe('the page of a key', () => {
 })
 
 test('a test key belongs to the organization of tests, which its page leads to', async () => {
-  const answer = await ada.submit(`${base}/keys/new`, {
-    ...limits,
-    ...{ name: 'try', permissions: ['ip_lookup'], test: 'on' },
-  })
+  const asked = { name: 'try', permissions: ['ip_lookup'], test: 'on' }
+  const answer = await ada.submit(`${base}/key/issue`, asked)
   expect(answer.statusCode).toBe(200)
-  expect(answer.body).toContain('<code id="api-key">enl_test_')
+  expect(answer.body).toContain('<code id="secret">enl_test_')
   const own = testOrganizationOf(scene.organizationId)
-  expect(answer.body).toContain(`href="/organizations/${own}#key-`)
-  const page = await ada.get(`/organizations/${own}`)
-  expect(page.statusCode).toBe(200)
-  expect((await ada.get(`/organizations/${own}/keys/new`)).body).not.toContain('name="test"')
+  expect(answer.body).toContain(`href="/organizations/${own}"`)
+  expect((await ada.get(`/organizations/${own}`)).statusCode).toBe(200)
 })
 
 describe('lines to try a key by', () => {

@@ -57,7 +57,7 @@ const pages = () => ({
   '/prices': ['admin', 'finance', 'operations', 'viewer', 'partner'],
   [`/organizations/${ours}`]: ['admin', 'finance', 'operations', 'viewer', 'partner'],
   [`/organizations/${ours}/usage`]: ['admin', 'finance', 'operations', 'viewer', 'partner'],
-  [`/organizations/${ours}/keys/new`]: ['admin', 'operations', 'partner'],
+  [`/organizations/${ours}/key/issue`]: ['admin', 'operations', 'partner'],
 })
 
 describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)('%s', (role) => {
@@ -82,7 +82,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     const statusOf = async (path: string): Promise<number> =>
       (await browser.post(path, encoded({ _csrf: csrf }))).statusCode
     // With an empty form 422 is what one gets who may send it.
-    const keys = await statusOf(`/organizations/${ours}/keys/new`)
+    const keys = await statusOf(`/organizations/${ours}/key/issue`)
     expect(keys === 403).toBe(!['admin', 'operations', 'partner'].includes(role))
     const prices = await statusOf('/prices/p1/approve')
     expect(prices).toBe(['admin', 'finance'].includes(role) ? 404 : 403)
@@ -99,7 +99,7 @@ describe('a partner', () => {
       for (const path of [
         `/organizations/${id}`,
         `/organizations/${id}/usage.csv`,
-        `/organizations/${id}/keys/new`,
+        `/organizations/${id}/key/issue`,
       ])
         expect([path, (await browser.get(path)).statusCode]).toEqual([path, 404])
     }
@@ -118,7 +118,7 @@ describe("the limits of a partner's keys", () => {
       },
       ...{ limits: { ...defaultKeyLimits, ...limits }, actor },
     })
-  const limitsOf = async (keyId: string) => (await keyToChange(room.foundation, keyId, 'limits'))?.limits
+  const limitsOf = async (keyId: string) => (await keyToChange(room.foundation, { keyId }, 'limits'))?.limits
   const fieldsOf = (limits: KeyLimits): Record<string, string> => ({
     'requests-per-minute': String(limits.requests_per_minute),
     'requests-per-day': String(limits.requests_per_day),
@@ -135,20 +135,20 @@ describe("the limits of a partner's keys", () => {
       const browser = await signedIn(room, await person('partner', ours))
       const { keyId } = await keyOf({})
       await room.caughtUp()
-      const page = `/organizations/${ours}/keys/${keyId}`
-      const wanted = fieldsOf({ ...defaultKeyLimits, [limit]: more })
-      const refused = await browser.submit(page, wanted, `${page}/limits`)
+      const path = `/organizations/${ours}/key/limits`
+      const wanted = { key: keyId, confirmed: 'yes', ...fieldsOf({ ...defaultKeyLimits, [limit]: more }) }
+      const refused = await browser.submit(path, wanted)
       expect(refused.statusCode).toBe(422)
       expect(refused.body).toContain(
         `At most ${defaultKeyLimits[limit]}; ask the operator of the service for more.`,
       )
       expect(await limitsOf(keyId)).toEqual(defaultKeyLimits)
-      const fresh = { ...wanted, name: 'another', permissions: ['ip_lookup'] }
+      const { key: _, ...fresh } = { ...wanted, name: 'another', permissions: ['ip_lookup'] }
       const before = await room.foundation.eventLog.head()
-      expect((await browser.submit(`/organizations/${ours}/keys/new`, fresh)).statusCode).toBe(422)
+      expect((await browser.submit(`/organizations/${ours}/key/issue`, fresh)).statusCode).toBe(422)
       expect(await room.foundation.eventLog.head()).toBe(before)
       const operations = await signedIn(room, await person('operations'))
-      expect((await operations.submit(page, wanted, `${page}/limits`)).statusCode).toBe(303)
+      expect((await operations.submit(path, wanted)).statusCode).toBe(200)
     },
   )
 
@@ -156,12 +156,13 @@ describe("the limits of a partner's keys", () => {
     const browser = await signedIn(room, await person('partner', ours))
     const { keyId } = await keyOf({ requests_per_minute: 60_000 })
     await room.caughtUp()
-    const page = `/organizations/${ours}/keys/${keyId}`
+    const path = `/organizations/${ours}/key/limits`
+    const named = { key: keyId, confirmed: 'yes' }
     const raised = { ...defaultKeyLimits, requests_per_minute: 60_000, requests_per_day: 5 }
-    expect((await browser.submit(page, fieldsOf(raised), `${page}/limits`)).statusCode).toBe(303)
+    expect((await browser.submit(path, { ...named, ...fieldsOf(raised) })).statusCode).toBe(200)
     expect(await limitsOf(keyId)).toEqual(raised)
     const beyond = fieldsOf({ ...raised, requests_per_minute: 60_001 })
-    expect((await browser.submit(page, beyond, `${page}/limits`)).statusCode).toBe(422)
+    expect((await browser.submit(path, { ...named, ...beyond })).statusCode).toBe(422)
   })
 })
 
@@ -193,9 +194,9 @@ describe('a session', () => {
   test('has the role of now at its next page', async () => {
     const bob = await person('operations')
     const browser = await signedIn(room, bob)
-    expect((await browser.get(`/organizations/${ours}/keys/new`)).statusCode).toBe(200)
+    expect((await browser.get(`/organizations/${ours}/key/issue`)).statusCode).toBe(200)
     await changeRole(room.foundation, { name: bob.name, role: 'viewer', organizationId: null, actor })
-    const refused = await browser.get(`/organizations/${ours}/keys/new`)
+    const refused = await browser.get(`/organizations/${ours}/key/issue`)
     expect(refused.statusCode).toBe(403)
     expect(refused.body).toContain('You are signed in as viewer. This is for admin, operations or partner.')
   })

@@ -225,9 +225,9 @@ describe('a session', () => {
     const paths = [
       '/',
       '/organizations/org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
-      '/organizations/x/keys/new',
-      '/organizations/x/keys/y/rotate',
-      '/organizations/x/keys/y/revoke',
+      '/organizations/x/key/issue',
+      '/organizations/x/key/rotate',
+      '/organizations/x/key/revoke',
     ]
     for (const path of paths) {
       const answer = await openBrowser(room.host).get(path)
@@ -326,7 +326,7 @@ describe('a form', () => {
   test('without a token is refused with a page, and changes nothing', async () => {
     const browser = await signedIn(room, ada)
     const before = await room.foundation.eventLog.head()
-    for (const path of ['/logout', '/organizations/x/keys/new', '/organizations/x/keys/y/revoke', '/login']) {
+    for (const path of ['/logout', '/organizations/x/key/issue', '/organizations/x/key/revoke', '/login']) {
       const answer = await browser.post(path, encoded({ name: 'x', reason: 'y' }))
       expect(answer.statusCode).toBe(403)
       expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')

@@ -20,6 +20,7 @@ import {
   hiddenIn,
   openDashboardHost,
   signedIn,
+  tokenIn,
   userWhoChose,
   waited,
 } from '../dashboard/dashboard-host.ts'
@@ -71,7 +72,9 @@ const alike = (value: unknown): unknown =>
       .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, 'UUID')
       .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, (at) => (at.startsWith('2099') ? at : 'INSTANT'))
       .replaceAll(/"[0-9A-Za-z]{16}"/g, '"KEY"')
-      .replaceAll(/"(events|events_per_second|seconds|elapsed_ms)":[\d.]+/g, '"$1":0'),
+      .replaceAll(/"(events|events_per_second|seconds|elapsed_ms)":[\d.]+/g, '"$1":0')
+      .replaceAll(/enl_(live|test)_\w+/g, 'enl_$1_SECRET')
+      .replaceAll(/"(secret_hmac|last4|ends_with)":"[^"]+"/g, '"$1":"OF THE KEY"'),
   )
 
 /** The events that `work` adds to the log, without what differs from run to run, and who wrote them. */
@@ -211,6 +214,100 @@ const refusedEverywhere = async (declared: Declared, why: string): Promise<void>
     expect.stringContaining(why.toLowerCase().replaceAll('"', '&quot;')),
   ])
 }
+const secretOnes = declarations.filter(({ secret }) => secret !== undefined)
+
+test.each(secretOnes.map((one) => [one.name, one] as const))(
+  '%s shows its secret once, and does nothing when it is sent again',
+  async (_, declared) => {
+    const { secret = '' } = declared
+    const shown: string[] = []
+    const scene = await sceneWithLot()
+    const headers = {
+      'idempotency-key': `once ${declared.name} ${scene.organizationId}`.replaceAll(' ', '/'),
+    }
+    const given = givenFor(declared, scene)
+    const overApi = await added(async () => {
+      const [first, again] = [
+        await onApi(room, as('admin'), declared, given, { headers }),
+        await onApi(room, as('admin'), declared, given, { headers }),
+      ]
+      shown.push(first.json()[secret])
+      expect(again.json()).toEqual({ ...first.json(), [secret]: null })
+    })
+    const other = await sceneWithLot()
+    const overPages = await added(async () => {
+      const { browser } = as('admin')
+      const posts: [string, string][] = []
+      const noting = {
+        ...browser,
+        post: (url: string, body: string) => {
+          posts.push([url, body])
+          return browser.post(url, body)
+        },
+        submit: async (url: string, fields: Record<string, string | string[]>) => {
+          const { body } = await browser.get(url)
+          return noting.post(url, encoded({ ...hiddenIn(body), _csrf: tokenIn(body), ...fields }))
+        },
+      }
+      const given = givenFor(declared, other)
+      const last = (await onDashboard({ browser: noting }, declared, given, other.organizationId)).at(-1)
+      expect(last?.headers['cache-control']).toBe('no-store')
+      const [, value = ''] = /<code id="secret">([^<]+)<\/code>/.exec(last?.body ?? '') ?? []
+      shown.push(value)
+      const again = await browser.post(...(posts.at(-1) ?? ['', '']))
+      expect([again.statusCode, again.body.includes('Sent before'), again.body.includes(value)]).toEqual([
+        409,
+        true,
+        false,
+      ])
+    })
+    expect(shown).toEqual(shown.map(() => expect.stringMatching(/\w{20,}/)))
+    expect(overPages).toEqual(overApi)
+    for (const value of shown)
+      expect(JSON.stringify([overApi, overPages])).not.toContain(value.split('_').at(-1))
+  },
+)
+
+const ofThings = declarations.filter(
+  ({ action, fields }) =>
+    mayDo('partner', action) &&
+    fields.some(({ control }) => control === 'organization') &&
+    fields.some(({ control, required }) => required && (control === 'key' || control === 'id')),
+)
+
+test('a partner names nothing of another organization, and does not learn that it exists', async () => {
+  const own = await sceneWithLot()
+  const { browser } = await person('petra', 'partner', own.organizationId)
+  const csrf = tokenIn((await browser.get(`/organizations/${own.organizationId}/key/issue`)).body)
+  const events = await added(async () => {
+    for (const declared of ofThings) {
+      const path = `/organizations/${own.organizationId}/${declared.name.replace(' ', '/')}`
+      const given = givenFor(declared, still)
+      const things = declared.fields.filter(({ control }) => control === 'key' || control === 'id')
+      const said = async (of: Record<string, unknown>) => {
+        const form = Object.fromEntries(
+          declared.fields.map(({ name, flag }) => [flag, String(of[name] ?? '')]),
+        )
+        const answer =
+          declared.changes === 'nothing'
+            ? await browser.get(`${path}?${encoded(form)}`)
+            : await browser.submit(path, { ...form, _csrf: csrf, confirmed: 'yes' })
+        const notice = /role="alert"[^>]*>([\s\S]*?)<\/p>/.exec(answer.body)?.[1]
+        return [
+          answer.statusCode,
+          Object.values(of).reduce<string>((text, id) => text.replaceAll(String(id), 'ID'), notice ?? ''),
+        ]
+      }
+      const missing = Object.fromEntries(
+        things.map(({ name }) => [name, String(given[name]).replace(/.{4}$/, '0000')]),
+      )
+      const theirs = await said(given)
+      expect([declared.name, ...theirs]).toEqual([declared.name, ...(await said({ ...given, ...missing }))])
+      expect(theirs).toEqual([422, expect.stringContaining('ID')])
+    }
+  })
+  expect(events).toEqual([])
+})
 
 /** Shows pages and sends no confirmed form. */
 const askOnly = async ({ browser }: Person): Promise<Person['browser']> => ({

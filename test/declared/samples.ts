@@ -42,6 +42,17 @@ const samples: Readonly<Record<string, Sample>> = {
   'credits threshold': () => ({ amount: '100' }),
   'credits balance': () => ({}),
   'credits lots': () => ({}),
+  'key issue': () => ({
+    name: 'checkout <b>',
+    permissions: ['ip_lookup', 'pixel_control'],
+    requests_per_minute: 12,
+    allow: ['203.0.113.0/24', '2001:db8::1'],
+    expires_at: '2099-01-31',
+  }),
+  'key rotate': ({ keyId }) => ({ key: keyId, grace: '1h' }),
+  'key revoke': ({ keyId }) => ({ key: keyId, reason: 'leaked <b>' }),
+  'key limits': ({ keyId }) => ({ key: keyId, requests_per_minute: '7' }),
+  'key list': () => ({}),
 }
 
 /** Where nothing is there to do it with: why every interface refuses it. Tests of its area show that it works. */

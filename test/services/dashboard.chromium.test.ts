@@ -79,9 +79,9 @@ const paths = (): Readonly<Record<string, string>> => {
     'usage-hours': `${organization}/usage?unit=hour&by=key&from=${day(-2)}&to=${day(0)}`,
     call: `${organization}/calls/${scene.requestId}`,
     key: `${organization}/keys/${scene.keyId}`,
-    'key-new': `${organization}/keys/new`,
-    'key-rotate': `${organization}/keys/${scene.keyId}/rotate`,
-    'key-revoke': `${organization}/keys/${scene.keyId}/revoke`,
+    'key-issue': `${organization}/key/issue`,
+    'key-rotate': `${organization}/key/rotate?key=${scene.keyId}`,
+    'key-revoke': `${organization}/key/revoke?key=${scene.keyId}`,
     statement: `${organization}/statement`,
     months: `${organization}/months`,
     month: `${organization}/months/${day(0).slice(0, 7)}`,
@@ -162,11 +162,11 @@ test('a key is issued by clicks and copied, and the lines beside it make calls',
   const { page } = window
   await signIn(window)
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
-  await page.goto(`/organizations/${scene.organizationId}/keys/new`)
+  await page.goto(`/organizations/${scene.organizationId}/key/issue`)
   await page.fill('#name', 'browser')
-  await page.click('text=Issue key')
-  const apiKey = (await page.locator('#api-key').textContent()) ?? ''
-  await page.click('button[data-copy=api-key]')
+  await page.click('text=Do it')
+  const apiKey = (await page.locator('#secret').textContent()) ?? ''
+  await page.click('button[data-copy=secret]')
   await expect.poll(() => page.evaluate('navigator.clipboard.readText()')).toBe(apiKey)
   await picture(page, 'key-shown-light-390')
   expect([await axeFindings(page), await overhang(page), window.complaints()]).toEqual([[], 0, []])

@@ -22,7 +22,7 @@ import { CommandRefused } from '../../ledger/write/commit.ts'
 import { balance } from '../credits/credits.ts'
 import { InputFault } from '../input.ts'
 import { catchUp } from '../projections/catch-up.ts'
-import { limitFields } from './key-request.ts'
+import { limitNames } from './key-request.ts'
 
 /** Operators' actions on API keys. Every action is an event in the key's stream. */
 
@@ -36,11 +36,14 @@ export const defaultKeyLimits: KeyLimits = {
  * A partner may give its own keys at most the default limits, or the key's current limits: an operator may have given it more. Throws
  * `InputFault` for the first limit above that.
  */
-const checkPartnerLimits = (asked: Partial<KeyLimits>, present: Partial<KeyLimits>): void => {
-  for (const { field, limit } of limitFields) {
+export const checkPartnerLimits = (asked: Partial<KeyLimits>, present: Partial<KeyLimits>): void => {
+  for (const limit of limitNames) {
     const most = Math.max(defaultKeyLimits[limit], present[limit] ?? 0)
     if ((asked[limit] ?? 0) > most)
-      throw new InputFault(field, `at most ${most}; ask the operator of the service for more`)
+      throw new InputFault(
+        limit.replaceAll('_', '-'),
+        `at most ${most}; ask the operator of the service for more`,
+      )
   }
 }
 
@@ -52,31 +55,13 @@ export type IssueRequest = {
   readonly allowedCidrs: readonly string[]
   readonly expiresAt: string | null
   readonly actor: string
-  /** Partners may not raise limits. */
-  readonly byPartner?: boolean
-  /** Names the request: a second request with the same name issues no second key. */
-  readonly once?: string
-}
-
-/** The request was made before, and issued this key then. The secret was shown only at that time. */
-export class KeyIssuedBefore extends Error {
-  override name = 'KeyIssuedBefore'
-  readonly keyId: string
-  constructor(keyId: string) {
-    super(`key ${keyId} was issued by this request before`)
-    this.keyId = keyId
-  }
 }
 
 /** The only moment when the whole key exists outside its holder's hands. */
 export type IssuedKey = { readonly keyId: string; readonly apiKey: string; readonly issued: ApiKeyIssued }
 
-/**
- * Issues a key of a registered organization. The secret is returned here and stored nowhere. Throws `KeyIssuedBefore`
- * if `once` was used before.
- */
+/** Issues a key of a registered organization. The secret is returned here and stored nowhere. */
 export const issueKey = async (foundation: Foundation, request: IssueRequest): Promise<IssuedKey> => {
-  if (request.byPartner === true) checkPartnerLimits(request.limits, {})
   const { name } = await balance(foundation, request.organizationId)
   return issue(foundation, request, name)
 }
@@ -86,11 +71,8 @@ const issue = async (
   request: IssueRequest,
   organizationName: string,
 ): Promise<IssuedKey> => {
-  const { once } = request
   const compose = isTestOrganization(request.organizationId) ? composeTestKey : composeApiKey
-  const named =
-    once === undefined ? undefined : secrets.requestHmac(`issue\n${request.organizationId}\n${once}`)
-  const { apiKey, keyId, secret } = compose(randomBytes(256), named)
+  const { apiKey, keyId, secret } = compose(randomBytes(256))
   const issued: ApiKeyIssued = {
     key_id: keyId,
     organization_id: request.organizationId,
@@ -103,23 +85,21 @@ const issue = async (
     allowed_cidrs: [...request.allowedCidrs],
     expires_at: request.expiresAt,
   }
-  try {
-    await append(eventLog, keyId, 'none', [{ type: 'ApiKeyIssued', data: issued }], request.actor)
-  } catch (error) {
-    // The request's name is the key's id, so the stream detects a repeat, in every process and after every restart.
-    if (error instanceof AppendConflict && once !== undefined) throw new KeyIssuedBefore(keyId)
-    throw error
-  }
+  await append(eventLog, keyId, 'none', [{ type: 'ApiKeyIssued', data: issued }], request.actor)
   return { keyId, apiKey, issued }
 }
+
+/** With an organization, a key of another one is refused as one that does not exist, and so is one whose organization cannot be read. */
+type KeyNamed = { readonly keyId: string; readonly organizationId?: string | undefined }
 
 /** Issues a successor with the same rights; the old key remains valid for the grace period. */
 export const rotate = async (
   foundation: Foundation,
-  { keyId, graceMs, actor }: { keyId: string; graceMs: number; actor: string },
+  { graceMs, actor, ...key }: KeyNamed & { readonly graceMs: number; readonly actor: string },
 ): Promise<IssuedKey & { graceUntil: string }> => {
   const { eventLog } = foundation
-  const state = certainState(keyId, await readKey(eventLog, keyId))
+  const { keyId } = key
+  const state = certainState(keyId, await readKey(eventLog, key))
   const atMs = Date.now()
   const [at, graceUntil] = [new Date(atMs).toISOString(), new Date(atMs + graceMs).toISOString()]
   // Checked before the successor is issued, and again with its id.
@@ -138,7 +118,7 @@ export const rotate = async (
     state.organizationName,
   )
   try {
-    await change(eventLog, keyId, actor, (now) =>
+    await change(eventLog, key, actor, (now) =>
       allowed(rotateKey(certainState(keyId, now), { successorId: successor.keyId, graceUntil, at })),
     )
   } catch (error) {
@@ -153,9 +133,10 @@ export const rotate = async (
 /** Ends a key, regardless of the other events in its stream: also a key with unreadable events. */
 export const revoke = async (
   { eventLog }: Foundation,
-  { keyId, reason, actor }: { keyId: string; reason: string; actor: string },
+  { reason, actor, ...key }: KeyNamed & { readonly reason: string; readonly actor: string },
 ): Promise<void> => {
-  await change(eventLog, keyId, actor, ({ state, revoked }) => {
+  const { keyId } = key
+  await change(eventLog, key, actor, ({ state, revoked }) => {
     if (state !== undefined) return allowed(revokeKey(state, reason))
     if (revoked) throw new CommandRefused(`key ${keyId} was revoked before`)
     return { type: 'ApiKeyRevoked', data: { key_id: keyId, reason } }
@@ -168,10 +149,11 @@ export const revoke = async (
  */
 export const keyToChange = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
-  keyId: string,
+  key: KeyNamed,
   kind: 'rotate' | 'revoke' | 'limits',
 ): Promise<KeyState | null> => {
-  const stream = await readKey(eventLog, keyId)
+  const { keyId } = key
+  const stream = await readKey(eventLog, key)
   if (kind === 'revoke' && stream.state === undefined) {
     if (stream.revoked) throw new CommandRefused(`key ${keyId} was revoked before`)
     return null
@@ -187,13 +169,19 @@ export const keyToChange = async (
 export const changeLimits = async (
   { eventLog }: Foundation,
   {
-    keyId,
     limits,
     actor,
     byPartner = false,
-  }: { keyId: string; limits: Partial<KeyLimits>; actor: string; byPartner?: boolean },
+    ...key
+  }: KeyNamed & {
+    readonly limits: Partial<KeyLimits>
+    readonly actor: string
+    /** Partners may not raise limits. */
+    readonly byPartner?: boolean
+  },
 ): Promise<KeyLimits> => {
-  const changed = await change(eventLog, keyId, actor, (now) => {
+  const { keyId } = key
+  const changed = await change(eventLog, key, actor, (now) => {
     const state = certainState(keyId, now)
     if (byPartner) checkPartnerLimits(limits, state.limits)
     return {
@@ -224,9 +212,11 @@ const allowed = (decision: KeyEvent | KeyRefusal): KeyEvent => {
   return decision
 }
 
-const readKey = async (eventLog: EventLog, keyId: string): Promise<KeyStream> => {
+const readKey = async (eventLog: EventLog, { keyId, organizationId }: KeyNamed): Promise<KeyStream> => {
   const stream = keyIdSchema.safeParse(keyId).success ? await readKeyStream(eventLog, keyId) : emptyKeyStream
-  if (stream.revision === -1) throw new CommandRefused(`there is no API key ${keyId}; see "key list"`)
+  const isAnothers = organizationId !== undefined && stream.state?.organizationId !== organizationId
+  if (stream.revision === -1 || isAnothers)
+    throw new CommandRefused(`there is no API key ${keyId}; see "key list"`)
   return stream
 }
 
@@ -245,15 +235,15 @@ const changesMax = 8
 /** Appends the result of `decide` on the current key, and decides again if another process was faster. */
 const change = async <Event extends KeyEvent>(
   eventLog: EventLog,
-  keyId: string,
+  key: KeyNamed,
   actor: string,
   decide: (now: KeyStream) => Event,
 ): Promise<Event> => {
   for (let attempts = 1; ; attempts++) {
-    const now = await readKey(eventLog, keyId)
+    const now = await readKey(eventLog, key)
     const event = decide(now)
     try {
-      await append(eventLog, keyId, now.revision, [event], actor)
+      await append(eventLog, key.keyId, now.revision, [event], actor)
       return event
     } catch (error) {
       if (!(error instanceof AppendConflict) || attempts >= changesMax) throw error

@@ -2,7 +2,8 @@ import { type Permission, permission } from '../../events/capabilities.ts'
 import type { KeyLimits } from '../../events/keys.ts'
 import { allowList } from '../../guard/allow-list.ts'
 import { graceDaysMax } from '../../keys/key-state.ts'
-import { durationMsOf, futureExpiryOf, InputFault, listOf, wholeNumber } from '../input.ts'
+import type { FieldWords } from '../fields.ts'
+import { durationMsOf, InputFault } from '../input.ts'
 
 /** The rules for an operator's request of an API key. All throw `InputFault`. */
 
@@ -28,12 +29,10 @@ export const permissionsOf = (names: readonly string[]): Permission[] => {
 const allowedMax = 100
 
 /**
- * Addresses and CIDR blocks, comma-separated. Undefined: any address. An empty list is refused: to us it would mean
- * any address, but a person who wrote it from an empty variable would mean none.
+ * Addresses and CIDR blocks. An empty list is refused: to us it would mean any address, but a person who wrote it from an empty
+ * variable would mean none.
  */
-export const allowedCidrsOf = (text: string | undefined): string[] => {
-  if (text === undefined) return []
-  const cidrs = listOf(text)
+export const allowedCidrsOf = (cidrs: readonly string[]): readonly string[] => {
   if (cidrs.length === 0)
     throw new InputFault(
       'allow',
@@ -49,42 +48,18 @@ export const allowedCidrsOf = (text: string | undefined): string[] => {
   return cidrs
 }
 
-/** Each limit by its field, with its maximum and its meaning. */
-export const limitFields: readonly {
-  readonly field: string
-  readonly limit: keyof KeyLimits
-  readonly max: number
-  readonly what: string
-}[] = [
-  { field: 'requests-per-minute', limit: 'requests_per_minute', max: 100_000_000, what: 'calls a minute' },
-  { field: 'requests-per-day', limit: 'requests_per_day', max: 1_000_000_000, what: 'calls a day' },
-  {
-    field: 'email-validations-per-second',
-    limit: 'email_validations_per_second',
+/** The limits of a key, in the order of forms. */
+export const limitWords = {
+  requests_per_minute: { label: 'Calls a minute', help: 'calls a minute, at most', max: 100_000_000 },
+  requests_per_day: { label: 'Calls a day', help: 'calls a day, at most', max: 1_000_000_000 },
+  email_validations_per_second: {
+    label: 'E-mail validations a second',
+    help: 'e-mail validations a second, at most',
     max: 100_000,
-    what: 'e-mail validations a second',
   },
-]
+} as const satisfies Record<keyof KeyLimits, FieldWords & { readonly max: number }>
 
-/** The limits that were given. */
-export const limitsOf = (textOf: (field: string) => string | undefined): Partial<KeyLimits> =>
-  Object.fromEntries(
-    limitFields.flatMap(({ field, limit, max }) => {
-      const text = textOf(field)
-      return text === undefined ? [] : [[limit, wholeNumber(field, text, { min: 1, max })]]
-    }),
-  )
-
-/** Undefined: the key does not expire. */
-export const expiryOf = (text: string | undefined): string | null =>
-  text === undefined ? null : futureExpiryOf('expires-at', text, Date.now())
-
-const dayMs = 86_400_000
+export const limitNames = ['requests_per_minute', 'requests_per_day', 'email_validations_per_second'] as const
 
 /** How long a rotated key stays valid, in milliseconds. */
-export const graceMsOf = (text: string): number => {
-  const graceMs = durationMsOf('grace', text)
-  if (graceMs > graceDaysMax * dayMs)
-    throw new InputFault('grace', `at most ${graceDaysMax}d; it is ${text.trim()}`)
-  return graceMs
-}
+export const graceMsOf = (text: string): number => durationMsOf('grace', text, { daysMax: graceDaysMax })

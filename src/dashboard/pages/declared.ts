@@ -43,6 +43,7 @@ const homeOf = ({ place: { declared }, account }: DeclaredView): string => {
 /** The page that shows what the commands of a noun change. */
 const organizationHomes: Readonly<Record<string, string>> = {
   credits: '/lots',
+  key: '#keys',
   webhook: '/webhooks',
   pixel: '/pixel',
   price: '/prices',
@@ -156,14 +157,55 @@ export const nothingPage = (view: DeclaredView & { readonly plan: Plan }): Html 
 <p class="actions"><a class="button" href="${homeOf(view)}">Back</a></p>`,
   )
 
-export const answerPage = (view: DeclaredView & { readonly answer: Answer }): Html =>
-  frame(
+export const answerPage = (
+  view: DeclaredView & { readonly answer: Answer; readonly calls: FirstCallsView | null },
+): Html => {
+  const { secret = '' } = view.place.declared
+  const { [secret]: shownOnce, ...json }: Row = { ...view.answer.json }
+  const answer = typeof shownOnce === 'string' ? { ...view.answer, json } : view.answer
+  return frame(
     view,
     view.answer.failed === true ? 'Done, with failures' : 'Done',
     html`<p>${titleOf(view)}.</p>
-${shownAnswer(view)}
+${typeof shownOnce === 'string' && secretSection(labelOf(secret), shownOnce)}
+${shownAnswer({ ...view, answer })}
+${view.calls !== null && firstCallsSection(view.calls)}
 <p class="actions"><a class="button" href="${homeOf(view)}">Back</a></p>`,
   )
+}
+
+/** The only place that ever shows a secret. */
+const secretSection = (
+  label: string,
+  secret: string,
+): Html => html`<p class="notice">Copy it now. It is not shown again.</p>
+<p class="label" id="secret-label">${label}</p>
+<p class="secret" tabindex="0" aria-labelledby="secret-label"><code id="secret">${secret}</code></p>
+<p class="actions"><button type="button" data-copy="secret" aria-live="polite" hidden>Copy</button></p>`
+
+/** Lines that make a first call with a new API key. */
+export type FirstCallsView = {
+  readonly calls: readonly { readonly name: string; readonly text: string }[]
+  /** Whether the address in them is that of this service. */
+  readonly apiKnown: boolean
+}
+
+const firstCallsSection = ({
+  calls,
+  apiKnown,
+}: FirstCallsView): Html => html`<section aria-labelledby="first-call">
+<h2 id="first-call">A first call</h2>
+<p class="note">${
+  apiKnown
+    ? 'The address is the one this service listens on. Behind a proxy it is another one.'
+    : 'Put the address of your API in the place of api.example.com.'
+}</p>
+${calls.map(
+  ({ name, text }, i) => html`<div class="heading"><h3 id="line-${i}-label">${name}</h3>
+<button class="quiet" type="button" data-copy="line-${i}" aria-live="polite" hidden>Copy<span class="unseen"> ${name}</span></button></div>
+<pre class="kept" tabindex="0" aria-labelledby="line-${i}-label"><code id="line-${i}">${text}</code></pre>`,
+)}
+</section>`
 
 export const listPage = (view: FormView & { readonly answer: Answer | null }): Html => {
   const { place, fault, answer, typed } = view
@@ -237,7 +279,8 @@ const labelOf = (name: string): string => capitalized(words(name))
 
 const isoForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/
 const decimalForm = /^-?\d{1,12}(\.\d{1,6})?$/
-const idForm = /^(org_|wh_|rr_|[0-9a-f]{8}-)/
+const organizationForm = /^org_\w+$/
+const idForm = /^(wh_|rr_|[0-9a-f]{8}-)/
 
 const plainText = (value: unknown): string => {
   if (Array.isArray(value)) return value.length === 0 ? 'none' : value.map(plainText).join('; ')
@@ -255,5 +298,6 @@ const shownValue = (value: unknown): Renderable => {
   const text = String(value)
   if (isoForm.test(text)) return utc(new Date(text))
   if (decimalForm.test(text)) return decimal(text)
+  if (organizationForm.test(text)) return html`<a class="id whole" href="/organizations/${text}">${text}</a>`
   return idForm.test(text) ? html`<span class="id whole">${text}</span>` : text
 }

@@ -1,23 +1,14 @@
-import { limitFields } from '../../administration/keys/key-request.ts'
+import { limitNames, limitWords } from '../../administration/keys/key-request.ts'
 import { mayDo } from '../../administration/roles.ts'
-import { capitalized, count, credits, instant, utc, words } from '../format.ts'
+import { count, credits, instant, utc, words } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow, KeyDetailRow } from '../queries.ts'
 import type { UsageSeries } from '../usage-series.ts'
-import {
-  described,
-  type FormFault,
-  faultNotice,
-  figures,
-  formFields,
-  layout,
-  organizationHead,
-  type Viewer,
-} from './layout.ts'
+import { figures, layout, organizationHead, type Viewer } from './layout.ts'
 import { keyState, mayRotate } from './organization.ts'
 import { plot } from './plot.ts'
 
-/** One key: its permissions, its usage, and the form that changes its limits. */
+/** One key: its permissions, its limits and its usage. */
 
 type KeyView = {
   readonly viewer: Viewer
@@ -26,14 +17,10 @@ type KeyView = {
   /** Of the last thirty days, by outcome. */
   readonly series: UsageSeries
   readonly atMs: number
-  readonly fault: FormFault | null
-  /** The limits as typed, by field. */
-  readonly typed: (field: string) => string
 }
 
 export const keyPage = (view: KeyView): Html => {
   const { viewer, account, key, atMs } = view
-  const path = `/organizations/${account.organization_id}/keys/${key.key_id}`
   const mayChange = mayDo(viewer.role, 'keys.change')
   return layout({
     title: `Key ${key.name}`,
@@ -53,16 +40,46 @@ ${callsPlot(view)}
 <h2 id="rights">Rights</h2>
 <p>May use ${key.permissions.map(words).join(', ') || 'whoami only'}, from ${key.allowed_cidrs.join(', ') || 'any address'}.</p>
 </section>
-${mayChange && key.revoked_at === null && limitsSection(view, path)}
-${mayChange && key.revoked_at === null && endSection(mayRotate(key, atMs), path)}`,
+${limitsSection(view, mayChange && key.revoked_at === null)}
+${mayChange && key.revoked_at === null && endSection(view)}`,
   })
 }
 
-const endSection = (rotates: boolean, path: string): Html => html`<section aria-labelledby="end">
-<h2 id="end">${rotates ? 'Replace or end it' : 'End it'}</h2>
-<p class="actions">${rotates && html`<a class="button" href="${path}/rotate">Rotate the key</a>`}
-<a class="button danger" href="${path}/revoke">Revoke the key</a></p>
+/** The form of a command, filled in. */
+const formOf = (
+  { account, key }: KeyView,
+  verb: string,
+  typed: Readonly<Record<string, string>> = {},
+): string =>
+  `/organizations/${account.organization_id}/key/${verb}?${new URLSearchParams({ key: key.key_id, ...typed }).toString()}`
+
+const limitsSection = (view: KeyView, mayChange: boolean): Html => {
+  const { limits } = view.key
+  const typed = Object.fromEntries(
+    limitNames.map((name) => [name.replaceAll('_', '-'), String(limits[name])]),
+  )
+  return html`<section aria-labelledby="limits">
+<h2 id="limits">Limits</h2>
+<p>${limitNames.map((name) => `${count(limits[name])} ${limitWords[name].label.toLowerCase()}`).join(', ')}.</p>
+${
+  mayChange &&
+  html`<p class="note">They count from the next call on, in every process within a second.${
+    view.viewer.role === 'partner' &&
+    ' You can lower them, and raise them to the usual limits. For more, ask the operator of the service.'
+  }</p>
+<p class="actions"><a class="button" href="${formOf(view, 'limits', typed)}">Change the limits</a></p>`
+}
 </section>`
+}
+
+const endSection = (view: KeyView): Html => {
+  const rotates = mayRotate(view.key, view.atMs)
+  return html`<section aria-labelledby="end">
+<h2 id="end">${rotates ? 'Replace or end it' : 'End it'}</h2>
+<p class="actions">${rotates && html`<a class="button" href="${formOf(view, 'rotate')}">Rotate the key</a>`}
+<a class="button danger" href="${formOf(view, 'revoke')}">Revoke the key</a></p>
+</section>`
+}
 
 const callsPlot = ({ account, key, series }: KeyView): Html =>
   plot({
@@ -76,25 +93,3 @@ const callsPlot = ({ account, key, series }: KeyView): Html =>
       values: calls.map((value) => ({ value: String(value), shown: count(value) })),
     })),
   })
-
-const limitsSection = (
-  { viewer, fault, typed }: KeyView,
-  path: string,
-): Html => html`<section class="narrow" aria-labelledby="limits">
-<h2 id="limits">Limits</h2>
-${faultNotice(fault)}
-<form class="fields" method="post" action="${path}/limits">
-${formFields(viewer)}
-<div class="pair">
-${limitFields.map(
-  ({ field, what }) => html`<p><label for="${field}">${capitalized(what)}</label>
-<input id="${field}" name="${field}" value="${typed(field)}" inputmode="numeric" required maxlength="15" autocomplete="off"${described(field, fault)}></p>
-`,
-)}</div>
-<p class="note">They count from the next call on, in every process within a second.${
-  viewer.role === 'partner' &&
-  ' You can lower them, and raise them to the usual limits. For more, ask the operator of the service.'
-}</p>
-<p class="actions"><button type="submit">Change limits</button></p>
-</form>
-</section>`

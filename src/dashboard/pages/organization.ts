@@ -91,10 +91,10 @@ const keysSection = ({ viewer, account, keys, moreKeys, atMs }: OrganizationView
   const mayChange = mayDo(viewer.role, 'keys.change')
   return html`<section aria-labelledby="keys">
 <div class="heading"><h2 id="keys">API keys</h2>
-${mayChange && html`<a class="button" href="/organizations/${account.organization_id}/keys/new">Issue a key</a>`}</div>
+${mayChange && html`<a class="button" href="/organizations/${account.organization_id}/key/issue">Issue a key</a>`}</div>
 ${
   keys.length === 0
-    ? html`<p class="empty">No key was issued yet.${mayChange && html` <a href="/organizations/${account.organization_id}/keys/new">Issue the first one</a>.`}</p>`
+    ? html`<p class="empty">No key was issued yet.${mayChange && html` <a href="/organizations/${account.organization_id}/key/issue">Issue the first one</a>.`}</p>`
     : table({
         caption: 'API keys, youngest first',
         rows: keys,
@@ -132,11 +132,11 @@ const keyColumns = (
   {
     head: 'Actions',
     cell: (key) => {
-      const path = `/organizations/${organizationId}/keys/${key.key_id}`
+      const [path, query] = [`/organizations/${organizationId}/key`, `key=${key.key_id}`]
       const about = html`<span class="unseen"> key ${key.name} ${key.key_id}</span>`
       return [
-        mayChange && mayRotate(key, atMs) && html`<a href="${path}/rotate">Rotate${about}</a> `,
-        mayChange && key.revoked_at === null && html`<a href="${path}/revoke">Revoke${about}</a>`,
+        mayChange && mayRotate(key, atMs) && html`<a href="${path}/rotate?${query}">Rotate${about}</a> `,
+        mayChange && key.revoked_at === null && html`<a href="${path}/revoke?${query}">Revoke${about}</a>`,
       ]
     },
   },

@@ -1,0 +1,274 @@
+import { z } from 'zod'
+import type { ApiKeyRow } from '../../../projections/api-keys.ts'
+import { permission } from '../../events/capabilities.ts'
+import type { KeyLimits } from '../../events/keys.ts'
+import { graceDaysMax, type KeyState } from '../../keys/key-state.ts'
+import { balance } from '../credits/credits.ts'
+import { type Context, command, query, wholeOrNot } from '../declare.ts'
+import { apiKey, duration, expiry, flag, line, list, number, organization, reason } from '../fields.ts'
+import { futureExpiryOf, InputFault } from '../input.ts'
+import {
+  changeLimits,
+  checkPartnerLimits,
+  defaultKeyLimits,
+  issueKey,
+  keyToChange,
+  listKeys,
+  revoke,
+  rotate,
+} from './api-keys.ts'
+import { allowedCidrsOf, limitNames, limitWords, permissionsByDefault, permissionsOf } from './key-request.ts'
+import { openTestOrganization } from './test-keys.ts'
+
+const limit = (name: keyof KeyLimits) => number(limitWords[name], { min: 1, max: limitWords[name].max })
+
+/** Last, because its id alone names a key on the command line. */
+const ofKey = organization({ help: 'organization id; with one, a key of another is refused' }).optional()
+
+const issueInput = z.object({
+  organization: organization(),
+  name: line({ label: 'Name', help: 'what the key is for, such as production' }).prefault('default'),
+  permissions: list(
+    permissionsOf,
+    { label: 'Permissions', help: 'what the key may be used for' },
+    permission.options,
+  ).prefault(permissionsByDefault.join(',')),
+  requests_per_minute: limit('requests_per_minute').prefault(String(defaultKeyLimits.requests_per_minute)),
+  requests_per_day: limit('requests_per_day').prefault(String(defaultKeyLimits.requests_per_day)),
+  email_validations_per_second: limit('email_validations_per_second').prefault(
+    String(defaultKeyLimits.email_validations_per_second),
+  ),
+  allow: list(allowedCidrsOf, {
+    label: 'Allowed from',
+    help: 'comma-separated addresses or CIDR blocks, such as 203.0.113.0/24 (default any address)',
+  }).optional(),
+  expires_at: expiry({
+    label: 'Expires (UTC)',
+    help: 'ISO 8601 instant; a date alone: the last millisecond of that day, UTC (default never)',
+  }).optional(),
+  test: flag({
+    label: 'A test key',
+    help: 'free, answered from made-up data, in a ledger of its own',
+  }),
+})
+
+const issueOf = ({ operator }: Context, input: z.output<typeof issueInput>) => {
+  const { name, permissions, allow = [], expires_at, test: _, organization: organizationId } = input
+  const { requests_per_minute, requests_per_day, email_validations_per_second } = input
+  const limits = { requests_per_minute, requests_per_day, email_validations_per_second }
+  if (operator.role === 'partner') checkPartnerLimits(limits, {})
+  return {
+    ...{ organizationId, name, permissions, limits, allowedCidrs: allow, actor: operator.actor },
+    expiresAt: expires_at === undefined ? null : futureExpiryOf('expires-at', expires_at, Date.now()),
+  }
+}
+
+const issue = command({
+  name: 'key issue',
+  action: 'keys.change',
+  summary: 'issue an API key; it is shown once',
+  input: issueInput,
+  secret: 'api_key',
+  changes: {
+    of: 'access',
+    asks: 'never',
+    left: 'A key may be issued whose secret no one has seen; "key list" shows it, and "key revoke" ends it.',
+  },
+  plan: async (context, input) => {
+    const { organizationId, permissions, allowedCidrs, expiresAt } = issueOf(context, input)
+    const { name } = await balance(context.foundation, organizationId)
+    return {
+      says: [
+        `Issue ${name} (${organizationId}) a ${input.test ? 'test key' : 'key'} for ${permissions.join(', ')}, from ${allowedCidrs.length === 0 ? 'anywhere' : allowedCidrs.join(', ')}, ${expiresAt === null ? 'for ever' : `until ${expiresAt}`}.`,
+      ],
+    }
+  },
+  run: async (context, input) => {
+    const asked = issueOf(context, input)
+    const { foundation } = context
+    const organizationId = input.test ? await openTestOrganization(foundation, asked) : asked.organizationId
+    const { keyId, apiKey } = await issueKey(foundation, { ...asked, organizationId })
+    return {
+      json: {
+        organization_id: organizationId,
+        api_key_id: keyId,
+        api_key: apiKey,
+        permissions: asked.permissions,
+        rate_limits: asked.limits,
+        allowed_cidrs: asked.allowedCidrs,
+        expires_at: asked.expiresAt,
+      },
+    }
+  },
+})
+
+const rotateKey = command({
+  name: 'key rotate',
+  action: 'keys.change',
+  summary: 'issue a successor of an API key, shown once; the old key works on for a grace period',
+  input: z.object({
+    key: apiKey(),
+    grace: duration(
+      {
+        label: 'Grace period',
+        help: `such as 15m, 24h or 7d; 0s ends the old key now, ${graceDaysMax}d is the longest`,
+      },
+      { daysMax: graceDaysMax },
+    ).prefault('24h'),
+    organization: ofKey,
+  }),
+  secret: 'api_key',
+  changes: {
+    of: 'access',
+    asks: 'always',
+    left: 'A successor may be issued whose secret no one has seen; "key list" shows what there is, and "key revoke" ends it.',
+  },
+  plan: async ({ foundation }, { key: keyId, grace, organization: organizationId }) => {
+    const state = await keyToChange(foundation, { keyId, organizationId }, 'rotate')
+    const end = new Date(Date.now() + grace).toISOString()
+    return {
+      says: [`Issue a successor of ${keyText(keyId, state)}, which works until ${end} and no longer.`],
+      json: { api_key_id: keyId, grace_until: end },
+    }
+  },
+  run: async ({ foundation, operator }, { key: keyId, grace: graceMs, organization: organizationId }) => {
+    const { actor } = operator
+    const rotated = await rotate(foundation, { keyId, organizationId, graceMs, actor })
+    return {
+      json: {
+        organization_id: rotated.issued.organization_id,
+        api_key_id: rotated.keyId,
+        api_key: rotated.apiKey,
+        replaces: keyId,
+        grace_until: rotated.graceUntil,
+      },
+    }
+  },
+})
+
+const revokeKey = command({
+  name: 'key revoke',
+  action: 'keys.change',
+  summary: 'end an API key; every process refuses it within a second',
+  input: z.object({
+    key: apiKey(),
+    reason: reason().prefault('no reason given'),
+    organization: ofKey,
+  }),
+  changes: { of: 'access', asks: 'always', left: wholeOrNot('key list') },
+  plan: async ({ foundation }, { key: keyId, organization: organizationId }) => {
+    const state = await keyToChange(foundation, { keyId, organizationId }, 'revoke')
+    return {
+      says: [`End ${keyText(keyId, state)}: every process refuses it within a second, for good.`],
+      json: { api_key_id: keyId, organization_id: state?.organizationId ?? null },
+    }
+  },
+  run: async ({ foundation, operator }, { key: keyId, reason, organization: organizationId }) => {
+    await revoke(foundation, { keyId, organizationId, reason, actor: operator.actor })
+    return { json: { api_key_id: keyId, revoked: true } }
+  },
+})
+
+const limitsInput = z.object({
+  key: apiKey(),
+  requests_per_minute: limit('requests_per_minute').optional(),
+  requests_per_day: limit('requests_per_day').optional(),
+  email_validations_per_second: limit('email_validations_per_second').optional(),
+  organization: ofKey,
+})
+
+const limitsOf = (input: z.output<typeof limitsInput>): Partial<KeyLimits> => {
+  const given = limitNames.flatMap((name) => {
+    const value = input[name]
+    return value === undefined ? [] : [[name, value] as const]
+  })
+  if (given.length === 0)
+    throw new InputFault('requests-per-minute', 'give this, requests-per-day or email-validations-per-second')
+  return Object.fromEntries(given)
+}
+
+const limitKey = command({
+  name: 'key limits',
+  action: 'keys.change',
+  summary: 'change the rate limits of an API key',
+  input: limitsInput,
+  changes: { of: 'access', asks: 'always', left: wholeOrNot('key list') },
+  plan: async ({ foundation, operator }, input) => {
+    const { key: keyId, organization: organizationId } = input
+    const limits = limitsOf(input)
+    const state = await keyToChange(foundation, { keyId, organizationId }, 'limits')
+    if (operator.role === 'partner') checkPartnerLimits(limits, state?.limits ?? {})
+    const before: Readonly<Record<string, number>> = { ...state?.limits }
+    const changed = Object.entries(limits).map(([name, to]) => ({ name, from: before[name] ?? 0, to }))
+    return {
+      says: [
+        `Change the limits of ${keyText(keyId, state)}: ${changed.map(({ name, from, to }) => `${name} from ${from} to ${to}`).join(', ')}.`,
+      ],
+      // A lower limit takes access away: it refuses calls that were accepted before.
+      asks: changed.some(({ from, to }) => to < from) ? 'always' : 'on a terminal',
+      json: { api_key_id: keyId, rate_limits: { ...state?.limits, ...limits } },
+    }
+  },
+  run: async ({ foundation, operator }, input) => {
+    const { key: keyId, organization: organizationId } = input
+    const asked = { keyId, organizationId, limits: limitsOf(input), actor: operator.actor }
+    const byPartner = operator.role === 'partner'
+    return {
+      json: { api_key_id: keyId, rate_limits: await changeLimits(foundation, { ...asked, byPartner }) },
+    }
+  },
+})
+
+const listAll = query({
+  name: 'key list',
+  action: 'accounts.read',
+  summary: 'list API keys; their secrets are not stored and cannot be shown',
+  input: z.object({ organization: organization({ help: 'of this organization only' }).optional() }),
+  columns: [
+    { name: 'api_key_id', label: 'Key', kind: 'id' },
+    { name: 'organization_id', label: 'Organization', kind: 'id' },
+    { name: 'name', label: 'Name' },
+    { name: 'ends_with', label: 'Ends with' },
+    { name: 'permissions', label: 'Permissions' },
+    { name: 'allowed_cidrs', label: 'Allowed from' },
+    { name: 'state', label: 'Status' },
+    { name: 'expires_at', label: 'Expires (UTC)', kind: 'instant' },
+    { name: 'grace_until', label: 'Works until (UTC)', kind: 'instant' },
+    { name: 'revoked_at', label: 'Revoked (UTC)', kind: 'instant' },
+  ],
+  run: async ({ foundation, logger }, { organization: organizationId = null }) => {
+    const rows = await listKeys(foundation, organizationId, logger)
+    return { json: rows.map((row) => keyJson(row, Date.now())) }
+  },
+})
+
+const keyJson = (row: ApiKeyRow, nowMs: number) => ({
+  api_key_id: row.key_id,
+  organization_id: row.organization_id,
+  name: row.name,
+  ends_with: row.last4,
+  permissions: row.permissions,
+  rate_limits: row.limits,
+  allowed_cidrs: row.allowed_cidrs,
+  state: stateOf(row, nowMs),
+  created_at: row.created_at.toISOString(),
+  expires_at: row.expires_at?.toISOString() ?? null,
+  successor: row.successor_id,
+  grace_until: row.grace_until?.toISOString() ?? null,
+  revoked_at: row.revoked_at?.toISOString() ?? null,
+})
+
+const stateOf = ({ revoked_at, expires_at, grace_until }: ApiKeyRow, nowMs: number): string => {
+  if (revoked_at !== null) return 'revoked'
+  if (expires_at !== null && expires_at.getTime() <= nowMs) return 'expired'
+  if (grace_until === null) return 'works'
+  return grace_until.getTime() <= nowMs ? 'replaced' : 'being replaced'
+}
+
+/** A key for people: its organization, and the parts of it that they have seen. */
+const keyText = (keyId: string, state: KeyState | null): string =>
+  state === null
+    ? `key ${keyId}, whose events cannot be read`
+    : `key ${keyId} "${state.name}" of ${state.organizationName} (${state.organizationId}), which ends with ${state.last4}`
+
+export const keyDeclarations = [issue, rotateKey, revokeKey, limitKey, listAll]
