@@ -9,6 +9,7 @@ import { InputFault } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import { openUserDirectory } from '../administration/users/user-directory.ts'
+import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
 import { safeHeaders } from '../call/answer.ts'
 import { ConfigError } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -28,10 +29,10 @@ const bodyMax = 64 * 1024
 /** Tokens that do not work, from one address. */
 const refusedPerMinute = 30
 
-type Options = { readonly twoPerson: boolean }
+type Options = { readonly twoPerson: boolean; readonly outside: WebhookOutside }
 
 export const adminApi =
-  (foundation: Foundation, logger: Logger, { twoPerson }: Options): FastifyPluginAsync =>
+  (foundation: Foundation, logger: Logger, { twoPerson, outside }: Options): FastifyPluginAsync =>
   async (host) => {
     const users = openUserDirectory(foundation)
     const attempts = createAttempts(foundation, { what: 'admin api', perMinute: refusedPerMinute })
@@ -82,6 +83,7 @@ export const adminApi =
       return {
         ...{ foundation, logger, twoPerson },
         operator: { ...provedOperator(user), role },
+        outside: () => outside,
         progress: () => undefined,
         interrupted: new AbortController().signal,
       }

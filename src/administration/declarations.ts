@@ -6,6 +6,7 @@ import { keyDeclarations } from './keys/commands.ts'
 import { ledgerDeclarations } from './ledgers/commands.ts'
 import { organizationDeclarations } from './organizations/commands.ts'
 import { projectionDeclarations } from './projections/commands.ts'
+import { webhookDeclarations } from './webhooks/commands.ts'
 
 /** Every command and query of administration, in the order of the help. */
 export const declarations: readonly Declared[] = [
@@ -16,4 +17,5 @@ export const declarations: readonly Declared[] = [
   ...projectionDeclarations,
   ...jobDeclarations,
   ...keyDeclarations,
+  ...webhookDeclarations,
 ]

@@ -7,6 +7,7 @@ import { type Field, fieldsIn } from './fields.ts'
 import { InputFault } from './input.ts'
 import type { Operator } from './operator.ts'
 import type { Action } from './roles.ts'
+import type { WebhookOutside } from './webhooks/webhook-request.ts'
 
 /**
  * Commands and queries of administration. Each is declared once, in `<area>/commands.ts` or `<area>/queries.ts`. The command line, the
@@ -24,6 +25,8 @@ export type Context = {
   readonly operator: Operator
   /** If set, one person proposes and another one approves. */
   readonly twoPerson: boolean
+  /** Opened when it is first asked for. Throws `ConfigError`. */
+  readonly outside: () => WebhookOutside
   /** Shows how far long work is: in a line for people, and for programs if `figures` are given. */
   readonly progress: (line: string, figures?: object) => void
   /** Aborted when the person interrupts a command whose change has `stopsItself`. */

@@ -165,10 +165,11 @@ export const flag = (words: FieldWords) =>
     .register(shown, { ...words, control: 'flag' })
 
 /** One of a few words. */
-export const choice = (words: FieldWords, options: readonly string[]) =>
+export const choice = <Option extends string>(words: FieldWords, options: readonly Option[]) =>
   text(
     (typed) => {
-      if (options.includes(typed.trim())) return typed.trim()
+      const option = options.find((one) => one === typed.trim())
+      if (option !== undefined) return option
       const meant = nearest(typed, options)
       throw new InputFault(
         '',
@@ -223,3 +224,5 @@ export const list = <Value>(
 /** A length of time, in milliseconds. */
 export const duration = (words: FieldWords, bounds: { readonly daysMax: number }) =>
   text((typed) => durationMsOf('', typed, bounds), { ...words, control: 'text' })
+
+export const url = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })

@@ -1,6 +1,7 @@
 import type { Context, Declared, Given as DeclaredGiven } from '../administration/declare.ts'
 import type { Field } from '../administration/fields.ts'
 import { twoPersonOf } from '../config.ts'
+import { openOutside } from '../start/capabilities.ts'
 import type { Answer, Command, CommandContext, Given, Parameter } from './command.ts'
 import { cut, table } from './table.ts'
 
@@ -35,8 +36,12 @@ const contextIn = async (
     anyHistory: anyHistory === true,
     anyEventLog: anyEventLog?.(givenIn(fields, given)) === true,
   })
-  const twoPerson = twoPersonOf(config)
-  return { foundation, operator, logger, twoPerson, progress: progressOf(context), interrupted }
+  return {
+    ...{ foundation, operator, logger, interrupted },
+    twoPerson: twoPersonOf(config),
+    outside: () => openOutside(config),
+    progress: progressOf(context),
+  }
 }
 
 const jsonPauseMs = 500

@@ -110,7 +110,8 @@ export const nouns: readonly Noun[] = [
   {
     name: 'webhook',
     about: 'webhooks and their deliveries',
-    load: async () => (await import('./webhook.ts')).webhookCommands,
+    load: () =>
+      declared(import('../administration/webhooks/commands.ts').then((of) => of.webhookDeclarations)),
   },
   {
     name: 'pixel',

@@ -187,9 +187,13 @@ const viewAt = async (
   account: place.organization ? await accountAt(context, request.params.organization ?? '') : null,
 })
 
-const contextOf = ({ foundation, logger, twoPerson }: Dashboard, { viewer }: DeclaredView): Context => ({
+const contextOf = (
+  { foundation, logger, twoPerson, outside }: Dashboard,
+  { viewer }: DeclaredView,
+): Context => ({
   ...{ foundation, logger, twoPerson },
   operator: { ...provedOperator(viewer.user), role: viewer.role },
+  outside: () => outside,
   progress: () => undefined,
   interrupted: new AbortController().signal,
 })

@@ -5,9 +5,9 @@ import { ulid } from 'ulid'
 import type { FirstStep } from '../administration/first-steps.ts'
 import type { SignInEvents } from '../administration/users/sign-ins.ts'
 import type { UserDirectory } from '../administration/users/user-directory.ts'
+import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
 import type { FoundData } from '../call/data-source.ts'
 import type { PixelControls } from '../capabilities/index.ts'
-import type { Outside } from '../egress/outside.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { Health } from '../metrics/health.ts'
@@ -54,8 +54,7 @@ export type Dashboard = {
   readonly lateAfterMs: number
   /** The commands to type before anyone can sign in; empty from the first user on. */
   readonly firstSteps: () => Promise<readonly FirstStep[]>
-  /** Checks webhook addresses and sends messages to them. */
-  readonly outside: Pick<Outside, 'guard' | 'post' | 'postOwn'>
+  readonly outside: WebhookOutside
   readonly pixel: PixelControls
   readonly dataSources: () => Promise<FoundData>
 }

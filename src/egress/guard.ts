@@ -15,6 +15,8 @@ export type EgressGuard = {
   mayDial(address: string): boolean
   /** True for an address the operator exempted (`EGRESS_ALLOW`), even if it is private or reserved. */
   exempts(address: string): boolean
+  /** The operator exempted some address. */
+  readonly exemptsAny: boolean
 }
 
 /**
@@ -37,7 +39,11 @@ export const createEgressGuard = ({ allow }: { allow: readonly string[] }): Egre
     if (type === 'IPv4' || isMapped(canonical)) return exempt.ipv4.check(lookup.text, 'ipv4')
     return exempt.ipv6.check(canonical, 'ipv6')
   }
-  return { exempts, mayDial: (address) => leadsOut(parseAddress(address)) || exempts(address) }
+  return {
+    exempts,
+    exemptsAny: allow.length > 0,
+    mayDial: (address) => leadsOut(parseAddress(address)) || exempts(address),
+  }
 }
 
 /**

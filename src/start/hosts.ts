@@ -84,7 +84,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         health,
       }),
     )
-    host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config) }))
+    host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config), outside }))
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
   }
   if (tls === null) return { apiUrl, dashboardUrl, renewCertificate: async () => undefined }

@@ -137,7 +137,7 @@ export const openDashboardHost = async ({
       ...{ lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
     }),
   )
-  host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config) }))
+  host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config), outside }))
   await host.ready()
   return {
     url: database.url,

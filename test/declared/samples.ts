@@ -4,8 +4,18 @@ import { declarations } from '../../src/administration/declarations.ts'
 import type { Given } from '../../src/administration/declare.ts'
 import type { Scene } from '../dashboard/scene.ts'
 
+/** What there is for samples to name. */
+export type Things = Scene & {
+  readonly grantId: string
+  /** Its address is inside, so that every message to it is refused at once. */
+  readonly webhookId: string
+  readonly pausedWebhookId: string
+  /** Of the first webhook; it failed. */
+  readonly deliveryId: string
+}
+
 /** What a sample is about. Each interface gets a scene of its own, and all of them have the same history. */
-type Sample = (scene: Scene & { readonly grantId: string }) => Given
+type Sample = (scene: Things) => Given
 
 const samples: Readonly<Record<string, Sample>> = {
   'org create': () => ({ name: 'Tailspin <Toys>', overdraft_limit: '12.5' }),
@@ -53,6 +63,18 @@ const samples: Readonly<Record<string, Sample>> = {
   'key revoke': ({ keyId }) => ({ key: keyId, reason: 'leaked <b>' }),
   'key limits': ({ keyId }) => ({ key: keyId, requests_per_minute: '7' }),
   'key list': () => ({}),
+  'webhook create': () => ({
+    url: 'https://hooks.example.com/a-secret-path',
+    events: ['balance.low', 'key.expiring'],
+  }),
+  'webhook list': () => ({}),
+  'webhook deliveries': ({ webhookId }) => ({ webhook: webhookId, state: 'dead' }),
+  'webhook delete': ({ webhookId }) => ({ webhook: webhookId }),
+  'webhook test': ({ webhookId }) => ({ webhook: webhookId }),
+  'webhook resend': ({ deliveryId }) => ({ delivery: deliveryId }),
+  'webhook pause': ({ webhookId }) => ({ webhook: webhookId }),
+  'webhook resume': ({ pausedWebhookId }) => ({ webhook: pausedWebhookId }),
+  'webhook rotate-secret': ({ webhookId }) => ({ webhook: webhookId, grace: '1h' }),
 }
 
 /** Where nothing is there to do it with: why every interface refuses it. Tests of its area show that it works. */
@@ -62,12 +84,14 @@ export const refusals: Readonly<Record<string, string>> = {
   'projection release': 'key_usage has set no event aside at position 1',
 }
 
-/** Commands that find nothing to do in the scene, so that no event says that they did it. */
+/** Commands whose work is a message or a row, or that find nothing to do in the scene: no event says that they did it. */
 export const withoutEvents: readonly string[] = [
   'ledger reconcile',
   'ledger close',
   'projection cancel',
   'projection retry',
+  'webhook test',
+  'webhook resend',
 ]
 
 /** Throws for a declaration without an example. */

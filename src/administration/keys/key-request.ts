@@ -1,9 +1,8 @@
 import { type Permission, permission } from '../../events/capabilities.ts'
 import type { KeyLimits } from '../../events/keys.ts'
 import { allowList } from '../../guard/allow-list.ts'
-import { graceDaysMax } from '../../keys/key-state.ts'
 import type { FieldWords } from '../fields.ts'
-import { durationMsOf, InputFault } from '../input.ts'
+import { InputFault } from '../input.ts'
 
 /** The rules for an operator's request of an API key. All throw `InputFault`. */
 
@@ -60,6 +59,3 @@ export const limitWords = {
 } as const satisfies Record<keyof KeyLimits, FieldWords & { readonly max: number }>
 
 export const limitNames = ['requests_per_minute', 'requests_per_day', 'email_validations_per_second'] as const
-
-/** How long a rotated key stays valid, in milliseconds. */
-export const graceMsOf = (text: string): number => durationMsOf('grace', text, { daysMax: graceDaysMax })

@@ -2,18 +2,19 @@ import { randomBytes } from 'node:crypto'
 import { CommandRefused } from '../../ledger/command.ts'
 import { webhookSealPurpose } from '../../webhooks/send.ts'
 import { secretBytes, secretText } from '../../webhooks/signature.ts'
-import { recordWebhook, toldOf, type Webhooks, webhookOf } from './webhooks.ts'
+import { recordWebhook, toldOf, type WebhookNamed, type Webhooks, webhookOf } from './webhooks.ts'
 
 /** Changes of an existing webhook: pause it, resume it, give it another secret. Each is recorded before it is made. */
 
-type Asked = { readonly webhookId: string; readonly actor: string }
+type Asked = WebhookNamed & { readonly actor: string }
 
 /** Nothing more is sent; new messages wait. Throws `CommandRefused` if it is paused already, or does not exist. */
 export const pauseWebhook = async (
   { pool, eventLog }: Webhooks,
-  { webhookId, actor }: Asked,
+  { actor, ...named }: Asked,
 ): Promise<void> => {
-  const webhook = await webhookOf(pool, webhookId)
+  const { webhookId } = named
+  const webhook = await webhookOf(pool, named)
   if (webhook.paused_at !== null) throw new CommandRefused(`webhook ${webhookId} is paused already`)
   await recordWebhook(eventLog, { type: 'WebhookPaused', data: toldOf(webhook) }, actor)
   await pool.query(
@@ -25,9 +26,10 @@ export const pauseWebhook = async (
 /** Waiting messages are sent within two minutes. Throws `CommandRefused` if it is not paused, or does not exist. */
 export const resumeWebhook = async (
   { pool, eventLog }: Webhooks,
-  { webhookId, actor }: Asked,
+  { actor, ...named }: Asked,
 ): Promise<void> => {
-  const webhook = await webhookOf(pool, webhookId)
+  const { webhookId } = named
+  const webhook = await webhookOf(pool, named)
   if (webhook.paused_at === null) throw new CommandRefused(`webhook ${webhookId} is not paused`)
   await recordWebhook(eventLog, { type: 'WebhookResumed', data: toldOf(webhook) }, actor)
   await pool.query('update webhook_endpoints set paused_at = null where webhook_id = $1', [webhookId])
@@ -39,9 +41,10 @@ export const resumeWebhook = async (
  */
 export const rotateWebhookSecret = async (
   { pool, eventLog, secrets }: Webhooks,
-  { webhookId, graceMs, actor }: Asked & { readonly graceMs: number },
+  { graceMs, actor, ...named }: Asked & { readonly graceMs: number },
 ): Promise<{ secret: string; formerUntil: Date }> => {
-  const webhook = await webhookOf(pool, webhookId)
+  const { webhookId } = named
+  const webhook = await webhookOf(pool, named)
   const secret = secretText(randomBytes(secretBytes))
   const formerUntil = new Date(Date.now() + graceMs)
   const data = { ...toldOf(webhook), former_until: formerUntil.toISOString() }

@@ -1,9 +1,16 @@
 import { isIP } from 'node:net'
 import type { EgressGuard } from '../../egress/guard.ts'
 import { type WebhookEvent, webhookEvent } from '../../events/webhooks.ts'
+import type { Sending } from '../../webhooks/send.ts'
 import { InputFault } from '../input.ts'
 
 /** A request for a new webhook, parsed from text. */
+
+/** How messages leave, and the guards of their addresses: `operatorGuard` for webhooks of the operator, `guard` for all others. */
+export type WebhookOutside = Sending['outside'] & {
+  readonly guard: EgressGuard
+  readonly operatorGuard: EgressGuard
+}
 
 const urlCharsMax = 2_048
 /** RFC 1035 §2.3.4. */
@@ -28,14 +35,11 @@ export const webhookEventsOf = (names: readonly string[], organizationId: string
 }
 
 /**
- * An address for messages: https on port 443 of an address on the Internet. `exemptions`: the webhook is the operator's own and
- * `EGRESS_ALLOW` names addresses, at which http and other ports are allowed too. Whether the name leads to an address that may be dialled is
- * checked whenever a message is sent. Throws `InputFault`.
+ * An address for messages: https on port 443 of an address on the Internet. If the guard exempts addresses, http and other ports are allowed
+ * too. Whether the name leads to an address that may be dialled is checked whenever a message is sent. Throws `InputFault`.
  */
-export const webhookUrlOf = (
-  text: string,
-  { guard, exemptions }: { guard: EgressGuard; exemptions: boolean },
-): URL => {
+export const webhookUrlOf = (text: string, guard: EgressGuard): URL => {
+  const { exemptsAny: exemptions } = guard
   const url = URL.parse(text.trim())
   const refuse = (why: string): never => {
     throw new InputFault('url', why)

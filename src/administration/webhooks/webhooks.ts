@@ -64,9 +64,10 @@ export const createWebhook = async (
 /** Deletes a webhook, with all its waiting messages. */
 export const deleteWebhook = async (
   { pool, eventLog }: Webhooks,
-  { webhookId, actor }: { webhookId: string; actor: string },
+  { actor, ...named }: WebhookNamed & { readonly actor: string },
 ): Promise<void> => {
-  const data = toldOf(await webhookOf(pool, webhookId))
+  const { webhookId } = named
+  const data = toldOf(await webhookOf(pool, named))
   // Recorded first: if the deletion is recorded but fails, the webhook is still in the list, and can be deleted again.
   await recordWebhook(eventLog, { type: 'WebhookDeleted', data }, actor)
   await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
@@ -140,11 +141,13 @@ export const listWebhooks = async (
   return rows
 }
 
+export const deliveryStates = ['pending', 'delivered', 'dead'] as const
+
 export type DeliveryRow = {
   readonly delivery_id: string
   readonly webhook_id: string
   readonly event: WebhookEvent
-  readonly state: 'pending' | 'delivered' | 'dead'
+  readonly state: (typeof deliveryStates)[number]
   readonly attempts: number
   readonly created_at: Date
   readonly next_attempt_at: Date
@@ -158,26 +161,33 @@ const deliveriesMax = 1_000
 export const listDeliveries = async (
   { pool }: Pick<Foundation, 'pool'>,
   {
-    webhookId,
     state,
     max = deliveriesMax,
-  }: { webhookId: string; state: DeliveryRow['state'] | null; max?: number },
+    ...named
+  }: WebhookNamed & { readonly state: DeliveryRow['state'] | null; readonly max?: number },
 ): Promise<DeliveryRow[]> => {
-  await webhookOf(pool, webhookId)
+  await webhookOf(pool, named)
   const { rows } = await pool.query<DeliveryRow>(
     `select delivery_id, webhook_id, event, state, attempts, created_at, next_attempt_at, last_attempt_at, last_result
        from webhook_deliveries where webhook_id = $1 and ($2::text is null or state = $2)
       order by created_at desc, delivery_id limit $3`,
-    [webhookId, state, Math.min(max, deliveriesMax)],
+    [named.webhookId, state, Math.min(max, deliveriesMax)],
   )
   return rows
 }
 
+/** With an organization, a webhook of another one, or of the operator, is refused as one that does not exist. */
+export type WebhookNamed = { readonly webhookId: string; readonly organizationId?: string | undefined }
+
 /** Throws `CommandRefused` for a webhook that does not exist. */
-export const webhookOf = async (pool: pg.Pool, webhookId: string): Promise<WebhookRow> => {
+export const webhookOf = async (
+  pool: pg.Pool,
+  { webhookId, organizationId }: WebhookNamed,
+): Promise<WebhookRow> => {
   const { rows } = await pool.query<WebhookRow>(
-    `select ${columns} from webhook_endpoints e where e.webhook_id = $1`,
-    [webhookId],
+    `select ${columns} from webhook_endpoints e
+      where e.webhook_id = $1 and ($2::text is null or e.organization_id = $2)`,
+    [webhookId, organizationId ?? null],
   )
   const [row] = rows
   if (row === undefined) throw new CommandRefused(`there is no webhook ${webhookId}; see "webhook list"`)
@@ -186,11 +196,11 @@ export const webhookOf = async (pool: pg.Pool, webhookId: string): Promise<Webho
 
 /**
  * Sends a message again, under the same id: with the next messages to its webhook, at most two minutes from now. Throws
- * `CommandRefused` if the message does not exist, or it belongs to another webhook.
+ * `CommandRefused` if the message does not exist, or belongs to another organization than the one given.
  */
 export const resendDelivery = async (
   { pool }: Pick<Foundation, 'pool'>,
-  { deliveryId, webhookId = null }: { readonly deliveryId: string; readonly webhookId?: string | null },
+  { deliveryId, organizationId }: Pick<WebhookNamed, 'organizationId'> & { readonly deliveryId: string },
 ): Promise<{ webhookId: string }> => {
   const unknown = `there is no message ${deliveryId.slice(0, 40)}; see "webhook deliveries"`
   // A text that cannot be an id is not queried: PostgreSQL refuses a text with U+0000.
@@ -198,8 +208,8 @@ export const resendDelivery = async (
   const { rows } = await pool.query<{ webhook_id: string; disabled: boolean }>(
     `select d.webhook_id, e.disabled_at is not null as disabled
        from webhook_deliveries d join webhook_endpoints e using (webhook_id)
-      where d.delivery_id = $1 and ($2::text is null or d.webhook_id = $2)`,
-    [deliveryId, webhookId],
+      where d.delivery_id = $1 and ($2::text is null or e.organization_id = $2)`,
+    [deliveryId, organizationId ?? null],
   )
   const [row] = rows
   if (row === undefined) throw new CommandRefused(unknown)
@@ -220,9 +230,10 @@ export const resendDelivery = async (
  */
 export const testWebhook = async (
   { pool, eventLog, secrets }: Webhooks,
-  { webhookId, outside, actor }: { webhookId: string; outside: Sending['outside']; actor: string },
+  { outside, actor, ...named }: WebhookNamed & { outside: Sending['outside']; actor: string },
 ): Promise<{ delivered: boolean; result: string; ms: number; enabled: boolean }> => {
-  const webhook = await webhookOf(pool, webhookId)
+  const { webhookId } = named
+  const webhook = await webhookOf(pool, named)
   const atMs = Date.now()
   const at = new Date(atMs).toISOString()
   const message = {

@@ -1,0 +1,314 @@
+import { z } from 'zod'
+import { webhookEvent } from '../../events/webhooks.ts'
+import { graceDaysMax } from '../../keys/key-state.ts'
+import { type Context, command, query, wholeOrNot } from '../declare.ts'
+import { choice, duration, id, list, organization, url } from '../fields.ts'
+import { pauseWebhook, resumeWebhook, rotateWebhookSecret } from './webhook-changes.ts'
+import { webhookEventsOf, webhookUrlOf } from './webhook-request.ts'
+import {
+  createWebhook,
+  deleteWebhook,
+  deliveryStates,
+  type ListedWebhook,
+  listDeliveries,
+  listWebhooks,
+  resendDelivery,
+  testWebhook,
+  type WebhookNamed,
+  type WebhookRow,
+  webhookOf,
+} from './webhooks.ts'
+
+const webhook = id(
+  { label: 'Webhook', help: 'webhook id, such as wh_01J…' },
+  /^wh_[0-9A-HJKMNP-TV-Z]{26}$/,
+  'wh_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
+)
+
+/** Last, because the id of a webhook or a message is enough on the command line. */
+const ofWebhook = organization({
+  help: 'organization id; with one, a webhook of another is refused',
+}).optional()
+
+const ofOne = z.object({ webhook, organization: ofWebhook })
+
+const namedIn = ({ webhook: webhookId, organization: organizationId }: z.output<typeof ofOne>) => ({
+  webhookId,
+  organizationId,
+})
+
+const placeOf = async ({ foundation }: Context, named: WebhookNamed): Promise<string> => {
+  const { organization_id, url } = await webhookOf(foundation.pool, named)
+  return `webhook ${named.webhookId} to ${new URL(url).host} of ${organization_id ?? 'this installation'}`
+}
+
+const wanted = z.object({
+  organization: organization({
+    help: 'organization id; without one the webhook is yours, for checkpoints',
+  }).optional(),
+  url: url({ label: 'URL', help: 'https://…, which leads to an address of the Internet' }),
+  events: list(
+    (names) => names,
+    { label: 'Events', help: 'what messages are sent about' },
+    webhookEvent.options,
+  ),
+})
+
+const wantedOf = ({ outside }: Context, input: z.output<typeof wanted>) => {
+  const organizationId = input.organization ?? null
+  const { guard, operatorGuard } = outside()
+  return {
+    organizationId,
+    url: webhookUrlOf(input.url, organizationId === null ? operatorGuard : guard),
+    events: webhookEventsOf(input.events, organizationId),
+  }
+}
+
+const create = command({
+  name: 'webhook create',
+  action: 'webhooks.change',
+  summary: 'have messages sent to a URL; the secret they are signed with is shown once',
+  input: wanted,
+  secret: 'secret',
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: 'A webhook may be made whose secret no one has seen; "webhook list" shows it, and "webhook delete" ends it.',
+  },
+  plan: async (context, input) => {
+    const { organizationId, url, events } = wantedOf(context, input)
+    return { says: [`Send ${events.join(', ')} of ${organizationId ?? 'this installation'} to ${url.host}.`] }
+  },
+  run: async (context, input) => {
+    const { organizationId, url, events } = wantedOf(context, input)
+    const { actor } = context.operator
+    const { webhookId, secret } = await createWebhook(context.foundation, {
+      ...{ organizationId, url, events, actor },
+    })
+    return {
+      json: { webhook_id: webhookId, organization_id: organizationId, url: url.href, events, secret },
+    }
+  },
+})
+
+const listAll = query({
+  name: 'webhook list',
+  action: 'accounts.read',
+  summary: 'list webhooks, with what waits to be sent and what was given up',
+  input: z.object({ organization: organization({ help: 'of this organization only' }).optional() }),
+  // The path of a URL is often a password, so only the webhook's own page shows it.
+  columns: [
+    { name: 'webhook_id', label: 'Webhook', kind: 'id' },
+    { name: 'organization_id', label: 'Organization', kind: 'id' },
+    { name: 'host', label: 'Sent to' },
+    { name: 'events', label: 'Events' },
+    { name: 'state', label: 'Status' },
+    { name: 'failing_since', label: 'Fails since (UTC)', kind: 'instant' },
+    { name: 'pending', label: 'Waiting', kind: 'number' },
+    { name: 'dead', label: 'Given up', kind: 'number' },
+    { name: 'dropped', label: 'Not kept', kind: 'number' },
+  ],
+  run: async ({ foundation }, { organization: organizationId = null }) => ({
+    json: (await listWebhooks(foundation, organizationId)).map(webhookJson),
+  }),
+})
+
+const webhookJson = (row: ListedWebhook) => ({
+  webhook_id: row.webhook_id,
+  organization_id: row.organization_id,
+  url: row.url,
+  host: new URL(row.url).host,
+  events: row.events,
+  state: stateOf(row),
+  created_at: row.created_at.toISOString(),
+  failing_since: row.failing_since?.toISOString() ?? null,
+  disabled_at: row.disabled_at?.toISOString() ?? null,
+  disabled_reason: row.disabled_reason,
+  paused_at: row.paused_at?.toISOString() ?? null,
+  pending: row.pending,
+  dead: row.dead,
+  dropped: Number(row.dropped),
+})
+
+const stateOf = ({ disabled_at, failing_since, paused_at }: WebhookRow): string => {
+  if (disabled_at !== null) return 'disabled'
+  if (paused_at !== null) return 'paused'
+  return failing_since === null ? 'works' : 'fails'
+}
+
+const deliveries = query({
+  name: 'webhook deliveries',
+  action: 'accounts.read',
+  summary: 'list the newest messages of a webhook, and what came of them',
+  input: z.object({
+    webhook,
+    state: choice({ label: 'Status', help: 'only messages with this status' }, deliveryStates).optional(),
+    organization: ofWebhook,
+  }),
+  columns: [
+    { name: 'delivery_id', label: 'Message', kind: 'id' },
+    { name: 'event', label: 'Event' },
+    { name: 'state', label: 'Status' },
+    { name: 'attempts', label: 'Attempts', kind: 'number' },
+    { name: 'created_at', label: 'Created (UTC)', kind: 'instant' },
+    { name: 'next_attempt_at', label: 'Next attempt (UTC)', kind: 'instant' },
+    { name: 'last_attempt_at', label: 'Last attempt (UTC)', kind: 'instant' },
+    { name: 'last_result', label: 'Last result' },
+  ],
+  run: async ({ foundation }, { state = null, ...input }) => {
+    const rows = await listDeliveries(foundation, { ...namedIn(input), state })
+    return {
+      json: rows.map((row) => ({
+        delivery_id: row.delivery_id,
+        event: row.event,
+        state: row.state,
+        attempts: row.attempts,
+        created_at: row.created_at.toISOString(),
+        next_attempt_at: row.state === 'pending' ? row.next_attempt_at.toISOString() : null,
+        last_attempt_at: row.last_attempt_at?.toISOString() ?? null,
+        last_result: row.last_result,
+      })),
+    }
+  },
+})
+
+const remove = command({
+  name: 'webhook delete',
+  action: 'webhooks.change',
+  summary: 'end a webhook; what waits to be sent to it is dropped',
+  input: ofOne,
+  changes: {
+    of: 'settings',
+    asks: 'always',
+    left: 'Its end may be on record while it is still there: "webhook delete" again ends it.',
+  },
+  plan: async (context, input) => {
+    const place = await placeOf(context, namedIn(input))
+    const pending = await listDeliveries(context.foundation, { ...namedIn(input), state: 'pending' })
+    return { says: [`End ${place}; ${pending.length} messages that wait are dropped.`] }
+  },
+  run: async ({ foundation, operator }, input) => {
+    await deleteWebhook(foundation, { ...namedIn(input), actor: operator.actor })
+    return { json: { webhook_id: input.webhook, deleted: true } }
+  },
+})
+
+const test = command({
+  name: 'webhook test',
+  action: 'webhooks.change',
+  summary: 'send a test message now and tell what came back; a disabled webhook that answers is in use again',
+  input: ofOne,
+  changes: { of: 'settings', asks: 'never', left: 'The test message may have been sent.' },
+  plan: async ({ foundation }, input) => {
+    const { webhook_id, url } = await webhookOf(foundation.pool, namedIn(input))
+    const { host } = new URL(url)
+    return {
+      says: [`Send a test message of ${webhook_id} to ${host}; where it answers, the webhook is in use.`],
+    }
+  },
+  run: async ({ foundation, operator, outside }, input) => {
+    const asked = { ...namedIn(input), outside: outside(), actor: operator.actor }
+    const { delivered, result, ms, enabled } = await testWebhook(foundation, asked)
+    return {
+      json: { webhook_id: input.webhook, delivered, result, milliseconds: ms, enabled_again: enabled },
+      failed: !delivered,
+    }
+  },
+})
+
+const delivery = id(
+  { label: 'Message', help: 'delivery id, such as msg_5f0c…' },
+  /^msg_[0-9a-f]{32}$/,
+  'msg_5f0c3a1e9b7d4c2f8a6e0d1b3c5f7a9e',
+)
+
+const resend = command({
+  name: 'webhook resend',
+  action: 'webhooks.change',
+  summary: 'send a message again under its own id, within two minutes',
+  input: z.object({ delivery, organization: ofWebhook }),
+  changes: { of: 'settings', asks: 'never', left: wholeOrNot('webhook deliveries') },
+  plan: async (_, { delivery }) => ({ says: [`Send the message ${delivery} again, within two minutes.`] }),
+  run: async ({ foundation }, { delivery: deliveryId, organization: organizationId }) => {
+    const { webhookId } = await resendDelivery(foundation, { deliveryId, organizationId })
+    return { json: { delivery_id: deliveryId, webhook_id: webhookId, state: 'pending' } }
+  },
+})
+
+const pause = command({
+  name: 'webhook pause',
+  action: 'webhooks.change',
+  summary: 'send a webhook nothing for now; its messages wait',
+  input: ofOne,
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: 'The pause may be on record and not have begun: "webhook list" says which.',
+  },
+  plan: async (context, input) => ({
+    says: [`Send nothing to ${await placeOf(context, namedIn(input))} until it is resumed.`],
+  }),
+  run: async ({ foundation, operator }, input) => {
+    await pauseWebhook(foundation, { ...namedIn(input), actor: operator.actor })
+    return { json: { webhook_id: input.webhook, paused: true } }
+  },
+})
+
+const resume = command({
+  name: 'webhook resume',
+  action: 'webhooks.change',
+  summary: 'end the pause of a webhook; what waits is sent within two minutes',
+  input: ofOne,
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: 'The end of the pause may be on record and not have come: "webhook list" says which.',
+  },
+  plan: async (context, input) => ({
+    says: [`Send what waits, and what comes, to ${await placeOf(context, namedIn(input))}.`],
+  }),
+  run: async ({ foundation, operator }, input) => {
+    await resumeWebhook(foundation, { ...namedIn(input), actor: operator.actor })
+    return { json: { webhook_id: input.webhook, paused: false } }
+  },
+})
+
+const rotateSecret = command({
+  name: 'webhook rotate-secret',
+  action: 'webhooks.change',
+  summary: 'give a webhook a new secret, shown once; the former one signs too for a while',
+  input: z.object({
+    webhook,
+    grace: duration(
+      { label: 'Grace period', help: 'how long the former secret signs too, such as 0s, 1h or 7d' },
+      { daysMax: graceDaysMax },
+    ).prefault('24h'),
+    organization: ofWebhook,
+  }),
+  secret: 'secret',
+  changes: {
+    of: 'settings',
+    asks: 'always',
+    left: 'There may be a new secret that no one has seen: "webhook rotate-secret" again makes another.',
+  },
+  plan: async (context, { grace, ...input }) => {
+    const until = new Date(Date.now() + grace).toISOString()
+    return {
+      says: [
+        `Give ${await placeOf(context, namedIn(input))} a new secret; the former one signs too until ${until}.`,
+      ],
+    }
+  },
+  run: async ({ foundation, operator }, { grace: graceMs, ...input }) => {
+    const { actor } = operator
+    const { secret, formerUntil } = await rotateWebhookSecret(foundation, {
+      ...{ ...namedIn(input), graceMs, actor },
+    })
+    return { json: { webhook_id: input.webhook, secret, former_until: formerUntil.toISOString() } }
+  },
+})
+
+export const webhookDeclarations = [
+  ...[create, listAll, deliveries, remove, test, resend],
+  ...[pause, resume, rotateSecret],
+]
