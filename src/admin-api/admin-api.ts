@@ -4,7 +4,7 @@ import { ulid } from 'ulid'
 import service from '../../package.json' with { type: 'json' }
 import { createAttempts } from '../administration/attempts.ts'
 import { declarations } from '../administration/declarations.ts'
-import type { Context, Declared, Given } from '../administration/declare.ts'
+import { type Context, type Declared, type Given, pageOf } from '../administration/declare.ts'
 import { InputFault } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { mayDo, rolesThatMay } from '../administration/roles.ts'
@@ -29,10 +29,15 @@ const bodyMax = 64 * 1024
 /** Tokens that do not work, from one address. */
 const refusedPerMinute = 30
 
-type Options = { readonly twoPerson: boolean; readonly outside: WebhookOutside }
+type Options = {
+  readonly twoPerson: boolean
+  readonly outside: WebhookOutside
+  /** The dashboard's public address, without a slash at its end; null: the address of the request. */
+  readonly publicUrl: string | null
+}
 
 export const adminApi =
-  (foundation: Foundation, logger: Logger, { twoPerson, outside }: Options): FastifyPluginAsync =>
+  (foundation: Foundation, logger: Logger, { twoPerson, outside, publicUrl }: Options): FastifyPluginAsync =>
   async (host) => {
     const users = openUserDirectory(foundation)
     const attempts = createAttempts(foundation, { what: 'admin api', perMinute: refusedPerMinute })
@@ -86,6 +91,7 @@ export const adminApi =
         outside: () => outside,
         progress: () => undefined,
         interrupted: new AbortController().signal,
+        dashboardUrl: async () => publicUrl ?? `${request.protocol}://${request.host}`,
       }
     }
 
@@ -160,7 +166,8 @@ const changed = async (
     throw error
   })
   const { secret } = declared
-  await keepAnswer(pool, request, JSON.stringify(secret === undefined ? json : { ...json, [secret]: null }))
+  const kept = secret !== undefined && secret in json ? { ...json, [secret]: null } : json
+  await keepAnswer(pool, request, JSON.stringify(kept))
   return json
 }
 
@@ -176,12 +183,8 @@ const found = async (
   const { limit, cursor, ...given } = query as Record<string, string>
   if (declared.columns === undefined) return (await declared.read({ ...(query as Given) }).run(context)).json
   const max = limit === undefined ? pageDefault : Number(limit)
-  const from = cursor === undefined ? 0 : Number(cursor)
   if (!Number.isInteger(max) || max < 1 || max > pageMax)
     throw new InputFault('limit', `"${limit}" is not a whole number from 1 to ${pageMax}`)
-  if (!Number.isInteger(from) || from < 0)
-    throw new InputFault('cursor', `"${cursor}" is no cursor; take next_cursor of the page before`)
-  const rows = (await declared.read(given).run(context)).json as readonly unknown[]
-  const next = from + max
-  return { items: rows.slice(from, next), next_cursor: next < rows.length ? String(next) : null }
+  const { rows, next } = await pageOf(declared.read(given), context, { cursor: cursor ?? null, max })
+  return { items: rows, next_cursor: next }
 }

@@ -138,6 +138,7 @@ const schemaOf = ({ input }: Declared): Json => {
     override: ({ zodSchema, jsonSchema }) => {
       const words = shownOf(zodSchema)
       if (words !== undefined) jsonSchema.description = words.help
+      if (words?.control === 'choice') jsonSchema.enum = [...(words.options ?? [])]
     },
   })
   return schema

@@ -6,6 +6,8 @@ import { keyDeclarations } from './keys/commands.ts'
 import { ledgerDeclarations } from './ledgers/commands.ts'
 import { organizationDeclarations } from './organizations/commands.ts'
 import { projectionDeclarations } from './projections/commands.ts'
+import { userCommands } from './users/commands.ts'
+import { userQueries } from './users/queries.ts'
 import { webhookDeclarations } from './webhooks/commands.ts'
 
 /** Every command and query of administration, in the order of the help. */
@@ -18,4 +20,6 @@ export const declarations: readonly Declared[] = [
   ...jobDeclarations,
   ...keyDeclarations,
   ...webhookDeclarations,
+  ...userCommands,
+  ...userQueries,
 ]

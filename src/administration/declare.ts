@@ -31,6 +31,8 @@ export type Context = {
   readonly progress: (line: string, figures?: object) => void
   /** Aborted when the person interrupts a command whose change has `stopsItself`. */
   readonly interrupted: AbortSignal
+  /** Where people open the dashboard, without a slash at its end. */
+  readonly dashboardUrl: () => Promise<string>
 }
 
 /** Values by the names of the fields: texts, or what JSON has for them. A field that is absent was not given. */
@@ -66,14 +68,28 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   readonly columns?: readonly Column[]
   /** It may take minutes: the dashboard begins it when a person asks, not when the page opens. */
   readonly long?: true
+  /** What people may want to do next with the list, and with each of its rows. */
+  readonly next?: readonly Next[]
+  readonly nextOfRow?: readonly NextOfRow[]
 }
+
+/** A command or query to which the page of a list links. */
+export type Next = { readonly name: Declared['name']; readonly label: string }
+
+export type NextOfRow = Next & {
+  /** The values of its fields; null: it is not for this row. */
+  readonly given: (row: Row) => Given | null
+}
+
+/** A row of a list, or the object of an answer. */
+export type Row = Readonly<Record<string, unknown>>
 
 /** A column of a list, named like the member of each row. */
 export type Column = {
   readonly name: string
   readonly label: string
   /** `whole`: a text that is not cut on a terminal, however long. */
-  readonly kind?: 'id' | 'credits' | 'instant' | 'number' | 'name' | 'whole'
+  readonly kind?: 'id' | 'credits' | 'instant' | 'number' | 'name' | 'whole' | 'organization'
 }
 
 /** A command or query, as the interfaces see it. */
@@ -87,6 +103,8 @@ export type Declared = Pick<
   readonly changes: 'nothing' | Omit<Change<never>, 'plan'>
   readonly columns?: readonly Column[]
   readonly long?: true
+  readonly next?: readonly Next[]
+  readonly nextOfRow?: readonly NextOfRow[]
   /** Reads the values. Throws `InputFault`, which names the field as the command line does. */
   readonly read: (given: Given) => Asked
 }
@@ -149,14 +167,18 @@ const declaredOf = <Shape extends z.ZodRawShape>({
   changes,
   columns,
   long,
+  next,
+  nextOfRow,
 }: Omit<CommandDeclaration<Shape>, 'changes' | 'plan'> &
-  Pick<QueryDeclaration<Shape>, 'columns' | 'long'> &
+  Pick<QueryDeclaration<Shape>, 'columns' | 'long' | 'next' | 'nextOfRow'> &
   Pick<Declared, 'changes'>): Omit<Declared, 'read'> => ({
   ...{ name, action, summary, changes, interfaces, input, fields: fieldsIn(input) },
   ...(anyHistory && { anyHistory }),
   ...(anyEventLog && { anyEventLog }),
   ...(columns && { columns }),
   ...(long && { long }),
+  ...(next && { next }),
+  ...(nextOfRow && { nextOfRow }),
   ...(secret !== undefined && { secret }),
 })
 
@@ -180,6 +202,23 @@ const valuesOf = <Shape extends z.ZodRawShape>(
         ? 'a value is required'
         : issue.message,
   )
+}
+
+/** One page of a list, and the cursor of the next page; null: it is the last. */
+export type Page = { readonly rows: readonly Row[]; readonly next: string | null }
+
+/** Up to `max` rows of a list, from a cursor on; null: from the beginning. Throws `InputFault` for a cursor that is none. */
+export const pageOf = async (
+  { run }: Asked,
+  context: Context,
+  { cursor, max }: { readonly cursor: string | null; readonly max: number },
+): Promise<Page> => {
+  const from = Number(cursor ?? 0)
+  if (!Number.isInteger(from) || from < 0)
+    throw new InputFault('cursor', `"${cursor}" is no cursor; take next_cursor of the page before`)
+  const rows = (await run(context)).json as readonly Row[]
+  const to = from + max
+  return { rows: rows.slice(from, to), next: to < rows.length ? String(to) : null }
 }
 
 /** The state after an interruption of one event or one transaction. `where`: the command that shows it. */

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { isMonth } from '../billing/months.ts'
+import { organizationId } from '../events/primitives.ts'
 import { nearest } from '../foundation/nearest.ts'
 import {
   amountOf,
@@ -95,6 +96,12 @@ const reading =
     }
   }
 
+const organizationIdOf = (typed: string): string => {
+  const id = typed.trim()
+  if (organizationId.safeParse(id).success) return id
+  throw new InputFault('', `"${id}" is not the id of an organization`)
+}
+
 const text = <Value>(parse: (text: string) => Value, words: Shown) =>
   z.string().transform(reading(parse)).register(shown, words)
 
@@ -136,8 +143,10 @@ export const expiry = (words: FieldWords) =>
 /** A line of text for people. */
 export const line = (words: FieldWords) => text((typed) => labelOf('', typed), { ...words, control: 'text' })
 
-export const reason = () =>
-  line({ label: 'Reason', help: 'kept in the event log with your name, and shown to the organization' })
+export const reason = ({
+  label = 'Reason',
+  help = 'kept in the event log with your name, and shown to the organization',
+}: Partial<FieldWords> = {}) => line({ label, help })
 
 export const reference = () =>
   line({
@@ -164,17 +173,18 @@ export const flag = (words: FieldWords) =>
     .transform((value) => value === true)
     .register(shown, { ...words, control: 'flag' })
 
+/** Options that a message lists; of more, it names the most similar one. */
+const namedMax = 20
+
 /** One of a few words. */
 export const choice = <Option extends string>(words: FieldWords, options: readonly Option[]) =>
   text(
     (typed) => {
-      const option = options.find((one) => one === typed.trim())
-      if (option !== undefined) return option
-      const meant = nearest(typed, options)
-      throw new InputFault(
-        '',
-        `"${typed}" is none of ${options.join(', ')}${meant === null ? '' : `; is ${meant} meant?`}`,
-      )
+      const found = options.find((one) => one === typed.trim())
+      if (found !== undefined) return found
+      const meant = nearest(typed.trim(), options)
+      const others = options.length > namedMax ? 'not known here' : `none of ${options.join(', ')}`
+      throw new InputFault('', `"${typed}" is ${others}${meant === null ? '' : `; is ${meant} meant?`}`)
     },
     { ...words, control: 'choice', options },
   )
@@ -226,3 +236,26 @@ export const duration = (words: FieldWords, bounds: { readonly daysMax: number }
   text((typed) => durationMsOf('', typed, bounds), { ...words, control: 'text' })
 
 export const url = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
+const userNameMax = 64
+
+/** The name of a user that there is. */
+export const user = () =>
+  text((typed) => labelOf('', typed, userNameMax), {
+    ...{ label: 'User', help: 'user name, such as ada' },
+    control: 'id',
+  })
+
+/** A name for a user that there is not yet. */
+export const newUser = () =>
+  text((typed) => labelOf('', typed, userNameMax), {
+    label: 'User name',
+    help: 'such as ada; where people sign in with an identity provider, the name it gives them, such as an e-mail address',
+    control: 'text',
+  })
+
+/** The organization of a partner, which is only one value among others: no page of an organization fills it in. */
+export const partnerOrganization = () =>
+  text(organizationIdOf, {
+    ...{ label: 'Organization', help: 'of a partner only: its organization, such as org_01J…' },
+    ...{ control: 'text', flag: 'org' },
+  })

@@ -1,6 +1,7 @@
 import type { Context, Declared, Given as DeclaredGiven } from '../administration/declare.ts'
 import type { Field } from '../administration/fields.ts'
 import { twoPersonOf } from '../config.ts'
+import { addressesNow } from '../start/addresses.ts'
 import { openOutside } from '../start/capabilities.ts'
 import type { Answer, Command, CommandContext, Given, Parameter } from './command.ts'
 import { cut, table } from './table.ts'
@@ -40,6 +41,7 @@ const contextIn = async (
     ...{ foundation, operator, logger, interrupted },
     twoPerson: twoPersonOf(config),
     outside: () => openOutside(config),
+    dashboardUrl: async () => config.DASHBOARD_URL ?? (await addressesNow(config)).dashboardUrl,
     progress: progressOf(context),
   }
 }

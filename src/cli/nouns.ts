@@ -105,7 +105,13 @@ export const nouns: readonly Noun[] = [
   {
     name: 'user',
     about: 'people, their roles and tokens',
-    load: async () => (await import('./user.ts')).userCommands,
+    load: () =>
+      declared(
+        Promise.all([
+          import('../administration/users/commands.ts'),
+          import('../administration/users/queries.ts'),
+        ]).then(([{ userCommands }, { userQueries }]) => [...userCommands, ...userQueries]),
+      ),
   },
   {
     name: 'webhook',

@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { Context } from '../administration/declare.ts'
+import { type Context, pageOf, type Row } from '../administration/declare.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { csvOf } from './csv.ts'
-import { givenIn, type Place, places } from './declared.ts'
+import { askedFields, givenIn, type Place, places } from './declared.ts'
 import { firstCalls } from './first-call.ts'
 import { type Form, formOf } from './form.ts'
 import type { Html } from './html.ts'
@@ -13,17 +13,21 @@ import {
   answerPage,
   type DeclaredView,
   type FirstCallsView,
+  type Found,
   formPage,
   listPage,
   nothingPage,
   planPage,
-  type Row,
 } from './pages/declared.ts'
 import type { Viewer } from './pages/layout.ts'
+import { namesOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 import { soonOr, soonOrWaiting } from './work-routes.ts'
 
 /** The forms of all commands and the tables of all queries: a form, its plan, and the change, which a form makes once. */
+
+/** Rows on a page of a list. */
+const rowsMax = 100
 
 type PlaceParams = { Params: { organization?: string } }
 
@@ -68,7 +72,7 @@ const asked = async (
   const { place, account, viewer } = view
   const { read, changes } = place.declared
   const { plan, run } = read(givenIn(place, form, account?.organization_id ?? null))
-  const own = { ...contextOf(context, view), progress }
+  const own = { ...contextOf(context, view, request), progress }
   if (form.text('confirmed') !== 'yes') {
     const planned = await plan(own)
     if (planned.nothing === true) return { page: (viewer) => nothingPage({ ...view, viewer, plan: planned }) }
@@ -103,30 +107,53 @@ const callsWith = (
 }
 
 const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
-  const answerTo = async (request: FastifyRequest<PlaceParams>, reply: FastifyReply) => {
+  const { columns, name, long = false } = place.declared
+  const askedOf = async (request: FastifyRequest<PlaceParams>, reply: FastifyReply) => {
     const view = await viewAt(context, place, request, reply)
     const typed = formOf(request.query)
-    const { read } = place.declared
-    const outcome = await attempt(async () =>
-      read(givenIn(place, typed, view.account?.organization_id ?? null)).run(contextOf(context, view)),
-    )
-    return { view: { ...view, typed }, outcome }
+    const given = givenIn(place, typed, view.account?.organization_id ?? null)
+    return { view: { ...view, typed }, given, own: contextOf(context, view, request) }
   }
+  const nothing: Found = { answer: null, page: null, names: new Map(), further: false }
 
   pages.get<PlaceParams>(place.path, async (request, reply) => {
-    if (place.declared.long === true) return longQuery(context, place, request, reply)
-    const { view, outcome } = await answerTo(request, reply)
+    const { view, given, own } = await askedOf(request, reply)
+    // A form that was not filled in yet has no fault, and long work begins when a person asks for it.
+    const fresh = askedFields(place).some(({ name, required }) => required && given[name] === undefined)
+    if (
+      (fresh && Object.keys(request.query as object).length === 0) ||
+      (long && view.typed.text('begin') !== 'yes')
+    )
+      return sendPage(reply, listPage({ ...view, ...nothing, fault: null }))
+    const cursor = view.typed.text('cursor') === '' ? null : view.typed.text('cursor')
+    const found = async (of: Context): Promise<Found> => {
+      const asked = place.declared.read(given)
+      if (columns === undefined) return { ...nothing, answer: await asked.run(of) }
+      const page = await pageOf(asked, of, { cursor, max: rowsMax })
+      const ids = columns
+        .filter(({ kind }) => kind === 'organization')
+        .flatMap(({ name }) => page.rows.map((row) => row[name]))
+        .filter((id) => typeof id === 'string')
+      const names = await namesOf(context.foundation.pool, ids)
+      return { answer: null, page, names, further: cursor !== null }
+    }
+    const outcome = await attempt(async () => {
+      if (!long) return { result: await found(own) }
+      const work = { key: request.url, title: place.declared.summary }
+      return soonOr(context, { request, reply, ...work, run: (progress) => found({ ...own, progress }) })
+    })
     if ('fault' in outcome)
-      return sendPage(reply.code(422), listPage({ ...view, fault: outcome.fault, answer: null }))
-    return sendPage(reply, listPage({ ...view, fault: null, answer: outcome.done }))
+      return sendPage(reply.code(422), listPage({ ...view, ...nothing, fault: outcome.fault }))
+    if ('sent' in outcome.done) return outcome.done.sent
+    return sendPage(reply, listPage({ ...view, ...outcome.done.result, fault: null }))
   })
 
-  const { columns, name } = place.declared
   if (columns === undefined) return
   pages.get<PlaceParams>(`${place.path}.csv`, async (request, reply) => {
-    const { view, outcome } = await answerTo(request, reply)
+    const { view, given, own } = await askedOf(request, reply)
+    const outcome = await attempt(() => place.declared.read(given).run(own))
     if ('fault' in outcome)
-      return sendPage(reply.code(422), listPage({ ...view, fault: outcome.fault, answer: null }))
+      return sendPage(reply.code(422), listPage({ ...view, ...nothing, fault: outcome.fault }))
     const rows = outcome.done.json as readonly Row[]
     return reply
       .type('text/csv; charset=utf-8')
@@ -139,34 +166,6 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
         ),
       )
   })
-}
-
-/** It begins when a person asks for it, and its page waits for it. */
-const longQuery = async (
-  context: Dashboard,
-  place: Place,
-  request: FastifyRequest<PlaceParams>,
-  reply: FastifyReply,
-): Promise<FastifyReply> => {
-  const view = { ...(await viewAt(context, place, request, reply)), typed: formOf(request.query) }
-  if (view.typed.text('begin') !== 'yes')
-    return sendPage(reply, listPage({ ...view, fault: null, answer: null }))
-  const outcome = await attempt(() =>
-    soonOr(context, {
-      request,
-      reply,
-      key: request.url,
-      title: place.declared.summary,
-      run: (progress) =>
-        place.declared
-          .read(givenIn(place, view.typed, view.account?.organization_id ?? null))
-          .run({ ...contextOf(context, view), progress }),
-    }),
-  )
-  if ('fault' in outcome)
-    return sendPage(reply.code(422), listPage({ ...view, fault: outcome.fault, answer: null }))
-  if ('sent' in outcome.done) return outcome.done.sent
-  return sendPage(reply, listPage({ ...view, fault: null, answer: outcome.done.result }))
 }
 
 const csvCell = (value: unknown, kind: string | undefined) => {
@@ -188,12 +187,14 @@ const viewAt = async (
 })
 
 const contextOf = (
-  { foundation, logger, twoPerson, outside }: Dashboard,
+  { foundation, logger, twoPerson, outside, publicUrl }: Dashboard,
   { viewer }: DeclaredView,
+  request: FastifyRequest,
 ): Context => ({
   ...{ foundation, logger, twoPerson },
   operator: { ...provedOperator(viewer.user), role: viewer.role },
   outside: () => outside,
   progress: () => undefined,
   interrupted: new AbortController().signal,
+  dashboardUrl: async () => publicUrl ?? `${request.protocol}://${request.host}`,
 })

@@ -1,7 +1,8 @@
 import { declarations } from '../administration/declarations.ts'
 import type { Declared, Given } from '../administration/declare.ts'
 import type { Field } from '../administration/fields.ts'
-import type { Action } from '../administration/roles.ts'
+import { type Action, mayDo } from '../administration/roles.ts'
+import type { UserRole } from '../events/users.ts'
 import type { Form } from './form.ts'
 
 /** Where the dashboard offers the commands and queries of administration, and how its forms give values. */
@@ -31,6 +32,22 @@ export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntrie
     ...(columns === undefined ? [] : [[`GET ${path}.csv`, action]]),
   ]),
 )
+
+/** The address of a command or query with values for its form; null: the dashboard does not offer it there, or not to this role. */
+export const hrefOf = (
+  { name, given = {} }: { readonly name: string; readonly given?: Given | undefined },
+  { role, organizationId }: { readonly role: UserRole; readonly organizationId: string | null },
+): string | null => {
+  const offered = places.filter((one) => one.declared.name === name)
+  const place = offered.find(({ organization }) => organization === (organizationId !== null)) ?? offered[0]
+  if (place === undefined || !mayDo(role, place.declared.action)) return null
+  const values = askedFields(place).flatMap(({ name: field, flag }): [string, string][] => {
+    const value = given[field]
+    return value === undefined ? [] : [[flag, value === true ? 'on' : String(value)]]
+  })
+  const path = place.path.replace(':organization', organizationId ?? '')
+  return values.length === 0 ? path : `${path}?${new URLSearchParams(values).toString()}`
+}
 
 /** The fields that a form asks for. */
 export const askedFields = ({ declared: { fields }, organization }: Place): readonly Field[] =>

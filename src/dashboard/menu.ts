@@ -1,5 +1,3 @@
-import type { Route } from './access.ts'
-
 /** The links of every page's menu, for the people who may open them. */
 export const menu = [
   { href: '/', name: 'Overview', route: 'GET /' },
@@ -10,8 +8,8 @@ export const menu = [
   { href: '/operations', name: 'Operations', route: 'GET /operations' },
   { href: '/events', name: 'Events', route: 'GET /events' },
   { href: '/audit', name: 'Audit', route: 'GET /audit' },
-  { href: '/users', name: 'Users', route: 'GET /users' },
-] as const satisfies readonly { readonly href: string; readonly name: string; readonly route: Route }[]
+  { href: '/commands/user/list', name: 'Users', route: 'GET /commands/user/list' },
+] as const satisfies readonly { readonly href: string; readonly name: string; readonly route: string }[]
 
 export type MenuPlace = (typeof menu)[number]['href']
 

@@ -45,7 +45,6 @@ import { sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
 import { usageRoutes } from './usage-routes.ts'
-import { userRoutes } from './user-routes.ts'
 import { webhookRoutes } from './webhook-routes.ts'
 import { workRoutes } from './work-routes.ts'
 
@@ -144,7 +143,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   dataRoutes(pages, context)
   webhookRoutes(pages, context)
   pixelRoutes(pages, context)
-  userRoutes(pages, context)
   ownRoutes(pages, context)
   secondFactorRoutes(pages, context)
   workRoutes(pages, context)

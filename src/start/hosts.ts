@@ -70,13 +70,14 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
     const insecureCookies = INSECURE_COOKIES === '1'
     if (insecureCookies) logger.warn('INSECURE_COOKIES: a sign-in over plain HTTP can be listened to')
     const outside = openOutside(config)
+    const publicUrl = config.DASHBOARD_URL ?? null
     host.register(
       dashboard(foundation, logger, {
         insecureCookies,
         twoPerson: twoPersonOf(config),
         apiUrl: config.API_URL ?? apiUrl,
         outside,
-        publicUrl: config.DASHBOARD_URL ?? null,
+        publicUrl,
         provider: providerOf(config),
         dataSources: createDataSources(foundation, { config, logger }),
         idleMinutes: config.DASHBOARD_IDLE_MINUTES,
@@ -84,7 +85,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         health,
       }),
     )
-    host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config), outside }))
+    host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config), outside, publicUrl }))
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
   }
   if (tls === null) return { apiUrl, dashboardUrl, renewCertificate: async () => undefined }

@@ -137,7 +137,7 @@ export const openDashboardHost = async ({
       ...{ lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
     }),
   )
-  host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config), outside }))
+  host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config), outside, publicUrl: null }))
   await host.ready()
   return {
     url: database.url,
@@ -212,16 +212,19 @@ export const openBrowser = (
 
 export const tokenIn = (page: string): string => /name="_csrf" value="([^"]+)"/.exec(page)?.[1] ?? ''
 
+const entities: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', '#39': "'", amp: '&' }
+
+/** The value of an attribute of a page. */
+export const unescaped = (value: string): string =>
+  value.replaceAll(/&(lt|gt|quot|#39|amp);/g, (_, name: string) => entities[name] ?? '')
+
 /** What the form of a page sends. */
 export const hiddenIn = (page: string): Record<string, string[]> => {
   const hidden: Record<string, string[]> = {}
   for (const [, name = '', value = ''] of page.matchAll(
     /<input type="hidden" name="([^"]+)" value="([^"]*)">/g,
   ))
-    hidden[name] = [
-      ...(hidden[name] ?? []),
-      value.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&'),
-    ]
+    hidden[name] = [...(hidden[name] ?? []), unescaped(value)]
   const [[, csrf = ''] = []] = [
     ...page.matchAll(/<form method="post"[\s\S]*?name="_csrf" value="([^"]+)"/g),
   ].reverse()

@@ -107,8 +107,10 @@ test('what an admin asked for before being disabled, and what waits behind that,
   await locker.query('select pg_advisory_xact_lock(7105003)')
   const disabled = setDisabled(room.foundation, { name: eve.name, disabled: true, reason: 'left', actor })
   await until('it waits', async () => (await waiting()) === 1)
-  const promoted = browser.submit(`/users/${bob.name}`, { role: 'admin', org: '' }, `/users/${bob.name}/role`)
-  const invited = browser.submit('/invite', { name: 'mallory', role: 'admin', org: '' })
+  const promoted = browser.submit('/commands/user/role', {
+    ...{ name: bob.name, role: 'admin', confirmed: 'yes' },
+  })
+  const invited = browser.submit('/commands/user/invite', { name: 'mallory', role: 'admin' })
   await until('they wait', async () => (await waiting()) === 3)
   await locker.query('commit')
   locker.release()

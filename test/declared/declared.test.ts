@@ -84,6 +84,9 @@ const alike = (value: unknown): unknown =>
   JSON.parse(
     JSON.stringify(value)
       .replaceAll(/org_[0-9A-Z]{26}/g, 'ORGANIZATION')
+      .replaceAll(/inv_[0-9A-Z]{26}/g, 'INVITATION')
+      .replaceAll(/\bsample-\d+\b/g, 'USER')
+      .replaceAll(/"(password|link|token|secret_hmac|secret_sha256)":"[^"]+"/g, '"$1":"SECRET"')
       .replaceAll(/\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b/g, 'ULID')
       .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, 'UUID')
       .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, (at) => (at.startsWith('2099') ? at : 'INSTANT'))
@@ -116,9 +119,10 @@ const added = async (work: () => Promise<unknown>) => {
   return events
 }
 
-const givenFor = (declared: Declared, scene: Things) => {
+const givenFor = async (declared: Declared, scene: Things) => {
   const scope = declared.fields.find(({ control }) => control === 'organization')
-  return { ...sampleOf(declared.name)(scene), ...(scope && { [scope.name]: scene.organizationId }) }
+  const sample = await sampleOf(declared.name)({ ...scene, foundation: room.foundation })
+  return { ...sample, ...(scope && { [scope.name]: scene.organizationId }) }
 }
 
 test('no example is of a command that there is not', () => {
@@ -136,13 +140,13 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
     const answers: unknown[] = []
     const events: unknown[] = []
     if (offers('command line')) {
-      const given = givenFor(declared, await ownScene())
+      const given = await givenFor(declared, await ownScene())
       events.push(
         await added(async () => answers.push(alike(await onCommandLine(room, admin, declared, given)))),
       )
     }
     if (offers('admin API')) {
-      const given = givenFor(declared, await ownScene())
+      const given = await givenFor(declared, await ownScene())
       events.push(
         await added(async () => {
           const answer = await onApi(room, admin, declared, given)
@@ -154,13 +158,15 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
     }
     if (offers('dashboard')) {
       const scene = await ownScene()
-      const given = givenFor(declared, scene)
+      const given = await givenFor(declared, scene)
       events.push(
         await added(async () => {
           const pages = await onDashboard(admin, declared, given, scene.organizationId)
           expect(pages.map(({ statusCode }) => statusCode)).toEqual(pages.map(() => 200))
           if (declared.changes !== 'nothing')
             expect(pages.at(-1)?.body).toMatch(/<h1>(Done|Done, with failures)<\/h1>/)
+          if (declared.secret !== undefined)
+            expect(pages.at(-1)?.body).toMatch(/<code id="secret">[^<]{16,}</)
         }),
       )
     }
@@ -173,7 +179,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
   test('says what it would do, and writes nothing', { timeout: 30_000 }, async () => {
     const scene = still
     if (declared.changes === 'nothing' || !offers('admin API') || declared.name in refusals) return
-    const given = givenFor(declared, scene)
+    const given = await givenFor(declared, scene)
     const events = await added(async () => {
       const plan = await onApi(room, as('admin'), declared, given, { query: { plan: 'true' } })
       expect(plan.json()).toMatchObject({
@@ -188,6 +194,23 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
         ).toContain('name="confirmed"')
     })
     expect(events).toEqual([])
+  })
+
+  test('shows its secret once, and stores it nowhere', async () => {
+    const { secret } = declared
+    if (secret === undefined || !offers('admin API')) return
+    const given = await givenFor(declared, await ownScene())
+    const ask = () =>
+      onApi(room, as('admin'), declared, given, {
+        headers: { 'idempotency-key': `secret-of-${declared.name.replace(' ', '-')}` },
+      })
+    const [first, again] = [await ask(), await ask()]
+    const { [secret]: shown, ...rest } = first.json()
+    expect(shown).toMatch(/^.{16,}$/)
+    expect([again.statusCode, again.json()]).toEqual([200, { ...rest, [secret]: null }])
+    const { eventLog } = room.foundation
+    const last = await eventLog.at(await eventLog.head())
+    expect(JSON.stringify([last?.data, last?.metadata])).not.toContain(String(shown).split('/').at(-1))
   })
 
   test('is for the roles of its action, and for no other', async () => {
@@ -210,7 +233,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
   })
 
   test('names the field that is missing or wrong', async () => {
-    const given: Record<string, unknown> = givenFor(declared, still)
+    const given: Record<string, unknown> = await givenFor(declared, still)
     for (const { name, flag, required } of declared.fields) {
       if (!required) continue
       const { [name]: _, ...rest } = given
@@ -224,7 +247,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
 })
 
 const refusedEverywhere = async (declared: Declared, why: string): Promise<void> => {
-  const given = givenFor(declared, still)
+  const given = await givenFor(declared, still)
   const told = await onApi(room, as('admin'), declared, given)
   expect([told.statusCode < 500, told.json().message]).toEqual([true, expect.stringContaining(why)])
   await expect(onCommandLine(room, as('admin'), declared, given)).rejects.toThrow(why)
@@ -245,7 +268,7 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
     const headers = {
       'idempotency-key': `once ${declared.name} ${scene.organizationId}`.replaceAll(' ', '/'),
     }
-    const given = givenFor(declared, scene)
+    const given = await givenFor(declared, scene)
     const overApi = await added(async () => {
       const [first, again] = [
         await onApi(room, as('admin'), declared, given, { headers }),
@@ -255,6 +278,7 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
       expect(again.json()).toEqual({ ...first.json(), [secret]: null })
     })
     const other = await sceneWithLot()
+    const givenThere = await givenFor(declared, other)
     const overPages = await added(async () => {
       const { browser } = as('admin')
       const posts: [string, string][] = []
@@ -269,8 +293,7 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
           return noting.post(url, encoded({ ...hiddenIn(body), _csrf: tokenIn(body), ...fields }))
         },
       }
-      const given = givenFor(declared, other)
-      const last = (await onDashboard({ browser: noting }, declared, given, other.organizationId)).at(-1)
+      const last = (await onDashboard({ browser: noting }, declared, givenThere, other.organizationId)).at(-1)
       expect(last?.headers['cache-control']).toBe('no-store')
       const [, value = ''] = /<code id="secret">([^<]+)<\/code>/.exec(last?.body ?? '') ?? []
       shown.push(value)
@@ -281,10 +304,13 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
         false,
       ])
     })
-    expect(shown).toEqual(shown.map(() => expect.stringMatching(/^\S{40,}$/)))
+    expect(shown).toEqual(shown.map(() => expect.stringMatching(/^\S{16,}$/)))
     expect(overPages).toEqual(overApi)
     for (const value of shown)
-      expect(JSON.stringify([overApi, overPages])).not.toContain(value.split('_').at(-1))
+      expect(JSON.stringify([overApi, overPages])).not.toContain(
+        // Of a key or a token, the part that is secret.
+        value.startsWith('enl_') ? value.split('_').at(-1) : value,
+      )
   },
 )
 
@@ -302,7 +328,7 @@ test('a partner names nothing of another organization, and does not learn that i
   const events = await added(async () => {
     for (const declared of ofThings) {
       const path = `/organizations/${own.organizationId}/${declared.name.replace(' ', '/')}`
-      const given = givenFor(declared, still)
+      const given = await givenFor(declared, still)
       const things = declared.fields.filter(({ control }) => control === 'key' || control === 'id')
       const said = async (of: Record<string, unknown>) => {
         const form = Object.fromEntries(

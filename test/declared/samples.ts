@@ -1,7 +1,13 @@
 /** An example of each command and query: what the suite gives through every interface. */
 
+import { Secret, TOTP } from 'otpauth'
 import { declarations } from '../../src/administration/declarations.ts'
 import type { Given } from '../../src/administration/declare.ts'
+import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
+import { setSecondFactor } from '../../src/administration/users/second-factors.ts'
+import { freshTotpSecret } from '../../src/administration/users/totp.ts'
+import { createUser, setDisabled } from '../../src/administration/users/user-changes.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
 import type { Scene } from '../dashboard/scene.ts'
 
 /** What there is for samples to name. */
@@ -15,7 +21,20 @@ export type Things = Scene & {
 }
 
 /** What a sample is about. Each interface gets a scene of its own, and all of them have the same history. */
-type Sample = (scene: Things) => Given
+type Sample = (scene: Things & { readonly foundation: Foundation }) => Given | Promise<Given>
+
+const actor = 'cli:setup'
+let people = 0
+
+/** A name that no one has, in a form that the suite knows. */
+const freshName = (): string => `sample-${++people}`
+
+/** A user that a sample changes. */
+const sampleUser = async ({ foundation }: { readonly foundation: Foundation }): Promise<string> => {
+  const name = freshName()
+  await createUser(foundation, { name, role: 'viewer', organizationId: null, actor })
+  return name
+}
 
 const samples: Readonly<Record<string, Sample>> = {
   'org create': () => ({ name: 'Tailspin <Toys>', overdraft_limit: '12.5' }),
@@ -75,6 +94,31 @@ const samples: Readonly<Record<string, Sample>> = {
   'webhook pause': ({ webhookId }) => ({ webhook: webhookId }),
   'webhook resume': ({ pausedWebhookId }) => ({ webhook: pausedWebhookId }),
   'webhook rotate-secret': ({ webhookId }) => ({ webhook: webhookId, grace: '1h' }),
+  'user create': () => ({ name: freshName(), role: 'finance' }),
+  'user invite': ({ organizationId }) => ({
+    ...{ name: freshName(), role: 'partner', organization: organizationId },
+  }),
+  'user role': async (scene) => ({ name: await sampleUser(scene), role: 'operations' }),
+  'user password': async (scene) => ({ name: await sampleUser(scene) }),
+  'user disable': async (scene) => ({ name: await sampleUser(scene), reason: 'left <b>' }),
+  'user enable': async (scene) => {
+    const name = await sampleUser(scene)
+    await setDisabled(scene.foundation, { name, disabled: true, reason: 'left', actor })
+    return { name, reason: 'came back' }
+  },
+  'user second-factor': async (scene) => {
+    const [name, secret, nowMs] = [await sampleUser(scene), freshTotpSecret(), Date.now()]
+    const typed = TOTP.generate({ secret: Secret.fromBase32(secret), timestamp: nowMs })
+    await setSecondFactor(scene.foundation, { user: name, secret, typed, actor }, nowMs)
+    return { name, remove: true, reason: 'lost the phone' }
+  },
+  'user token': async (scene) => ({ name: await sampleUser(scene) }),
+  'user list': () => ({}),
+  'user tokens': async (scene) => {
+    const name = await sampleUser(scene)
+    await issueOperatorToken(scene.foundation, { user: name, actor })
+    return { name }
+  },
 }
 
 /** Where nothing is there to do it with: why every interface refuses it. Tests of its area show that it works. */

@@ -112,10 +112,9 @@ const paths = (): Readonly<Record<string, string>> => {
     'events-none': '/events?type=NeverHappened',
     'event-price-book': '/events/streams/pricebook/0',
     audit: '/audit',
-    users: '/users',
-    user: `/users/${ada.name}`,
-    'user-disable': `/users/${ada.name}/disable`,
-    invite: '/invite',
+    users: '/commands/user/list',
+    'user-role': `/commands/user/role?name=${ada.name}&role=admin`,
+    invite: '/commands/user/invite',
     own: '/me',
     missing: '/nothing',
   }

@@ -87,7 +87,7 @@ test('a person accepts the invitation by clicks, signs in with the password, and
   await page.click('text=Sign out')
   await page.waitForURL('**/login')
 
-  await page.goto('/login?next=/users')
+  await page.goto('/login?next=/commands/user/list')
   await page.click('text=Sign in with')
   await page.waitForURL(`${provider.issuer}/**`)
   await page.fill('[name=login]', invited)
@@ -95,7 +95,7 @@ test('a person accepts the invitation by clicks, signs in with the password, and
   await page.click('button[type=submit]')
   await page.waitForSelector('text=Continue')
   await page.click('text=Continue')
-  await page.waitForURL('**/users')
+  await page.waitForURL('**/commands/user/list')
   expect(await page.locator('main').innerText()).toContain(invited)
   expect(complaints().filter((said) => said.includes(baseUrl) || said.includes('Content Security'))).toEqual(
     [],

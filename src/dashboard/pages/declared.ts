@@ -1,10 +1,11 @@
-import type { Column } from '../../administration/declare.ts'
+import type { Column, Page, Row } from '../../administration/declare.ts'
 import type { Field } from '../../administration/fields.ts'
 import type { Answer, Plan } from '../../call/command.ts'
-import { askedFields, type Place } from '../declared.ts'
+import { askedFields, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
 import { balance, capitalized, count, decimal, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
+import { menu } from '../menu.ts'
 import type { AccountRow } from '../queries.ts'
 import {
   described,
@@ -14,9 +15,11 @@ import {
   formFields,
   layout,
   organizationHead,
+  type Column as TableColumn,
   table,
   type Viewer,
 } from './layout.ts'
+import { type Names, organizationLink } from './organization-link.ts'
 
 /** The pages of commands and queries: a form, its plan, its answer; a table with its filters. */
 
@@ -27,9 +30,6 @@ export type DeclaredView = {
 }
 
 type FormView = DeclaredView & { readonly typed: Form; readonly fault: FormFault | null }
-
-/** A row of a list, or the object of an answer. */
-export type Row = Readonly<Record<string, unknown>>
 
 const addressOf = ({ place: { path }, account }: DeclaredView): string =>
   path.replace(':organization', account?.organization_id ?? '')
@@ -53,7 +53,7 @@ const homes: Readonly<Record<string, string>> = {
   price: '/prices',
   rerate: '/rerates',
   ledger: '/months',
-  user: '/users',
+  user: '/commands/user/list',
   projection: '/operations',
   jobs: '/operations',
   audit: '/audit',
@@ -63,10 +63,12 @@ const titleOf = ({ place: { declared } }: DeclaredView): string => capitalized(d
 
 const frame = (view: DeclaredView, title: string, main: Html, narrow = true): Html => {
   const { viewer, account } = view
+  const at = menu.find(({ href }) => href === addressOf(view))?.href
   return layout({
     title: account === null ? title : `${title}: ${account.name}`,
     viewer,
-    main: html`${account === null ? html`<p class="eyebrow"><a href="${homeOf(view)}">Back</a></p>` : organizationHead(viewer, account, null)}
+    ...(at !== undefined && { at }),
+    main: html`${account === null ? at === undefined && html`<p class="eyebrow"><a href="${homeOf(view)}">Back</a></p>` : organizationHead(viewer, account, null)}
 <div${narrow && html` class="narrow"`}>
 <h1>${title}</h1>
 ${account !== null && html`<p class="note"><a href="/organizations/${account.organization_id}">${account.name}</a>, balance ${balance(account.balance_micro)} credits</p>`}
@@ -207,8 +209,17 @@ ${calls.map(
 )}
 </section>`
 
-export const listPage = (view: FormView & { readonly answer: Answer | null }): Html => {
-  const { place, fault, answer, typed } = view
+/** `answer`: of a query without columns; `page`: of a list. Null: there is a fault, or nothing was asked for yet. */
+export type Found = {
+  readonly answer: Answer | null
+  readonly page: Page | null
+  readonly names: Names
+  /** It is not the first page. */
+  readonly further: boolean
+}
+
+export const listPage = (view: FormView & Found): Html => {
+  const { place, fault, answer, page, typed } = view
   const fields = askedFields(place)
   const long = place.declared.long === true
   const query = new URLSearchParams(
@@ -228,33 +239,94 @@ ${fields.map((field) => control(view, field))}
 <p class="actions"><button type="submit">Show</button></p>
 </form>`
 }
+${nextLinks(view)}
 ${answer !== null && shownAnswer({ ...view, answer })}
-${answer !== null && place.declared.columns !== undefined && html`<p class="note"><a href="${addressOf(view)}.csv${query !== '' && `?${query}`}">As CSV</a></p>`}`,
+${page !== null && pageOfRows(view, page, query)}`,
     false,
   )
+}
+
+const askerOf = ({ viewer, account }: DeclaredView) => ({
+  role: viewer.role,
+  organizationId: account?.organization_id ?? null,
+})
+
+const nextLinks = (view: DeclaredView): Renderable => {
+  const links = (view.place.declared.next ?? []).flatMap(({ name, label }) => {
+    const href = hrefOf({ name }, askerOf(view))
+    return href === null ? [] : [html`<a class="button quiet" href="${href}">${label}</a> `]
+  })
+  return links.length > 0 && html`<p class="actions">${links}</p>`
+}
+
+const pageOfRows = (view: DeclaredView & Found, { rows, next }: Page, query: string): Html => {
+  const { columns, summary } = view.place.declared
+  const address = addressOf(view)
+  const more = new URLSearchParams(query)
+  if (next !== null) more.set('cursor', next)
+  const asked = query === '' ? '' : `?${query}`
+  return html`${list(rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, rows) })}
+${(view.further || next !== null) && html`<nav class="pager" aria-label="Pages">${view.further && html`<a href="${address}${asked}">First page</a> `}${next !== null && html`<a href="${address}?${more.toString()}">Next page</a>`}</nav>`}
+<p class="note"><a href="${address}.csv${asked}">As CSV</a></p>`
+}
+
+/** What people may do with each row, in a last column. */
+const columnOfNext = (view: DeclaredView, rows: readonly Row[]): TableColumn<Row>[] => {
+  const asker = askerOf(view)
+  const links = new Map(
+    rows.map((row) => [
+      row,
+      (view.place.declared.nextOfRow ?? []).flatMap(({ name, label, given }) => {
+        const values = given(row)
+        const href = values === null ? null : hrefOf({ name, given: values }, asker)
+        return href === null ? [] : [html`<a href="${href}">${label}</a> `]
+      }),
+    ]),
+  )
+  if (![...links.values()].some((one) => one.length > 0)) return []
+  return [{ head: 'Actions', cell: (row) => links.get(row) ?? [] }]
 }
 
 const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderable => {
   const { json, lines } = view.answer
   const { columns, summary } = view.place.declared
-  if (Array.isArray(json)) return list(json as Row[], summary, columns)
+  if (Array.isArray(json)) return list(json as Row[], { caption: summary, columns })
   if (lines !== undefined && Object.keys(json).length === 0) return html`<pre>${lines.join('\n')}</pre>`
   return members(json)
 }
 
-const list = (rows: readonly Row[], caption: string, columns?: readonly Column[]): Html => {
+const list = (
+  rows: readonly Row[],
+  {
+    caption,
+    columns,
+    names = new Map(),
+    more = [],
+  }: {
+    readonly caption: string
+    readonly columns?: readonly Column[] | undefined
+    readonly names?: Names
+    readonly more?: readonly TableColumn<Row>[]
+  },
+): Html => {
   const [first = {}] = rows
   const shown = columns ?? Object.keys(first).map((name): Column => ({ name, label: labelOf(name) }))
   if (rows.length === 0) return html`<p class="empty">There is nothing to show.</p>`
   return table<Row>({
     caption,
     rows,
-    columns: shown.map(({ name, label, kind }, i) => ({
-      head: label,
-      cell: (row) => shownValue(row[name]),
-      ...((kind === 'credits' || kind === 'number') && ({ kind: 'number' } as const)),
-      ...((kind === 'name' || (i === 0 && kind === 'id')) && ({ kind: 'name' } as const)),
-    })),
+    columns: [
+      ...shown.map(({ name, label, kind }, i) => ({
+        head: label,
+        cell: ({ [name]: value }: Row) =>
+          kind === 'organization' && typeof value === 'string'
+            ? organizationLink(value, names)
+            : shownValue(value),
+        ...((kind === 'credits' || kind === 'number') && ({ kind: 'number' } as const)),
+        ...((kind === 'name' || (i === 0 && kind === 'id')) && ({ kind: 'name' } as const)),
+      })),
+      ...more,
+    ],
   })
 }
 
@@ -268,7 +340,9 @@ const members = (json: object): Renderable => {
     plain.length > 0 && figures(plain.map(([name, value]) => [labelOf(name), shownValue(value)])),
     ...entries
       .filter(([, value]) => isList(value))
-      .map(([name, value]) => html`<h2>${labelOf(name)}</h2>${list(value as Row[], labelOf(name))}`),
+      .map(
+        ([name, value]) => html`<h2>${labelOf(name)}</h2>${list(value as Row[], { caption: labelOf(name) })}`,
+      ),
   ]
 }
 

@@ -1,0 +1,252 @@
+import { z } from 'zod'
+import { type Context, command, wholeOrNot } from '../declare.ts'
+import { choice, flag, id, newUser, partnerOrganization, reason, user } from '../fields.ts'
+import { InputFault } from '../input.ts'
+import { roles } from '../roles.ts'
+import { invitationHours, invitationLink, inviteUser, withdrawInvitation } from './invitations.ts'
+import { issueOperatorToken, operatorTokens, revokeOperatorTokens } from './operator-tokens.ts'
+import { removeSecondFactor } from './second-factors.ts'
+import { changePassword, changeRole, createUser, setDisabled } from './user-changes.ts'
+
+/** Commands that create, invite, change and disable users. Passwords, links and tokens are in the answer alone. */
+
+const role = (help: string) => choice({ label: 'Role', help }, roles)
+
+const userReason = () => reason({ help: 'kept in the event log with your name' })
+
+const create = command({
+  name: 'user create',
+  action: 'users.change',
+  summary: 'create a user with a password, which is shown once',
+  input: z.object({
+    name: newUser(),
+    role: role('what the user may do; the first user of all is admin without it').optional(),
+    organization: partnerOrganization().optional(),
+  }),
+  secret: 'password',
+  changes: {
+    of: 'access',
+    asks: 'never',
+    left: 'The user may have a password that no one has seen: "user password" gives another one.',
+  },
+  plan: async (_, { name, role }) => ({
+    says: [`Create the dashboard user ${name}${role === undefined ? '' : ` as ${role}`}, with a password.`],
+  }),
+  run: async ({ foundation, operator }, { name, role: asked = null, organization = null }) => {
+    const wanted = { name, role: asked, organizationId: organization, actor: operator.actor }
+    const { password, role } = await createUser(foundation, wanted)
+    return { json: { user: name, password, role, organization_id: organization } }
+  },
+})
+
+const invite = command({
+  name: 'user invite',
+  action: 'users.change',
+  summary: `invite a person by a link, which is shown once and works once, within ${invitationHours} hours`,
+  input: z.object({
+    name: newUser(),
+    role: role('what the user may do; needed unless the link is withdrawn').optional(),
+    organization: partnerOrganization().optional(),
+    withdraw: flag({ label: 'Withdraw', help: 'the link of this name opens nothing from now on' }),
+  }),
+  secret: 'link',
+  changes: {
+    of: 'access',
+    asks: 'never',
+    left: 'A link may have been made that no one has seen: "user list" says so, and another "user invite" takes its place.',
+  },
+  plan: async (_, { name, role, withdraw }) => ({
+    says: [
+      withdraw
+        ? `Withdraw the invitation of ${name}.`
+        : `Invite ${name} as ${roleGiven(role)}, in place of an earlier link of that name.`,
+    ],
+  }),
+  run: async (
+    { foundation, operator: { actor }, dashboardUrl },
+    { name, role, organization = null, withdraw },
+  ) => {
+    if (withdraw) {
+      await withdrawInvitation(foundation, { name, actor })
+      return { json: { user: name, state: 'withdrawn' } }
+    }
+    const invited = { name, role: roleGiven(role), organizationId: organization, actor }
+    const made = await inviteUser(foundation, invited)
+    return {
+      json: {
+        user: name,
+        role: invited.role,
+        organization_id: organization,
+        link: invitationLink(await dashboardUrl(), made.secret),
+        expires_at: made.expiresAt,
+        replaced: made.replaced,
+      },
+    }
+  },
+})
+
+const roleGiven = <Role>(role: Role | undefined): Role => {
+  if (role === undefined) throw new InputFault('role', `say what the person may do: ${roles.join(', ')}`)
+  return role
+}
+
+const changeOfRole = command({
+  name: 'user role',
+  action: 'users.change',
+  summary: 'change the role of a user, from the next request on',
+  input: z.object({
+    name: user(),
+    role: role('what the user may do'),
+    organization: partnerOrganization().optional(),
+  }),
+  changes: { of: 'access', asks: 'on a terminal', left: wholeOrNot('user list') },
+  plan: async (_, { name, role }) => ({
+    says: [
+      `Make ${name} ${role}.`,
+      ...(role === 'admin' ? [] : [`The links of open invitations that ${name} made stop working.`]),
+    ],
+  }),
+  run: async ({ foundation, operator }, { name, role, organization = null }) => {
+    await changeRole(foundation, { name, role, organizationId: organization, actor: operator.actor })
+    return { json: { user: name, role, organization_id: organization } }
+  },
+})
+
+const password = command({
+  name: 'user password',
+  action: 'users.change',
+  summary: 'give a user a new password, which is shown once',
+  input: z.object({ name: user() }),
+  secret: 'password',
+  changes: {
+    of: 'access',
+    asks: 'always',
+    left: 'The user may have a password that no one has seen: "user password" again gives another one.',
+  },
+  plan: async (_, { name }) => ({
+    says: [
+      `Give ${name} a new password. The present password and every open session end.`,
+      'Tokens for the command line stay valid.',
+    ],
+  }),
+  run: async ({ foundation, operator }, { name }) => {
+    const changed = await changePassword(foundation, { name, actor: operator.actor })
+    return { json: { user: name, password: changed.password } }
+  },
+})
+
+const standing = z.object({ name: user(), reason: userReason() })
+
+const disable = command({
+  name: 'user disable',
+  action: 'users.change',
+  summary: 'disable a user: sessions and tokens end at once',
+  input: standing,
+  changes: { of: 'access', asks: 'always', left: wholeOrNot('user list') },
+  plan: async (_, { name }) => ({
+    says: [
+      `Disable ${name}: every session ends at once, and every token for good.`,
+      `The links of open invitations that ${name} made stop working.`,
+    ],
+  }),
+  run: async ({ foundation, operator }, { name, reason }) => {
+    await setDisabled(foundation, { name, reason, disabled: true, actor: operator.actor })
+    return { json: { user: name, state: 'disabled', reason } }
+  },
+})
+
+const enable = command({
+  name: 'user enable',
+  action: 'users.change',
+  summary: 'let a disabled user sign in again',
+  input: standing,
+  changes: { of: 'access', asks: 'on a terminal', left: wholeOrNot('user list') },
+  plan: async (_, { name }) => ({
+    says: [
+      `Let ${name} sign in again, with the password and the role from before.`,
+      'Previously revoked tokens stay revoked.',
+    ],
+  }),
+  run: async ({ foundation, operator }, { name, reason }) => {
+    await setDisabled(foundation, { name, reason, disabled: false, actor: operator.actor })
+    return { json: { user: name, state: 'enabled', reason } }
+  },
+})
+
+/** People set up their own in the dashboard; an operator removes it when a device is lost. */
+const secondFactor = command({
+  name: 'user second-factor',
+  action: 'users.change',
+  summary: 'remove the second factor of a user whose device is lost',
+  input: z.object({
+    name: user(),
+    remove: flag({ label: 'Remove it', help: 'the only change there is; people set up their own' }),
+    reason: userReason(),
+  }),
+  changes: { of: 'access', asks: 'always', left: wholeOrNot('user list') },
+  plan: async (_, { name, remove }) => {
+    refuseUnlessRemoved(remove)
+    return {
+      says: [
+        `Remove the second factor of ${name}: the password alone then opens the dashboard, and the recovery codes stop working.`,
+        'Make sure who asks for this: anyone who knows the password needs nothing else then.',
+      ],
+    }
+  },
+  run: async ({ foundation, operator }, { name, remove, reason }) => {
+    refuseUnlessRemoved(remove)
+    await removeSecondFactor(foundation, { user: name, reason, actor: operator.actor })
+    return { json: { user: name, second_factor: false, reason } }
+  },
+})
+
+const refuseUnlessRemoved = (remove: boolean): void => {
+  if (!remove) throw new InputFault('remove', 'it has to be set; a second factor is set up in the dashboard')
+}
+
+const token = command({
+  name: 'user token',
+  action: 'users.change',
+  summary: 'make a token for command line and admin API, which is shown once, or revoke tokens',
+  input: z.object({
+    name: user(),
+    revoke: flag({ label: 'Revoke', help: 'revoke the tokens of the user instead, or one of them' }),
+    id: id(
+      { label: 'Token', help: 'when you revoke: this token only, as "user tokens" lists it' },
+      /^[0-9A-Za-z]{16}$/,
+      'l1WO9Eavc8p3Riys',
+    ).optional(),
+  }),
+  secret: 'token',
+  changes: {
+    of: 'access',
+    asks: 'never',
+    left: 'A token may be made that no one has seen, or revoked: "user tokens" says so.',
+  },
+  plan: async (context, { name, revoke, id }) => {
+    if (!revoke) return { says: [`Make ${name} a token for command line and admin API.`] }
+    const ended = await tokensThatWork(context, { name, id })
+    return {
+      says: [`Revoke these tokens of ${name}: ${ended.join(', ') || 'there is none that works'}.`],
+      asks: 'always',
+    }
+  },
+  run: async ({ foundation, operator: { actor } }, { name, revoke, id }) => {
+    if (revoke) {
+      const revoked = await revokeOperatorTokens(foundation, { user: name, tokenId: id, actor })
+      return { json: { user: name, revoked } }
+    }
+    const issued = await issueOperatorToken(foundation, { user: name, actor })
+    return { json: { user: name, token_id: issued.tokenId, token: issued.token } }
+  },
+})
+
+const tokensThatWork = async (
+  { foundation }: Context,
+  { name, id }: { name: string; id: string | undefined },
+): Promise<string[]> =>
+  (await operatorTokens(foundation))
+    .filter((one) => one.user === name && one.revoked === null && (id === undefined || one.tokenId === id))
+    .map(({ tokenId }) => tokenId)
+
+export const userCommands = [create, invite, changeOfRole, password, disable, enable, secondFactor, token]
