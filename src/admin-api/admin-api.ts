@@ -4,7 +4,7 @@ import { ulid } from 'ulid'
 import service from '../../package.json' with { type: 'json' }
 import { createAttempts } from '../administration/attempts.ts'
 import { declarations } from '../administration/declarations.ts'
-import { type Context, type Declared, type Given, pageOf } from '../administration/declare.ts'
+import { type Context, type Declared, type Given, pageOf, rowsDefault } from '../administration/declare.ts'
 import { InputFault } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { mayDo, rolesThatMay } from '../administration/roles.ts'
@@ -91,6 +91,7 @@ export const adminApi =
         outside: () => outside,
         progress: () => undefined,
         interrupted: new AbortController().signal,
+        caughtUp: async () => undefined,
         dashboardUrl: async () => publicUrl ?? `${request.protocol}://${request.host}`,
       }
     }
@@ -171,7 +172,6 @@ const changed = async (
   return json
 }
 
-const pageDefault = 100
 const pageMax = 1_000
 
 const found = async (
@@ -182,9 +182,9 @@ const found = async (
 ): Promise<object> => {
   const { limit, cursor, ...given } = query as Record<string, string>
   if (declared.columns === undefined) return (await declared.read({ ...(query as Given) }).run(context)).json
-  const max = limit === undefined ? pageDefault : Number(limit)
+  const max = limit === undefined ? rowsDefault : Number(limit)
   if (!Number.isInteger(max) || max < 1 || max > pageMax)
     throw new InputFault('limit', `"${limit}" is not a whole number from 1 to ${pageMax}`)
-  const { rows, next } = await pageOf(declared.read(given), context, { cursor: cursor ?? null, max })
-  return { items: rows, next_cursor: next }
+  const { rows, next, lacks } = await pageOf(declared.read(given), context, { cursor: cursor ?? null, max })
+  return { items: rows, next_cursor: next, ...(lacks !== null && { incomplete: lacks }) }
 }

@@ -126,6 +126,7 @@ const listed = ({ columns }: Declared): Json =>
           properties: {
             items: { type: 'array', items: { type: 'object' } },
             next_cursor: { type: ['string', 'null'] },
+            incomplete: { type: 'string', description: 'What the list lacks.' },
           },
         },
         'One page of the list.',

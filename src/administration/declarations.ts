@@ -1,6 +1,7 @@
 import { creditCommands } from './credits/commands.ts'
 import { creditQueries } from './credits/queries.ts'
 import type { Declared } from './declare.ts'
+import { eventLogQueries } from './event-log/queries.ts'
 import { jobDeclarations } from './jobs/commands.ts'
 import { keyDeclarations } from './keys/commands.ts'
 import { ledgerDeclarations } from './ledgers/commands.ts'
@@ -20,6 +21,7 @@ export const declarations: readonly Declared[] = [
   ...jobDeclarations,
   ...keyDeclarations,
   ...webhookDeclarations,
+  ...eventLogQueries,
   ...userCommands,
   ...userQueries,
 ]

@@ -33,6 +33,8 @@ export type Context = {
   readonly interrupted: AbortSignal
   /** Where people open the dashboard, without a slash at its end. */
   readonly dashboardUrl: () => Promise<string>
+  /** Resolves when rows show what the event log holds now. Pages do not wait: they say how late their rows are. */
+  readonly caughtUp: () => Promise<void>
 }
 
 /** Values by the names of the fields: texts, or what JSON has for them. A field that is absent was not given. */
@@ -73,6 +75,23 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   readonly nextOfRow?: readonly NextOfRow[]
 }
 
+/** How much of a list is read: at most `max` rows after a cursor; null: from the first row on. */
+export type Stretch = { readonly cursor: string | null; readonly max: number }
+
+/** A query with a list that is never in memory as a whole: its rows are read while they are taken. */
+type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape>, 'run' | 'columns'> & {
+  readonly columns: readonly Column[]
+  readonly rows: (
+    context: Context,
+    input: z.output<z.ZodObject<Shape>>,
+    stretch: Stretch,
+  ) => AsyncIterable<Row>
+  /** The member of a row that is the cursor of the rows after it. */
+  readonly cursor: string
+  /** A sentence about what the rows lack; null: nothing. */
+  readonly lacks: (context: Context) => Promise<string | null>
+}
+
 /** A command or query to which the page of a list links. */
 export type Next = { readonly name: Declared['name']; readonly label: string }
 
@@ -89,7 +108,7 @@ export type Column = {
   readonly name: string
   readonly label: string
   /** `whole`: a text that is not cut on a terminal, however long. */
-  readonly kind?: 'id' | 'credits' | 'instant' | 'number' | 'name' | 'whole' | 'organization'
+  readonly kind?: 'id' | 'credits' | 'instant' | 'number' | 'name' | 'whole' | 'organization' | 'position'
 }
 
 /** A command or query, as the interfaces see it. */
@@ -105,6 +124,8 @@ export type Declared = Pick<
   readonly long?: true
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
+  /** Its rows are read a page at a time: see `Asked`. */
+  readonly paged?: true
   /** Reads the values. Throws `InputFault`, which names the field as the command line does. */
   readonly read: (given: Given) => Asked
 }
@@ -114,6 +135,12 @@ export type Asked = {
   /** For a query, nothing. */
   readonly plan: (context: Context) => Promise<Plan>
   readonly run: (context: Context) => Promise<Answer>
+  /** Of a list that is read a page at a time; `run` then answers its first rows. */
+  readonly paged?: {
+    readonly rows: (context: Context, stretch: Stretch) => AsyncIterable<Row>
+    readonly cursor: string
+    readonly lacks: (context: Context) => Promise<string | null>
+  }
 }
 
 /**
@@ -155,6 +182,30 @@ export const query = <Shape extends z.ZodRawShape>(declaration: QueryDeclaration
   }
 }
 
+/** Rows of a list, where no one says how many. */
+export const rowsDefault = 100
+
+export const pagedList = <Shape extends z.ZodRawShape>(declaration: PagedDeclaration<Shape>): Declared => {
+  const { input, rows, cursor, lacks } = declaration
+  return {
+    ...declaredOf({ ...declaration, changes: 'nothing' }),
+    paged: true,
+    read: (given) => {
+      const values = valuesOf(input, given)
+      const paged = {
+        ...{ cursor, lacks },
+        rows: (context: Context, stretch: Stretch) => rows(context, values, stretch),
+      }
+      const first = { cursor: null, max: rowsDefault }
+      return {
+        plan: async () => ({ says: [] }),
+        run: async (context) => ({ json: await Array.fromAsync(paged.rows(context, first)) }),
+        paged,
+      }
+    },
+  }
+}
+
 const declaredOf = <Shape extends z.ZodRawShape>({
   interfaces = everywhere,
   input,
@@ -169,7 +220,7 @@ const declaredOf = <Shape extends z.ZodRawShape>({
   long,
   next,
   nextOfRow,
-}: Omit<CommandDeclaration<Shape>, 'changes' | 'plan'> &
+}: Omit<CommandDeclaration<Shape>, 'changes' | 'plan' | 'run'> &
   Pick<QueryDeclaration<Shape>, 'columns' | 'long' | 'next' | 'nextOfRow'> &
   Pick<Declared, 'changes'>): Omit<Declared, 'read'> => ({
   ...{ name, action, summary, changes, interfaces, input, fields: fieldsIn(input) },
@@ -204,21 +255,32 @@ const valuesOf = <Shape extends z.ZodRawShape>(
   )
 }
 
-/** One page of a list, and the cursor of the next page; null: it is the last. */
-export type Page = { readonly rows: readonly Row[]; readonly next: string | null }
+export type Page = {
+  readonly rows: readonly Row[]
+  /** The cursor of the next page; null: this is the last. */
+  readonly next: string | null
+  /** A sentence about what the list lacks; null: nothing. */
+  readonly lacks: string | null
+}
 
 /** Up to `max` rows of a list, from a cursor on; null: from the beginning. Throws `InputFault` for a cursor that is none. */
 export const pageOf = async (
-  { run }: Asked,
+  { run, paged }: Asked,
   context: Context,
-  { cursor, max }: { readonly cursor: string | null; readonly max: number },
+  { cursor, max }: Stretch,
 ): Promise<Page> => {
+  if (paged !== undefined) {
+    const rows = await Array.fromAsync(paged.rows(context, { cursor, max: max + 1 }))
+    const shown = rows.slice(0, max)
+    const next = rows.length > max ? String(shown.at(-1)?.[paged.cursor]) : null
+    return { rows: shown, next, lacks: await paged.lacks(context) }
+  }
   const from = Number(cursor ?? 0)
   if (!Number.isInteger(from) || from < 0)
     throw new InputFault('cursor', `"${cursor}" is no cursor; take next_cursor of the page before`)
   const rows = (await run(context)).json as readonly Row[]
   const to = from + max
-  return { rows: rows.slice(from, to), next: to < rows.length ? String(to) : null }
+  return { rows: rows.slice(from, to), next: to < rows.length ? String(to) : null, lacks: null }
 }
 
 /** The state after an interruption of one event or one transaction. `where`: the command that shows it. */

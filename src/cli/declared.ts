@@ -1,5 +1,14 @@
-import type { Context, Declared, Given as DeclaredGiven } from '../administration/declare.ts'
+import {
+  type Asked,
+  type Context,
+  type Declared,
+  type Given as DeclaredGiven,
+  type Row,
+  rowsDefault,
+} from '../administration/declare.ts'
 import type { Field } from '../administration/fields.ts'
+import { wholeNumber } from '../administration/input.ts'
+import { catchUp } from '../administration/projections/catch-up.ts'
 import { twoPersonOf } from '../config.ts'
 import { addressesNow } from '../start/addresses.ts'
 import { openOutside } from '../start/capabilities.ts'
@@ -11,7 +20,8 @@ export const commandOf = (declared: Declared): Command => {
   const { name, summary, fields, changes, action } = declared
   const asked = (given: Given) => declared.read(givenIn(fields, given))
   return {
-    ...{ name, summary, action, parameters: fields.map(parameterOf) },
+    ...{ name, summary, action },
+    parameters: [...fields.map(parameterOf), ...(declared.paged === true ? [limitParameter] : [])],
     changes:
       changes === 'nothing'
         ? changes
@@ -20,7 +30,8 @@ export const commandOf = (declared: Declared): Command => {
             plan: async (context, given) => asked(given).plan(await contextIn(declared, context, given)),
           },
     run: async (context, given) => {
-      const { run } = asked(given)
+      const { run, paged } = asked(given)
+      if (paged !== undefined) return streamed(declared, paged, context, given)
       const answer = await run(await contextIn(declared, context, given))
       return { ...answer, ...linesOf(declared, answer) }
     },
@@ -42,6 +53,7 @@ const contextIn = async (
     twoPerson: twoPersonOf(config),
     outside: () => openOutside(config),
     dashboardUrl: async () => config.DASHBOARD_URL ?? (await addressesNow(config)).dashboardUrl,
+    caughtUp: () => catchUp(foundation, logger),
     progress: progressOf(context),
   }
 }
@@ -61,6 +73,41 @@ export const progressOf = ({
     process.stderr.write(`${JSON.stringify(figures)}\n`)
   }
 }
+
+const limitMax = 1_000_000
+const limitParameter: Parameter = {
+  name: 'limit',
+  help: `how many at most (default ${rowsDefault}, at most ${limitMax})`,
+}
+
+/** A list, a row at a time: with `--json` an array of objects, and otherwise a line of the columns for each row. */
+const streamed = async (
+  declared: Declared,
+  { rows, lacks }: NonNullable<Asked['paged']>,
+  context: CommandContext,
+  given: Given,
+): Promise<Answer> => {
+  const { json, write } = context
+  const max = wholeNumber('limit', given.text('limit') ?? String(rowsDefault), { min: 1, max: limitMax })
+  const own = await contextIn(declared, context, given)
+  let told = 0
+  for await (const row of rows(own, { cursor: null, max })) {
+    await write(json ? `${told === 0 ? '[\n' : ',\n'}${JSON.stringify(row)}` : `${lineOf(declared, row)}\n`)
+    told++
+  }
+  if (json) await write(told === 0 ? '[]\n' : '\n]\n')
+  else if (told === 0) await write('nothing was found\n')
+  const missing = await lacks(own)
+  if (missing !== null) process.stderr.write(`${missing}\n`)
+  return { json: [], written: true, failed: missing !== null }
+}
+
+const lineOf = ({ columns = [] }: Declared, row: Row): string =>
+  columns
+    .flatMap(({ name }) => (row[name] === null ? [] : [String(row[name])]))
+    .join('  ')
+    // Text from others must not move the reader's cursor.
+    .replace(/\p{Cc}/gu, '\u{fffd}')
 
 /** Texts in a table have at most so many characters; `--json` has them whole. */
 const cellMax = 80

@@ -85,7 +85,7 @@ export const nouns: readonly Noun[] = [
   {
     name: 'audit',
     about: 'who changed what',
-    load: async () => (await import('./audit.ts')).auditCommands,
+    load: () => declared(import('../administration/event-log/queries.ts').then((of) => of.eventLogQueries)),
   },
   {
     name: 'event-log',

@@ -23,7 +23,6 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'rerate approve': 'rerates.change',
   'rerate apply': 'rerates.change',
   'rerate abandon': 'rerates.change',
-  'audit list': 'audit.read',
   'event-log show': 'system.read',
   'event-log verify': 'system.read',
   'event-log checkpoint': 'log.change',

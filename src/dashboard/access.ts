@@ -46,7 +46,6 @@ const actionOfPage = {
   'POST /rerates/:run/apply': 'rerates.change',
   'POST /rerates/:run/abandon': 'rerates.change',
   'GET /reconcile': 'finance.read',
-  'GET /audit': 'audit.read',
   'GET /events': 'system.read',
   'GET /events/at/:position': 'system.read',
   'GET /events/streams/:stream': 'system.read',

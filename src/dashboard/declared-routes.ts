@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { type Context, pageOf, type Row } from '../administration/declare.ts'
+import { type Context, type Given, pageOf, type Row, rowsDefault } from '../administration/declare.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { csvOf } from './csv.ts'
-import { askedFields, givenIn, type Place, places } from './declared.ts'
+import { askedFields, givenIn, hasCsv, type Place, places } from './declared.ts'
 import { firstCalls } from './first-call.ts'
 import { type Form, formOf } from './form.ts'
 import type { Html } from './html.ts'
@@ -25,9 +25,6 @@ import { shownSoon } from './shown-soon.ts'
 import { soonOr, soonOrWaiting } from './work-routes.ts'
 
 /** The forms of all commands and the tables of all queries: a form, its plan, and the change, which a form makes once. */
-
-/** Rows on a page of a list. */
-const rowsMax = 100
 
 type PlaceParams = { Params: { organization?: string } }
 
@@ -106,41 +103,27 @@ const callsWith = (
   }
 }
 
+const nothing: Found = { answer: null, page: null, names: new Map(), further: false }
+
 const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
-  const { columns, name, long = false } = place.declared
+  const { columns, name } = place.declared
   const askedOf = async (request: FastifyRequest<PlaceParams>, reply: FastifyReply) => {
     const view = await viewAt(context, place, request, reply)
     const typed = formOf(request.query)
     const given = givenIn(place, typed, view.account?.organization_id ?? null)
     return { view: { ...view, typed }, given, own: contextOf(context, view, request) }
   }
-  const nothing: Found = { answer: null, page: null, names: new Map(), further: false }
 
   pages.get<PlaceParams>(place.path, async (request, reply) => {
     const { view, given, own } = await askedOf(request, reply)
-    // A form that was not filled in yet has no fault, and long work begins when a person asks for it.
-    const fresh = askedFields(place).some(({ name, required }) => required && given[name] === undefined)
-    if (
-      (fresh && Object.keys(request.query as object).length === 0) ||
-      (long && view.typed.text('begin') !== 'yes')
-    )
+    if (!isAsked(place, view.typed, given))
       return sendPage(reply, listPage({ ...view, ...nothing, fault: null }))
-    const cursor = view.typed.text('cursor') === '' ? null : view.typed.text('cursor')
-    const found = async (of: Context): Promise<Found> => {
-      const asked = place.declared.read(given)
-      if (columns === undefined) return { ...nothing, answer: await asked.run(of) }
-      const page = await pageOf(asked, of, { cursor, max: rowsMax })
-      const ids = columns
-        .filter(({ kind }) => kind === 'organization')
-        .flatMap(({ name }) => page.rows.map((row) => row[name]))
-        .filter((id) => typeof id === 'string')
-      const names = await namesOf(context.foundation.pool, ids)
-      return { answer: null, page, names, further: cursor !== null }
-    }
+    const find = (progress: Context['progress']) =>
+      found(context, place, { given, own: { ...own, progress }, cursor: view.typed.text('cursor') || null })
+    const { declared } = place
     const outcome = await attempt(async () => {
-      if (!long) return { result: await found(own) }
-      const work = { key: request.url, title: place.declared.summary }
-      return soonOr(context, { request, reply, ...work, run: (progress) => found({ ...own, progress }) })
+      if (declared.long !== true) return { result: await find(own.progress) }
+      return soonOr(context, { request, reply, key: request.url, title: declared.summary, run: find })
     })
     if ('fault' in outcome)
       return sendPage(reply.code(422), listPage({ ...view, ...nothing, fault: outcome.fault }))
@@ -148,7 +131,7 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
     return sendPage(reply, listPage({ ...view, ...outcome.done.result, fault: null }))
   })
 
-  if (columns === undefined) return
+  if (columns === undefined || !hasCsv(place.declared)) return
   pages.get<PlaceParams>(`${place.path}.csv`, async (request, reply) => {
     const { view, given, own } = await askedOf(request, reply)
     const outcome = await attempt(() => place.declared.read(given).run(own))
@@ -166,6 +149,31 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
         ),
       )
   })
+}
+
+/** A query that takes long begins when a person asks for it; and a form that was not filled in yet has no fault. */
+const isAsked = (place: Place, typed: Form, given: Given): boolean => {
+  if (place.declared.long === true) return typed.text('begin') === 'yes'
+  const fields = askedFields(place)
+  return (
+    fields.some(({ flag }) => typed.text(flag) !== '') ||
+    !fields.some(({ name, required }) => required && given[name] === undefined)
+  )
+}
+
+const found = async (
+  { foundation }: Dashboard,
+  { declared: { read, columns } }: Place,
+  { given, own, cursor }: { readonly given: Given; readonly own: Context; readonly cursor: string | null },
+): Promise<Found> => {
+  const asked = read(given)
+  if (columns === undefined) return { ...nothing, answer: await asked.run(own) }
+  const page = await pageOf(asked, own, { cursor, max: rowsDefault })
+  const ids = columns
+    .filter(({ kind }) => kind === 'organization')
+    .flatMap(({ name }) => page.rows.map((row) => row[name]))
+    .filter((id) => typeof id === 'string')
+  return { ...nothing, page, names: await namesOf(foundation.pool, ids), further: cursor !== null }
 }
 
 const csvCell = (value: unknown, kind: string | undefined) => {
@@ -194,6 +202,7 @@ const contextOf = (
   ...{ foundation, logger, twoPerson },
   operator: { ...provedOperator(viewer.user), role: viewer.role },
   outside: () => outside,
+  caughtUp: async () => undefined,
   progress: () => undefined,
   interrupted: new AbortController().signal,
   dashboardUrl: async () => publicUrl ?? `${request.protocol}://${request.host}`,

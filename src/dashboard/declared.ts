@@ -24,12 +24,15 @@ const placesOf = (declared: Declared): Place[] => {
 
 export const places: readonly Place[] = declarations.flatMap(placesOf)
 
+/** Of a list that is read a page at a time, the command line makes files. */
+export const hasCsv = ({ columns, paged }: Declared): boolean => columns !== undefined && paged !== true
+
 /** The action of each route of a place: a form is shown and sent at the same address; a list is also a file. */
 export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntries(
-  places.flatMap(({ declared: { action, changes, columns }, path }) => [
-    [`GET ${path}`, action],
-    ...(changes === 'nothing' ? [] : [[`POST ${path}`, action]]),
-    ...(columns === undefined ? [] : [[`GET ${path}.csv`, action]]),
+  places.flatMap(({ declared, path }) => [
+    [`GET ${path}`, declared.action],
+    ...(declared.changes === 'nothing' ? [] : [[`POST ${path}`, declared.action]]),
+    ...(hasCsv(declared) ? [[`GET ${path}.csv`, declared.action]] : []),
   ]),
 )
 

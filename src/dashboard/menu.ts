@@ -7,7 +7,7 @@ export const menu = [
   { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile' },
   { href: '/operations', name: 'Operations', route: 'GET /operations' },
   { href: '/events', name: 'Events', route: 'GET /events' },
-  { href: '/audit', name: 'Audit', route: 'GET /audit' },
+  { href: '/commands/audit/list', name: 'Audit', route: 'GET /commands/audit/list' },
   { href: '/commands/user/list', name: 'Users', route: 'GET /commands/user/list' },
 ] as const satisfies readonly { readonly href: string; readonly name: string; readonly route: string }[]
 

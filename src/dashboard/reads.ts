@@ -18,7 +18,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   [organization, ['accounts', 'api_keys', 'key_usage', 'ledger_lines']],
   ['/months', ['accounts', 'ledger_index']],
   ['/months.csv', ['accounts', 'ledger_index']],
-  ['/audit', ['audit']],
+  ['/commands/audit', ['audit']],
   ['/commands/user', ['audit']],
   // A simulated cost rates the calls of the log, after the accounts have caught up with it.
   ['/prices', []],

@@ -3,7 +3,6 @@ import { lastReconciliation } from '../administration/ledgers/reconciliations.ts
 import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { allMonthsRoutes } from './all-months-routes.ts'
-import { auditRoutes } from './audit-routes.ts'
 import { callRoutes } from './call-routes.ts'
 import { codeRoutes } from './code-routes.ts'
 import { dataRoutes } from './data-routes.ts'
@@ -139,7 +138,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   declaredRoutes(pages, context)
   operationsRoutes(pages, context)
   eventRoutes(pages, context)
-  auditRoutes(pages, context)
   dataRoutes(pages, context)
   webhookRoutes(pages, context)
   pixelRoutes(pages, context)

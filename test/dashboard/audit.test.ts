@@ -1,5 +1,5 @@
-/** The audit in the dashboard: every change by anyone, with filters. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+/** The audit in the dashboard: a list that is read a page at a time, and its filters. */
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
@@ -26,30 +26,57 @@ afterAll(() => room?.close())
 const rowsIn = (body: string): number => body.split('<tr').length - 2
 
 test('tells who did what, the newest first, a page at a time', async () => {
-  const { statusCode, body } = await ada.get('/audit?actor=bob')
+  const { statusCode, body } = await ada.get('/commands/audit/list?actor=bob')
   expect(statusCode).toBe(200)
   expect(rowsIn(body)).toBe(100)
   expect(body).toMatch(/<a href="\/organizations\/org_\w+">&lt;b&gt;Org&lt;\/b&gt; \d+<\/a>/)
   expect(body).toContain(`&lt;b&gt;Org&lt;/b&gt; ${organizations - 1}`)
   expect(body).not.toContain('<b>Org')
-  const more = /href="(\/audit\?[^"]*after=\d+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
+  const more =
+    /href="(\/commands\/audit\/list\?[^"]*cursor=\d+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
   const second = await ada.get(more)
   expect(rowsIn(second.body)).toBe(organizations - 100)
-  expect(second.body).toContain('From the beginning')
+  expect(second.body).toContain('First page')
 })
 
 test('is filtered by who, what and when, and the form keeps what was typed', async () => {
-  expect((await ada.get('/audit?type=OrganizationRegistered&order=oldest')).body).toContain('Org&lt;/b&gt; 0')
-  expect((await ada.get('/audit?actor=nobody')).body).toContain('Nothing was found')
-  expect((await ada.get('/audit?since=2999-01-01')).body).toContain('Nothing was found')
-  expect((await ada.get('/audit?actor=user%3Aada')).body).toContain('value="user:ada"')
-  expect((await ada.get('/')).body).toContain('href="/audit"')
+  expect((await ada.get('/commands/audit/list?type=OrganizationRegistered&oldest-first=on')).body).toContain(
+    'Org&lt;/b&gt; 0',
+  )
+  expect((await ada.get('/commands/audit/list?actor=nobody')).body).toContain('There is nothing to show')
+  expect((await ada.get('/commands/audit/list?since=2999-01-01')).body).toContain('There is nothing to show')
+  expect((await ada.get('/commands/audit/list?actor=user%3Aada')).body).toContain('value="user:ada"')
+  expect((await ada.get('/')).body).toContain('href="/commands/audit/list"')
 })
 
 test('says what is wrong with a filter', async () => {
   for (const query of ['since=yesterday', 'type=CreditGrante', 'about=%00', `actor=${'x'.repeat(300)}`]) {
-    const { statusCode, body } = await ada.get(`/audit?${query}`)
+    const { statusCode, body } = await ada.get(`/commands/audit/list?${query}`)
     expect({ query, statusCode }).toEqual({ query, statusCode: 422 })
     expect(body).toContain('role="alert"')
   }
+})
+
+test('reads no more of the log than a page shows', async () => {
+  const at = vi.spyOn(room.foundation.eventLog, 'at')
+  try {
+    expect(rowsIn((await ada.get('/commands/audit/list')).body)).toBe(100)
+    expect(at.mock.calls.length).toBe(101)
+  } finally {
+    at.mockRestore()
+  }
+})
+
+test('says that events are missing which this release cannot read', async () => {
+  const { pool } = room.foundation
+  const says = /1 events cannot be read by this release/
+  await pool.query(
+    `insert into parked_events (projection, position, stream, error, parked_at) values ('audit', 1, 'x', 'a test', now())`,
+  )
+  try {
+    expect((await ada.get('/commands/audit/list')).body).toMatch(says)
+  } finally {
+    await pool.query(`delete from parked_events where projection = 'audit'`)
+  }
+  expect((await ada.get('/commands/audit/list')).body).not.toMatch(says)
 })

@@ -174,7 +174,7 @@ test('other pages lead to the events they speak of', async () => {
   const call = await ada.get(`/organizations/${scene.organizationId}/calls/${scene.requestId}`)
   expect(hrefs(call.body, eventRows).length).toBeGreaterThan(0)
   await room.caughtUp()
-  expect(hrefs((await ada.get('/audit')).body, /^\/events\/at\/\d+$/).length).toBeGreaterThan(0)
+  expect(hrefs((await ada.get('/commands/audit/list')).body, /^\/events\/at\/\d+$/).length).toBeGreaterThan(0)
 })
 
 describe('whatever the log holds', () => {

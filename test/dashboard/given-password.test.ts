@@ -35,7 +35,7 @@ describe('with a password that was given', () => {
   test('every page leads to the form that replaces it', async () => {
     for (const [path, to] of [
       ['/', '/me'],
-      ['/audit?by=ada', '/me?next=%2Faudit%3Fby%3Dada'],
+      ['/commands/audit/list?actor=ada', '/me?next=%2Fcommands%2Faudit%2Flist%3Factor%3Dada'],
       ['/operations', '/me?next=%2Foperations'],
     ] as const) {
       const { statusCode, headers } = await browser.get(path)
@@ -50,7 +50,12 @@ describe('with a password that was given', () => {
   test('every other form is refused, and changes nothing', async () => {
     const csrf = tokenIn((await browser.get('/me')).body)
     const before = await room.foundation.eventLog.head()
-    for (const path of ['/me/sessions/end', '/reconcile', '/prices/new', '/operations/jobs/now/run']) {
+    for (const path of [
+      '/me/sessions/end',
+      '/commands/ledger/reconcile',
+      '/prices/new',
+      '/commands/jobs/run',
+    ]) {
       const { statusCode, body } = await browser.post(path, encoded({ _csrf: csrf }))
       expect([path, statusCode]).toEqual([path, 403])
       expect(body).toContain('Choose a password first')

@@ -57,12 +57,15 @@ describe('without a request of its person', () => {
   })
 
   test('a form that is sent then does nothing', async () => {
-    const once = (await ada.get('/reconcile')).body
+    const once = (await ada.get('/commands/ledger/reconcile')).body
     await setLeft(-1)
     const before = await room.foundation.eventLog.head()
     const csrf = /name="_csrf" value="([^"]+)"/.exec(once)?.[1] ?? ''
-    const { headers } = await ada.post('/reconcile', new URLSearchParams({ _csrf: csrf }).toString())
-    expect(headers.location).toBe('/login?next=%2Freconcile')
+    const { headers } = await ada.post(
+      '/commands/ledger/reconcile',
+      new URLSearchParams({ _csrf: csrf }).toString(),
+    )
+    expect(headers.location).toBe('/login?next=%2Fcommands%2Fledger%2Freconcile')
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 

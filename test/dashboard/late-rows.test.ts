@@ -131,9 +131,9 @@ describe('a page', () => {
     await owner.query(
       `update projection_checkpoints set state = 'halted', error = 'a test' where name = 'audit'`,
     )
-    await shows(ada, '/audit', 'audit</a> is halted')
+    await shows(ada, '/commands/audit/list', 'audit</a> is halted')
     await owner.query(`update projection_checkpoints set state = 'live', error = null where name = 'audit'`)
-    await shows(ada, '/audit', notNow, false)
+    await shows(ada, '/commands/audit/list', notNow, false)
   })
 
   test('of an organization whose rows alone have stopped says so, and no other does', async () => {

@@ -68,11 +68,11 @@ describe('the person whom the provider names', () => {
   test('is signed in as the user of that name, and led to the page that was asked for; the event says how', async () => {
     const { name } = await person()
     const browser = openBrowser(room.host)
-    const page = (await browser.get('/login?next=/audit')).body
+    const page = (await browser.get('/login?next=/commands/audit/list')).body
     expect(page).toContain(`Sign in with ${new URL(provider.issuer).host}`)
-    expect(page).toContain('href="/login/provider?next=%2Faudit"')
-    const answer = await browser.get(await there(browser, name, '?next=%2Faudit'))
-    expect([answer.statusCode, answer.headers.location]).toEqual([303, '/audit'])
+    expect(page).toContain('href="/login/provider?next=%2Fcommands%2Faudit%2Flist"')
+    const answer = await browser.get(await there(browser, name, '?next=%2Fcommands%2Faudit%2Flist'))
+    expect([answer.statusCode, answer.headers.location]).toEqual([303, '/commands/audit/list'])
     expect((await signIns()).filter((event) => event.type === 'UserSignedIn')).toMatchObject([
       { user: name, way: 'identity_provider', known_device: false, actor: `user:${name}` },
     ])

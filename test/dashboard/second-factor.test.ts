@@ -147,7 +147,7 @@ describe('signing in', () => {
   test('half way nothing opens, and no session is there', async () => {
     await setUp()
     const other = await half()
-    for (const path of ['/', '/me', '/me/second-factor', '/audit'])
+    for (const path of ['/', '/me', '/me/second-factor', '/commands/audit/list'])
       expect([path, (await other.get(path)).headers.location?.startsWith('/login')]).toEqual([path, true])
     expect([...other.cookies.keys()].sort()).toEqual(['dashboard_form', 'dashboard_half'])
     const { rows } = await room.foundation.pool.query('select from dashboard_sessions where user_name = $1', [
@@ -191,7 +191,7 @@ describe('signing in', () => {
 
   test('a wrong code is refused and counted; after ten in a minute none from that address is looked at', async () => {
     const { secret } = await setUp()
-    const other = await half('/audit')
+    const other = await half('/commands/audit/list')
     for (let tried = 0; tried < 10; tried++)
       expect((await other.submit('/login/code', { code: '00000x' })).statusCode).toBe(401)
     const answer = await other.submit('/login/code', { code: codeOf(secret) })
@@ -251,14 +251,14 @@ describe('signing in', () => {
 
   test('half way lasts five minutes, and the page that was asked for survives it', async () => {
     const { secret } = await setUp()
-    const other = await half('/audit')
+    const other = await half('/commands/audit/list')
     const page = (await other.get('/login/code')).body
     const kept = new Map(other.cookies)
     later(301)
     const cookie = [...kept].map(([name, value]) => `${name}=${value}`).join('; ')
-    const fields = { _csrf: tokenIn(page), next: '/audit', code: codeOf(secret) }
+    const fields = { _csrf: tokenIn(page), next: '/commands/audit/list', code: codeOf(secret) }
     const { headers } = await other.post('/login/code', encoded(fields), { cookie })
-    expect(headers.location).toBe('/login?next=%2Faudit')
+    expect(headers.location).toBe('/login?next=%2Fcommands%2Faudit%2Flist')
     expect((await other.get('/login/code', { cookie })).headers.location).toBe('/login')
   })
 

@@ -552,6 +552,25 @@ describe('the admin API', () => {
     expect(await ask({ limit: '0' })).toMatchObject({ code: 'input', details: { field: 'limit' } })
   })
 
+  test('pages a list that is not in memory by the cursor of its rows, to its end', async () => {
+    const { organizationId } = await sceneWithLot()
+    const audit = declarations.find(({ name }) => name === 'audit list') as Declared
+    const ask = async (query: Record<string, string>) =>
+      (await onApi(room, as('viewer'), audit, { about: organizationId }, { query })).json()
+    const all = await ask({})
+    expect([all.items.length > 3, all.next_cursor]).toEqual([true, null])
+    const seen: unknown[] = []
+    let cursor: string | null = null
+    do {
+      const page = await ask({ limit: '2', ...(cursor !== null && { cursor }) })
+      expect(page.items.length).toBeLessThanOrEqual(2)
+      seen.push(...page.items)
+      cursor = page.next_cursor
+    } while (cursor !== null)
+    expect(seen).toEqual(all.items)
+    expect(await ask({ cursor: 'x' })).toMatchObject({ code: 'input', details: { field: 'cursor' } })
+  })
+
   test('limits tokens that do not work, by address', async () => {
     const statuses: number[] = []
     for (let times = 0; times < 32; times++) {

@@ -33,17 +33,20 @@ export const onCommandLine = async (
   given: Given,
 ): Promise<unknown> => {
   const command = commandOf(declared)
-  const { json } = await command.run(
+  let text = ''
+  const { json, written } = await command.run(
     {
       ...{ config, logger: pino({ level: 'silent' }), json: true },
       foundation: async () => ({ ...foundation, operator: { actor: `user:${user}`, role } }),
       progress: () => undefined,
-      write: async () => undefined,
+      write: async (more) => {
+        text += more
+      },
       interrupted: new AbortController().signal,
     },
     givenOf(command, argumentsOf(declared, given)).given,
   )
-  return JSON.parse(JSON.stringify(json))
+  return JSON.parse(written === true ? text : JSON.stringify(json))
 }
 
 const pathOf = (declared: Declared, organizationId: string): string => {

@@ -113,6 +113,7 @@ const samples: Readonly<Record<string, Sample>> = {
     return { name, remove: true, reason: 'lost the phone' }
   },
   'user token': async (scene) => ({ name: await sampleUser(scene) }),
+  'audit list': ({ organizationId }) => ({ about: organizationId, type: 'CreditGranted' }),
   'user list': () => ({}),
   'user tokens': async (scene) => {
     const name = await sampleUser(scene)

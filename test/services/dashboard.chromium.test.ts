@@ -111,7 +111,7 @@ const paths = (): Readonly<Record<string, string>> => {
     projection: '/operations/projections/key_usage',
     'events-none': '/events?type=NeverHappened',
     'event-price-book': '/events/streams/pricebook/0',
-    audit: '/audit',
+    audit: '/commands/audit/list',
     users: '/commands/user/list',
     'user-role': `/commands/user/role?name=${ada.name}&role=admin`,
     invite: '/commands/user/invite',

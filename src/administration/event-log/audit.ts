@@ -1,12 +1,10 @@
 import { type AuditFilter, type AuditRow, auditPage } from '../../../projections/audit.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
-import { auditedTypes, isAudited } from '../../events/audited.ts'
+import { isAudited } from '../../events/audited.ts'
 import { organizationOfStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { nearest } from '../../foundation/nearest.ts'
 import { CommandRefused } from '../../ledger/command.ts'
 import { readCheckpoints } from '../../projector/checkpoints.ts'
-import { InputFault, instantOf } from '../input.ts'
 import { auditSentence } from './audit-sentences.ts'
 
 /**
@@ -28,44 +26,6 @@ export type AuditEntry = {
   readonly revision: number | null
   readonly position: string
 }
-
-const textMax = 200
-
-/** The filter as typed: empty and undefined mean everything. Throws `InputFault`. */
-export const auditFilterOf = (typed: {
-  readonly since: string | undefined
-  readonly actor: string | undefined
-  readonly about: string | undefined
-  readonly type: string | undefined
-  readonly oldestFirst: boolean
-}): AuditFilter => ({
-  since: typed.since === undefined ? null : instantOf('since', typed.since),
-  actors: actorsOf(textOf('actor', typed.actor)),
-  about: textOf('about', typed.about),
-  type: typed.type === undefined ? null : typeOf(typed.type),
-  oldestFirst: typed.oldestFirst,
-})
-
-const typeOf = (text: string): string => {
-  if (auditedTypes.includes(text)) return text
-  const meant = nearest(text, auditedTypes)
-  throw new InputFault(
-    'type',
-    `"${text}" is no type of event that is told here${meant === null ? '' : `; is ${meant} meant?`}`,
-  )
-}
-
-const textOf = (name: string, text: string | undefined): string | null => {
-  if (text === undefined) return null
-  // PostgreSQL accepts no text with U+0000, and no event has a subject that long.
-  if (text === '' || text.length > textMax || text.includes('\0'))
-    throw new InputFault(name, `1 to ${textMax} characters are expected`)
-  return text
-}
-
-/** `ada` matches the person, the label and the key of that name; `user:ada` only the person. */
-const actorsOf = (text: string | null): string[] | null =>
-  text === null ? null : text.includes(':') ? [text] : [text, `user:${text}`, `cli:${text}`, `key:${text}`]
 
 const pageMax = 200
 /** Concurrent reads of the event log. */
@@ -93,14 +53,6 @@ export async function* auditEntries(
     after = rows.at(-1)?.position ?? null
     if (rows.length < pageMax) return
   }
-}
-
-/** How many events the rows leave out because they cannot be read. */
-export const auditLeftOut = async ({ pool }: Pick<Foundation, 'pool'>): Promise<number> => {
-  const { rows } = await pool.query<{ n: number }>(
-    `select count(*)::int as n from parked_events where projection = 'audit' and released_at is null`,
-  )
-  return rows[0]?.n ?? 0
 }
 
 const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise<AuditEntry> => {

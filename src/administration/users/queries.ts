@@ -51,6 +51,10 @@ const list = query({
       given: ({ user: name, tokens }) => (tokens === 0 ? null : { name }),
     },
     {
+      ...{ name: 'audit list', label: 'Audit' },
+      given: ({ user: about }) => ({ about }),
+    },
+    {
       ...{ name: 'user disable', label: 'Disable' },
       given: ({ user: name, state }) => (state === 'enabled' ? { name } : null),
     },

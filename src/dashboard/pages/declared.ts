@@ -1,7 +1,7 @@
 import type { Column, Page, Row } from '../../administration/declare.ts'
 import type { Field } from '../../administration/fields.ts'
 import type { Answer, Plan } from '../../call/command.ts'
-import { askedFields, hrefOf, type Place } from '../declared.ts'
+import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
 import { balance, capitalized, count, decimal, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
@@ -56,7 +56,6 @@ const homes: Readonly<Record<string, string>> = {
   user: '/commands/user/list',
   projection: '/operations',
   jobs: '/operations',
-  audit: '/audit',
 }
 
 const titleOf = ({ place: { declared } }: DeclaredView): string => capitalized(declared.summary)
@@ -259,15 +258,17 @@ const nextLinks = (view: DeclaredView): Renderable => {
   return links.length > 0 && html`<p class="actions">${links}</p>`
 }
 
-const pageOfRows = (view: DeclaredView & Found, { rows, next }: Page, query: string): Html => {
+const pageOfRows = (view: DeclaredView & Found, page: Page, query: string): Html => {
+  const { rows, next } = page
   const { columns, summary } = view.place.declared
   const address = addressOf(view)
   const more = new URLSearchParams(query)
   if (next !== null) more.set('cursor', next)
   const asked = query === '' ? '' : `?${query}`
-  return html`${list(rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, rows) })}
+  return html`${page.lacks !== null && html`<p class="notice bad" role="alert">${capitalized(page.lacks)}.</p>`}
+${list(rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, rows) })}
 ${(view.further || next !== null) && html`<nav class="pager" aria-label="Pages">${view.further && html`<a href="${address}${asked}">First page</a> `}${next !== null && html`<a href="${address}?${more.toString()}">Next page</a>`}</nav>`}
-<p class="note"><a href="${address}.csv${asked}">As CSV</a></p>`
+${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${asked}">As CSV</a></p>`}`
 }
 
 /** What people may do with each row, in a last column. */
@@ -318,11 +319,14 @@ const list = (
     columns: [
       ...shown.map(({ name, label, kind }, i) => ({
         head: label,
-        cell: ({ [name]: value }: Row) =>
-          kind === 'organization' && typeof value === 'string'
-            ? organizationLink(value, names)
-            : shownValue(value),
-        ...((kind === 'credits' || kind === 'number') && ({ kind: 'number' } as const)),
+        cell: ({ [name]: value }: Row) => {
+          if (typeof value !== 'string') return shownValue(value)
+          if (kind === 'organization') return organizationLink(value, names)
+          if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
+          return shownValue(value)
+        },
+        ...((kind === 'credits' || kind === 'number' || kind === 'position') &&
+          ({ kind: 'number' } as const)),
         ...((kind === 'name' || (i === 0 && kind === 'id')) && ({ kind: 'name' } as const)),
       })),
       ...more,
