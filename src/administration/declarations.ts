@@ -1,6 +1,7 @@
 import { creditCommands } from './credits/commands.ts'
 import { creditQueries } from './credits/queries.ts'
 import type { Declared } from './declare.ts'
+import { eventLogCommands } from './event-log/commands.ts'
 import { eventLogQueries } from './event-log/queries.ts'
 import { jobDeclarations } from './jobs/commands.ts'
 import { keyDeclarations } from './keys/commands.ts'
@@ -22,6 +23,7 @@ export const declarations: readonly Declared[] = [
   ...keyDeclarations,
   ...webhookDeclarations,
   ...eventLogQueries,
+  ...eventLogCommands,
   ...userCommands,
   ...userQueries,
 ]

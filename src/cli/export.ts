@@ -1,7 +1,7 @@
+import { eventLine } from '../administration/event-log/event-json.ts'
 import { InputFault, instantOf, wholeNumber } from '../administration/input.ts'
 import { exportLedger, type LedgerRange, organizationsOf } from '../administration/ledgers/ledgers.ts'
 import { type Command, UsageError } from './command.ts'
-import { eventLine } from './event-json.ts'
 import { outputParameters, withOutput } from './output.ts'
 
 const revisionBounds = { min: 0, max: Number.MAX_SAFE_INTEGER }

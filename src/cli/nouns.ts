@@ -24,6 +24,15 @@ const ofCapabilities = (name: string) => async (): Promise<readonly Command[]> =
   return commandsOf(capabilities).filter((one) => one.name.startsWith(`${name} `))
 }
 
+/** Two nouns are about what the event log holds. */
+const eventLogDeclarations = async (noun: string): Promise<readonly Declared[]> => {
+  const [{ eventLogQueries }, { eventLogCommands }] = await Promise.all([
+    import('../administration/event-log/queries.ts'),
+    import('../administration/event-log/commands.ts'),
+  ])
+  return [...eventLogQueries, ...eventLogCommands].filter(({ name }) => name.startsWith(`${noun} `))
+}
+
 /** In the order of the help. */
 export const nouns: readonly Noun[] = [
   {
@@ -85,12 +94,15 @@ export const nouns: readonly Noun[] = [
   {
     name: 'audit',
     about: 'who changed what',
-    load: () => declared(import('../administration/event-log/queries.ts').then((of) => of.eventLogQueries)),
+    load: () => declared(eventLogDeclarations('audit')),
   },
   {
     name: 'event-log',
     about: 'the event log: show, verify, checkpoints, copy',
-    load: async () => (await import('./event-log.ts')).eventLogCommands,
+    load: async () => [
+      ...(await declared(eventLogDeclarations('event-log'))),
+      ...(await import('./event-log.ts')).eventLogCommands,
+    ],
   },
   {
     name: 'backup',

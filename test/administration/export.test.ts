@@ -1,7 +1,7 @@
 /** What an export hands over: a range of a ledger, with the very texts that the event log holds. */
 import { beforeAll, describe, expect, test } from 'vitest'
+import { eventJson, eventLine } from '../../src/administration/event-log/event-json.ts'
 import { exportLedger, type LedgerRange } from '../../src/administration/ledgers/ledgers.ts'
-import { eventJson, eventLine } from '../../src/cli/event-json.ts'
 import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'

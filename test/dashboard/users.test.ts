@@ -11,6 +11,7 @@ import {
   type Browser,
   type DashboardHost,
   encoded,
+  give,
   hiddenIn,
   openBrowser,
   openDashboardHost,
@@ -39,12 +40,7 @@ beforeAll(async () => {
 })
 afterAll(() => room?.close())
 
-/** The last page of a command: after its plan, if it has one. */
-const done = async (verb: string, fields: Record<string, string>) => {
-  const path = `/commands/user/${verb}`
-  const page = await root.submit(path, fields)
-  return page.body.includes('name="confirmed"') ? root.post(path, encoded(hiddenIn(page.body))) : page
-}
+const done = (verb: string, fields: Record<string, string>) => give(root, `/commands/user/${verb}`, fields)
 const shownIn = (body: string): string => /<code id="secret">([^<]+)</.exec(body)?.[1] ?? ''
 const rowOf = (body: string, name: string): string =>
   new RegExp(`<tr>(?:(?!</tr>).)*>${name}</th>.*?</tr>`, 's').exec(body)?.[0] ?? ''

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { lotsLeft } from '../../src/administration/credits/lots.ts'
 import { declarations } from '../../src/administration/declarations.ts'
 import type { Declared } from '../../src/administration/declare.ts'
+import { listCheckpoints } from '../../src/administration/event-log/checkpoints.ts'
 import { mayDo, roles } from '../../src/administration/roles.ts'
 import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { setDisabled } from '../../src/administration/users/user-changes.ts'
@@ -24,6 +25,7 @@ import {
   openDashboardHost,
   signedIn,
   tokenIn,
+  unescaped,
   userWhoChose,
   waited,
 } from '../dashboard/dashboard-host.ts'
@@ -85,6 +87,7 @@ const alike = (value: unknown): unknown =>
     JSON.stringify(value)
       .replaceAll(/org_[0-9A-Z]{26}/g, 'ORGANIZATION')
       .replaceAll(/inv_[0-9A-Z]{26}/g, 'INVITATION')
+      .replaceAll(/"(size|root|position|note)":("([^"\\]|\\.)*"|\d+)/g, '"$1":"OF THE LOG"')
       .replaceAll(/\bsample-\d+\b/g, 'USER')
       .replaceAll(/"(password|link|token|secret_hmac|secret_sha256)":"[^"]+"/g, '"$1":"SECRET"')
       .replaceAll(/\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b/g, 'ULID')
@@ -425,6 +428,19 @@ describe('a form', () => {
       ])
     })
     expect(events.filter((event) => (event as { type: string }).type === 'CreditGranted')).toHaveLength(1)
+  })
+
+  test('answers a checkpoint as it was signed, line by line', async () => {
+    const { browser } = as('operations')
+    const { body } = await browser.submit('/commands/event-log/checkpoint', {})
+    const [, note = ''] = /<pre class="kept"[^>]*>([^<]+)<\/pre>/.exec(body) ?? []
+    const [last] = await listCheckpoints(room.foundation, 1)
+    expect(unescaped(note).trim()).toBe(last?.note.trim())
+    const further = await browser.get(`/commands/event-log/consistency?size=${Number(last?.size) + 1}`)
+    expect([further.statusCode, further.body]).toEqual([
+      422,
+      expect.stringContaining(`The last checkpoint is at ${last?.size} leaves`),
+    ])
   })
 
   test('of another organization does not exist for a partner, and its own is not for it', async () => {

@@ -3,10 +3,12 @@
 import { Secret, TOTP } from 'otpauth'
 import { declarations } from '../../src/administration/declarations.ts'
 import type { Given } from '../../src/administration/declare.ts'
+import { listCheckpoints, signCheckpoint } from '../../src/administration/event-log/checkpoints.ts'
 import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { setSecondFactor } from '../../src/administration/users/second-factors.ts'
 import { freshTotpSecret } from '../../src/administration/users/totp.ts'
 import { createUser, setDisabled } from '../../src/administration/users/user-changes.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import type { Scene } from '../dashboard/scene.ts'
 
@@ -114,6 +116,15 @@ const samples: Readonly<Record<string, Sample>> = {
   },
   'user token': async (scene) => ({ name: await sampleUser(scene) }),
   'audit list': ({ organizationId }) => ({ about: organizationId, type: 'CreditGranted' }),
+  'event-log show': ({ organizationId }) => ({ stream: ledgerStream(organizationId), revision: '1' }),
+  'event-log checkpoints': () => ({ max: '2' }),
+  'event-log checkpoint': () => ({}),
+  'event-log consistency': async ({ foundation }) => {
+    if ((await listCheckpoints(foundation, 1)).length === 0)
+      await signCheckpoint(foundation, { rebuild: false })
+    return { size: '1' }
+  },
+  'event-log announce-key': () => ({ reason: 'a year has passed' }),
   'user list': () => ({}),
   'user tokens': async (scene) => {
     const name = await sampleUser(scene)

@@ -1,16 +1,30 @@
 import { StreamMissing } from '../../event-log/port.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
-import type { Checkpoint } from '../../event-log/tree/checkpoints.ts'
+import { CheckpointFault } from '../../event-log/tree/checkpoint-stream.ts'
+import { type Checkpoint, CheckpointRefused } from '../../event-log/tree/checkpoints.ts'
+import { ProofFault } from '../../event-log/tree/prove.ts'
 import { NoteFault } from '../../event-log/tree/signed-note.ts'
 import { type LogVerdict, type VerifyLogOptions, verifyLog } from '../../event-log/verify/verify-log.ts'
 import { checkpointStream, organizationOfStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
+import { CommandRefused } from '../../ledger/command.ts'
 import { InputFault } from '../input.ts'
 import { acknowledgedFaults } from '../ledgers/ledgers.ts'
 
 /** Operators' actions on the proof of the whole event log. */
 
 type Open = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
+
+/** What the work finds wrong with the log's proof, as a refusal: every interface then shows its sentence. */
+export const orRefused = async <Done>(work: Promise<Done>): Promise<Done> => {
+  try {
+    return await work
+  } catch (error) {
+    if (error instanceof CheckpointRefused || error instanceof CheckpointFault || error instanceof ProofFault)
+      throw new CommandRefused(error.message, { cause: error })
+    throw error
+  }
+}
 
 /** Signs a checkpoint of the current log. `rebuild`: with tiles rebuilt from the log. Throws `CheckpointRefused`. */
 export const signCheckpoint = (

@@ -1,9 +1,12 @@
 import { z } from 'zod'
 import { auditedTypes } from '../../events/audited.ts'
-import { pagedList } from '../declare.ts'
-import { choice, flag, instant, line } from '../fields.ts'
+import { pagedList, query } from '../declare.ts'
+import { choice, flag, instant, line, number } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { auditEntries } from './audit.ts'
+import { listCheckpoints, orRefused } from './checkpoints.ts'
+import { eventJson } from './event-json.ts'
+import { showEvents } from './events.ts'
 
 const audit = pagedList({
   name: 'audit list',
@@ -65,4 +68,73 @@ const audit = pagedList({
 const actorsOf = (actor: string): string[] =>
   actor.includes(':') ? [actor] : [actor, `user:${actor}`, `cli:${actor}`, `key:${actor}`]
 
-export const eventLogQueries = [audit]
+const show = query({
+  name: 'event-log show',
+  action: 'system.read',
+  summary: 'show an event of a stream, or its newest 20',
+  // The dashboard has pages of events, which also check their digests.
+  interfaces: ['command line', 'admin API'],
+  input: z.object({
+    stream: line({ label: 'Stream', help: 'its name, such as ledger-org_01J… or pricebook' }),
+    revision: number(
+      { label: 'Revision', help: 'of this event only; the first of a stream is 0' },
+      { min: 0, max: Number.MAX_SAFE_INTEGER },
+    ).optional(),
+  }),
+  anyHistory: true,
+  columns: [
+    { name: 'revision', label: 'Revision', kind: 'number' },
+    { name: 'recorded_at', label: 'Recorded (UTC)', kind: 'instant' },
+    { name: 'type', label: 'Type' },
+    { name: 'event_id', label: 'Event', kind: 'id' },
+  ],
+  run: async ({ foundation }, { stream, revision = null }) => {
+    const events = await showEvents(foundation, { stream, revision })
+    return {
+      json: events.map(eventJson),
+      lines: events.flatMap((event) => [
+        `${event.revision}  ${new Date(event.recordedAtMs).toISOString()}  ${event.type}  ${event.id}`,
+        `    data      ${event.data}`,
+        `    metadata  ${event.metadata}`,
+      ]),
+    }
+  },
+})
+
+const checkpoints = query({
+  name: 'event-log checkpoints',
+  action: 'system.read',
+  summary: 'list the newest checkpoints, newest first',
+  input: z.object({
+    max: number({ label: 'At most', help: 'how many' }, { min: 1, max: 1_000 }).prefault('20'),
+  }),
+  anyHistory: true,
+  columns: [
+    { name: 'recorded_at', label: 'Recorded (UTC)', kind: 'instant' },
+    { name: 'size', label: 'Leaves', kind: 'number' },
+    { name: 'root', label: 'Root' },
+    { name: 'origin', label: 'Origin' },
+  ],
+  next: [{ name: 'event-log checkpoint', label: 'Sign a checkpoint' }],
+  run: async ({ foundation }, { max }) => ({ json: await listCheckpoints(foundation, max) }),
+})
+
+const consistency = query({
+  name: 'event-log consistency',
+  action: 'system.read',
+  summary: 'prove that the last checkpoint extends an earlier one (RFC 6962)',
+  input: z.object({
+    size: number(
+      { label: 'Leaves', help: 'leaves of the earlier checkpoint' },
+      { min: 1, max: Number.MAX_SAFE_INTEGER },
+    ),
+  }),
+  run: async ({ foundation }, { size }) => {
+    const proof = await orRefused(foundation.checkpoints.proofOfConsistency(size))
+    if (proof === null) throw new InputFault('size', 'there is no checkpoint yet; see "event-log checkpoint"')
+    const { root, hashes, checkpoint } = proof
+    return { json: { size, root, hashes, note: checkpoint.note } }
+  },
+})
+
+export const eventLogQueries = [audit, show, checkpoints, consistency]

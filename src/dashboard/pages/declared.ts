@@ -374,6 +374,8 @@ const shownValue = (value: unknown): Renderable => {
   if (typeof value === 'number') return count(value)
   if (typeof value === 'object') return plainText(value)
   const text = String(value)
+  // Of a signed note, every line break counts.
+  if (text.includes('\n')) return html`<pre class="kept" tabindex="0">${text}</pre>`
   if (isoForm.test(text)) return utc(new Date(text))
   if (decimalForm.test(text)) return decimal(text)
   if (organizationForm.test(text)) return html`<a class="id whole" href="/organizations/${text}">${text}</a>`

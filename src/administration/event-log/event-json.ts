@@ -1,5 +1,5 @@
-import type { RecordedEvent } from '../event-log/port.ts'
-import { organizationOfStream } from '../events/streams.ts'
+import type { RecordedEvent } from '../../event-log/port.ts'
+import { organizationOfStream } from '../../events/streams.ts'
 
 /** An event with its whole envelope. Data and metadata are parsed: only the event log has the exact bytes. */
 export const eventJson = (recorded: RecordedEvent) => ({

@@ -1,0 +1,49 @@
+import { z } from 'zod'
+import { command, wholeOrNot } from '../declare.ts'
+import { flag, reason } from '../fields.ts'
+import { orRefused, signCheckpoint } from './checkpoints.ts'
+
+const checkpoint = command({
+  name: 'event-log checkpoint',
+  action: 'log.change',
+  summary: 'sign a checkpoint of the whole event log, to keep outside',
+  input: z.object({
+    rebuild: flag({ label: 'Rebuild the tree', help: 'make the stored tree again from the log first' }),
+  }),
+  changes: { of: 'records', asks: 'never', left: wholeOrNot('event-log checkpoints') },
+  plan: async (_, { rebuild }) => ({
+    says: [
+      ...(rebuild ? ['Make the stored tree again from the log.'] : []),
+      'Sign a checkpoint of the whole event log as it is now, and record it.',
+    ],
+  }),
+  run: async ({ foundation }, { rebuild }) => {
+    const { origin, size, root, position, note, at } = await orRefused(
+      signCheckpoint(foundation, { rebuild }),
+    )
+    return {
+      json: { origin, size, root, position, note, recorded_at: at },
+      lines: note.trimEnd().split('\n'),
+    }
+  },
+})
+
+const announceKey = command({
+  name: 'event-log announce-key',
+  action: 'log.change',
+  summary:
+    'sign checkpoints with a new key from now on: the present one vouches for it; where KEY_DIR was lost, your reason does',
+  // It writes the key into KEY_DIR of the machine on which it runs.
+  interfaces: ['command line'],
+  input: z.object({ reason: reason({ help: 'kept in the event log' }) }),
+  changes: { of: 'access', asks: 'always', left: wholeOrNot('event-log verify') },
+  plan: async () => ({
+    says: ['Sign every later checkpoint with a new key; the present one signs no more checkpoints.'],
+  }),
+  run: async ({ foundation, operator: { actor } }, { reason }) => {
+    const { keyId, vouchedFor } = await orRefused(foundation.checkpoints.announceKey({ actor, reason }))
+    return { json: { key_id: keyId, vouched_for_by_previous: vouchedFor, announced_by: actor } }
+  },
+})
+
+export const eventLogCommands = [checkpoint, announceKey]
