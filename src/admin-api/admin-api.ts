@@ -11,6 +11,7 @@ import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import { openUserDirectory } from '../administration/users/user-directory.ts'
 import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
 import { safeHeaders } from '../call/answer.ts'
+import { createPixelControls } from '../capabilities/index.ts'
 import { ConfigError } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { callerAddress } from '../guard/caller-address.ts'
@@ -40,6 +41,8 @@ export const adminApi =
   (foundation: Foundation, logger: Logger, { twoPerson, outside, publicUrl }: Options): FastifyPluginAsync =>
   async (host) => {
     const users = openUserDirectory(foundation)
+    const pixel = createPixelControls({ ...foundation, logger })
+    host.addHook('onClose', pixel.close)
     const attempts = createAttempts(foundation, { what: 'admin api', perMinute: refusedPerMinute })
     const offered = declarations.filter(({ interfaces }) => interfaces.includes('admin API'))
     const document = JSON.stringify(adminOpenApiOf(offered, service.version))
@@ -89,6 +92,7 @@ export const adminApi =
         ...{ foundation, logger, twoPerson },
         operator: { ...provedOperator(user), role },
         outside: () => outside,
+        pixel: (use) => use(pixel),
         progress: () => undefined,
         interrupted: new AbortController().signal,
         caughtUp: async () => undefined,

@@ -7,6 +7,7 @@ import { jobDeclarations } from './jobs/commands.ts'
 import { keyDeclarations } from './keys/commands.ts'
 import { ledgerDeclarations } from './ledgers/commands.ts'
 import { organizationDeclarations } from './organizations/commands.ts'
+import { pixelDeclarations } from './pixel/commands.ts'
 import { projectionDeclarations } from './projections/commands.ts'
 import { userCommands } from './users/commands.ts'
 import { userQueries } from './users/queries.ts'
@@ -26,4 +27,5 @@ export const declarations: readonly Declared[] = [
   ...eventLogCommands,
   ...userCommands,
   ...userQueries,
+  ...pixelDeclarations,
 ]

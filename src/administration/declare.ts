@@ -6,6 +6,7 @@ import { CommandRefused } from '../ledger/command.ts'
 import { type Field, fieldsIn } from './fields.ts'
 import { InputFault } from './input.ts'
 import type { Operator } from './operator.ts'
+import type { WithPixel } from './pixel/pixel.ts'
 import type { Action } from './roles.ts'
 import type { WebhookOutside } from './webhooks/webhook-request.ts'
 
@@ -25,6 +26,7 @@ export type Context = {
   readonly operator: Operator
   /** If set, one person proposes and another one approves. */
   readonly twoPerson: boolean
+  readonly pixel: WithPixel
   /** Opened when it is first asked for. Throws `ConfigError`. */
   readonly outside: () => WebhookOutside
   /** Shows how far long work is: in a line for people, and for programs if `figures` are given. */

@@ -259,3 +259,6 @@ export const partnerOrganization = () =>
     ...{ label: 'Organization', help: 'of a partner only: its organization, such as org_01J…' },
     ...{ control: 'text', flag: 'org' },
   })
+
+/** A domain, or a part of one: whoever uses it checks it. */
+export const domain = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })

@@ -24,11 +24,4 @@ export const serviceWords: ServiceWords = {
 }
 
 /** The dashboard and the command line change pixel limits and blocks too. */
-export {
-  type CountedRules,
-  createPixelControls,
-  type PixelChange,
-  type PixelControls,
-  pixelChangeOf,
-  pixelChanges,
-} from './pixel/controls.ts'
+export { type CountedRules, createPixelControls, type PixelControls } from './pixel/controls.ts'

@@ -9,6 +9,7 @@ import {
 import type { Field } from '../administration/fields.ts'
 import { wholeNumber } from '../administration/input.ts'
 import { catchUp } from '../administration/projections/catch-up.ts'
+import { createPixelControls } from '../capabilities/index.ts'
 import { twoPersonOf } from '../config.ts'
 import { addressesNow } from '../start/addresses.ts'
 import { openOutside } from '../start/capabilities.ts'
@@ -54,9 +55,21 @@ const contextIn = async (
     outside: () => openOutside(config),
     dashboardUrl: async () => config.DASHBOARD_URL ?? (await addressesNow(config)).dashboardUrl,
     caughtUp: () => catchUp(foundation, logger),
+    pixel: withPixel({ ...foundation, logger }),
     progress: progressOf(context),
   }
 }
+
+const withPixel =
+  (options: Parameters<typeof createPixelControls>[0]): Context['pixel'] =>
+  async (use) => {
+    const pixel = createPixelControls(options)
+    try {
+      return await use(pixel)
+    } finally {
+      await pixel.close()
+    }
+  }
 
 const jsonPauseMs = 500
 

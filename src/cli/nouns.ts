@@ -134,7 +134,7 @@ export const nouns: readonly Noun[] = [
   {
     name: 'pixel',
     about: 'limits, blocks and hits of pixels',
-    load: async () => (await import('./pixel.ts')).pixelCommands,
+    load: () => declared(import('../administration/pixel/commands.ts').then((of) => of.pixelDeclarations)),
   },
   { name: 'geo', about: 'the location files', load: ofCapabilities('geo') },
   { name: 'companies', about: 'company data', load: ofCapabilities('companies') },

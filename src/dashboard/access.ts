@@ -23,10 +23,6 @@ const actionOfPage = {
   'GET /organizations/:organization/webhooks': 'accounts.read',
   'GET /organizations/:organization/webhooks/:webhook': 'accounts.read',
   'GET /organizations/:organization/pixel': 'accounts.read',
-  'POST /organizations/:organization/pixel/limit': 'pixel.change',
-  'POST /organizations/:organization/pixel/unlimit': 'pixel.change',
-  'POST /organizations/:organization/pixel/block': 'pixel.change',
-  'POST /organizations/:organization/pixel/unblock': 'pixel.change',
   'GET /months': 'finance.read',
   // For all organizations: a partner exports only its own.
   'GET /months.csv': 'finance.read',

@@ -195,7 +195,7 @@ const viewAt = async (
 })
 
 const contextOf = (
-  { foundation, logger, twoPerson, outside, publicUrl }: Dashboard,
+  { foundation, logger, twoPerson, outside, pixel, publicUrl }: Dashboard,
   { viewer }: DeclaredView,
   request: FastifyRequest,
 ): Context => ({
@@ -203,6 +203,7 @@ const contextOf = (
   operator: { ...provedOperator(viewer.user), role: viewer.role },
   outside: () => outside,
   caughtUp: async () => undefined,
+  pixel: (use) => use(pixel),
   progress: () => undefined,
   interrupted: new AbortController().signal,
   dashboardUrl: async () => publicUrl ?? `${request.protocol}://${request.host}`,

@@ -1,22 +1,13 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { PixelDayPlace } from '../../projections/pixel-days.ts'
-import { provedOperator } from '../administration/operator.ts'
 import { pixelHits, searchedDomain } from '../administration/pixel/pixel-hits.ts'
-import { type PixelChange, pixelChanges } from '../capabilities/index.ts'
 import { type Form, formOf } from './form.ts'
-import {
-  accountAt,
-  attemptOnce,
-  type Dashboard,
-  type OrganizationParams,
-  sendPage,
-  viewerOf,
-} from './page.ts'
-import type { FormFault, Viewer } from './pages/layout.ts'
+import { accountAt, type Dashboard, type OrganizationParams, sendPage, viewerOf } from './page.ts'
+import type { Viewer } from './pages/layout.ts'
 import { type PixelView, pixelPage } from './pages/pixel.ts'
 import { type AccountRow, rowsOf, usersOf } from './queries.ts'
 
-/** The pixel of one organization: people make here the changes that its keys make by calls. */
+/** The pixel of one organization: its rules, and its hits by day. */
 
 const path = '/organizations/:organization/pixel'
 const rulesShown = 50
@@ -28,33 +19,8 @@ export const pixelRoutes = (pages: FastifyInstance, context: Dashboard): void =>
     const query = formOf(request.query)
     const viewer = viewerOf(request, reply)
     const usersSeen = await usersSeenBy(context, request)
-    const shown = { viewer, usersSeen, query, typed: () => '', fault: null }
-    return sendPage(reply, await pageOf(context, account, shown))
+    return sendPage(reply, await pageOf(context, account, { viewer, usersSeen, query }))
   })
-
-  for (const kind of pixelChanges)
-    pages.post<OrganizationParams>(`${path}/${kind}`, async (request, reply) => {
-      const account = await accountAt(context, request.params.organization)
-      const viewer = viewerOf(request, reply)
-      const outcome = await attemptOnce(context, request, (form) =>
-        context.pixel.change(
-          account.organization_id,
-          { kind, text: form.text },
-          {
-            ...provedOperator(viewer.user),
-            once: `${viewer.user} ${form.text('once')}`,
-            atMs: Date.now(),
-          },
-        ),
-      )
-      if ('done' in outcome)
-        return reply.redirect(`/organizations/${account.organization_id}/pixel#rules`, 303)
-      const { text: typed } = formOf(request.body)
-      const fault = { ...outcome.fault, form: formOfChange[kind] }
-      const usersSeen = await usersSeenBy(context, request)
-      const shown = { viewer, usersSeen, query: formOf({}), typed, fault }
-      return sendPage(reply.code(422), await pageOf(context, account, shown))
-    })
 }
 
 /** A partner sees the names of its own organization's users, but not those of operators. */
@@ -67,19 +33,10 @@ const usersSeenBy = async (
   return new Set(rows.map(({ name }) => name))
 }
 
-const formOfChange = {
-  limit: 'limit',
-  block: 'block',
-  unlimit: 'other',
-  unblock: 'other',
-} as const satisfies Record<PixelChange, unknown>
-
 type Shown = {
   readonly viewer: Viewer
   readonly usersSeen: PixelView['usersSeen']
   readonly query: Form
-  readonly typed: (name: string) => string
-  readonly fault: (FormFault & Pick<NonNullable<PixelView['fault']>, 'form'>) | null
 }
 
 const pageOf = async (

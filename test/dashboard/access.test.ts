@@ -173,11 +173,9 @@ test('a partner sees published prices only, and no page names an operator', asyn
     ...{ organizationId, priority: 1, expiresAt: null, reason: 'goodwill', amount: 1_000_000n, ...by },
   })
   const base = `/organizations/${organizationId}`
-  await olga.submit(
-    `${base}/pixel`,
-    { domain: 'shop.example.com', number: '5', period: 'day' },
-    `${base}/pixel/limit`,
-  )
+  await olga.submit(`${base}/pixel/limit`, {
+    ...{ domain: 'shop.example.com', number: '5', period: 'day', confirmed: 'yes' },
+  })
   await room.caughtUp()
   expect((await olga.get('/prices')).body).toContain('the reason of an open proposal')
   expect((await olga.get(`${base}/pixel`)).body).toContain(`user:${operator}`)

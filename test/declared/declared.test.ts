@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { lotsLeft } from '../../src/administration/credits/lots.ts'
 import { declarations } from '../../src/administration/declarations.ts'
@@ -15,6 +16,7 @@ import { issueOperatorToken } from '../../src/administration/users/operator-toke
 import { setDisabled } from '../../src/administration/users/user-changes.ts'
 import { pauseWebhook } from '../../src/administration/webhooks/webhook-changes.ts'
 import { createWebhook } from '../../src/administration/webhooks/webhooks.ts'
+import { createPixelControls } from '../../src/capabilities/index.ts'
 import { commandOf } from '../../src/cli/declared.ts'
 import { requirePermission } from '../../src/cli/permissions.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
@@ -72,6 +74,17 @@ const sceneWithLot = async (): Promise<Things> => {
     })
   const [{ webhookId }, { webhookId: pausedWebhookId }] = [await webhook(), await webhook()]
   await pauseWebhook(room.foundation, { webhookId: pausedWebhookId, actor })
+  const pixel = createPixelControls({ ...room.foundation, logger: pino({ level: 'silent' }) })
+  for (const [kind, typed] of [
+    ['limit', { domain: 'limited.example.com', number: '5', period: 'month' }],
+    ['block', { domain: 'blocked.example.org' }],
+  ] as const)
+    await pixel.change(
+      organizationId,
+      { kind, text: (name) => ({ ...typed })[name as 'domain'] ?? '' },
+      { actor, once: kind, atMs: nowMs },
+    )
+  await pixel.close()
   const deliveryId = `msg_${randomBytes(16).toString('hex')}`
   await room.foundation.pool.query(
     `insert into webhook_deliveries (delivery_id, webhook_id, event, payload, state, attempts, created_at, next_attempt_at)

@@ -131,6 +131,12 @@ const samples: Readonly<Record<string, Sample>> = {
     await issueOperatorToken(scene.foundation, { user: name, actor })
     return { name }
   },
+  'pixel rules': () => ({}),
+  'pixel limit': () => ({ domain: 'Shop.Example.com.', number: 2, period: 'day' }),
+  'pixel unlimit': () => ({ domain: 'limited.example.com', period: 'month' }),
+  'pixel block': () => ({ domain: 'bad.example.org' }),
+  'pixel unblock': () => ({ domain: 'blocked.example.org' }),
+  'pixel hits': () => ({ domain: 'example.com' }),
 }
 
 /** Where nothing is there to do it with: why every interface refuses it. Tests of its area show that it works. */

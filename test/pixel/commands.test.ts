@@ -62,7 +62,9 @@ test('a plan says what it would do and changes nothing; what a call refuses is r
     expect.stringMatching(/fires at most 2 times a day on shop\.example\.com and everything under it\.$/),
   ])
   await expect(planned('pixel limit', 'example.com', '0', 'day')).rejects.toThrow('whole number from 1')
-  await expect(planned('pixel limit', 'example.com', '2', 'week')).rejects.toThrow('"day" or "month"')
+  await expect(planned('pixel limit', 'example.com', '2', 'week')).rejects.toThrow(
+    '"week" is none of day, month',
+  )
   await expect(run('pixel block', 'com')).rejects.toThrow('it must be a registrable domain')
   expect(await events()).toEqual([])
 })
@@ -91,14 +93,13 @@ test('changes are events with who made them, hold for hits, and the same again c
 
 test('hits are told by day and by the domain of the rule, and more of them than are asked for', async () => {
   await house.projected()
-  const { json, lines } = await run('pixel hits')
+  const { json } = await run('pixel hits')
   const today = expect.stringMatching(/^\d{4}-\d{2}-\d{2}$/)
   expect(json.by_day).toMatchObject([
     { day: today, domain: 'shop.example.com', fired: 1, refused: 0 },
     { day: today, domain: 'blocked-domain.com' },
   ])
   expect(json).toMatchObject({ days_summed: 30, more: false })
-  expect(lines[0]).toMatch(/^\d+ fired and \d+ refused in the last 30 days\.$/)
   const { command } = typed('pixel hits', [])
   const one = await command.run(contextOf(), givenOf(command, [partner.organizationId, '--max', '1']).given)
   expect(one.json).toMatchObject({ by_day: [{ domain: 'shop.example.com' }], more: true })

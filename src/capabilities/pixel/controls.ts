@@ -26,8 +26,7 @@ export type CountedRules = Omit<ShownRules, 'rules'> & {
   readonly uncounted: boolean
 }
 
-export const pixelChanges = ['limit', 'unlimit', 'block', 'unblock'] as const
-export type PixelChange = (typeof pixelChanges)[number]
+type PixelChange = 'limit' | 'unlimit' | 'block' | 'unblock'
 
 export type PixelControls = {
   /** At most `max` rules after a position, of domains that contain `search`. Throws `Unavailable` while the event log is unavailable. */
@@ -35,6 +34,8 @@ export type PixelControls = {
     organizationId: string,
     asked: { readonly search: string; readonly after: string; readonly max: number; readonly atMs: number },
   ): Promise<CountedRules>
+  /** The requested change, as it would be recorded. Throws `InputFault`, by the rules of the calls that make such a change. */
+  changeOf(kind: PixelChange, text: (name: string) => string): RuleCommand
   /**
    * Makes a change, under the rules of the calls that make it, and returns whether anything changed. Throws `InputFault` if such
    * a call would be refused, and `Unavailable`. Changes with the same `once` count as one.
@@ -100,6 +101,7 @@ export const createPixelControls = ({ eventLog, url, logger }: ControlsOptions):
       })
       return { ...found, rules, uncounted: used === null }
     },
+    changeOf: pixelChangeOf,
     change: async (organizationId, { kind, text }, cause) => {
       const { changed, tooMany } = await change(organizationId, pixelChangeOf(kind, text), cause)
       if (tooMany) throw new InputFault('domain', `there are ${rulesMax} rules; remove one first`)
@@ -111,8 +113,7 @@ export const createPixelControls = ({ eventLog, url, logger }: ControlsOptions):
   }
 }
 
-/** The requested change, as typed. Throws `InputFault`, by the rules of the calls that make such a change. */
-export const pixelChangeOf = (kind: PixelChange, text: (name: string) => string): RuleCommand => {
+const pixelChangeOf = (kind: PixelChange, text: (name: string) => string): RuleCommand => {
   const body = { domain: text('domain').trim(), period: text('period'), number: numberIn(text('number')) }
   switch (kind) {
     case 'limit':

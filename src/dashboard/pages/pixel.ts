@@ -5,19 +5,9 @@ import type { CountedRules } from '../../capabilities/index.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
-import {
-  described,
-  type FormFault,
-  faultNotice,
-  figures,
-  formFields,
-  layout,
-  organizationHead,
-  table,
-  type Viewer,
-} from './layout.ts'
+import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
-/** The pixel of one organization: its rules and their usage, its hits by day, and the forms that change its rules. */
+/** The pixel of one organization: its rules and their usage, and its hits by day. */
 
 type Rule = CountedRules['rules'][number]
 
@@ -36,8 +26,6 @@ export type PixelView = {
   readonly of: string
   /** Where the next page of days starts; null: there is none. */
   readonly until: string | null
-  readonly typed: (name: string) => string
-  readonly fault: (FormFault & { readonly form: 'limit' | 'block' | 'other' }) | null
 }
 
 const pathOf = ({ account }: Pick<PixelView, 'account'>): string =>
@@ -50,7 +38,7 @@ const linkOf = (view: PixelView, changed: Readonly<Record<string, string>>): str
 }
 
 export const pixelPage = (view: PixelView): Html => {
-  const { viewer, account, rules, hits, fault } = view
+  const { viewer, account, rules, hits } = view
   return layout({
     title: `Pixel of ${account.name}`,
     viewer,
@@ -61,14 +49,17 @@ ${
   rules.unreadableAt !== null &&
   html`<p class="notice bad" role="alert">An event of its rules cannot be read (revision ${count(rules.unreadableAt)}). It may be a block, so nothing fires.</p>`
 }
-${fault?.form === 'other' && faultNotice(fault)}
 ${figures([
   ['Fired, 30 days', html`<strong>${count(hits.fired)}</strong>`],
   ['Refused, 30 days', count(hits.refused)],
   ['Rules', count(rules.count)],
 ])}
 ${rulesSection(view)}
-${mayDo(viewer.role, 'pixel.change') && [limitForm(view), blockForm(view)]}
+${
+  mayDo(viewer.role, 'pixel.change') &&
+  html`<p class="actions"><a class="button" href="${formOf(view, 'limit')}">Set a limit</a>
+<a class="button danger" href="${formOf(view, 'block')}">Block a domain</a></p>`
+}
 ${daysSection(view)}`,
   })
 }
@@ -109,7 +100,7 @@ const ruleColumns = (view: PixelView) => {
     { head: 'Set (UTC)', cell: ({ at }: Rule) => (at === '' ? '–' : instant(new Date(at))) },
   ] as const
   return mayDo(view.viewer.role, 'pixel.change')
-    ? [...shown, { head: 'Change', cell: (rule: Rule) => removeButton(view, rule) }]
+    ? [...shown, { head: 'Change', cell: (rule: Rule) => removeLink(view, rule) }]
     : shown
 }
 
@@ -132,55 +123,20 @@ const actorText = ({ account, usersSeen }: PixelView, actor: string): Renderable
   return usersSeen === null || (user !== null && usersSeen.has(user)) ? actor : 'the operator'
 }
 
-const removeButton = (view: PixelView, { domain, period }: Rule): Html => {
-  const path = `${pathOf(view)}/${period === null ? 'unblock' : 'unlimit'}`
-  const what =
-    period === null ? `Let the pixel fire on ${domain} again` : `Remove the limit of ${domain} by ${period}`
-  return html`<form method="post" action="${path}">${formFields(view.viewer)}<input type="hidden" name="domain" value="${domain}">${
-    period !== null && html`<input type="hidden" name="period" value="${period}">`
-  }<button class="quiet" type="submit" aria-label="${what}">${period === null ? 'Unblock' : 'Remove'}</button></form>`
+/** The form of a command, filled in. */
+const formOf = (
+  { account }: PixelView,
+  verb: string,
+  typed: Readonly<Record<string, string>> = {},
+): string => {
+  const query = new URLSearchParams(typed).toString()
+  return `/organizations/${account.organization_id}/pixel/${verb}${query === '' ? '' : `?${query}`}`
 }
 
-const limitForm = (view: PixelView): Html => {
-  const { viewer, typed } = view
-  const fault = view.fault?.form === 'limit' ? view.fault : null
-  const own = (name: string): string => (fault === null ? '' : typed(name))
-  return html`<section class="narrow" aria-labelledby="limit">
-<h2 id="limit">Set a limit</h2>
-${faultNotice(fault)}
-<form class="fields" method="post" action="${pathOf(view)}/limit">
-${formFields(viewer)}
-<p><label for="domain">Domain</label>
-<input id="domain" name="domain" value="${own('domain')}" required maxlength="253" autocomplete="off"${described('domain', fault, 'domain-hint')}>
-<small id="domain-hint">Such as example.com; the rule covers everything under it. One that is there is replaced.</small></p>
-<div class="pair">
-<p><label for="number">Hits, at most</label>
-<input id="number" name="number" value="${own('number')}" inputmode="numeric" required maxlength="10" autocomplete="off"${described('number', fault)}></p>
-<p><label for="period">In a</label>
-<select id="period" name="period"${described('period', fault)}>${(['day', 'month'] as const).map(
-    (period) =>
-      html`<option value="${period}"${period === own('period') && html` selected`}>${period}</option>`,
-  )}</select></p>
-</div>
-<p class="actions"><button type="submit">Set the limit</button></p>
-</form>
-</section>`
-}
-
-const blockForm = (view: PixelView): Html => {
-  const fault = view.fault?.form === 'block' ? view.fault : null
-  return html`<section class="narrow" aria-labelledby="block">
-<h2 id="block">Block a domain</h2>
-${faultNotice(fault)}
-<form class="fields" method="post" action="${pathOf(view)}/block">
-${formFields(view.viewer)}
-<p><label for="blocked">Domain</label>
-<input id="blocked" name="domain" value="${fault === null ? '' : view.typed('domain')}" required maxlength="253" autocomplete="off"${described('domain', fault, 'blocked-hint')}>
-<small id="blocked-hint">From the next hit on nothing fires on it and everything under it.</small></p>
-<p class="actions"><button class="danger" type="submit">Block it</button></p>
-</form>
-</section>`
-}
+const removeLink = (view: PixelView, { domain, period }: Rule): Html =>
+  period === null
+    ? html`<a href="${formOf(view, 'unblock', { domain })}">Unblock<span class="unseen"> ${domain}</span></a>`
+    : html`<a href="${formOf(view, 'unlimit', { domain, period })}">Remove<span class="unseen"> the limit of ${domain} by ${period}</span></a>`
 
 const daysSection = (view: PixelView): Html => {
   const { days, of, until } = view

@@ -1,0 +1,205 @@
+import { randomUUID } from 'node:crypto'
+import { z } from 'zod'
+import { pixelPeriod } from '../../events/pixel.ts'
+import { balance } from '../credits/credits.ts'
+import { type Context, command, type Interface, query, wholeOrNot } from '../declare.ts'
+import { choice, domain, number, organization } from '../fields.ts'
+import type { PixelChange, PixelRules } from './pixel.ts'
+import { figureDays, pixelHits, searchedDomain } from './pixel-hits.ts'
+
+/** The page Pixel of the dashboard shows rules and hits, without the names of operators for partners. */
+const withoutPages: readonly Interface[] = ['command line', 'admin API']
+
+/** Rules per read. */
+const portionMax = 1_000
+
+const max = number({ label: 'Rows', help: 'rows, at most 10000' }, { min: 1, max: 10_000 }).prefault('100')
+const searched = (help: string) => domain({ label: 'Domain', help }).prefault('')
+
+const rules = query({
+  name: 'pixel rules',
+  action: 'accounts.read',
+  summary: 'the limits and blocks of a pixel, what is used of each now, and who set it',
+  input: z.object({
+    organization: organization(),
+    domain: searched('only domains that hold this text'),
+    max,
+  }),
+  interfaces: withoutPages,
+  run: async ({ foundation, pixel }, { organization: id, domain, max }) => {
+    await balance(foundation, id)
+    const page = await pixel((controls) => rulesOf(controls, id, { domain, max }))
+    const rules = page.rules.map(({ domain, period, number, used, resetsAt, actor, at }) => ({
+      domain,
+      rule: period === null ? 'block' : 'limit',
+      period,
+      number,
+      used,
+      resets_at: resetsAt?.toISOString() ?? null,
+      set_by: actor,
+      set_at: at === '' ? null : at,
+    }))
+    const notes = [
+      ...(page.unreadableAt === null
+        ? []
+        : [`Event ${page.unreadableAt} of its rules cannot be read: nothing fires.`]),
+      ...(page.uncounted ? ['The counters do not answer: what is used is not known.'] : []),
+      ...(page.count === 0 && page.unreadableAt === null
+        ? ['There is no rule: its pixel fires everywhere.']
+        : []),
+      ...(page.more ? [`There are more: ${page.count} in all. Give --max or --domain.`] : []),
+    ]
+    return {
+      json: { rules, count: page.count, more: page.more, uncounted: page.uncounted },
+      ...(page.count === 0 ? { lines: notes } : { sections: [rules, ...notes.map((note) => ({ note }))] }),
+    }
+  },
+})
+
+const rulesOf = async (
+  pixel: PixelRules,
+  organizationId: string,
+  { domain, max }: { readonly domain: string; readonly max: number },
+): ReturnType<PixelRules['rules']> => {
+  const search = searchedDomain(domain)
+  const found: Awaited<ReturnType<PixelRules['rules']>>['rules'][number][] = []
+  for (;;) {
+    const page = await pixel.rules(organizationId, {
+      search,
+      after: found.at(-1)?.place ?? '',
+      max: Math.min(portionMax, max - found.length),
+      atMs: Date.now(),
+    })
+    found.push(...page.rules)
+    if (!page.more || found.length >= max) return { ...page, rules: found }
+  }
+}
+
+type Asked = { readonly domain: string; readonly period?: string; readonly number?: number }
+
+const sentences: Readonly<Record<PixelChange, (asked: Asked) => string>> = {
+  limit: ({ domain, period, number }) =>
+    `fires at most ${number} times a ${period} on ${domain} and everything under it`,
+  unlimit: ({ domain, period }) => `has no limit by ${period} of ${domain}`,
+  block: ({ domain }) => `does not fire on ${domain} and everything under it`,
+  unblock: ({ domain }) => `is not blocked on ${domain}`,
+}
+
+/** The values by the names of their fields, as the calls that make the same change take them. */
+const textOf =
+  ({ domain, period = '', number }: Asked) =>
+  (name: string): string =>
+    ({ domain, period, number: number === undefined ? '' : String(number) })[name] ?? ''
+
+const planned =
+  (kind: PixelChange) =>
+  async (
+    { foundation, pixel }: Context,
+    { organization: id, ...asked }: Asked & { organization: string },
+  ) => {
+    const { domain } = await pixel(async ({ changeOf }) => changeOf(kind, textOf(asked)))
+    const { name } = await balance(foundation, id)
+    return { says: [`The pixel of ${name} (${id}) ${sentences[kind]({ ...asked, domain })}.`] }
+  }
+
+const changed =
+  (kind: PixelChange) =>
+  async (
+    { foundation, operator, pixel }: Context,
+    { organization: id, ...asked }: Asked & { organization: string },
+  ) => {
+    await balance(foundation, id)
+    const text = textOf(asked)
+    const cause = { actor: operator.actor, once: `command ${randomUUID()}`, atMs: Date.now() }
+    const { domain, changed } = await pixel(async (controls) => ({
+      ...controls.changeOf(kind, text),
+      ...(await controls.change(id, { kind, text }, cause)),
+    }))
+    const sentence = sentences[kind]({ ...asked, domain })
+    return {
+      json: { organization_id: id, domain, changed },
+      lines: [
+        changed
+          ? `From the next hit on the pixel ${sentence}.`
+          : `Nothing was changed: the pixel ${sentence} already.`,
+      ],
+    }
+  }
+
+const ofDomain = {
+  organization: organization(),
+  domain: domain({ label: 'Domain', help: 'such as example.com; the rule covers everything under it' }),
+}
+const period = choice({ label: 'Period', help: 'UTC' }, pixelPeriod.options)
+const changes = { of: 'settings', asks: 'on a terminal', left: wholeOrNot('pixel rules') } as const
+
+const limit = command({
+  name: 'pixel limit',
+  action: 'pixel.change',
+  summary: 'set how often a pixel may fire for a domain; one that is there is replaced',
+  input: z.object({
+    ...ofDomain,
+    number: number({ label: 'Hits', help: 'hits, at most' }, { min: 1, max: 1_000_000_000 }),
+    period,
+  }),
+  ...{ changes, plan: planned('limit'), run: changed('limit') },
+})
+
+const unlimit = command({
+  name: 'pixel unlimit',
+  action: 'pixel.change',
+  summary: 'remove a limit of a pixel',
+  input: z.object({ ...ofDomain, period }),
+  ...{ changes, plan: planned('unlimit'), run: changed('unlimit') },
+})
+
+const block = command({
+  name: 'pixel block',
+  action: 'pixel.change',
+  summary: 'let a pixel fire nowhere under a domain from the next hit on',
+  input: z.object(ofDomain),
+  ...{ changes, plan: planned('block'), run: changed('block') },
+})
+
+const unblock = command({
+  name: 'pixel unblock',
+  action: 'pixel.change',
+  summary: 'take a block of a pixel back',
+  input: z.object(ofDomain),
+  ...{ changes, plan: planned('unblock'), run: changed('unblock') },
+})
+
+const hits = query({
+  name: 'pixel hits',
+  action: 'accounts.read',
+  summary: 'how many hits of a pixel fired and were refused, by UTC day and by the domain of the rule',
+  input: z.object({
+    organization: organization(),
+    domain: searched('only of rules of this domain'),
+    max,
+  }),
+  interfaces: withoutPages,
+  run: async ({ foundation }, { organization: id, domain: typed, max }) => {
+    await balance(foundation, id)
+    const domain = searchedDomain(typed)
+    const { sums, days, until } = await pixelHits(foundation.pool, id, {
+      domain: domain === '' ? null : domain,
+      after: null,
+      max,
+      atMs: Date.now(),
+    })
+    const [fired, refused] = [Number(sums.fired), Number(sums.refused)]
+    const by_day = days.map((row) => ({ ...row, fired: Number(row.fired), refused: Number(row.refused) }))
+    const shown = by_day.map((row) => ({ ...row, domain: row.domain === '' ? '(no rule)' : row.domain }))
+    return {
+      json: { days_summed: figureDays, fired, refused, by_day, more: until !== null },
+      sections: [
+        { days_summed: figureDays, fired, refused },
+        shown,
+        ...(until === null ? [] : [{ note: 'There are more: give --max or --domain.' }]),
+      ],
+    }
+  },
+})
+
+export const pixelDeclarations = [rules, limit, unlimit, block, unblock, hits]

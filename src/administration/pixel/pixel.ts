@@ -1,0 +1,46 @@
+/** What administration asks of the pixel: the capability, which it does not import, provides it. */
+
+export type PixelChange = 'limit' | 'unlimit' | 'block' | 'unblock'
+
+type Text = (name: string) => string
+
+type Rule = {
+  readonly domain: string
+  /** Null for a block, as the members after it. */
+  readonly period: string | null
+  readonly number: number | null
+  /** Null also if the counters did not answer. */
+  readonly used: number | null
+  readonly resetsAt: Date | null
+  readonly actor: string
+  /** Empty if it is not known. */
+  readonly at: string
+  /** Where the next page starts. */
+  readonly place: string
+}
+
+export type PixelRules = {
+  /** At most `max` rules after a position, of domains that contain `search`. */
+  rules(
+    organizationId: string,
+    asked: { readonly search: string; readonly after: string; readonly max: number; readonly atMs: number },
+  ): Promise<{
+    readonly rules: readonly Rule[]
+    readonly count: number
+    readonly more: boolean
+    readonly uncounted: boolean
+    /** The first event of the rules that cannot be read. */
+    readonly unreadableAt: number | null
+  }>
+  /** The change as it would be recorded. Throws `InputFault`. */
+  changeOf(kind: PixelChange, text: Text): { readonly domain: string }
+  /** Throws `InputFault`, and `Unavailable`. Changes with the same `once` count as one. */
+  change(
+    organizationId: string,
+    asked: { readonly kind: PixelChange; readonly text: Text },
+    cause: { readonly actor: string; readonly once: string; readonly atMs: number },
+  ): Promise<{ readonly changed: boolean }>
+}
+
+/** Opens the pixel for one use. */
+export type WithPixel = <Result>(use: (pixel: PixelRules) => Promise<Result>) => Promise<Result>
