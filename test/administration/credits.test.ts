@@ -30,14 +30,18 @@ let log: MemoryEventLog
 /** Read models that know nothing: whatever is found is found in the log. */
 const noRows = { query: async () => ({ rows: [] }) } as unknown as Foundation['pool']
 
-const processOf = (name: string, faults: ClientFaults = {}, pool = noRows): Process => {
+/** What one with faults answers is never looked at, so its callers wait 200 ms for it and not ten seconds. */
+const processOf = (name: string, faults?: ClientFaults, pool = noRows): Process => {
   const eventLog: EventLog = log.client(name, faults)
   const ledger = createLedger({
     eventLog,
     snapshot: async () => null,
     logger,
     clock: { now: Date.now },
-    limits: { ...ledgerLimits, retryPauseMs: 1, unknownRetryMs: 20, unavailableRetryMs: 20 },
+    limits: {
+      ...{ ...ledgerLimits, retryPauseMs: 1, unknownRetryMs: 20, unavailableRetryMs: 20 },
+      callerWaitMaxMs: faults === undefined ? ledgerLimits.callerWaitMaxMs : 200,
+    },
   })
   return { eventLog, ledger, pool }
 }
@@ -305,7 +309,7 @@ describe('a refund', () => {
       { organization_id: 'org_01K9ZZZZZZZZZZZZZZZZZZZZZY', revision: '1' },
     ]
     const pool = { query: async () => ({ rows }) } as unknown as Foundation['pool']
-    const misled = processOf('misled', {}, pool)
+    const misled = processOf('misled', undefined, pool)
     expect((await refund(misled, refundsOf(second))).adjusted.amount).toBe('1')
     expect((await refund(misled, refundsOf(first))).adjusted.amount).toBe('4')
   })
@@ -324,9 +328,9 @@ describe('a refund', () => {
     await call(1, '4')
     const broke = { organization_id: org, revision: '2', grant_id: 'none' }
     const pool = { query: async () => ({ rows: [broke] }) } as unknown as Foundation['pool']
-    expect((await refund(processOf('by a row', {}, pool), refundsOf(requestId, '1'))).adjusted.amount).toBe(
-      '1',
-    )
+    expect(
+      (await refund(processOf('by a row', undefined, pool), refundsOf(requestId, '1'))).adjusted.amount,
+    ).toBe('1')
     expect((await refund(one, refundsOf(requestId))).adjusted.amount).toBe('3')
   })
 
