@@ -136,7 +136,7 @@ const dropLeftOver = async (client: pg.ClientBase, projection: Projection): Prom
   const { rows } = await client.query<{ tablename: string; wanted: boolean }>(
     `select tablename, tablename like '%\\_next' and exists (select from projection_builds
              where name = $2 and version = $3 and updated_at > now() - $4 * interval '1 d') as wanted
-       from pg_tables where tablename = any ($1::text[]) and schemaname = any (current_schemas(false))`,
+       from unnest($1::text[]) as tablename where to_regclass(tablename) is not null`,
     [tables, projection.name, projection.version, leftOverDays],
   )
   const unwanted = rows.filter(({ wanted }) => !wanted)
