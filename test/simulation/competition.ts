@@ -13,7 +13,7 @@ const logger = pino({ level: 'silent' })
 const facts = { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) } as const
 const nearMs = 2
 const farMs = 20
-const clientsNearby = 32
+const clientsNearby = 4
 const callsFromAfar = 10
 
 type Competing = {

@@ -113,7 +113,7 @@ describe('a process far from the log, beside one that is never idle', () => {
       const { far, refused, nearPerSecond } = await simulateCompetition({ seed })
       expect(refused).toBe(0)
       expect(Math.max(...far)).toBeLessThan(1_000)
-      expect(nearPerSecond).toBeGreaterThan(2_000)
+      expect(nearPerSecond).toBeGreaterThan(250)
     }
   })
 
