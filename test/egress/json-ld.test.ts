@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { jsonLdLimits, jsonLdTimeMaxMs, readJsonLd } from '../../src/egress/json-ld.ts'
 import { type JsonObject, textOf, typesOf } from '../../src/egress/json-ld-nodes.ts'
+import { readPage } from '../../src/egress/json-ld-page.ts'
 
 /** The parser of hostile pages: what it finds, what it passes over, and that nothing keeps it busy. */
 
@@ -12,8 +13,14 @@ const page = (body: string): Buffer =>
 const asTheyAre = { module: new URL('./nodes-as-they-are.ts', import.meta.url), input: null }
 const extractJsonLd = (html: Buffer, options: { deadlineMs: number; charset?: string }) =>
   readJsonLd<readonly JsonObject[]>(html, { ...options, reader: asTheyAre })
-const extract = (html: Buffer | string) =>
+const inThread = (html: Buffer | string) =>
   extractJsonLd(typeof html === 'string' ? page(html) : html, { deadlineMs: soon() })
+/** The same without a thread, whose start takes longer than most tests here. */
+const extract = (html: Buffer | string, charset: string | null = null) =>
+  readPage(
+    { html: new Uint8Array(typeof html === 'string' ? page(html) : html), charset },
+    (nodes) => nodes,
+  ) as Awaited<ReturnType<typeof inThread>>
 
 test('one node, lists of nodes and graphs come back as one list of nodes, in the order of the page', async () => {
   const html = [
@@ -23,7 +30,7 @@ test('one node, lists of nodes and graphs come back as one list of nodes, in the
     '<script>{"@type":"No"}</script>',
     '<SCRIPT TYPE=" Application/LD+JSON; charset=utf-8">{"name":"e"}</SCRIPT>',
   ].join('\n')
-  const found = await extract(html)
+  const found = await inThread(html)
   expect(found).toEqual({
     kind: 'found',
     answer: [
@@ -36,34 +43,34 @@ test('one node, lists of nodes and graphs come back as one list of nodes, in the
   })
 })
 
-test('a page without JSON-LD has none; one whose blocks are no JSON is malformed', async () => {
-  expect(await extract('<p>hello</p>')).toEqual({ kind: 'none' })
-  expect(await extract(Buffer.alloc(0))).toEqual({ kind: 'none' })
-  expect(await extract(Buffer.from([0, 1, 2, 0xff, 0xfe, 0x3c, 0x73]))).toEqual({ kind: 'none' })
-  expect(await extract(script('{"name":'))).toEqual({ kind: 'malformed' })
-  expect(await extract(script('"a text"'))).toEqual({ kind: 'malformed' })
-  expect(await extract(script(''))).toEqual({ kind: 'malformed' })
+test('a page without JSON-LD has none; one whose blocks are no JSON is malformed', () => {
+  expect(extract('<p>hello</p>')).toEqual({ kind: 'none' })
+  expect(extract(Buffer.alloc(0))).toEqual({ kind: 'none' })
+  expect(extract(Buffer.from([0, 1, 2, 0xff, 0xfe, 0x3c, 0x73]))).toEqual({ kind: 'none' })
+  expect(extract(script('{"name":'))).toEqual({ kind: 'malformed' })
+  expect(extract(script('"a text"'))).toEqual({ kind: 'malformed' })
+  expect(extract(script(''))).toEqual({ kind: 'malformed' })
 })
 
-test('a broken block does not hide the sound one beside it', async () => {
-  expect(await extract(script('{nonsense') + script('{"name":"sound"}'))).toEqual({
+test('a broken block does not hide the sound one beside it', () => {
+  expect(extract(script('{nonsense') + script('{"name":"sound"}'))).toEqual({
     kind: 'found',
     answer: [{ name: 'sound' }],
   })
 })
 
-test('a block that the page does not close counts as cut off', async () => {
+test('a block that the page does not close counts as cut off', () => {
   const html = Buffer.from('<script type="application/ld+json">{"name":"whole"}')
-  expect(await extract(html)).toEqual({ kind: 'none' })
+  expect(extract(html)).toEqual({ kind: 'none' })
 })
 
-test('raw line ends within texts, CDATA marks and markup within texts are read; entities are left alone', async () => {
+test('raw line ends within texts, CDATA marks and markup within texts are read; entities are left alone', () => {
   const blocks = [
     script('{"name":"two\nlines"}'),
     script('//<![CDATA[\n{"name":"marked"}\n//]]>'),
     script('{"name":"<b>bold</b> &amp; bare"}'),
   ].join('')
-  expect(await extract(blocks)).toEqual({
+  expect(extract(blocks)).toEqual({
     kind: 'found',
     answer: [{ name: 'two lines' }, { name: 'marked' }, { name: '<b>bold</b> &amp; bare' }],
   })
@@ -73,11 +80,11 @@ test('the charset is the one the server named, else the one the page names, else
   const latin1 = Buffer.from(`<meta charset="iso-8859-1">${script('{"name":"Müller"}')}`, 'latin1')
   const bare = Buffer.from(script('{"name":"Müller"}'), 'latin1')
   const named = { kind: 'found', answer: [{ name: 'Müller' }] }
-  expect(await extract(latin1)).toEqual(named)
+  expect(extract(latin1)).toEqual(named)
   expect(await extractJsonLd(bare, { deadlineMs: soon(), charset: 'windows-1252' })).toEqual(named)
-  expect(await extract(script('{"name":"Müller"}'))).toEqual(named)
-  expect(await extract(bare)).toEqual({ kind: 'found', answer: [{ name: 'M\ufffdller' }] })
-  expect(await extractJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), charset: 'no-such' })).toEqual({
+  expect(extract(script('{"name":"Müller"}'))).toEqual(named)
+  expect(extract(bare)).toEqual({ kind: 'found', answer: [{ name: 'M\ufffdller' }] })
+  expect(extract(script('{"a":1}'), 'no-such')).toEqual({
     kind: 'found',
     answer: [{ a: 1 }],
   })
@@ -85,28 +92,28 @@ test('the charset is the one the server named, else the one the page names, else
 
 test('only the first five blocks, 512 Ki characters, 32 levels and 500 nodes count', async () => {
   const six = Array.from({ length: 6 }, (_, i) => script(`{"n":${i}}`)).join('')
-  const many = await extract(six)
+  const many = extract(six)
   expect(many.kind === 'found' && many.answer).toEqual([0, 1, 2, 3, 4].map((n) => ({ n })))
 
   const large = script(`{"n":"${'x'.repeat(jsonLdLimits.blockCharactersMax)}"}`)
-  expect(await extract(large + script('{"n":1}'))).toEqual({ kind: 'found', answer: [{ n: 1 }] })
+  expect(extract(large + script('{"n":1}'))).toEqual({ kind: 'found', answer: [{ n: 1 }] })
 
   const three = [1, 2, 3].map((n) => script(`{"n":${n},"x":"${'x'.repeat(200_000)}"}`)).join('')
-  const two = await extract(three)
+  const two = extract(three)
   expect(two.kind === 'found' && two.answer.map(({ n }) => n)).toEqual([1, 2])
 
   const nested = (depth: number): string => `${'{"n":'.repeat(depth)}1${'}'.repeat(depth)}`
-  expect((await extract(script(nested(jsonLdLimits.depthMax)))).kind).toBe('found')
-  expect(await extract(script(nested(jsonLdLimits.depthMax + 1)))).toEqual({ kind: 'malformed' })
-  expect(await extract(script(nested(60_000)))).toEqual({ kind: 'malformed' })
+  expect(extract(script(nested(jsonLdLimits.depthMax))).kind).toBe('found')
+  expect(extract(script(nested(jsonLdLimits.depthMax + 1)))).toEqual({ kind: 'malformed' })
+  expect(await inThread(script(nested(60_000)))).toEqual({ kind: 'malformed' })
 
-  const crowd = await extract(script(`[${'{},'.repeat(999)}{}]`))
+  const crowd = extract(script(`[${'{},'.repeat(999)}{}]`))
   expect(crowd.kind === 'found' && crowd.answer.length).toBe(jsonLdLimits.nodesMax)
 })
 
 test('a page beyond two megabytes is read as if it ended there', async () => {
   const html = page(script('{"n":1}') + ' '.repeat(jsonLdLimits.htmlBytesMax) + script('{"n":2}'))
-  expect(await extract(html)).toEqual({ kind: 'found', answer: [{ n: 1 }] })
+  expect(await inThread(html)).toEqual({ kind: 'found', answer: [{ n: 1 }] })
 })
 
 test('odd markup is no trouble', async () => {
@@ -115,7 +122,7 @@ test('odd markup is no trouble', async () => {
     '<'.repeat(2_000_000),
     '<script type="application/ld+json">'.repeat(50_000),
   ])
-    expect(['none', 'malformed']).toContain((await extract(Buffer.from(html))).kind)
+    expect(['none', 'malformed']).toContain((await inThread(Buffer.from(html))).kind)
 })
 
 test('markup built to be slow ends with its thread when its time is up, and the event loop keeps turning', async () => {
@@ -124,7 +131,7 @@ test('markup built to be slow ends with its thread when its time is up, and the 
   const startedAt = performance.now()
   let turns = 0
   const ticking = setInterval(() => turns++, 5)
-  const { kind } = await extract(html)
+  const { kind } = await inThread(html)
   clearInterval(ticking)
   expect(kind).toBe('too_slow')
   // Starting a thread on a busy machine included.
@@ -134,7 +141,7 @@ test('markup built to be slow ends with its thread when its time is up, and the 
 
 test('JSON that takes too much memory ends the thread, not the process', async () => {
   const lists = `[${'[],'.repeat(170_000)}[]]`
-  expect(['malformed', 'too_slow']).toContain((await extract(script(lists))).kind)
+  expect(['malformed', 'too_slow']).toContain((await inThread(script(lists))).kind)
 })
 
 test('a deadline that has passed, or passes while others are being read, answers too_slow', async () => {
@@ -154,13 +161,13 @@ test('a deadline that has passed, or passes while others are being read, answers
   expect(settled).toEqual(Array.from({ length: 60 - 34 }, () => 'too_slow'))
   await Promise.all(crowd)
   // Turns are given back.
-  expect((await extract(script('{"n":1}'))).kind).toBe('found')
+  expect((await inThread(script('{"n":1}'))).kind).toBe('found')
 })
 
 test('buffers keep their bytes: what is handed over is a copy', async () => {
   const html = page(script('{"n":1}'))
   const before = Buffer.from(html)
-  await extract(html)
+  await inThread(html)
   expect(html.equals(before)).toBe(true)
   expect(html.length).toBeGreaterThan(0)
 })
@@ -183,10 +190,8 @@ test('the thread is given no environment', () => {
   expect(readFileSync(new URL('../../src/egress/json-ld.ts', import.meta.url), 'utf8')).toContain('env: {}')
 })
 
-test('a text longer than any reader keeps is cut before a reader sees it', async () => {
-  const found = await extract(
-    script(JSON.stringify({ long: ' '.repeat(120_000), list: ['x'.repeat(16_385)] })),
-  )
+test('a text longer than any reader keeps is cut before a reader sees it', () => {
+  const found = extract(script(JSON.stringify({ long: ' '.repeat(120_000), list: ['x'.repeat(16_385)] })))
   const cut = jsonLdLimits.textCharactersMax
   expect(found).toEqual({ kind: 'found', answer: [{ long: ' '.repeat(cut), list: ['x'.repeat(cut)] }] })
 })
