@@ -20,7 +20,7 @@ describe('writing and reading', () => {
       fc.property(amounts, (micro) => {
         expect(parseCredits(formatCredits(micro))).toBe(micro)
       }),
-      { seed, numRuns: 5_000 },
+      { seed, numRuns: 1_000 },
     )
   })
 
@@ -33,7 +33,7 @@ describe('writing and reading', () => {
         expect(creditAmount.safeParse(text).success).toBe(micro >= 0n)
         expect(formatCredits(parseCredits(text))).toBe(text)
       }),
-      { seed, numRuns: 5_000 },
+      { seed, numRuns: 1_000 },
     )
   })
 
@@ -42,7 +42,7 @@ describe('writing and reading', () => {
       fc.property(amounts, amounts, (a, b) => {
         expect(parseCredits(formatCredits(a)) - parseCredits(formatCredits(b))).toBe(a - b)
       }),
-      { seed, numRuns: 2_000 },
+      { seed, numRuns: 1_000 },
     )
   })
 
@@ -51,7 +51,7 @@ describe('writing and reading', () => {
       fc.property(amounts, (micro) => {
         expect(microOf(formatCredits(micro))).toBe(micro)
       }),
-      { seed, numRuns: 2_000 },
+      { seed, numRuns: 1_000 },
     )
   })
 
@@ -151,7 +151,7 @@ describe('refused, naming the text', () => {
         else expect(read).toThrow(RangeError)
         if (signedCreditAmount.safeParse(text).success) expect(formatCredits(parseCredits(text))).toBe(text)
       }),
-      { seed, numRuns: 5_000 },
+      { seed, numRuns: 1_000 },
     )
   })
 })

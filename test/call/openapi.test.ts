@@ -243,6 +243,6 @@ test('whatever is asked, what is answered is in the document: its status, its me
         `${method} ${path} ${status}: ${JSON.stringify(validate?.errors)} in ${text.slice(0, 300)}`,
       ).toBe(true)
     })
-    await fc.assert(checked, { numRuns: 25, seed: 7 })
+    await fc.assert(checked, { numRuns: 10, seed: 7 })
   }
 })

@@ -167,12 +167,12 @@ describe('the IANA registries decide what may be looked up', () => {
     }
   })
 
-  it('20,000 random IPv4 addresses agree with node:net', () => {
+  it('random IPv4 addresses agree with node:net', () => {
     const random = seededRandom(4)
     const refused = blockList(
       ipv4SpecialPurpose.filter((block) => !block.lookedUp).map(({ prefix }) => prefix),
     )
-    for (let round = 0; round < 20_000; round++) {
+    for (let round = 0; round < 5_000; round++) {
       const address = ipv4Text(random.integer(2 ** 32))
       if (parseAddress(address)?.reachable === refused.check(address, 'ipv4')) expect.fail(address)
     }
@@ -207,10 +207,10 @@ describe('the IANA registries decide what may be looked up', () => {
     })
   })
 
-  it('none of 10,000 random unallocated addresses inside 2000::/3 may be looked up', () => {
+  it('none of many random unallocated addresses inside 2000::/3 may be looked up', () => {
     const random = seededRandom(6)
     const taken = blockList([...ipv6Allocated, '2002::/16', '2001:3::/32', '2001:4:112::/48'])
-    for (let found = 0; found < 10_000; ) {
+    for (let found = 0; found < 3_000; ) {
       const address = ipv6Text(randomIPv6(random, 0x2000 + random.integer(0x2000)))
       if (taken.check(address, 'ipv6')) continue
       found++
@@ -220,15 +220,15 @@ describe('the IANA registries decide what may be looked up', () => {
 
   it('nothing outside 2000::/3 may be looked up, bar the embedded forms', () => {
     const random = seededRandom(7)
-    for (let round = 0; round < 10_000; round++) {
+    for (let round = 0; round < 3_000; round++) {
       const address = ipv6Text(randomIPv6(random, (0x4000 + random.integer(0xe000)) & 0xffff))
       if (parseAddress(address)?.reachable !== false) expect.fail(address)
     }
   })
 
-  it('10,000 random addresses near the allocated blocks agree with node:net', () => {
+  it('random addresses near the allocated blocks agree with node:net', () => {
     const random = seededRandom(8)
-    for (let round = 0; round < 10_000; round++) {
+    for (let round = 0; round < 3_000; round++) {
       const { first, last } = ipv6Range(random.pick(ipv6Allocated))
       const value = first + BigInt(Math.floor(random.next() * 2 ** 40)) * ((last - first) >> 39n)
       const address = ipv6Text(value)
@@ -239,23 +239,23 @@ describe('the IANA registries decide what may be looked up', () => {
 })
 
 describe('the parser agrees with Node on every text', () => {
-  it('40,000 random texts: no throw, and the verdict of net.isIP less zone ids', () => {
+  it('random texts: no throw, and the verdict of net.isIP less zone ids', () => {
     const random = seededRandom(1)
     const letters = [...'0123456789abcdefABCDEFgx:::...%/[] \n']
     let accepted = 0
-    for (let round = 0; round < 40_000; round++) {
+    for (let round = 0; round < 10_000; round++) {
       const text = round % 2 === 0 ? randomText(random, letters) : mutated(random, letters)
       const expected = isIP(text) !== 0 && !text.includes('%')
       if (expected) accepted++
       if ((parseAddress(text) !== null) !== expected) expect.fail(JSON.stringify(text))
     }
     // Both verdicts are exercised, or the comparison would prove nothing.
-    expect(accepted).toBeGreaterThan(4_000)
+    expect(accepted).toBeGreaterThan(1_000)
   })
 
-  it('20,000 IPv6 texts of any spelling print as the URL host serialiser prints them', () => {
+  it('IPv6 texts of any spelling print as the URL host serialiser prints them', () => {
     const random = seededRandom(2)
-    for (let round = 0; round < 20_000; round++) {
+    for (let round = 0; round < 5_000; round++) {
       const text = spelled(random)
       const parsed = parseAddress(text)
       const serialised = new URL(`http://[${text}]/`).hostname.slice(1, -1)
@@ -268,7 +268,7 @@ describe('the parser agrees with Node on every text', () => {
 
   it('printing and parsing return the same groups', () => {
     const random = seededRandom(3)
-    for (let round = 0; round < 10_000; round++) {
+    for (let round = 0; round < 3_000; round++) {
       const groups = Array.from({ length: 8 }, () => (random.next() < 0.5 ? 0 : random.integer(65_536)))
       const text = groups.map((group) => group.toString(16)).join(':')
       expect(groupsOf(formatIPv6(text))).toEqual(groups)

@@ -198,7 +198,7 @@ describe('an answer', () => {
         const decoded = decodeResponse(message, question)
         expect(decoded === null || typeof decoded.kind === 'string').toBe(true)
       }),
-      { numRuns: 3_000 },
+      { numRuns: 1_000 },
     )
   })
 
@@ -211,7 +211,7 @@ describe('an answer', () => {
         const decoded = decodeResponse(message.subarray(0, length), question)
         expect(decoded === null || typeof decoded.kind === 'string').toBe(true)
       }),
-      { numRuns: 3_000 },
+      { numRuns: 1_000 },
     )
   })
 })

@@ -118,7 +118,7 @@ describe('mistyped provider domains', () => {
         expect(suggestion).not.toBe(domain)
         expect(suggestDomain(suggestion)).toBeNull()
       }),
-      { numRuns: 2_000 },
+      { numRuns: 500 },
     )
   })
 
@@ -155,7 +155,7 @@ describe('slips between two names', () => {
         expect(slipsBetween(right, left, 20)).toBe(full)
         expect(slipsBetween(left, right, max)).toBe(Math.min(full, max + 1))
       }),
-      { numRuns: 1_000 },
+      { numRuns: 500 },
     )
   })
 })

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse.ts'
 
 const seed = 20_261_121
-const runs = { seed, numRuns: 2_000, verbose: 1 } as const
+const runs = { seed, numRuns: 1_000, verbose: 1 } as const
 
 // --- The ABNF of RFC 5321 §4.1.2 and §4.1.3 with RFC 6531 §3.3, as generators. ---
 
@@ -203,11 +203,11 @@ describe(`against a second reading of the grammar (seed ${seed})`, () => {
       fc.tuple(fc.oneof(asciiLocal, quotedLocal()), hostname).map((parts) => parts.join('@')),
       asciiMailbox,
     )
-    fc.assert(fc.property(mutated(bases, significant), agrees), { ...runs, numRuns: 10_000 })
+    fc.assert(fc.property(mutated(bases, significant), agrees), { ...runs, numRuns: 3_000 })
   })
 
   test('so do short texts of the characters that matter', () => {
-    fc.assert(fc.property(text(significant, 0, 9), agrees), { ...runs, numRuns: 10_000 })
+    fc.assert(fc.property(text(significant, 0, 9), agrees), { ...runs, numRuns: 3_000 })
   })
 
   test('so do addresses about as long as they may be', () => {
@@ -282,7 +282,7 @@ const scraps = [
 ]
 
 describe('anything at all', () => {
-  test(`40,000 random and mutated texts are parsed without a throw, and what is valid stays so (seed ${seed})`, () => {
+  test(`10,000 random and mutated texts are parsed without a throw, and what is valid stays so (seed ${seed})`, () => {
     const random = randomOf(seed)
     const pick = (list: readonly string[]): string => list[random(list.length)] ?? ''
     const randomText = (): string => {
@@ -304,7 +304,7 @@ describe('anything at all', () => {
     }
     const counts = { valid: 0, invalid: 0 }
     const unstable: string[] = []
-    for (let index = 0; index < 40_000; index++) {
+    for (let index = 0; index < 10_000; index++) {
       const given = index % 3 === 0 ? randomText() : mutatedText()
       const parsed = parseEmail(given)
       if (!parsed.valid) {
@@ -322,8 +322,8 @@ describe('anything at all', () => {
     }
     expect(unstable.slice(0, 10)).toEqual([])
     // Neither of them is a test of nothing.
-    expect(counts.valid).toBeGreaterThan(4_000)
-    expect(counts.invalid).toBeGreaterThan(12_000)
+    expect(counts.valid).toBeGreaterThan(1_000)
+    expect(counts.invalid).toBeGreaterThan(3_000)
   })
 
   test('no text beyond 320 characters is read, however long', () => {

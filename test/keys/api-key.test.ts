@@ -49,17 +49,17 @@ describe('a composed key', () => {
     )
   })
 
-  test('10,000 keys: each reads back, and no id or secret comes twice', () => {
+  test('2,000 keys: each reads back, and no id or secret comes twice', () => {
     const ids = new Set<string>()
     const secrets = new Set<string>()
-    for (let n = 0; n < 10_000; n++) {
+    for (let n = 0; n < 2_000; n++) {
       const { apiKey, keyId, secret } = composeApiKey(bytes())
       expect(parseApiKey(apiKey)).toEqual({ keyId, secret })
       expect(keyIdSchema.safeParse(keyId).success).toBe(true)
       ids.add(keyId)
       secrets.add(secret)
     }
-    expect([ids.size, secrets.size]).toEqual([10_000, 10_000])
+    expect([ids.size, secrets.size]).toEqual([2_000, 2_000])
   })
 
   test('favours no character: bytes that would are skipped', () => {

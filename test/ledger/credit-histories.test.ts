@@ -25,7 +25,7 @@ import { balanceOfFold, foldBalance, newBalanceFold } from '../../src/ledger/exp
 import { drawnStill, type GrantedLot, grantedLotOf } from '../../src/ledger/granted-lot.ts'
 
 const organizationId = 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
-const runs = { seed: 20_261_122, numRuns: 200 }
+const runs = { seed: 20_261_122, numRuns: 100 }
 const dayMs = 86_400_000
 const startMs = Date.UTC(2026, 0, 20)
 

@@ -221,7 +221,7 @@ describe('whatever arrives', () => {
     ]
     const random = seededRandom(20_261_121)
     let accepted = 0
-    for (let count = 0; count < 200_000; count++) {
+    for (let count = 0; count < 40_000; count++) {
       let id = ''
       for (let length = 1 + random.integer(8); length > 0; length--) id += random.pick(pieces)
       const ref = anywhere.parse(id)
@@ -232,7 +232,7 @@ describe('whatever arrives', () => {
       if (anywhere.parse(anywhere.urlOf(ref.value))?.value !== ref.value)
         throw new Error(`${JSON.stringify(id)} does not come back`)
     }
-    expect(accepted).toBeGreaterThan(4_000)
+    expect(accepted).toBeGreaterThan(800)
   })
 
   test('any Unicode text is judged without an exception', () => {
@@ -241,7 +241,7 @@ describe('whatever arrives', () => {
         const ref = anywhere.parse(id)
         if (ref?.kind === 'lid') expect(canonicalLid(ref.value)).toBe(ref.value)
       }),
-      { numRuns: 4_000, seed: 7 },
+      { numRuns: 1_000, seed: 7 },
     )
   })
 })

@@ -224,7 +224,7 @@ test('the events of these histories are events that may stand in the log', () =>
       seen.add(type)
       schemas[type].parse(data)
     }),
-    { seed: 11, numRuns: 200 },
+    { seed: 11, numRuns: 80 },
   )
   expect([...seen].sort()).toEqual(Object.keys(schemas).sort())
 })
@@ -253,7 +253,7 @@ test('however events are cut into batches the rows are the same, and those the e
         known: inOrder(want.known),
       })
     }),
-    { seed: 12, numRuns: 80 },
+    { seed: 12, numRuns: 40 },
   )
 })
 

@@ -11,7 +11,7 @@ test('15 no key of a partner is another key, a request id, or the name of a comm
       expect(commandKeyOf(one)).not.toBe(commandKeyOf(other))
       expect(commandKeyOf(one)).not.toBe(other)
     }),
-    { seed: 1, numRuns: 5_000 },
+    { seed: 1, numRuns: 1_000 },
   )
   for (const own of ['refunded/', 'failed/', 'fence/', 'refused/'])
     expect(commandKeyOf(own)).not.toMatch(`^${own}`)
