@@ -40,8 +40,9 @@ export default defineConfig({
   test: {
     ...common,
     setupFiles: ['test/support/setup.ts'],
-    // Most tests wait for PostgreSQL, sockets and time-outs. More workers than this would wait for two processor cores instead.
-    maxWorkers: 6,
+    // Many tests wait for PostgreSQL, sockets and time-outs, so there are more workers than processor cores. Each one loads the service,
+    // which takes two seconds of processor time.
+    maxWorkers: 4,
     projects: [
       { extends: true, test: { name: 'replaced modules', include: include.filter(replacesModules) } },
       {
