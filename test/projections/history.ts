@@ -54,6 +54,8 @@ export type House = {
   }
   rebuild(projection: Projection): Promise<Rebuilt>
   verify(projection: Projection): Promise<Verdict>
+  /** Many in one pass over the log. */
+  verifyAll(only?: readonly Projection[]): Promise<Verdict[]>
   checkpointOf(projection: Projection): Promise<Checkpoint>
   /** The rows of its live tables. */
   live(projection: Projection): Promise<Record<string, string[]>>
@@ -110,6 +112,7 @@ export const openHouse = async (database = preparedDatabase): Promise<House> => 
       }
     },
     rebuild: (projection) => rebuildProjections({ url, eventLog, seal, projections: [projection] }),
+    verifyAll: (only = projections) => verifyProjections({ url, eventLog, seal, projections: only }),
     verify: async (projection) => {
       const [verdict] = await verifyProjections({ url, eventLog, seal, projections: [projection] })
       if (verdict === undefined) throw new Error(`${projection.name} was not compared`)

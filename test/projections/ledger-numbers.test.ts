@@ -1,5 +1,5 @@
 /** The statement's rows name their ledger by a number. */
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ledgerKeyOf } from '../../projections/ledger-lines.ts'
 import { linesBefore } from '../../src/dashboard/queries.ts'
 import type { Ledger } from '../../src/ledger/write/commit.ts'
@@ -19,20 +19,21 @@ const [org = '', other = ''] = organizationIds
 let house: House
 let ledger: Ledger
 
-beforeEach(async () => {
+// The last test changes the rows.
+beforeAll(async () => {
   house = await openHouse()
   ledger = ledgerOver(house.eventLog)
   await openOrganizations(ledger)
   for (const organizationId of organizationIds)
     await ledger.submit(organizationId, plainGrant('opening', '100000'))
   for (let n = 0; n < 12; n++) await ledger.submit(organizationIds[n % 3] ?? '', plainCall(`call-${n}`))
-})
-afterEach(() => house.close())
-
-test('a line is found by its index', async () => {
   const projector = house.start()
   await untilProjected(house)
   await projector.stop()
+})
+afterAll(() => house.close())
+
+test('a line is found by its index', async () => {
   const plan = async (): Promise<string> => {
     const { text, values } = linesBefore(org, { revision: '1000', max: 3 })
     await house.pool.query('set enable_seqscan = off')
@@ -45,9 +46,6 @@ test('a line is found by its index', async () => {
 })
 
 test('the number of a ledger is the same in the database and here', async () => {
-  const projector = house.start()
-  await untilProjected(house)
-  await projector.stop()
   for (const organizationId of [...organizationIds, '', 'org_Ünïcode', String.raw`org_\x41'--`]) {
     const { rows } = await house.pool.query<{ ledger: string }>('select ledger_key($1)::text as ledger', [
       organizationId,
@@ -57,9 +55,6 @@ test('the number of a ledger is the same in the database and here', async () => 
 })
 
 test('a ledger whose number another one has is halted, and no line of it is told as the other one', async () => {
-  const projector = house.start()
-  await untilProjected(house)
-  await projector.stop()
   await house.pool.query('delete from ledger_lines_v1 where ledger = ledger_key($1)', [org])
   await house.pool.query(
     `update statement_ledgers_v1 set organization_id = 'org_other' where ledger = ledger_key($1)`,
