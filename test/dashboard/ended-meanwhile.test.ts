@@ -130,7 +130,7 @@ describe('what goes on behind a page', () => {
       if (prefix.startsWith('ledger-')) await held.promise
       return streams(prefix)
     })
-    const { headers } = await browser.submit('/reconcile', {})
+    const { headers } = await browser.submit('/commands/ledger/reconcile', {})
     return { path: String(headers.location), end: held.resolve }
   }
 

@@ -138,8 +138,13 @@ const askErrors = async ({ house, tester, recording }: Asking): Promise<Answer> 
   const once = { 'idempotency-key': 'order-1881' }
   await house.lookup(tester, { ip: '192.0.2.1' }, once)
   await post('IDEMP_001', lookup, { ip: '192.0.2.2' }, tester, once)
+  // On a fast machine the tester has made its ten validations of this second.
+  const quick = await house.key(organizationId, {
+    permissions: ['email_validation'],
+    limits: { email_validations_per_second: 1_000 },
+  })
   for (const code of ['IDEMP_002', 'SYS_001', 'SYS_002', 'SYS_003'])
-    await post(code, '/v1/email/validate', { email: `${code.toLowerCase()}@mail.test` })
+    await post(code, '/v1/email/validate', { email: `${code.toLowerCase()}@mail.test` }, quick)
   return limited
 }
 
