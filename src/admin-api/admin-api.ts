@@ -67,7 +67,7 @@ export const adminApi =
       if (refused.retryAfterSeconds !== null) reply.header('retry-after', refused.retryAfterSeconds)
       if (refused.status === 401) reply.header('www-authenticate', 'Bearer')
       const { error: category, message, code, field } = refused
-      const details = field === null ? {} : { field: fieldName(field) }
+      const details = field === null ? {} : { field }
       return send(reply.code(refused.status), {
         ...{ error: category, message, code, request_id: requestId, details },
       })
@@ -125,7 +125,11 @@ export const adminApi =
         url: path,
         handler: async (request, reply) => {
           const context = await contextOf(request, declared)
-          return send(reply, await (changes ? changed : found)(request, reply, declared, context))
+          const answer = (changes ? changed : found)(request, reply, declared, context)
+          return send(
+            reply,
+            await answer.catch(namedAsIn(declared, (changes ? request.body : request.query) ?? {})),
+          )
         },
       })
       host.route({
@@ -141,8 +145,14 @@ export const adminApi =
 const send = (reply: FastifyReply, body: object): FastifyReply =>
   reply.headers(safeHeaders).type('application/json; charset=utf-8').send(JSON.stringify(body))
 
-/** A fault names the field as the command line does. */
-const fieldName = (field: string): string => (field === 'org' ? 'organization' : field.replaceAll('-', '_'))
+/** Throws the error; a fault names the field as the command line does, and here as JSON does. */
+const namedAsIn =
+  ({ fields }: Declared, given: unknown) =>
+  (error: unknown): never => {
+    if (!(error instanceof InputFault) || Object.hasOwn(Object(given), error.field)) throw error
+    const field = fields.find(({ flag }) => flag === error.field)
+    throw new InputFault(field?.name ?? error.field, error.message)
+  }
 
 const changed = async (
   { body, query, headers }: FastifyRequest,

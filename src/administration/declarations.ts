@@ -8,6 +8,8 @@ import { keyDeclarations } from './keys/commands.ts'
 import { ledgerDeclarations } from './ledgers/commands.ts'
 import { organizationDeclarations } from './organizations/commands.ts'
 import { pixelDeclarations } from './pixel/commands.ts'
+import { priceCommands } from './prices/commands.ts'
+import { priceQueries } from './prices/queries.ts'
 import { projectionDeclarations } from './projections/commands.ts'
 import { userCommands } from './users/commands.ts'
 import { userQueries } from './users/queries.ts'
@@ -18,6 +20,8 @@ export const declarations: readonly Declared[] = [
   ...organizationDeclarations,
   ...creditCommands,
   ...creditQueries,
+  ...priceCommands,
+  ...priceQueries,
   ...ledgerDeclarations,
   ...projectionDeclarations,
   ...jobDeclarations,

@@ -54,6 +54,8 @@ type Described<Shape extends z.ZodRawShape> = {
   readonly interfaces?: readonly Interface[]
   /** The member of its answer that is secret and shown once. */
   readonly secret?: string
+  /** The help of `--out`: the command line writes the answer into that file as well. */
+  readonly out?: string
   /** It reads a history that a restore has not finished. */
   readonly anyHistory?: true
   /** It may be about another event log than the one that the rows are of. */
@@ -111,12 +113,14 @@ export type Column = {
   readonly label: string
   /** `whole`: a text that is not cut on a terminal, however long. */
   readonly kind?: 'id' | 'credits' | 'instant' | 'number' | 'name' | 'whole' | 'organization' | 'position'
+  /** What takes the value in a field, and is one click away. */
+  readonly opens?: { readonly name: string; readonly field: string }
 }
 
 /** A command or query, as the interfaces see it. */
 export type Declared = Pick<
   Described<z.ZodRawShape>,
-  'name' | 'action' | 'summary' | 'anyHistory' | 'anyEventLog' | 'secret'
+  'name' | 'action' | 'summary' | 'anyHistory' | 'anyEventLog' | 'secret' | 'out'
 > & {
   readonly interfaces: readonly Interface[]
   readonly fields: readonly Field[]
@@ -217,6 +221,7 @@ const declaredOf = <Shape extends z.ZodRawShape>({
   anyHistory,
   anyEventLog,
   secret,
+  out,
   changes,
   columns,
   long,
@@ -233,6 +238,7 @@ const declaredOf = <Shape extends z.ZodRawShape>({
   ...(next && { next }),
   ...(nextOfRow && { nextOfRow }),
   ...(secret !== undefined && { secret }),
+  ...(out !== undefined && { out }),
 })
 
 const valuesOf = <Shape extends z.ZodRawShape>(

@@ -11,6 +11,8 @@ import {
   keyIdOf,
   labelOf,
   listOf,
+  type PriceName,
+  priceNameOf,
   signedAmountOf,
   wholeNumber,
 } from './input.ts'
@@ -20,7 +22,10 @@ import {
  * and says how it is shown.
  */
 
-/** How a form asks for a value. `id` is a value that other pages give, such as the id of a call. */
+/**
+ * How a form asks for a value. `id` is a value that other pages give, such as the id of a call. `document` is JSON: a text in forms, and
+ * on the command line a file, whose path is given.
+ */
 export type Control =
   | 'text'
   | 'number'
@@ -33,6 +38,7 @@ export type Control =
   | 'instant'
   | 'month'
   | 'file'
+  | 'document'
 
 export type FieldWords = {
   readonly label: string
@@ -44,6 +50,8 @@ type Shown = FieldWords & {
   /** On the command line, without dashes. Default: its name. */
   readonly flag?: string
   readonly options?: readonly string[]
+  /** Of a document: the name of a price book or a proposal may be given in its place. */
+  readonly named?: true
 }
 
 /** A field, as interfaces see it. */
@@ -262,3 +270,34 @@ export const partnerOrganization = () =>
 
 /** A domain, or a part of one: whoever uses it checks it. */
 export const domain = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
+/** A version of the price book, or a proposal. */
+export const priceName = (words: FieldWords) =>
+  text((typed) => priceNameOf('', typed), { ...words, control: 'id' })
+
+const json = z.union([z.string(), z.array(z.unknown()), z.record(z.string(), z.unknown())])
+
+const parsedJson = (given: z.output<typeof json>): unknown => {
+  if (typeof given !== 'string') return given
+  try {
+    return JSON.parse(given)
+  } catch (error) {
+    throw new InputFault('', `it is not JSON: ${error instanceof Error ? error.message : String(error)}`)
+  }
+}
+
+export const document = (words: FieldWords & { readonly flag?: string }) =>
+  json.transform(reading(parsedJson)).register(shown, { ...words, control: 'document' })
+
+/** Prices by their name, or as a document that has the rules. */
+export type PricesGiven = PriceName | { readonly kind: 'rules'; readonly document: unknown }
+
+export const prices = (words: FieldWords) =>
+  json
+    .transform(
+      reading((given): PricesGiven => {
+        if (typeof given !== 'string' || /^\s*[[{]/.test(given))
+          return { kind: 'rules', document: parsedJson(given) }
+        return priceNameOf('', given)
+      }),
+    )
+    .register(shown, { ...words, control: 'document', named: true })

@@ -134,3 +134,15 @@ export const keyIdOf = (field: string, text: string): string => {
     `no key ends like this one: it is cut off or mistyped; its id, the ${keyIdLength} characters after ${prefix}, is enough`,
   )
 }
+
+/** A person's name for a price book or a proposal: `2`, or `p3`. */
+export type PriceName = { readonly kind: 'book' | 'proposal'; readonly number: number }
+
+export const priceNameForm = /^(p?)([1-9]\d{0,8})$/
+
+export const priceNameOf = (field: string, text: string): PriceName => {
+  const [, p, digits] = priceNameForm.exec(text.trim()) ?? []
+  if (digits === undefined)
+    throw new InputFault(field, `"${text}" is neither a version, such as 2, nor a proposal, such as p3`)
+  return { kind: p === 'p' ? 'proposal' : 'book', number: Number(digits) }
+}

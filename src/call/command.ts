@@ -45,6 +45,8 @@ export type Plan = {
   readonly json?: object
   /** `says` contains everything in `json`: people read it once. */
   readonly saysAll?: true
+  /** What a person reads of `json`, before `says`. */
+  readonly sections?: Sections
   /** In place of the command's own, where what it is given, or what is there, makes the difference. */
   readonly asks?: Asks
   /** It would change nothing, because it was done before. */
@@ -70,6 +72,16 @@ export type Given = {
   flag(name: string): boolean
 }
 
+/** For people: a text is a heading, an object is shown by its members, and an array as a table. */
+export type Sections = readonly (string | object)[]
+
+/** A command or query, with values by the names of its fields. */
+export type Next = {
+  readonly name: string
+  readonly label: string
+  readonly given?: Readonly<Record<string, string>>
+}
+
 export type Answer = {
   /** An object, or an array for lists. */
   readonly json: object
@@ -77,8 +89,10 @@ export type Answer = {
   readonly failed?: boolean
   /** Lines for people; default: the members of `json`. */
   readonly lines?: readonly string[]
-  /** Instead of lines: objects are shown by their members, arrays as tables. */
-  readonly sections?: readonly object[]
+  /** Instead of lines. */
+  readonly sections?: Sections
+  /** Where a person may want to go from here. */
+  readonly next?: readonly Next[]
   /** The command has written its output itself. */
   readonly written?: boolean
 }

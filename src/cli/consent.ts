@@ -1,5 +1,5 @@
 import type { Answer, Asks, Command, CommandContext, Given, Plan } from './command.ts'
-import { members } from './table.ts'
+import { members, sectionLines } from './table.ts'
 
 /**
  * The one place that decides whether a command may make its change. On a terminal every command that moves money,
@@ -50,17 +50,19 @@ export const consentTo = async (
   const asks: Asks = plan.asks ?? changes.asks
   if (asks === 'never') return null
   if (ask !== null) {
-    if (!(await ask({ says: plan.says, question: 'Do it?' }))) throw new Declined('Nothing was done.')
+    if (!(await ask({ says: saidIn(plan), question: 'Do it?' }))) throw new Declined('Nothing was done.')
   } else if (asks === 'always') throw new NeedsYes(plan.says)
   return null
 }
 
-const dryRunAnswer = ({ says, json = {}, saysAll }: Plan): Answer => ({
-  json: { dry_run: true, would: says, ...json },
-  lines: [
-    ...says,
-    ...(saysAll === true || Object.keys(json).length === 0 ? [] : ['', ...members({ ...json })]),
-    '',
-    'Nothing was written.',
-  ],
-})
+const saidIn = ({ says, sections }: Plan): readonly string[] =>
+  sections === undefined ? says : [...sectionLines(sections), '', ...says]
+
+const dryRunAnswer = (plan: Plan): Answer => {
+  const { says, json = {}, saysAll, sections } = plan
+  const said = saysAll === true || sections !== undefined || Object.keys(json).length === 0
+  return {
+    json: { dry_run: true, would: says, ...json },
+    lines: [...saidIn(plan), ...(said ? [] : ['', ...members({ ...json })]), '', 'Nothing was written.'],
+  }
+}

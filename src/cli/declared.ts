@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises'
 import {
   type Asked,
   type Context,
@@ -7,33 +8,44 @@ import {
   rowsDefault,
 } from '../administration/declare.ts'
 import type { Field } from '../administration/fields.ts'
-import { wholeNumber } from '../administration/input.ts'
+import { priceNameForm, wholeNumber } from '../administration/input.ts'
 import { catchUp } from '../administration/projections/catch-up.ts'
 import { createPixelControls } from '../capabilities/index.ts'
 import { twoPersonOf } from '../config.ts'
 import { addressesNow } from '../start/addresses.ts'
 import { openOutside } from '../start/capabilities.ts'
 import type { Answer, Command, CommandContext, Given, Parameter } from './command.ts'
+import { fromUser, readTextFile } from './files.ts'
 import { cut, table } from './table.ts'
+
+/** A document may be the plan of every organization of a large installation: far below the available memory. */
+const documentBytesMax = 256 * 1024 * 1024
 
 /** A command or query of administration as a command of this command line. */
 export const commandOf = (declared: Declared): Command => {
-  const { name, summary, fields, changes, action } = declared
-  const asked = (given: Given) => declared.read(givenIn(fields, given))
+  const { name, summary, fields, changes, action, out } = declared
+  const asked = async (given: Given) => declared.read(await givenIn(fields, given))
   return {
     ...{ name, summary, action },
-    parameters: [...fields.map(parameterOf), ...(declared.paged === true ? [limitParameter] : [])],
+    parameters: [
+      ...fields.map(parameterOf),
+      ...(out === undefined ? [] : [{ name: 'out', help: out, kind: 'file' } as const]),
+      ...(declared.paged === true ? [limitParameter] : []),
+    ],
     changes:
       changes === 'nothing'
         ? changes
         : {
             ...changes,
-            plan: async (context, given) => asked(given).plan(await contextIn(declared, context, given)),
+            plan: async (context, given) =>
+              (await asked(given)).plan(await contextIn(declared, context, given)),
           },
     run: async (context, given) => {
-      const { run, paged } = asked(given)
+      const { run, paged } = await asked(given)
       if (paged !== undefined) return streamed(declared, paged, context, given)
       const answer = await run(await contextIn(declared, context, given))
+      const file = out === undefined ? undefined : given.text('out')
+      if (file !== undefined) await writeFile(file, `${JSON.stringify(answer.json, null, 2)}\n`)
       return { ...answer, ...linesOf(declared, answer) }
     },
   }
@@ -47,7 +59,7 @@ const contextIn = async (
   const { config, logger, interrupted } = context
   const { operator, ...foundation } = await context.foundation({
     anyHistory: anyHistory === true,
-    anyEventLog: anyEventLog?.(givenIn(fields, given)) === true,
+    anyEventLog: anyEventLog?.(await givenIn(fields, given)) === true,
   })
   return {
     ...{ foundation, operator, logger, interrupted },
@@ -144,20 +156,33 @@ const kinds: Partial<Record<Field['control'], NonNullable<Parameter['kind']>>> =
   file: 'file',
 }
 
-const parameterOf = ({ flag, help, required, control, byDefault, options }: Field): Parameter => {
-  const kind = kinds[control]
+const parameterOf = ({ flag, help, required, control, named, byDefault, options }: Field): Parameter => {
+  const kind = control === 'document' && named === undefined ? 'file' : kinds[control]
   const of =
     options === undefined
       ? ''
       : `: ${control === 'choices' ? 'comma-separated, of' : 'one of'} ${options.join(', ')}`
+  const file = control === 'document' ? ' (the path of a file)' : ''
   const more = byDefault === undefined ? '' : ` (default ${byDefault})`
-  return { name: flag, help: `${help}${of}${more}`, ...(required && { required }), ...(kind && { kind }) }
+  return {
+    name: flag,
+    help: `${help}${of}${file}${more}`,
+    ...(required && { required }),
+    ...(kind && { kind }),
+  }
 }
 
-const givenIn = (fields: readonly Field[], given: Given): DeclaredGiven =>
-  Object.fromEntries(
-    fields.flatMap(({ name, flag, required, control }) => {
-      const value = control === 'flag' ? given.flag(flag) : required ? given.required(flag) : given.text(flag)
-      return value === undefined ? [] : [[name, value]]
-    }),
-  )
+const givenIn = async (fields: readonly Field[], given: Given): Promise<DeclaredGiven> => {
+  const values: Record<string, unknown> = {}
+  for (const { name, flag, required, control, named } of fields) {
+    const value = control === 'flag' ? given.flag(flag) : required ? given.required(flag) : given.text(flag)
+    if (value === undefined) continue
+    values[name] =
+      control === 'document' &&
+      typeof value === 'string' &&
+      !(named === true && priceNameForm.test(value.trim()))
+        ? await readTextFile(flag, fromUser(value), documentBytesMax)
+        : value
+  }
+  return values
+}

@@ -39,9 +39,3 @@ export const readJsonFile = async (field: string, path: string, bytesMax: number
 }
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
-
-/** Far above the size of a complete price book. */
-const priceFileBytesMax = 1_000_000
-
-/** A price book, or a part of one, as in a file. Throws `InputFault` of the field `file`. */
-export const readPriceFile = (path: string): Promise<unknown> => readJsonFile('file', path, priceFileBytesMax)

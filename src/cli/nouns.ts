@@ -62,7 +62,13 @@ export const nouns: readonly Noun[] = [
   {
     name: 'price',
     about: 'price books and prices of one organization',
-    load: async () => (await import('./price.ts')).priceCommands,
+    load: () =>
+      declared(
+        Promise.all([
+          import('../administration/prices/commands.ts'),
+          import('../administration/prices/queries.ts'),
+        ]).then(([{ priceCommands }, { priceQueries }]) => [...priceCommands, ...priceQueries]),
+      ),
   },
   {
     name: 'ledger',

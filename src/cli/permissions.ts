@@ -7,13 +7,6 @@ import type { Command } from './command.ts'
 
 export const commandActions: Readonly<Record<string, Action>> = {
   'ledger reverse': 'credits.change',
-  'price show': 'accounts.read',
-  'price propose': 'prices.change',
-  'price diff': 'finance.read',
-  'price approve': 'prices.change',
-  'price withdraw': 'prices.change',
-  'price override': 'prices.change',
-  'price overrides': 'finance.read',
   'ledger explain': 'accounts.read',
   'ledger export': 'ledgers.export',
   'ledger statement': 'ledgers.export',

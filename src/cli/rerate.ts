@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises'
-import { InputFault, instantOf, labelOf } from '../administration/input.ts'
+import type { PricesGiven } from '../administration/fields.ts'
+import { InputFault, instantOf, labelOf, priceNameForm, priceNameOf } from '../administration/input.ts'
 import { organizationsOf } from '../administration/ledgers/ledgers.ts'
 import { abandonRerate, applyRerate, approveRerate } from '../administration/rerates/apply.ts'
 import { checkPlanFile, type ProvedRun, planFileOf, provedRun } from '../administration/rerates/proof.ts'
@@ -16,7 +17,7 @@ import {
   type Plan,
   wholeOrNot,
 } from './command.ts'
-import { fromUser, readJsonFile, readPriceFile } from './files.ts'
+import { fromUser, readJsonFile } from './files.ts'
 import { doneJson, planLines, runLines } from './rerate-lines.ts'
 
 const runParameter: Parameter = { name: 'run', help: 'as "rerate plan" names it: rr_…', required: true }
@@ -36,6 +37,11 @@ const planned = (given: Given) => {
   const reason = labelOf('reason', given.required('reason'))
   return { from, to, reason, book: given.required('book'), organization: given.text('org') }
 }
+
+const pricesGiven = async (text: string): Promise<PricesGiven> =>
+  priceNameForm.test(text.trim())
+    ? priceNameOf('book', text)
+    : { kind: 'rules', document: await readJsonFile('book', fromUser(text), fileBytesMax) }
 
 const plan: Command = {
   name: 'rerate plan',
@@ -71,7 +77,7 @@ const plan: Command = {
     const made = await planRerate(
       open,
       {
-        book: await pricesNamed(open, book, { from, readJson: (path) => readPriceFile(fromUser(path)) }),
+        book: await pricesNamed(open, await pricesGiven(book), { from }),
         organizationId: organization ?? null,
         organizations: organization === undefined ? payingOf(await organizationsOf(open)) : [organization],
         from,

@@ -14,7 +14,7 @@ import { invocation } from './overview.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
 import { requirePermission } from './permissions.ts'
 import { withoutSecrets } from './secrets-in-text.ts'
-import { members, type Row, table } from './table.ts'
+import { sectionLines } from './table.ts'
 import { ask, isTerminal, progressLine, write } from './terminal.ts'
 
 /** A person does not wait longer for an unavailable database; the service itself waits until it recovers. */
@@ -123,9 +123,5 @@ const runCommand = async (
 
 const printed = (answer: Answer, json: boolean): string => {
   if (json) return JSON.stringify(answer.json, null, 2)
-  if (answer.lines !== undefined) return answer.lines.join('\n')
-  const sections = (answer.sections ?? [answer.json]).map((one) =>
-    (Array.isArray(one) ? table(one as Row[]) : members({ ...one })).join('\n'),
-  )
-  return sections.join('\n\n')
+  return (answer.lines ?? sectionLines(answer.sections ?? [answer.json])).join('\n')
 }

@@ -1,4 +1,5 @@
 import { styleText } from 'node:util'
+import type { Sections } from '../call/command.ts'
 
 /** Output for people on a terminal: rows under aligned headings. */
 
@@ -46,3 +47,14 @@ export const members = (row: Row): string[] => {
   const width = Math.max(0, ...Object.keys(row).map((name) => name.length))
   return Object.entries(row).map(([name, value]) => `${`${name}:`.padEnd(width + 1)} ${cell(value)}`)
 }
+
+/** Lines of sections, with an empty line between them, but none below a heading. */
+export const sectionLines = (sections: Sections): string[] =>
+  sections.flatMap((section, i) => [
+    ...(i === 0 || typeof sections[i - 1] === 'string' ? [] : ['']),
+    ...(typeof section === 'string'
+      ? [section]
+      : Array.isArray(section)
+        ? table(section as Row[])
+        : members({ ...section })),
+  ])

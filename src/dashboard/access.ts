@@ -16,9 +16,6 @@ const actionOfPage = {
   'GET /organizations/:organization/lots': 'accounts.read',
   'GET /organizations/:organization/calls/:request': 'accounts.read',
   'GET /organizations/:organization/calls/:request/receipt.json': 'ledgers.export',
-  'GET /organizations/:organization/prices': 'accounts.read',
-  'POST /organizations/:organization/prices': 'prices.change',
-  'POST /organizations/:organization/prices/withdraw': 'prices.change',
   'GET /organizations/:organization/keys/:key': 'accounts.read',
   'GET /organizations/:organization/webhooks': 'accounts.read',
   'GET /organizations/:organization/webhooks/:webhook': 'accounts.read',
@@ -26,14 +23,6 @@ const actionOfPage = {
   'GET /months': 'finance.read',
   // For all organizations: a partner exports only its own.
   'GET /months.csv': 'finance.read',
-  'GET /prices': 'accounts.read',
-  'GET /prices/:proposal': 'finance.read',
-  'POST /prices/:proposal/approve': 'prices.change',
-  'GET /prices/:name/cost': 'finance.read',
-  'GET /prices/new': 'prices.change',
-  'POST /prices/new': 'prices.change',
-  'GET /prices/:name/withdraw': 'prices.change',
-  'POST /prices/:name/withdraw': 'prices.change',
   'GET /rerates': 'finance.read',
   'GET /rerates/:run': 'finance.read',
   'GET /rerates/new': 'rerates.change',
@@ -77,8 +66,8 @@ export const actionAt = (method: string, url: string): Action | null => {
   return Object.hasOwn(actionOfRoute, name) ? (actionOfRoute[name] ?? null) : null
 }
 
-/** `route` as in the table. */
+/** `route` as in the table. Outside the pages of an organization, a command is about all of them. */
 export const mayOpen = (role: UserRole, route: string): boolean => {
   const action = actionOfRoute[route]
-  return action !== undefined && mayDo(role, action)
+  return action !== undefined && mayDo(role, action) && !(role === 'partner' && route.includes(' /commands/'))
 }

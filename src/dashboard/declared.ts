@@ -41,9 +41,14 @@ export const hrefOf = (
   { name, given = {} }: { readonly name: string; readonly given?: Given | undefined },
   { role, organizationId }: { readonly role: UserRole; readonly organizationId: string | null },
 ): string | null => {
-  const offered = places.filter((one) => one.declared.name === name)
-  const place = offered.find(({ organization }) => organization === (organizationId !== null)) ?? offered[0]
-  if (place === undefined || !mayDo(role, place.declared.action)) return null
+  const offered = places.filter(
+    ({ declared, organization }) =>
+      declared.name === name &&
+      mayDo(role, declared.action) &&
+      (organization ? organizationId !== null : role !== 'partner'),
+  )
+  const place = offered.find(({ organization }) => organization) ?? offered[0]
+  if (place === undefined) return null
   const values = askedFields(place).flatMap(({ name: field, flag }): [string, string][] => {
     const value = given[field]
     return value === undefined ? [] : [[flag, value === true ? 'on' : String(value)]]

@@ -2,7 +2,7 @@
 export const menu = [
   { href: '/', name: 'Overview', route: 'GET /' },
   { href: '/months', name: 'Months', route: 'GET /months' },
-  { href: '/prices', name: 'Prices', route: 'GET /prices' },
+  { href: '/commands/price/show', name: 'Prices', route: 'GET /commands/price/show' },
   { href: '/rerates', name: 'Re-rates', route: 'GET /rerates' },
   { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile' },
   { href: '/operations', name: 'Operations', route: 'GET /operations' },
@@ -20,7 +20,7 @@ export const organizationMenu = [
   { path: '/statement', name: 'Statement' },
   { path: '/months', name: 'Months' },
   { path: '/lots', name: 'Lots' },
-  { path: '/prices', name: 'Own prices' },
+  { path: '/price/show', name: 'Prices' },
   { path: '/pixel', name: 'Pixel' },
   { path: '/webhooks', name: 'Webhooks' },
 ] as const satisfies readonly { readonly path: string; readonly name: string }[]

@@ -1,9 +1,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { approvalRefusal } from '../administration/approval.ts'
-import { InputFault, instantOf, labelOf } from '../administration/input.ts'
+import { InputFault, instantOf, labelOf, priceNameOf } from '../administration/input.ts'
 import { organizationsOf } from '../administration/ledgers/ledgers.ts'
 import { provedOperator } from '../administration/operator.ts'
-import { priceNameOf } from '../administration/prices/prices.ts'
 import { abandonRerate, applyRerate, approveRerate } from '../administration/rerates/apply.ts'
 import { provedRun } from '../administration/rerates/proof.ts'
 import { checkRange, listRerates, planRerate, pricesNamed } from '../administration/rerates/rerates.ts'
@@ -44,9 +43,7 @@ const wantedIn = (form: Form) => {
   const organization = form.text('organization').trim()
   if (organization !== '' && !organizationPattern.test(organization))
     throw new InputFault('organization', `"${organization}" is no id of an organization, such as org_01J…`)
-  const book = form.text('book').trim()
-  if (priceNameOf(book) === null)
-    throw new InputFault('book', `"${book}" is no price book, such as 2, and no proposal, such as p3`)
+  const book = priceNameOf('book', form.text('book'))
   return {
     from,
     to,
@@ -55,8 +52,6 @@ const wantedIn = (form: Form) => {
     reason: labelOf('reason', form.text('reason')),
   }
 }
-
-const noFiles = (): Promise<never> => Promise.reject(new InputFault('book', 'it names no prices'))
 
 const planRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation } = context
@@ -69,7 +64,7 @@ const planRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       const { book, ...wanted } = wantedIn(form)
       return {
         ...wanted,
-        prices: await pricesNamed(foundation, book, { from: wanted.from, readJson: noFiles }),
+        prices: await pricesNamed(foundation, book, { from: wanted.from }),
       }
     })
     if ('fault' in outcome) {

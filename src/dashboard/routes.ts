@@ -18,7 +18,6 @@ import { lotRoutes } from './lot-routes.ts'
 import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
 import { operationsRoutes } from './operations-routes.ts'
-import { overrideRoutes } from './override-routes.ts'
 import { ownRoutes } from './own-routes.ts'
 import {
   accountAt,
@@ -33,8 +32,6 @@ import { organizationPage, type StatementView } from './pages/organization.ts'
 import { overviewPage } from './pages/overview.ts'
 import { signInPage } from './pages/sign-in.ts'
 import { pixelRoutes } from './pixel-routes.ts'
-import { priceFormRoutes } from './price-form-routes.ts'
-import { priceRoutes } from './price-routes.ts'
 import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
 import { rerateRoutes } from './rerate-routes.ts'
@@ -124,9 +121,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   overviewRoute(pages, context)
   organizationRoute(pages, context)
   keyPageRoutes(pages, context)
-  priceRoutes(pages, context)
-  priceFormRoutes(pages, context)
-  overrideRoutes(pages, context)
   rerateRoutes(pages, context)
   reconcileRoutes(pages, context)
   callRoutes(pages, context)

@@ -19,7 +19,7 @@ import { composeApiKey } from '../../src/keys/api-key.ts'
 
 const nowMs = Date.parse('2026-11-22T12:00:00Z')
 
-const inFile = { named: 'book.json', base: [] }
+const inFile = { field: 'file', base: [] }
 
 const refusals: readonly (readonly [field: string, message: string, read: () => unknown])[] = [
   ['name', 'nothing but white space was given', () => labelOf('name', '  ')],
@@ -63,7 +63,7 @@ const refusals: readonly (readonly [field: string, message: string, read: () => 
     expect.stringMatching(/^rule whoami: a decimal number of credits, /),
     () => priceRulesOf([{ rule: 'whoami', rule_version: 1, sku: null, amount: '-1' }], inFile),
   ],
-  ['file', 'book.json: rules: a list is expected; it is missing', () => priceRulesOf({ a: 1 }, inFile)],
+  ['file', 'rules: a list is expected; it is missing', () => priceRulesOf({ a: 1 }, inFile)],
 ]
 
 test.each(refusals)('%s: %s', (field, message, read) => {

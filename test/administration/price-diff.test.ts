@@ -154,11 +154,12 @@ test.each([
   expect(lastMonth(Date.parse(now))).toBe(month)
 })
 
-test('a file may hold what changes of the other book alone', async () => {
-  const readJson = async () => [{ rule: 'ip_lookup.located', amount: '3' }]
-  const { rules: read } = await rulesNamed({ eventLog }, 'book.json', { readJson, over: rules('2') })
+test('given rules may be only those that change of the other book', async () => {
+  const document = [{ rule: 'ip_lookup.located', amount: '3' }]
+  const over = { field: 'to', over: rules('2') }
+  const { rules: read } = await rulesNamed({ eventLog }, { kind: 'rules', document }, over)
   expect(read).toEqual(rules('3'))
-  await expect(rulesNamed({ eventLog }, 'p7', { readJson, over: null })).rejects.toThrow(
+  await expect(rulesNamed({ eventLog }, { kind: 'proposal', number: 7 }, over)).rejects.toThrow(
     'there is no proposal p7',
   )
 })

@@ -5,7 +5,7 @@ import { defaultPriceBook } from '../../src/billing/price-book.ts'
 
 const base = defaultPriceBook.rules
 const read = (content: unknown, over = base as typeof base) =>
-  priceRulesOf(content, { named: 'b.json', base: over })
+  priceRulesOf(content, { field: 'file', base: over })
 const withAmount = (amount: string) =>
   base.map((rule) => (rule.rule === 'ip_lookup.located' ? { ...rule, amount } : rule))
 
@@ -33,9 +33,9 @@ describe('a file', () => {
   })
 
   test.each([
-    ['b.json: rules: a list is expected', {}],
-    ['b.json: rules: at least 1', []],
-    ['b.json: rules[0].rule: ', [{ amount: '1' }]],
+    ['rules: a list is expected', {}],
+    ['rules: at least 1', []],
+    ['rules[0].rule: ', [{ amount: '1' }]],
     ['there is no rule "sold"', [{ rule: 'sold', rule_version: 1, sku: null, amount: '0' }]],
     ['rule whoami has no version 2', [{ rule: 'whoami', rule_version: 2 }]],
     ['rule whoami stands in it twice', [{ rule: 'whoami' }, { rule: 'whoami' }]],
@@ -47,7 +47,7 @@ describe('a file', () => {
   test('is refused where it and the book it changes are no whole book', () => {
     const some = base.filter(({ rule }) => rule !== 'whoami')
     expect(() => read([{ rule: 'ip_lookup.located', amount: '2' }], some)).toThrow(
-      'a price book is complete; neither the file nor the book in force then has whoami',
+      'a price book is complete; neither these rules nor the book in force then have whoami',
     )
     expect(() => read([{ rule: 'whoami', amount: '2' }], some)).toThrow(
       'rule whoami is not in the book it changes: give its rule_version, sku and amount',

@@ -126,7 +126,7 @@ export const plan = async (
   planRerate(
     scene,
     {
-      book: await pricesNamed(scene, 'prices.json', { from: instant(0), readJson: async () => under }),
+      book: await pricesNamed(scene, { kind: 'rules', document: under }, { from: instant(0) }),
       from: instant(0),
       to: instant(toMs),
       organizationId: null,

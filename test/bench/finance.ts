@@ -45,7 +45,7 @@ export const finance = ({ events, rounds, begin, tell }: BenchOptions): Promise<
     for (let round = 0; round < Math.min(rounds, roundsMax); round++) {
       let startedAt = performance.now()
       const ownFrom = process.cpuUsage()
-      const book = await pricesNamed(foundation, 'prices.json', { from, readJson: async () => under })
+      const book = await pricesNamed(foundation, { kind: 'rules', document: under }, { from })
       const { proposed } = await planRerate(
         foundation,
         {

@@ -53,7 +53,7 @@ describe('with a password that was given', () => {
     for (const path of [
       '/me/sessions/end',
       '/commands/ledger/reconcile',
-      '/prices/new',
+      '/commands/price/propose',
       '/commands/jobs/run',
     ]) {
       const { statusCode, body } = await browser.post(path, encoded({ _csrf: csrf }))

@@ -1,7 +1,7 @@
-/** Prices are proposed, tried, approved by another person and withdrawn; calls are re-rated; everything is reconciled. */
+/** Calls are re-rated; everything is reconciled. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
-import { pricesAt } from '../../src/administration/prices/prices.ts'
+import { proposePriceBook } from '../../src/administration/prices/prices.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import {
   type Browser,
@@ -46,111 +46,17 @@ const ended = async (browser: Browser, path: string) => {
   throw new Error('it never ended')
 }
 
-const propose = async (amount: string, from = at(1)): Promise<string> => {
-  const answer = await ada.submit('/prices/new', {
-    from,
-    reason: 'next year',
-    'amount ip_lookup.located': amount,
+const propose = async (amount: string): Promise<string> => {
+  const { proposal } = await proposePriceBook(room.foundation, {
+    rulesOver: (base) => base.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount } : rule)),
+    ...{ effectiveFrom: at(2), reason: 'next year', actor: 'user:ada' },
   })
-  expect(answer.statusCode).toBe(303)
-  return String(answer.headers.location)
+  return `p${proposal}`
 }
-
-describe('a proposal', () => {
-  test('is made by a form that has the amounts in force, and changes what was typed alone', async () => {
-    const form = await ada.get('/prices/new')
-    expect(form.body).toMatch(/name="amount ip_lookup\.located" value="1"/)
-    const path = await propose('1.5')
-    const { body } = await ada.get(path)
-    expect(body).toContain('1 → 1.5')
-    expect(body.match(/ → /g)).toHaveLength(1)
-  })
-
-  test.each([
-    [{ from: 'soon' }, 'is not an ISO 8601 instant', 'from'],
-    [{ from: '2020-01-01T00:00:00Z' }, 'prices never change backwards', 'from'],
-    [{ reason: ' ' }, 'Nothing but white space', 'reason'],
-    [{ 'amount ip_lookup.located': '-1' }, 'decimal number of credits', null],
-    [{ 'amount ip_lookup.located': '1' }, 'has these very rules', null],
-  ])('with %j is refused in the form, which keeps what was typed', async (wrong, why, field) => {
-    const before = await room.foundation.eventLog.head()
-    const answer = await ada.submit('/prices/new', {
-      ...{ from: at(1), reason: 'typed <b>', 'amount ip_lookup.located': '7' },
-      ...wrong,
-    })
-    expect(answer.statusCode).toBe(422)
-    expect(answer.body).toContain(why)
-    if (field !== null) expect(answer.body).toMatch(new RegExp(`id="${field}"[^>]*aria-invalid="true"`))
-    if (field !== 'reason') expect(answer.body).toContain('typed &lt;b&gt;')
-    expect(await room.foundation.eventLog.head()).toBe(before)
-  })
-
-  test('says what a month would have cost, call by call, and charges nothing', async () => {
-    const path = await propose('2')
-    const before = await room.foundation.eventLog.head()
-    const month = at(0).slice(0, 7)
-    const { body } = await ended(ada, `${path}/cost?month=${month}`)
-    expect(body).toContain(named)
-    const cells = [...body.matchAll(/data-head="(?:Under [^"]+|Difference)"><div>([^<]+)/g)].map(
-      ([, text = '']) => Number(text.replaceAll(',', '')),
-    )
-    const [now = 0, then = 0, difference = 0] = cells
-    expect(now).toBeGreaterThan(0)
-    expect([then, difference]).toEqual([now * 2, now])
-    expect(await room.foundation.eventLog.head()).toBe(before)
-    expect((await ada.get(`${path}/cost?month=2026-13`)).statusCode).toBe(422)
-    expect((await ada.get(`${path}/cost?month=9998-01`)).statusCode).toBe(422)
-    for (const name of ['p999', '1', 'x', '%00'])
-      expect((await ada.get(`/prices/${name}/cost`)).statusCode).toBe(404)
-  })
-
-  test('is withdrawn with a reason, and so is a book that is still to come', async () => {
-    const path = await propose('3')
-    expect((await ada.submit(`${path}/withdraw`, { reason: '' })).statusCode).toBe(422)
-    expect((await ada.submit(`${path}/withdraw`, { reason: 'no' })).headers.location).toBe('/prices')
-    expect((await ada.submit(`${path}/withdraw`, { reason: 'no' })).statusCode).toBe(422)
-    const other = await propose('4')
-    expect((await bob.submit(other, {}, `${other}/approve`)).statusCode).toBe(303)
-    const [book] = (await pricesAt(room.foundation, nowMs)).upcoming
-    const prices = await ada.get('/prices')
-    expect(prices.body).toContain(`href="/prices/${book?.version}/withdraw"`)
-    expect((await ada.submit(`/prices/${book?.version}/withdraw`, { reason: 'no' })).statusCode).toBe(303)
-    expect((await pricesAt(room.foundation, nowMs)).upcoming).toEqual([])
-    for (const name of ['p999', '999', 'x', '%00'])
-      expect((await ada.get(`/prices/${name}/withdraw`)).statusCode).toBe(404)
-  })
-})
-
-describe('prices of an organization’s own', () => {
-  test('are set, listed and withdrawn', async () => {
-    const path = `${base}/prices`
-    expect((await ada.get(path)).body).toContain('It has no prices of its own.')
-    for (const wrong of [
-      { sku: 'nothing' },
-      { amount: 'x' },
-      { 'effective-from': '2020-01-01T00:00:00Z' },
-      { reason: '' },
-    ])
-      expect(
-        (await ada.submit(path, { sku: 'ip_lookup', amount: '0.5', reason: 'contract', ...wrong }))
-          .statusCode,
-      ).toBe(422)
-    const set = { sku: 'ip_lookup', amount: '0.5', 'effective-from': '', reason: 'contract <b>' }
-    expect((await ada.submit(path, set)).headers.location).toBe(path)
-    const { body } = await ada.get(path)
-    expect(body).toContain('contract &lt;b&gt;')
-    expect(body).toContain('user:ada')
-    const override = /<option value="([0-9a-f-]{36})"/.exec(body)?.[1] ?? ''
-    const withdrawn = { override, 'withdraw-reason': 'over' }
-    expect((await ada.submit(path, { ...withdrawn, override: 'x' }, `${path}/withdraw`)).statusCode).toBe(422)
-    expect((await ada.submit(path, withdrawn, `${path}/withdraw`)).headers.location).toBe(path)
-    expect((await ada.get(path)).body).toContain('It has no prices of its own.')
-  })
-})
 
 describe('a re-rate', () => {
   test('is planned, looked at, approved by another person, applied with progress, and never twice', async () => {
-    const proposal = (await propose('0.5', at(2))).slice('/prices/'.length)
+    const proposal = await propose('0.5')
     const wanted = { book: proposal, from: at(-10), to: at(-1), organization: '', reason: 'too dear <b>' }
     const begun = await ada.submit('/rerates/new', wanted)
     const planned = await ended(ada, String(begun.headers.location))
@@ -175,7 +81,7 @@ describe('a re-rate', () => {
     expect((await ada.get(path)).body).not.toContain('Apply it')
     const again = await ended(
       ada,
-      String((await ada.submit(`${base}/prices`, {}, `${path}/apply`)).headers.location),
+      String((await ada.submit('/rerates/new', {}, `${path}/apply`)).headers.location),
     )
     expect(again.statusCode).toBe(422)
     expect((await ada.get('/rerates')).body).toContain(path)
@@ -196,7 +102,7 @@ describe('a re-rate', () => {
   })
 
   test.each([
-    [{ book: 'x' }, 'is no price book', 'book'],
+    [{ book: 'x' }, 'is neither a version', 'book'],
     [{ book: '99' }, 'there is no price book 99', null],
     [{ from: 'x' }, 'is not an ISO 8601 instant', 'from'],
     [{ to: '2999-01-01T00:00:00Z' }, 'is still to come', 'to'],
@@ -258,14 +164,6 @@ describe('a reconciliation', () => {
 
 test('none of it is for people who are not signed in', async () => {
   const stranger = openBrowser(room.host)
-  for (const path of [
-    '/prices/new',
-    '/prices/p1/cost',
-    '/prices/p1/withdraw',
-    '/rerates',
-    '/rerates/new',
-    '/reconcile',
-    `${base}/prices`,
-  ])
+  for (const path of ['/rerates', '/rerates/new', '/reconcile'])
     expect((await stranger.get(path)).statusCode).toBe(303)
 })

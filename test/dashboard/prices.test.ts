@@ -1,104 +1,238 @@
-/** What people see of prices, and how a person who is signed in approves a proposal. */
+/** Prices as people use them: who sees what, who may approve, and what a page leads to. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { pricesAt, proposePriceBook } from '../../src/administration/prices/prices.ts'
-import { putUser } from '../../src/administration/users/users.ts'
+import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import {
   type Browser,
   type DashboardHost,
-  openBrowser,
+  encoded,
   openDashboardHost,
   signedIn,
+  userWhoChose,
 } from './dashboard-host.ts'
 
 let room: DashboardHost
 let ada: Browser
 let bob: Browser
+let organizationId = ''
+const actor = 'cli:setup'
+const at = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString()
+
+const show = '/commands/price/show'
+const approve = '/commands/price/approve'
+const propose = '/commands/price/propose'
 
 beforeAll(async () => {
   room = await openDashboardHost()
-  const [first, second] = ['ada', 'bob'].map((name) => ({ name, password: 'correct horse battery staple' }))
-  if (first === undefined || second === undefined) throw new Error('no one')
-  for (const user of [first, second]) await putUser(room.foundation.pool, user)
-  ada = await signedIn(room, first)
-  bob = await signedIn(room, second)
+  const enter = async (name: string) =>
+    signedIn(room, await userWhoChose(room, { name, role: 'finance', organizationId: null, actor }))
+  await userWhoChose(room, { name: 'first', role: 'admin', organizationId: null, actor })
+  ;[ada, bob] = [await enter('ada'), await enter('bob')]
+  ;({ organizationId } = await createOrganization(room.foundation, {
+    ...{ name: 'Northwind', overdraftLimit: 0n, actor },
+  }))
+  await room.caughtUp()
 })
 afterAll(() => room?.close())
 
-const propose = async (amount: string, actor = 'user:ada'): Promise<number> =>
-  (
-    await proposePriceBook(room.foundation, {
-      rulesOver: (base) => base.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount } : rule)),
-      effectiveFrom: new Date(Date.now() + 86_400_000).toISOString(),
-      reason: '<b>contract</b>',
-      actor,
-    })
-  ).proposal
+const proposed = async (amount: string, by = 'user:ada'): Promise<string> => {
+  const { proposal } = await proposePriceBook(room.foundation, {
+    rulesOver: (base) => base.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount } : rule)),
+    ...{ effectiveFrom: at(1), reason: '<b>contract</b>', actor: by },
+  })
+  return `p${proposal}`
+}
 
 const upcoming = async () => (await pricesAt(room.foundation, Date.now())).upcoming
 
+/** Sends the form, and the page that asks whether to do it. */
+const done = async (browser: Browser, path: string, fields: Record<string, string>) => {
+  const plan = await browser.submit(path, fields)
+  return plan.statusCode === 200 ? browser.submit(path, { ...fields, confirmed: 'yes' }) : plan
+}
+
 describe('the prices', () => {
-  test('are those in force, and what is proposed', async () => {
-    const proposal = await propose('1.5')
-    const { body, statusCode } = await ada.get('/prices')
-    expect(statusCode).toBe(200)
+  test('are those in force and what is proposed, with what can be done about them', async () => {
+    const name = await proposed('1.5')
+    const { body } = await ada.get(show)
     for (const { rule } of defaultPriceBook.rules) expect(body).toContain(rule)
-    expect(body).toContain(`href="/prices/p${proposal}"`)
     expect(body).toContain('&lt;b&gt;contract')
-    expect((await ada.get('/')).body).toContain('href="/prices"')
+    expect(body).toContain(`href="${approve}?proposal=${name}"`)
+    expect(body).toContain(`href="/commands/price/withdraw?name=${name}"`)
+    expect(body).toContain(`href="/commands/price/diff?from=1&amp;to=${name}"`)
+    expect((await ada.get('/')).body).toContain(`href="${show}"`)
   })
 
-  test('are for people who are signed in', async () => {
-    const stranger = openBrowser(room.host)
-    for (const path of ['/prices', '/prices/p1']) {
-      const { statusCode, headers } = await stranger.get(path)
-      expect({ statusCode, to: headers.location }).toEqual({
-        statusCode: 303,
-        to: `/login?next=${encodeURIComponent(path)}`,
-      })
+  test('of a name that does not exist are refused', async () => {
+    for (const name of ['p99', '99', 'x', '%00'])
+      expect([name, (await ada.get(`${show}?name=${name}`)).statusCode]).toEqual([name, 422])
+  })
+
+  test('are shown to a partner without proposals, and without the people of the operator', async () => {
+    const name = await proposed('1.75', 'user:olga.of.finance')
+    const user = { name: 'pia', role: 'partner', organizationId, actor } as const
+    const pia = await signedIn(room, await userWhoChose(room, user))
+    const own = `/organizations/${organizationId}/price/show`
+    const page = await pia.get(own)
+    expect(page.statusCode).toBe(200)
+    expect(page.body).toContain('ip_lookup.located')
+    for (const hidden of ['olga.of.finance', 'contract', 'Approver', 'price/approve', 'price/propose'])
+      expect([hidden, page.body.includes(hidden)]).toEqual([hidden, false])
+    for (const asked of [name, '1', '99']) {
+      const answer = await pia.get(`${own}?name=${asked}`)
+      expect([answer.statusCode, answer.body.includes('There is nothing of the name')]).toEqual([422, true])
     }
-  })
-
-  test('of a proposal that does not exist are a page that is missing', async () => {
-    for (const path of ['/prices/p99', '/prices/1', '/prices/x'])
-      expect((await ada.get(path)).statusCode).toBe(404)
+    expect((await pia.get(show)).statusCode).toBe(404)
+    expect(page.body).not.toContain(`href="${show}"`)
   })
 })
 
 describe('a proposal', () => {
-  test('is approved by another person than the one who proposed it, once', async () => {
-    const proposal = await propose('2.5')
-    const path = `/prices/p${proposal}`
-    const shown = await ada.get(path)
-    expect(shown.body).toContain('1 → 2.5')
-    expect(shown.body).toContain('Ada proposed it: another person has to approve it')
-    expect(shown.body).not.toContain('<button type="submit">Approve')
-    const own = await ada.submit('/prices', {}, `${path}/approve`)
-    expect(own.statusCode).toBe(422)
-    expect(own.body).toContain('Ada proposed it')
-    expect(await upcoming()).toEqual([])
+  test('is made by a form that has the prices in force', async () => {
+    const { body } = await ada.get(show)
+    const href = /href="(\/commands\/price\/propose\?[^"]+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
+    const form = (await ada.get(href)).body
+    expect(form).toContain(
+      '{&quot;rule&quot;:&quot;ip_lookup.located&quot;,&quot;amount&quot;:&quot;1&quot;}',
+    )
+    const file = '[{"rule": "ip_lookup.located", "amount": "2.50"}, {"rule": "whoami", "amount": "0"}]'
+    const answer = await ada.submit(propose, { file, from: at(1), reason: 'next year' })
+    expect(answer.body).toContain('<h1>Done</h1>')
+    expect(answer.body).toMatch(/2\.5<.*/)
+    const { open } = await pricesAt(room.foundation, Date.now())
+    expect(open.at(-1)?.rules).toEqual(
+      defaultPriceBook.rules.map((rule) =>
+        rule.rule === 'ip_lookup.located' ? { ...rule, amount: '2.5' } : rule,
+      ),
+    )
+  })
 
-    const approved = await bob.submit(path, {}, `${path}/approve`)
-    expect({ statusCode: approved.statusCode, to: approved.headers.location }).toEqual({
-      statusCode: 303,
-      to: '/prices',
-    })
+  test.each([
+    [{ from: 'soon' }, 'is not an ISO 8601 instant', 'from'],
+    [{ from: '2020-01-01T00:00:00Z' }, 'prices never change backwards', 'from'],
+    [{ file: '/etc/passwd' }, 'It is not JSON', 'file'],
+    [{ file: '[{"rule": "sold"}]' }, 'is not in the book it changes', 'file'],
+    [{ file: '[{"rule": "ip_lookup.located", "amount": "-1"}]' }, 'decimal number of credits', 'file'],
+    [{ file: '[{"rule": "ip_lookup.located", "amount": "1"}]' }, 'has these very rules', null],
+  ])('with %j is refused in the form, which keeps what was typed', async (wrong, why, field) => {
+    const before = await room.foundation.eventLog.head()
+    const typed = { file: '[{"rule": "ip_lookup.located", "amount": "7"}]', from: at(1), reason: 'typed <b>' }
+    const answer = await ada.submit(propose, { ...typed, ...wrong })
+    expect(answer.statusCode).toBe(422)
+    expect(answer.body).toContain(why)
+    expect(answer.body).toContain('typed &lt;b&gt;')
+    if (field !== null) expect(answer.body).toMatch(new RegExp(`id="${field}"[^>]*aria-invalid="true"`))
+    expect(await room.foundation.eventLog.head()).toBe(before)
+  })
+
+  test('through the admin API names no file, and its rules by their name in JSON', async () => {
+    const { token } = await issueOperatorToken(room.foundation, { user: 'ada', actor })
+    const ask = async (payload: object) =>
+      room.host.inject({
+        ...{ method: 'POST', url: '/admin/v1/price/propose', payload },
+        headers: { authorization: `Bearer ${token}` },
+      })
+    for (const [payload, field] of [
+      [{ rules: '/etc/passwd', from: at(1) }, 'rules'],
+      [{ rules: [{ rule: 'sold' }], from: at(1) }, 'rules'],
+      [{ file: '/etc/passwd', from: at(1) }, 'file'],
+    ] as const) {
+      const answer = await ask(payload)
+      expect([answer.statusCode, answer.json().details, answer.body.includes('root:')]).toEqual([
+        ...[400, { field }, false],
+      ])
+    }
+  })
+
+  test('is approved by another person than the one who proposed it, once', async () => {
+    const name = await proposed('3.5')
+    const before = await room.foundation.eventLog.head()
+    for (const fields of [{ proposal: name }, { proposal: name, confirmed: 'yes' }]) {
+      const own = await ada.submit(approve, fields)
+      expect([
+        own.statusCode,
+        own.body.includes('Ada proposed it: another person has to approve it'),
+      ]).toEqual([...[422, true]])
+    }
+    expect(await room.foundation.eventLog.head()).toBe(before)
+
+    const plan = await bob.submit(approve, { proposal: name })
+    expect(plan.body).toContain('ip_lookup.located: 1 credits (ip_lookup, version 1) → 3.5 credits')
+    expect(plan.body).toContain('It can be withdrawn until then')
+    expect((await done(bob, approve, { proposal: name })).body).toContain('<h1>Done</h1>')
     expect(await upcoming()).toMatchObject([
-      { proposal, approver: 'user:bob', published: { by: 'user:bob' } },
+      { proposal: Number(name.slice(1)), approver: 'user:bob', published: { by: 'user:bob' } },
     ])
-    expect((await bob.submit('/prices', {}, `${path}/approve`)).body).toContain('is approved already')
-    expect((await bob.get(path)).body).not.toContain('<button type="submit">Approve')
+    expect((await bob.submit(approve, { proposal: name })).body).toContain('is approved already')
   })
 
   test('is not approved by a request from elsewhere', async () => {
     const before = await upcoming()
-    const proposal = await propose('3.5', 'user:ada')
-    expect((await bob.post(`/prices/p${proposal}/approve`, '_csrf=guessed')).statusCode).toBe(403)
+    const name = await proposed('4.5')
+    const form = encoded({ _csrf: 'guessed', proposal: name, confirmed: 'yes' })
+    expect((await bob.post(approve, form)).statusCode).toBe(403)
     expect(await upcoming()).toEqual(before)
   })
 
   test('that a label made is approved by no one', async () => {
-    const proposal = await propose('4.5', 'cli:ada')
-    expect((await bob.get(`/prices/p${proposal}`)).body).toContain('which is a label only')
+    const name = await proposed('5.5', 'cli:ada')
+    for (const fields of [{ proposal: name }, { proposal: name, confirmed: 'yes' }])
+      expect((await bob.submit(approve, fields)).body).toContain('which is a label only')
+  })
+
+  test('is withdrawn, and so is a book that is still to come', async () => {
+    const withdraw = '/commands/price/withdraw'
+    const name = await proposed('6.5')
+    expect((await done(ada, withdraw, { name, reason: 'no' })).body).toContain('<h1>Done</h1>')
+    expect((await done(ada, withdraw, { name, reason: 'no' })).statusCode).toBe(422)
+    const [book] = await upcoming()
+    expect((await ada.get(show)).body).toContain(`href="${withdraw}?name=${book?.version}"`)
+    expect((await done(ada, withdraw, { name: String(book?.version), reason: 'no' })).statusCode).toBe(200)
+    expect(await upcoming()).toEqual([])
+  })
+})
+
+describe('what a month would have cost', () => {
+  const diff = '/commands/price/diff'
+
+  test('is asked for with two prices, and refused for a month that has not begun', async () => {
+    expect((await ada.get(diff)).body).toContain('name="to"')
+    expect((await ada.get(`${diff}?from=1&to=1&begin=yes`)).body).toContain('No calls in')
+    for (const month of ['2026-13', '9998-01']) {
+      const answer = await ada.get(`${diff}?from=1&to=1&month=${month}&begin=yes`)
+      expect([answer.statusCode, /id="month"[^>]*aria-invalid="true"/.test(answer.body)]).toEqual([422, true])
+    }
+  })
+})
+
+describe('prices of an organization’s own', () => {
+  test('are set, listed and withdrawn', async () => {
+    const base = `/organizations/${organizationId}/price`
+    for (const wrong of [
+      { sku: 'nothing' },
+      { sku: '' },
+      { amount: 'x' },
+      { amount: '' },
+      { 'effective-from': '2020-01-01T00:00:00Z' },
+    ])
+      expect(
+        (await done(ada, `${base}/override`, { sku: 'ip_lookup', amount: '0.5', ...wrong })).statusCode,
+      ).toBe(422)
+    const set = { sku: 'ip_lookup', amount: '0.5', reason: 'contract <b>' }
+    expect((await done(ada, `${base}/override`, set)).body).toContain('<h1>Done</h1>')
+    const { body } = await ada.get(`${base}/show`)
+    expect(body).toContain('contract &lt;b&gt;')
+    expect(body).toContain('user:ada')
+    const listed = (await ada.get('/commands/price/overrides')).body
+    const href = new RegExp(`href="(${base}/override\\?withdraw=[0-9a-f-]{36})"`).exec(listed)?.[1] ?? ''
+    const form = (await ada.get(href)).body
+    expect(form).toMatch(/id="withdraw"[^>]* readonly/)
+    const withdraw = /withdraw=([0-9a-f-]{36})/.exec(href)?.[1] ?? ''
+    const none = { withdraw: withdraw.replaceAll(/[1-9a-f]/g, '0') }
+    expect((await done(ada, `${base}/override`, none)).body).toContain('has no override')
+    expect((await done(ada, `${base}/override`, { withdraw })).body).toContain('<h1>Done</h1>')
+    expect((await ada.get(`${base}/overrides`)).body).toContain('There is nothing to show')
   })
 })

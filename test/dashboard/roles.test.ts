@@ -54,7 +54,6 @@ const signIns = async () => {
 
 const pages = () => ({
   '/': ['admin', 'finance', 'operations', 'viewer'],
-  '/prices': ['admin', 'finance', 'operations', 'viewer', 'partner'],
   [`/organizations/${ours}`]: ['admin', 'finance', 'operations', 'viewer', 'partner'],
   [`/organizations/${ours}/usage`]: ['admin', 'finance', 'operations', 'viewer', 'partner'],
   [`/organizations/${ours}/key/issue`]: ['admin', 'operations', 'partner'],
@@ -84,8 +83,8 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     // With an empty form 422 is what one gets who may send it.
     const keys = await statusOf(`/organizations/${ours}/key/issue`)
     expect(keys === 403).toBe(!['admin', 'operations', 'partner'].includes(role))
-    const prices = await statusOf('/prices/p1/approve')
-    expect(prices).toBe(['admin', 'finance'].includes(role) ? 404 : 403)
+    const prices = await statusOf('/commands/price/approve')
+    expect(prices).toBe(['admin', 'finance'].includes(role) ? 422 : 403)
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 })

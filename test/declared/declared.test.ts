@@ -112,7 +112,10 @@ const alike = (value: unknown): unknown =>
       .replaceAll(/whsec_[A-Za-z0-9+/=]+/g, 'whsec_SECRET')
       .replaceAll(/"milliseconds":\d+/g, '"milliseconds":0')
       .replaceAll(/enl_(live|test)_\w+/g, 'enl_$1_SECRET')
-      .replaceAll(/"(secret_hmac|last4|ends_with)":"[^"]+"/g, '"$1":"OF THE KEY"'),
+      .replaceAll(/"(secret_hmac|last4|ends_with)":"[^"]+"/g, '"$1":"OF THE KEY"')
+      .replaceAll(/"[0-9A-Za-z_-]{43}"/g, '"DIGEST"')
+      .replaceAll(/"(proposal|version)":\d+/g, '"$1":"NUMBER"')
+      .replaceAll(/"p\d+"/g, '"PROPOSAL"'),
   )
 
 /** The events that `work` adds to the log, without what differs from run to run, and who wrote them. */

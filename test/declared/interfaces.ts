@@ -1,5 +1,8 @@
 /** The three interfaces of administration as functions: what is given, and what comes back. */
 
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import pino from 'pino'
 import type { Declared, Given } from '../../src/administration/declare.ts'
 import { commandOf } from '../../src/cli/declared.ts'
@@ -16,12 +19,22 @@ export type Person = {
 
 const config = parseConfig({ SECRET_KEY: 'a secret of at least thirty-two characters' })
 
+const folder = mkdtempSync(join(tmpdir(), 'documents-'))
+let files = 0
+
+const fileOf = (document: unknown): string => {
+  const path = join(folder, `${++files}.json`)
+  writeFileSync(path, JSON.stringify(document))
+  return path
+}
+
 /** The arguments of the command line for what is given. */
 const argumentsOf = ({ fields }: Declared, given: Given): string[] =>
   fields.flatMap(({ name, flag, control }) => {
     const value = given[name]
     if (value === undefined) return []
     if (control === 'flag') return value === true ? [`--${flag}`] : []
+    if (typeof value === 'object' && control === 'document') return [`--${flag}`, fileOf(value)]
     return [`--${flag}`, Array.isArray(value) ? value.join(',') : String(value)]
   })
 
@@ -49,6 +62,8 @@ export const onCommandLine = async (
   return JSON.parse(written === true ? text : JSON.stringify(json))
 }
 
+const textOf = (value: unknown): string => (typeof value === 'object' ? JSON.stringify(value) : String(value))
+
 const pathOf = (declared: Declared, organizationId: string): string => {
   const scoped = declared.fields.some(({ control }) => control === 'organization')
   const path = declared.name.replace(' ', '/')
@@ -60,6 +75,7 @@ const formOf = ({ fields }: Declared, given: Given): Record<string, string | str
     fields.flatMap(({ name, flag, control }) => {
       const value = given[name]
       if (value === undefined || value === false || control === 'organization') return []
+      if (control === 'document') return [[flag, textOf(value)]]
       return [[flag, control === 'flag' ? 'on' : Array.isArray(value) ? value.map(String) : String(value)]]
     }),
   )
@@ -97,7 +113,7 @@ export const onApi = async (
       headers: { ...authorization, 'content-type': 'application/json', ...headers },
       payload: JSON.stringify(given),
     })
-  const asked = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, String(value)]))
+  const asked = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, textOf(value)]))
   return host.inject({
     method: 'GET',
     url,

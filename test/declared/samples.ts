@@ -4,6 +4,9 @@ import { Secret, TOTP } from 'otpauth'
 import { declarations } from '../../src/administration/declarations.ts'
 import type { Given } from '../../src/administration/declare.ts'
 import { listCheckpoints, signCheckpoint } from '../../src/administration/event-log/checkpoints.ts'
+import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
+import { priceOverrides, setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
+import { pricesAt, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
 import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { setSecondFactor } from '../../src/administration/users/second-factors.ts'
 import { freshTotpSecret } from '../../src/administration/users/totp.ts'
@@ -36,6 +39,30 @@ const sampleUser = async ({ foundation }: { readonly foundation: Foundation }): 
   const name = freshName()
   await createUser(foundation, { name, role: 'viewer', organizationId: null, actor })
   return name
+}
+
+const from = '2099-01-01T00:00:00.000Z'
+const rules = [{ rule: 'ip_lookup.located', amount: '1.50' }]
+const other = { actor: 'user:someone-else' }
+
+/** Takes back the proposals and books that are not in force, so that the same ones can be made again. */
+const withdrawn = async (foundation: Foundation): Promise<void> => {
+  const { open, upcoming } = await pricesAt(foundation, Date.now())
+  for (const name of [
+    ...open.map(({ proposal }) => ({ kind: 'proposal', number: proposal }) as const),
+    ...upcoming.map(({ version }) => ({ kind: 'book', number: version }) as const),
+  ])
+    await withdrawPrices(foundation, { name, reason: 'again', twoPerson: false, ...other })
+}
+
+/** By a person other than the one who uses the interfaces. */
+const proposed = async (foundation: Foundation): Promise<string> => {
+  await withdrawn(foundation)
+  const { proposal } = await proposePriceBook(foundation, {
+    rulesOver: (base) => priceRulesOf(rules, { field: 'file', base }),
+    ...{ effectiveFrom: from, reason: 'contract <b>', ...other },
+  })
+  return `p${proposal}`
 }
 
 const samples: Readonly<Record<string, Sample>> = {
@@ -137,6 +164,23 @@ const samples: Readonly<Record<string, Sample>> = {
   'pixel block': () => ({ domain: 'bad.example.org' }),
   'pixel unblock': () => ({ domain: 'blocked.example.org' }),
   'pixel hits': () => ({ domain: 'example.com' }),
+  'price propose': async ({ foundation }) => {
+    await withdrawn(foundation)
+    return { rules, from, reason: 'contract <b>' }
+  },
+  'price approve': async ({ foundation }) => ({ proposal: await proposed(foundation) }),
+  'price withdraw': async ({ foundation }) => ({ name: await proposed(foundation), reason: 'too dear' }),
+  'price override': () => ({ sku: 'ip_lookup', amount: '0.5', effective_from: from, reason: 'contract 17' }),
+  'price show': () => ({}),
+  'price diff': () => ({ from: '1', to: rules, month: new Date().toISOString().slice(0, 7) }),
+  'price overrides': async ({ organizationId, foundation }) => {
+    if ((await priceOverrides(foundation, organizationId)).length === 0)
+      await setPriceOverride(foundation, {
+        ...{ organizationId, sku: 'ip_lookup', amount: 500_000n, effectiveFrom: from },
+        ...{ reason: 'contract 17', ...other },
+      })
+    return {}
+  },
 }
 
 /** Where nothing is there to do it with: why every interface refuses it. Tests of its area show that it works. */

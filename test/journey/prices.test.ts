@@ -55,7 +55,7 @@ test('a book is proposed by one person, compared, approved by another, and withd
 
   const difference = await run(['price', 'diff', '1', 'p1'], 'bob')
   expect(difference.out).toMatch(
-    /^1 → p1\nrule\s+sku\s+version\s+credits\s+to version\s+to credits\nip_lookup\.located\s+ip_lookup\s+1\s+1\s+1\s+1\.5\n\nno calls in \d{4}-\d\d\n$/,
+    /^1 → p1\nrule\s+sku\s+version\s+credits\s+to version\s+to credits\nip_lookup\.located\s+ip_lookup\s+1\s+1\s+1\s+1\.5\n\nNo calls in \d{4}-\d\d\n$/,
   )
 
   expect(await run(['price', 'approve', 'p1', '--yes'], 'ada')).toMatchObject({
@@ -76,7 +76,9 @@ test('a book is proposed by one person, compared, approved by another, and withd
     'price book 2 is withdrawn and will never price a call\n',
   )
   expect(await json<Shown>(['price', 'show'])).toMatchObject({ in_force: { version: 1 }, upcoming: [] })
-  expect((await run(['price', 'show', '2'])).out).toContain('by user:bob: withdrawn by operator')
+  expect((await run(['price', 'show', '2'])).out).toMatch(
+    /withdrawn: +by user:bob, at \S+, reason withdrawn by operator/,
+  )
   expect((await run(['price', 'show', 'p9'])).err).toBe('there is no proposal p9; see "price show"\n')
 })
 

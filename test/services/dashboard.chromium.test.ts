@@ -59,7 +59,7 @@ const signIn = async (window: Window): Promise<void> => {
   await window.page.goto('/')
 }
 
-/** Those of the table of routes that no one has named: `GET /prices/:name/withdraw` as `prices-name-withdraw`. */
+/** Those of the table of routes that no one has named: `GET /users/:user/disable` as `users-user-disable`. */
 const unnamed = (named: Readonly<Record<string, string>>): Readonly<Record<string, string>> => {
   const known = new Set(Object.values(named).map((path) => path.split('?')[0]))
   const pages = pageRoutes.map((route): [string, string] => [
@@ -87,7 +87,7 @@ const paths = (): Readonly<Record<string, string>> => {
     month: `${organization}/months/${day(0).slice(0, 7)}`,
     'month-before': `${organization}/months/${day(-31).slice(0, 7)}`,
     lots: `${organization}/lots`,
-    'own-prices': `${organization}/prices`,
+    'own-prices': `${organization}/price/show`,
     refund: `${organization}/credits/refund?request=${scene.requestId}`,
     'lot-void': lotHref,
     'organization-new': '/commands/org/create',
@@ -97,11 +97,10 @@ const paths = (): Readonly<Record<string, string>> => {
     pixel: `${organization}/pixel`,
     webhooks: `${organization}/webhooks`,
     'all-months': '/months',
-    prices: '/prices',
-    'prices-new': '/prices/new',
-    proposal: '/prices/p1',
-    'proposal-cost': `/prices/p1/cost?month=${day(0).slice(0, 7)}`,
-    'proposal-withdraw': '/prices/p1/withdraw',
+    prices: '/commands/price/show',
+    proposal: '/commands/price/show?name=p1',
+    'proposal-cost': `/commands/price/diff?from=1&to=p1&month=${day(0).slice(0, 7)}`,
+    'proposal-withdraw': '/commands/price/withdraw?name=p1',
     rerates: '/rerates',
     'rerate-new': '/rerates/new',
     rerate: `/rerates/${run}`,

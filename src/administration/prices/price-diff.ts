@@ -9,28 +9,25 @@ import { overrideOf } from '../../ledger/account.ts'
 import { recordedCalls } from '../../ledger/explain/recorded-calls.ts'
 import { readPrices } from '../../ledger/prices/price-stream.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
+import type { PricesGiven } from '../fields.ts'
 import { priceRulesOf } from './price-file.ts'
-import { namedPrices, priceNameOf } from './prices.ts'
+import { namedPrices, nameOfPrices } from './prices.ts'
 
 /** The difference between two price books, by rule and by the cost of a month's calls under each. */
 
-/** A book by its name, or the content of a file; a file may contain only the rules that change. */
+/** A book or a proposal with its name; rules that were given may be only those that change. */
 type NamedRules = { readonly name: string; readonly rules: readonly PriceBookRule[] }
 
-/**
- * The rules of a version (`2`), of a proposal (`p3`), or of a file. `over`: the base of a file; null: the book in force
- * now. Throws `CommandRefused` and `InputFault`.
- */
+/** `over`: the base of given rules; null: the book in force now. Throws `CommandRefused`, and `InputFault` of the field. */
 export const rulesNamed = async (
   foundation: Pick<Foundation, 'eventLog'>,
-  text: string,
-  { readJson, over }: { readJson: (path: string) => Promise<unknown>; over: readonly PriceBookRule[] | null },
+  given: PricesGiven,
+  { field, over }: { readonly field: string; readonly over: readonly PriceBookRule[] | null },
 ): Promise<NamedRules> => {
-  const name = priceNameOf(text)
-  if (name !== null) return { name: text.trim(), rules: (await namedPrices(foundation, name)).rules }
-  const content = await readJson(text)
+  if (given.kind !== 'rules')
+    return { name: nameOfPrices(given), rules: (await namedPrices(foundation, given)).rules }
   const base = over ?? publishedAt((await readPrices(foundation.eventLog)).prices, Date.now())?.rules ?? []
-  return { name: text, rules: priceRulesOf(content, { named: text, base }) }
+  return { name: 'the given rules', rules: priceRulesOf(given.document, { field, base }) }
 }
 
 /** The last whole month. */

@@ -9,60 +9,60 @@ import { amountOf, InputFault } from '../input.ts'
 /**
  * The rules in a document that was parsed as JSON: a list of rules, a book, or the output of `price show --json`. It may contain
  * only the rules that change, and of those only the changed members; the rest comes from `base`. The result is complete: every
- * rule of this release, each once. Throws `InputFault` of the field `file`.
+ * rule of this release, each once. Throws `InputFault` of the field.
  */
 export const priceRulesOf = (
   content: unknown,
-  { named, base }: { readonly named: string; readonly base: readonly PriceBookRule[] },
+  { field, base }: { readonly field: string; readonly base: readonly PriceBookRule[] },
 ): PriceBookRule[] => {
   const document = rulesIn(content)
   const read = rulesDocument.safeParse(document)
-  if (!read.success) throw new InputFault('file', `${named}: ${faultOf(read.error, document)}`)
+  if (!read.success) throw new InputFault(field, faultOf(read.error, document))
   const given = read.data.rules
   for (const [i, { rule }] of given.entries())
     if (given.findIndex((one) => one.rule === rule) !== i)
-      throw new InputFault('file', `rule ${rule} stands in it twice`)
+      throw new InputFault(field, `rule ${rule} stands in it twice`)
   const rules = patchedRules(
     base,
-    given.map((rule) => wholeRule(rule, base)),
+    given.map((rule) => wholeRule(rule, { field, base })),
   )
   const known = knownRules()
   for (const { rule, rule_version } of rules) {
     const newest = known.get(rule)
     if (newest === undefined)
-      throw new InputFault('file', `there is no rule "${rule}"; there are ${[...known.keys()].join(', ')}`)
+      throw new InputFault(field, `there is no rule "${rule}"; there are ${[...known.keys()].join(', ')}`)
     if (rule_version > newest)
-      throw new InputFault('file', `rule ${rule} has no version ${rule_version}; the newest is ${newest}`)
+      throw new InputFault(field, `rule ${rule} has no version ${rule_version}; the newest is ${newest}`)
   }
   const missing = neededRules().filter((id) => !rules.some(({ rule }) => rule === id))
   if (missing.length > 0)
     throw new InputFault(
-      'file',
-      `a price book is complete; neither the file nor the book in force then has ${missing.join(', ')}`,
+      field,
+      `a price book is complete; neither these rules nor the book in force then have ${missing.join(', ')}`,
     )
   return rules
 }
 
 const wholeRule = (
   { rule, ...given }: z.infer<typeof ruleDocument>,
-  base: readonly PriceBookRule[],
+  { field, base }: { readonly field: string; readonly base: readonly PriceBookRule[] },
 ): PriceBookRule => {
   const before = base.find((one) => one.rule === rule)
   const { rule_version = before?.rule_version, amount = before?.amount } = given
   const sku = given.sku === undefined ? before?.sku : given.sku
   if (rule_version === undefined || sku === undefined || amount === undefined)
     throw new InputFault(
-      'file',
+      field,
       `rule ${rule} is not in the book it changes: give its rule_version, sku and amount`,
     )
-  return { rule, rule_version, sku, amount: canonicalAmount(rule, amount) }
+  return { rule, rule_version, sku, amount: canonicalAmount(field, { rule, amount }) }
 }
 
-const canonicalAmount = (rule: string, amount: string): string => {
+const canonicalAmount = (field: string, { rule, amount }: { rule: string; amount: string }): string => {
   try {
-    return formatCredits(amountOf('file', amount, { zero: true }))
+    return formatCredits(amountOf(field, amount, { zero: true }))
   } catch (error) {
-    throw error instanceof InputFault ? new InputFault('file', `rule ${rule}: ${error.message}`) : error
+    throw error instanceof InputFault ? new InputFault(field, `rule ${rule}: ${error.message}`) : error
   }
 }
 

@@ -114,6 +114,21 @@ export const overriddenOrganizations = async (foundation: Foundation, logger: Lo
   return rows.map(({ organization_id }) => organization_id)
 }
 
+/** One of them. Throws `CommandRefused` if it does not count. */
+export const priceOverride = async (
+  foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
+  { organizationId, overrideId }: { organizationId: string; overrideId: string },
+): Promise<StandingOverride> => {
+  const found = (await priceOverrides(foundation, organizationId)).find(
+    (one) => one.overrideId === overrideId,
+  )
+  if (found === undefined)
+    throw new CommandRefused(
+      `${organizationId} has no override ${overrideId} that counts; see "price overrides ${organizationId}"`,
+    )
+  return found
+}
+
 /** Withdraws an override: from now on calls are priced as if it had never been set. Earlier charges keep their price. */
 export const withdrawPriceOverride = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
@@ -124,13 +139,7 @@ export const withdrawPriceOverride = async (
     actor,
   }: { organizationId: string; overrideId: string; reason: string; actor: string },
 ): Promise<StandingOverride> => {
-  const override = (await priceOverrides(foundation, organizationId)).find(
-    (one) => one.overrideId === overrideId,
-  )
-  if (override === undefined)
-    throw new CommandRefused(
-      `${organizationId} has no override ${overrideId} that counts; see "price overrides ${organizationId}"`,
-    )
+  const override = await priceOverride(foundation, { organizationId, overrideId })
   const { sku, revision } = override
   await foundation.ledger.submit(organizationId, {
     key: uniqueCommandKey('price-override-withdrawn'),

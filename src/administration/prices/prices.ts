@@ -25,7 +25,7 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { readPrices } from '../../ledger/prices/price-stream.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { approvalRefusal } from '../approval.ts'
-import { InputFault } from '../input.ts'
+import { InputFault, type PriceName } from '../input.ts'
 import { provedUserOf } from '../operator.ts'
 
 /** Price books: proposing, approving and withdrawing them. Earlier charges keep their price. */
@@ -45,14 +45,9 @@ export const pricesAt = async (
   }
 }
 
-/** A person's name for a book or a proposal: `2`, or `p3`. */
-export type PriceName = { readonly kind: 'book' | 'proposal'; readonly number: number }
-
-export const priceNameOf = (text: string): PriceName | null => {
-  const [, p, digits] = /^(p?)([1-9]\d{0,8})$/.exec(text.trim()) ?? []
-  if (digits === undefined) return null
-  return { kind: p === 'p' ? 'proposal' : 'book', number: Number(digits) }
-}
+/** As `priceNameOf` reads it. */
+export const nameOfPrices = ({ kind, number }: PriceName): string =>
+  `${kind === 'proposal' ? 'p' : ''}${number}`
 
 /** The book or the proposal of that name. Throws `CommandRefused` if there is none. */
 export const namedPrices = async (

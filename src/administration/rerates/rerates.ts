@@ -15,9 +15,10 @@ import { readPrices } from '../../ledger/prices/price-stream.ts'
 import { planLedger } from '../../ledger/rerate/plan.ts'
 import { planDigest, pricesOf, readRun } from '../../ledger/rerate/run.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
+import type { PricesGiven } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { rulesNamed } from '../prices/price-diff.ts'
-import { namedPrices, priceNameOf } from '../prices/prices.ts'
+import { namedPrices } from '../prices/prices.ts'
 import { signPlan } from './proof.ts'
 
 /** Planning a re-rate: the cost of a range's calls under other prices. Ledgers are only read. */
@@ -26,21 +27,20 @@ import { signPlan } from './proof.ts'
 type PlanBook = RerateProposed['book']
 
 /**
- * The prices of a published book (`2`), of a proposal (`p3`), or of a file; a file may contain only the differences from the book in force at
- * `from`. Throws `CommandRefused` and `InputFault` if there are none of that name.
+ * The prices of a published book, of a proposal, or given rules, which may be only those that differ from the book in force at `from`.
+ * Throws `CommandRefused`, and `InputFault` of the field `book`.
  */
 export const pricesNamed = async (
   foundation: Pick<Foundation, 'eventLog'>,
-  text: string,
-  { from, readJson }: { from: string; readJson: (path: string) => Promise<unknown> },
+  given: PricesGiven,
+  { from }: { readonly from: string },
 ): Promise<PlanBook> => {
-  const name = priceNameOf(text)
-  if (name?.kind === 'book') {
-    const { effective_from, rules } = await namedPrices(foundation, name)
-    return planBook(name.number, { effective_from, rules })
+  if (given.kind === 'book') {
+    const { effective_from, rules } = await namedPrices(foundation, given)
+    return planBook(given.number, { effective_from, rules })
   }
   const over = publishedAt((await readPrices(foundation.eventLog)).prices, Date.parse(from))?.rules ?? []
-  return givenPrices((await rulesNamed(foundation, text, { readJson, over })).rules, from)
+  return givenPrices((await rulesNamed(foundation, given, { field: 'book', over })).rules, from)
 }
 
 /** Prices that were never published, as if in force from the beginning of the range. */

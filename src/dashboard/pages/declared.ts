@@ -1,6 +1,6 @@
 import type { Column, Page, Row } from '../../administration/declare.ts'
 import type { Field } from '../../administration/fields.ts'
-import type { Answer, Plan } from '../../call/command.ts'
+import type { Answer, Plan, Sections } from '../../call/command.ts'
 import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
 import { balance, capitalized, count, decimal, utc, words } from '../format.ts'
@@ -46,11 +46,11 @@ const organizationHomes: Readonly<Record<string, string>> = {
   key: '#keys',
   webhook: '/webhooks',
   pixel: '/pixel',
-  price: '/prices',
+  price: '/price/show',
   ledger: '/months',
 }
 const homes: Readonly<Record<string, string>> = {
-  price: '/prices',
+  price: '/commands/price/show',
   rerate: '/rerates',
   ledger: '/months',
   user: '/commands/user/list',
@@ -123,6 +123,12 @@ ${options.map(
 )}
 ${hint}</fieldset>`
     default:
+      // A document that may have a name is asked for in one line.
+      if (field.control === 'document' && field.named === undefined)
+        return html`<p><label for="${flag}">${label}</label>
+<textarea id="${flag}" name="${flag}"${required && html` required`} rows="${String(value.split('\n').length + 2)}" spellcheck="false"${about}>
+${value}</textarea>
+${hint}</p>`
       return html`<p><label for="${flag}">${label}</label>
 <input id="${flag}" name="${flag}" value="${value}"${required && html` required`}${field.control === 'number' && html` inputmode="numeric"`}${field.control === 'month' && html` type="month"`}${(field.control === 'id' || field.control === 'key') && value !== '' && fault === null && html` readonly`} maxlength="2000" autocomplete="off"${about}>
 ${hint}</p>`
@@ -137,7 +143,7 @@ export const planPage = (view: DeclaredView & { readonly plan: Plan; readonly ty
     view,
     `${titleOf(view)}?`,
     html`${plan.says.map((sentence) => html`<p>${sentence}</p>`)}
-${members(plan.json ?? {})}
+${plan.sections === undefined ? members(view, plan.json ?? {}) : sectionsIn(view, plan.sections)}
 <form method="post" action="${addressOf(view)}">
 ${formFields(viewer)}
 <input type="hidden" name="confirmed" value="yes">
@@ -171,7 +177,7 @@ export const answerPage = (
 ${typeof shownOnce === 'string' && secretSection(labelOf(secret), shownOnce)}
 ${shownAnswer({ ...view, answer })}
 ${view.calls !== null && firstCallsSection(view.calls)}
-<p class="actions"><a class="button" href="${homeOf(view)}">Back</a></p>`,
+<p class="actions">${nextLinks({ ...view, answer })}<a class="button" href="${homeOf(view)}">Back</a></p>`,
   )
 }
 
@@ -250,10 +256,11 @@ const askerOf = ({ viewer, account }: DeclaredView) => ({
   organizationId: account?.organization_id ?? null,
 })
 
-const nextLinks = (view: DeclaredView): Renderable => {
-  const links = (view.place.declared.next ?? []).flatMap(({ name, label }) => {
-    const href = hrefOf({ name }, askerOf(view))
-    return href === null ? [] : [html`<a class="button quiet" href="${href}">${label}</a> `]
+/** Only what the person may do. */
+const nextLinks = (view: DeclaredView & { readonly answer?: Answer | null }): Renderable => {
+  const links = [...(view.place.declared.next ?? []), ...(view.answer?.next ?? [])].flatMap((next) => {
+    const href = hrefOf(next, askerOf(view))
+    return href === null ? [] : [html`<a class="button quiet" href="${href}">${next.label}</a> `]
   })
   return links.length > 0 && html`<p class="actions">${links}</p>`
 }
@@ -266,7 +273,7 @@ const pageOfRows = (view: DeclaredView & Found, page: Page, query: string): Html
   if (next !== null) more.set('cursor', next)
   const asked = query === '' ? '' : `?${query}`
   return html`${page.lacks !== null && html`<p class="notice bad" role="alert">${capitalized(page.lacks)}.</p>`}
-${list(rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, rows) })}
+${list(view, rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, rows) })}
 ${(view.further || next !== null) && html`<nav class="pager" aria-label="Pages">${view.further && html`<a href="${address}${asked}">First page</a> `}${next !== null && html`<a href="${address}?${more.toString()}">Next page</a>`}</nav>`}
 ${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${asked}">As CSV</a></p>`}`
 }
@@ -289,53 +296,89 @@ const columnOfNext = (view: DeclaredView, rows: readonly Row[]): TableColumn<Row
 }
 
 const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderable => {
-  const { json, lines } = view.answer
+  const { json, lines, sections } = view.answer
   const { columns, summary } = view.place.declared
-  if (Array.isArray(json)) return list(json as Row[], { caption: summary, columns })
+  if (sections !== undefined) return sectionsIn(view, sections)
+  if (Array.isArray(json)) return list(view, json as Row[], { caption: summary, columns })
   if (lines !== undefined && Object.keys(json).length === 0) return html`<pre>${lines.join('\n')}</pre>`
-  return members(json)
+  return members(view, json)
+}
+
+/** A table is captioned by the heading before it. */
+const sectionsIn = (view: DeclaredView, sections: Sections): Renderable =>
+  sections.map((section, i) => {
+    if (typeof section === 'string') return html`<h2>${section}</h2>`
+    if (!Array.isArray(section)) return members(view, section)
+    const heads = sections.slice(0, i).filter((one) => typeof one === 'string')
+    return list(view, section as Row[], { caption: heads.at(-1) ?? titleOf(view) })
+  })
+
+type Listed = {
+  readonly caption: string
+  readonly columns?: readonly Column[] | undefined
+  readonly names?: Names
+  readonly more?: readonly TableColumn<Row>[]
 }
 
 const list = (
+  view: DeclaredView,
   rows: readonly Row[],
-  {
-    caption,
-    columns,
-    names = new Map(),
-    more = [],
-  }: {
-    readonly caption: string
-    readonly columns?: readonly Column[] | undefined
-    readonly names?: Names
-    readonly more?: readonly TableColumn<Row>[]
-  },
+  { caption, columns, names = new Map(), more = [] }: Listed,
 ): Html => {
   const [first = {}] = rows
-  const shown = columns ?? Object.keys(first).map((name): Column => ({ name, label: labelOf(name) }))
+  const shown =
+    columns?.filter(({ name }) => rows.some((row) => row[name] !== undefined)) ??
+    Object.entries(first).map(
+      ([name, value]): Column => ({
+        ...{ name, label: labelOf(name) },
+        ...(isNumber(value) && ({ kind: 'number' } as const)),
+      }),
+    )
   if (rows.length === 0) return html`<p class="empty">There is nothing to show.</p>`
   return table<Row>({
     caption,
     rows,
     columns: [
-      ...shown.map(({ name, label, kind }, i) => ({
-        head: label,
-        cell: ({ [name]: value }: Row) => {
-          if (typeof value !== 'string') return shownValue(value)
-          if (kind === 'organization') return organizationLink(value, names)
-          if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
-          return shownValue(value)
-        },
-        ...((kind === 'credits' || kind === 'number' || kind === 'position') &&
-          ({ kind: 'number' } as const)),
-        ...((kind === 'name' || (i === 0 && kind === 'id')) && ({ kind: 'name' } as const)),
+      ...shown.map((column, i) => ({
+        head: column.label,
+        cell: (row: Row) => cellOf(view, row, column, names),
+        ...(['credits', 'number', 'position'].includes(column.kind ?? '') && ({ kind: 'number' } as const)),
+        ...((column.kind === 'name' || (i === 0 && column.kind === 'id')) && ({ kind: 'name' } as const)),
       })),
       ...more,
     ],
   })
 }
 
+const cellOf = (view: DeclaredView, row: Row, { name, kind, opens }: Column, names: Names): Renderable => {
+  const value = row[name]
+  const href = opens === undefined ? null : hrefInRow(view, row, { name, opens })
+  if (href !== null) return html`<a href="${href}">${shownValue(value)}</a>`
+  if (typeof value !== 'string') return shownValue(value)
+  if (kind === 'organization') return organizationLink(value, names)
+  if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
+  return shownValue(value)
+}
+
+const isNumber = (value: unknown): boolean =>
+  typeof value === 'number' || (typeof value === 'string' && decimalForm.test(value))
+
+/** In a list of all organizations, a row names its own. */
+const hrefInRow = (
+  view: DeclaredView,
+  row: Row,
+  { name, opens }: Required<Pick<Column, 'name' | 'opens'>>,
+): string | null => {
+  const { role, organizationId } = askerOf(view)
+  const own = typeof row.organization_id === 'string' ? row.organization_id : null
+  return hrefOf(
+    { name: opens.name, given: { [opens.field]: String(row[name]) } },
+    { role, organizationId: organizationId ?? own },
+  )
+}
+
 /** Members of an object as figures, and lists in it as tables. What it does not have is left out. */
-const members = (json: object): Renderable => {
+const members = (view: DeclaredView, json: object): Renderable => {
   const entries = Object.entries(json).filter(
     ([name, value]) => name !== 'dry_run' && value !== null && value !== undefined,
   )
@@ -345,7 +388,8 @@ const members = (json: object): Renderable => {
     ...entries
       .filter(([, value]) => isList(value))
       .map(
-        ([name, value]) => html`<h2>${labelOf(name)}</h2>${list(value as Row[], { caption: labelOf(name) })}`,
+        ([name, value]) =>
+          html`<h2>${labelOf(name)}</h2>${list(view, value as Row[], { caption: labelOf(name) })}`,
       ),
   ]
 }
@@ -364,6 +408,7 @@ const plainText = (value: unknown): string => {
   if (Array.isArray(value)) return value.length === 0 ? 'none' : value.map(plainText).join('; ')
   if (typeof value !== 'object' || value === null) return value === null ? 'none' : String(value)
   return Object.entries(value)
+    .filter(([, member]) => member !== null)
     .map(([name, member]) => `${words(name)} ${plainText(member)}`)
     .join(', ')
 }

@@ -59,7 +59,7 @@ const furnish = async (
     ...{ reason: 'the contract of next year', actor },
   })
   const [from, to] = [at(-20), at(-1)]
-  const book = await pricesNamed(foundation, 'p1', { from, readJson: () => Promise.reject(new Error()) })
+  const book = await pricesNamed(foundation, { kind: 'proposal', number: 1 }, { from })
   const { proposed } = await planRerate(
     foundation,
     { book, from, to, organizationId: null, organizations: [organizationId], reason: 'too dear', actor },
@@ -81,5 +81,5 @@ const furnish = async (
   )
   const [lot] = rows
   if (lot === undefined) throw new Error('the scene has no lot')
-  return { prices: 'p1', rerates: proposed.run, lots: lot.grant_id, webhooks: webhookId, users: 'grace' }
+  return { rerates: proposed.run, lots: lot.grant_id, webhooks: webhookId, users: 'grace' }
 }

@@ -1,0 +1,223 @@
+import { z } from 'zod'
+import { formatCredits } from '../../billing/money.ts'
+import { type RuleChange, ruleChanges } from '../../billing/price-rules.ts'
+import type { PriceBookRule } from '../../events/prices.ts'
+import { CommandRefused } from '../../ledger/write/commit.ts'
+import { approvalRefusal } from '../approval.ts'
+import { command, wholeOrNot } from '../declare.ts'
+import { creditsOrNone, document, id, instant, line, organization, priceName, reason } from '../fields.ts'
+import { InputFault, type PriceName } from '../input.ts'
+import { priceRulesOf } from './price-file.ts'
+import { priceOverride, priceOverrides, setPriceOverride, withdrawPriceOverride } from './price-overrides.ts'
+import {
+  approvePriceBook,
+  namedPrices,
+  nameOfPrices,
+  pricesAt,
+  proposalAt,
+  proposePriceBook,
+  withdrawPrices,
+} from './prices.ts'
+import { changeRows, overrideRow, proposalNext } from './queries.ts'
+
+/** Commands that propose, approve and withdraw prices, and give an organization its own. */
+
+const rulesOver = (content: unknown) => (base: readonly PriceBookRule[]) =>
+  priceRulesOf(content, { field: 'file', base })
+
+/** A sentence for each rule that changes. */
+const changeSentences = (changes: readonly RuleChange[]): string[] =>
+  changes.length === 0
+    ? ['The rules are the same.']
+    : changes.map(({ rule, from, to }) => {
+        const [was, becomes] = [from, to].map((one) =>
+          one === null
+            ? 'nothing'
+            : `${one.amount} credits (${one.sku ?? 'no SKU'}, version ${one.rule_version})`,
+        )
+        return `${rule}: ${was} → ${becomes}.`
+      })
+
+const propose = command({
+  name: 'price propose',
+  action: 'prices.change',
+  summary: 'propose a price book, whole or what changes; it prices nothing until it is approved',
+  input: z.object({
+    rules: document({
+      label: 'Rules (JSON)',
+      help: '[{"rule","rule_version","sku","amount"}, …], or only what changes, such as [{"rule","amount"}]',
+      flag: 'file',
+    }),
+    from: instant({ label: 'From (UTC)', help: 'ISO 8601 instant from which it is to price calls' }),
+    reason: line({ label: 'Reason', help: 'kept in the event log' }).optional(),
+  }),
+  changes: { of: 'money', asks: 'never', left: wholeOrNot('price show') },
+  plan: async ({ foundation }, { rules, from }) => {
+    const { inForce } = await pricesAt(foundation, Date.parse(from))
+    const base = inForce?.rules ?? []
+    return {
+      says: [
+        `Propose, for calls from ${from} on:`,
+        ...changeSentences(ruleChanges(base, rulesOver(rules)(base))),
+        'It prices nothing until it is approved.',
+      ],
+    }
+  },
+  run: async ({ foundation, operator }, { rules, from, reason: given }) => {
+    let before: readonly PriceBookRule[] = []
+    const proposed = await proposePriceBook(foundation, {
+      rulesOver: (base) => {
+        before = base
+        return rulesOver(rules)(base)
+      },
+      effectiveFrom: from,
+      reason: given ?? null,
+      actor: operator.actor,
+    })
+    const { rules: _, ...rest } = proposed
+    return {
+      json: proposed,
+      sections: [rest, 'Changes', changeRows(ruleChanges(before, proposed.rules))],
+      next: proposalNext(proposed),
+    }
+  },
+})
+
+const approve = command({
+  name: 'price approve',
+  action: 'prices.change',
+  summary: 'approve a proposal: it is published, and prices calls from its instant on',
+  input: z.object({ proposal: priceName({ label: 'Proposal', help: 'such as p3' }) }),
+  changes: { of: 'money', asks: 'always', left: wholeOrNot('price show') },
+  plan: async ({ foundation, operator, twoPerson }, { proposal: { number } }) => {
+    const found = await proposalAt(foundation, number, Date.now())
+    if (found === null) throw new CommandRefused(`there is no proposal p${number}; see "price show"`)
+    const { proposed, proposer, effective_from, reason: why } = found.proposal
+    const refused =
+      found.gone ??
+      approvalRefusal({ proposer: proposed.by, approver: operator.actor, twoPerson, consents: true })
+    if (refused !== null) throw new CommandRefused(refused)
+    return {
+      says: [
+        ...changeSentences(found.changes),
+        `Approve p${number}, which ${proposer} proposed${why === null ? '' : ` (${why})`}: it prices calls from ${effective_from} on. It can be withdrawn until then.`,
+      ],
+    }
+  },
+  run: async ({ foundation, operator, twoPerson }, { proposal: { number } }) => {
+    // If one person is enough, that person has accepted the plan.
+    const asked = { proposal: number, actor: operator.actor, twoPerson, consents: true }
+    const book = await approvePriceBook(foundation, asked)
+    const { rules: _, ...rest } = book
+    return { json: book, sections: [rest], next: [{ name: 'price show', label: 'Prices' }] }
+  },
+})
+
+const whatOf = ({ kind, number }: PriceName): string =>
+  kind === 'proposal' ? `proposal p${number}` : `price book ${number}`
+
+const withdraw = command({
+  name: 'price withdraw',
+  action: 'prices.change',
+  summary: 'withdraw a proposal, or a price book that is not in force yet',
+  input: z.object({
+    name: priceName({ label: 'Prices', help: 'a version, such as 2, or a proposal, such as p3' }),
+    reason: line({ label: 'Reason', help: 'kept in the event log' }).prefault('withdrawn by operator'),
+  }),
+  changes: { of: 'money', asks: 'always', left: wholeOrNot('price show') },
+  plan: async ({ foundation }, { name }) => {
+    const { effective_from } = await namedPrices(foundation, name)
+    return { says: [`Withdraw ${whatOf(name)}, from ${effective_from}: it will never price a call.`] }
+  },
+  run: async ({ foundation, operator, twoPerson }, { name, reason: why }) => {
+    await withdrawPrices(foundation, { name, reason: why, twoPerson, actor: operator.actor })
+    return {
+      json: { withdrawn: nameOfPrices(name), reason: why },
+      lines: [`${whatOf(name)} is withdrawn and will never price a call`],
+    }
+  },
+})
+
+const overrideGiven = z.object({
+  organization: organization(),
+  sku: line({ label: 'SKU', help: 'as in the price book' }).optional(),
+  amount: creditsOrNone({
+    label: 'Credits',
+    help: 'credits, or "none" to return to the price book',
+  }).optional(),
+  effective_from: instant({
+    label: 'From (UTC)',
+    help: 'ISO 8601 instant, not in the past (default now)',
+  }).optional(),
+  reason: reason().optional(),
+  withdraw: id(
+    { label: 'Withdraw', help: 'instead: the id of the override to withdraw, as "price overrides" lists it' },
+    /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+    '0197a2c4-5d1e-5b7a-8f00-3c2b1a9d8e7f',
+  ).optional(),
+})
+
+/** Throws `InputFault` for a price that is not complete. */
+const ownPriceOf = ({ sku, amount, effective_from, ...given }: z.output<typeof overrideGiven>) => {
+  if (sku === undefined) throw new InputFault('sku', 'a value is required')
+  if (amount === undefined) throw new InputFault('amount', 'a value is required')
+  return {
+    organizationId: given.organization,
+    effectiveFrom: effective_from ?? new Date().toISOString(),
+    reason: given.reason ?? 'set by operator',
+    ...{ sku, amount },
+  }
+}
+
+const override = command({
+  name: 'price override',
+  action: 'prices.change',
+  summary: 'give one organization its own price of a SKU, or withdraw such a price',
+  input: overrideGiven,
+  changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('price overrides') },
+  plan: async ({ foundation }, input) => {
+    const { organization: organizationId, withdraw: overrideId } = input
+    if (overrideId !== undefined) {
+      const { sku, amount, effectiveFrom } = await priceOverride(foundation, { organizationId, overrideId })
+      return {
+        says: [
+          `Withdraw the price of ${sku} for ${organizationId}, ${amount ?? 'that of the book'} from ${effectiveFrom} on: calls from now on are priced as if it had not been set.`,
+        ],
+      }
+    }
+    const wanted = ownPriceOf(input)
+    await priceOverrides(foundation, organizationId)
+    const amount =
+      wanted.amount === null ? 'the price of the book' : `${formatCredits(wanted.amount)} credits`
+    return {
+      says: [`Price ${wanted.sku} for ${organizationId} at ${amount} from ${wanted.effectiveFrom} on.`],
+    }
+  },
+  run: async (context, input) => {
+    const { foundation, operator } = context
+    const { organization: organizationId, withdraw: overrideId } = input
+    const { actor } = operator
+    if (overrideId !== undefined) {
+      const why = input.reason ?? 'withdrawn by operator'
+      const withdrawn = await withdrawPriceOverride(foundation, {
+        ...{ organizationId, overrideId, actor },
+        reason: why,
+      })
+      return { json: { ...overrideRow(withdrawn, context), withdrawn: true } }
+    }
+    const wanted = ownPriceOf(input)
+    const set = await setPriceOverride(foundation, { ...wanted, actor })
+    return {
+      json: {
+        override_id: set.overrideId,
+        organization_id: organizationId,
+        sku: wanted.sku,
+        amount: wanted.amount === null ? null : formatCredits(wanted.amount),
+        effective_from: wanted.effectiveFrom,
+        reason: wanted.reason,
+      },
+    }
+  },
+})
+
+export const priceCommands = [propose, approve, withdraw, override]
