@@ -11,6 +11,8 @@ import { pixelDeclarations } from './pixel/commands.ts'
 import { priceCommands } from './prices/commands.ts'
 import { priceQueries } from './prices/queries.ts'
 import { projectionDeclarations } from './projections/commands.ts'
+import { rerateCommands } from './rerates/commands.ts'
+import { rerateQueries } from './rerates/queries.ts'
 import { userCommands } from './users/commands.ts'
 import { userQueries } from './users/queries.ts'
 import { webhookDeclarations } from './webhooks/commands.ts'
@@ -22,6 +24,8 @@ export const declarations: readonly Declared[] = [
   ...creditQueries,
   ...priceCommands,
   ...priceQueries,
+  ...rerateCommands,
+  ...rerateQueries,
   ...ledgerDeclarations,
   ...projectionDeclarations,
   ...jobDeclarations,

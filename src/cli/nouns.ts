@@ -84,7 +84,13 @@ export const nouns: readonly Noun[] = [
   {
     name: 'rerate',
     about: 're-rating calls by another price book',
-    load: async () => (await import('./rerate.ts')).rerateCommands,
+    load: () =>
+      declared(
+        Promise.all([
+          import('../administration/rerates/commands.ts'),
+          import('../administration/rerates/queries.ts'),
+        ]).then(([{ rerateCommands }, { rerateQueries }]) => [...rerateCommands, ...rerateQueries]),
+      ),
   },
   {
     name: 'projection',

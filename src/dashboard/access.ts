@@ -23,13 +23,6 @@ const actionOfPage = {
   'GET /months': 'finance.read',
   // For all organizations: a partner exports only its own.
   'GET /months.csv': 'finance.read',
-  'GET /rerates': 'finance.read',
-  'GET /rerates/:run': 'finance.read',
-  'GET /rerates/new': 'rerates.change',
-  'POST /rerates/new': 'rerates.change',
-  'POST /rerates/:run/approve': 'rerates.change',
-  'POST /rerates/:run/apply': 'rerates.change',
-  'POST /rerates/:run/abandon': 'rerates.change',
   'GET /reconcile': 'finance.read',
   'GET /events': 'system.read',
   'GET /events/at/:position': 'system.read',

@@ -3,7 +3,7 @@ export const menu = [
   { href: '/', name: 'Overview', route: 'GET /' },
   { href: '/months', name: 'Months', route: 'GET /months' },
   { href: '/commands/price/show', name: 'Prices', route: 'GET /commands/price/show' },
-  { href: '/rerates', name: 'Re-rates', route: 'GET /rerates' },
+  { href: '/commands/rerate/list', name: 'Re-rates', route: 'GET /commands/rerate/list' },
   { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile' },
   { href: '/operations', name: 'Operations', route: 'GET /operations' },
   { href: '/events', name: 'Events', route: 'GET /events' },

@@ -19,7 +19,6 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/months.csv', ['accounts', 'ledger_index']],
   ['/commands/audit', ['audit']],
   ['/commands/user', ['audit']],
-  ['/rerates', []],
   ['/reconcile', []],
   ['/events', []],
   ['/commands', []],

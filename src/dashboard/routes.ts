@@ -34,7 +34,6 @@ import { signInPage } from './pages/sign-in.ts'
 import { pixelRoutes } from './pixel-routes.ts'
 import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
-import { rerateRoutes } from './rerate-routes.ts'
 import { tellRows } from './rows.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
 import { sessionCookie } from './session.ts'
@@ -121,7 +120,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   overviewRoute(pages, context)
   organizationRoute(pages, context)
   keyPageRoutes(pages, context)
-  rerateRoutes(pages, context)
   reconcileRoutes(pages, context)
   callRoutes(pages, context)
   usageRoutes(pages, context)

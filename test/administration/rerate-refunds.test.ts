@@ -1,9 +1,10 @@
 /** Re-rates of calls that were refunded or reversed: what was given back stays given back. */
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
+import { planSections } from '../../src/administration/rerates/queries.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
-import { planLines } from '../../src/cli/rerate-lines.ts'
+import { sectionLines } from '../../src/cli/table.ts'
 import {
   apply,
   approved,
@@ -41,8 +42,8 @@ describe('a call that was refunded or reversed', () => {
         { request_id: reversed, given_back: '1', now: '0', rerated: '0' },
       ],
     })
-    expect(planLines({ proposed, ledgers }).join('\n')).toMatch(
-      /Refunded or reversed calls: 3\. The re-rate keeps the 2\.4 credits .*\n.*rerated\nr0 +0\.4 +0\.6 +0\.6\n/,
+    expect(sectionLines(planSections({ proposed, ledgers })).join('\n')).toMatch(
+      /Refunded or reversed calls of org_\w+: 3\. The re-rate keeps the 2\.4 credits .*\n.*rerated\nr0 +0\.4 +0\.6 +0\.6\n/,
     )
   })
 

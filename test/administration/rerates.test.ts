@@ -311,14 +311,14 @@ describe('a plan that was changed is named', () => {
   test('a member of its file', async () => {
     const found = await provedRun(scene, planned.proposed.run)
     const file = JSON.stringify(planFileOf(planned))
-    checkPlanFile(found, JSON.parse(file), 'plan.json')
+    checkPlanFile(found, JSON.parse(file))
     for (const [from, to, what] of [
       ['"taken":"1","differences"', '"taken":"2","differences"', `what it says of ${org}`],
       ['priced anew', 'priced', 'plan differs'],
       ['"hmac"', '"none"', 'signature'],
     ] as const) {
       expect(file).toContain(from)
-      expect(() => checkPlanFile(found, JSON.parse(file.replace(from, to)), 'plan.json')).toThrow(what)
+      expect(() => checkPlanFile(found, JSON.parse(file.replace(from, to)))).toThrow(what)
     }
   })
 })

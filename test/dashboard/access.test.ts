@@ -106,7 +106,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
       '/',
       '/months',
       '/commands/price/show',
-      '/rerates',
+      '/commands/rerate/list',
       '/reconcile',
     ]) {
       const { body, statusCode } = await browser.get(path)
@@ -119,7 +119,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
         ['prices.change', /\/price\/(propose|approve|withdraw|override)$/],
         ['webhooks.change', /\/webhook\/(create|test|pause|resume|resend|rotate-secret|delete)$/],
         ['pixel.change', /\/pixel\//],
-        ['rerates.change', /^\/rerates\/new$/],
+        ['rerates.change', /\/rerate\/(plan|approve|apply|abandon)$/],
         ['ledgers.export', /\/statement\.(csv|jsonl)$|receipt\.json$/],
       ] as const)
         if (!mayDo(role, action))

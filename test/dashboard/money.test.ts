@@ -2,14 +2,15 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { proposePriceBook } from '../../src/administration/prices/prices.ts'
+import { planFileOf, provedRun } from '../../src/administration/rerates/proof.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import {
   type Browser,
   type DashboardHost,
   give,
-  openBrowser,
   openDashboardHost,
   signedIn,
+  waited,
 } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
@@ -18,8 +19,6 @@ let ada: Browser
 let bob: Browser
 let scene: Scene
 let base = ''
-/** The organization by its name, as a link to its page. */
-let named = ''
 const nowMs = Date.now()
 const at = (days: number): string => new Date(nowMs + days * 86_400_000).toISOString()
 
@@ -32,19 +31,8 @@ beforeAll(async () => {
   ;[ada, bob] = [first, second]
   scene = await openScene(room, { nowMs, days: 40 })
   base = `/organizations/${scene.organizationId}`
-  named = `<a href="${base}">Northwind Traders</a>`
 })
 afterAll(() => room?.close())
-
-/** Follows to the page of what was begun, until it has come to something. */
-const ended = async (browser: Browser, path: string) => {
-  for (let looks = 0; looks < 2_000; looks++) {
-    const answer = await browser.get(path)
-    if (!answer.body.includes('data-progress=')) return answer
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
-  throw new Error('it never ended')
-}
 
 const propose = async (amount: string): Promise<string> => {
   const { proposal } = await proposePriceBook(room.foundation, {
@@ -54,37 +42,60 @@ const propose = async (amount: string): Promise<string> => {
   return `p${proposal}`
 }
 
+const rerates = '/commands/rerate'
+
+/** The page that a form leads to. */
+const sent = async (browser: Browser, verb: string, fields: Record<string, string>) =>
+  waited(browser, await browser.submit(`${rerates}/${verb}`, fields))
+const done = (browser: Browser, verb: string, fields: Record<string, string>) =>
+  sent(browser, verb, { ...fields, confirmed: 'yes' })
+
+const runIn = (page: string): string => /rr_[0-9A-Z]{26}/.exec(page)?.[0] ?? ''
+
 describe('a re-rate', () => {
-  test('is planned, looked at, approved by another person, applied with progress, and never twice', async () => {
-    const proposal = await propose('0.5')
-    const wanted = { book: proposal, from: at(-10), to: at(-1), organization: '', reason: 'too dear <b>' }
-    const begun = await ada.submit('/rerates/new', wanted)
-    const planned = await ended(ada, String(begun.headers.location))
-    const path = String(planned.headers.location)
-    expect(path).toMatch(/^\/rerates\/rr_/)
-    const shown = await ada.get(path)
-    expect(shown.body).toContain('too dear &lt;b&gt;')
-    expect(shown.body).toContain(named)
-    expect(shown.body).toContain('another person has to approve it')
-    expect((await ada.submit(path, {}, `${path}/approve`)).statusCode).toBe(422)
-    const early = await ended(ada, String((await ada.submit(path, {}, `${path}/apply`)).headers.location))
-    expect(early.statusCode).toBe(422)
-    expect(early.body).toContain('is not approved')
-    expect((await bob.submit(path, {}, `${path}/approve`)).headers.location).toBe(path)
-    const approved = await bob.get(path)
-    expect(approved.body).toContain('Apply it')
-    const given = /<dt>Given back, credits<\/dt><dd>([^<]+)/.exec(approved.body)?.[1] ?? ''
+  test('is planned, looked at, approved by another person, applied, and never twice', async () => {
+    const wanted = { book: await propose('0.5'), from: at(-10), to: at(-1), reason: 'too dear <b>' }
+    const plan = await sent(ada, 'plan', wanted)
+    expect(plan.body).toContain('<h1>Done</h1>')
+    const run = runIn(plan.body)
+    expect(plan.body).toContain(`href="${rerates}/show?run=${run}"`)
+    const shown = (await ada.get(`${rerates}/show?run=${run}`)).body
+    expect(shown).toContain('too dear &lt;b&gt;')
+    expect(shown).toContain(`href="${base}"`)
+    expect(shown).toContain(`href="${rerates}/approve?run=${run}"`)
+    expect(shown).not.toContain(`href="${rerates}/apply`)
+    for (const send of [sent, done]) {
+      const own = await send(ada, 'approve', { run })
+      expect([own.statusCode, own.body.includes('another person has to approve it')]).toEqual([422, true])
+      const early = await send(ada, 'apply', { run })
+      expect([early.statusCode, early.body.includes('is not approved')]).toEqual([422, true])
+    }
+    const asked = await sent(bob, 'approve', { run })
+    const given = /<dt>Given back<\/dt><dd>([^<]+)/.exec(asked.body)?.[1] ?? ''
     expect(Number(given)).toBeGreaterThan(0)
-    const applied = await ended(bob, String((await bob.submit(path, {}, `${path}/apply`)).headers.location))
-    expect(applied.headers.location).toBe(path)
-    expect((await ada.get(path)).body).toContain(`balances changed by ${given}`)
-    expect((await ada.get(path)).body).not.toContain('Apply it')
-    const again = await ended(
-      ada,
-      String((await ada.submit('/rerates/new', {}, `${path}/apply`)).headers.location),
+    expect((await done(bob, 'approve', { run })).body).toContain(`href="${rerates}/apply?run=${run}"`)
+    const applied = await done(bob, 'apply', { run })
+    expect(applied.body).toContain('<h1>Done</h1>')
+    const after = (await ada.get(`${rerates}/show?run=${run}`)).body
+    expect(after).toMatch(new RegExp(`<dt>Balances changed by</dt><dd>${given}<`))
+    expect(after).not.toContain(`href="${rerates}/apply`)
+    for (const send of [sent, done])
+      expect((await send(ada, 'apply', { run })).body).toContain('it is never applied twice')
+    expect((await ada.get(`${rerates}/list`)).body).toContain(`href="${rerates}/show?run=${run}"`)
+  })
+
+  test('whose given plan is another one is not approved', async () => {
+    const wanted = { book: '1', from: at(-2), to: at(-1), reason: 'r' }
+    const run = runIn((await sent(ada, 'plan', wanted)).body)
+    const { json } = await planJson(run)
+    expect((await sent(bob, 'approve', { run, plan: JSON.stringify(json) })).body).toContain(
+      'name="confirmed"',
     )
-    expect(again.statusCode).toBe(422)
-    expect((await ada.get('/rerates')).body).toContain(path)
+    const changed = JSON.stringify(json).replace('"reason":"r"', '"reason":"s"')
+    for (const send of [sent, done])
+      expect((await send(bob, 'approve', { run, plan: changed })).body).toContain(
+        `is not the plan of ${run}: plan differs`,
+      )
   })
 
   test('lists the calls apart that were refunded, and changes nothing of them at unchanged prices', async () => {
@@ -92,13 +103,11 @@ describe('a re-rate', () => {
     await refund(room.foundation, {
       ...{ requestId, organizationId, amount: 250_000n, reason: 'wrong', actor: 'user:ada', dryRun: false },
     })
-    const to = new Date().toISOString()
-    const wanted = { book: '1', from: at(-0.5), to, organization: organizationId, reason: 'the same' }
-    const planned = await ended(ada, String((await ada.submit('/rerates/new', wanted)).headers.location))
-    const { body } = await ada.get(String(planned.headers.location))
-    expect(body).toMatch(/<dt>Taken, credits<\/dt><dd>0</)
-    expect(body).toContain('Refunded or reversed calls: 1. The re-rate keeps the 0.25 credits')
-    expect(body).toContain(`href="${base}/calls/${requestId}"`)
+    const wanted = { book: '1', from: at(-0.5), to: new Date().toISOString(), reason: 'the same' }
+    const { body } = await sent(ada, 'plan', { ...wanted, org: organizationId })
+    expect(body).toMatch(/<dt>Taken<\/dt><dd>0</)
+    expect(body).toContain(': 1. The re-rate keeps the 0.25 credits')
+    expect(body).toContain(requestId)
   })
 
   test.each([
@@ -106,34 +115,34 @@ describe('a re-rate', () => {
     [{ book: '99' }, 'there is no price book 99', null],
     [{ from: 'x' }, 'is not an ISO 8601 instant', 'from'],
     [{ to: '2999-01-01T00:00:00Z' }, 'is still to come', 'to'],
-    [{ organization: 'x' }, 'is no id of an organization', 'organization'],
-    [{ reason: '' }, 'Nothing but white space', 'reason'],
+    [{ reason: '' }, 'is required', 'reason'],
   ])('with %j is not planned', async (wrong, why, field) => {
-    const answer = await ada.submit('/rerates/new', {
-      ...{ book: '1', from: at(-2), to: at(-1), organization: '', reason: 'r' },
-      ...wrong,
-    })
+    const answer = await sent(ada, 'plan', { book: '1', from: at(-2), to: at(-1), reason: 'r', ...wrong })
     expect(answer.statusCode).toBe(422)
     expect(answer.body.toLowerCase()).toContain(why.toLowerCase())
     if (field !== null) expect(answer.body).toMatch(new RegExp(`id="${field}"[^>]*aria-invalid="true"`))
   })
 
-  test('is given up with a reason', async () => {
-    const wanted = { book: '1', from: at(-2), to: at(-1), organization: scene.organizationId, reason: 'r' }
-    const planned = await ended(ada, String((await ada.submit('/rerates/new', wanted)).headers.location))
-    const path = String(planned.headers.location)
-    expect((await ada.submit(path, { reason: '' }, `${path}/abandon`)).statusCode).toBe(422)
-    expect((await ada.submit(path, { reason: 'not now' }, `${path}/abandon`)).headers.location).toBe(path)
-    expect((await ada.get(path)).body).toContain('not now')
+  test('is abandoned with a reason', async () => {
+    const wanted = { book: '1', from: at(-2), to: at(-1), org: scene.organizationId, reason: 'r' }
+    const run = runIn((await sent(ada, 'plan', wanted)).body)
+    expect((await done(ada, 'abandon', { run, reason: '' })).statusCode).toBe(422)
+    expect((await done(ada, 'abandon', { run, reason: 'not now' })).body).toContain('<h1>Done</h1>')
+    expect((await ada.get(`${rerates}/show?run=${run}`)).body).toContain('not now')
+    expect((await done(ada, 'abandon', { run, reason: 'again' })).body).toContain('was abandoned by')
   })
 
-  test('that does not exist is no page', async () => {
-    for (const run of ['x', '%00']) expect((await ada.get(`/rerates/${run}`)).statusCode).toBe(404)
-    const none = await ada.get('/rerates/rr_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')
-    expect(none.statusCode).toBe(422)
-    expect(none.body).toContain('There is no re-rate')
+  test('that does not exist is refused', async () => {
+    for (const run of ['x', '%00', 'rr_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'])
+      expect([run, (await ada.get(`${rerates}/show?run=${run}`)).statusCode]).toEqual([run, 422])
   })
 })
+
+/** The plan as the command line writes it. */
+const planJson = async (run: string) => {
+  const { proposed, ledgers } = await provedRun(room.foundation, run)
+  return { json: planFileOf({ proposed, ledgers: [...ledgers.values()] }) }
+}
 
 describe('a reconciliation', () => {
   test('of everything agrees, and is recorded', async () => {
@@ -160,10 +169,4 @@ describe('a reconciliation', () => {
   test('of a month that is none is refused in the form', async () => {
     expect((await give(ada, '/commands/ledger/reconcile', { month: '2026-13' })).statusCode).toBe(422)
   })
-})
-
-test('none of it is for people who are not signed in', async () => {
-  const stranger = openBrowser(room.host)
-  for (const path of ['/rerates', '/rerates/new', '/reconcile'])
-    expect((await stranger.get(path)).statusCode).toBe(303)
 })

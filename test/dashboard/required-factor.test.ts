@@ -44,7 +44,7 @@ const enter = async ({ host }: DashboardHost, who: { name: string; password: str
 describe('a person who has none and needs one', () => {
   test('is led to the form from every page, and every other form is refused', async () => {
     const browser = await enter(forAll, await person('viewer'))
-    for (const path of ['/', '/rerates', '/operations?a=b']) {
+    for (const path of ['/', '/months', '/operations?a=b']) {
       const { statusCode, headers } = await browser.get(path)
       expect([path, statusCode, headers.location]).toEqual([path, 303, setUpPath])
     }
@@ -74,7 +74,7 @@ describe('a person who has none and needs one', () => {
     const user = { name, role: 'viewer', organizationId: null, actor: 'cli:setup' } as const
     const { password } = await createUser(forAll.foundation, user)
     const browser = await enter(forAll, { name, password })
-    expect((await browser.get('/rerates')).headers.location).toBe('/me?next=%2Frerates')
+    expect((await browser.get('/months')).headers.location).toBe('/me?next=%2Fmonths')
     expect((await browser.get('/me')).statusCode).toBe(200)
   })
 })

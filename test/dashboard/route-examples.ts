@@ -16,7 +16,6 @@ export const routeExamples = ({ organizationId, keyId, requestId }: Scene): Rout
   calls: requestId,
   months: new Date().toISOString().slice(0, 7),
   lots: '00000000-0000-0000-0000-000000000000',
-  rerates: 'rr_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
   waiting: 'none',
   projections: 'key_usage',
   jobs: 'none',

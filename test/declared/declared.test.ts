@@ -103,6 +103,7 @@ const alike = (value: unknown): unknown =>
       .replaceAll(/"(size|root|position|note)":("([^"\\]|\\.)*"|\d+)/g, '"$1":"OF THE LOG"')
       .replaceAll(/\bsample-\d+\b/g, 'USER')
       .replaceAll(/"(password|link|token|secret_hmac|secret_sha256)":"[^"]+"/g, '"$1":"SECRET"')
+      .replaceAll(/rr_[0-9A-Z]{26}/g, 'RUN')
       .replaceAll(/\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b/g, 'ULID')
       .replaceAll(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, 'UUID')
       .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, (at) => (at.startsWith('2099') ? at : 'INSTANT'))

@@ -7,6 +7,8 @@ import { listCheckpoints, signCheckpoint } from '../../src/administration/event-
 import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { priceOverrides, setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
 import { pricesAt, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
+import { approveRerate } from '../../src/administration/rerates/apply.ts'
+import { planRerate, pricesNamed } from '../../src/administration/rerates/rerates.ts'
 import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { setSecondFactor } from '../../src/administration/users/second-factors.ts'
 import { freshTotpSecret } from '../../src/administration/users/totp.ts'
@@ -54,6 +56,32 @@ const withdrawn = async (foundation: Foundation): Promise<void> => {
   ])
     await withdrawPrices(foundation, { name, reason: 'again', twoPerson: false, ...other })
 }
+
+/** A re-rate of the calls of the last days, planned and if asked approved by other people. */
+const planned = async (
+  { organizationId }: Scene,
+  foundation: Foundation,
+  { approved }: { readonly approved: boolean },
+): Promise<{ run: string }> => {
+  const range = lastDays()
+  const { proposed } = await planRerate(
+    foundation,
+    {
+      book: await pricesNamed(foundation, { kind: 'rules', document: rules }, range),
+      ...{ organizationId, organizations: [organizationId], reason: 'too cheap', ...range, ...other },
+    },
+    () => undefined,
+  )
+  const { run } = proposed
+  if (approved)
+    await approveRerate(foundation, { run, actor: 'user:a-third', twoPerson: true, consents: true })
+  return { run }
+}
+
+const lastDays = () => ({
+  from: new Date(Date.now() - 2 * 86_400_000).toISOString(),
+  to: new Date().toISOString(),
+})
 
 /** By a person other than the one who uses the interfaces. */
 const proposed = async (foundation: Foundation): Promise<string> => {
@@ -181,6 +209,15 @@ const samples: Readonly<Record<string, Sample>> = {
       })
     return {}
   },
+  'rerate plan': () => ({ book: rules, ...lastDays(), reason: 'too cheap <b>' }),
+  'rerate list': () => ({}),
+  'rerate show': (scene) => planned(scene, scene.foundation, { approved: false }),
+  'rerate approve': (scene) => planned(scene, scene.foundation, { approved: false }),
+  'rerate apply': (scene) => planned(scene, scene.foundation, { approved: true }),
+  'rerate abandon': async (scene) => ({
+    ...(await planned(scene, scene.foundation, { approved: true })),
+    reason: 'a mistake',
+  }),
 }
 
 /** Where nothing is there to do it with: why every interface refuses it. Tests of its area show that it works. */

@@ -115,49 +115,60 @@ const refundIt = async (page: Page): Promise<void> => {
 const proposePrice = async (page: Page): Promise<string> => {
   await click(page, 'Prices')
   await click(page, 'Propose prices')
+  const rules = page.getByLabel('Rules (JSON)')
+  const before = await rules.inputValue()
+  await rules.fill(before.replace('"ip_lookup.located","amount":"1"', '"ip_lookup.located","amount":"0.5"'))
   await page.getByLabel('From (UTC)').fill(at(1))
   await page.getByLabel('Reason').fill('the contract of next year')
-  await page.getByLabel('Credits of ip_lookup.located').fill('0.5')
-  await press(page, 'Propose')
-  expect(await text(page)).toContain('1 → 0.5')
-  expect(await page.getByRole('button', { name: /^Approve/ }).count()).toBe(0)
-  return pathOf(page)
+  await press(page, 'Do it')
+  await done(page)
+  return `p${await figure(page, 'Proposal')}`
+}
+
+const done = (page: Page): Promise<void> =>
+  page.getByRole('heading', { name: 'Done', exact: true }).waitFor({ timeout: eventualMs })
+
+/** Reads what would happen, and agrees. */
+const agree = async (page: Page): Promise<void> => {
+  await press(page, 'See what will happen')
+  await press(page, 'Do it')
+  await done(page)
 }
 
 const approvePrice = async (page: Page, proposal: string): Promise<void> => {
-  await page.goto(proposal)
-  await click(page, 'What a month would have cost')
-  await page
-    .getByRole('rowheader', { name: 'all' })
-    .or(page.getByText('No calls were made'))
-    .first()
-    .waitFor()
-  await page.goto(proposal)
-  await press(page, /^Approve p\d+$/)
-  expect(pathOf(page)).toBe('/prices')
-  expect(await text(page)).toContain('approved by user:bob')
+  await click(page, 'Prices')
+  await click(page, `What ${proposal} would have cost`)
+  await press(page, 'Show')
+  await page.getByRole('heading', { name: `1 → ${proposal}` }).waitFor({ timeout: eventualMs })
+  await click(page, 'Prices')
+  await click(page, `Approve ${proposal}`)
+  await agree(page)
+  await click(page, 'Prices')
+  expect(await text(page)).toContain('user:bob')
 }
 
 /** Planned by one, approved by the other, applied by the first. */
 const rerate = async (page: Page, second: Page, proposal: string): Promise<void> => {
-  await page.goto('/rerates')
+  await click(page, 'Re-rates')
   await click(page, 'Plan a re-rate')
-  await page.getByLabel('Prices').fill(proposal.slice('/prices/'.length))
+  await page.getByLabel('Prices').fill(proposal)
   await page.getByLabel('Calls from (UTC)').fill(`${monthBefore()}-01T00:00:00Z`)
   await page.getByLabel('Calls before (UTC)').fill(`${at(0).slice(0, 7)}-01T00:00:00Z`)
   await page.getByLabel('Organization').fill(house.scene.organizationId)
   await page.getByLabel('Reason').fill('charged too much')
-  await press(page, 'Plan')
-  await page.waitForURL('**/rerates/rr_*', { timeout: eventualMs })
-  expect(await page.getByRole('button', { name: 'Approve it' }).count()).toBe(0)
-  const given = await figure(page, 'Given back, credits')
+  await press(page, 'Do it')
+  await done(page)
+  const given = await figure(page, 'Given back')
   expect(Number(given)).toBeGreaterThan(0)
-  await second.goto(pathOf(page))
-  await press(second, 'Approve it')
+  await click(page, 'Show it')
+  const shown = new URL(page.url())
+  await second.goto(`${shown.pathname}${shown.search}`)
+  await click(second, 'Approve it')
+  await agree(second)
   await page.reload()
-  await press(page, 'Apply it')
-  await ended(page)
-  expect(await text(page)).toContain(`balances changed by ${given}`)
+  await click(page, 'Apply it')
+  await agree(page)
+  expect(await figure(page, 'Balances changed by')).toBe(given)
 }
 
 const closeMonth = async (page: Page): Promise<void> => {

@@ -63,7 +63,8 @@ const refuse = (why: string): never => {
   throw new CommandRefused(why)
 }
 
-const refuseEnded = ({ run, applied, abandoned }: ProvedRun): void => {
+/** Throws `CommandRefused` for a run that can no longer change. */
+export const refuseEnded = ({ run, applied, abandoned }: ProvedRun): void => {
   if (applied !== null)
     refuse(`${run} was applied by ${applied.by} at ${applied.at}; it is never applied twice`)
   if (abandoned !== null)
@@ -77,14 +78,20 @@ type Approval = {
   readonly consents: boolean
 }
 
+/** Throws `CommandRefused` for someone who may not approve it, and for a run that has ended. */
+export const refuseApproval = (found: ProvedRun, approval: Omit<Approval, 'run'>): void => {
+  refuseEnded(found)
+  const why = approvalRefusal({ ...approval, proposer: found.proposed.by, approver: approval.actor })
+  if (why !== null) refuse(why)
+}
+
 /** Throws `CommandRefused` for someone who may not approve it. A second approval changes nothing. */
 export const approveRerate = async (foundation: Rerating, approval: Approval): Promise<ProvedRun> =>
   appendToRun(await changing(foundation, approval), (found) => {
     refuseEnded(found)
     if (found.approved !== null) return null
+    refuseApproval(found, approval)
     const { run, proposed } = found
-    const why = approvalRefusal({ ...approval, proposer: proposed.by, approver: approval.actor })
-    if (why !== null) refuse(why)
     return {
       type: 'RerateApproved',
       data: { run, plan_digest: proposed.plan_digest, approver: approval.actor },
@@ -135,20 +142,26 @@ type Applying = {
   readonly onProgress?: (done: number, of: number) => void
 }
 
+/** Throws `CommandRefused` for a run that has ended, or was not approved by someone who may. */
+export const refuseApplying = (found: ProvedRun, { twoPerson }: { readonly twoPerson: boolean }): void => {
+  refuseEnded(found)
+  const { run, approved, proposed } = found
+  if (approved === null || approved.planDigest !== proposed.plan_digest)
+    throw new CommandRefused(`${run} is not approved; see "rerate approve"`)
+  // An approval in the stream is checked by the rule as well: an approval is as good as its approver.
+  const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson, consents: true })
+  if (why !== null) refuse(`${run} was not approved by someone who may: ${why}`)
+}
+
 /**
  * Applies an approved plan, ledger by ledger. Work done before an interruption is not repeated, regardless of who resumes it. Throws
  * `CommandRefused` for a plan that was not approved, was changed, or is already applied.
  */
 export const applyRerate = async (foundation: Rerating, applying: Applying): Promise<ProvedRun> => {
-  const { run, actor, twoPerson, onProgress } = applying
+  const { actor, twoPerson, onProgress } = applying
   const changed = await changing(foundation, applying)
-  refuseEnded(await tellOfAdjusted(changed))
-  const { approved, proposed, ledgers } = changed.found
-  if (approved === null || approved.planDigest !== proposed.plan_digest)
-    return refuse(`${run} is not approved; see "rerate approve"`)
-  // An approval in the stream is checked by the rule as well: an approval is as good as its approver.
-  const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson, consents: true })
-  if (why !== null) refuse(`${run} was not approved by someone who may: ${why}`)
+  refuseApplying(await tellOfAdjusted(changed), { twoPerson })
+  const { ledgers } = changed.found
   for (const planned of ledgers.values()) {
     const { organization_id: organizationId } = planned
     if (changed.found.done.has(organizationId)) continue

@@ -60,15 +60,11 @@ export const planFileOf = ({ proposed, ledgers }: PlanFile) => ({
 })
 
 /** Throws `CommandRefused` if a plan's file is not the plan of the run, and names the first part that differs. */
-export const checkPlanFile = (
-  { run, proposed, ledgers }: ProvedRun,
-  content: unknown,
-  named: string,
-): void => {
+export const checkPlanFile = ({ run, proposed, ledgers }: ProvedRun, content: unknown): void => {
   const own = planFileOf({ proposed, ledgers: [...ledgers.values()] })
   const file = typeof content === 'object' && content !== null ? (content as Record<string, unknown>) : {}
   const differs = (what: string): never => {
-    throw new CommandRefused(`${named} is not the plan of ${run}: ${what} differs`)
+    throw new CommandRefused(`the given plan is not the plan of ${run}: ${what} differs`)
   }
   for (const part of ['plan', 'plan_digest', 'signature'] as const)
     if (JSON.stringify(file[part]) !== JSON.stringify(own[part])) differs(part)

@@ -167,9 +167,9 @@ const planWriter = ({ eventLog }: Pick<Foundation, 'eventLog'>, run: string, act
   }
 }
 
-/** Every run, oldest first. */
+/** Every run, newest first. */
 export const listRerates = async ({ eventLog }: Pick<Foundation, 'eventLog'>) => {
-  const streams = (await eventLog.streams(rerateStream(''))).sort()
+  const streams = (await eventLog.streams(rerateStream(''))).sort().reverse()
   const runs: Record<string, string | number>[] = []
   for (const stream of streams) {
     const { run, proposed, approved, applied, abandoned } = await readRun(

@@ -51,7 +51,7 @@ const organizationHomes: Readonly<Record<string, string>> = {
 }
 const homes: Readonly<Record<string, string>> = {
   price: '/commands/price/show',
-  rerate: '/rerates',
+  rerate: '/commands/rerate/list',
   ledger: '/months',
   user: '/commands/user/list',
   projection: '/operations',

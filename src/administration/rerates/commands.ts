@@ -1,0 +1,150 @@
+import { z } from 'zod'
+import type { Plan } from '../../call/command.ts'
+import { payingOf } from '../../events/test-organization.ts'
+import { type Context, command, wholeOrNot } from '../declare.ts'
+import { instant, organization, prices, reason } from '../fields.ts'
+import { organizationsOf } from '../ledgers/ledgers.ts'
+import {
+  abandonRerate,
+  applyRerate,
+  approveRerate,
+  refuseApplying,
+  refuseApproval,
+  refuseEnded,
+} from './apply.ts'
+import { type ProvedRun, planFileOf } from './proof.ts'
+import { checkedRun, planSections, runAnswer, runFields } from './queries.ts'
+import { checkRange, planRerate, pricesNamed } from './rerates.ts'
+
+/** Commands that plan a re-rate, approve it, apply it and abandon it. */
+
+const planGiven = z.object({
+  book: prices({
+    label: 'Prices',
+    help: 'a version, such as 2, a proposal, such as p3, or rules as JSON (those that differ are enough)',
+  }),
+  from: instant({ label: 'Calls from (UTC)', help: 'ISO 8601 instant: of calls made then or later' }),
+  to: instant({ label: 'Calls before (UTC)', help: 'ISO 8601 instant: of calls made before it' }),
+  organization: organization({ help: 'of this organization only (default: all)' }).optional(),
+  reason: reason(),
+})
+
+const plan = command({
+  name: 'rerate plan',
+  action: 'rerates.change',
+  summary: 'what calls that were made would have cost under other prices; nothing is charged',
+  input: planGiven,
+  out: 'write the plan into this file as well (JSON)',
+  changes: {
+    of: 'records',
+    asks: 'never',
+    left: 'A plan may be recorded, which charges nothing: "rerate list" shows it.',
+  },
+  plan: async ({ foundation }, input) => {
+    const { from, to, organization: organizationId } = input
+    checkRange(from, to, Date.now())
+    await pricesNamed(foundation, input.book, { from })
+    return {
+      says: [
+        `Work out what calls from ${from} to ${to} of ${organizationId ?? 'every organization'} would have cost under these prices, and record that plan; nothing is charged.`,
+      ],
+    }
+  },
+  run: async ({ foundation, operator, progress }, input) => {
+    const { book, from, to, organization: organizationId, reason: why } = input
+    checkRange(from, to, Date.now())
+    const made = await planRerate(
+      foundation,
+      {
+        book: await pricesNamed(foundation, book, { from }),
+        organizationId: organizationId ?? null,
+        organizations:
+          organizationId === undefined ? payingOf(await organizationsOf(foundation)) : [organizationId],
+        ...{ from, to, reason: why, actor: operator.actor },
+      },
+      (id, events) => progress(`${id}: ${events} events`),
+    )
+    const { run } = made.proposed
+    return {
+      json: { run, ...planFileOf(made) },
+      sections: planSections(made),
+      next: [{ name: 'rerate show', label: 'Show it', given: { run } }],
+    }
+  },
+})
+
+/** An action on a run: its plan, and what would be done with it. */
+const planOf = async (
+  { foundation }: Context,
+  input: { readonly run: string; readonly plan?: unknown },
+  { refuse, says }: { readonly refuse: (found: ProvedRun) => void; readonly says: string },
+): Promise<Plan> => {
+  const found = await checkedRun(foundation, input)
+  refuse(found)
+  const { json, sections } = runAnswer(found)
+  return { says: [says], json, sections }
+}
+
+const approve = command({
+  name: 'rerate approve',
+  action: 'rerates.change',
+  summary: 'approve a plan; with TWO_PERSON=on, another person than the one who planned it',
+  input: z.object(runFields),
+  changes: { of: 'money', asks: 'always', left: wholeOrNot('rerate show') },
+  plan: (context, input) => {
+    const { operator, twoPerson } = context
+    return planOf(context, input, {
+      refuse: (found) => refuseApproval(found, { actor: operator.actor, twoPerson, consents: true }),
+      says: `Approve ${input.run}: "rerate apply" may then write its adjustments.`,
+    })
+  },
+  run: async ({ foundation, operator, twoPerson }, input) => {
+    const { run } = await checkedRun(foundation, input)
+    // If one person is enough, that person has accepted the plan.
+    return runAnswer(
+      await approveRerate(foundation, { run, actor: operator.actor, twoPerson, consents: true }),
+    )
+  },
+})
+
+const apply = command({
+  name: 'rerate apply',
+  action: 'rerates.change',
+  summary: 'write the adjustments of an approved plan; continues where it was interrupted',
+  input: z.object(runFields),
+  changes: {
+    of: 'money',
+    asks: 'always',
+    left: 'Some ledgers may have their adjustments: "rerate apply" again goes on with the others, and charges none twice.',
+  },
+  plan: (context, input) =>
+    planOf(context, input, {
+      refuse: (found) => refuseApplying(found, context),
+      says: `Write the adjustments of ${input.run}, one into each of these ledgers. What changed since the plan is left out and named. It cannot be undone; another re-rate can be planned.`,
+    }),
+  run: async ({ foundation, operator, twoPerson, progress }, input) => {
+    const { run } = await checkedRun(foundation, input)
+    const found = await applyRerate(foundation, {
+      ...{ run, actor: operator.actor, twoPerson },
+      onProgress: (done, of) => progress(`${done} of ${of} ledgers`),
+    })
+    return runAnswer(found)
+  },
+})
+
+const abandon = command({
+  name: 'rerate abandon',
+  action: 'rerates.change',
+  summary: 'abandon a plan; where it was applied already, that stays',
+  input: z.object({ run: runFields.run, reason: reason() }),
+  changes: { of: 'money', asks: 'always', left: wholeOrNot('rerate show') },
+  plan: (context, input) =>
+    planOf(context, input, {
+      refuse: refuseEnded,
+      says: `Abandon ${input.run}: what it was applied to stays, and the rest is never adjusted.`,
+    }),
+  run: async ({ foundation, operator }, { run, reason: why }) =>
+    runAnswer(await abandonRerate(foundation, { run, reason: why, actor: operator.actor })),
+})
+
+export const rerateCommands = [plan, approve, apply, abandon]

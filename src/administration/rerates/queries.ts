@@ -1,0 +1,188 @@
+import { z } from 'zod'
+import { formatCredits, parseCredits } from '../../billing/money.ts'
+import type { Answer, Next, Sections } from '../../call/command.ts'
+import type { RerateLedgerPlanned } from '../../events/rerates.ts'
+import { query } from '../declare.ts'
+import { document, id } from '../fields.ts'
+import { checkPlanFile, type ProvedRun, planFileOf, provedRun } from './proof.ts'
+import { listRerates, type ReratePlan } from './rerates.ts'
+
+/** The list of re-rates, and one of them: its plan, its state, and its outcome for each ledger. */
+
+/** Of a run, with their differences; the sums are of all. */
+const ledgersShownMax = 100
+
+/** A run, and a copy of its plan to compare with it. */
+export const runFields = {
+  run: id(
+    { label: 'Re-rate', help: 'as "rerate plan" names it: rr_…' },
+    /^rr_[0-9A-HJKMNP-TV-Z]{26}$/,
+    'rr_01J8ZQ5V7N3K2M4P6R8T0W1X2Y; see "rerate list"',
+  ),
+  plan: document({
+    label: 'Plan (JSON)',
+    help: 'what "rerate plan --out" wrote: refused where it is not the plan of the run',
+  }).optional(),
+}
+
+/** Checks the run, and that a given plan is its plan. Throws `CommandRefused`. */
+export const checkedRun = async (
+  foundation: Parameters<typeof provedRun>[0],
+  { run, plan }: { readonly run: string; readonly plan?: unknown },
+): Promise<ProvedRun> => {
+  const found = await provedRun(foundation, run)
+  if (plan !== undefined) checkPlanFile(found, plan)
+  return found
+}
+
+const listed = query({
+  name: 'rerate list',
+  action: 'finance.read',
+  summary: 'every re-rate that was planned',
+  input: z.object({}),
+  anyHistory: true,
+  columns: [
+    { name: 'run', label: 'Re-rate', kind: 'id', opens: { name: 'rerate show', field: 'run' } },
+    { name: 'state', label: 'Status' },
+    { name: 'from', label: 'Calls from (UTC)', kind: 'instant' },
+    { name: 'to', label: 'Calls before (UTC)', kind: 'instant' },
+    { name: 'ledgers', label: 'Ledgers', kind: 'number' },
+    { name: 'calls', label: 'Calls', kind: 'number' },
+    { name: 'proposed_by', label: 'Proposed by' },
+    { name: 'reason', label: 'Reason' },
+  ],
+  run: async ({ foundation }) => ({
+    json: await listRerates(foundation),
+    next: [{ name: 'rerate plan', label: 'Plan a re-rate' }],
+  }),
+})
+
+const show = query({
+  name: 'rerate show',
+  action: 'finance.read',
+  summary: 'the plan of a re-rate, and its outcome; verifies its digest and signature',
+  input: z.object(runFields),
+  anyHistory: true,
+  run: async ({ foundation }, input) => runAnswer(await checkedRun(foundation, input)),
+})
+
+export const runAnswer = (found: ProvedRun): Answer & { readonly sections: Sections } => ({
+  json: {
+    run: found.run,
+    ...planFileOf({ proposed: found.proposed, ledgers: [...found.ledgers.values()] }),
+    state: stateOf(found),
+    proposed_by: found.proposed.by,
+    approved_by: found.approved?.by ?? null,
+    done: [...found.done.values()],
+    applied: found.applied,
+    abandoned: found.abandoned,
+  },
+  sections: runSections(found),
+  next: nextOf(found),
+})
+
+const stateOf = ({ applied, abandoned, approved, done, ledgers }: ProvedRun): string => {
+  if (applied !== null) return 'applied'
+  if (abandoned !== null) return 'abandoned'
+  if (done.size > 0) return `applied to ${done.size} of ${ledgers.size} ledgers`
+  return approved === null ? 'proposed' : 'approved'
+}
+
+const nextOf = ({ run, applied, abandoned, approved }: ProvedRun): readonly Next[] =>
+  applied !== null || abandoned !== null
+    ? []
+    : [
+        approved === null
+          ? { name: 'rerate approve', label: 'Approve it', given: { run } }
+          : { name: 'rerate apply', label: 'Apply it', given: { run } },
+        { name: 'rerate abandon', label: 'Abandon it', given: { run } },
+      ]
+
+const differenceOf = ({ given, taken }: { given: string; taken: string }): string =>
+  formatCredits(parseCredits(taken) - parseCredits(given))
+
+/** What a person approves. */
+export const planSections = ({ proposed, ledgers }: ReratePlan, done?: ProvedRun['done']): Sections => {
+  const { run, from, to, organization_id, book, reason, calls, calls_affected, given, taken } = proposed
+  const shown = ledgers.slice(0, ledgersShownMax)
+  return [
+    {
+      run,
+      ...{ calls_from: from, calls_before: to },
+      ...(organization_id !== null && { organization_id }),
+      prices: book.version === null ? 'not published' : `price book ${book.version}`,
+      ...{ reason, calls, cost_something_else: calls_affected, given_back: given, taken },
+      ...{ difference: differenceOf(proposed), plan_digest: proposed.plan_digest },
+      signed_by:
+        proposed.signature.signed_by === 'hmac'
+          ? "the installation's secret"
+          : `key ${proposed.signature.signed_by}`,
+    },
+    ...(book.version === null ? ['Its prices', book.rules] : []),
+    ledgers.length > shown.length ? `The first ${shown.length} of ${ledgers.length} ledgers` : 'Ledgers',
+    shown.map((ledger) => ledgerRow(ledger, done)),
+    ...shown.flatMap(ledgerSections),
+  ]
+}
+
+const ledgerRow = (ledger: RerateLedgerPlanned, done?: ProvedRun['done']) => {
+  const { organization_id, calls, calls_affected, balance, uncollected, unaffordable } = ledger
+  const outcome = done?.get(organization_id)
+  return {
+    ...{ organization_id, calls, cost_something_else: calls_affected, difference: differenceOf(ledger) },
+    ...{ balance, cannot_be_collected: uncollected },
+    could_not_be_paid_then:
+      unaffordable.calls === 0
+        ? 0
+        : `${unaffordable.calls}, such as ${unaffordable.first.slice(0, 3).join(', ')}`,
+    outcome:
+      outcome === undefined
+        ? null
+        : 'adjustment_id' in outcome
+          ? `adjusted by ${outcome.amount} at revision ${outcome.revision}`
+          : `left out: ${outcome.reason}`,
+  }
+}
+
+const ledgerSections = ({ organization_id, differences, refunded }: RerateLedgerPlanned): Sections => [
+  ...(differences.length === 0
+    ? []
+    : [
+        `Differences of ${organization_id}`,
+        differences.map(({ sku, rule, calls, now, rerated }) => ({
+          ...{ sku, rule: rule ?? 'given back, or re-rated before', calls, now, rerated },
+          difference: formatCredits(parseCredits(rerated) - parseCredits(now)),
+        })),
+      ]),
+  ...(refunded === undefined || refunded.calls === 0
+    ? []
+    : [
+        `Refunded or reversed calls of ${organization_id}: ${refunded.calls}. The re-rate keeps the ${refunded.given_back} credits that were given back.`,
+        refunded.first,
+      ]),
+]
+
+const runSections = ({
+  proposed,
+  ledgers,
+  approved,
+  applied,
+  abandoned,
+  done,
+  ...found
+}: ProvedRun): Sections => [
+  {
+    status: stateOf({ proposed, ledgers, approved, applied, abandoned, done, ...found }),
+    proposed_by: proposed.by,
+    proposed_at: proposed.at,
+    ...(approved !== null && { approved_by: approved.by, approved_at: approved.at }),
+    ...(applied !== null && {
+      ...{ applied_by: applied.by, applied_at: applied.at, left_out: applied.left_out },
+      ...{ balances_changed_by: applied.amount, not_collected: applied.uncollected },
+    }),
+    ...(abandoned !== null && { abandoned_by: abandoned.by, abandoned_because: abandoned.reason }),
+  },
+  ...planSections({ proposed, ledgers: [...ledgers.values()] }, done),
+]
+
+export const rerateQueries = [listed, show]
