@@ -91,7 +91,7 @@ export const adminApi =
       return {
         ...{ foundation, logger, twoPerson },
         operator: { ...provedOperator(user), role },
-        outside: () => outside,
+        outside: async () => outside,
         pixel: (use) => use(pixel),
         progress: () => undefined,
         interrupted: new AbortController().signal,

@@ -27,8 +27,8 @@ export type Context = {
   /** If set, one person proposes and another one approves. */
   readonly twoPerson: boolean
   readonly pixel: WithPixel
-  /** Opened when it is first asked for. Throws `ConfigError`. */
-  readonly outside: () => WebhookOutside
+  /** Opened when it is first asked for. Rejects with `ConfigError`. */
+  readonly outside: () => Promise<WebhookOutside>
   /** Shows how far long work is: in a line for people, and for programs if `figures` are given. */
   readonly progress: (line: string, figures?: object) => void
   /** Aborted when the person interrupts a command whose change has `stopsItself`. */

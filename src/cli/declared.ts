@@ -10,10 +10,9 @@ import {
 import type { Field } from '../administration/fields.ts'
 import { priceNameForm, wholeNumber } from '../administration/input.ts'
 import { catchUp } from '../administration/projections/catch-up.ts'
-import { createPixelControls } from '../capabilities/index.ts'
 import { twoPersonOf } from '../config.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 import { addressesNow } from '../start/addresses.ts'
-import { openOutside } from '../start/capabilities.ts'
 import type { Answer, Command, CommandContext, Given, Parameter } from './command.ts'
 import { fromUser, readTextFile } from './files.ts'
 import { cut, table } from './table.ts'
@@ -64,7 +63,8 @@ const contextIn = async (
   return {
     ...{ foundation, operator, logger, interrupted },
     twoPerson: twoPersonOf(config),
-    outside: () => openOutside(config),
+    // Few commands need what these open, and the others do not wait until it is loaded.
+    outside: async () => (await import('../start/capabilities.ts')).openOutside(config),
     dashboardUrl: async () => config.DASHBOARD_URL ?? (await addressesNow(config)).dashboardUrl,
     caughtUp: () => catchUp(foundation, logger),
     pixel: withPixel({ ...foundation, logger }),
@@ -73,8 +73,9 @@ const contextIn = async (
 }
 
 const withPixel =
-  (options: Parameters<typeof createPixelControls>[0]): Context['pixel'] =>
+  (options: Pick<Foundation, 'eventLog' | 'url'> & Pick<CommandContext, 'logger'>): Context['pixel'] =>
   async (use) => {
+    const { createPixelControls } = await import('../capabilities/index.ts')
     const pixel = createPixelControls(options)
     try {
       return await use(pixel)

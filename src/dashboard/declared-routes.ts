@@ -201,7 +201,7 @@ const contextOf = (
 ): Context => ({
   ...{ foundation, logger, twoPerson },
   operator: { ...provedOperator(viewer.user), role: viewer.role },
-  outside: () => outside,
+  outside: async () => outside,
   caughtUp: async () => undefined,
   pixel: (use) => use(pixel),
   progress: () => undefined,

@@ -54,9 +54,9 @@ const wanted = z.object({
   ),
 })
 
-const wantedOf = ({ outside }: Context, input: z.output<typeof wanted>) => {
+const wantedOf = async ({ outside }: Context, input: z.output<typeof wanted>) => {
   const organizationId = input.organization ?? null
-  const { guard, operatorGuard } = outside()
+  const { guard, operatorGuard } = await outside()
   return {
     organizationId,
     url: webhookUrlOf(input.url, organizationId === null ? operatorGuard : guard),
@@ -76,11 +76,11 @@ const create = command({
     left: 'A webhook may be made whose secret no one has seen; "webhook list" shows it, and "webhook delete" ends it.',
   },
   plan: async (context, input) => {
-    const { organizationId, url, events } = wantedOf(context, input)
+    const { organizationId, url, events } = await wantedOf(context, input)
     return { says: [`Send ${events.join(', ')} of ${organizationId ?? 'this installation'} to ${url.host}.`] }
   },
   run: async (context, input) => {
-    const { organizationId, url, events } = wantedOf(context, input)
+    const { organizationId, url, events } = await wantedOf(context, input)
     const { actor } = context.operator
     const { webhookId, secret } = await createWebhook(context.foundation, {
       ...{ organizationId, url, events, actor },
@@ -207,7 +207,7 @@ const test = command({
     }
   },
   run: async ({ foundation, operator, outside }, input) => {
-    const asked = { ...namedIn(input), outside: outside(), actor: operator.actor }
+    const asked = { ...namedIn(input), outside: await outside(), actor: operator.actor }
     const { delivered, result, ms, enabled } = await testWebhook(foundation, asked)
     return {
       json: { webhook_id: input.webhook, delivered, result, milliseconds: ms, enabled_again: enabled },
