@@ -587,6 +587,7 @@ describe('the admin API', () => {
 
   test('pages a list that is not in memory by the cursor of its rows, to its end', async () => {
     const { organizationId } = await sceneWithLot()
+    await room.caughtUp()
     const audit = declarations.find(({ name }) => name === 'audit list') as Declared
     const ask = async (query: Record<string, string>) =>
       (await onApi(room, as('viewer'), audit, { about: organizationId }, { query })).json()
