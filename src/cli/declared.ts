@@ -15,7 +15,7 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { addressesNow } from '../start/addresses.ts'
 import type { Answer, Command, CommandContext, Given, Parameter } from './command.ts'
 import { fromUser, readTextFile } from './files.ts'
-import { cut, table } from './table.ts'
+import { cut, nameCharsMax, table } from './table.ts'
 
 /** A document may be the plan of every organization of a large installation: far below the available memory. */
 const documentBytesMax = 256 * 1024 * 1024
@@ -135,9 +135,6 @@ const lineOf = ({ columns = [] }: Declared, row: Row): string =>
     // Text from others must not move the reader's cursor.
     .replace(/\p{Cc}/gu, '\u{fffd}')
 
-/** Texts in a table have at most so many characters; `--json` has them whole. */
-const cellMax = 80
-
 /** A list as a table of its columns, unless the answer has lines of its own. */
 const linesOf = ({ columns }: Declared, { json, lines }: Answer): Pick<Answer, 'lines'> => {
   if (lines !== undefined || columns === undefined || !Array.isArray(json)) return {}
@@ -145,7 +142,7 @@ const linesOf = ({ columns }: Declared, { json, lines }: Answer): Pick<Answer, '
     Object.fromEntries(
       columns.map(({ name, kind }) => {
         const value = row[name]
-        return [name, typeof value === 'string' && kind === undefined ? cut(value, cellMax) : value]
+        return [name, typeof value === 'string' && kind === undefined ? cut(value, nameCharsMax) : value]
       }),
     ),
   )

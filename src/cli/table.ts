@@ -23,7 +23,7 @@ export const cut = (text: string, max: number): string => {
   return characters.length <= max ? text : `${characters.slice(0, max - 1).join('')}…`
 }
 
-/** Names are shown up to this length; --json shows them completely. */
+/** Names and other texts in a table are shown up to this length; --json shows them completely. */
 export const nameCharsMax = 40
 
 /** Lines of rows with the same members, headings first; `none` if there are no rows. */

@@ -67,6 +67,7 @@ export const gate =
     if (!mayDo(role, action))
       throw new RoleForbids(`You are signed in as ${role}. This is for ${rolesThatMay(action)}.`)
     // Outside the pages of an organization, a command is about all of them.
-    if (own !== null && path.startsWith('/commands/')) throw new PageMissing()
+    if (own !== null && path.startsWith('/commands/'))
+      throw new RoleForbids(`You are signed in as ${role}. This is about all organizations.`)
     return undefined
   }

@@ -64,8 +64,14 @@ describe('what no event may hold is refused before anything is written', () => {
     ['--allow: name an address', ['key', 'issue', '<org>', '--allow', ',']],
     ['--grace: at most 90d; it is 91d', ['key', 'rotate', 'A'.repeat(16), '--grace', '91d']],
     ['--name: at most 64 characters; it has 65', ['user', 'create', 'a'.repeat(65)]],
-    ['--expires-at: 2020-01-01 has passed', ['credits', 'grant', '<org>', '5', '--expires-at', '2020-01-01']],
-    ['--expires-at: 2020-01-01 has passed', ['key', 'issue', '<org>', '--expires-at', '2020-01-01']],
+    [
+      '--expires-at: 2020-01-01T23:59:59.999Z has passed',
+      ['credits', 'grant', '<org>', '5', '--expires-at', '2020-01-01'],
+    ],
+    [
+      '--expires-at: 2020-01-01T23:59:59.999Z has passed',
+      ['key', 'issue', '<org>', '--expires-at', '2020-01-01'],
+    ],
     ['is not an ISO 8601', ['key', 'issue', '<org>', '--expires-at', '9999-12-31T23:59:59-12:00']],
     [
       '--permissions: name at least one of email_validation, ip',
@@ -222,14 +228,14 @@ describe('who asks for what there is not', () => {
     expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(err).toMatch(/^There|^"org"/)
     expect(err.split('\n')[0]).toBe(sentence)
-    expect(err).toContain('org create')
+    expect(err).toContain(args[0] === 'org' ? 'org create' : '--help" lists the nouns')
   })
 
   test('help asked for is no failure', async () => {
     for (const args of [[], ['--help'], ['org', '--help']]) {
       const { code, out, err } = await run(...args)
       expect({ code, err }).toEqual({ code: 0, err: '' })
-      expect(out).toContain('org create')
+      expect(out).toContain(args[0] === 'org' ? 'org create' : 'organizations: register and list')
     }
   })
 })

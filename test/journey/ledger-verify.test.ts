@@ -176,7 +176,7 @@ describe('ledger verify', { timeout: 90_000 }, () => {
 
   test.each([
     [
-      ['ledger', 'acknowledge', 'x', '--revision', '1', '--digest', 'x', '--reason', 'y', '--yes'],
+      ['ledger', 'acknowledge', 'x', '--revision', '1', '--digest', 'A'.repeat(43), '--reason', 'y', '--yes'],
       'organization_id',
     ],
     [

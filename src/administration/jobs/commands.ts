@@ -43,7 +43,7 @@ const listJobs = query({
     { name: 'next_run_at', label: 'Next run (UTC)', kind: 'instant' },
     { name: 'failed_24h', label: 'Failures, 24 h', kind: 'number' },
     { name: 'dead_letters', label: 'Given up', kind: 'number' },
-    { name: 'error', label: 'Error' },
+    { name: 'error', label: 'Error', kind: 'whole' },
   ],
   run: async ({ foundation: { pool, url } }) => {
     const jobs = (await knownJobs(pool)).filter(({ cron }) => cron !== null)
@@ -124,7 +124,7 @@ const listDead = query({
     { name: 'failed_at', label: 'Failed (UTC)', kind: 'instant' },
     { name: 'age_seconds', label: 'Seconds ago', kind: 'number' },
     { name: 'tries', label: 'Tries', kind: 'number' },
-    { name: 'error', label: 'Error' },
+    { name: 'error', label: 'Error', kind: 'whole' },
     { name: 'data', label: 'About' },
     { name: 'done_since', label: 'Done since' },
   ],

@@ -235,7 +235,6 @@ const listOverrides = query({
       opens: { name: 'price override', field: 'withdraw' },
     },
     { name: 'set_by', label: 'Set by' },
-    { name: 'set_at', label: 'Set (UTC)', kind: 'instant' },
     { name: 'reason', label: 'Reason' },
   ],
   run: async (context, { organization: organizationId }) => {

@@ -51,10 +51,8 @@ const listed = query({
     { name: 'proposed_by', label: 'Proposed by' },
     { name: 'reason', label: 'Reason' },
   ],
-  run: async ({ foundation }) => ({
-    json: await listRerates(foundation),
-    next: [{ name: 'rerate plan', label: 'Plan a re-rate' }],
-  }),
+  next: [{ name: 'rerate plan', label: 'Plan a re-rate' }],
+  run: async ({ foundation }) => ({ json: await listRerates(foundation) }),
 })
 
 const show = query({
