@@ -84,7 +84,7 @@ describe('the prices', () => {
       const answer = await pia.get(`${own}?name=${asked}`)
       expect([answer.statusCode, answer.body.includes('There is nothing of the name')]).toEqual([422, true])
     }
-    expect((await pia.get(show)).statusCode).toBe(404)
+    expect((await pia.get(show)).statusCode).toBe(403)
     expect(page.body).not.toContain(`href="${show}"`)
   })
 })
