@@ -12,10 +12,12 @@ import { openUserDirectory } from '../administration/users/user-directory.ts'
 import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
 import { safeHeaders } from '../call/answer.ts'
 import { createPixelControls } from '../capabilities/index.ts'
+import { createFairShare } from '../concurrency/fair-share.ts'
 import { ConfigError } from '../config.ts'
+import { EventDataError } from '../event-log/stored-event.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { callerAddress } from '../guard/caller-address.ts'
-import { CommandRefused } from '../ledger/write/commit.ts'
+import { CommandRefused, LedgerUnavailable } from '../ledger/write/commit.ts'
 import { adminDocumentation } from './documentation.ts'
 import { Refused, refusedBy } from './failures.ts'
 import { keepAnswer, releaseKey, takeKey } from './once.ts'
@@ -29,6 +31,10 @@ import { adminOpenApiOf, adminPathOf } from './openapi.ts'
 const bodyMax = 64 * 1024
 /** Tokens that do not work, from one address. */
 const refusedPerMinute = 30
+
+/** Requests under way in this process: the queries of whole ledgers take minutes. Each person has a share. */
+const runningMax = 8
+const tooMuch = 'too many of your requests are under way; wait for one of them to end'
 
 type Options = {
   readonly twoPerson: boolean
@@ -44,6 +50,7 @@ export const adminApi =
     const pixel = createPixelControls({ ...foundation, logger })
     host.addHook('onClose', pixel.close)
     const attempts = createAttempts(foundation, { what: 'admin api', perMinute: refusedPerMinute })
+    const enter = createFairShare(() => runningMax).enter
     const offered = declarations.filter(({ interfaces }) => interfaces.includes('admin API'))
     const document = JSON.stringify(adminOpenApiOf(offered, service.version))
 
@@ -78,7 +85,7 @@ export const adminApi =
       reply.headers(safeHeaders).type('application/json; charset=utf-8').send(document),
     )
     host.all('/admin/v1/*', async () => {
-      throw new Refused('missing', 'there is no such command or query; /admin/openapi.json lists them')
+      throw new Refused('missing', 'this is not a command or query; /admin/openapi.json lists them')
     })
 
     const contextOf = async (request: FastifyRequest, declared: Declared): Promise<Context> => {
@@ -125,10 +132,14 @@ export const adminApi =
         url: path,
         handler: async (request, reply) => {
           const context = await contextOf(request, declared)
+          const leave = enter(context.operator.actor)
+          if (leave === null) throw new Refused('limited', tooMuch, { retryAfterSeconds: 1 })
           const answer = (changes ? changed : found)(request, reply, declared, context)
           return send(
             reply,
-            await answer.catch(namedAsIn(declared, (changes ? request.body : request.query) ?? {})),
+            await answer
+              .catch(namedAsIn(declared, (changes ? request.body : request.query) ?? {}))
+              .finally(leave),
           )
         },
       })
@@ -177,12 +188,22 @@ const changed = async (
     return JSON.parse(before)
   }
   const { json } = await run(context).catch(async (error: unknown) => {
-    if (error instanceof InputFault || error instanceof CommandRefused) await releaseKey(pool, request)
+    // Each of these is final: nothing was done.
+    if (
+      error instanceof InputFault ||
+      error instanceof CommandRefused ||
+      error instanceof EventDataError ||
+      error instanceof LedgerUnavailable
+    )
+      await releaseKey(pool, request)
     throw error
   })
   const { secret } = declared
   const kept = secret !== undefined && secret in json ? { ...json, [secret]: null } : json
-  await keepAnswer(pool, request, JSON.stringify(kept))
+  // It is done, so it is answered. Without the answer, a repetition is told that the outcome is unknown.
+  await keepAnswer(pool, request, JSON.stringify(kept)).catch((error: unknown) =>
+    context.logger.warn({ err: error, command: declared.name }, 'admin API: an answer was not kept'),
+  )
   return json
 }
 

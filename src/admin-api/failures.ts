@@ -41,13 +41,13 @@ export const kinds = {
   input: [400, 'validation_error', 'input'],
   refused: [422, 'validation_error', 'refused'],
   conflict: [409, 'conflict', 'idempotency_key'],
-  limited: [429, 'rate_limited', 'attempts'],
+  limited: [429, 'rate_limited', 'limited'],
   unavailable: [503, 'service_unavailable', 'unavailable'],
   unknown: [504, 'outcome_unknown', 'unknown'],
   failed: [500, 'internal_error', 'failed'],
 } as const
 
-/** The failure of a request. Anything unexpected says no more than that it failed. */
+/** The failure of a request. The message of an unexpected one only states that it failed. */
 export const refusedBy = (error: FastifyError): Refused => {
   if (error instanceof Refused) return error
   if (error instanceof InputFault)
@@ -57,7 +57,7 @@ export const refusedBy = (error: FastifyError): Refused => {
   if (error instanceof LedgerOutcomeUnknown || error instanceof UnknownOutcome)
     return new Refused('unknown', `${error.message}. It may have been done: look before you repeat it`)
   if (error instanceof LedgerUnavailable || error instanceof Unavailable || isDatabaseAway(error))
-    return new Refused('unavailable', 'the event log or the database cannot be reached; try again', {
+    return new Refused('unavailable', 'the event log or the database cannot be reached', {
       retryAfterSeconds: 1,
     })
   if ((error.statusCode ?? 500) < 500)

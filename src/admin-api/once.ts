@@ -34,8 +34,9 @@ export const takeKey = async (
     [digest(user, key), digest(asked)],
   )
   const [first] = rows
-  if (first === undefined || !first.same)
-    throw new Refused('conflict', 'this Idempotency-Key was used with another request')
+  if (first === undefined)
+    throw new Refused('conflict', 'the request with this Idempotency-Key was just refused; send it again')
+  if (!first.same) throw new Refused('conflict', 'this Idempotency-Key was used with another request')
   if (first.answer === null)
     throw new Refused(
       'conflict',

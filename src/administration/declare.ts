@@ -65,7 +65,7 @@ type Described<Shape extends z.ZodRawShape> = {
 
 type CommandDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   readonly changes: Omit<Change<never>, 'plan'>
-  /** What it would do, as things are now. Writes nothing, and throws for what it cannot do. */
+  /** The effect that it would have now. Writes nothing, and throws where `run` would. */
   readonly plan: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Plan>
 }
 
@@ -113,8 +113,6 @@ export type Column = {
   readonly label: string
   /** `whole`: a text that is not cut on a terminal, however long. */
   readonly kind?: 'id' | 'credits' | 'instant' | 'number' | 'name' | 'whole' | 'organization' | 'position'
-  /** What takes the value in a field, and is one click away. */
-  readonly opens?: { readonly name: string; readonly field: string }
 }
 
 /** A command or query, as the interfaces see it. */
@@ -150,8 +148,8 @@ export type Asked = {
 }
 
 /**
- * The command found what only a person may agree to, by giving `field` the `value`. Nothing was changed. `would`: what it would do, a
- * sentence each.
+ * The command needs a person's consent: `field` with exactly this `value`. Nothing was changed. `would`: the effect, a sentence
+ * each.
  */
 export class NeedsConsent extends CommandRefused {
   override name = 'NeedsConsent'
@@ -250,7 +248,7 @@ const valuesOf = <Shape extends z.ZodRawShape>(
   const [issue] = read.error.issues
   if (issue === undefined) throw read.error
   if (issue.code === 'unrecognized_keys')
-    throw new InputFault(String(issue.keys[0]), 'there is no such field here')
+    throw new InputFault(String(issue.keys[0]), 'this field does not exist here')
   const name = String(issue.path[0])
   const field = fieldsIn(input).find((one) => one.name === name)
   throw new InputFault(

@@ -268,7 +268,7 @@ export const partnerOrganization = () =>
     ...{ control: 'text', flag: 'org' },
   })
 
-/** A domain, or a part of one: whoever uses it checks it. */
+/** A domain, or a part of one. The command that takes it checks it. */
 export const domain = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
 /** A version of the price book, or a proposal. */
 export const priceName = (words: FieldWords) =>

@@ -6,7 +6,6 @@ import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { KeySlot } from '../guard/secrets/installation-key.ts'
 
-export { wholeOrNot } from '../administration/declare.ts'
 export type { Answer, Asks, Given, Parameter, Plan } from '../call/command.ts'
 
 export type Command = CommandOf<CommandContext> & {

@@ -28,14 +28,4 @@ export const readTextFile = async (field: string, path: string, bytesMax: number
   }
 }
 
-/** The content of a JSON file. Throws as `readTextFile` does, and if it is not JSON. */
-export const readJsonFile = async (field: string, path: string, bytesMax: number): Promise<unknown> => {
-  const text = await readTextFile(field, path, bytesMax)
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    throw new InputFault(field, `${path} cannot be read as JSON: ${reasonOf(error)}`)
-  }
-}
-
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -100,7 +100,7 @@ export const nouns: readonly Noun[] = [
   },
   {
     name: 'jobs',
-    about: 'the work that is done by the clock',
+    about: 'scheduled jobs',
     load: () => declared(import('../administration/jobs/commands.ts').then((of) => of.jobDeclarations)),
   },
   {
@@ -164,7 +164,7 @@ export const nouns: readonly Noun[] = [
   },
   {
     name: 'doctor',
-    about: 'what is wrong with this installation, and what to do',
+    about: 'faults of this installation, with remedies',
     load: async () => [(await import('./doctor.ts')).doctorCommand],
   },
   {

@@ -10,7 +10,7 @@ import { callPage } from './pages/call.ts'
 import { linesOfCall } from './statement.ts'
 
 /** One call of an organization. Throws `PageMissing` if its ledger has no call with that id. */
-export const explainedCall = (
+const explainedCall = (
   { foundation }: Dashboard,
   { organization, request }: CallParams['Params'],
 ): Promise<Explanation> =>

@@ -65,24 +65,26 @@ const asked = async (
   context: Dashboard,
   view: DeclaredView,
   { form, request, progress }: { form: Form; request: FastifyRequest; progress: (text: string) => void },
-): Promise<{ readonly page: (viewer: Viewer) => Html }> => {
+): Promise<{ readonly page: (viewer: Viewer) => Html; readonly once: boolean }> => {
   const { place, account, viewer } = view
   const { read, changes } = place.declared
   const { plan, run } = read(givenIn(place, form, account?.organization_id ?? null))
   const own = { ...contextOf(context, view, request), progress }
   if (form.text('confirmed') !== 'yes') {
     const planned = await plan(own)
-    if (planned.nothing === true) return { page: (viewer) => nothingPage({ ...view, viewer, plan: planned }) }
+    if (planned.nothing === true)
+      return { page: (viewer) => nothingPage({ ...view, viewer, plan: planned }), once: false }
     const asks = planned.asks ?? (changes === 'nothing' ? 'never' : changes.asks)
     if (asks !== 'never')
-      return { page: (viewer) => planPage({ ...view, viewer, plan: planned, typed: form }) }
+      return { page: (viewer) => planPage({ ...view, viewer, plan: planned, typed: form }), once: false }
   }
   const [path = ''] = request.url.split('?')
   await takeForm(context.foundation.pool, { user: viewer.user, path, once: form.text('once') }, Date.now())
   const answer = await run(own)
   await shownSoon(context)
   const calls = callsWith(context, request, answer.json)
-  return { page: (viewer) => answerPage({ ...view, viewer, answer, calls }) }
+  const once = place.declared.secret !== undefined
+  return { page: (viewer) => answerPage({ ...view, viewer, answer, calls }), once }
 }
 
 const issuedKey = z.object({ api_key: z.string(), permissions: z.array(z.string()) })

@@ -24,8 +24,9 @@ const placesOf = (declared: Declared): Place[] => {
 
 export const places: readonly Place[] = declarations.flatMap(placesOf)
 
-/** Of a list that is read a page at a time, the command line makes files. */
-export const hasCsv = ({ columns, paged }: Declared): boolean => columns !== undefined && paged !== true
+/** Of a list that is read a page at a time, or takes long, the command line makes files. */
+export const hasCsv = ({ columns, paged, long }: Declared): boolean =>
+  columns !== undefined && paged !== true && long !== true
 
 /** The action of each route of a place: a form is shown and sent at the same address; a list is also a file. */
 export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntries(

@@ -42,25 +42,11 @@ export const soonOr = async <Result>(
   return { sent: sendPage(reply, workPage({ viewer: viewerOf(request, reply), work: outcome.work })) }
 }
 
-/** The result of a work that a form started: the page that shows it. */
-type Begun = { readonly href: string } | { readonly page: (viewer: ReturnType<typeof viewerOf>) => Html }
+/** The result of a work that a form started. `once`: its page has a secret, so no later request gets it. */
+type Begun = { readonly page: (viewer: ReturnType<typeof viewerOf>) => Html; readonly once: boolean }
 
 const isBegun = (result: unknown): result is Begun =>
-  typeof result === 'object' && result !== null && ('href' in result || 'page' in result)
-
-/** Starts the work of a form, and redirects to the page that waits for it. */
-export const begin = (
-  { works }: Dashboard,
-  reply: FastifyReply,
-  asked: {
-    readonly key: string
-    readonly title: string
-    readonly run: (progress: (text: string) => void) => Promise<Begun>
-  },
-): FastifyReply => {
-  const { id } = works.start({ ...asked, ...askedBy(reply.request) }, { again: true })
-  return reply.redirect(`/waiting/${id}`, 303)
-}
+  typeof result === 'object' && result !== null && 'page' in result
 
 /** The page of a sent form, if it is ready soon; otherwise the person was redirected to the page that waits for it. */
 export const soonOrWaiting = async (
@@ -69,9 +55,9 @@ export const soonOrWaiting = async (
   asked: {
     readonly key: string
     readonly title: string
-    readonly run: (progress: (text: string) => void) => Promise<Extract<Begun, { page: unknown }>>
+    readonly run: (progress: (text: string) => void) => Promise<Begun>
   },
-): Promise<Extract<Begun, { page: unknown }> | { sent: FastifyReply }> => {
+): Promise<Begun | { sent: FastifyReply }> => {
   const outcome = await works.soon({ ...asked, ...askedBy(reply.request) }, waitMs)
   return 'result' in outcome ? outcome.result : { sent: reply.redirect(`/waiting/${outcome.work.id}`, 303) }
 }
@@ -121,9 +107,8 @@ export const workRoutes = (pages: FastifyInstance, context: Dashboard): void => 
       return sendPage(reply.code(422), workFailedPage({ viewer, title, message: fault.message }))
     }
     if (!isBegun(outcome.result)) throw new PageMissing()
-    return 'href' in outcome.result
-      ? reply.redirect(outcome.result.href, 303)
-      : sendPage(reply, outcome.result.page(viewer))
+    if (outcome.result.once) context.works.forget(work.id)
+    return sendPage(reply, outcome.result.page(viewer))
   })
 
   pages.get<WorkParams>('/waiting/:work/progress', (request, reply) => {

@@ -105,16 +105,10 @@ export const createWorks = (nowMs: () => number = Date.now) => {
   }
 
   /** Throws `CommandRefused` if too much work is running already. */
-  const start = <Result>(
-    asked: Asked<Result>,
-    // Work of a form, which is accepted once, starts again if it has ended.
-    { again = false }: { again?: boolean } = {},
-  ): Kept => {
+  const start = <Result>(asked: Asked<Result>): Kept => {
     sweep()
     const { key, owner } = asked
-    const own = [...kept.values()].find(
-      (one) => one.key === key && one.owner === owner && !(again && one.outcome !== null),
-    )
+    const own = [...kept.values()].find((one) => one.key === key && one.owner === owner)
     if (own !== undefined) return own
     const leave = enter(asked.asker)
     if (leave === null)
@@ -148,6 +142,8 @@ export const createWorks = (nowMs: () => number = Date.now) => {
       if (outcome.kind === 'failed') throw outcome.error
       return { result: outcome.result as Result }
     },
+    /** No one finds the result any more. */
+    forget: (id: string): void => void kept.delete(id),
     find: (id: string, owner: string): Work<unknown> | undefined => {
       sweep()
       const work = kept.get(id)

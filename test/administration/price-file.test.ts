@@ -38,7 +38,7 @@ describe('a file', () => {
     ['rules[0].rule: ', [{ amount: '1' }]],
     ['there is no rule "sold"', [{ rule: 'sold', rule_version: 1, sku: null, amount: '0' }]],
     ['rule whoami has no version 2', [{ rule: 'whoami', rule_version: 2 }]],
-    ['rule whoami stands in it twice', [{ rule: 'whoami' }, { rule: 'whoami' }]],
+    ['rule whoami occurs twice', [{ rule: 'whoami' }, { rule: 'whoami' }]],
     ['rule ip_lookup.located: a decimal number', [{ rule: 'ip_lookup.located', amount: '1e3' }]],
   ])('is refused in a sentence: %s', (sentence, content) => {
     expect(() => read(content)).toThrow(sentence)

@@ -1,4 +1,7 @@
 import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { InputFault } from '../../src/administration/input.ts'
 import type { CommandContext, Given } from '../../src/cli/command.ts'
@@ -164,6 +167,20 @@ test('an option that there is not is told with the one that may be meant', () =>
   )
   expect(() => givenOf(named('org list'), ['--yes'])).toThrow('"org list" takes no --yes')
   expect(givenOf(named('credits adjust'), ['org_1', '-5', 'why']).given.required('amount')).toBe('-5')
+})
+
+test('src/cli/enl is the command line from any folder, through a link too', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'enl-'))
+  try {
+    symlinkSync(join(root, 'src/cli/enl'), join(folder, 'enl'))
+    const { status, stdout } = spawnSync(join(folder, 'enl'), ['credits', '--help'], {
+      cwd: folder,
+      encoding: 'utf8',
+    })
+    expect([status, stdout]).toEqual([0, expect.stringContaining('credits grant')])
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
 })
 
 describe('completion in bash', () => {

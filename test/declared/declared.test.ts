@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { lotsLeft } from '../../src/administration/credits/lots.ts'
 import { declarations } from '../../src/administration/declarations.ts'
 import type { Declared } from '../../src/administration/declare.ts'
@@ -20,6 +20,7 @@ import { createPixelControls } from '../../src/capabilities/index.ts'
 import { commandOf } from '../../src/cli/declared.ts'
 import { requirePermission } from '../../src/cli/permissions.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
+import { LedgerUnavailable } from '../../src/ledger/write/commit.ts'
 import {
   type DashboardHost,
   encoded,
@@ -32,6 +33,7 @@ import {
   waited,
 } from '../dashboard/dashboard-host.ts'
 import { openScene } from '../dashboard/scene.ts'
+import { until } from '../support/house.ts'
 import { root } from '../support/service.ts'
 import { onApi, onCommandLine, onDashboard, type Person } from './interfaces.ts'
 import { refusals, sampleOf, samplesOfNothing, type Things, withoutEvents } from './samples.ts'
@@ -485,6 +487,29 @@ describe('a form', () => {
   })
 })
 
+test('a secret whose work took long is shown by the page that waited for it, and by no later one', async () => {
+  const { organizationId } = await sceneWithLot()
+  const { browser } = as('admin')
+  const { eventLog } = room.foundation
+  const { promise: mayAppend, resolve: appendOn } = Promise.withResolvers<void>()
+  const append = eventLog.append.bind(eventLog)
+  const slow = vi.spyOn(eventLog, 'append').mockImplementation(async (...asked) => {
+    if (asked[0].startsWith('key-')) await mayAppend
+    return append(...asked)
+  })
+  const first = await browser
+    .submit(`/organizations/${organizationId}/key/issue`, { name: 'slow', permissions: 'ip_lookup' })
+    .finally(() => {
+      appendOn()
+      slow.mockRestore()
+    })
+  const at = String(first.headers.location)
+  expect(at).toMatch(/^\/waiting\//)
+  const page = await waited(browser, first)
+  expect(page.body).toMatch(/<code id="secret">enl_live_\w+<\/code>/)
+  expect((await browser.get(at)).statusCode).toBe(404)
+})
+
 describe('the admin API', () => {
   const grant = declarations.find(({ name }) => name === 'credits grant') as Declared
   const url = '/admin/v1/credits/grant'
@@ -542,6 +567,57 @@ describe('the admin API', () => {
       expect((await onApi(room, as('admin'), grant, { ...given, amount: '0' }, { headers })).statusCode).toBe(
         400,
       )
+    })
+    expect(events).toHaveLength(1)
+  })
+
+  test('works on a bounded number of requests of a person, and answers the others at once', async () => {
+    const { organizationId } = await sceneWithLot()
+    const { eventLog } = room.foundation
+    const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
+    const read = eventLog.read.bind(eventLog)
+    let reading = 0
+    const slow = vi.spyOn(eventLog, 'read').mockImplementation(async (...asked) => {
+      if (asked[0] === `ledger-${organizationId}`) {
+        reading++
+        await mayRead
+      }
+      return read(...asked)
+    })
+    const verify = declarations.find(({ name }) => name === 'ledger verify') as Declared
+    const ask = () => onApi(room, as('viewer'), verify, { organization: organizationId })
+    try {
+      const held = Array.from({ length: 8 }, ask)
+      await until('eight are under way', async () => reading >= 8)
+      const ninth = await ask()
+      expect([ninth.statusCode, ninth.json().code, ninth.headers['retry-after']]).toEqual([
+        429,
+        'limited',
+        '1',
+      ])
+      readOn()
+      expect((await Promise.all(held)).map(({ statusCode }) => statusCode)).toEqual(Array(8).fill(200))
+    } finally {
+      readOn()
+      slow.mockRestore()
+    }
+    expect((await ask()).statusCode).toBe(200)
+  })
+
+  test('gives back the key of a request whose ledger was unavailable: nothing was done', async () => {
+    const { organizationId } = await sceneWithLot()
+    const given = { organization: organizationId, amount: '5', reason: 'once' }
+    const headers = { 'idempotency-key': `away-${organizationId}` }
+    const ask = () => onApi(room, as('finance'), grant, given, { headers })
+    const away = vi
+      .spyOn(room.foundation.ledger, 'submit')
+      .mockRejectedValueOnce(new LedgerUnavailable('away'))
+    expect((await ask()).statusCode).toBe(503)
+    away.mockRestore()
+    const events = await added(async () => {
+      const again = await ask()
+      expect([again.statusCode, again.headers['idempotent-replayed']]).toEqual([200, undefined])
+      expect((await ask()).headers['idempotent-replayed']).toBe('true')
     })
     expect(events).toHaveLength(1)
   })

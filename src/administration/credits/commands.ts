@@ -253,17 +253,17 @@ const correctionJson = ({ adjusted, balance, revision }: Corrected) => {
 export const warnBelow = command({
   name: 'credits threshold',
   action: 'credits.change',
-  summary: 'below which balance the organization is told (balance.low)',
+  summary: 'set the balance below which the organization is notified (balance.low)',
   input: z.object({
     organization: organization(),
-    amount: creditsOrNone({ label: 'Below, credits', help: 'credits, or "none" to be told no more' }),
+    amount: creditsOrNone({ label: 'Below, credits', help: 'credits, or "none" for no more notices' }),
   }),
   changes: { of: 'settings', asks: 'never', left: wholeOrNot('event-log show') },
   plan: async (_, { organization, amount }) => ({
     says: [
       amount === null
-        ? `Tell ${organization} no more that its balance is low.`
-        : `Tell ${organization} when its balance is below ${formatCredits(amount)}.`,
+        ? `Stop notifying ${organization} of a low balance.`
+        : `Notify ${organization} when its balance falls below ${formatCredits(amount)}.`,
     ],
   }),
   run: async ({ foundation, operator }, { organization: organizationId, amount }) => {

@@ -14,11 +14,11 @@ export const showBalance = query({
     organization: organization(),
     at: instant({
       label: 'As of (UTC)',
-      help: 'ISO 8601 instant: what had happened by then (default now)',
+      help: 'ISO 8601 instant; later movements are not counted (default now)',
     }).optional(),
     known_at: instant({
       label: 'As known at (UTC)',
-      help: 'ISO 8601 instant: of what was recorded by then (default now)',
+      help: 'ISO 8601 instant; later records are not counted (default now)',
     }).optional(),
   }),
   anyHistory: true,
@@ -57,7 +57,7 @@ export const showBalance = query({
 export const listLots = query({
   name: 'credits lots',
   action: 'accounts.read',
-  summary: 'what is left of each lot, in the order in which charges draw them',
+  summary: 'list the lots that still have credits, in the order in which charges draw them',
   input: z.object({ organization: organization() }),
   columns: [
     { name: 'grant_id', label: 'Lot', kind: 'id' },

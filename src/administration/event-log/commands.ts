@@ -32,13 +32,13 @@ const announceKey = command({
   name: 'event-log announce-key',
   action: 'log.change',
   summary:
-    'sign checkpoints with a new key from now on: the present one vouches for it; where KEY_DIR was lost, your reason does',
+    'sign checkpoints with a new key from now on; the current key signs its announcement, or your reason replaces that signature if KEY_DIR was lost',
   // It writes the key into KEY_DIR of the machine on which it runs.
   interfaces: ['command line'],
   input: z.object({ reason: reason({ help: 'kept in the event log' }) }),
   changes: { of: 'access', asks: 'always', left: wholeOrNot('event-log verify') },
   plan: async () => ({
-    says: ['Sign every later checkpoint with a new key; the present one signs no more checkpoints.'],
+    says: ['Sign every later checkpoint with a new key; the current one signs no more checkpoints.'],
   }),
   run: async ({ foundation, operator: { actor } }, { reason }) => {
     const { keyId, vouchedFor } = await orRefused(foundation.checkpoints.announceKey({ actor, reason }))

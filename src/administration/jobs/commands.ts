@@ -6,13 +6,13 @@ import { InputFault } from '../input.ts'
 import { deadLetters, type JobRow, knownJobs } from './jobs.ts'
 import { nextRuns, type RunState, retryDeadLetters, runNow } from './now.ts'
 
-/** The work that is done by the clock: what became of it, and runs that a person asks for. */
+/** Scheduled jobs: their results, and runs that a person requests. */
 
 const listedMax = 1_000
 
 const secondsOf = (ms: number | null): number | null => (ms === null ? null : Math.round(ms) / 1_000)
 
-const jobName = () => name({ label: 'Job', help: 'as "jobs list" says' })
+const jobName = () => name({ label: 'Job', help: 'as "jobs list" shows it' })
 
 /** The job of that name. Throws `InputFault` with the most similar name. */
 const jobNamed = (wanted: string, known: readonly JobRow[]): JobRow => {
@@ -31,7 +31,7 @@ const jobNamed = (wanted: string, known: readonly JobRow[]): JobRow => {
 const listJobs = query({
   name: 'jobs list',
   action: 'system.read',
-  summary: 'the work that is done by the clock: last run and what became of it, next run, failures',
+  summary: 'list scheduled jobs: last run and its result, next run, failures',
   input: z.object({}),
   columns: [
     { name: 'name', label: 'Job', kind: 'name' },
@@ -76,17 +76,16 @@ const said = {
 const runJob = command({
   name: 'jobs run',
   action: 'jobs.run',
-  summary:
-    'have a job of the clock run now, in a process with the role jobs, and wait for what becomes of it',
+  summary: 'run a scheduled job now, in a process with the role jobs, and wait for its result',
   input: z.object({ name: jobName() }),
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'The job runs on where it runs: "jobs list" says what becomes of it.',
+    left: 'The job runs on where it runs: "jobs list" shows its result.',
   },
   plan: async ({ foundation }, { name: wanted }) => {
     const job = jobNamed(wanted, await knownJobs(foundation.pool))
-    return { says: [`Have ${job.name} run now, in a process with the role jobs.`] }
+    return { says: [`Run ${job.name} now, in a process with the role jobs.`] }
   },
   run: async ({ foundation, logger, operator: { actor }, progress }, { name: wanted }) => {
     const job = jobNamed(wanted, await knownJobs(foundation.pool))
@@ -149,24 +148,24 @@ const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const retryDead = command({
   name: 'jobs retry',
   action: 'jobs.run',
-  summary: 'ask anew for runs that were given up; of several of a job that were to do the same, one',
+  summary: 'retry runs that were given up; of several runs of a job with the same task, one',
   input: z.object({
     id: id(
-      { label: 'Run', help: 'of one dead letter, as "jobs dead" says' },
+      { label: 'Run', help: 'id of one run, as "jobs dead" shows it' },
       uuidForm,
       '0197a2c4-5d1e-7b7a-8f00-3c2b1a9d8e7f',
     ).optional(),
-    all: flag({ label: 'All', help: 'every dead letter' }),
+    all: flag({ label: 'All', help: 'every run that was given up' }),
   }),
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'Some runs may be asked for: "jobs dead" shows the others.',
+    left: 'Some runs may have been requested: "jobs dead" shows the others.',
   },
   plan: async (_, input) => {
     const one = retried(input)
     return {
-      says: [`Ask anew for ${one === null ? 'every run that was' : `the run ${one}, which was`} given up.`],
+      says: [`Retry ${one === null ? 'every run that was' : `the run ${one}, which was`} given up.`],
     }
   },
   run: async ({ foundation, logger, operator: { actor } }, input) => {
@@ -174,7 +173,7 @@ const retryDead = command({
     return {
       json: { retried: runs },
       lines: runs.map(
-        ({ job, runs: asked }) => `${job}: ${asked === 1 ? 'one run is' : `${asked} runs are`} asked for`,
+        ({ job, runs: asked }) => `${job}: ${asked === 1 ? 'one run is' : `${asked} runs are`} requested`,
       ),
     }
   },

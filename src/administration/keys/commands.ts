@@ -72,7 +72,7 @@ const issue = command({
   changes: {
     of: 'access',
     asks: 'never',
-    left: 'A key may be issued whose secret no one has seen; "key list" shows it, and "key revoke" ends it.',
+    left: 'A key may have been issued without showing its secret; "key list" shows it, and "key revoke" ends it.',
   },
   plan: async (context, input) => {
     const { organizationId, permissions, allowedCidrs, expiresAt } = issueOf(context, input)
@@ -121,7 +121,7 @@ const rotateKey = command({
   changes: {
     of: 'access',
     asks: 'always',
-    left: 'A successor may be issued whose secret no one has seen; "key list" shows what there is, and "key revoke" ends it.',
+    left: 'A successor may have been issued without showing its secret; "key list" shows what there is, and "key revoke" ends it.',
   },
   plan: async ({ foundation }, { key: keyId, grace, organization: organizationId }) => {
     const state = await keyToChange(foundation, { keyId, organizationId }, 'rotate')

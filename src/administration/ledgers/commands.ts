@@ -122,7 +122,7 @@ const reconcile = command({
     organization: onlyOf(),
     month: month({
       label: 'Month (UTC)',
-      help: 'what was effective in this month, such as 2026-11 (default: all)',
+      help: 'only movements that were effective in this month, such as 2026-11 (default: all)',
     }).optional(),
   }),
   changes: { of: 'records', asks: 'never', left: 'Nothing was recorded, or the whole result.' },
@@ -206,7 +206,7 @@ const close = command({
   changes: {
     of: 'records',
     asks: 'always',
-    left: 'Some organizations may have the month closed: the command again goes on with the others.',
+    left: 'Some organizations may have the month closed: run the command again for the others.',
   },
   plan: async ({ foundation }, input) => {
     const { month: of, organizationId } = closingOf(input)

@@ -43,7 +43,7 @@ const rules = query({
       ...(page.unreadableAt === null
         ? []
         : [`Event ${page.unreadableAt} of its rules cannot be read: nothing fires.`]),
-      ...(page.uncounted ? ['The counters do not answer: what is used is not known.'] : []),
+      ...(page.uncounted ? ['The counters do not answer, so the used numbers are unknown.'] : []),
       ...(page.count === 0 && page.unreadableAt === null
         ? ['There is no rule: its pixel fires everywhere.']
         : []),

@@ -21,7 +21,7 @@ export const priceRulesOf = (
   const given = read.data.rules
   for (const [i, { rule }] of given.entries())
     if (given.findIndex((one) => one.rule === rule) !== i)
-      throw new InputFault(field, `rule ${rule} stands in it twice`)
+      throw new InputFault(field, `rule ${rule} occurs twice`)
   const rules = patchedRules(
     base,
     given.map((rule) => wholeRule(rule, { field, base })),

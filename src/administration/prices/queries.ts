@@ -230,12 +230,12 @@ const listOverrides = query({
     { name: 'amount', label: 'Credits', kind: 'credits' },
     { name: 'effective_from', label: 'From (UTC)', kind: 'instant' },
     { name: 'in_force', label: 'In force' },
-    {
-      ...{ name: 'override_id', label: 'Withdraw', kind: 'id' },
-      opens: { name: 'price override', field: 'withdraw' },
-    },
+    { name: 'override_id', label: 'Id', kind: 'id' },
     { name: 'set_by', label: 'Set by' },
     { name: 'reason', label: 'Reason' },
+  ],
+  nextOfRow: [
+    { name: 'price override', label: 'Withdraw', given: ({ override_id }) => ({ withdraw: override_id }) },
   ],
   run: async (context, { organization: organizationId }) => {
     const { foundation, logger } = context

@@ -85,13 +85,13 @@ const stateJson = (one: ProjectionState) => ({
 const rebuildProjection = command({
   name: 'projection rebuild',
   action: 'projections.change',
-  summary: 'fold projections anew from the event log and switch; readers see the old rows until then',
+  summary: 'rebuild projections from the event log and switch; readers see the old rows until then',
   input: z.object({
     ...chosen,
     reason: reason().prefault('asked by operator'),
     anew: flag({
       label: 'From the start',
-      help: 'begin at the start of the log, whatever a killed rebuild has left',
+      help: 'begin at the start of the log, and do not continue a killed rebuild',
     }),
     accept_loss: line({
       label: 'Accepted loss',
@@ -103,7 +103,7 @@ const rebuildProjection = command({
   changes: {
     of: 'rows',
     asks: 'on a terminal',
-    left: 'The live rows are what they were, unless the switch was made: "projection rebuilds" says so, and "projection rebuild" goes on.',
+    left: 'The live rows are what they were, unless the switch was made: "projection rebuilds" shows it, and "projection rebuild" continues.',
   },
   plan: async (_, input) => ({
     says: [
@@ -131,7 +131,7 @@ const rebuildProjection = command({
         ...{ events, seconds, events_per_second: rateOf(events, elapsedMs), resumed, differences },
       },
       lines: [
-        `rebuilt ${namesOf(of)} from ${events} events in ${seconds} s${resumed ? ', going on where another rebuild was killed' : ''}`,
+        `rebuilt ${namesOf(of)} from ${events} events in ${seconds} s${resumed ? ', continuing a killed rebuild' : ''}`,
         ...differences.map(differenceLine),
         ...(differences.length === 0
           ? []
@@ -148,9 +148,9 @@ const differenceLine = ({
   live,
   rebuilt,
 }: TotalDifference): string => {
-  const told = (amount: string | null): string =>
+  const shown = (amount: string | null): string =>
     amount === null ? 'nothing' : figure === 'lines' ? amount : formatCredits(BigInt(amount))
-  return `DIFFERENT  ${of}  ${organization_id}  ${figure}: ${told(live)} before, ${told(rebuilt)} now`
+  return `DIFFERENT  ${of}  ${organization_id}  ${figure}: ${shown(live)} before, ${shown(rebuilt)} now`
 }
 
 const lostMax = 1_000
@@ -161,7 +161,7 @@ const accepted = (lost: readonly OnlyInRows[], digest: string | undefined): bool
   const now = lossDigest(lost)
   if (digest === now) return true
   throw new NeedsConsent({ field: 'accept-loss', value: now }, [
-    ...(digest === undefined ? [] : [`What was agreed to (${digest}) is not what would be lost now.`]),
+    ...(digest === undefined ? [] : [`The given digest (${digest}) is not that of the current loss.`]),
     'The event log was restored from an older copy, or replaced. Only the rows know the following, and the rebuild forgets it:',
     ...lost.slice(0, lostMax).map(lostLine),
     ...(lost.length > lostMax ? [`  and ${lost.length - lostMax} more`] : []),
@@ -178,7 +178,7 @@ const lostLine = ({ kind, what, organization_id, at, amount_micro }: OnlyInRows)
 const cancelRebuild = command({
   name: 'projection cancel',
   action: 'projections.change',
-  summary: 'end running rebuilds, wherever they run; the live rows stay as they are',
+  summary: 'end running rebuilds in any process; the live rows do not change',
   input: z.object(chosen),
   anyHistory: true,
   changes: { of: 'rows', asks: 'on a terminal', left: wholeOrNot('projection rebuilds') },
@@ -190,8 +190,8 @@ const cancelRebuild = command({
     return {
       says: [
         running.length === 0
-          ? `Nothing: no rebuild of ${of.join(', ')} is running. What a killed one left is dropped.`
-          : `End ${running.map((one) => `the rebuild of ${one.projections.join(', ')} that ${one.actor} began`).join(', and ')}: what it has folded is dropped, and the live rows stay.`,
+          ? `Nothing: no rebuild of ${of.join(', ')} is running. The partial result of a killed one is dropped.`
+          : `End ${running.map((one) => `the rebuild of ${one.projections.join(', ')} that ${one.actor} began`).join(', and ')}: its partial result is dropped, and the live rows do not change.`,
       ],
     }
   },
@@ -203,7 +203,7 @@ const cancelRebuild = command({
       lines: [
         ended.length === 0
           ? `no rebuild of ${namesOf(of)} is running`
-          : `${ended.length} told to end; "projection rebuilds" says when they have`,
+          : `${ended.length} asked to end; "projection rebuilds" shows when they have`,
       ],
     }
   },
@@ -251,7 +251,7 @@ const rebuildJson = (one: RebuildRow) => ({
 const verifyProjection = query({
   name: 'projection verify',
   action: 'system.read',
-  summary: 'rebuild projections beside the live ones and compare row for row',
+  summary: 'rebuild projections next to the live ones and compare row by row',
   long: true,
   input: z.object(chosen),
   columns: [
@@ -338,12 +338,12 @@ const listParked = query({
 const retryProjection = command({
   name: 'projection retry',
   action: 'projections.change',
-  summary: 'fold a projection anew if this release can read what was set aside',
+  summary: 'rebuild a projection if this release can read the events that were set aside',
   input: z.object({ name: projection() }),
   changes: {
     of: 'rows',
     asks: 'on a terminal',
-    left: 'The live rows are what they were, unless the switch was made: "projection rebuilds" says so.',
+    left: 'The live rows are what they were, unless the switch was made: "projection rebuilds" shows it.',
   },
   plan: async ({ foundation }, { name }) => {
     const waiting = (await parkedEvents(foundation, name)).filter(({ state }) => state !== 'released')
@@ -351,7 +351,7 @@ const retryProjection = command({
       says: [
         waiting.length === 0
           ? `Nothing: no event of ${name} is set aside.`
-          : `Fold ${name} anew if this release can read the ${waiting.length} events that were set aside, and switch.`,
+          : `Rebuild ${name} if this release can read the ${waiting.length} events that were set aside, and switch.`,
       ],
     }
   },

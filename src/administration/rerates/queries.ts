@@ -42,7 +42,7 @@ const listed = query({
   input: z.object({}),
   anyHistory: true,
   columns: [
-    { name: 'run', label: 'Re-rate', kind: 'id', opens: { name: 'rerate show', field: 'run' } },
+    { name: 'run', label: 'Re-rate', kind: 'id' },
     { name: 'state', label: 'Status' },
     { name: 'from', label: 'Calls from (UTC)', kind: 'instant' },
     { name: 'to', label: 'Calls before (UTC)', kind: 'instant' },
@@ -52,6 +52,7 @@ const listed = query({
     { name: 'reason', label: 'Reason' },
   ],
   next: [{ name: 'rerate plan', label: 'Plan a re-rate' }],
+  nextOfRow: [{ name: 'rerate show', label: 'Show', given: ({ run }) => ({ run }) }],
   run: async ({ foundation }) => ({ json: await listRerates(foundation) }),
 })
 

@@ -73,7 +73,7 @@ const create = command({
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'A webhook may be made whose secret no one has seen; "webhook list" shows it, and "webhook delete" ends it.',
+    left: 'A webhook may have been created without showing its secret; "webhook list" shows it, and "webhook delete" ends it.',
   },
   plan: async (context, input) => {
     const { organizationId, url, events } = await wantedOf(context, input)

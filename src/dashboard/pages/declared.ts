@@ -143,7 +143,7 @@ export const planPage = (view: DeclaredView & { readonly plan: Plan; readonly ty
     view,
     `${titleOf(view)}?`,
     html`${plan.says.map((sentence) => html`<p>${sentence}</p>`)}
-${plan.sections === undefined ? members(view, plan.json ?? {}) : sectionsIn(view, plan.sections)}
+${plan.sections === undefined ? members(plan.json ?? {}) : sectionsIn(view, plan.sections)}
 <form method="post" action="${addressOf(view)}">
 ${formFields(viewer)}
 <input type="hidden" name="confirmed" value="yes">
@@ -273,19 +273,21 @@ const pageOfRows = (view: DeclaredView & Found, page: Page, query: string): Html
   if (next !== null) more.set('cursor', next)
   const asked = query === '' ? '' : `?${query}`
   return html`${page.lacks !== null && html`<p class="notice bad" role="alert">${capitalized(page.lacks)}.</p>`}
-${list(view, rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, rows) })}
+${list(rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, rows) })}
 ${(view.further || next !== null) && html`<nav class="pager" aria-label="Pages">${view.further && html`<a href="${address}${asked}">First page</a> `}${next !== null && html`<a href="${address}?${more.toString()}">Next page</a>`}</nav>`}
 ${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${asked}">As CSV</a></p>`}`
 }
 
-/** What people may do with each row, in a last column. */
+/** What people may do with each row, in a last column. In a list of all organizations, a row names its own. */
 const columnOfNext = (view: DeclaredView, rows: readonly Row[]): TableColumn<Row>[] => {
-  const asker = askerOf(view)
+  const { role, organizationId } = askerOf(view)
   const links = new Map(
     rows.map((row) => [
       row,
       (view.place.declared.nextOfRow ?? []).flatMap(({ name, label, given }) => {
         const values = given(row)
+        const own = typeof row.organization_id === 'string' ? row.organization_id : null
+        const asker = { role, organizationId: organizationId ?? own }
         const href = values === null ? null : hrefOf({ name, given: values }, asker)
         return href === null ? [] : [html`<a href="${href}">${label}</a> `]
       }),
@@ -299,18 +301,18 @@ const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderab
   const { json, lines, sections } = view.answer
   const { columns, summary } = view.place.declared
   if (sections !== undefined) return sectionsIn(view, sections)
-  if (Array.isArray(json)) return list(view, json as Row[], { caption: summary, columns })
+  if (Array.isArray(json)) return list(json as Row[], { caption: summary, columns })
   if (lines !== undefined && Object.keys(json).length === 0) return html`<pre>${lines.join('\n')}</pre>`
-  return members(view, json)
+  return members(json)
 }
 
 /** A table is captioned by the heading before it. */
 const sectionsIn = (view: DeclaredView, sections: Sections): Renderable =>
   sections.map((section, i) => {
     if (typeof section === 'string') return html`<h2>${section}</h2>`
-    if (!Array.isArray(section)) return members(view, section)
+    if (!Array.isArray(section)) return members(section)
     const heads = sections.slice(0, i).filter((one) => typeof one === 'string')
-    return list(view, section as Row[], { caption: heads.at(-1) ?? titleOf(view) })
+    return list(section as Row[], { caption: heads.at(-1) ?? titleOf(view) })
   })
 
 type Listed = {
@@ -320,11 +322,7 @@ type Listed = {
   readonly more?: readonly TableColumn<Row>[]
 }
 
-const list = (
-  view: DeclaredView,
-  rows: readonly Row[],
-  { caption, columns, names = new Map(), more = [] }: Listed,
-): Html => {
+const list = (rows: readonly Row[], { caption, columns, names = new Map(), more = [] }: Listed): Html => {
   const [first = {}] = rows
   const shown =
     columns?.filter(({ name }) => rows.some((row) => row[name] !== undefined)) ??
@@ -341,7 +339,7 @@ const list = (
     columns: [
       ...shown.map((column, i) => ({
         head: column.label,
-        cell: (row: Row) => cellOf(view, row, column, names),
+        cell: (row: Row) => cellOf(row[column.name], column, names),
         ...(['credits', 'number', 'position'].includes(column.kind ?? '') && ({ kind: 'number' } as const)),
         ...((column.kind === 'name' || (i === 0 && column.kind === 'id')) && ({ kind: 'name' } as const)),
       })),
@@ -350,10 +348,7 @@ const list = (
   })
 }
 
-const cellOf = (view: DeclaredView, row: Row, { name, kind, opens }: Column, names: Names): Renderable => {
-  const value = row[name]
-  const href = opens === undefined ? null : hrefInRow(view, row, { name, opens })
-  if (href !== null) return html`<a href="${href}">${shownValue(value)}</a>`
+const cellOf = (value: unknown, { kind }: Column, names: Names): Renderable => {
   if (typeof value !== 'string') return shownValue(value)
   if (kind === 'organization') return organizationLink(value, names)
   if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
@@ -363,22 +358,8 @@ const cellOf = (view: DeclaredView, row: Row, { name, kind, opens }: Column, nam
 const isNumber = (value: unknown): boolean =>
   typeof value === 'number' || (typeof value === 'string' && decimalForm.test(value))
 
-/** In a list of all organizations, a row names its own. */
-const hrefInRow = (
-  view: DeclaredView,
-  row: Row,
-  { name, opens }: Required<Pick<Column, 'name' | 'opens'>>,
-): string | null => {
-  const { role, organizationId } = askerOf(view)
-  const own = typeof row.organization_id === 'string' ? row.organization_id : null
-  return hrefOf(
-    { name: opens.name, given: { [opens.field]: String(row[name]) } },
-    { role, organizationId: organizationId ?? own },
-  )
-}
-
 /** Members of an object as figures, and lists in it as tables. What it does not have is left out. */
-const members = (view: DeclaredView, json: object): Renderable => {
+const members = (json: object): Renderable => {
   const entries = Object.entries(json).filter(
     ([name, value]) => name !== 'dry_run' && value !== null && value !== undefined,
   )
@@ -388,8 +369,7 @@ const members = (view: DeclaredView, json: object): Renderable => {
     ...entries
       .filter(([, value]) => isList(value))
       .map(
-        ([name, value]) =>
-          html`<h2>${labelOf(name)}</h2>${list(view, value as Row[], { caption: labelOf(name) })}`,
+        ([name, value]) => html`<h2>${labelOf(name)}</h2>${list(value as Row[], { caption: labelOf(name) })}`,
       ),
   ]
 }

@@ -19,6 +19,7 @@ import type { Person } from './people.ts'
 
 export type Installation = {
   readonly service: Service
+  readonly databaseUrl: string
   readonly scene: Scene
   /** An admin and a person of finance. */
   readonly ada: Person
@@ -39,7 +40,7 @@ export const openInstallation = async (): Promise<Installation> => {
   await writeHistory(database.url, [{ organizationId: `org_${ulid()}`, events: eventsElsewhere }])
   const service = await startService(variables)
   return {
-    ...{ service, scene, ada, bob, folder },
+    ...{ service, scene, ada, bob, folder, databaseUrl: database.url },
     close: async () => {
       await service.end('SIGTERM')
       await database.drop()
