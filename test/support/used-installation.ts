@@ -259,7 +259,10 @@ export const observe = async (
     statements,
     prices: await run('price', 'show'),
     overrides: await run('price', 'overrides'),
-    rerates: await run('rerate', 'list'),
+    // Sorted, because releases list them in different orders.
+    rerates: ((await run('rerate', 'list')) as { run: string }[]).toSorted((a, b) =>
+      a.run < b.run ? -1 : 1,
+    ),
     tokens: await run('user', 'tokens'),
     webhooks: await run('webhook', 'list'),
     epochKeys: await run('epoch-key', 'list'),
