@@ -1,11 +1,13 @@
+import { randomUUID } from 'node:crypto'
 import type { FastifyError, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { ulid } from 'ulid'
 import service from '../../package.json' with { type: 'json' }
 import { createAttempts } from '../administration/attempts.ts'
-import { declarations } from '../administration/declarations.ts'
+import { declarationNamed, declarations } from '../administration/declarations.ts'
 import { type Context, type Declared, type Given, pageOf, rowsDefault } from '../administration/declare.ts'
 import { InputFault } from '../administration/input.ts'
+import { requestLongWork } from '../administration/jobs/long-work.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import { openUserDirectory } from '../administration/users/user-directory.ts'
@@ -21,7 +23,7 @@ import { CommandRefused, LedgerUnavailable } from '../ledger/write/commit.ts'
 import { adminDocumentation } from './documentation.ts'
 import { Refused, refusedBy } from './failures.ts'
 import { keepAnswer, releaseKey, takeKey } from './once.ts'
-import { adminOpenApiOf, adminPathOf } from './openapi.ts'
+import { adminMethodOf, adminOpenApiOf, adminPathOf, jobPath } from './openapi.ts'
 
 /**
  * The commands and queries of administration as a JSON API for operators: a plugin of the dashboard's host. Cookies are ignored, so no
@@ -124,9 +126,15 @@ export const adminApi =
       }
     }
 
+    const showJob = declarationNamed('jobs show')
+    host.get<{ Params: { id: string } }>(`${jobPath}/:id`, async (request, reply) => {
+      const context = await contextOf(request, showJob)
+      return send(reply, (await showJob.read({ id: request.params.id }).run(context)).json)
+    })
+
     for (const declared of offered) {
       const path = adminPathOf(declared)
-      const changes = declared.changes !== 'nothing'
+      const changes = adminMethodOf(declared) === 'POST'
       host.route({
         method: changes ? 'POST' : 'GET',
         url: path,
@@ -173,21 +181,26 @@ const changed = async (
 ): Promise<object> => {
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw new Refused('body', 'a JSON object is expected')
-  const { plan, run } = declared.read(body as Given)
+  const given = body as Given
+  const { plan, run } = declared.read(given)
   if ((query as { plan?: string }).plan === 'true') {
     const { says, json = {} } = await plan(context)
     return { dry_run: true, would: says, ...json }
   }
+  const answerNow = async (): Promise<object> => {
+    if (declared.long === undefined) return (await run(context)).json
+    return accepted(reply, await requested(declared, given, context))
+  }
   const key = headers['idempotency-key']
-  if (typeof key !== 'string') return (await run(context)).json
+  if (typeof key !== 'string') return answerNow()
   const { pool } = context.foundation
   const request = { user: context.operator.actor, key, asked: `${declared.name} ${JSON.stringify(body)}` }
   const before = await takeKey(pool, request)
   if (before !== null) {
     reply.header('idempotent-replayed', 'true')
-    return JSON.parse(before)
+    return declared.long === undefined ? JSON.parse(before) : accepted(reply, JSON.parse(before))
   }
-  const { json } = await run(context).catch(async (error: unknown) => {
+  const json = await answerNow().catch(async (error: unknown) => {
     // Each of these is final: nothing was done.
     if (
       error instanceof InputFault ||
@@ -205,6 +218,22 @@ const changed = async (
     context.logger.warn({ err: error, command: declared.name }, 'admin API: an answer was not kept'),
   )
   return json
+}
+
+const accepted = (reply: FastifyReply, job: Job): Job => {
+  reply.code(202).header('location', `${jobPath}/${job.job_id}`)
+  return job
+}
+
+type Job = { readonly job_id: string; readonly name: string; readonly state: string }
+
+/** Long work is done as a job; what would be refused now is refused here. */
+const requested = async (declared: Declared, given: Given, context: Context): Promise<Job> => {
+  const { foundation, operator, logger } = context
+  if (declared.changes !== 'nothing') await declared.read(given).plan(context)
+  const id = randomUUID()
+  await requestLongWork(foundation, { id, declared, given, operator }, logger)
+  return { job_id: id, name: declared.name, state: 'waiting' }
 }
 
 const pageMax = 1_000

@@ -6,7 +6,7 @@ import { stylesheet } from '../documentation/assets.ts'
 import { sendFile } from '../documentation/file.ts'
 import { escaped, guideOf } from '../documentation/guides.ts'
 import { pageHeaders, shell } from '../documentation/page.ts'
-import { adminPathOf } from './openapi.ts'
+import { adminMethodOf, adminPathOf } from './openapi.ts'
 
 /** `/docs/admin` on the dashboard's host: the guide to the admin API, and a list of what it offers. */
 export const adminDocumentation =
@@ -15,7 +15,7 @@ export const adminDocumentation =
     const guide = guideOf('admin', readFileSync(new URL('../guides/admin-api.md', import.meta.url), 'utf8'))
     const rows = offered.map(
       (one) =>
-        `<tr><td><code>${one.changes === 'nothing' ? 'GET' : 'POST'} ${adminPathOf(one)}</code></td><td>${escaped(one.summary)}</td><td>${rolesThatMay(one.action)}</td></tr>`,
+        `<tr><td><code>${adminMethodOf(one)} ${adminPathOf(one)}</code></td><td>${escaped(one.summary)}</td><td>${rolesThatMay(one.action)}</td></tr>`,
     )
     const page = shell({
       title: guide.title,

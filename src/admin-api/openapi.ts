@@ -10,6 +10,13 @@ type Json = Readonly<Record<string, unknown>>
 
 export const adminPathOf = ({ name }: Pick<Declared, 'name'>): string => `/admin/v1/${name.replace(' ', '/')}`
 
+/** Long work is begun by a POST, also that of a query. */
+export const adminMethodOf = ({ changes, long }: Pick<Declared, 'changes' | 'long'>): 'GET' | 'POST' =>
+  changes === 'nothing' && long === undefined ? 'GET' : 'POST'
+
+/** Long work by its id: how far it is, and its answer. */
+export const jobPath = '/admin/v1/jobs'
+
 export const adminOpenApiOf = (declarations: readonly Declared[], version: string): Json => ({
   openapi: '3.1.0',
   info: {
@@ -26,10 +33,13 @@ export const adminOpenApiOf = (declarations: readonly Declared[], version: strin
     name,
     description: `Commands and queries about ${name}`,
   })),
-  paths: Object.fromEntries(declarations.map((one) => [adminPathOf(one), pathOf(one)])),
+  paths: {
+    ...Object.fromEntries(declarations.map((one) => [adminPathOf(one), pathOf(one)])),
+    [`${jobPath}/{id}`]: jobOperation,
+  },
   components: {
     securitySchemes: { operatorToken: { type: 'http', scheme: 'bearer' } },
-    schemas: { Error: errorSchema },
+    schemas: { Error: errorSchema, Job: jobSchema },
     responses: {
       Error: {
         description: 'It was not done.',
@@ -63,8 +73,46 @@ const answered = (schema: Json, description: string): Json => ({
   ...refusals,
 })
 
+const accepted: Json = {
+  description: `It was begun as a job. Ask for ${jobPath}/{id}, the address in Location, until it has ended.`,
+  headers: { Location: { schema: { type: 'string' } } },
+  content: { 'application/json': { schema: { $ref: '#/components/schemas/Job' } } },
+}
+
+const jobSchema: Json = {
+  type: 'object',
+  required: ['job_id', 'name', 'state'],
+  properties: {
+    job_id: { type: 'string', format: 'uuid' },
+    name: { type: 'string' },
+    state: { type: 'string', enum: ['waiting', 'running', 'done', 'refused', 'failed'] },
+    progress: { type: ['string', 'null'] },
+    figures: { type: ['object', 'null'], description: 'The progress for programs.' },
+    requested_by: { type: 'string' },
+    requested_at: { type: 'string', format: 'date-time' },
+    started_at: { type: ['string', 'null'], format: 'date-time' },
+    ended_at: { type: ['string', 'null'], format: 'date-time' },
+    answer: {
+      type: ['object', 'array', 'null'],
+      description: 'Of work that was done: what the command line prints with --json.',
+    },
+    error: { type: ['string', 'null'], description: 'Why it was refused, or failed.' },
+  },
+}
+
+const jobOperation: Json = {
+  get: {
+    operationId: 'job',
+    summary: 'Long work: how far it is, and its answer when it is done',
+    description: 'For the roles that may begin such work.',
+    tags: ['jobs'],
+    parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'string', format: 'uuid' } }],
+    responses: answered({ $ref: '#/components/schemas/Job' }, 'The work.'),
+  },
+}
+
 const pathOf = (declared: Declared): Json => {
-  const { changes, name, summary, action } = declared
+  const { changes, long, name, summary, action } = declared
   const about = {
     operationId: name.replaceAll(/[ -](\w)/g, (_, letter: string) => letter.toUpperCase()),
     summary: `${summary.charAt(0).toUpperCase()}${summary.slice(1)}`,
@@ -72,13 +120,13 @@ const pathOf = (declared: Declared): Json => {
     tags: [nounOf(declared)],
   }
   const schema = schemaOf(declared)
-  if (changes === 'nothing')
+  if (adminMethodOf(declared) === 'GET')
     return { get: { ...about, parameters: queryParameters(declared, schema), responses: listed(declared) } }
   return {
     post: {
       ...about,
       parameters: [
-        {
+        changes !== 'nothing' && {
           ...{ name: 'plan', in: 'query', required: false, schema: { type: 'boolean' } },
           description: 'true: answer what it would do, and write nothing.',
         },
@@ -87,9 +135,12 @@ const pathOf = (declared: Declared): Json => {
           description:
             'The same key again, within a day, runs nothing and repeats the answer without its secrets.',
         },
-      ],
+      ].filter((one) => one !== false),
       requestBody: { required: true, content: { 'application/json': { schema } } },
-      responses: answered({ type: 'object' }, 'Done, or the plan.'),
+      responses:
+        long === undefined
+          ? answered({ type: 'object' }, 'Done, or the plan.')
+          : { ...answered({ type: 'object' }, 'The plan.'), '202': accepted },
     },
   }
 }

@@ -37,3 +37,10 @@ export const declarations: readonly Declared[] = [
   ...userQueries,
   ...pixelDeclarations,
 ]
+
+/** The declaration of that name. Throws if there is none. */
+export const declarationNamed = (name: string): Declared => {
+  const declared = declarations.find((one) => one.name === name)
+  if (declared === undefined) throw new Error(`there is no command or query "${name}"`)
+  return declared
+}

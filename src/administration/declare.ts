@@ -60,6 +60,11 @@ type Described<Shape extends z.ZodRawShape> = {
   readonly anyHistory?: true
   /** It may be about another event log than the one that the rows are of. */
   readonly anyEventLog?: (given: Given) => boolean
+  /**
+   * It may take minutes, so it is done as a job (`jobs/long-work.ts`). `repeatable`: if the process that does it ends, another one does
+   * it again. `once`: that could do it twice.
+   */
+  readonly long?: 'repeatable' | 'once'
   readonly run: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Answer>
 }
 
@@ -72,8 +77,6 @@ type CommandDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
 type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   /** Of its answer, if that is a list: the members that people see, in this order. */
   readonly columns?: readonly Column[]
-  /** It may take minutes: the dashboard begins it when a person asks, not when the page opens. */
-  readonly long?: true
   /** What people may want to do next with the list, and with each of its rows. */
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
@@ -112,20 +115,28 @@ export type Column = {
   readonly name: string
   readonly label: string
   /** `whole`: a text that is not cut on a terminal, however long. */
-  readonly kind?: 'id' | 'credits' | 'instant' | 'number' | 'name' | 'whole' | 'organization' | 'position'
+  readonly kind?:
+    | 'id'
+    | 'credits'
+    | 'instant'
+    | 'number'
+    | 'name'
+    | 'whole'
+    | 'organization'
+    | 'position'
+    | 'work'
 }
 
 /** A command or query, as the interfaces see it. */
 export type Declared = Pick<
   Described<z.ZodRawShape>,
-  'name' | 'action' | 'summary' | 'anyHistory' | 'anyEventLog' | 'secret' | 'out'
+  'name' | 'action' | 'summary' | 'anyHistory' | 'anyEventLog' | 'secret' | 'out' | 'long'
 > & {
   readonly interfaces: readonly Interface[]
   readonly fields: readonly Field[]
   readonly input: z.ZodObject
   readonly changes: 'nothing' | Omit<Change<never>, 'plan'>
   readonly columns?: readonly Column[]
-  readonly long?: true
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
   /** Its rows are read a page at a time: see `Asked`. */
@@ -226,7 +237,7 @@ const declaredOf = <Shape extends z.ZodRawShape>({
   next,
   nextOfRow,
 }: Omit<CommandDeclaration<Shape>, 'changes' | 'plan' | 'run'> &
-  Pick<QueryDeclaration<Shape>, 'columns' | 'long' | 'next' | 'nextOfRow'> &
+  Pick<QueryDeclaration<Shape>, 'columns' | 'next' | 'nextOfRow'> &
   Pick<Declared, 'changes'>): Omit<Declared, 'read'> => ({
   ...{ name, action, summary, changes, interfaces, input, fields: fieldsIn(input) },
   ...(anyHistory && { anyHistory }),
@@ -243,6 +254,12 @@ const valuesOf = <Shape extends z.ZodRawShape>(
   input: z.ZodObject<Shape>,
   given: Given,
 ): z.output<z.ZodObject<Shape>> => {
+  for (const [name, value] of Object.entries(given))
+    if (holdsNul(value))
+      throw new InputFault(
+        fieldsIn(input).find((one) => one.name === name)?.flag ?? name,
+        'the text has a character U+0000, which cannot be stored',
+      )
   const read = z.strictObject(input.shape).safeParse(given)
   if (read.success) return read.data as z.output<z.ZodObject<Shape>>
   const [issue] = read.error.issues
@@ -260,6 +277,11 @@ const valuesOf = <Shape extends z.ZodRawShape>(
         : issue.message,
   )
 }
+
+const holdsNul = (value: unknown): boolean =>
+  typeof value === 'string'
+    ? value.includes('\u0000')
+    : typeof value === 'object' && value !== null && Object.values(value).some(holdsNul)
 
 export type Page = {
   readonly rows: readonly Row[]

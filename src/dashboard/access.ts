@@ -39,9 +39,11 @@ const actionOfPage = {
   'POST /me/second-factor': 'accounts.read',
   'POST /me/second-factor/codes': 'accounts.read',
   'POST /me/second-factor/remove': 'accounts.read',
-  // Background work is shown only to the person who started it.
-  'GET /waiting/:work': 'accounts.read',
+  // A page that is being worked out is shown only to the person who opened it.
   'GET /waiting/:work/progress': 'accounts.read',
+  // Long work is shown to people of the operator whose role may do it.
+  'GET /jobs/:job': 'finance.read',
+  'GET /jobs/:job/progress': 'finance.read',
 } as const satisfies Readonly<Record<string, Action>>
 
 /** A page of this dashboard's own, whose address the type checker knows. */

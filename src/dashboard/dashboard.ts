@@ -86,6 +86,8 @@ export const dashboard =
     host.addHook('onClose', signIns.close)
     const pixel = createPixelControls({ ...foundation, logger })
     host.addHook('onClose', pixel.close)
+    const ending = new AbortController()
+    host.addHook('preClose', async () => ending.abort())
     const timer = setInterval(() => void health.projectionLags(), lagLookMs).unref()
     host.addHook('onClose', async () => clearInterval(timer))
     const context: Dashboard = {
@@ -103,6 +105,7 @@ export const dashboard =
       dataSources,
       idleMinutes,
       works: createWorks(),
+      ending: ending.signal,
       health,
       lateAfterMs,
       firstSteps: createVisitorSteps(foundation),

@@ -3,10 +3,11 @@ import { z } from 'zod'
 import { type Context, type Given, pageOf, type Row, rowsDefault } from '../administration/declare.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { csvOf } from './csv.ts'
-import { askedFields, givenIn, hasCsv, type Place, places } from './declared.ts'
+import { askedFields, givenIn, hasCsv, isSent, type Place, places } from './declared.ts'
 import { firstCalls } from './first-call.ts'
 import { type Form, formOf } from './form.ts'
 import type { Html } from './html.ts'
+import { longWorkRoutes, requestedWork } from './long-work-routes.ts'
 import { takeForm } from './once.ts'
 import { accountAt, attempt, type Dashboard, sendPage, viewerOf } from './page.ts'
 import {
@@ -22,69 +23,83 @@ import {
 import type { Viewer } from './pages/layout.ts'
 import { namesOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
-import { soonOr, soonOrWaiting } from './work-routes.ts'
 
 /** The forms of all commands and the tables of all queries: a form, its plan, and the change, which a form makes once. */
 
 type PlaceParams = { Params: { organization?: string } }
 
 export const declaredRoutes = (pages: FastifyInstance, context: Dashboard): void => {
-  for (const place of places)
+  for (const place of places) {
     if (place.declared.changes === 'nothing') queryRoutes(pages, context, place)
-    else commandRoutes(pages, context, place)
+    else formRoute(pages, context, place)
+    if (isSent(place.declared)) sentRoute(pages, context, place)
+  }
+  longWorkRoutes(pages, context)
 }
 
-const commandRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
+const formRoute = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
   const { declared, path } = place
-
   pages.get<PlaceParams>(path, async (request, reply) => {
     const view = await viewAt(context, place, request, reply)
     const fresh = Object.fromEntries(declared.fields.map(({ flag, byDefault }) => [flag, byDefault]))
     const typed = formOf({ ...fresh, ...(request.query as object) })
     return sendPage(reply, formPage({ ...view, typed, fault: null }))
   })
+}
 
-  pages.post<PlaceParams>(path, async (request, reply) => {
+const sentRoute = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
+  // A second click while the first form is being answered gets the same answer, which may have a secret.
+  const underWay = new Map<string, Promise<Outcome>>()
+  pages.post<PlaceParams>(place.path, async (request, reply) => {
     const view = await viewAt(context, place, request, reply)
     const form = formOf(request.body)
-    const outcome = await attempt(() =>
-      soonOrWaiting(context, reply, {
-        key: `${request.url} ${form.text('once')}`,
-        title: declared.summary,
-        run: (progress) => asked(context, view, { form, request, progress }),
-      }),
-    )
-    if ('done' in outcome)
-      return 'sent' in outcome.done ? outcome.done.sent : sendPage(reply, outcome.done.page(view.viewer))
-    return sendPage(reply.code(422), formPage({ ...view, typed: form, fault: outcome.fault }))
+    const key = `${view.viewer.user} ${request.url} ${form.text('once')}`
+    const outcome = await attempt(() => {
+      const begun = underWay.get(key) ?? answered(context, view, { form, request })
+      underWay.set(key, begun)
+      return begun.finally(() => underWay.delete(key))
+    })
+    if ('fault' in outcome) {
+      const faulty = { ...view, typed: form, fault: outcome.fault }
+      const page =
+        place.declared.changes === 'nothing' ? listPage({ ...faulty, ...nothing }) : formPage(faulty)
+      return sendPage(reply.code(422), page)
+    }
+    if ('at' in outcome.done) return reply.redirect(outcome.done.at, 303)
+    return sendPage(reply, outcome.done.page(view.viewer))
   })
 }
 
-/** The next page after a sent form. A command that asks nowhere makes its change at once. */
-const asked = async (
+/** The next page, or its address. */
+type Outcome = { readonly page: (viewer: Viewer) => Html } | { readonly at: string }
+
+/** After a sent form: its plan, or the answer of its command. A command that asks nowhere makes its change at once. */
+const answered = async (
   context: Dashboard,
   view: DeclaredView,
-  { form, request, progress }: { form: Form; request: FastifyRequest; progress: (text: string) => void },
-): Promise<{ readonly page: (viewer: Viewer) => Html; readonly once: boolean }> => {
+  { form, request }: { form: Form; request: FastifyRequest },
+): Promise<Outcome> => {
   const { place, account, viewer } = view
-  const { read, changes } = place.declared
-  const { plan, run } = read(givenIn(place, form, account?.organization_id ?? null))
-  const own = { ...contextOf(context, view, request), progress }
+  const { declared } = place
+  const given = givenIn(place, form, account?.organization_id ?? null)
+  const { plan, run } = declared.read(given)
+  const own = contextOf(context, view, request)
   if (form.text('confirmed') !== 'yes') {
     const planned = await plan(own)
-    if (planned.nothing === true)
-      return { page: (viewer) => nothingPage({ ...view, viewer, plan: planned }), once: false }
-    const asks = planned.asks ?? (changes === 'nothing' ? 'never' : changes.asks)
+    if (planned.nothing === true) return { page: (viewer) => nothingPage({ ...view, viewer, plan: planned }) }
+    const asks = planned.asks ?? (declared.changes === 'nothing' ? 'never' : declared.changes.asks)
     if (asks !== 'never')
-      return { page: (viewer) => planPage({ ...view, viewer, plan: planned, typed: form }), once: false }
+      return { page: (viewer) => planPage({ ...view, viewer, plan: planned, typed: form }) }
   }
   const [path = ''] = request.url.split('?')
-  await takeForm(context.foundation.pool, { user: viewer.user, path, once: form.text('once') }, Date.now())
+  const sent = { user: viewer.user, path, once: form.text('once') }
+  if (declared.long !== undefined)
+    return { at: await requestedWork(context, sent, { declared, given, operator: own.operator }) }
+  await takeForm(context.foundation.pool, sent, Date.now())
   const answer = await run(own)
   await shownSoon(context)
   const calls = callsWith(context, request, answer.json)
-  const once = place.declared.secret !== undefined
-  return { page: (viewer) => answerPage({ ...view, viewer, answer, calls }), once }
+  return { page: (viewer) => answerPage({ ...view, viewer, answer, calls }) }
 }
 
 const issuedKey = z.object({ api_key: z.string(), permissions: z.array(z.string()) })
@@ -120,17 +135,11 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
     const { view, given, own } = await askedOf(request, reply)
     if (!isAsked(place, view.typed, given))
       return sendPage(reply, listPage({ ...view, ...nothing, fault: null }))
-    const find = (progress: Context['progress']) =>
-      found(context, place, { given, own: { ...own, progress }, cursor: view.typed.text('cursor') || null })
-    const { declared } = place
-    const outcome = await attempt(async () => {
-      if (declared.long !== true) return { result: await find(own.progress) }
-      return soonOr(context, { request, reply, key: request.url, title: declared.summary, run: find })
-    })
+    const cursor = view.typed.text('cursor') || null
+    const outcome = await attempt(() => found(context, place, { given, own, cursor }))
     if ('fault' in outcome)
       return sendPage(reply.code(422), listPage({ ...view, ...nothing, fault: outcome.fault }))
-    if ('sent' in outcome.done) return outcome.done.sent
-    return sendPage(reply, listPage({ ...view, ...outcome.done.result, fault: null }))
+    return sendPage(reply, listPage({ ...view, ...outcome.done, fault: null }))
   })
 
   if (columns === undefined || !hasCsv(place.declared)) return
@@ -153,9 +162,9 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
   })
 }
 
-/** A query that takes long begins when a person asks for it; and a form that was not filled in yet has no fault. */
+/** Long work begins when its form is sent; and a form that was not filled in yet has no fault. */
 const isAsked = (place: Place, typed: Form, given: Given): boolean => {
-  if (place.declared.long === true) return typed.text('begin') === 'yes'
+  if (place.declared.long !== undefined) return false
   const fields = askedFields(place)
   return (
     fields.some(({ flag }) => typed.text(flag) !== '') ||

@@ -26,13 +26,16 @@ export const places: readonly Place[] = declarations.flatMap(placesOf)
 
 /** Of a list that is read a page at a time, or takes long, the command line makes files. */
 export const hasCsv = ({ columns, paged, long }: Declared): boolean =>
-  columns !== undefined && paged !== true && long !== true
+  columns !== undefined && paged !== true && long === undefined
+
+/** Whether its form is sent: a change, or long work that begins when a person asks. The form of any other query is a part of its address. */
+export const isSent = ({ changes, long }: Declared): boolean => changes !== 'nothing' || long !== undefined
 
 /** The action of each route of a place: a form is shown and sent at the same address; a list is also a file. */
 export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntries(
   places.flatMap(({ declared, path }) => [
     [`GET ${path}`, declared.action],
-    ...(declared.changes === 'nothing' ? [] : [[`POST ${path}`, declared.action]]),
+    ...(isSent(declared) ? [[`POST ${path}`, declared.action]] : []),
     ...(hasCsv(declared) ? [[`GET ${path}.csv`, declared.action]] : []),
   ]),
 )

@@ -44,6 +44,8 @@ export type Dashboard = {
   /** A session ends after this many minutes without a request from its person. */
   readonly idleMinutes: number
   readonly works: Works
+  /** Aborted when the host closes: streams of events end. */
+  readonly ending: AbortSignal
   /** The identity provider; null: people sign in with a password alone. */
   readonly provider: IdentityProvider | null
   /** The dashboard's public address, without a slash at its end; null: the address of the request. */

@@ -25,6 +25,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/operations', []],
   ['/me', []],
   ['/waiting', []],
+  ['/jobs', []],
 ]
 const overview = ['accounts', 'api_keys', 'key_usage']
 

@@ -3,8 +3,8 @@ import { createFairShare } from '../concurrency/fair-share.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 
 /**
- * Work that takes longer than a page may: it runs in this process, reports its progress, and its result is stored for a while.
- * Its changes are in the event log, so if the process dies, only the waiting is lost.
+ * Pages that take longer to work out than a request may: each is worked out in this process, reports its progress, and is kept until it
+ * is fetched. It changes nothing, so if the process ends, only the waiting is lost.
  */
 
 /** The person. `organizationId`: null for people of the operator. */
@@ -142,8 +142,6 @@ export const createWorks = (nowMs: () => number = Date.now) => {
       if (outcome.kind === 'failed') throw outcome.error
       return { result: outcome.result as Result }
     },
-    /** No one finds the result any more. */
-    forget: (id: string): void => void kept.delete(id),
     find: (id: string, owner: string): Work<unknown> | undefined => {
       sweep()
       const work = kept.get(id)

@@ -31,16 +31,19 @@ import type { Foundation } from '../foundation/foundation.ts'
 import type { EpochKeys } from '../guard/secrets/epoch-keys.ts'
 import { epochOf, isRetired, mayBeDestroyed } from '../guard/secrets/epochs.ts'
 import { meterJobRuns } from '../metrics/jobs.ts'
+import { serveLongWork } from './long-work.ts'
 import { queuedJobOptions } from './queue.ts'
 
 /** Scheduled jobs, run once per installation for any number of processes. pg-boss keeps queue and schedule. */
 export type Jobs = { stop(): Promise<void> }
 
-/** Work that capabilities have queued, and their stores of sealed data. */
-type CapabilityWork = {
+type Options = {
+  /** Work that capabilities have queued, and their stores of sealed data. */
   readonly jobs?: OpenCapability['jobs']
   readonly stores?: readonly SealedStore[]
   readonly meters?: Meters
+  /** If set, one person proposes and another one approves. */
+  readonly twoPerson?: boolean
 }
 
 const stopTimeoutMs = 10_000
@@ -69,7 +72,7 @@ const deadLetterSeconds = 30 * 86_400
 export const startJobs = async (
   foundation: Foundation,
   logger: Logger,
-  { jobs = {}, stores = [], meters }: CapabilityWork = {},
+  { jobs = {}, stores = [], meters, twoPerson = true }: Options = {},
 ): Promise<Jobs> => {
   const boss = new PgBoss({
     connectionString: foundation.url,
@@ -131,6 +134,7 @@ export const startJobs = async (
   }
   for (const [name, job] of Object.entries(all))
     await ('cron' in job ? schedule(name, job) : serve(name, job))
+  await serveLongWork(boss, foundation, { logger, twoPerson })
   // An earlier release may have scheduled jobs that no longer exist.
   for (const { name } of await boss.getSchedules()) if (!(name in all)) await boss.unschedule(name)
   return { stop: () => boss.stop({ graceful: true, timeout: stopTimeoutMs }) }

@@ -4,7 +4,7 @@ import { projections } from '../../projections/index.ts'
 import { countingApart } from '../administration/checks/database.ts'
 import type { OpenCapability, SealedStore } from '../call/capability.ts'
 import { capabilities as allCapabilities } from '../capabilities/index.ts'
-import { type Config, ConfigError } from '../config.ts'
+import { type Config, ConfigError, twoPersonOf } from '../config.ts'
 import { type Closing, openingWith } from '../foundation/closing.ts'
 import { type Foundation, gated } from '../foundation/foundation.ts'
 import { joinProcesses, type OwnProcess } from '../foundation/processes.ts'
@@ -132,7 +132,10 @@ const openJobs = async (
   const webhooks = openWebhooks(foundation, { config, logger, metrics })
   closing.add(webhooks.close)
   const { meters } = metrics
-  const started = await startJobs(foundation, logger, { jobs: { ...jobs, ...webhooks.jobs }, stores, meters })
+  const started = await startJobs(foundation, logger, {
+    ...{ jobs: { ...jobs, ...webhooks.jobs }, stores, meters },
+    twoPerson: twoPersonOf(config),
+  })
   closing.add(() => started.stop())
   closing.add(webhooks.leaveOff)
 }

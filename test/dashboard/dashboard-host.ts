@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
+import { PgBoss } from 'pg-boss'
 import pino from 'pino'
 import { projections } from '../../projections/index.ts'
 import { adminApi } from '../../src/admin-api/admin-api.ts'
@@ -21,6 +22,7 @@ import type { ProviderSettings } from '../../src/dashboard/identity-provider.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
 import { createRateLimiter } from '../../src/guard/limits/rate-limit.ts'
+import { serveLongWork } from '../../src/jobs/long-work.ts'
 import { openPriceBooks, type PriceBooks } from '../../src/ledger/prices/price-books.ts'
 import { createHealth } from '../../src/metrics/health.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
@@ -138,6 +140,13 @@ export const openDashboardHost = async ({
     }),
   )
   host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config), outside, publicUrl: null }))
+  // Beside the dashboard there is a process that runs jobs, from the first long work on.
+  let worker: Promise<PgBoss> | undefined
+  host.addHook('onSend', async (_, reply) => {
+    const at = String(reply.getHeader('location') ?? '')
+    if (/^(\/jobs\/|\/admin\/v1\/jobs\/)/.test(at)) worker ??= startWorker(foundation, twoPersonOf(config))
+    await worker
+  })
   await host.ready()
   return {
     url: database.url,
@@ -147,6 +156,7 @@ export const openDashboardHost = async ({
     caughtUp: () => foldedBy(foundation),
     close: async () => {
       await host.close()
+      await (await worker)?.stop({ graceful: true, timeout: 10_000 })
       await projector.stop()
       await directory.stop()
       await prices.stop()
@@ -154,6 +164,20 @@ export const openDashboardHost = async ({
       await database.drop()
     },
   }
+}
+
+const startWorker = async (foundation: Foundation, twoPerson: boolean): Promise<PgBoss> => {
+  const boss = new PgBoss({
+    connectionString: foundation.url,
+    createSchema: false,
+    max: 2,
+    useListenNotify: true,
+    schedule: false,
+  })
+  boss.on('error', () => undefined)
+  await boss.start()
+  await serveLongWork(boss, foundation, { logger, twoPerson })
+  return boss
 }
 
 export type Browser = {
@@ -248,7 +272,7 @@ export const waited = async (
   first: LightMyRequestResponse,
 ): Promise<LightMyRequestResponse> => {
   const at = String(first.headers.location ?? '')
-  if (!at.startsWith('/waiting/')) return first
+  if (!at.startsWith('/jobs/')) return first
   for (let looks = 0; looks < 2_000; looks++) {
     const answer = await browser.get(at)
     if (!answer.body.includes('data-progress=')) return answer

@@ -158,8 +158,8 @@ test('statements of one partner that take long leave people of the operator thei
   }
 })
 
-describe('what goes on behind a page', () => {
-  test('is told as a stream of events that ends, to the one who began it alone', async () => {
+describe('long work', () => {
+  test('is told as a stream of events that ends, to people whose role may do it', async () => {
     const { eventLog } = room.foundation
     const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
     const read = eventLog.read.bind(eventLog)
@@ -167,23 +167,39 @@ describe('what goes on behind a page', () => {
       if (asked[0] === `ledger-${scene.organizationId}`) await mayRead
       return read(...asked)
     })
-    const sent = await ada.submit(`${base}/ledger/reconcile`, {}).finally(() => {
+    try {
+      const sent = await ada.submit(`${base}/ledger/reconcile`, {})
+      const work = String(sent.headers.location)
+      expect(work).toMatch(/^\/jobs\/[0-9a-f-]{36}$/)
+      expect((await ada.get(work)).body).toContain(`data-progress="${work}/progress"`)
+      readOn()
+      const { headers, body } = await ada.get(`${work}/progress`)
+      expect(headers['content-type']).toBe('text/event-stream; charset=utf-8')
+      expect(body).toMatch(/^retry: \d+\n\n[\s\S]*event: done\ndata: done\n\n$/)
+      expect((await ada.get(work)).body).toContain('<h1>Done</h1>')
+      expect((await ada.get('/commands/jobs/work')).body).toContain(`href="${work}"`)
+      for (const [role, organizationId, status] of [
+        ['partner', scene.organizationId, 403],
+        ['viewer', null, 404],
+      ] as const) {
+        const other = await userWhoChose(room, {
+          name: `${role}-1`,
+          role,
+          organizationId,
+          actor: 'cli:setup',
+        })
+        const browser = await signedIn(room, other)
+        for (const one of [work, `${work}/progress`])
+          expect([role, (await browser.get(one)).statusCode]).toEqual([role, status])
+      }
+    } finally {
       readOn()
       slow.mockRestore()
-    })
-    const work = String(sent.headers.location)
-    expect(work).toMatch(/^\/waiting\//)
-    const { headers, body } = await ada.get(`${work}/progress`)
-    expect(headers['content-type']).toBe('text/event-stream; charset=utf-8')
-    expect(body).toMatch(/^retry: \d+\n\n[\s\S]*event: done\ndata: done\n\n$/)
-    expect((await ended(work)).body).toContain('<h1>Done</h1>')
-    await putUser(room.foundation.pool, { name: 'bob', password: user.password })
-    const bob = await signedIn(room, { name: 'bob', password: user.password })
-    for (const one of [work, `${work}/progress`]) expect((await bob.get(one)).statusCode).toBe(404)
+    }
   })
 
   test('that never was is no page', async () => {
-    for (const path of ['/waiting/x', '/waiting/%00/progress'])
+    for (const path of ['/jobs/x', '/jobs/%00/progress', '/waiting/%00/progress'])
       expect((await ada.get(path)).statusCode).toBe(404)
   })
 })

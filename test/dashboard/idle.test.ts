@@ -101,7 +101,7 @@ describe('with a request of its person', () => {
 
   test('what a page asks for by itself does not prolong it', async () => {
     await setLeft(90)
-    for (const path of ['/waiting/none', '/waiting/none/progress']) await ada.get(path)
+    for (const path of ['/jobs/none', '/jobs/none/progress', '/waiting/none/progress']) await ada.get(path)
     expect(await minutesLeft()).toBeLessThan(2)
   })
 })

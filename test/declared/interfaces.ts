@@ -9,6 +9,7 @@ import { commandOf } from '../../src/cli/declared.ts'
 import { givenOf } from '../../src/cli/parse.ts'
 import { parseConfig } from '../../src/config.ts'
 import { type Browser, type DashboardHost, encoded, hiddenIn, waited } from '../dashboard/dashboard-host.ts'
+import { until } from '../support/house.ts'
 
 export type Person = {
   readonly user: string
@@ -89,7 +90,7 @@ export const onDashboard = async (
 ) => {
   const path = pathOf(declared, organizationId)
   const form = formOf(declared, given)
-  if (declared.changes === 'nothing') {
+  if (declared.changes === 'nothing' && declared.long === undefined) {
     const query = encoded(form)
     return [await browser.get(query === '' ? path : `${path}?${query}`)]
   }
@@ -107,12 +108,13 @@ export const onApi = async (
 ) => {
   const url = `/admin/v1/${declared.name.replace(' ', '/')}`
   const authorization = { authorization: `Bearer ${token}` }
-  if (declared.changes !== 'nothing')
+  if (declared.changes !== 'nothing' || declared.long !== undefined) {
     return host.inject({
       ...{ method: 'POST', url, query },
       headers: { ...authorization, 'content-type': 'application/json', ...headers },
       payload: JSON.stringify(given),
     })
+  }
   const asked = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, textOf(value)]))
   return host.inject({
     method: 'GET',
@@ -120,4 +122,19 @@ export const onApi = async (
     query: { ...asked, ...query },
     headers: { ...authorization, ...headers },
   })
+}
+
+/** The job of long work when it has ended, from the answer that accepted it. */
+export const jobEnded = async (
+  { host }: Pick<DashboardHost, 'host'>,
+  { token }: Pick<Person, 'token'>,
+  accepted: Awaited<ReturnType<typeof onApi>>,
+) => {
+  const url = String(accepted.headers.location)
+  let job: { state: string; answer: unknown; error: string | null } | undefined
+  await until('the job has ended', async () => {
+    job = (await host.inject({ url, headers: { authorization: `Bearer ${token}` } })).json()
+    return job?.state !== 'waiting' && job?.state !== 'running'
+  })
+  return job
 }

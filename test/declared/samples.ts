@@ -1,9 +1,11 @@
 /** An example of each command and query: what the suite gives through every interface. */
-
+import { randomUUID } from 'node:crypto'
 import { Secret, TOTP } from 'otpauth'
-import { declarations } from '../../src/administration/declarations.ts'
+import pino from 'pino'
+import { declarationNamed, declarations } from '../../src/administration/declarations.ts'
 import type { Given } from '../../src/administration/declare.ts'
 import { listCheckpoints, signCheckpoint } from '../../src/administration/event-log/checkpoints.ts'
+import { longWorks, requestLongWork, takeBack } from '../../src/administration/jobs/long-work.ts'
 import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { priceOverrides, setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
 import { pricesAt, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
@@ -31,6 +33,7 @@ export type Things = Scene & {
 type Sample = (scene: Things & { readonly foundation: Foundation }) => Given | Promise<Given>
 
 const actor = 'cli:setup'
+const silent = pino({ level: 'silent' })
 let people = 0
 
 /** A name that no one has, in a form that the suite knows. */
@@ -111,6 +114,18 @@ const samples: Readonly<Record<string, Sample>> = {
   'jobs list': () => ({}),
   'jobs run': () => ({ name: 'none' }),
   'jobs dead': () => ({}),
+  'jobs work': () => ({}),
+  'jobs show': async ({ foundation }) => {
+    const ended = (await longWorks(foundation.pool, 100)).find(({ state }) => state === 'done')
+    if (ended !== undefined) return { id: ended.id }
+    // Where no long work was done yet, no process does any.
+    const id = randomUUID()
+    const operator = { actor: 'user:the-admin', role: 'admin' } as const
+    const declared = declarationNamed('ledger verify')
+    await requestLongWork(foundation, { id, declared, given: {}, operator }, silent)
+    await takeBack(foundation, id, silent)
+    return { id }
+  },
   'jobs retry': () => ({ all: true }),
   'credits grant': () => ({
     amount: '12.5',

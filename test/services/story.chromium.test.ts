@@ -233,12 +233,12 @@ const rebuild = async (page: Page): Promise<void> => {
     await holder.query('begin')
     await holder.query('lock table projection_rebuilds in exclusive mode')
     await press(page, 'Do it')
-    await page.waitForURL((url) => url.pathname.startsWith('/waiting/'), { timeout: eventualMs })
+    await page.waitForURL((url) => url.pathname.startsWith('/jobs/'), { timeout: eventualMs })
   } finally {
     await holder.end()
   }
   await done(page)
-  expect(streams).toEqual([expect.stringMatching(/^\/waiting\/\w+\/progress$/)])
+  expect(streams).toEqual([expect.stringMatching(/^\/jobs\/[\w-]+\/progress$/)])
   const moved = [...new Set(told)].filter((progress) => /position \d+ of \d+/.test(progress))
   expect(moved.length).toBeGreaterThan(1)
 }

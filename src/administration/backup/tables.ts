@@ -45,6 +45,7 @@ export const leftOutTables = {
   processes: 'of processes that live',
   profile_fetches: 'of processes that live',
   dashboard_forms: 'of forms that were taken; those that are open are of sessions that end',
+  work_progress: 'how far long work is, which no other installation does',
   admin_requests: 'answers of the last day, kept for requests that are repeated',
   dashboard_attempts: 'of the last minute',
   dashboard_sessions: 'people sign in again',

@@ -6,6 +6,7 @@ import { orRefused, signCheckpoint } from './checkpoints.ts'
 const checkpoint = command({
   name: 'event-log checkpoint',
   action: 'log.change',
+  long: 'repeatable',
   summary: 'sign a checkpoint of the whole event log, to keep outside',
   input: z.object({
     rebuild: flag({ label: 'Rebuild the tree', help: 'make the stored tree again from the log first' }),

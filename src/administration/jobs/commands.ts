@@ -3,7 +3,9 @@ import { nearest } from '../../foundation/nearest.ts'
 import { command, query } from '../declare.ts'
 import { flag, id, name } from '../fields.ts'
 import { InputFault } from '../input.ts'
+import { mayDo, rolesThatMay } from '../roles.ts'
 import { deadLetters, type JobRow, knownJobs } from './jobs.ts'
+import { longWork, longWorkJson, longWorks } from './long-work.ts'
 import { nextRuns, type RunState, retryDeadLetters, runNow } from './now.ts'
 
 /** Scheduled jobs: their results, and runs that a person requests. */
@@ -76,6 +78,7 @@ const said = {
 const runJob = command({
   name: 'jobs run',
   action: 'jobs.run',
+  long: 'once',
   summary: 'run a scheduled job now, in a process with the role jobs, and wait for its result',
   input: z.object({ name: jobName() }),
   changes: {
@@ -192,4 +195,50 @@ const retried = ({
   return one ?? null
 }
 
-export const jobDeclarations = [listJobs, runJob, listDead, retryDead]
+const listWork = query({
+  name: 'jobs work',
+  action: 'finance.read',
+  summary: 'list long work that people requested in the last week: how far it is, and how it ended',
+  input: z.object({}),
+  columns: [
+    { name: 'job_id', label: 'Job', kind: 'work' },
+    { name: 'name', label: 'Work' },
+    { name: 'state', label: 'State' },
+    { name: 'progress', label: 'Progress', kind: 'whole' },
+    { name: 'requested_by', label: 'Requested by' },
+    { name: 'requested_at', label: 'Requested (UTC)', kind: 'instant' },
+    { name: 'ended_at', label: 'Ended (UTC)', kind: 'instant' },
+    { name: 'error', label: 'Error', kind: 'whole' },
+  ],
+  run: async ({ foundation: { pool } }) => {
+    const listed = (await longWorks(pool, listedMax)).map((work) => {
+      const { answer: _, figures: __, ...json } = longWorkJson(work)
+      return json
+    })
+    return { json: listed, ...(listed.length === 0 && { lines: ['no long work was requested'] }) }
+  },
+})
+
+const showWork = query({
+  name: 'jobs show',
+  action: 'finance.read',
+  // In the dashboard, a page of its own shows the same and follows the progress.
+  interfaces: ['command line', 'admin API'],
+  summary: 'show long work: how far it is, and its answer when it is done',
+  input: z.object({
+    id: id(
+      { label: 'Job', help: 'id of long work, as "jobs work" shows it' },
+      uuidForm,
+      '0197a2c4-5d1e-7b7a-8f00-3c2b1a9d8e7f',
+    ),
+  }),
+  run: async ({ foundation: { pool }, operator: { role } }, { id: asked }) => {
+    const work = await longWork(pool, asked)
+    if (work === null) throw new InputFault('id', `there is no long work ${asked}; see "jobs work"`)
+    if (role !== null && !mayDo(role, work.action))
+      throw new InputFault('id', `"${work.name}" is for ${rolesThatMay(work.action)}`)
+    return { json: longWorkJson(work), failed: work.state === 'failed' || work.state === 'refused' }
+  },
+})
+
+export const jobDeclarations = [listJobs, runJob, listDead, retryDead, listWork, showWork]

@@ -5,6 +5,9 @@ import type pg from 'pg'
 /** The destination of a failed run that is not tried again. */
 export const deadLetterQueue = 'dead-letters'
 
+/** Work that people request: see `long-work.ts`. */
+export const longWorkQueue = 'long-work'
+
 /** A job of the queue, with its last finished run. Lengths of time are in milliseconds before now. */
 export type JobRow = {
   readonly name: string
@@ -50,14 +53,14 @@ const jobs = `
        where j.name = q.name and j.state in ('completed', 'failed') order by j.completed_on desc nulls last limit 1) l on true
     left join lateral (
       select max(j.completed_on) as done_at from pgboss.job j where j.name = q.name and j.state = 'completed') d on true
-   where q.name not like '\\_\\_%' and q.name <> $1
+   where q.name not like '\\_\\_%' and q.name not in ($1, '${longWorkQueue}')
    order by q.name limit ${jobsMax}`
 
 /** All jobs, by name; empty if no process with the role jobs ever started. */
 export const knownJobs = async (pool: Pick<pg.Pool, 'query'>): Promise<JobRow[]> =>
   (await queueMade(pool)) ? (await pool.query<JobRow>(jobs, [deadLetterQueue])).rows : []
 
-const queueMade = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> => {
+export const queueMade = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> => {
   const { rows } = await pool.query<{ made: boolean }>(
     `select to_regclass('pgboss.schedule') is not null and to_regclass('pgboss.job') is not null as made`,
   )

@@ -25,7 +25,7 @@ const verify = query({
     'recompute the hash chain, the rules and every charge of a ledger, or of all; names the first broken event',
   input: z.object({ organization: onlyOf() }),
   anyHistory: true,
-  long: true,
+  long: 'repeatable',
   run: async ({ foundation, progress }, { organization: organizationId }) => {
     const { ok, readModels, ledgers } = await verifyLedgers(foundation, {
       organizationId,
@@ -116,6 +116,7 @@ const acknowledge = command({
 const reconcile = command({
   name: 'ledger reconcile',
   action: 'ledgers.change',
+  long: 'repeatable',
   summary:
     'compare the log, the read models and the tariff; names each difference; exit code 1 if there is one',
   input: z.object({
@@ -201,6 +202,7 @@ const closingOf = ({ organization: id, month: of, all }: z.output<typeof closing
 const close = command({
   name: 'ledger close',
   action: 'ledgers.change',
+  long: 'repeatable',
   summary: "make a month's statement final: what comes later for it is a correction in the open month",
   input: closing,
   changes: {

@@ -135,7 +135,7 @@ const anyPrices = 'a version, such as 2, a proposal, such as p3, or rules as JSO
 
 const diffPrices = query({
   name: 'price diff',
-  long: true,
+  long: 'repeatable',
   action: 'finance.read',
   summary: "how two price books differ, and what a month's calls would have cost under each",
   input: z.object({

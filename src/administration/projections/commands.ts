@@ -85,6 +85,7 @@ const stateJson = (one: ProjectionState) => ({
 const rebuildProjection = command({
   name: 'projection rebuild',
   action: 'projections.change',
+  long: 'repeatable',
   summary: 'rebuild projections from the event log and switch; readers see the old rows until then',
   input: z.object({
     ...chosen,
@@ -252,7 +253,7 @@ const verifyProjection = query({
   name: 'projection verify',
   action: 'system.read',
   summary: 'rebuild projections next to the live ones and compare row by row',
-  long: true,
+  long: 'repeatable',
   input: z.object(chosen),
   columns: [
     { name: 'name', label: 'Projection', kind: 'name' },

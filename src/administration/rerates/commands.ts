@@ -32,6 +32,7 @@ const planGiven = z.object({
 const plan = command({
   name: 'rerate plan',
   action: 'rerates.change',
+  long: 'once',
   summary: 'what calls that were made would have cost under other prices; nothing is charged',
   input: planGiven,
   out: 'write the plan into this file as well (JSON)',
@@ -110,6 +111,7 @@ const approve = command({
 const apply = command({
   name: 'rerate apply',
   action: 'rerates.change',
+  long: 'repeatable',
   summary: 'write the adjustments of an approved plan; continues where it was interrupted',
   input: z.object(runFields),
   changes: {

@@ -20,6 +20,7 @@ import {
   type Viewer,
 } from './layout.ts'
 import { type Names, organizationLink } from './organization-link.ts'
+import { workPage } from './work.ts'
 
 /** The pages of commands and queries: a form, its plan, its answer; a table with its filters. */
 
@@ -224,9 +225,9 @@ export type Found = {
 }
 
 export const listPage = (view: FormView & Found): Html => {
-  const { place, fault, answer, page, typed } = view
+  const { place, viewer, fault, answer, page, typed } = view
   const fields = askedFields(place)
-  const long = place.declared.long === true
+  const long = place.declared.long !== undefined
   const query = new URLSearchParams(
     fields.flatMap(({ flag }) =>
       typed.text(flag) === '' ? [] : [[flag, typed.text(flag)] as [string, string]],
@@ -238,10 +239,10 @@ export const listPage = (view: FormView & Found): Html => {
     html`${faultNotice(fault)}
 ${
   (fields.length > 0 || long) &&
-  html`<form class="fields" method="get" action="${addressOf(view)}">
-${long && html`<input type="hidden" name="begin" value="yes">`}
+  html`<form class="fields" method="${long ? 'post' : 'get'}" action="${addressOf(view)}">
+${long && formFields(viewer)}
 ${fields.map((field) => control(view, field))}
-<p class="actions"><button type="submit">Show</button></p>
+<p class="actions"><button type="submit">${long ? 'Begin' : 'Show'}</button></p>
 </form>`
 }
 ${nextLinks(view)}
@@ -250,6 +251,33 @@ ${page !== null && pageOfRows(view, page, query)}`,
     false,
   )
 }
+
+/** The answer of long work. */
+export const workAnswerPage = (view: DeclaredView & { readonly answer: Answer }): Html =>
+  view.place.declared.changes === 'nothing'
+    ? frame(
+        view,
+        titleOf(view),
+        html`${nextLinks(view)}
+${shownAnswer(view)}
+<p class="actions"><a class="button" href="${addressOf(view)}">Do it again</a></p>`,
+        false,
+      )
+    : answerPage({ ...view, calls: null })
+
+/** Long work that was refused, or failed: it says why. */
+export const workFailedPage = (view: DeclaredView & { readonly message: string }): Html =>
+  frame(
+    view,
+    titleOf(view),
+    html`<p class="notice bad" role="alert">${view.message}</p>
+<p class="actions"><a class="button" href="${addressOf(view)}">Try again</a> <a href="${homeOf(view)}">Back</a></p>`,
+  )
+
+/** Long work that has not ended. */
+export const workUnderWayPage = (
+  view: DeclaredView & { readonly since: Date; readonly progress: string; readonly stream: string },
+): Html => workPage({ ...view, title: titleOf(view) })
 
 const askerOf = ({ viewer, account }: DeclaredView) => ({
   role: viewer.role,
@@ -352,6 +380,7 @@ const cellOf = (value: unknown, { kind }: Column, names: Names): Renderable => {
   if (typeof value !== 'string') return shownValue(value)
   if (kind === 'organization') return organizationLink(value, names)
   if (kind === 'position') return html`<a href="/events/at/${value}">${count(value)}</a>`
+  if (kind === 'work') return html`<a class="id" href="/jobs/${value}">${value}</a>`
   return shownValue(value)
 }
 

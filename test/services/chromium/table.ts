@@ -3,8 +3,12 @@ import { actionOfRoute, type Route } from '../../../src/dashboard/access.ts'
 
 export const routes = Object.keys(actionOfRoute) as Route[]
 
-/** There only while something is worked out, and for the person alone who began it. */
-export const passing: readonly Route[] = ['GET /waiting/:work', 'GET /waiting/:work/progress']
+/** There only while something is worked out, and streams. */
+export const passing: readonly Route[] = [
+  'GET /waiting/:work/progress',
+  'GET /jobs/:job',
+  'GET /jobs/:job/progress',
+]
 
 /** What is downloaded, not looked at. */
 export const isFile = (route: Route): boolean => /\.[a-z]+$/.test(route)

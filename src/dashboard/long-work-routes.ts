@@ -1,0 +1,90 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Declared, Given } from '../administration/declare.ts'
+import { answerOf, type LongWork, longWork, requestLongWork } from '../administration/jobs/long-work.ts'
+import type { Operator } from '../administration/operator.ts'
+import { mayDo } from '../administration/roles.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import { places } from './declared.ts'
+import { faultOf } from './form.ts'
+import { takeForm } from './once.ts'
+import { accountAt, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
+import { workAnswerPage, workFailedPage, workUnderWayPage } from './pages/declared.ts'
+import { sendProgress } from './work-routes.ts'
+
+/** Long work that people requested, from any process: its progress, and its answer. */
+
+/** The address of the work that a form requests. The same form again leads to the same work. */
+export const requestedWork = async (
+  { foundation, logger }: Dashboard,
+  sent: { readonly user: string; readonly path: string; readonly once: string },
+  work: { readonly declared: Declared; readonly given: Given; readonly operator: Operator },
+): Promise<string> => {
+  const id = eventIdOf('long-work', [sent.user, sent.path, sent.once].join(' '), 0)
+  if ((await longWork(foundation.pool, id)) === null) {
+    await takeForm(foundation.pool, sent, Date.now())
+    await requestLongWork(foundation, { id, ...work }, logger)
+  }
+  return `/jobs/${id}`
+}
+
+type JobParams = { Params: { job: string } }
+
+export const longWorkRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  pages.get<JobParams>('/jobs/:job', async (request, reply) => {
+    const work = await workAt(context, request)
+    const view = await viewOf(context, work, request, reply)
+    if (work.state === 'waiting' || work.state === 'running') {
+      const stream = `/jobs/${work.id}/progress`
+      return sendPage(
+        reply,
+        workUnderWayPage({ ...view, since: work.requestedAt, progress: saidOf(work), stream }),
+      )
+    }
+    // The page after the work is one that a person looks at.
+    request.asksByItself = false
+    try {
+      return sendPage(reply, workAnswerPage({ ...view, answer: answerOf(work) }))
+    } catch (error) {
+      const refused = faultOf(error)
+      const message = refused?.message ?? `It failed: ${work.error}`
+      return sendPage(reply.code(refused === null ? 200 : 422), workFailedPage({ ...view, message }))
+    }
+  })
+
+  pages.get<JobParams>('/jobs/:job/progress', async (request, reply) => {
+    const { id } = await workAt(context, request)
+    return sendProgress(context, request, reply, async () => {
+      const work = await longWork(context.foundation.pool, id)
+      return work?.state === 'waiting' || work?.state === 'running' ? saidOf(work) : null
+    })
+  })
+}
+
+const saidOf = ({ state, progress }: LongWork): string =>
+  progress?.line ?? (state === 'waiting' ? 'It waits for a process that runs jobs.' : 'It has begun.')
+
+/** Throws `PageMissing` for people whose role may not do such work. */
+const workAt = async ({ foundation }: Dashboard, request: FastifyRequest<JobParams>): Promise<LongWork> => {
+  request.asksByItself = true
+  const work = await longWork(foundation.pool, request.params.job)
+  if (work === null || request.standing === null || !mayDo(request.standing.role, work.action))
+    throw new PageMissing()
+  return work
+}
+
+/** The place of its form: of the organization, if it was about one. */
+const viewOf = async (
+  context: Dashboard,
+  { name, given }: LongWork,
+  request: FastifyRequest,
+  reply: FastifyReply,
+) => {
+  const offered = places.filter(({ declared }) => declared.name === name)
+  const scope = offered[0]?.declared.fields.find(({ control }) => control === 'organization')
+  const organizationId = scope === undefined ? undefined : given[scope.name]
+  const place =
+    offered.find(({ organization }) => organization === (organizationId !== undefined)) ?? offered[0]
+  if (place === undefined) throw new PageMissing()
+  const account = place.organization ? await accountAt(context, String(organizationId)) : null
+  return { place, viewer: viewerOf(request, reply), account }
+}

@@ -1,0 +1,132 @@
+import type { PgBoss } from 'pg-boss'
+import type { Logger } from 'pino'
+import { declarationNamed } from '../administration/declarations.ts'
+import type { Context } from '../administration/declare.ts'
+import { longWorkQueue } from '../administration/jobs/jobs.ts'
+import {
+  forgetProgress,
+  type LongWorkOutcome,
+  type LongWorkRequest,
+  longWorkOptions,
+  type Packed,
+  refusalOf,
+  storeProgress,
+} from '../administration/jobs/long-work.ts'
+import { type Operator, provedUserOf } from '../administration/operator.ts'
+import { catchUp } from '../administration/projections/catch-up.ts'
+import { mayDo } from '../administration/roles.ts'
+import { openUserDirectory, type UserDirectory } from '../administration/users/user-directory.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { CommandRefused } from '../ledger/write/commit.ts'
+
+/** Does the long work that people request, in a process that runs jobs. */
+
+/** In each process. */
+const concurrencyMax = 2
+/** New work is announced; this finds what waited while the process had enough to do. */
+const pollingSeconds = 2
+const progressPauseMs = 500
+/** The text of an answer. A larger one would make every page that shows it slow. */
+const answerCharactersMax = 16 * 1024 * 1024
+
+type Options = { readonly logger: Logger; readonly twoPerson: boolean }
+
+export const serveLongWork = async (
+  boss: PgBoss,
+  foundation: Foundation,
+  { logger, twoPerson }: Options,
+): Promise<void> => {
+  await boss.createQueue(longWorkQueue, longWorkOptions)
+  await boss.updateQueue(longWorkQueue, longWorkOptions)
+  const users = openUserDirectory(foundation)
+  await boss.work<Packed>(
+    longWorkQueue,
+    {
+      ...{ pollingIntervalSeconds: pollingSeconds, notifyPollingIntervalSeconds: pollingSeconds },
+      localConcurrency: concurrencyMax,
+    },
+    async ([job]): Promise<Packed | undefined> => {
+      if (job === undefined) return undefined
+      await forgetProgress(foundation.pool)
+      const request = JSON.parse(job.data.text) as LongWorkRequest
+      const about = { work: request.name, id: job.id, actor: request.operator.actor }
+      try {
+        const context = contextOf(foundation, { logger, twoPerson, operator: request.operator, id: job.id })
+        const outcome = await outcomeOf(request, context, users)
+        logger.info({ ...about, outcome: outcome.kind }, 'long work done')
+        return { text: textOf(outcome) }
+      } catch (error) {
+        logger.error({ ...about, err: error }, 'long work failed')
+        throw error
+      }
+    },
+  )
+}
+
+const contextOf = (
+  foundation: Foundation,
+  { logger, twoPerson, operator, id }: Options & { readonly operator: Operator; readonly id: string },
+): Context => {
+  let storedAtMs = -progressPauseMs
+  return {
+    ...{ foundation, logger, operator, twoPerson },
+    progress: (line, figures) => {
+      if (performance.now() - storedAtMs < progressPauseMs) return
+      storedAtMs = performance.now()
+      storeProgress(foundation.pool, id, { line, figures }).catch((error: unknown) =>
+        logger.debug({ err: error }, 'the progress of long work was not stored'),
+      )
+    },
+    interrupted: new AbortController().signal,
+    caughtUp: () => catchUp(foundation, logger),
+    outside: notHere,
+    pixel: notHere,
+    dashboardUrl: notHere,
+  }
+}
+
+const notHere = async (): Promise<never> => {
+  throw new Error('long work has no access to this')
+}
+
+/** A refusal is an outcome too: to try again would not help. Throws for any other failure. */
+const outcomeOf = async (
+  request: LongWorkRequest,
+  context: Context,
+  users: UserDirectory,
+): Promise<LongWorkOutcome> => {
+  try {
+    await requireStillAllowed(request, users)
+    const answer = await declarationNamed(request.name).read(request.given).run(context)
+    return { kind: 'done', answer }
+  } catch (error) {
+    const refused = refusalOf(error)
+    if (refused === null) throw error
+    return refused
+  }
+}
+
+/** Between the request and its beginning, a person may have been disabled, or may have another role. */
+const requireStillAllowed = async (
+  { name, operator }: LongWorkRequest,
+  users: UserDirectory,
+): Promise<void> => {
+  const user = provedUserOf(operator.actor)
+  // An actor that is only a label had access to the database itself.
+  if (user === null && operator.role === null) return
+  const now = user === null ? null : await users.standing(user)
+  if (now?.kind !== 'acts' || now.role !== operator.role || !mayDo(now.role, declarationNamed(name).action))
+    throw new CommandRefused(`${operator.actor} may no longer do this: nothing was done`)
+}
+
+const textOf = (outcome: LongWorkOutcome): string => {
+  const text = JSON.stringify(outcome)
+  if (outcome.kind !== 'done' || text.length <= answerCharactersMax) return text
+  const tooLarge = {
+    ...outcome.answer,
+    json: { answer: 'too large to be kept' },
+    lines: ['It was done. Its answer is too large to be kept: the command line with --here shows it.'],
+  }
+  delete tooLarge.sections
+  return JSON.stringify({ kind: 'done', answer: tooLarge } satisfies LongWorkOutcome)
+}
