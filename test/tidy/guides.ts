@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { adminPathOf } from '../../src/admin-api/openapi.ts'
+import { adminPathOf, jobPath } from '../../src/admin-api/openapi.ts'
 import { declarations } from '../../src/administration/declarations.ts'
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { emailValidationResult } from '../../src/capabilities/email-validation/contract.ts'
@@ -252,6 +252,7 @@ describe('what the guides for partners say', () => {
           if (body !== undefined) JSON.parse(body)
           return (
             !declarations.some((one) => adminPathOf(one) === path) &&
+            !matches(`${jobPath}/:id`, path) &&
             ![...routes].some((route) => matches(route, path))
           )
         }),
