@@ -29,6 +29,8 @@ export type CommandContext = {
   /** Shows the progress of long work; on a terminal the line is overwritten. */
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
+  /** From here on, an interruption leaves this: a sentence. */
+  readonly leaves: (what: string) => void
   /** Aborted when the user interrupts the command; for a command whose change says `stopsItself`. */
   readonly interrupted: AbortSignal
 }

@@ -22,7 +22,7 @@ const documentBytesMax = 256 * 1024 * 1024
 
 /** A command or query of administration as a command of this command line. */
 export const commandOf = (declared: Declared): Command => {
-  const { name, summary, fields, changes, action, out } = declared
+  const { name, summary, fields, changes, action, out, long } = declared
   const asked = async (given: Given) => declared.read(await givenIn(fields, given))
   return {
     ...{ name, summary, action },
@@ -30,6 +30,7 @@ export const commandOf = (declared: Declared): Command => {
       ...fields.map(parameterOf),
       ...(out === undefined ? [] : [{ name: 'out', help: out, kind: 'file' } as const]),
       ...(declared.paged === true ? [limitParameter] : []),
+      ...(long === undefined ? [] : [hereParameter]),
     ],
     changes:
       changes === 'nothing'
@@ -40,14 +41,38 @@ export const commandOf = (declared: Declared): Command => {
               (await asked(given)).plan(await contextIn(declared, context, given)),
           },
     run: async (context, given) => {
-      const { run, paged } = await asked(given)
+      const values = await givenIn(fields, given)
+      const { run, paged } = declared.read(values)
       if (paged !== undefined) return streamed(declared, paged, context, given)
-      const answer = await run(await contextIn(declared, context, given))
+      const own = await contextIn(declared, context, given)
+      const elsewhere =
+        long === undefined || given.flag('here') ? null : await fromWorker(declared, values, own, context)
+      const answer = elsewhere ?? (await run(own))
       const file = out === undefined ? undefined : given.text('out')
       if (file !== undefined) await writeFile(file, `${JSON.stringify(answer.json, null, 2)}\n`)
       return { ...answer, ...linesOf(declared, answer) }
     },
   }
+}
+
+const hereParameter: Parameter = {
+  name: 'here',
+  kind: 'flag',
+  help: 'do it in this process, and not as a job of the service that goes on when this process ends',
+}
+
+const fromWorker = async (
+  declared: Declared,
+  given: DeclaredGiven,
+  own: Context,
+  { leaves }: CommandContext,
+): Promise<Answer | null> => {
+  const { answerFromWorker } = await import('./long-work.ts')
+  return answerFromWorker(own, {
+    ...{ declared, given },
+    onBegun: (id) =>
+      leaves(`The service goes on with it: "jobs show ${id}" shows how far it is, and its answer.`),
+  })
 }
 
 const contextIn = async (

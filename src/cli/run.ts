@@ -106,6 +106,7 @@ const runCommand = async (
     foundation,
     progress: progress.show,
     interrupted: interruption.signal,
+    leaves: (left) => interruption.began({ left }),
   }
   const perform = async (): Promise<Answer> => {
     const shown = await consentTo(command, { context, given, how: { dryRun, yes, ask: asking } })

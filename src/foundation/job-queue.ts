@@ -3,6 +3,9 @@ import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { createOutage } from '../event-log/outage.ts'
 
+/** The name under which processes that run jobs are connected. */
+export const jobsApplication = 'jobs'
+
 const stopTimeoutMs = 2_000
 
 /** A connection to the queue that requests jobs and runs none. A migration creates its schema, because this role may not. */

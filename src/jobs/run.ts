@@ -28,6 +28,7 @@ import type { LogFault, VerifiedUpTo } from '../event-log/verify/verify-log.ts'
 import type { LogVerified } from '../events/operator.ts'
 import { operatorStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import { jobsApplication } from '../foundation/job-queue.ts'
 import type { EpochKeys } from '../guard/secrets/epoch-keys.ts'
 import { epochOf, isRetired, mayBeDestroyed } from '../guard/secrets/epochs.ts'
 import { meterJobRuns } from '../metrics/jobs.ts'
@@ -76,7 +77,7 @@ export const startJobs = async (
 ): Promise<Jobs> => {
   const boss = new PgBoss({
     connectionString: foundation.url,
-    application_name: 'jobs',
+    application_name: jobsApplication,
     max: 3,
     // One more connection. If a pooler in between does not pass notices on, jobs are still looked for every 30 s.
     useListenNotify: true,

@@ -57,6 +57,7 @@ export const onCommandLine = async (
         text += more
       },
       interrupted: new AbortController().signal,
+      leaves: () => undefined,
     },
     givenOf(command, argumentsOf(declared, given)).given,
   )

@@ -15,6 +15,9 @@ import {
   takeBack,
 } from '../../src/administration/jobs/long-work.ts'
 import { changeRole, createUser, setDisabled } from '../../src/administration/users/user-changes.ts'
+import { commandOf } from '../../src/cli/declared.ts'
+import { givenOf } from '../../src/cli/parse.ts'
+import { parseConfig } from '../../src/config.ts'
 import { startJobs } from '../../src/jobs/run.ts'
 import { type House, openHouse, until } from '../support/house.ts'
 
@@ -104,6 +107,35 @@ test('keeps any text, and refuses what the command refuses', async () => {
   const work = await withWorker(() => ended(id))
   expect(work).toMatchObject({ state: 'refused', given: { organization: 'org_\u0000\ud800"</pre>' } })
   expect(() => answerOf(work)).toThrow('U+0000')
+})
+
+test('of the command line is done by the process that runs jobs, if there is one and --here is not given', async () => {
+  const { foundation } = house
+  const command = commandOf(declarationNamed('projection verify'))
+  const worked = async (...args: string[]) => {
+    const before = (await longWorks(foundation.pool, 100)).length
+    const left: string[] = []
+    const { json } = await command.run(
+      {
+        ...{ config: parseConfig({}), logger, json: true },
+        foundation: async () => ({ ...foundation, operator: label }),
+        progress: () => undefined,
+        write: async () => undefined,
+        interrupted: new AbortController().signal,
+        leaves: (sentence) => left.push(sentence),
+      },
+      givenOf(command, ['key_usage', ...args]).given,
+    )
+    expect(json).toMatchObject([{ name: 'key_usage', ok: true }])
+    return { jobs: (await longWorks(foundation.pool, 100)).length - before, left }
+  }
+  expect(await worked()).toEqual({ jobs: 0, left: [] })
+  await withWorker(async () => {
+    const { jobs, left } = await worked()
+    expect(jobs).toBe(1)
+    expect(left.join()).toMatch(/^(|The service goes on with it: "jobs show [0-9a-f-]{36}" shows .*)$/)
+    expect(await worked('--here')).toEqual({ jobs: 0, left: [] })
+  })
 })
 
 test('is requested once under one id, and may be taken back until it begins', async () => {

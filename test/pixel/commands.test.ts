@@ -22,6 +22,7 @@ const contextOf = (): CommandContext => ({
   foundation: async () => ({ ...house.foundation, operator: { actor: 'user:ada', role: 'operations' } }),
   ...{ progress: () => undefined, write: async () => undefined, ask: async () => true },
   interrupted: new AbortController().signal,
+  leaves: () => undefined,
 })
 
 const typed = (name: string, words: readonly string[]) => {

@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import type { Answer } from '../../call/command.ts'
 import { EventDataError } from '../../event-log/stored-event.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { openBoss } from '../../foundation/job-queue.ts'
+import { jobsApplication, openBoss } from '../../foundation/job-queue.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { type Declared, type Given, NeedsConsent } from '../declare.ts'
 import { InputFault } from '../input.ts'
@@ -94,6 +94,17 @@ export const requestLongWork = async (
   } finally {
     await close()
   }
+}
+
+/**
+ * Whether a process that runs jobs is connected, as far as this role may see and a pooler passes on. If not, work would wait for one.
+ */
+export const workerRuns = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> => {
+  const { rows } = await pool.query(
+    'select from pg_stat_activity where datname = current_database() and application_name = $1 limit 1',
+    [jobsApplication],
+  )
+  return rows.length === 1
 }
 
 /** Takes back work that no process has begun. Returns whether it was taken back. */

@@ -1,0 +1,52 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Context, Declared, Given } from '../administration/declare.ts'
+import {
+  answerOf,
+  longWork,
+  requestLongWork,
+  takeBack,
+  workerRuns,
+} from '../administration/jobs/long-work.ts'
+import type { Answer } from '../call/command.ts'
+
+/** Long work of this command line, done by a process that runs jobs, so that it goes on when the terminal is closed. */
+
+const pollMs = 250
+/** A process that runs jobs and has nothing else to do begins at once. */
+const begunWithinMs = 3_000
+/** A larger document is not sent through the queue. */
+const givenCharactersMax = 1024 * 1024
+
+/**
+ * The answer of the work. Null: no process has begun it, so it has to be done here. Throws its refusal or its failure. `onBegun`: with
+ * the id of the job, when another process has begun it.
+ */
+export const answerFromWorker = async (
+  { foundation, operator, logger, progress }: Context,
+  { declared, given, onBegun }: { declared: Declared; given: Given; onBegun: (id: string) => void },
+): Promise<Answer | null> => {
+  const { pool } = foundation
+  if (declared.anyEventLog?.(given) === true || JSON.stringify(given).length > givenCharactersMax) return null
+  if (!(await workerRuns(pool))) return null
+  const id = randomUUID()
+  await requestLongWork(foundation, { id, declared, given, operator }, logger)
+  let begun = false
+  for (const requestedAtMs = performance.now(); ; ) {
+    const work = await longWork(pool, id)
+    if (work === null) throw new Error(`the queue does not hold the job ${id} any more`)
+    if (work.outcome !== null || work.error !== null) return answerOf(work)
+    if (work.state === 'running' && !begun) {
+      begun = true
+      onBegun(id)
+    }
+    if (
+      !begun &&
+      performance.now() - requestedAtMs > begunWithinMs &&
+      (await takeBack(foundation, id, logger))
+    )
+      return null
+    if (work.progress !== null) progress(work.progress.line, work.progress.figures ?? undefined)
+    await sleep(pollMs)
+  }
+}
