@@ -23,6 +23,8 @@ const documentBytesMax = 256 * 1024 * 1024
 /** A command or query of administration as a command of this command line. */
 export const commandOf = (declared: Declared): Command => {
   const { name, summary, fields, changes, action, out, long } = declared
+  // A check is of more worth from a process of its own, and loses nothing if it ends early.
+  const asJob = long !== undefined && changes !== 'nothing'
   const asked = async (given: Given) => declared.read(await givenIn(fields, given))
   return {
     ...{ name, summary, action },
@@ -30,7 +32,7 @@ export const commandOf = (declared: Declared): Command => {
       ...fields.map(parameterOf),
       ...(out === undefined ? [] : [{ name: 'out', help: out, kind: 'file' } as const]),
       ...(declared.paged === true ? [limitParameter] : []),
-      ...(long === undefined ? [] : [hereParameter]),
+      ...(asJob ? [hereParameter] : []),
     ],
     changes:
       changes === 'nothing'
@@ -45,8 +47,7 @@ export const commandOf = (declared: Declared): Command => {
       const { run, paged } = declared.read(values)
       if (paged !== undefined) return streamed(declared, paged, context, given)
       const own = await contextIn(declared, context, given)
-      const elsewhere =
-        long === undefined || given.flag('here') ? null : await fromWorker(declared, values, own, context)
+      const elsewhere = asJob && !given.flag('here') ? await fromWorker(declared, values, own, context) : null
       const answer = elsewhere ?? (await run(own))
       const file = out === undefined ? undefined : given.text('out')
       if (file !== undefined) await writeFile(file, `${JSON.stringify(answer.json, null, 2)}\n`)
