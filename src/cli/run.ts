@@ -1,21 +1,30 @@
-import { parseConfig } from '../config.ts'
+import { constants, userInfo } from 'node:os'
+import { createInterface } from 'node:readline/promises'
+import { labelOf } from '../administration/input.ts'
+import { labelledOperator, type Operator, provedOperator } from '../administration/operator.ts'
+import { checkTokenForm, userOfToken } from '../administration/users/operator-tokens.ts'
+import { userNameMax } from '../administration/users/users.ts'
+import { type Config, ConfigError, parseConfig } from '../config.ts'
 import { type Closing, createClosing } from '../foundation/closing.ts'
-import { openFoundation } from '../foundation/foundation.ts'
+import { type Foundation, openFoundation } from '../foundation/foundation.ts'
 import { createLogger } from '../foundation/logger.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
-import type { Answer, Command, CommandContext, OperatedFoundation } from './command.ts'
+import {
+  type Answer,
+  type Command,
+  type CommandContext,
+  type OperatedFoundation,
+  UsageError,
+} from './command.ts'
 import { consentTo } from './consent.ts'
 import { exitCodeOf, failureJson, failureText } from './failure.ts'
 import { closeWords, notFound, usageOf, verbsText } from './help.ts'
-import { type Interruptible, interruptible } from './interrupt.ts'
 import { commandsOfNoun } from './nouns.ts'
-import { operatorOf } from './operator.ts'
 import { invocation } from './overview.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
 import { requirePermission } from './permissions.ts'
 import { withoutSecrets } from './secrets-in-text.ts'
 import { sectionLines } from './table.ts'
-import { ask, isTerminal, progressLine, write } from './terminal.ts'
 
 /** A person does not wait longer for an unavailable database; the service itself waits until it recovers. */
 const databaseWaitMs = 10_000
@@ -125,4 +134,157 @@ const runCommand = async (
 const printed = (answer: Answer, json: boolean): string => {
   if (json) return JSON.stringify(answer.json, null, 2)
   return (answer.lines ?? sectionLines(answer.sections ?? [answer.json])).join('\n')
+}
+
+/** How long open resources may take to close. Work that the command began in the database ends with its connection. */
+const closeMaxMs = 2_000
+
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+type Interruptible = {
+  /** Aborted by the first signal. */
+  readonly signal: AbortSignal
+  /** The exit code for the received signal; null: none. */
+  code(): number | null
+  /** From here on an interruption may leave something half-done: a description, and whether the command ends itself. */
+  began(change: { readonly left: string; readonly stopsItself?: true }): void
+  /** Restores the default effect of signals. */
+  end(): void
+}
+
+/**
+ * Ctrl-C, SIGTERM and SIGHUP end the command with 128 + the number of the signal, and print the state it leaves. Work that
+ * ends itself is awaited; a second signal ends the process immediately.
+ */
+const interruptible = ({
+  json,
+  close,
+}: {
+  readonly json: boolean
+  readonly close: () => Promise<void>
+}): Interruptible => {
+  const interrupted = new AbortController()
+  let code: number | null = null
+  let change: { readonly left: string; readonly stopsItself?: true } | null = null
+  const onSignal = (signal: NodeJS.Signals): void => {
+    const again = code !== null
+    code = 128 + constants.signals[signal]
+    if (again) process.exit(code)
+    interrupted.abort()
+    tell(json, change?.left ?? null)
+    if (change?.stopsItself === true) return
+    const exit = (): never => process.exit(code ?? 1)
+    setTimeout(exit, closeMaxMs)
+    close().then(exit, exit)
+  }
+  for (const signal of signals) process.on(signal, onSignal)
+  return {
+    signal: interrupted.signal,
+    code: () => code,
+    began: (what) => {
+      change = what
+    },
+    end: () => {
+      for (const signal of signals) process.off(signal, onSignal)
+    },
+  }
+}
+
+const tell = (json: boolean, left: string | null): void => {
+  const message = left === null ? 'Interrupted: nothing was changed.' : 'Interrupted.'
+  process.stderr.write(
+    json
+      ? failureJson({ code: 'interrupted', message, field: null, remedy: left })
+      : `\n${message}${left === null ? '' : ` ${left}`}\n`,
+  )
+}
+
+const progressPauseMs = 100
+
+/** One line on a terminal, overwritten at most ten times a second; nothing if standard error is not a terminal. */
+const progressLine = (): { show: (line: string) => void; end: () => void } => {
+  let shownAt = 0
+  return {
+    show: (line) => {
+      if (!process.stderr.isTTY || performance.now() - shownAt < progressPauseMs) return
+      shownAt = performance.now()
+      process.stderr.write(`\r\x1b[K${line}`)
+    },
+    end: () => {
+      if (shownAt > 0) process.stderr.write('\r\x1b[K')
+    },
+  }
+}
+
+/** Resolves when standard output has accepted the text. */
+const write = (text: string): Promise<void> =>
+  new Promise((resolve, reject) => process.stdout.write(text, (error) => (error ? reject(error) : resolve())))
+
+/** Whether there is a person to ask: questions go to standard error, so standard output may go anywhere. */
+const isTerminal = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true
+
+/**
+ * Shows the context on standard error, which keeps standard output for the answer, and asks. Anything except a yes is a
+ * no, including the end of the input. Ctrl-C interrupts the command as usual.
+ */
+const ask = async ({
+  says,
+  question,
+}: {
+  readonly says: readonly string[]
+  readonly question: string
+}): Promise<boolean> => {
+  process.stderr.write(`${says.join('\n')}\n`)
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  // The terminal is in raw mode, so the signal arrives as a character.
+  terminal.once('SIGINT', () => process.kill(process.pid, 'SIGINT'))
+  const ended = new Promise<string>((resolve) => terminal.once('close', () => resolve('')))
+  try {
+    return /^y(es)?$/i.test((await Promise.race([terminal.question(`${question} [y/N] `), ended])).trim())
+  } finally {
+    terminal.close()
+  }
+}
+
+/**
+ * The operator of a command: the person whose `OPERATOR_TOKEN` it is; without one, the name in `--as` or `OPERATOR`; without that, the
+ * account that types the command. Errors that can be found before anything is opened
+ * are reported here.
+ *
+ * Throws `ConfigError`, `InputFault` and `UsageError`, all of which are wrong usage.
+ */
+export const operatorOf = (
+  { OPERATOR_TOKEN: token, OPERATOR }: Config,
+  as: string | undefined,
+): ((foundation: Foundation) => Promise<Operator>) => {
+  const label = as === undefined ? labelOfEnvironment(OPERATOR) : labelOf('as', as, labelMax)
+  if (token === undefined) return async () => labelledOperator(label ?? accountName())
+  checkTokenForm(token)
+  return async (foundation) => {
+    const { user, role } = await userOfToken(foundation, token)
+    if (as !== undefined && as !== user)
+      throw new UsageError(`--as: the OPERATOR_TOKEN is that of ${user}; unset it, or leave --as out`)
+    return { ...provedOperator(user), role }
+  }
+}
+
+/** An actor has at most 128 characters, and `cli:` is shorter than `user:`. */
+const labelMax = userNameMax
+
+/** The account on this machine that types the command: not a proof, but better than no name. In a container there may be none. */
+const accountName = (): string => {
+  try {
+    return labelOf('account', userInfo().username, labelMax)
+  } catch {
+    return `uid-${process.getuid?.() ?? 'unknown'}`
+  }
+}
+
+const labelOfEnvironment = (text: string | undefined): string | null => {
+  if (text === undefined) return null
+  try {
+    return labelOf('OPERATOR', text, labelMax)
+  } catch (error) {
+    throw new ConfigError(`OPERATOR: ${error instanceof Error ? error.message : String(error)}`)
+  }
 }

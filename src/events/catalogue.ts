@@ -1,5 +1,4 @@
 import type { z } from 'zod'
-import { backupCreatedV1, backupRestoredV1 } from './backups.ts'
 import { callsRefusedV1, keyUsedV1, ledgerFencedV1, rateLimitExceededV1 } from './calls.ts'
 import { logCheckpointedV1, logTreeBegunV1, signingKeyAnnouncedV1 } from './checkpoints.ts'
 import {
@@ -16,15 +15,20 @@ import {
 } from './credits.ts'
 import { dataImportedV1 } from './data.ts'
 import { installationCreatedV1, installationKeyWrappedV1 } from './installation.ts'
-import { deadLettersRetriedV1, jobRequestedV1 } from './jobs.ts'
 import { apiKeyIssuedV1, apiKeyLimitsChangedV1, apiKeyRevokedV1, apiKeyRotatedV1 } from './keys.ts'
 import {
   appendsResumedV1,
+  backupCreatedV1,
+  backupRestoredV1,
+  deadLettersRetriedV1,
+  jobRequestedV1,
   ledgerFaultAcknowledgedV1,
   ledgersReconciledV1,
   logVerifiedV1,
   operatorTokenIssuedV1,
   operatorTokenRevokedV1,
+  parkedEventReleasedV1,
+  rebuildEndedV1,
   rebuildRequestedV1,
 } from './operator.ts'
 import { pixelBlockedV1, pixelLimitRemovedV1, pixelLimitSetV1, pixelUnblockedV1 } from './pixel.ts'
@@ -35,7 +39,6 @@ import {
   priceProposalWithdrawnV1,
 } from './prices.ts'
 import { profileErasedV1, profileFetchedV1, profileGoneV1, profileMissedV1 } from './profile.ts'
-import { parkedEventReleasedV1, rebuildEndedV1 } from './rebuilds.ts'
 import {
   rerateAbandonedV1,
   rerateAppliedV1,

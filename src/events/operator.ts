@@ -1,6 +1,13 @@
 import { z } from 'zod'
 import { signingKeyId, treeOrigin } from './checkpoints.ts'
-import { instant, keyedHmac, label, organizationId, publicId } from './primitives.ts'
+import { instant, keyedHmac, label, organizationId, publicId, uuid } from './primitives.ts'
+
+/** What operators do to the installation itself: projections, the event log, tokens, jobs and backups. */
+
+const job = z.string().min(1).max(64)
+const projection = z.string().max(64)
+const position = z.string().regex(/^\d{1,20}$/)
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 
 /** An operator asked for projections to be rebuilt from the event log. */
 export const rebuildRequestedV1 = z.object({ projections: z.array(z.string().max(64)).min(1), reason: label })
@@ -72,3 +79,59 @@ export const logVerifiedV1 = z.object({
     .nullable(),
 })
 export type LogVerified = z.infer<typeof logVerifiedV1>
+
+/** An operator started a job. `run_id` is its id in the queue. */
+export const jobRequestedV1 = z.object({ job, run_id: uuid })
+
+/** An operator retried failed runs; `runs` counts them by job. */
+export const deadLettersRetriedV1 = z.object({
+  runs: z
+    .array(z.object({ job, runs: z.int().positive() }))
+    .min(1)
+    .max(200),
+})
+
+/** `rebuild_id` is the id of the event that requested it. `differences`: figures of money that were wrong in the replaced rows, the first of them. */
+export const rebuildEndedV1 = z.object({
+  rebuild_id: uuid,
+  projections: z.array(projection).min(1),
+  result: z.enum(['switched', 'cancelled', 'failed', 'declined']),
+  events: z.int().nonnegative(),
+  elapsed_ms: z.int().nonnegative(),
+  differences: z.int().nonnegative(),
+  named: z
+    .array(
+      z.object({
+        projection,
+        organization_id: organizationId,
+        figure: z.string().max(40),
+        live: z.string().max(40).nullable(),
+        rebuilt: z.string().max(40).nullable(),
+      }),
+    )
+    .max(20),
+})
+
+/** A person decided that the projection continues without this event. */
+export const parkedEventReleasedV1 = z.object({
+  projection,
+  position,
+  stream: z.string().max(300),
+  reason: label,
+})
+
+/** `position`: the last position of the event log. */
+export const backupCreatedV1 = z.object({
+  backup_id: uuid,
+  position,
+  bytes: z.int().nonnegative(),
+  sha256,
+})
+
+/** Changes after `position`, in the installation the backup was made of, are not in this one. `files`: their digests, the newest 32. */
+export const backupRestoredV1 = z.object({
+  backup_id: uuid,
+  made_at: z.iso.datetime(),
+  position,
+  files: z.array(sha256).min(1).max(32),
+})

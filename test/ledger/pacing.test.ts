@@ -1,6 +1,6 @@
 /** When a process leaves a ledger to others. Pure. */
 import { expect, test } from 'vitest'
-import { createPacing } from '../../src/ledger/write/pacing.ts'
+import { createPacing } from '../../src/ledger/write/writer.ts'
 
 test('a process that knows of no other never waits', () => {
   const pacing = createPacing(() => 0.5)

@@ -1,6 +1,6 @@
 /** The pages for partners in a real Chromium, and calls that are made from them. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { openTestOrganization } from '../../src/administration/keys/test-keys.ts'
+import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { permission } from '../../src/events/capabilities.ts'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 import { axeFindings, type Chromium, openChromium, overhang, picture, screens } from './chromium/browser.ts'

@@ -1,5 +1,5 @@
 /** The calls whose answers the OpenAPI document shows, made in their order; most with a test key, so that they can be made again. */
-import { openTestOrganization } from '../../src/administration/keys/test-keys.ts'
+import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import type { Examples, RecordedAnswers } from '../../src/call/examples.ts'
 import { permission } from '../../src/events/capabilities.ts'
 import { type Answer, type House, type Partner, type Question, send } from './house.ts'

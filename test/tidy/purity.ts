@@ -15,7 +15,7 @@ import {
 /** What is pure: no async, no clock, no randomness, no input or output. */
 
 const pureFolders = ['events', 'billing', 'keys', 'projections']
-const pureName = /^(decide|document|state|tariff|contract|[a-z0-9-]+-state)\.ts$/
+const pureName = /^(decide|state|tariff|contract|[a-z0-9-]+-state)\.ts$/
 /** The comment that opens a file says what the file is; one right above a declaration speaks of that alone. */
 const header = /\/\*\*(?:(?!\*\/)[\s\S])*\*\/(?=\n(?:\n|import ))/
 

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
 import { ulid } from 'ulid'
 import { type ApiKeyRow, keysOf } from '../../../projections/api-keys.ts'
+import { parseCredits } from '../../billing/money.ts'
 import { appendChained } from '../../event-log/append-chained.ts'
 import { eventIdOf } from '../../event-log/event-id.ts'
 import { AppendConflict, type EventLog, type ExpectedRevision } from '../../event-log/port.ts'
@@ -11,15 +12,17 @@ import type { DomainEvent } from '../../events/catalogue.ts'
 import type { ApiKeyIssued, KeyLimits } from '../../events/keys.ts'
 import { keyId as keyIdSchema } from '../../events/primitives.ts'
 import { keyStream } from '../../events/streams.ts'
-import { isTestOrganization } from '../../events/test-organization.ts'
+import { isTestOrganization, testOrganizationOf } from '../../events/test-organization.ts'
+import { labelMax } from '../../events/text.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { readKeyStream } from '../../guard/key-stream-reader.ts'
 import { composeApiKey } from '../../keys/api-key.ts'
 import { type KeyEvent, type KeyRefusal, type KeyState, revokeKey, rotateKey } from '../../keys/key-state.ts'
 import { emptyKeyStream, isInDoubt, type KeyStream } from '../../keys/key-stream.ts'
 import { composeTestKey } from '../../keys/test-key.ts'
+import { availableOf } from '../../ledger/account.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
-import { balance } from '../credits/credits.ts'
+import { balance, grant } from '../credits/credits.ts'
 import { InputFault } from '../input.ts'
 import { catchUp } from '../projections/catch-up.ts'
 import { limitNames } from './key-request.ts'
@@ -266,3 +269,53 @@ const append = async (
     events.map((event, n) => encodeEvent(event, { id: eventIdOf(keyId, once, n), actor, effectiveAt })),
   )
 }
+
+/** A test organization gets this many credits whenever a test key is issued and fewer than `testCreditsMin` are left. */
+const testCredits = parseCredits('1000000')
+const testCreditsMin = parseCredits('100000')
+
+const suffix = ' (test)'
+
+/**
+ * The test organization of a registered organization, with an open ledger and test credits: keys issued to it are
+ * test keys. Repeated calls open nothing twice. Throws `CommandRefused` if the organization does not exist.
+ */
+export const openTestOrganization = async (
+  foundation: Pick<Foundation, 'ledger'>,
+  { organizationId: asked, actor }: { organizationId: string; actor: string },
+): Promise<string> => {
+  const { ledger } = foundation
+  const organizationId = testOrganizationOf(asked)
+  if (!(await ledger.account(organizationId)).registered) {
+    const { name } = await balance(foundation, asked)
+    const request = { name: `${cutTo(name, labelMax - suffix.length)}${suffix}`, overdraftLimit: 0n }
+    try {
+      const envelope = { key: 'register', atMs: Date.now(), actor }
+      await ledger.submit(organizationId, { ...envelope, kind: 'register', ...request })
+    } catch (error) {
+      // Two operators at the same time: the other was first.
+      if (!(error instanceof CommandRefused) || !(await ledger.account(organizationId)).registered)
+        throw error
+    }
+  }
+  const available = availableOf(await ledger.account(organizationId), Date.now())
+  if (available < testCreditsMin)
+    await grant(foundation, {
+      organizationId,
+      amount: testCredits,
+      priority: 100,
+      expiresAt: null,
+      reason: 'test credits',
+      actor,
+    })
+  return organizationId
+}
+
+/** Never leaves half of a character. */
+const cutTo = (text: string, charactersMax: number): string =>
+  text.length <= charactersMax
+    ? text
+    : text
+        .slice(0, charactersMax)
+        .toWellFormed()
+        .replace(/\uFFFD$/, '')

@@ -14,11 +14,11 @@ import {
   issueKey,
   keyToChange,
   listKeys,
+  openTestOrganization,
   revoke,
   rotate,
 } from './api-keys.ts'
 import { allowedCidrsOf, limitNames, limitWords, permissionsByDefault, permissionsOf } from './key-request.ts'
-import { openTestOrganization } from './test-keys.ts'
 
 const limit = (name: keyof KeyLimits) => number(limitWords[name], { min: 1, max: limitWords[name].max })
 

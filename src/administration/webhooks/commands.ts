@@ -3,7 +3,6 @@ import { webhookEvent } from '../../events/webhooks.ts'
 import { graceDaysMax } from '../../keys/key-state.ts'
 import { type Context, command, query, wholeOrNot } from '../declare.ts'
 import { choice, duration, id, list, organization, url } from '../fields.ts'
-import { pauseWebhook, resumeWebhook, rotateWebhookSecret } from './webhook-changes.ts'
 import { webhookEventsOf, webhookUrlOf } from './webhook-request.ts'
 import {
   createWebhook,
@@ -12,7 +11,10 @@ import {
   type ListedWebhook,
   listDeliveries,
   listWebhooks,
+  pauseWebhook,
   resendDelivery,
+  resumeWebhook,
+  rotateWebhookSecret,
   testWebhook,
   type WebhookNamed,
   type WebhookRow,

@@ -8,6 +8,7 @@ import type {
   PixelLimitRemoval,
   PixelLimits,
 } from './contract.ts'
+import { pixelCalls } from './contract.ts'
 import type { HitVerdict } from './counters.ts'
 import {
   type Changed,
@@ -20,7 +21,6 @@ import {
   decideLimitsListed,
   decideUnblocked,
 } from './decide.ts'
-import { pixelCalls } from './document.ts'
 import { block, judgeHit, listBlocks, listLimits, type PixelParts, remove, setLimit } from './gather.ts'
 import {
   type DomainInput,

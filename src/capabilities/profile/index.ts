@@ -7,29 +7,91 @@ import {
   usualJobSecondsMax,
 } from '../../call/capability.ts'
 import type { DataSource } from '../../call/data-source.ts'
-import type { CapabilityForm } from '../../call/form.ts'
+import type { Caller, CapabilityForm, PaidCall, Unaffordable } from '../../call/form.ts'
 import { afterMs } from '../../concurrency/deadline.ts'
 import { readJsonLd } from '../../egress/json-ld.ts'
 import { StreamMissing } from '../../event-log/port.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { CallFacts } from '../../events/calls.ts'
-import { profileFacts } from '../../events/profile.ts'
+import { type ProfileFacts, profileFacts } from '../../events/profile.ts'
 import { profileStream } from '../../events/streams.ts'
 import { profilesErase, profilesImport } from './commands.ts'
-import { type ProfileRequest, type ProfileResult, parseProfileRequest } from './contract.ts'
+import {
+  document,
+  type ProfileRequest,
+  type ProfileResult,
+  parseProfileRequest,
+  profileCall,
+} from './contract.ts'
 import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
-import { document, profileCall } from './document.ts'
-import { gather, type ProfileObserver, type ProfileParts } from './gather.ts'
+import type { Identifiers } from './identifier.ts'
 import { createClaims } from './record/claims.ts'
 import { dropOldProfiles, eraseAgain, retainedAtOnceMax } from './record/erase.ts'
-import { createRetrieval } from './record/retrieval.ts'
+import { createRetrieval, type Retrieval } from './record/retrieval.ts'
+import type { Retrieved } from './record/retrieved.ts'
 import { datasetStore, profileKeyStore } from './record/sealed-stores.ts'
 import { rehearsal } from './rehearsal.ts'
 import { identifiersOf, type ProfileSettings } from './settings.ts'
 import { openProviders } from './sources/configured.ts'
 import type { ProviderObserver, Providers } from './sources/providers.ts'
 import { datasetSecretsOf, erasureParts, vaultOf } from './storage.ts'
+
+type ProfileParts = {
+  readonly identifiers: Identifiers
+  readonly retrieval: Pick<Retrieval, 'retrieve'>
+  readonly observe: ProfileObserver
+}
+
+/** What operations need to know about retrievals. Called on every call, so it must be cheap. */
+type ProfileObserver = {
+  /** The source of the data, or the reason why there is none. */
+  readonly retrieved: (source: ProfileFacts['source'] | 'missing' | 'unavailable') => void
+}
+
+const gather = async (
+  { identifiers, retrieval, observe }: ProfileParts,
+  { ref, cached }: ProfileRequest,
+  caller: Caller,
+): Promise<ProfileFindings | Unaffordable> => {
+  // Before the cache is read: the fact that a person is in it has a value, too.
+  const unaffordable = await caller.reserve(dearest(cached ? 'cached' : 'fresh'))
+  if (unaffordable !== null) return unaffordable
+  const { repeated } = caller
+  const found = await retrieval.retrieve(ref, {
+    wants: cached || repeated !== null ? 'cached' : 'fresh',
+    organizationId: caller.key.organizationId,
+    upstream: repeated === null,
+    // The upstream costs money whether or not the caller can pay.
+    beforeUpstream: () => caller.reserve(dearest('fresh')),
+  })
+  if ('unaffordable' in found) return found
+  const retrieved = repeated === null ? found : leftBy(repeated, found, caller.atMs)
+  observe.retrieved(retrieved.kind === 'found' ? retrieved.source : retrieved.kind)
+  return { retrieved, urlOf: identifiers.urlOf }
+}
+
+/** As long as a storable answer is kept (decision 15). */
+const repeatMaxMs = 86_400_000
+/**
+ * One charge is not a subscription: a repeated call gets the data of the person it paid for, as of the charge or up to a
+ * day later. The identifier may belong to another person by now.
+ */
+const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
+  if (found.kind !== 'found') return found
+  const same = paid.facts.kind === 'profile' && paid.facts.subject_id === found.subjectId
+  const inTime = nowMs - found.ageMs <= paid.atMs + repeatMaxMs
+  return same && inTime ? found : { kind: 'unavailable', retryAfterSeconds: repeatRetryAfterSeconds }
+}
+const repeatRetryAfterSeconds = 60
+
+/** The most that a call may cost. */
+const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({
+  kind: 'profile',
+  source,
+  age_seconds: 0,
+  subject_id: '',
+})
 
 /** Events about one person: fetches and misses, each with at most some tens of hashes. */
 const eventsMax = 10_000

@@ -1,4 +1,4 @@
-import { LogRewritten, UnknownOutcome } from '../../event-log/port.ts'
+import { LogRewritten, Unavailable, UnknownOutcome } from '../../event-log/port.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import { type Account, draftOf } from '../account.ts'
 import type { Committed, LedgerCommand } from '../command.ts'
@@ -7,11 +7,9 @@ import { appendBatch, type BatchAppend, decidePlace, fenceOf } from './append-ba
 import { type Batch, commandsOf, decideBatch, isUnrepeatable, waitingOf } from './batch.ts'
 import { Callers } from './callers.ts'
 import { cannotBeRead, type WriterOptions } from './options.ts'
-import { createPacing, type Pacing } from './pacing.ts'
 import { CommandQueue, type Queued } from './queue.ts'
-import { createReader, type LedgerReader } from './reader.ts'
+import { createReader, type LedgerReader, type Loaded } from './reader.ts'
 import { Reversals } from './reversals.ts'
-import { Tail } from './tail.ts'
 import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } from './writer-states.ts'
 
 /**
@@ -324,3 +322,126 @@ class LedgerWriter implements Writer {
 /** The request ids of commands that no other request can repeat. */
 const unrepeatableOf = (commands: readonly Queued[]): string[] =>
   commands.flatMap(({ command }) => (isUnrepeatable(command) ? (command.requestId ?? []) : []))
+
+type TailParts = {
+  readonly reader: LedgerReader
+  readonly queue: CommandQueue
+  readonly callers: Callers
+}
+
+/**
+ * The end of a ledger, as a writer reads it between its batches: events of other processes, and commands that may be there
+ * although they wait here. The callers of commands that are found are answered.
+ */
+class Tail {
+  readonly #organizationId: string
+  readonly #options: WriterOptions
+  readonly #parts: TailParts
+  /** Appends refused in a row although the ledger holds nothing new. */
+  #idleConflicts = 0
+
+  constructor(organizationId: string, options: WriterOptions, parts: TailParts) {
+    this.#organizationId = organizationId
+    this.#options = options
+    this.#parts = parts
+  }
+
+  /** The account was read. */
+  loaded({ found }: Pick<Loaded, 'found'>): void {
+    this.#parts.callers.answer(found)
+  }
+
+  /** The log took an append. */
+  works(): void {
+    this.#idleConflicts = 0
+  }
+
+  /** Folds what others have appended into the account. */
+  async fold(account: Account): Promise<void> {
+    const { reader, queue } = this.#parts
+    const after = account.revision
+    this.#parts.callers.answer(await reader.catchUp(account))
+    queue.lookedThrough(after, account.revision)
+  }
+
+  /**
+   * The same after an append was refused. If nothing new is there although the engine refused it, the log contradicts itself. Throws
+   * then, because trying again would never end.
+   */
+  async foldAfterConflict(account: Account): Promise<void> {
+    const { eventLog, logger, limits } = this.#options
+    const after = account.revision
+    // The account is untouched by the draft: only what is in the stream is folded into it.
+    await this.fold(account)
+    const { revision } = account
+    this.#idleConflicts = revision > after ? 0 : this.#idleConflicts + 1
+    if (this.#idleConflicts < limits.idleConflictsMax) return
+    this.#idleConflicts = 0
+    const engine = await eventLog.lastRevision(ledgerStream(this.#organizationId))
+    logger.fatal(
+      { organizationId: this.#organizationId, revision, engine },
+      'ledger: the event log refuses appends after the last event it shows; see "ledger verify". Calls of this organization are refused',
+    )
+    throw new Unavailable('the ledger cannot be appended to after its last event')
+  }
+
+  /** Ahead of a batch: queued commands may be in the ledger. */
+  async look(account: Account): Promise<void> {
+    const { reader, queue, callers } = this.#parts
+    if (queue.mayHold(account)) callers.answer(await queue.find(account, reader, this.#options.clock.now()))
+  }
+}
+
+/**
+ * How processes that append to one ledger at the same time take turns.
+ *
+ * The first append at a place of the stream wins it. The winner is ahead for the next place too: it has nothing to read, while
+ * the others read its events before they decide. So a process that has learned of others pauses after each append of its
+ * own. A process that lost does not pause. Batches stay whole, and what arrives during a pause joins the next one.
+ */
+type Pacing = {
+  /** Another process has appended to the ledger, or reports that it tries to. */
+  competed(nowMs: number): void
+  /** This process has appended. */
+  appended(nowMs: number): void
+  /** An append of this process was refused: it tries again immediately. `tell`: notify the others that it tries. */
+  lost(nowMs: number): { readonly tell: boolean }
+  /** How long the next append has to wait. */
+  waitMs(nowMs: number): number
+}
+
+/** Others count for so long after they were last noticed. */
+const competitionMs = 2_000
+const pauseMinMs = 1
+const pauseMaxMs = 6
+/** Now and then a pause is long enough for a process far from the log to read it and to append. */
+const longPauseMs = 60
+const longPauseEvery = 8
+/** A process that never loses does not learn of others by itself. */
+const toldEveryMs = 500
+
+/** `random` as `Math.random`. */
+export function createPacing(random: () => number): Pacing {
+  let competedUntilMs = Number.NEGATIVE_INFINITY
+  let notBeforeMs = Number.NEGATIVE_INFINITY
+  let toldMs = Number.NEGATIVE_INFINITY
+  const pauseMs = (): number =>
+    random() * longPauseEvery < 1 ? longPauseMs : pauseMinMs + random() * (pauseMaxMs - pauseMinMs)
+  const competed = (nowMs: number): void => {
+    competedUntilMs = nowMs + competitionMs
+  }
+  return {
+    competed,
+    appended: (nowMs) => {
+      if (nowMs < competedUntilMs) notBeforeMs = nowMs + pauseMs()
+    },
+    lost: (nowMs) => {
+      competed(nowMs)
+      notBeforeMs = nowMs
+      const tell = nowMs - toldMs >= toldEveryMs
+      if (tell) toldMs = nowMs
+      return { tell }
+    },
+    waitMs: (nowMs) => Math.max(0, notBeforeMs - nowMs),
+  }
+}
