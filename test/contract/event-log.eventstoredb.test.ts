@@ -1,7 +1,7 @@
 /**
- * The event log in EventStoreDB: the contract of every log, kept over a double of the server, and what only this
- * engine's connections, subscriptions and silences can show. The double proves the adapter; the server itself is asked
- * where TEST_EVENTSTORE_URL names one.
+ * The event log in EventStoreDB: the contract of every log, tested with a double of the server, and the behaviour of this
+ * engine's connections, subscriptions and silences. The double proves the adapter; the real server is tested
+ * if TEST_EVENTSTORE_URL names one.
  */
 import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -50,7 +50,7 @@ import {
 
 const logger = pino({ level: 'silent' })
 const quick: Partial<EventStoreDbLimits> = { heartbeatMs: 300 }
-/** The adapter's own patience, shortened: the mechanisms are the same. */
+/** The adapter's own timeouts, shortened: the mechanisms are the same. */
 const impatient: Partial<EventStoreDbLimits> = {
   connectTimeoutMs: 1_000,
   appendDeadlineMs: 400,
@@ -82,7 +82,7 @@ const open = async ({
   }
 }
 
-/** Clients that are closed once, by the test or at its end. */
+/** Clients that are closed by the test, or at its end. */
 const clientsOf = (openClient: () => EventLog) => {
   const clients: EventLog[] = []
   const client = (): EventLog => {
@@ -106,7 +106,7 @@ const openSilenceable = async () => {
   return { ...log, silence: log.double.silence, speak: log.double.speak, settlesWithinMs: 3_000 }
 }
 
-/** A server that others use too: before, between and after ours are events of theirs, in streams named as ours are. */
+/** A server that others use too: their events are before, between and after ours, in streams with names like ours. */
 const openShared = async (): Promise<DoubleLog> => {
   const log = await open({
     prefix: 'enrichment-',
@@ -122,7 +122,7 @@ const openShared = async (): Promise<DoubleLog> => {
   return log
 }
 eventLogContract(
-  'EventStoreDB 23.10 that others use too, with a prefix, played by a double that also writes events of its own and never says "caught up"',
+  'EventStoreDB 23.10 shared with others, with a prefix, played by a double that also writes its own events and never reports "caught up"',
   { open: openShared, openSilenceable },
 )
 
@@ -169,7 +169,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       },
     )
 
-    test('gives up the connection: what else was under way is unknown too, and each converges', async () => {
+    test('closes the connection: the outcome of other requests on it is unknown too, and each converges', async () => {
       await using({ limits: impatient })
       const appends = Array.from({ length: 20 }, () => ({ stream: freshStream(), events: newEvents(1) }))
       double.onAppend = () => 'lose-reply'
@@ -184,7 +184,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       }
     })
 
-    test('converges after the server has restarted and forgotten the ids it saw lately', async () => {
+    test('converges after the server has restarted and forgotten the recent ids', async () => {
       const events = newEvents(2)
       double.onAppend = () => 'cut'
       await expect(eventLog.append('ledger-a', 'none', events)).rejects.toThrow(UnknownOutcome)
@@ -209,9 +209,9 @@ describe('the event log in EventStoreDB, over the double', () => {
     expect(double.eventsOf('ledger-a')).toHaveLength(2)
   })
 
-  describe('what the server refuses', () => {
+  describe('refusals of the server', () => {
     test.each(['bad-request', 'not-ready'] as const)(
-      '%s on a resend says nothing of the first copy: it is found out, or stays unknown',
+      '%s on a resend does not decide the first copy: its outcome is found, or stays unknown',
       async (refusal) => {
         await using({ limits: impatient })
         const events = newEvents(2)
@@ -229,7 +229,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     )
 
     test.each(['not-ready', 'busy', 'no-leader', 'deny', 'bad-request'] as const)(
-      '%s: unavailable, and certainly not written',
+      '%s means unavailable, and certainly not written',
       async (fault) => {
         double.onAppend = () => fault
         await expect(eventLog.append('ledger-a', 'none', newEvents(1))).rejects.toThrow(Unavailable)
@@ -239,7 +239,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       },
     )
 
-    test('a conflict whose revision the server keeps to itself is looked up', async () => {
+    test('a conflict without a revision in the answer is looked up', async () => {
       await eventLog.append('ledger-a', 'none', newEvents(3))
       double.onAppend = () => 'hide-actual'
       await expect(eventLog.append('ledger-a', 0, newEvents(1))).rejects.toMatchObject({
@@ -249,15 +249,15 @@ describe('the event log in EventStoreDB, over the double', () => {
       await expect(eventLog.append('ledger-b', 4, newEvents(1))).rejects.toMatchObject({ actual: -1 })
     })
 
-    test("an append over the server's own size is too large", async () => {
+    test("an append above the server's own size limit is too large", async () => {
       await using({ maxAppendSize: 10_000 })
       const wide = newEvent({ data: `"${'a'.repeat(20_000)}"` })
       await expect(eventLog.append('ledger-a', 'none', [wide])).rejects.toThrow(TooLarge)
     })
   })
 
-  describe('35 a connection that is cut', () => {
-    test('while nothing is asked is replaced, and nobody notices', async () => {
+  describe('35 a cut connection', () => {
+    test('is replaced without any effect if it was idle', async () => {
       await eventLog.append('ledger-a', 'none', newEvents(1))
       await readAll(eventLog, 'ledger-a')
       double.cutConnections()
@@ -272,7 +272,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       { how: 'ended politely', end: (one: EventStoreDouble) => one.endSubscriptions() },
       { how: 'lost with the server, which restarts', end: (one: EventStoreDouble) => one.restart() },
     ])(
-      'under a subscription, $how again and again: it resumes without a gap and without a duplicate',
+      'under a subscription, $how repeatedly: it resumes without a gap and without a duplicate',
       async ({ end }) => {
         const writer = await log.reopen()
         const readers = [[], ['ledger-']].map((prefixes) => reading(eventLog, { prefixes, batchMax: 3 }))
@@ -297,7 +297,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     )
 
     test.each([{ prefixes: [] }, { prefixes: ['ledger-'] }])(
-      'or a subscription that stalls in silence is found out by the heartbeat: prefixes $prefixes',
+      'or a subscription that stalls silently is found by the heartbeat: prefixes $prefixes',
       async ({ prefixes }) => {
         await using({ limits: impatient })
         const reader = reading(eventLog, { prefixes })
@@ -305,14 +305,14 @@ describe('the event log in EventStoreDB, over the double', () => {
         double.stallSubscriptions = true
         const events = newEvents(3)
         await eventLog.append('ledger-a', 'none', events)
-        // Once resumed it gets as far as it can while catching up, and stalls again.
+        // After resuming it catches up as far as it can, and stalls again.
         await reader.until((now) => now.events().length === 3)
         await reader.stop()
         expect(reader.events().map(asWritten)).toEqual(events)
       },
     )
 
-    test('a server that goes silent under a subscription is left, and found again when it speaks', async () => {
+    test('a subscription leaves a server that stops answering, and finds it again when it answers', async () => {
       await using({ limits: impatient })
       const reader = reading(eventLog)
       await reader.until(caughtUp)
@@ -328,7 +328,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
-  test('37 a network that swallows everything: whatever is asked settles, over a new connection it converges', async () => {
+  test('37 on a network that drops everything, every request settles, and converges over a new connection', async () => {
     const proxy = await startTcpProxy({ host: '127.0.0.1', port: double.port })
     const own = openEventStoreDb({
       url: `esdb://127.0.0.1:${proxy.port}?tls=false`,
@@ -350,7 +350,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     expect(Date.now() - startedAt).toBeLessThan(1_500)
     expect(append).toMatchObject({ reason: expect.any(UnknownOutcome) })
     for (const asked of [read, head]) expect(asked).toMatchObject({ reason: expect.any(Unavailable) })
-    // A new connection finds no server behind the proxy: now it is certain that nothing was sent.
+    // A new connection finds no server behind the proxy: it is now certain that nothing was sent.
     await expect(own.append('ledger-a', 0, events)).rejects.toThrow(Unavailable)
     proxy.thaw()
     expect(await appendUntilKnown(own, 'ledger-a', 0, events)).toEqual({ revision: 1 })
@@ -360,7 +360,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     await proxy.close()
   })
 
-  test('37 a server that lets nobody in is unavailable at once, for appends and reads alike', async () => {
+  test('37 a server that refuses all connections is reported as unavailable immediately, for appends and reads', async () => {
     await double.refuse()
     const startedAt = Date.now()
     await expect(eventLog.append('ledger-a', 'none', newEvents(1))).rejects.toThrow(Unavailable)
@@ -375,7 +375,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     await reader.stop()
   })
 
-  test('38 a closed log holds no connection for long', async () => {
+  test('38 a closed log does not hold a connection for long', async () => {
     await eventLog.append('ledger-a', 'none', newEvents(1))
     await readAll(eventLog, 'ledger-a')
     const reader = reading(eventLog)
@@ -384,11 +384,11 @@ describe('the event log in EventStoreDB, over the double', () => {
     await eventLog.close()
     await expect(reader.until(() => false)).rejects.toThrow('ended')
     await expect.poll(() => double.subscriptions, { timeout: 2_000 }).toBe(0)
-    // The client's gRPC looks for connections nobody uses every ten seconds.
+    // The client's gRPC looks for idle connections every ten seconds.
     await expect.poll(() => double.connections, { timeout: 15_000 }).toBe(0)
   })
 
-  test('39 two clients of one process are isolated: the broken call of one rejects nothing of the other', async () => {
+  test('39 two clients of one process are isolated: a broken call of one rejects nothing of the other', async () => {
     const other = await log.reopen()
     await eventLog.append('ledger-a', 'none', newEvents(1))
     let held = 0
@@ -404,7 +404,7 @@ describe('the event log in EventStoreDB, over the double', () => {
 
   describe('33 idle', () => {
     test.each([{ wrongCheckpoints: false }, { wrongCheckpoints: true }])(
-      'is said of what was proved only, whatever checkpoints claim: wrong $wrongCheckpoints',
+      'is reported only for proved positions, even if checkpoints claim more: wrong $wrongCheckpoints',
       async ({ wrongCheckpoints }) => {
         double.wrongCheckpoints = wrongCheckpoints
         const reader = reading(eventLog, { prefixes: ['rare-'] })
@@ -429,7 +429,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       },
     )
 
-    test('is said while others write without pause, too', async () => {
+    test('is also reported while others write without a pause', async () => {
       const reader = reading(eventLog, { prefixes: ['rare-'] })
       await reader.until(caughtUp)
       const from = reader.items.at(-1)?.position ?? logStart
@@ -444,7 +444,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       expect(reader.items.at(-1)?.position).toBeGreaterThan(from)
     })
 
-    test("the server's own events move a subscription on, and never reach anybody", async () => {
+    test("the server's own events advance a subscription, and are never delivered", async () => {
       await using({ systemEventEvery: 1 })
       const reader = reading(eventLog)
       await eventLog.append('ledger-a', 'none', newEvents(2))
@@ -459,7 +459,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
-  test('32 a position where no event stands, such as the one before an event, resumes right after it', async () => {
+  test('32 a position without an event, such as the one before an event, resumes right after it', async () => {
     await eventLog.append('ledger-a', 'none', newEvents(5))
     const all = await readAll(eventLog, 'ledger-a')
     for (const [n, event] of all.entries()) {
@@ -471,7 +471,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     }
   })
 
-  describe.each(['23.10', '24.10'] as const)('41 a server in trouble, %s', (version) => {
+  describe.each(['23.10', '24.10'] as const)('41 a server with a temporary fault, %s', (version) => {
     let recorded: RecordedEvent[]
     const third = (): RecordedEvent => {
       const event = recorded[2]
@@ -494,7 +494,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     test.each([
       { how: 'at its end too', at: null },
       { how: 'everywhere', at: 'everywhere' },
-    ] as const)('$how: nothing is said of the position', async ({ at }) => {
+    ] as const)('$how: the position is not judged', async ({ at }) => {
       const { position } = third()
       double.troubleAt = (asked) => at === 'everywhere' || asked === null || asked === position
       await expect(eventLog.at(position)).rejects.toThrow(Unavailable)
@@ -503,7 +503,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       await expect(eventLog.lookBack({ before: position, max: 10 })).rejects.toThrow(Unavailable)
     })
 
-    test('what came before an event is not left out because the server is in trouble there', async () => {
+    test('events before a faulty place are still delivered', async () => {
       let troubled = 0
       double.troubleAt = (position) => position === third().position && troubled++ === 0
       await expect(eventLog.lookBack({ before: third().position, max: 10 })).rejects.toThrow(Unavailable)
@@ -514,12 +514,12 @@ describe('the event log in EventStoreDB, over the double', () => {
       })
     })
 
-    test('a subscription that cannot begin goes on where it was, and not from the start', async () => {
+    test('a subscription that cannot start continues where it was, and not from the start', async () => {
       const troubled: (bigint | null)[] = []
       double.troubleAt = (position) => {
         if (position !== third().position) return false
         troubled.push(position)
-        // Its own event is looked at first; then the subscription is refused.
+        // Its own event is read first; then the subscription is refused.
         return troubled.length === 2
       }
       const opened = logger.child({})
@@ -538,9 +538,9 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
 
     test.each([
-      { how: 'lets nobody in', end: () => double.refuse() },
+      { how: 'refuses all connections', end: () => double.refuse() },
       { how: 'says nothing', end: () => double.silence() },
-    ])('a server that $how says nothing of a position', async ({ end }) => {
+    ])('a server that $how does not judge a position', async ({ end }) => {
       const impatientLog = openEventStoreDb({ url: double.url, logger, limits: impatient })
       expect(await impatientLog.at(third().position + 1n)).toBeNull()
       await end()
@@ -549,7 +549,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
-  test('a log that no longer holds what it delivered fails its subscriptions, loudly', async () => {
+  test('a log that no longer holds what it delivered fails its subscriptions with an error', async () => {
     await eventLog.append('ledger-a', 'none', newEvents(5))
     const reader = reading(eventLog)
     await reader.until(caughtUp)
@@ -560,7 +560,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     await restored.close()
   })
 
-  test('34 a subscriber the server drops for being slow resumes and loses nothing', async () => {
+  test('34 a subscriber that the server drops for being slow resumes and loses nothing', async () => {
     double.dropSlowerThan = 4
     const stopping = new AbortController()
     const slow = eventLog.subscribe({ after: logStart, prefixes: [], batchMax: 5, signal: stopping.signal })
@@ -618,7 +618,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       expect(printed.join(' ')).not.toContain('sesame')
     })
 
-    test('with credentials that will not be sent is warned of, without them', () => {
+    test('with credentials that will not be sent causes a warning that does not show them', () => {
       const lines: string[] = []
       const told = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) })
       openEventStoreDb({ url: 'esdb://admin:sesame@example.test?tls=false', logger: told })
@@ -628,7 +628,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       expect(lines.join()).not.toContain('sesame')
     })
 
-    test('finds the server by gossip too', async () => {
+    test('also finds the server by gossip', async () => {
       for (const hosts of [
         `esdb+discover://127.0.0.1:${double.port}`,
         `esdb://127.0.0.1:${double.port},127.0.0.1:${double.port}`,
@@ -643,12 +643,12 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
-  test('a cluster answers although one of the named hosts never does, or has no name any more', async () => {
+  test('a cluster answers although one of the named hosts never does, or its name no longer resolves', async () => {
     const deaf = createServer()
     await new Promise<void>((resolve) => deaf.listen(0, '127.0.0.1', resolve))
     const { port } = deaf.address() as AddressInfo
     try {
-      // The client asks them in an order of its own.
+      // The client asks them in its own order.
       for (let n = 0; n < 6; n++) {
         for (const silent of [`127.0.0.1:${port}`, 'gone.invalid:2113']) {
           const url = `esdb://${silent},127.0.0.1:${double.port}?tls=false`
@@ -663,7 +663,7 @@ describe('the event log in EventStoreDB, over the double', () => {
   })
 
   describe('a prefix', () => {
-    test("keeps two logs on one server apart; each has its own head, and names without the other's", async () => {
+    test('keeps two logs on one server apart; each has its own head and stream names', async () => {
       const [mine, theirs, bare] = ['mine-', 'theirs-', undefined].map((prefix) =>
         openEventStoreDb({ url: double.url, prefix, logger, limits: quick }),
       ) as [EventLog, EventLog, EventLog]
@@ -692,7 +692,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       }
     })
 
-    test('finds its head behind very many new events of its own, and after the server was restored from an older copy', async () => {
+    test('finds its head behind many new events of others, and after the server was restored from an older copy', async () => {
       const mine = openEventStoreDb({ url: double.url, prefix: 'mine-', logger, limits: quick })
       try {
         expect(await mine.head()).toBe(logStart)
@@ -763,7 +763,7 @@ describe('the event log in EventStoreDB, over the double', () => {
 
 const realUrl = process.env.TEST_EVENTSTORE_URL
 
-/** What the adapter never sends, sent by the bare client: the double must not be kinder than the server. */
+/** Requests that the adapter never sends, sent by the bare client: the double must not accept more than the server. */
 const oddAppends = (name: string, openServer: () => Promise<{ url: string; close(): Promise<void> }>) =>
   describe(`odd appends, answered by ${name}`, () => {
     const withClient = async (use: (client: EventStoreDBClient) => Promise<void>): Promise<void> => {
@@ -801,15 +801,15 @@ oddAppends('a double', () => startEventStoreDouble())
 
 if (realUrl === undefined)
   describe('EventStoreDB itself', () => {
-    test.skip('is not asked: TEST_EVENTSTORE_URL is not set, and no package registry ships a server', () =>
+    test.skip('is not tested: TEST_EVENTSTORE_URL is not set, and no package registry provides a server', () =>
       undefined)
   })
 else {
   let logs = 0
   const run = Date.now().toString(36)
   /**
-   * A server cannot be emptied between tests. This makes what one test writes look like a log of its own: its streams
-   * have names nobody else uses, what stood before is before the start, and what others write is passed over.
+   * A server cannot be emptied between tests. This makes the events of one test look like a log of their own: its streams
+   * have unique names, earlier events are before the start, and events of others are passed over.
    */
   const openReal = async (limits: Partial<EventStoreDbLimits> = quick): Promise<LogUnderTest> => {
     const suffix = `x${run}${++logs}`
@@ -878,7 +878,7 @@ else {
   eventLogContract('EventStoreDB itself', {
     open: openReal,
     openSilenceable: async () => {
-      // One host, by name: what a proxy can stand in front of.
+      // One host, by name: a proxy can be placed before it.
       const host = /^(esdb:\/\/(?:[^@]*@)?)([^:/?,]+)(?::(\d+))?/.exec(realUrl)
       if (host === null) throw new Error('TEST_EVENTSTORE_URL must name one host, without discovery')
       const proxy = await startTcpProxy({ host: host[2] ?? '', port: Number(host[3] ?? 2113) })

@@ -1,14 +1,14 @@
 /**
- * What every event log promises, whatever engine keeps it. Each adapter runs this one suite; the numbers are the
- * names of the cases, the same for every engine and in every discussion of one.
+ * What every event log promises, independent of the engine. Each adapter runs this one suite; the numbers are the
+ * names of the cases, the same for every engine and in every discussion.
  *
- * Numbers that are missing, and why:
+ * Missing numbers, with the reason:
  *   7, 8, 11, 17  are about appends at "any" revision or to "some existing stream". The port has neither.
  *   16, in part   ids reused at the current revision are detected by no engine: expected = current is not compared.
  *                 Event ids derive from the call, so that cannot happen by accident. Ids twice in one append are here.
- *   21, in part   ULIDs as ids: the port takes UUIDs only.
+ * 21, in part   ULIDs as ids: the port accepts UUIDs only.
  *   25            tombstones. The port cannot delete a stream.
- *   35, 36, 40    need a particular engine's connections or transactions: see the adapter's own file.
+ * 35, 36, 40    need the connections or transactions of a particular engine: see the adapter's own file.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -41,36 +41,36 @@ import {
 
 export type LogUnderTest = {
   readonly eventLog: EventLog
-  /** Another client on the same log, as another process would be. */
+  /** Another client of the same log, as another process would have. */
   reopen(): Promise<EventLog>
-  /** Restores the log, under its clients, from a copy made when it ended at `position`. Absent: it cannot be done here. */
+  /** Restores the log, under its clients, from a copy made when the log ended at `position`. Absent if that is not possible here. */
   restore?(position: Position): Promise<void>
-  /** Closes every client that is still open, and lets go of the log. */
+  /** Closes every client that is still open, and releases the log. */
   close(): Promise<void>
 }
 
 export type SilenceableLog = LogUnderTest & {
-  /** The engine stays connected and says nothing more, until `speak`. */
+  /** The engine stays connected and no longer answers, until `speak`. */
   silence(): void
   speak(): void
-  /** Everything `eventLog` is asked settles within this time, silence or not. */
+  /** The time within which every request to `eventLog` settles, whether the engine answers or not. */
   readonly settlesWithinMs: number
 }
 
 export type EventLogEngine = {
-  /** It says of an append whether it was a repetition. */
+  /** Whether the engine reports that an append was a repetition. */
   readonly tellsRepetition?: true
   /** An empty log. */
   open(): Promise<LogUnderTest>
-  /** The same, with an engine that can fall silent. */
+  /** An empty log whose engine can stop answering. */
   openSilenceable(): Promise<SilenceableLog>
 }
 
 let named = 0
-/** A stream no other test uses. */
+/** A stream that no other test uses. */
 export const freshStream = (category = 'ledger'): string => `${category}-s${++named}`
 
-/** An event like no other, unless told otherwise. */
+/** A unique event, unless its parts are given. */
 export const newEvent = (own: Partial<NewEvent> = {}): NewEvent => {
   const n = ++named
   return {
@@ -84,7 +84,7 @@ export const newEvent = (own: Partial<NewEvent> = {}): NewEvent => {
 
 export const newEvents = (count: number): NewEvent[] => Array.from({ length: count }, () => newEvent())
 
-/** What the writer handed over, read back from what was recorded. */
+/** The events of the writer, decoded from what was recorded. */
 export const asWritten = ({ id, type, data, metadata }: RecordedEvent): NewEvent => ({
   id,
   type,
@@ -95,7 +95,7 @@ export const asWritten = ({ id, type, data, metadata }: RecordedEvent): NewEvent
 export type Reader = {
   readonly items: readonly SubscriptionItem[]
   events(): RecordedEvent[]
-  /** Resolves when the condition holds; rejects when the subscription ends, or thirty seconds pass, before it does. */
+  /** Resolves when the condition holds; rejects if the subscription ends, or thirty seconds pass, before that. */
   until(condition: (reader: Reader) => boolean): Promise<void>
   /** Aborts and resolves when the subscription has ended. */
   stop(): Promise<void>
@@ -164,7 +164,7 @@ export const reading = (eventLog: EventLog, options: Partial<SubscribeOptions> =
 
 export const caughtUp = ({ items }: Reader): boolean => items.some(({ kind }) => kind === 'caught-up')
 
-/** Everything after a position, up to what stands in the log now. */
+/** Everything after a position, up to the current end of the log. */
 export const readToEnd = async (
   eventLog: EventLog,
   options: Partial<SubscribeOptions> = {},
@@ -178,7 +178,7 @@ export const readToEnd = async (
 export const readAll = (eventLog: EventLog, stream: string): Promise<RecordedEvent[]> =>
   eventLog.read(stream, { max: 10_000 })
 
-/** Sends an append again until its outcome is known, as every writer does. */
+/** Sends an append again until its outcome is known, like every writer. */
 export const appendUntilKnown = async (
   eventLog: EventLog,
   stream: string,
@@ -196,7 +196,7 @@ export const appendUntilKnown = async (
   }
 }
 
-/** The error a promise, or the call that should have made one, ends with. */
+/** The error of a promise, or of the call that should have returned one. */
 const errorOf = async (attempt: () => Promise<unknown>): Promise<unknown> => {
   try {
     await attempt()
@@ -216,7 +216,7 @@ const expectTypeError = async (attempt: () => Promise<unknown>): Promise<void> =
   expect(await errorOf(attempt)).toBeInstanceOf(TypeError)
 }
 
-/** Events no engine could keep as they are must be refused; a log that takes one must give it back unchanged. */
+/** Events that no engine could store unchanged must be refused; a log that accepts one must return it unchanged. */
 export const expectUnchangedOrRefused = async (eventLog: EventLog, event: NewEvent): Promise<void> => {
   const stream = freshStream()
   const neighbours = [newEvent(), newEvent()] as const
@@ -233,7 +233,7 @@ export const expectUnchangedOrRefused = async (eventLog: EventLog, event: NewEve
 const reachableBytes = (): number => {
   setFlagsFromString('--expose-gc')
   const collect: unknown = runInNewContext('gc')
-  // Buffers are let go of by the second collection only: the first runs what frees them.
+  // Buffers are released only by the second collection: the first one runs the finalizers.
   if (typeof collect === 'function') for (let pass = 0; pass < 2; pass++) collect()
   const { heapUsed, external } = process.memoryUsage()
   return heapUsed + external
@@ -276,14 +276,14 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
     }
 
     describe('appending', () => {
-      test('1 an append to no stream reaches revision 0', async () => {
+      test('1 an append to a stream that does not exist reaches revision 0', async () => {
         const stream = freshStream()
         const event = newEvent()
         expect(await eventLog.append(stream, 'none', [event])).toEqual(told(0))
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual([event])
       })
 
-      test('2 N events take revisions 0 to N - 1 without a hole', async () => {
+      test('2 N events take revisions 0 to N - 1 without a gap', async () => {
         const stream = freshStream()
         const events = newEvents(50)
         expect(await eventLog.append(stream, 'none', events)).toEqual(told(49))
@@ -292,7 +292,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(recorded.map(asWritten)).toEqual(events)
       })
 
-      test('3 an append to no stream, where there is one, conflicts and names its revision', async () => {
+      test('3 an append that expects no stream conflicts if there is one, and the conflict names its revision', async () => {
         const stream = freshStream()
         await eventLog.append(stream, 'none', newEvents(3))
         await expectConflict(eventLog.append(stream, 'none', newEvents(1)), 2)
@@ -306,14 +306,14 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readAll(eventLog, stream)).map(({ revision }) => revision)).toEqual([0, 1, 2, 3, 4])
       })
 
-      test('5 an append at a stale revision conflicts and names the actual one', async () => {
+      test('5 an append at an old revision conflicts and names the actual one', async () => {
         const stream = freshStream()
         await eventLog.append(stream, 'none', newEvents(3))
         await expectConflict(eventLog.append(stream, 0, newEvents(1)), 2)
         await expectConflict(eventLog.append(stream, 1, newEvents(5)), 2)
       })
 
-      test('6 an append at a future revision conflicts; -1 is the revision of no stream', async () => {
+      test('6 an append at a future revision conflicts; -1 is the revision of a stream that does not exist', async () => {
         const stream = freshStream()
         await expectConflict(eventLog.append(stream, 0, newEvents(1)), -1)
         await eventLog.append(stream, 'none', newEvents(2))
@@ -321,7 +321,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         await expectConflict(eventLog.append(stream, 1_000_000, newEvents(1)), 1)
       })
 
-      test('9 a failed append leaves nothing: no event, no stream, no position', async () => {
+      test('9 a failed append leaves nothing behind: no event, no stream, no position', async () => {
         const stream = freshStream()
         const missing = freshStream()
         const events = newEvents(2)
@@ -338,33 +338,36 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       test.each([
         { at: 'no stream', before: 0 },
         { at: 'one revision', before: 3 },
-      ])('10 of 100 racers at $at one wins, whatever their client', async ({ before }) => {
-        const clients = [eventLog, await log.reopen(), await log.reopen(), await log.reopen()]
-        const stream = freshStream()
-        if (before > 0) await eventLog.append(stream, 'none', newEvents(before))
-        const expected = before === 0 ? 'none' : before - 1
-        const racers = Array.from({ length: 100 }, (_, n) => ({
-          events: newEvents(1 + (n % 3)),
-          client: clients[n % clients.length] ?? eventLog,
-        }))
-        const outcomes = await Promise.allSettled(
-          racers.map(({ client, events }) => client.append(stream, expected, events)),
-        )
-        const winners = racers.filter((_, n) => outcomes[n]?.status === 'fulfilled')
-        expect(winners).toHaveLength(1)
-        const won = winners[0]?.events ?? []
-        const recorded = await readAll(eventLog, stream)
-        expect(recorded.slice(before).map(asWritten)).toEqual(won)
-        for (const outcome of outcomes) {
-          if (outcome.status === 'fulfilled') continue
-          expect(outcome.reason).toBeInstanceOf(AppendConflict)
-          expect(outcome.reason).toMatchObject({ stream, actual: before + won.length - 1 })
-        }
-      })
+      ])(
+        '10 of 100 simultaneous appends at $at one wins, no matter which client sent it',
+        async ({ before }) => {
+          const clients = [eventLog, await log.reopen(), await log.reopen(), await log.reopen()]
+          const stream = freshStream()
+          if (before > 0) await eventLog.append(stream, 'none', newEvents(before))
+          const expected = before === 0 ? 'none' : before - 1
+          const racers = Array.from({ length: 100 }, (_, n) => ({
+            events: newEvents(1 + (n % 3)),
+            client: clients[n % clients.length] ?? eventLog,
+          }))
+          const outcomes = await Promise.allSettled(
+            racers.map(({ client, events }) => client.append(stream, expected, events)),
+          )
+          const winners = racers.filter((_, n) => outcomes[n]?.status === 'fulfilled')
+          expect(winners).toHaveLength(1)
+          const won = winners[0]?.events ?? []
+          const recorded = await readAll(eventLog, stream)
+          expect(recorded.slice(before).map(asWritten)).toEqual(won)
+          for (const outcome of outcomes) {
+            if (outcome.status === 'fulfilled') continue
+            expect(outcome.reason).toBeInstanceOf(AppendConflict)
+            expect(outcome.reason).toMatchObject({ stream, actual: before + won.length - 1 })
+          }
+        },
+      )
     })
 
     describe('sending again', () => {
-      test('12 the same ids at the same revision answer the original revision and leave one copy', async () => {
+      test('12 the same ids at the same revision return the original revision and leave one copy', async () => {
         const stream = freshStream()
         const [first, second] = [newEvents(2), newEvents(3)]
         await eventLog.append(stream, 'none', first)
@@ -377,7 +380,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await eventLog.head()).toBe(head)
       })
 
-      test('12 an append sent twice at once is written once; a sender that is not told so learns it by sending again', async () => {
+      test('12 an append sent twice at the same time is written once; a sender that does not learn this learns it by sending again', async () => {
         const stream = freshStream()
         const events = newEvents(2)
         const other = await log.reopen()
@@ -389,14 +392,14 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(answered.length).toBeGreaterThan(0)
         for (const outcome of outcomes)
           if (outcome.status === 'fulfilled') expect([told(1), told(1, true)]).toContainEqual(outcome.value)
-          // An engine that is still writing the first copy may keep to itself whether this one made it.
+          // An engine that is still writing the first copy need not report whether this one wrote it.
           else expect(outcome.reason).toBeInstanceOf(UnknownOutcome)
         for (const client of senders)
           expect(await appendUntilKnown(client, stream, 'none', events)).toEqual(told(1, true))
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
       })
 
-      test('13 the same append after newer events is still a success at its original revision', async () => {
+      test('13 the same append after newer events still succeeds at its original revision', async () => {
         const stream = freshStream()
         const [first, second] = [newEvents(2), newEvents(2)]
         await eventLog.append(stream, 'none', first)
@@ -408,7 +411,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await readAll(eventLog, stream)).toHaveLength(41)
       })
 
-      test('14 a known first id with another later one conflicts and writes nothing', async () => {
+      test('14 a known first id with a different later one conflicts and writes nothing', async () => {
         const stream = freshStream()
         const [a, b] = [newEvent(), newEvent()]
         await eventLog.append(stream, 'none', [a, b])
@@ -420,13 +423,13 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual([a, b])
       })
 
-      test('47 an append that comes after another event took its place conflicts, however often it comes and whatever follows', async () => {
+      test('47 an append whose place another event took conflicts, however often it is sent and no matter which events follow', async () => {
         const stream = freshStream()
         await eventLog.append(stream, 'none', newEvents(1))
         const [held, fence] = [newEvents(2), newEvent()]
         await eventLog.append(stream, 0, [fence])
         await expectConflict(eventLog.append(stream, 0, held), 1)
-        // Its calls are decided again behind the fence: the same ids at another revision.
+        // Its calls are decided again after the fence: the same ids at another revision.
         await eventLog.append(stream, 1, held)
         for (let n = 0; n < 2; n++) await expectConflict(eventLog.append(stream, 0, held), 3)
         expect((await readAll(eventLog, stream)).slice(1).map(asWritten)).toEqual([fence, ...held])
@@ -450,20 +453,20 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       })
     })
 
-    describe('what no log takes', () => {
+    describe('appends that every log refuses', () => {
       test('18 an append of no events', async () => {
         const stream = freshStream()
         await expectTypeError(() => eventLog.append(stream, 'none', []))
         await expect(readAll(eventLog, stream)).rejects.toThrow(StreamMissing)
       })
 
-      test('18 an expected revision that is none', async () => {
+      test('18 an invalid expected revision', async () => {
         const stream = freshStream()
         for (const expected of [-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53])
           await expectTypeError(() => eventLog.append(stream, expected, newEvents(1)))
       })
 
-      test('19 an append over the size, in bytes or in events, changes nothing; the largest allowed is taken', async () => {
+      test('19 an append above the size limit, in bytes or in events, changes nothing; the largest allowed append is accepted', async () => {
         const stream = freshStream()
         await eventLog.append(stream, 'none', newEvents(1))
         const sized = (bytes: number): NewEvent =>
@@ -482,7 +485,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await eventLog.read(stream, { from: 1, max: 1 })).map(asWritten)).toEqual([largest])
       })
 
-      test('20 BigInt and non-finite numbers, refused before anything is sent', () => {
+      test('20 BigInt and non-finite numbers are refused before anything is sent', () => {
         const refused: unknown[] = [
           { credits: 1n },
           { deep: [{ credits: 1n }] },
@@ -497,13 +500,13 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(eventJson({ b: 1, a: [null, 'é'], absent: undefined })).toBe('{"b":1,"a":[null,"é"]}')
       })
 
-      test('20 functions and symbols, which JSON would drop without a word', () => {
+      test('20 functions and symbols, which JSON would silently drop', () => {
         const mark = Symbol('mark')
         for (const value of [{ call: () => 1 }, { kind: 'a', call: () => 1 }, { kind: 'a', mark }, [1, mark]])
           expect(() => eventJson(value)).toThrow(TypeError)
       })
 
-      test('20 data and metadata that are not serialised', async () => {
+      test('20 data and metadata that are not serialized', async () => {
         const stream = freshStream()
         const unserialised = { ...newEvent(), data: { n: 1 } } as unknown as NewEvent
         await expectTypeError(() => eventLog.append(stream, 'none', [unserialised]))
@@ -521,7 +524,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           await expectTypeError(() => eventLog.append(freshStream(), 'none', [newEvent({ id })]))
       })
 
-      test("26 an engine's own $ streams, and names that are none", async () => {
+      test("26 an engine's own $ streams, and invalid names", async () => {
         for (const stream of [
           '$all',
           '$ce-ledger',
@@ -538,7 +541,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       })
     })
 
-    describe('what is kept', () => {
+    describe('stored events', () => {
       const texts: Record<string, string> = {
         'key order': '{"b":1,"a":2,"10":3,"9":4}',
         'duplicate keys': '{"a":1,"a":2}',
@@ -556,7 +559,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       }
 
       test.each(Object.entries(texts))(
-        '20 data and metadata come back byte for byte: %s',
+        '20 data and metadata are returned byte for byte: %s',
         async (_, text) => {
           const stream = freshStream()
           const events = [
@@ -569,12 +572,12 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         },
       )
 
-      test('20 a character that is half of one, unescaped, is refused rather than replaced', async () => {
+      test('20 an unescaped half of a surrogate pair is refused rather than replaced', async () => {
         await expectUnchangedOrRefused(eventLog, newEvent({ data: '{"s":"\ud800"}' }))
         await expectUnchangedOrRefused(eventLog, newEvent({ metadata: '{"s":"\udc00"}' }))
       })
 
-      test('20 text that is no JSON is refused rather than changed', async () => {
+      test('20 text that is not JSON is refused rather than changed', async () => {
         for (const data of [
           '',
           '{',
@@ -588,13 +591,13 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       })
 
       test.each(['CreditCharged', 'A', 'A,B', 'A B', 'Ä"\\', 'A\u001eB', '', 'A\u0000', '{}', 'NULL'])(
-        '21 type %j comes back as it was, or is refused',
+        '21 type %j is returned unchanged, or refused',
         async (type) => {
           await expectUnchangedOrRefused(eventLog, newEvent({ type }))
         },
       )
 
-      test('21 stream, revision, id, type and time of recording come back, in UTC milliseconds', async () => {
+      test('21 stream, revision, id, type and time of recording are returned, the time in UTC milliseconds', async () => {
         const stream = freshStream('key')
         const events = [newEvent({ type: 'ApiKeyIssued' }), newEvent({ type: 'ApiKeyRevoked' })]
         const before = Date.now()
@@ -606,7 +609,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         )
         for (const { recordedAtMs } of recorded) {
           expect(Number.isSafeInteger(recordedAtMs)).toBe(true)
-          // The log's clock is its own.
+          // The log has its own clock.
           expect(recordedAtMs).toBeGreaterThan(before - 5_000)
           expect(recordedAtMs).toBeLessThan(after + 5_000)
         }
@@ -614,7 +617,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(delivered).toEqual(recorded[0])
       })
 
-      test('21 an event that says when it was recorded was recorded then, whatever the log says: a digest covers that', async () => {
+      test('21 an event that gives its time of recording keeps that time, because a digest covers it', async () => {
         const stream = freshStream('key')
         const said = '2026-01-02T03:04:05.678Z'
         const metadata = `{"actor":"\\",\\"recorded_at\\":\\"x","recorded_at":"${said}","digest":"d"}`
@@ -631,12 +634,12 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         await expect(eventLog.read(stream, { from: 3, direction: 'backwards', max: 10 })).rejects.toThrow(
           StreamMissing,
         )
-        // Nor does the beginning of another's name make one.
+        // The beginning of another stream's name is not a stream either.
         await eventLog.append(`${stream}0`, 'none', newEvents(1))
         await expect(eventLog.read(stream, { max: 10 })).rejects.toThrow(StreamMissing)
       })
 
-      test('23 forwards and backwards, from a revision inclusive, at most so many', async () => {
+      test('23 a stream is read forwards and backwards, from a revision inclusive, up to a maximum number of events', async () => {
         const stream = freshStream()
         const neighbour = freshStream()
         await eventLog.append(neighbour, 'none', newEvents(20))
@@ -656,14 +659,14 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await revisions({ direction: 'backwards', from: 50, max: 2 })).toEqual([9, 8])
       })
 
-      test('24 past the end there is nothing, and that is no error', async () => {
+      test('24 a read past the end returns nothing and is not an error', async () => {
         const stream = freshStream()
         await eventLog.append(stream, 'none', newEvents(2))
         expect(await eventLog.read(stream, { from: 2, max: 10 })).toEqual([])
         expect(await eventLog.read(stream, { from: 1_000_000, max: 10 })).toEqual([])
       })
 
-      test('24 what was just appended is read, by every client', async () => {
+      test('24 every client reads what was just appended', async () => {
         const other = await log.reopen()
         const stream = freshStream()
         for (let revision = 0; revision < 20; revision++) {
@@ -673,7 +676,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       })
     })
 
-    // An engine may keep an append as one thing. Nothing that is asked of the log may show where one ends.
+    // An engine may store an append as one row. No question to the log may reveal where an append ends.
     describe('inside an append', () => {
       /** Appends of 1 to `sizes.length` events of more than one kilobyte, so that an engine that compresses does. */
       const appended = async (sizes: readonly number[], category?: string) => {
@@ -687,7 +690,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         return { stream, events }
       }
 
-      test('45 a read from any revision, forwards and backwards, of any length', async () => {
+      test('45 a read starts at any revision, forwards and backwards, with any length', async () => {
         const { stream, events } = await appended([7, 1, 5])
         const recorded = await readAll(eventLog, stream)
         expect(recorded.map(asWritten)).toEqual(events)
@@ -717,7 +720,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }
       })
 
-      test('46 a look back gives the newest of all streams first, in pages of any size, up to the beginning', async () => {
+      test('46 a look back returns the newest events of all streams first, in pages of any size, up to the beginning', async () => {
         const start = await eventLog.head()
         const [one, two] = [await appended([3, 1, 6]), await appended([5, 2])]
         const both = [...(await readAll(eventLog, one.stream)), ...(await readAll(eventLog, two.stream))]
@@ -745,7 +748,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       })
 
       test.each([{ category: 'ledger' }, { category: 'key' }])(
-        '45 a subscription goes on after any event of a $category stream, in batches of any size',
+        '45 a subscription continues after any event of a $category stream, in batches of any size',
         async ({ category }) => {
           const after = await eventLog.head()
           const { stream, events } = await appended([3, 1, 4], category)
@@ -759,7 +762,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
                 if (item.kind === 'events') expect(item.events.length).toBeLessThanOrEqual(batchMax)
               for (const { position } of whole.items) places.add(position)
             }
-            // Where a batch ends, another reader may begin.
+            // Another reader may begin where a batch ends.
             for (const position of places) {
               const rest = await readToEnd(eventLog, { after: position, prefixes })
               expect(rest.events()).toEqual(recorded.filter((event) => event.position > position))
@@ -776,7 +779,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         },
       )
 
-      test('45 events sent again are recognized however they were grouped, and any other is not', async () => {
+      test('45 events sent again are recognized no matter how they were grouped, and other events are not', async () => {
         const { stream, events } = await appended([3, 1, 4])
         const head = await eventLog.head()
         for (let from = 0; from < events.length; from++)
@@ -784,7 +787,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
             expect(
               await eventLog.append(stream, from === 0 ? 'none' : from - 1, events.slice(from, to)),
             ).toEqual(told(to - 1, true))
-        // The ids alone tell: what they carry is not compared.
+        // Only the ids are compared, not the data.
         const other = events.slice(1, 5).map((event) => ({ ...event, data: '{"other":true}' }))
         expect(await eventLog.append(stream, 0, other)).toEqual(told(4, true))
         for (let at = 1; at < 5; at++)
@@ -798,7 +801,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
       })
 
-      test('45 more than a page holds, in bytes and in events, is read and followed as a whole', async () => {
+      test('45 more events and bytes than a page holds are read and followed completely', async () => {
         const after = await eventLog.head()
         const stream = freshStream()
         let revision: number | 'none' = 'none'
@@ -820,7 +823,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readToEnd(eventLog, { after })).events()).toHaveLength(written.length + 600)
       })
 
-      test('45 a read of more than fits into memory is refused, and a smaller one is not', async () => {
+      test('45 a read that does not fit into memory is refused, and a smaller read is not', async () => {
         const stream = freshStream()
         const bytes = 990_000
         const count = Math.floor(readBytesMax / bytes) + 1
@@ -832,7 +835,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await eventLog.read(stream, { max: 10 })).toHaveLength(10)
       })
 
-      test('46 a log restored to the middle of an append is another one to a reader of all of it', async (context) => {
+      test('46 a log restored to the middle of an append is a different log for a reader of the whole append', async (context) => {
         await restored(async ({ log: { eventLog: own, restore, reopen }, stream }) => {
           const events = newEvents(5)
           await own.append(stream, 'none', events)
@@ -854,7 +857,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
     })
 
     describe('one order', () => {
-      test('27 positions strictly increase, the head is the last, and nothing is in the log that was not appended', async () => {
+      test('27 positions strictly increase, the head is the last one, and the log holds only appended events', async () => {
         await withFreshLog(async (fresh) => {
           expect(await fresh.eventLog.head()).toBe(logStart)
           expect((await readToEnd(fresh.eventLog)).events()).toEqual([])
@@ -872,7 +875,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         })
       })
 
-      test('28 the order within every stream is the order of the whole log, also under concurrent writers', async () => {
+      test('28 the order within every stream is the order of the whole log, also with concurrent writers', async () => {
         const clients = [eventLog, await log.reopen(), await log.reopen()]
         const after = await eventLog.head()
         const streams = Array.from({ length: 9 }, () => freshStream())
@@ -895,7 +898,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
     })
 
     describe('following', () => {
-      test('29 from the start: everything, then caught-up once, then what happens', async () => {
+      test('29 from the start: all events, then caught-up once, then new events', async () => {
         await withFreshLog(async ({ eventLog: own, reopen }) => {
           const before = newEvents(25)
           await own.append('ledger-a', 'none', before)
@@ -917,19 +920,19 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         })
       })
 
-      test('29 an empty log is caught up with at once', async () => {
+      test('29 a subscription to an empty log is caught up immediately', async () => {
         await withFreshLog(async (fresh) => {
-          // Events of others may be passed on the way.
+          // It may pass events of others on the way.
           const [item, ...more] = (await readToEnd(fresh.eventLog)).items.filter(
             ({ kind }) => kind !== 'idle',
           )
           expect([item?.kind, more]).toEqual(['caught-up', []])
-          // Behind its head may stand what is nobody's here: the engine's own events, or others'.
+          // After its head the log may have events that are not delivered here: the engine's own, or those of other logs.
           expect(item?.position).toBeGreaterThanOrEqual(await fresh.eventLog.head())
         })
       })
 
-      test('30 the seam between catching up and following has no gap and no duplicate, while others write', async () => {
+      test('30 there is no gap and no duplicate between catching up and following, while others write', async () => {
         const other = await log.reopen()
         const after = await eventLog.head()
         const streams = [freshStream(), freshStream(), freshStream()]
@@ -965,7 +968,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }
       })
 
-      test('31 a subscription to a stream that does not exist yet delivers it once it does', async () => {
+      test('31 a subscription to a stream that does not exist yet delivers it when it exists', async () => {
         const stream = freshStream('pixel')
         const reader = reading(eventLog, { prefixes: [stream], after: await eventLog.head() })
         await reader.until(caughtUp)
@@ -977,7 +980,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       })
 
       test.each([{ prefixes: [] }, { prefixes: ['ledger-'] }])(
-        '32 resumed after any event, exactly the rest follows: prefixes $prefixes',
+        '32 resumed after any event, a subscription delivers exactly the rest: prefixes $prefixes',
         async ({ prefixes }) => {
           await withFreshLog(async (fresh) => {
             for (let n = 0; n < 6; n++)
@@ -992,7 +995,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         },
       )
 
-      test('33 prefixes select streams; positions never go back and never pass a match that was not delivered', async () => {
+      test('33 prefixes select streams; positions never decrease and never pass a match that was not delivered', async () => {
         const after = await eventLog.head()
         const write = async (): Promise<void> => {
           for (let n = 0; n < 30; n++)
@@ -1025,7 +1028,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }
       })
 
-      test('34 a slow consumer loses nothing and holds no more than what it took', async () => {
+      test('34 a slow consumer loses nothing and holds no more than it took', async () => {
         const stream = freshStream()
         const after = await eventLog.head()
         const largeEvent = () => newEvent({ data: `"${'x'.repeat(900_000)}"` })
@@ -1048,7 +1051,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         for (const [revision, event] of later.entries()) await eventLog.append(stream, revision, [event])
         later.length = 0
         const before = reachableBytes()
-        // Another consumer's progress proves that there was time and opportunity to push.
+        // The progress of another consumer proves that there was time to push events.
         let passed = 0
         for await (const item of eventLog.subscribe({
           after,
@@ -1066,7 +1069,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(seen).toEqual(ids)
       })
 
-      test('34 a caught-up reader that takes 100 ms a batch gets what is waiting, not a handful', async () => {
+      test('34 a caught-up reader that takes 100 ms per batch gets everything that waits, not a few events', async () => {
         const after = await eventLog.head()
         const [first, ...waiting] = [freshStream(), freshStream(), freshStream(), freshStream()]
         const stopping = new AbortController()
@@ -1082,12 +1085,12 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         while ((await take()).kind !== 'caught-up');
         await eventLog.append(first ?? '', 'none', newEvents(1))
         while (sizes.length === 0) await take()
-        // One look at the log would have found all of these in it.
+        // One read of the log would have found all of these.
         for (const stream of waiting)
           for (let revision = 0; revision < 200; revision += 20)
             await eventLog.append(stream, revision === 0 ? 'none' : revision - 1, newEvents(20))
         sizes.length = 0
-        // A moment is enough for all of them, unless the machine is very busy: then for more than a handful at a time.
+        // A moment is enough for all of them. On a very busy machine it is enough for more than a few at a time.
         while (sizes.length < 15 && sizes.reduce((sum, size) => sum + size, 0) < 600) {
           await take()
           await sleep(100)
@@ -1101,7 +1104,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
     })
 
     describe('a log that is not the one that was read', () => {
-      test('41 an event is found by its position, and by no other', async () => {
+      test('41 an event is found by its position, and only by that', async () => {
         const stream = freshStream()
         await log.eventLog.append(stream, 'none', newEvents(3))
         const events = await readAll(log.eventLog, stream)
@@ -1123,7 +1126,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await log.eventLog.read(stream, { max: 10 })).toHaveLength(4)
       })
 
-      test('42 the engine tells the last revision of a stream, and which streams there are', async () => {
+      test('42 the engine returns the last revision of a stream, and the list of streams', async () => {
         const category = freshStream('listed').replace('-', '')
         const [one, two] = [`${category}-one`, `${category}-two`]
         await log.eventLog.append(one, 'none', newEvents(3))
@@ -1133,7 +1136,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await log.eventLog.streams(`${category}-`)).sort()).toEqual([one, two])
       })
 
-      test('43 a reader whose log is restored from an older copy is told so, and given nothing of the other', async (context) => {
+      test('43 a reader whose log is restored from an older copy gets an error, and no event of the other log', async (context) => {
         await restored(async ({ log: { eventLog, restore }, stream }) => {
           await eventLog.append(stream, 'none', newEvents(5))
           const events = await readAll(eventLog, stream)
@@ -1149,7 +1152,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }, context)
       })
 
-      test('44 the same where the restored log has outgrown what was read', async (context) => {
+      test('44 the same if the restored log has grown longer than the one that was read', async (context) => {
         await restored(async ({ log: { eventLog, restore, reopen }, stream }) => {
           await eventLog.append(stream, 'none', newEvents(5))
           const events = await readAll(eventLog, stream)
@@ -1165,7 +1168,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }, context)
       })
 
-      test('44 a reader that knows its last event goes on from it where the log still holds it', async () => {
+      test('44 a reader that knows its last event continues after it if the log still holds it', async () => {
         const stream = freshStream()
         await log.eventLog.append(stream, 'none', newEvents(4))
         const events = await readAll(log.eventLog, stream)
@@ -1181,14 +1184,14 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
     })
 
     describe('ending', () => {
-      test('37 whatever the log is asked while its engine is silent settles, and later tries converge', async () => {
+      test('37 every request settles while the engine does not answer, and later attempts converge', async () => {
         const silenceable = await engine.openSilenceable()
         const { eventLog: own, settlesWithinMs } = silenceable
         try {
           const [one, two] = [newEvents(2), newEvents(2)]
-          // A cold server takes its time over the first append of all.
+          // A cold server needs time for its first append.
           await appendUntilKnown(own, 'ledger-a', 'none', one)
-          // Both at once, so that both find their connections open.
+          // Both at the same time, so that both find their connections open.
           await Promise.all([readAll(own, 'ledger-a'), own.head()])
           silenceable.silence()
           const startedAt = Date.now()
@@ -1198,7 +1201,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
             own.head(),
           ])
           expect(Date.now() - startedAt).toBeLessThan(settlesWithinMs)
-          if (append.status === 'fulfilled') throw new Error('an append succeeded in silence')
+          if (append.status === 'fulfilled') throw new Error('an append succeeded without an answer')
           expect([UnknownOutcome, Unavailable]).toContain(append.reason.constructor)
           for (const asked of [read, head])
             expect(asked).toMatchObject({ status: 'rejected', reason: expect.any(Unavailable) })
@@ -1211,7 +1214,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }
       })
 
-      test('47 an append that a silent engine holds and another event at its place: one of them is written, and the other conflicts', async () => {
+      test('47 of an append that a silent engine holds and another event at the same place, exactly one is written', async () => {
         const silenceable = await engine.openSilenceable()
         const { eventLog: own } = silenceable
         try {
@@ -1236,7 +1239,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         }
       })
 
-      test('38 close settles everything: appends, reads and subscriptions', async () => {
+      test('38 close settles all appends, reads and subscriptions', async () => {
         const own = await log.reopen()
         const stream = freshStream()
         await own.append(stream, 'none', newEvents(1))
@@ -1247,7 +1250,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const streams = Array.from({ length: 50 }, () => freshStream())
         const appends = streams.map((name) => own.append(name, 'none', newEvents(1)))
         const reads = streams.map(() => own.read(stream, { max: 1 }))
-        // Rejections are expected, and looked at below.
+        // The rejections are expected, and checked below.
         for (const asked of [...appends, ...reads]) asked.catch(() => undefined)
         await own.close()
         const outcomes = await Promise.allSettled(appends)
@@ -1263,12 +1266,12 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const patience = sleep(2_000, 'still asked')
         const settled = Promise.allSettled(reads).then(() => 'settled')
         expect(await Promise.race([settled, patience]), 'reads, two seconds after the close').toBe('settled')
-        // Both end by the close alone: neither signal was aborted.
+        // Both end because of the close: neither signal was aborted.
         await expect(waiting.until(() => false)).rejects.toThrow('ended')
         await expect(reading1.until(() => false)).rejects.toThrow('ended')
       })
 
-      test('38 a closed log says so, and a subscription to it ends', async () => {
+      test('38 a closed log refuses requests, and a subscription to it ends', async () => {
         const own = await log.reopen()
         const stream = freshStream()
         await own.append(stream, 'none', newEvents(1))
@@ -1280,7 +1283,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await readAll(eventLog, stream)).toHaveLength(1)
       })
 
-      test('38 an aborted signal ends a subscription: before it starts, on the way, and while it waits', async () => {
+      test('38 an aborted signal ends a subscription before it starts, while it reads, and while it waits', async () => {
         const after = await eventLog.head()
         await eventLog.append(freshStream(), 'none', newEvents(5))
         const never = reading(eventLog, { after, signal: AbortSignal.abort() })
@@ -1297,7 +1300,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(waiting.events()).toHaveLength(count)
       })
 
-      test('39 two clients are isolated: what one closes or breaks does not touch the other', async () => {
+      test('39 two clients are isolated: closing or breaking one does not affect the other', async () => {
         const [one, two] = [await log.reopen(), await log.reopen()]
         const [a, b] = [freshStream(), freshStream()]
         const readerOfTwo = reading(two, { prefixes: [b] })

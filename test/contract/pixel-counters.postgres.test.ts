@@ -1,4 +1,4 @@
-/** Pixel counters in PostgreSQL: the contract, and what becomes of hits when the database is late or gone. */
+/** Pixel counters in PostgreSQL: the contract, and the fate of hits while the database is late or unreachable. */
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -19,7 +19,7 @@ let aside: pg.Pool
 beforeAll(async () => {
   database = await testDatabase()
   aside = new pg.Pool({ connectionString: database.url, max: 2 })
-  // The database may be dropped before the server has let go of a connection.
+  // The database may be dropped before the server has released a connection.
   aside.on('error', () => undefined)
 })
 afterAll(async () => {
@@ -42,7 +42,7 @@ describe('while the database is late', () => {
   })
   afterEach(() => counters.close())
 
-  test('a hit waits a second, is refused, and is not counted when the database goes on', async () => {
+  test('a hit waits a second, is refused, and is not counted when the database continues', async () => {
     const organizationId = freshOrganization()
     const rules = { blockedBy: null, limits: [limit('example.com', 10)] }
     await counters.take(ask(organizationId, rules))
@@ -73,7 +73,7 @@ describe('while the database is late', () => {
     expect(await counters.used(organizationId, rules.limits)).toEqual([2])
   })
 
-  test('more hits than may wait are refused at once', async () => {
+  test('hits above the limit of waiting ones are refused immediately', async () => {
     const organizationId = freshOrganization()
     const rules = { blockedBy: null, limits: [limit('example.com', 100_000)] }
     const verdicts = await Promise.allSettled(
@@ -85,8 +85,8 @@ describe('while the database is late', () => {
   })
 })
 
-describe('while the database is gone', () => {
-  test('hits are refused within a second, and counted again when it is back; the log tells each once', async () => {
+describe('while the table is unreachable', () => {
+  test('hits are refused within a second, and counted again afterwards; each change is logged once', async () => {
     const lines: string[] = []
     const counters = openPixelCounters({
       url: database.url,
@@ -105,7 +105,7 @@ describe('while the database is gone', () => {
     await expect(counters.take(ask(organizationId, rules))).rejects.toThrow(CountersUnavailable)
   })
 
-  test('a database that cannot be reached is not waited for longer than a second', async () => {
+  test('a hit waits at most a second for a database that cannot be reached', async () => {
     const counters = openPixelCounters({ url: 'postgres://nobody@127.0.0.1:1/none', logger })
     const startedMs = performance.now()
     await expect(
@@ -116,8 +116,8 @@ describe('while the database is gone', () => {
   })
 })
 
-describe('what is forgotten', () => {
-  test('hit ids after their day, and counters of periods long past; nothing that still counts', async () => {
+describe('cleanup', () => {
+  test('deletes hit ids after a day and counters of long past periods, but nothing that still counts', async () => {
     const counters = openPixelCounters({ url: database.url, logger })
     const organizationId = freshOrganization()
     const now = Date.now()

@@ -11,13 +11,13 @@ import type { LimitWindow, MatchedRules } from '../../src/capabilities/pixel/rul
 import type { PixelPeriod } from '../../src/events/pixel.ts'
 
 export type CountersUnderTest = {
-  /** One more process on the same counters. The suite closes what it opened. */
+  /** Another process with the same counters. The suite closes every counter it opened. */
   open(): Promise<PixelCounters>
   close(): Promise<void>
 }
 
 let named = 0
-/** An organization nobody has counted for. */
+/** An organization without any counts. */
 export const freshOrganization = (): string => `org_${String(++named).padStart(26, '0')}`
 
 const noon = Date.UTC(2026, 8, 14, 12)
@@ -44,7 +44,7 @@ export const ask = (organizationId: string, rules: MatchedRules, rest: Partial<H
 
 const firing = (verdicts: readonly HitVerdict[]): number => verdicts.filter(({ fires }) => fires).length
 
-/** Keeps `clients` asking one after the other until each has asked `rounds` times. */
+/** Makes `clients` ask one after the other until each has asked `rounds` times. */
 export const clientsOf = async (
   clients: number,
   rounds: number,
@@ -82,7 +82,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
   })
   const take = (rules: MatchedRules, rest: Partial<HitAsk> = {}, by = counters): Promise<HitVerdict> =>
     by.take(ask(organizationId, rules, rest))
-  /** A machine that is busy may be too late for a hit: it is asked again, and counted once, for it has an id. */
+  /** On a busy machine a hit may be too late: it is asked again, and still counted once because it has an id. */
   const takeOnce = async (hitId: string, rules: MatchedRules, by = counters): Promise<HitVerdict> => {
     for (let tries = 1; ; tries++) {
       try {
@@ -95,7 +95,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
   const usedOf = (...windows: LimitWindow[]): Promise<number[]> => counters.used(organizationId, windows)
 
   describe('a limit', () => {
-    test('lets so many hits fire and no more, and tells after each how many there were', async () => {
+    test('lets exactly that many hits fire, and returns the count after each', async () => {
       const rules = limitedBy(limit('example.com', 3))
       const verdicts = []
       for (let n = 0; n < 5; n++) verdicts.push(await take(rules))
@@ -108,7 +108,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       ])
     })
 
-    test('is judged by its number of the moment: what was counted stays counted', async () => {
+    test('is judged by its current number: hits that were counted stay counted', async () => {
       for (let n = 0; n < 4; n++) await take(limitedBy(limit('example.com', 4)))
       expect(await take(limitedBy(limit('example.com', 6)))).toMatchObject({ fires: true, used: [5] })
       expect(await take(limitedBy(limit('example.com', 2)))).toMatchObject({ fires: false, used: [5] })
@@ -145,13 +145,13 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
     const month = limit('example.com', 3, { period: 'month' })
     const sub = limit('a.example.com', 2)
 
-    test('counts against each of them', async () => {
+    test('counts against each limit', async () => {
       expect(await take(limitedBy(day, month, sub))).toMatchObject({ fires: true, used: [1, 1, 1] })
       expect(await take(limitedBy(day, month))).toMatchObject({ fires: true, used: [2, 2] })
       expect(await usedOf(day, month, sub)).toEqual([2, 2, 1])
     })
 
-    test('is stopped by any of them, and then counts against none', async () => {
+    test('is stopped by any limit, and then counts against none', async () => {
       const rules = limitedBy(day, month, sub)
       expect(firing([await take(rules), await take(rules)])).toBe(2)
       for (let n = 0; n < 3; n++) expect(await take(rules)).toEqual({ rules, fires: false, used: [2, 2, 2] })
@@ -161,7 +161,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await take(limitedBy(day))).toMatchObject({ fires: true, used: [4] })
     })
 
-    test('may be under as many as a name has labels', async () => {
+    test('may be under as many limits as a name has labels', async () => {
       const labels = Array.from({ length: 120 }, () => 'a')
       const limits = labels.flatMap((_, n) => {
         const domain = `${labels.slice(n).join('.')}.example.com`
@@ -173,8 +173,8 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
     })
   })
 
-  describe('hits at once', () => {
-    test('of 64 clients through two processes: a cap of 5,000 ends at exactly 5,000', {
+  describe('simultaneous hits', () => {
+    test('from 64 clients through two processes: a limit of 5,000 ends at exactly 5,000', {
       timeout: 60_000,
     }, async () => {
       const processes = [counters, await open()]
@@ -185,19 +185,19 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(verdicts).toHaveLength(6_400)
       expect(firing(verdicts)).toBe(5_000)
       expect(await usedOf(cap)).toEqual([5_000])
-      // Every one of the 5,000 was told a count of its own.
+      // Each of the 5,000 hits got its own count.
       const told = verdicts.filter(({ fires }) => fires).map(({ used }) => used[0])
       expect(new Set(told).size).toBe(5_000)
     })
 
-    test('on limits that overlap, in any order, through three processes: none overshoots, none waits for ever', {
+    test('on overlapping limits, in any order, through three processes: none exceeds its limit, and none waits for ever', {
       timeout: 60_000,
     }, async () => {
       const processes = [counters, await open(), await open()]
       const limits = Array.from({ length: 8 }, (_, n) => limit(`d${n}.example.com`, 40 + n))
       const fired = limits.map(() => 0)
       await clientsOf(48, 30, async (client, round) => {
-        // Each client walks the limits its own way round.
+        // Each client visits the limits in its own order.
         const step = [1, 3, 5, 7][client % 4] ?? 1
         const chosen = [0, 1, 2].map((n) => (client + round * step + n * step) % limits.length)
         const rules = limitedBy(...chosen.flatMap((n) => limits[n] ?? []))
@@ -210,7 +210,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(Math.max(...fired.map((count, n) => count - n))).toBe(40)
     })
 
-    test('fill a limit to its last hit: nobody is refused while there is room', async () => {
+    test('fill a limit to its last hit: no hit is refused while there is room', async () => {
       const cap = limit('example.com', 300)
       const verdicts = await clientsOf(30, 10, (client, round) =>
         takeOnce(`${client}-${round}`, limitedBy(cap)),
@@ -242,7 +242,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await take(after, { hitId: 'another' })).toMatchObject({ rules: after })
     })
 
-    test('that fired does not fire while its host is blocked, and after it is that hit again', async () => {
+    test('that fired does not fire while its host is blocked, and is the same hit again afterwards', async () => {
       const first = await take(rules, { hitId: 'h' })
       expect(first).toMatchObject({ fires: true, used: [1] })
       const block = blockedBy('example.com')
@@ -252,14 +252,14 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await usedOf(...rules.limits)).toEqual([1])
     })
 
-    test('asked at once before and after a block fires only for who asked before', async () => {
+    test('asked by several clients before and after a block fires only for those that asked before it', async () => {
       const block = blockedBy('example.com')
       const asks = Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? rules : block))
       const verdicts = await Promise.all(asks.map((one) => take(one, { hitId: 'h' })))
       expect(firing(verdicts.filter((_, n) => asks[n] === block))).toBe(0)
     })
 
-    test('is the hit of its host: the same id elsewhere is counted, judged and blocked for itself', async () => {
+    test('belongs to its host: the same id for another host is counted, judged and blocked separately', async () => {
       const at = (host: string, domainRules: MatchedRules) =>
         counters.take({ ...ask(organizationId, domainRules, { hitId: 'h' }), host })
       const here = limitedBy(limit('a.example', 2))
@@ -271,7 +271,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await usedOf(...here.limits, ...there.limits)).toEqual([2, 1])
     })
 
-    test('that was refused stays refused, whatever room there is later', async () => {
+    test('that was refused stays refused, even if there is room later', async () => {
       await take(limitedBy(limit('example.com', 1)))
       const refused = await take(limitedBy(limit('example.com', 1)), { hitId: 'h' })
       expect(refused).toMatchObject({ fires: false, used: [1] })
@@ -279,7 +279,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await usedOf(limit('example.com', 9))).toEqual([1])
     })
 
-    test('asked 200 times at once through two processes is one hit with one verdict', async () => {
+    test('asked 200 times simultaneously through two processes is one hit with one verdict', async () => {
       const processes = [counters, await open()]
       const verdicts = await clientsOf(100, 2, (client) => takeOnce('h', rules, processes[client % 2]))
       expect(verdicts).toHaveLength(200)
@@ -287,7 +287,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await usedOf(...rules.limits)).toEqual([1])
     })
 
-    test('among others at once, in any order, through two processes: each is counted once', async () => {
+    test('among simultaneous others, in any order, through two processes: each is counted once', async () => {
       const processes = [counters, await open()]
       const cap = limitedBy(limit('example.com', 1_000))
       const verdicts = await clientsOf(32, 25, (client, round) =>
@@ -301,24 +301,24 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(await usedOf(...cap.limits)).toEqual([100])
     })
 
-    test('is the hit of its organization: the same id elsewhere is another', async () => {
+    test('belongs to its organization: the same id of another is a different hit', async () => {
       await take(rules, { hitId: 'h' })
       const elsewhere = freshOrganization()
       expect(await counters.take(ask(elsewhere, rules, { hitId: 'h' }))).toMatchObject({ used: [1] })
       expect(await counters.used(elsewhere, rules.limits)).toEqual([1])
     })
 
-    test('is remembered for 24 hours and then is another hit', async () => {
+    test('is remembered for 24 hours, and after that is a new hit', async () => {
       const all = limitedBy(limit('example.com', 9))
       const at = (atMs: number) => take(all, { hitId: 'h', atMs })
       expect((await at(noon)).used).toEqual([1])
       expect((await at(noon + dayMs - 1)).used).toEqual([1])
       expect((await at(noon + dayMs)).used).toEqual([2])
-      // And is remembered again, from then.
+      // It is remembered again from then on.
       expect((await at(noon + 2 * dayMs - 1)).used).toEqual([2])
     })
 
-    test('may be called anything', async () => {
+    test('may have any id', async () => {
       const all = limitedBy(limit('example.com', 100))
       const ids = [
         'a',
@@ -340,12 +340,12 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
     })
   })
 
-  test('what was never counted is 0', async () => {
+  test('a window without hits is 0', async () => {
     expect(await usedOf(limit('example.com', 5), limit('example.org', 5))).toEqual([0, 0])
     expect(await usedOf()).toEqual([])
   })
 
-  test('many windows are told at once, in the order asked', async () => {
+  test('many windows are returned together, in the requested order', async () => {
     const windows = Array.from({ length: 10_000 }, (_, n) => limit(`d${n}.example.com`, 5))
     await take(limitedBy(limit('d7.example.com', 5)))
     await take(limitedBy(limit('d9999.example.com', 5)))
@@ -357,7 +357,7 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
     ])
   })
 
-  test('a process that ends and one that starts count on together', async () => {
+  test('a process that starts continues the counts of one that ended', async () => {
     const rules = limitedBy(limit('example.com', 3))
     await take(rules, { hitId: 'h' })
     await take(rules)

@@ -1,17 +1,17 @@
-/** What every rate limiter promises, wherever its counters stand. Memory and Redis run this one suite. */
+/** What every rate limiter promises, wherever its counters are stored. Memory and Redis run this one suite. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { DirectoryKey } from '../../src/guard/key-directory.ts'
 import type { RateLimiter, RateVerdict } from '../../src/guard/limits/rate-limit.ts'
 
 export type LimiterUnderTest = {
   readonly limiter: RateLimiter
-  /** Lets time pass for every window. */
+  /** Lets all windows expire. */
   advance(ms: number): Promise<void>
   close(): Promise<void>
 }
 
 let named = 0
-/** A key nobody has used before. */
+/** A key that was never used. */
 export const keyOf = (perMinute: number, perDay: number, keyId = `contract${++named}`): DirectoryKey =>
   ({ keyId, limits: { requests_per_minute: perMinute, requests_per_day: perDay } }) as unknown as DirectoryKey
 
@@ -21,14 +21,14 @@ const withLimits = ({ keyId }: DirectoryKey, perMinute: number, perDay: number):
 export const remainingOf = ({ windows }: RateVerdict): Record<string, number> =>
   Object.fromEntries(windows.map(({ policy, remaining }) => [policy, remaining]))
 
-/** Takes one after the other and tells how many passed. */
+/** Makes one call after the other and returns how many passed. */
 export const passing = async (limiter: RateLimiter, key: DirectoryKey, attempts: number): Promise<number> => {
   let passed = 0
   for (let n = 0; n < attempts; n++) if ((await limiter.take(key)).exceeded === null) passed++
   return passed
 }
 
-/** Between asking and being answered real time may pass, so a window may be told a little shorter. */
+/** Real time may pass between the request and its answer, so the reported window may be a little shorter. */
 const about = (seconds: number): unknown => ({
   asymmetricMatch: (value: unknown) =>
     typeof value === 'number' && Number.isInteger(value) && value <= seconds && value >= seconds - 2,
@@ -45,7 +45,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
   afterEach(() => opened.close())
 
   describe('a call', () => {
-    test('passes up to the limit and is denied beyond it, by the window that is full', async () => {
+    test('passes up to the limit, and is denied beyond it by the full window', async () => {
       const key = keyOf(3, 100)
       for (const remaining of [2, 1, 0])
         expect(await limiter.take(key)).toEqual({
@@ -70,7 +70,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       })
     })
 
-    test('is denied by the day when the minute would let it pass', async () => {
+    test('is denied by the day even if the minute would let it pass', async () => {
       const key = keyOf(10, 2)
       expect(await passing(limiter, key, 2)).toBe(2)
       expect((await limiter.take(key)).exceeded).toEqual({
@@ -82,24 +82,24 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       })
     })
 
-    test('denied by both is told the longer wait', async () => {
+    test('denied by both windows gets the longer wait', async () => {
       const key = keyOf(2, 2)
       await passing(limiter, key, 2)
       expect((await limiter.take(key)).exceeded?.policy).toBe('day')
     })
 
-    test('of a key whose limit is nothing is denied', async () => {
+    test('of a key with a limit of zero is denied', async () => {
       expect((await limiter.take(keyOf(0, 10))).exceeded).toMatchObject({ policy: 'minute', remaining: 0 })
     })
 
-    test("counts against its own key's windows and limits only", async () => {
+    test('counts against the windows and limits of its own key only', async () => {
       const [one, other] = [keyOf(1, 10), keyOf(4, 10)]
       expect(await passing(limiter, one, 5)).toBe(1)
       expect(await passing(limiter, other, 5)).toBe(4)
       expect(await passing(limiter, one, 5)).toBe(0)
     })
 
-    test('is judged by the limits of the moment: raised ones count at once, lowered ones too', async () => {
+    test('is judged by the current limits: raised and lowered limits apply immediately', async () => {
       const key = keyOf(2, 100)
       expect(await passing(limiter, key, 5)).toBe(2)
       expect(await passing(limiter, withLimits(key, 5, 100), 5)).toBe(3)
@@ -112,7 +112,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
   })
 
   describe('a window', () => {
-    test('opens with the first call and lasts its length, however often anybody knocks', async () => {
+    test('opens with the first call and lasts its length, no matter how many calls follow', async () => {
       const key = keyOf(3, 1_000)
       expect(await passing(limiter, key, 3)).toBe(3)
       for (let passed = 10; passed < 60; passed += 10) {
@@ -124,7 +124,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect(remainingOf(await limiter.take(key))).toEqual({ minute: 0, day: 994 })
     })
 
-    test('of a day turns after a day', async () => {
+    test('of a day ends after a day', async () => {
       const key = keyOf(100, 3)
       expect(await passing(limiter, key, 10)).toBe(3)
       await opened.advance(86_400_000 - 5_000)
@@ -135,20 +135,20 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
   })
 
   describe('a denied call', () => {
-    test('by the minute takes nothing from the day', async () => {
+    test('by the minute uses nothing of the day', async () => {
       const key = keyOf(2, 10)
       expect(await passing(limiter, key, 50)).toBe(2)
       await opened.advance(60_000)
       expect(remainingOf(await limiter.take(key))).toEqual({ minute: 1, day: 7 })
     })
 
-    test('by the day takes nothing from the minute', async () => {
+    test('by the day uses nothing of the minute', async () => {
       const key = keyOf(10, 2)
       expect(await passing(limiter, key, 5)).toBe(2)
       expect(remainingOf(await limiter.take(withLimits(key, 10, 100)))).toEqual({ minute: 7, day: 97 })
     })
 
-    test('is told what is really left in the window that did not deny it', async () => {
+    test('gets the real rest of the window that did not deny it', async () => {
       const byMinute = keyOf(2, 10)
       await passing(limiter, byMinute, 2)
       for (let n = 0; n < 3; n++)
@@ -159,7 +159,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
         expect(remainingOf(await limiter.take(byDay))).toEqual({ minute: 8, day: 0 })
     })
 
-    test('among 100 at once: exactly the limit passes, and nothing else is used up', async () => {
+    test('among 100 simultaneous calls: exactly the limit passes, and nothing else is used up', async () => {
       const key = keyOf(7, 1_000)
       const verdicts = await Promise.all(Array.from({ length: 100 }, () => limiter.take(key)))
       expect(verdicts.filter(({ exceeded }) => exceeded === null)).toHaveLength(7)
@@ -168,7 +168,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
     })
   })
 
-  test('of calls at once, those denied by the minute are not told to wait a day', async () => {
+  test('of simultaneous calls, those denied by the minute are not asked to wait a day', async () => {
     const key = keyOf(2, 5)
     const verdicts = await Promise.all(Array.from({ length: 12 }, () => limiter.take(key)))
     expect(verdicts.flatMap(({ exceeded }) => exceeded?.policy ?? [])).toEqual(
@@ -177,14 +177,14 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
     for (const verdict of verdicts.slice(2)) expect(remainingOf(verdict)).toEqual({ minute: 0, day: 3 })
   })
 
-  describe('a call with a limit of its own a second', () => {
+  describe('a call with its own limit per second', () => {
     const takes = async (key: DirectoryKey, perSecond: number, attempts: number): Promise<number> => {
       let passed = 0
       for (let n = 0; n < attempts; n++) if ((await limiter.take(key, perSecond)).exceeded === null) passed++
       return passed
     }
 
-    test('is told of that window first, and counts in all three', async () => {
+    test('gets the figures of that window first, and counts in all three', async () => {
       const key = keyOf(100, 1_000)
       for (const used of [1, 2])
         expect(await limiter.take(key, 5)).toEqual({
@@ -209,7 +209,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
         })
     })
 
-    test('is denied beyond it, takes nothing from the longer windows then, and passes when the second turns', async () => {
+    test('is denied beyond it without using the longer windows, and passes in the next second', async () => {
       const key = keyOf(100, 1_000)
       expect(await takes(key, 3, 8)).toBe(3)
       const denied = await limiter.take(key, 3)
@@ -226,7 +226,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect(remainingOf(await limiter.take(key))).toEqual({ minute: 93, day: 993 })
     })
 
-    test('shares that second with no call that has none', async () => {
+    test('does not share that second with calls that have no such limit', async () => {
       const key = keyOf(100, 1_000)
       expect(await passing(limiter, key, 20)).toBe(20)
       expect(await takes(key, 2, 5)).toBe(2)
@@ -234,7 +234,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect(remainingOf(await limiter.take(key))).toEqual({ minute: 57, day: 957 })
     })
 
-    test("counts against its own key's second only, and by the limit of the moment", async () => {
+    test('counts against the second of its own key only, with the current limit', async () => {
       const [one, other] = [keyOf(100, 1_000), keyOf(100, 1_000)]
       expect(await takes(one, 2, 4)).toBe(2)
       expect(await takes(other, 2, 4)).toBe(2)
@@ -242,7 +242,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect((await limiter.take(one, 1)).exceeded).toMatchObject({ policy: 'second', limit: 1 })
     })
 
-    test('denied by a longer window takes nothing from the second, and is told the longer wait', async () => {
+    test('denied by a longer window uses nothing of the second, and gets the longer wait', async () => {
       const key = keyOf(2, 1_000)
       expect(await takes(key, 10, 6)).toBe(2)
       const denied = await limiter.take(key, 10)
@@ -253,7 +253,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect((await limiter.take(full, 2)).exceeded?.policy).toBe('minute')
     })
 
-    test('among 60 at once: exactly the limit passes', async () => {
+    test('among 60 simultaneous calls: exactly the limit passes', async () => {
       const key = keyOf(1_000, 10_000)
       const verdicts = await Promise.all(Array.from({ length: 60 }, () => limiter.take(key, 10)))
       expect(verdicts.filter(({ exceeded }) => exceeded === null)).toHaveLength(10)
@@ -262,11 +262,11 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect(remainingOf(await limiter.take(key))).toEqual({ minute: 989, day: 9_989 })
     })
 
-    test('of a key whose second holds nothing is denied', async () => {
+    test('of a key with zero calls per second is denied', async () => {
       expect((await limiter.take(keyOf(10, 10), 0)).exceeded).toMatchObject({ policy: 'second', limit: 0 })
     })
 
-    test('leaves the window of refusals alone', async () => {
+    test('does not use the window of refusals', async () => {
       const key = keyOf(10, 100)
       expect(await takes(key, 1, 3)).toBe(1)
       expect(await limiter.takeRefused(key)).toMatchObject({ exceeded: null, windows: [{ remaining: 9 }] })
@@ -274,7 +274,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
   })
 
   describe('the window of refusals', () => {
-    test("is as wide as the key's minute, and its own: neither uses up the other", async () => {
+    test("is as wide as the key's minute, and separate: neither uses up the other", async () => {
       const key = keyOf(2, 10)
       for (const remaining of [1, 0])
         expect(await limiter.takeRefused(key)).toEqual({
@@ -286,7 +286,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       expect(await passing(limiter, key, 5)).toBe(1)
     })
 
-    test('takes nothing for what it denies, and turns after a minute', async () => {
+    test('takes nothing for a call that it denies, and ends after a minute', async () => {
       const key = keyOf(2, 10)
       let passed = 0
       for (let n = 0; n < 20; n++) if ((await limiter.takeRefused(key)).exceeded === null) passed++
