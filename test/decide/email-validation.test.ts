@@ -1,4 +1,4 @@
-/** The decision table of e-mail validation: one row per line, the first that matches decides. */
+/** The decision table of e-mail validation: one row per line, and the first match decides. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { emailValidationResult } from '../../src/capabilities/email-validation/contract.ts'
@@ -64,13 +64,13 @@ const replied = (outcome: MailboxOutcome, more: Partial<MailboxEvidence> = {}): 
   ...accepted,
   mailbox: { ...mailbox, outcome, catchAll: null, ...more },
 })
-const nobodyAsked = { mailbox: null }
+const notProbed = { mailbox: null }
 
 const table: [row: number, signal: string, evidence: EmailEvidence, verdict: string, score: number][] = [
   [
     1,
     'no address at all',
-    { ...accepted, parsed: { valid: false, reason: 'no_at_sign' }, lists: null, mx: null, ...nobodyAsked },
+    { ...accepted, parsed: { valid: false, reason: 'no_at_sign' }, lists: null, mx: null, ...notProbed },
     'invalid / invalid_syntax',
     0,
   ],
@@ -81,7 +81,7 @@ const table: [row: number, signal: string, evidence: EmailEvidence, verdict: str
       ...accepted,
       parsed: { valid: true, address: { ...address, domainLiteral: true } },
       mx: null,
-      ...nobodyAsked,
+      ...notProbed,
     },
     'invalid / domain_not_routable',
     0,
@@ -89,32 +89,32 @@ const table: [row: number, signal: string, evidence: EmailEvidence, verdict: str
   [
     2,
     'a special-use domain',
-    { ...accepted, lists: { ...lists, routable: false }, mx: null, ...nobodyAsked },
+    { ...accepted, lists: { ...lists, routable: false }, mx: null, ...notProbed },
     'invalid / domain_not_routable',
     0,
   ],
   [
     3,
     'NXDOMAIN',
-    { ...accepted, mx: { kind: 'domain_not_found' }, ...nobodyAsked },
+    { ...accepted, mx: { kind: 'domain_not_found' }, ...notProbed },
     'invalid / domain_not_found',
     0,
   ],
-  [4, 'null MX', { ...accepted, mx: { kind: 'null_mx' }, ...nobodyAsked }, 'invalid / null_mx', 0],
+  [4, 'null MX', { ...accepted, mx: { kind: 'null_mx' }, ...notProbed }, 'invalid / null_mx', 0],
   [
     5,
     'no MX and no address',
-    { ...accepted, mx: { kind: 'no_mail_server' }, ...nobodyAsked },
+    { ...accepted, mx: { kind: 'no_mail_server' }, ...notProbed },
     'invalid / no_mail_server',
     0,
   ],
   [
     6,
-    'targets that cannot be reached by anybody',
+    'targets with unreachable addresses',
     {
       ...accepted,
       mx: { kind: 'unroutable', implicit: false, records: mx.records, provider: null },
-      ...nobodyAsked,
+      ...notProbed,
     },
     'invalid / mx_unroutable',
     0,
@@ -122,25 +122,25 @@ const table: [row: number, signal: string, evidence: EmailEvidence, verdict: str
   [
     7,
     'SERVFAIL',
-    { ...accepted, mx: { kind: 'dns_error', code: 'ESERVFAIL' }, ...nobodyAsked },
+    { ...accepted, mx: { kind: 'dns_error', code: 'ESERVFAIL' }, ...notProbed },
     'unknown / dns_error',
     40,
   ],
   [
     8,
     'a disposable domain',
-    { ...accepted, lists: { ...lists, disposable: true }, ...nobodyAsked },
+    { ...accepted, lists: { ...lists, disposable: true }, ...notProbed },
     'risky / disposable',
     10,
   ],
   [
     8,
     'a disposable exchange',
-    { ...accepted, disposableExchange: true, ...nobodyAsked },
+    { ...accepted, disposableExchange: true, ...notProbed },
     'risky / disposable',
     10,
   ],
-  [9, 'nobody to ask', { ...accepted, ...nobodyAsked }, 'unknown / probe_not_supported', 50],
+  [9, 'no server to ask', { ...accepted, ...notProbed }, 'unknown / probe_not_supported', 50],
   [10, 'no connection', replied('no_connect', { connected: false }), 'unknown / no_connect', 40],
   [10, 'no answer in time', replied('timeout'), 'unknown / timeout', 40],
   [11, 'a full mailbox', replied('mailbox_full'), 'risky / mailbox_full', 30],
@@ -149,12 +149,24 @@ const table: [row: number, signal: string, evidence: EmailEvidence, verdict: str
   [12, '252', replied('cannot_verify'), 'unknown / cannot_verify', 40],
   [13, 'a refusal of us', replied('blocked'), 'unknown / blocked', 40],
   [13, 'no SMTPUTF8', replied('smtputf8_unsupported'), 'unknown / smtputf8_unsupported', 40],
-  [14, 'nobody there', replied('mailbox_not_found'), 'invalid / mailbox_not_found', 0],
+  [14, 'no such mailbox', replied('mailbox_not_found'), 'invalid / mailbox_not_found', 0],
   [14, 'a disabled mailbox', replied('mailbox_disabled'), 'invalid / mailbox_disabled', 0],
-  [15, 'anybody is accepted', replied('accepted', { catchAll: true }), 'risky / catch_all', 60],
-  [16, 'whether anybody is, is unknown', replied('accepted'), 'risky / catch_all_undetermined', 55],
-  [17, 'accepted, and a random one refused', accepted, 'valid / accepted', 95],
-  [17, 'the same of a role', { ...accepted, lists: { ...lists, roleBased: true } }, 'valid / accepted', 85],
+  [15, 'every recipient is accepted', replied('accepted', { catchAll: true }), 'risky / catch_all', 60],
+  [
+    16,
+    'not known whether every recipient is accepted',
+    replied('accepted'),
+    'risky / catch_all_undetermined',
+    55,
+  ],
+  [17, 'accepted, and a random recipient refused', accepted, 'valid / accepted', 95],
+  [
+    17,
+    'the same for a role address',
+    { ...accepted, lists: { ...lists, roleBased: true } },
+    'valid / accepted',
+    85,
+  ],
 ]
 
 describe('the decision table', () => {
@@ -171,7 +183,7 @@ describe('the decision table', () => {
     expect([...new Set(table.map(([row]) => row))]).toEqual(Array.from({ length: 17 }, (_, n) => n + 1))
   })
 
-  test('4.1.1 only an acceptance with a random refusal is valid, whatever else is known', () => {
+  test('4.1.1 only an accepted recipient and a refused random one make an address valid, no matter what other evidence shows', () => {
     const outcomes = Object.values(table).flatMap(([, , { mailbox: seen }]) => (seen === null ? [] : [seen]))
     fc.assert(
       fc.property(
@@ -199,7 +211,7 @@ describe('the decision table', () => {
     )
   })
 
-  test('a temporary failure, a refusal of us, a time-out or a DNS error is never invalid', () => {
+  test('a temporary failure, a refusal of our server, a time-out or a DNS error never makes an address invalid', () => {
     const unsure = table.filter(([row]) => [7, 10, 12, 13].includes(row))
     expect(unsure.map(([, , evidence]) => verdictOf(evidence).status)).toEqual(unsure.map(() => 'unknown'))
   })
@@ -226,7 +238,7 @@ describe('answer and facts', () => {
       sub_status: decision.result.sub_status,
       company_status: 'not_requested',
     })
-    expect(decision.result.billing.billable, 'before the tariff has said so').toBe(false)
+    expect(decision.result.billing.billable, 'before the tariff has decided').toBe(false)
   })
 
   test('the address is in the answer and not in the facts', () => {
@@ -236,7 +248,7 @@ describe('answer and facts', () => {
     expect(decision.facts).toMatchObject({ domain: 'example.com', address_hmac: hmac })
   })
 
-  test('what could not be determined is null, never false', () => {
+  test('null, never false, is the value of a check that could not be made', () => {
     const decision = decide(
       { ...findings, ...replied('timeout', { connected: false, code: null, enhancedCode: null }) },
       request,
@@ -254,7 +266,7 @@ describe('answer and facts', () => {
     })
   })
 
-  test('a server that nobody dialled was not attempted; one that did not answer was', () => {
+  test('a server that was never dialled counts as not attempted; one that did not answer counts as attempted', () => {
     const smtpOf = (connected: boolean | null) => {
       const unheard = { connected, code: null, enhancedCode: null, retryAfterSeconds: 60 }
       const decision = decide({ ...findings, ...replied('temporary_failure', unheard) }, request)
@@ -267,7 +279,7 @@ describe('answer and facts', () => {
     expect(smtpOf(false)).toMatchObject({ attempted: true, connected: false })
   })
 
-  test('no more than 320 characters of what was submitted come back', () => {
+  test('at most 320 characters of the submitted text are returned', () => {
     const decision = decide(
       { ...findings, parsed: { valid: false, reason: 'too_long' }, lists: null, mx: null, mailbox: null },
       { email: 'x'.repeat(10_000), companyRequested: true, didYouMean: null },
@@ -290,7 +302,7 @@ describe('company enrichment', () => {
     expect(applies({ registrableDomain: null })).toBe(false)
   })
 
-  test('is for what is valid or risky, but not for disposable addresses, and never for what is unknown', () => {
+  test('is for valid and risky addresses, but not for disposable ones, and never for unknown ones', () => {
     const applying = table.filter(([, , evidence]) => applies({}, evidence)).map(([row]) => row)
     expect([...new Set(applying)]).toEqual([11, 15, 16, 17])
   })
