@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { createCircuitBreaker } from '../../src/concurrency/circuit-breaker.ts'
 
 describe('a circuit breaker', () => {
-  test('one trial at a time passes; one that never ended gives way to another', () => {
+  test('one trial passes at a time; a trial that never ends is replaced by another', () => {
     const breaker = createCircuitBreaker<string>({
       failuresMax: 2,
       openMs: 100,
@@ -26,7 +26,7 @@ describe('a circuit breaker', () => {
     expect(breaker.refuses(353)).toBeNull()
   })
 
-  test('failures about one thing are one failure until the next success, and a trial’s counts all the same', () => {
+  test('several failures with one cause count as one until the next success; a failed trial always counts', () => {
     const breaker = createCircuitBreaker<string>({
       failuresMax: 2,
       openMs: 100,
@@ -45,7 +45,7 @@ describe('a circuit breaker', () => {
     expect(breaker.refuses(100)).toEqual({ cause: 'e', forMs: 200 })
   })
 
-  test('a trial that no caller waited for does not make the time longer', () => {
+  test('a trial without a waiting caller does not extend the pause', () => {
     const breaker = createCircuitBreaker<string>({
       failuresMax: 1,
       openMs: 100,
@@ -63,7 +63,7 @@ describe('a circuit breaker', () => {
     expect(breaker.refuses(400)).toEqual({ cause: 'c', forMs: 200 })
   })
 
-  test('a trial that tells nothing gives way to another', () => {
+  test('a trial without a result is replaced by another', () => {
     const breaker = createCircuitBreaker<string>({
       failuresMax: 1,
       openMs: 100,

@@ -5,14 +5,14 @@ const never = new Promise<never>(() => undefined)
 const late = (): string => 'late'
 
 describe('a wait with an end', () => {
-  test('ends as the work does where that is sooner', async () => {
+  test('ends when the work ends, if that is earlier', async () => {
     expect(await within(Promise.resolve('done'), { waitMs: 60_000 }, late)).toBe('done')
     await expect(within(Promise.reject(new Error('broken')), { waitMs: 60_000 }, late)).rejects.toThrow(
       'broken',
     )
   })
 
-  test('ends with what the caller says where the time is over, also where that is thrown', async () => {
+  test('ends with the value of the caller when the time is over, also if the caller throws it', async () => {
     expect(await within(never, { waitMs: 1 }, late)).toBe('late')
     const refuse = (): never => {
       throw new Error('too late')
@@ -20,7 +20,7 @@ describe('a wait with an end', () => {
     await expect(within(never, { waitMs: 1 }, refuse)).rejects.toThrow('too late')
   })
 
-  test('ends with its signal, now or before', async () => {
+  test('ends when its signal is aborted, even if that was before it began', async () => {
     const stop = new AbortController()
     const waiting = within(never, { waitMs: 60_000, signal: stop.signal }, late)
     stop.abort()
@@ -28,7 +28,7 @@ describe('a wait with an end', () => {
     expect(await within(never, { signal: AbortSignal.abort() }, late)).toBe('late')
   })
 
-  test('without a limit goes on until the work is done', async () => {
+  test('without a limit, continues until the work is done', async () => {
     expect(await within(Promise.resolve(7), {}, late)).toBe(7)
   })
 
@@ -41,7 +41,7 @@ describe('a wait with an end', () => {
     expect(removed).toHaveBeenCalledOnce()
   })
 
-  test('is by the clock it is given', async () => {
+  test('uses the clock it is given', async () => {
     const timers: (() => void)[] = []
     const after = (_ms: number, run: () => void) => {
       timers.push(run)
@@ -52,7 +52,7 @@ describe('a wait with an end', () => {
     expect(await waiting).toBe('late')
   })
 
-  test('does not make a failure that comes later one that nothing handles', async () => {
+  test('does not leave a later failure unhandled', async () => {
     const { promise, reject } = Promise.withResolvers<never>()
     expect(await within(promise, { waitMs: 1 }, late)).toBe('late')
     reject(new Error('unheard'))
@@ -60,7 +60,7 @@ describe('a wait with an end', () => {
   })
 })
 
-test('a signal with a deadline ends with the one it was given too', () => {
+test('a signal with a deadline also ends with the signal it was made from', () => {
   const stop = new AbortController()
   const signal = deadlineSignal(60_000, stop.signal)
   expect(signal.aborted).toBe(false)

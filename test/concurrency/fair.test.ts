@@ -5,7 +5,7 @@ import { randomOf } from '../bench/random.ts'
 
 type Outcome = (() => void) | 'full' | 'late'
 
-/** A clock that goes on when it is told to. */
+/** A clock that advances only when asked. */
 const manualTimers = () => {
   let nowMs = 0
   const due = new Map<number, { atMs: number; run: () => void }>()
@@ -28,7 +28,7 @@ const manualTimers = () => {
   }
 }
 
-/** Asks, and notes what came of it as soon as it is known. */
+/** Asks for a place, and records the outcome when it is known. */
 const asked = (take: Promise<Outcome>): { outcome: Outcome | undefined } => {
   const note: { outcome: Outcome | undefined } = { outcome: undefined }
   void take.then((outcome) => {
@@ -48,7 +48,7 @@ const release = ({ outcome }: { outcome: Outcome | undefined }): void => {
   outcome()
 }
 
-test('a newcomer is given the next place that comes free, however many of another party wait', async () => {
+test('a newcomer gets the next free place, no matter how many of another party wait', async () => {
   const timers = manualTimers()
   const places = new FairPlaces({ placesMax: 8, waitingMax: 100, waitMaxMs: 1_000 }, timers.after)
   const flood = Array.from({ length: 60 }, () => asked(places.take('flood')))
@@ -62,7 +62,7 @@ test('a newcomer is given the next place that comes free, however many of anothe
   expect(flood.filter(isGiven)).toHaveLength(8)
 })
 
-test('two parties that both want everything hold as many places each', async () => {
+test('two parties that both want everything hold the same number of places', async () => {
   const timers = manualTimers()
   const places = new FairPlaces({ placesMax: 10, waitingMax: 1_000, waitMaxMs: 1_000 }, timers.after)
   const all = new Map(['a', 'b'].map((name) => [name, new Set<{ outcome: Outcome | undefined }>()]))
@@ -93,7 +93,7 @@ test('a full queue refuses the newest of the party with the most waiting, not th
   expect(late.outcome).toBe('full')
 })
 
-test('who waits too long is refused, and nothing of it is left', async () => {
+test('a request that waits too long is refused and leaves nothing behind', async () => {
   const timers = manualTimers()
   const places = new FairPlaces({ placesMax: 1, waitingMax: 10, waitMaxMs: 500 }, timers.after)
   const holder = asked(places.take('a'))
@@ -106,7 +106,7 @@ test('who waits too long is refused, and nothing of it is left', async () => {
   expect([places.taken, places.waiting, timers.pending()]).toEqual([0, 0, 0])
 })
 
-test('whatever is asked and given back in whatever order: no place is given twice, lost, or left idle while somebody waits', async () => {
+test('places that are taken and returned in any order are never given twice, lost, or left idle while anyone waits', async () => {
   for (let seed = 1; seed <= 30; seed++) {
     const random = randomOf(seed)
     const timers = manualTimers()
@@ -122,7 +122,7 @@ test('whatever is asked and given back in whatever order: no place is given twic
         if (one !== undefined) {
           returned.add(one)
           release(one)
-          // Given back twice it counts once.
+          // Returning it twice counts once.
           if (random() < 0.2) release(one)
         }
       } else timers.pass(Math.floor(random() * 15))
@@ -142,7 +142,7 @@ test('whatever is asked and given back in whatever order: no place is given twic
   }
 })
 
-test('a party alone may have the whole bound; with a second one it has half', () => {
+test('a party may have the whole bound while it is alone, and half of it next to a second party', () => {
   const share = createFairShare(() => 10)
   const enter = (party: string): (() => void) | null => share.enter(party)
   const own = Array.from({ length: 12 }, () => enter('flood'))
@@ -154,13 +154,13 @@ test('a party alone may have the whole bound; with a second one it has half', ()
   expect(enter('flood')).not.toBeNull()
 })
 
-test('a newcomer is let in even where the others fill the bound', () => {
+test('a newcomer gets in even if the others fill the bound', () => {
   const share = createFairShare(() => 4)
   for (let i = 0; i < 4; i++) expect(share.enter('flood')).not.toBeNull()
   for (let i = 0; i < 20; i++) expect(share.enter(`new ${i}`), `newcomer ${i}`).not.toBeNull()
 })
 
-test('what ended twice is counted once', () => {
+test('ending twice counts once', () => {
   const share = createFairShare(() => 1)
   const end = share.enter('a')
   end?.()

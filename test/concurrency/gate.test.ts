@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createGate } from '../../src/concurrency/gate.ts'
 
-/** A server that stops answering, and the gate before it. */
+/** A server that stops answering, and its gate. */
 
 const lines: [level: string, message: string, refused: unknown][] = []
 const line = (level: string) => (fields: object, message: string) =>
@@ -32,7 +32,7 @@ afterEach(() => {
 
 const forever = (): Promise<never> => new Promise(() => undefined)
 
-test('work that ends never has the server asked, and slow work alone does not shut the gate', async () => {
+test('the server is not asked while work ends, and slow work alone does not shut the gate', async () => {
   const gate = gateOf()
   for (let n = 0; n < 20; n++) {
     await gate.watch(Promise.resolve())
@@ -48,7 +48,7 @@ test('work that ends never has the server asked, and slow work alone does not sh
   gate.close()
 })
 
-test('where no work ends and the server does not answer, the gate shuts in three and a half seconds', async () => {
+test('if no work ends and the server does not answer, the gate shuts within three and a half seconds', async () => {
   const gate = gateOf()
   server = 'hangs'
   void gate.watch(forever())
@@ -58,7 +58,7 @@ test('where no work ends and the server does not answer, the gate shuts in three
   gate.close()
 })
 
-test('a question that never ends is not asked again; its late answer opens the gate', async () => {
+test('a question that never ends is not repeated; its late answer opens the gate', async () => {
   const gate = gateOf()
   server = 'hangs'
   void gate.watch(forever())
@@ -70,7 +70,7 @@ test('a question that never ends is not asked again; its late answer opens the g
   gate.close()
 })
 
-test('opens within half a second of the first answer, also where nobody asks, and says what it refused', async () => {
+test('opens within half a second of the first answer, also without traffic, and logs how much it refused', async () => {
   const gate = gateOf()
   server = 'refuses'
   await gate.watch(Promise.reject(new Error('ECONNREFUSED'))).catch(() => undefined)
@@ -87,7 +87,7 @@ test('opens within half a second of the first answer, also where nobody asks, an
   gate.close()
 })
 
-test('a line a minute says that it is still shut', async () => {
+test('a line a minute reports that the gate is still shut', async () => {
   const gate = gateOf()
   server = 'refuses'
   void gate.watch(forever())
@@ -100,7 +100,7 @@ test('a line a minute says that it is still shut', async () => {
   gate.close()
 })
 
-test('a part of the server that still works neither keeps it open nor opens it', async () => {
+test('a part of the server that still works neither keeps the gate open nor opens it', async () => {
   const gate = gateOf()
   server = 'hangs'
   void gate.watch(forever())
@@ -112,7 +112,7 @@ test('a part of the server that still works neither keeps it open nor opens it',
   gate.close()
 })
 
-test('a server that refuses every connection shuts it, although every try ends at once', async () => {
+test('a server that refuses every connection shuts the gate, although every attempt ends quickly', async () => {
   const gate = gateOf()
   server = 'refuses'
   for (let n = 0; n < 30 && gate.shutForMs() === null; n++) {

@@ -4,7 +4,7 @@ import { createGathering, type GatheringOptions } from '../../src/concurrency/ga
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 const refusal = (why: string): Error => new Error(why)
 
-/** Runs that last until they are told to end, and what each of them took. */
+/** Runs that last until they are ended, and the questions that each of them took. */
 const scene = (more: Partial<GatheringOptions<number, string>> = {}) => {
   const taken: (readonly number[])[] = []
   const runs: PromiseWithResolvers<void>[] = []
@@ -27,7 +27,7 @@ const scene = (more: Partial<GatheringOptions<number, string>> = {}) => {
 }
 
 describe('a gathering', () => {
-  test('takes what is asked in one turn together, in order, and as many as one run may have', async () => {
+  test('takes the questions of one turn together, in order, and as many as one run may have', async () => {
     const { gathering, taken, runs } = scene()
     const answers = [1, 2, 3, 4].map(gathering.ask)
     await turn()
@@ -41,7 +41,7 @@ describe('a gathering', () => {
     await gathering.settled()
   })
 
-  test('has as many runs under way as it may, and gathers meanwhile', async () => {
+  test('has as many runs in progress as allowed, and gathers more during them', async () => {
     const { gathering, taken } = scene({ underWayMax: 2 })
     for (const ask of [1, 2, 3, 4]) void gathering.ask(ask)
     await turn()
@@ -52,13 +52,13 @@ describe('a gathering', () => {
     expect(taken).toEqual([[1, 2, 3], [4]])
   })
 
-  test('refuses one more than may wait, at once', async () => {
+  test('immediately refuses a question above the limit of waiting ones', async () => {
     const { gathering } = scene()
     for (const ask of [1, 2, 3, 4, 5]) void gathering.ask(ask)
     await expect(gathering.ask(6)).rejects.toThrow('full')
   })
 
-  test('refuses what waited too long, and does not run it', async () => {
+  test('refuses a question that waited too long, without running it', async () => {
     const { gathering, taken, runs } = scene({ waitMaxMs: 0 })
     await expect(gathering.ask(1)).rejects.toThrow('late')
     expect(taken).toEqual([[]])
@@ -66,7 +66,7 @@ describe('a gathering', () => {
     await gathering.settled()
   })
 
-  test('fails those whose run fails, and no other', async () => {
+  test('fails the questions whose run fails, and no other', async () => {
     const { gathering, runs } = scene()
     const answers = [1, 2, 3, 4].map(gathering.ask)
     const told = Promise.allSettled(answers)
@@ -83,7 +83,7 @@ describe('a gathering', () => {
     ])
   })
 
-  test('fails all who wait where a run took none, or where its failure is one for all', async () => {
+  test('fails everyone who waits if a run took no question, or if the failure applies to all', async () => {
     const broken = new Error('broken')
     const without = scene({ run: () => Promise.reject(broken) }).gathering
     const one = await Promise.allSettled([1, 2, 3, 4, 5].map(without.ask))
@@ -101,12 +101,12 @@ describe('a gathering', () => {
     expect(await again).toBe('answer 5')
   })
 
-  test('a run that does not answer one for one fails', async () => {
+  test('a run that does not give one answer for each question fails', async () => {
     const { gathering } = scene({ run: async (take) => [...take().map(String), 'more'] })
     await expect(gathering.ask(1)).rejects.toThrow('2 answers to 1 asks')
   })
 
-  test('is settled when nothing waits and nothing is under way', async () => {
+  test('is settled when nothing waits and nothing is in progress', async () => {
     const { gathering, runs } = scene()
     await gathering.settled()
     let settled = false

@@ -2,10 +2,10 @@ import { setFlagsFromString } from 'node:v8'
 import { expect, test } from 'vitest'
 import { openRedis } from '../../src/concurrency/redis.ts'
 
-test('the client of Redis leaves the methods of strings as fast as they were', async () => {
+test('loading the Redis client does not slow down the methods of strings', async () => {
   setFlagsFromString('--allow-natives-syntax')
   const isFast = new Function('return %HasFastProperties(String.prototype)')
-  // No one listens there: the package is loaded, and that is all.
+  // No server listens there: this only loads the package.
   const redis = await openRedis({ url: 'redis://127.0.0.1:1', name: 'none', script: '' })
   redis.on('error', () => undefined)
   redis.disconnect()

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { remembered } from '../../src/concurrency/remembered.ts'
 
-test('an answer is shared while it is under way and for as long as it is kept, and a failure is not kept', async () => {
+test('an answer is shared while it is being computed and while it is kept; a failure is not kept', async () => {
   let [asked, now] = [0, 0]
   const look = remembered(
     async () => {
