@@ -1,4 +1,4 @@
-/** Spans of real processes, sent to a receiver on a loopback port: of whose trace they are, and what they do not say. */
+/** Spans of real processes, sent to a receiver on a loopback port: their traces, and what they must not contain. */
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type House, openHouse, type Partner, places } from '../support/house.ts'
@@ -7,7 +7,7 @@ import { eventually, lookup, type Service, startService } from '../support/servi
 
 const trace = '4bf92f3577b34da6a3ce929d0e0e4736'
 const parent = '00f067aa0ba902b7'
-/** The SDK anchors each span at the millisecond in which it began: two of them agree to that. */
+/** The SDK anchors each span at the millisecond in which it began, so two spans agree only to a millisecond. */
 const spanClockNs = 1_000_000n
 const email = 'mary.shelley@geneva.example'
 
@@ -15,7 +15,7 @@ let house: House
 let partner: Partner
 
 beforeAll(async () => {
-  // The service's own projector folds.
+  // The service's own projector folds events.
   house = await openHouse({ environment: { ROLES: 'api,dashboard' } })
   partner = await house.partner({ credits: '100' })
 })
@@ -34,7 +34,7 @@ const start = (endpoint: string, more: Readonly<Record<string, string>> = {}): P
 const attributesOf = ({ attributes }: ReceivedSpan): Record<string, unknown> =>
   Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]))
 
-describe('a service that is told where spans go', () => {
+describe('a service with a collector endpoint', () => {
   let receiver: OtlpReceiver
   let service: Service
 
@@ -54,7 +54,7 @@ describe('a service that is told where spans go', () => {
       return found.length >= count ? found : undefined
     })
 
-  test("sends those of a call as part of the partner's trace", async () => {
+  test("sends the spans of a call as part of the partner's trace", async () => {
     const answer = await lookup(service.apiUrl, partner.apiKey, places.london, {
       traceparent: `00-${trace}-${parent}-01`,
     })
@@ -87,7 +87,7 @@ describe('a service that is told where spans go', () => {
     expect(events.at(-1)?.metadata).toMatchObject({ trace_id: trace, request_id: answer.body.request_id })
   })
 
-  test('sends no span of a call whose partner does not record its trace', async () => {
+  test('sends no span of a call if the partner does not record its trace', async () => {
     const silent = trace.replace('4b', '5b')
     const told = trace.replace('4b', '6b')
     for (const [id, flags] of [
@@ -101,7 +101,7 @@ describe('a service that is told where spans go', () => {
     expect(receiver.spans().filter(({ traceId }) => traceId === silent)).toEqual([])
   })
 
-  test('says of a refusal its code, and of what came of nobody that it is a trace of its own', async () => {
+  test('includes the error code of a refusal, and starts a new trace for a call without one', async () => {
     const { body } = await lookup(service.apiUrl, partner.apiKey, 'nonsense')
     const refused = await eventually(async () =>
       receiver.spans().find((span) => attributesOf(span)['enrichment.request_id'] === body.request_id),
@@ -119,7 +119,7 @@ describe('a service that is told where spans go', () => {
     expect(Number(attributesOf(batch)['enrichment.events'])).toBeGreaterThan(0)
   })
 
-  test('names no person, no address, no key and no organization', async () => {
+  test('includes no person, address, key or organization', async () => {
     const validated = await fetch(`${service.apiUrl}/v1/email/validate`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-api-key': partner.apiKey, 'user-agent': 'a-partner' },
@@ -141,14 +141,14 @@ describe('a service that is told where spans go', () => {
       expect([word, receiver.text().includes(word)]).toEqual([word, false])
   })
 
-  test('sends them where it was told, with the headers it was given', () => {
+  test('sends them to the configured endpoint with the configured headers', () => {
     expect(new Set(receiver.requests.map(({ path }) => path))).toEqual(new Set(['/v1/traces']))
     expect(receiver.requests[0]?.headers).toMatchObject({ 'x-tenant': 'a b', 'x-other': 'c' })
     expect(receiver.text()).toContain('enrichment-ledger')
   })
 })
 
-test('what waits at the end is sent, and a receiver that hangs does not keep the process from ending', async () => {
+test('spans that wait at the end are sent, and a receiver that hangs does not keep the process from ending', async () => {
   const receiver = await openOtlpReceiver()
   try {
     const first = await start(receiver.url)
@@ -166,7 +166,7 @@ test('what waits at the end is sent, and a receiver that hangs does not keep the
   }
 })
 
-test('a receiver that is away is logged, and calls go on', async () => {
+test('an unreachable receiver is logged, and calls continue', async () => {
   const receiver = await openOtlpReceiver()
   await receiver.close()
   const service = await start(receiver.url)
@@ -180,7 +180,7 @@ test('a receiver that is away is logged, and calls go on', async () => {
 })
 
 test.each(['localhost:4318', 'ftp://x', 'http://collector/?x=1'])(
-  '%s is no address of a collector',
+  '%s is not a valid collector endpoint',
   async (endpoint) => {
     await expect(start(endpoint)).rejects.toThrow('OTEL_EXPORTER_OTLP_ENDPOINT: the URL of a collector')
   },

@@ -1,4 +1,4 @@
-/** `traceparent` as W3C Trace Context §3.2 has it: what names a trace, and what is ignored. */
+/** `traceparent` according to W3C Trace Context §3.2: which headers name a trace, and which are ignored. */
 import { describe, expect, test } from 'vitest'
 import { traceContextOf } from '../../src/tracing/trace-context.ts'
 
@@ -10,12 +10,12 @@ test('names the trace, the span, and whether the partner records it', () => {
   const named = { traceId: trace, spanId: span }
   expect(traceContextOf(whole)).toEqual({ ...named, sampled: true })
   expect(traceContextOf(`00-${trace}-${span}-00`)).toEqual({ ...named, sampled: false })
-  // Of the flags only the lowest bit says so; others are for later versions.
+  // Only the lowest flag means that; the others are for later versions.
   expect(traceContextOf(`00-${trace}-${span}-fe`)).toEqual({ ...named, sampled: false })
   expect(traceContextOf(`00-${trace}-${span}-ff`)).toEqual({ ...named, sampled: true })
 })
 
-test('a later version is read as far as it is known', () => {
+test('the known part of a later version is read', () => {
   const named = { traceId: trace, spanId: span, sampled: true }
   expect(traceContextOf(`01-${trace}-${span}-01`)).toEqual(named)
   expect(traceContextOf(`cc-${trace}-${span}-01-what-will-be`)).toEqual(named)
@@ -42,14 +42,14 @@ describe('is ignored', () => {
     ` ${whole}`,
     `${whole}\n`,
     `${whole}\0`,
-    // Two headers reach us so.
+    // Two headers arrive in this form.
     `${whole}, ${whole}`,
     `00-${trace.slice(1)}"-${span}-01`,
   ])('%j', (header) => {
     expect(traceContextOf(header)).toBeNull()
   })
 
-  test('a header that is there twice', () => {
+  test('a header that occurs twice', () => {
     expect(traceContextOf([whole, whole])).toBeNull()
   })
 })
