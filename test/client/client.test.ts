@@ -1,4 +1,4 @@
-/** A client can be generated from /openapi.json, is the one that is kept here, and makes calls. */
+/** A client can be generated from /openapi.json, equals the one kept here, and makes calls. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -37,7 +37,7 @@ afterAll(async () => {
   if (directory !== undefined) await rm(directory, { recursive: true, force: true })
 })
 
-/** As every file here is written. */
+/** The style of every file in this repository. */
 const formatted = (text: string): Promise<string> =>
   new Promise((resolve, reject) => {
     const root = at('../..')
@@ -50,18 +50,18 @@ const formatted = (text: string): Promise<string> =>
     biome.stdin?.end(text)
   })
 
-test('the client that is kept is the one the document makes', async () => {
+test('the client in the repository is the one generated from the document', async () => {
   expect(await readFile(kept, 'utf8')).toBe(generated)
 })
 
-test('the command that makes it brings its own compiler, which a folder may have in another version', async () => {
+test('the command that generates it brings its own compiler, which may have another version in the folder', async () => {
   for (const guide of ['../../README.md', '../../src/guides/quick-start.md']) {
     const commands = (await readFile(at(guide), 'utf8')).match(/^npx openapi-typescript\S* /gm)
     expect([guide, commands]).toEqual([guide, ['npx openapi-typescript@latest ']])
   }
 })
 
-test('a program that uses it is checked by the compiler', async () => {
+test('the compiler checks a program that uses it', async () => {
   const compiler = at('../../node_modules/typescript/bin/tsc')
   const options = ['--ignoreConfig', '--noEmit', '--strict', '--module', 'nodenext', '--target', 'esnext']
   const checked = run(

@@ -1,6 +1,6 @@
 /**
- * `node generate.ts DOCUMENT FILE`: writes the types of an OpenAPI document, as `npx openapi-typescript DOCUMENT -o FILE` does. That
- * needs the compiler's interface for programs, which the compiler of this project no longer has: another package brings it.
+ * `node generate.ts DOCUMENT FILE`: writes the types of an OpenAPI document, like `npx openapi-typescript DOCUMENT -o FILE`. That
+ * needs the compiler's programming interface, which this project's compiler no longer has: another package provides it.
  */
 import { readFile, writeFile } from 'node:fs/promises'
 import { registerHooks } from 'node:module'

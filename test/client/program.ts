@@ -1,4 +1,4 @@
-/** What a partner writes: every path, member and code is checked by the compiler. */
+/** A partner's program: the compiler checks every path, member and code. */
 import createClient from 'openapi-fetch'
 import type { paths } from './enrichment.ts'
 
@@ -24,13 +24,13 @@ export const program = async (baseUrl: string, apiKey: string) => {
   const requestId = looked.data?.request_id ?? ''
   const call = await client.GET('/v1/calls/{request_id}', { params: { path: { request_id: requestId } } })
 
-  // @ts-expect-error there is no such path
+  // @ts-expect-error the path does not exist
   const nowhere = await client.GET('/v1/nowhere')
-  // @ts-expect-error the member is named otherwise
+  // @ts-expect-error the member has another name
   const misspelt = await client.POST('/v1/email/validate', { body: { mail: 'x' } })
-  // @ts-expect-error the result has no such member
+  // @ts-expect-error the result does not have this member
   const absent = validated.data?.result.verdict
-  // @ts-expect-error no such code is answered here
+  // @ts-expect-error this call never answers with this code
   const neverAnswered = code === 'PROFNET_001'
 
   return {
