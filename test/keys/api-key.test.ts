@@ -1,4 +1,4 @@
-/** The text of an API key: told from a mistyped one without asking anybody. */
+/** The text of an API key: mistyped keys are recognized without asking the database. */
 import { crc32 } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
 import { keyId as keyIdSchema } from '../../src/events/primitives.ts'
@@ -17,7 +17,7 @@ const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const random = seededRandom(62)
 const bytes = (count = 128): Uint8Array => Uint8Array.from({ length: count }, () => random.integer(256))
 
-/** Written here once more, so that the format itself is held: scanners outside this service check it too. */
+/** A second implementation, so that the format itself is pinned: scanners outside this service check it too. */
 const checksumOf = (body: string): string => {
   let rest = BigInt(crc32(body))
   let text = ''
@@ -29,7 +29,7 @@ const checksumOf = (body: string): string => {
 }
 
 describe('a composed key', () => {
-  test('is prefix, public id, secret and checksum, of the announced lengths', () => {
+  test('consists of prefix, public id, secret and checksum, with the announced lengths', () => {
     const { apiKey, keyId, secret } = composeApiKey(bytes())
     expect(apiKey).toBe(`enl_live_${keyId}_${secret}${checksumOf(`enl_live_${keyId}_${secret}`)}`)
     expect(apiKey).toMatch(/^enl_live_[0-9A-Za-z]{16}_[0-9A-Za-z]{38}$/)
@@ -42,14 +42,14 @@ describe('a composed key', () => {
     expect(composeApiKey(same)).toEqual(composeApiKey(Uint8Array.from(same)))
   })
 
-  test('of known bytes is known: the format does not change by accident', () => {
+  test('from known bytes is a known text: the format cannot change by accident', () => {
     const { apiKey } = composeApiKey(Uint8Array.from({ length: 128 }, (_, n) => n))
     expect(apiKey).toBe(
       `enl_live_0123456789ABCDEF_GHIJKLMNOPQRSTUVWXYZabcdefghijkl${checksumOf('enl_live_0123456789ABCDEF_GHIJKLMNOPQRSTUVWXYZabcdefghijkl')}`,
     )
   })
 
-  test('2,000 keys: each reads back, and no id or secret comes twice', () => {
+  test('2,000 keys: each can be parsed, and no id or secret occurs twice', () => {
     const ids = new Set<string>()
     const secrets = new Set<string>()
     for (let n = 0; n < 2_000; n++) {
@@ -62,7 +62,7 @@ describe('a composed key', () => {
     expect([ids.size, secrets.size]).toEqual([2_000, 2_000])
   })
 
-  test('favours no character: bytes that would are skipped', () => {
+  test('favours no character: bytes that would cause a bias are skipped', () => {
     const counts = new Map<string, number>()
     for (let n = 0; n < 5_000; n++) {
       const { keyId, secret } = composeApiKey(bytes())
@@ -78,7 +78,7 @@ describe('a composed key', () => {
     expect(skipped.keyId).toBe('0123456789ABCDEF')
   })
 
-  test('is not made from too little randomness', () => {
+  test('cannot be made from too little randomness', () => {
     expect(() => composeApiKey(bytes(47))).toThrow('not enough random bytes')
     expect(() => composeApiKey(Uint8Array.from({ length: 128 }, () => 255))).toThrow(
       'not enough random bytes',

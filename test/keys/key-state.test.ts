@@ -1,4 +1,4 @@
-/** The life of an API key: what its stream says it is, and what may still happen to it. */
+/** The life of an API key: its state according to its stream, and which changes are still possible. */
 import { describe, expect, test } from 'vitest'
 import type { ApiKeyIssued } from '../../src/events/keys.ts'
 import {
@@ -64,12 +64,12 @@ describe('folding', () => {
     revokedAt: null,
   }
 
-  test('an issued key is what its event says, created when that happened', () => {
+  test('an issued key has the values of its event, and is created at that time', () => {
     expect(fold(issued())).toEqual(fresh)
     expect(fold(issued({ expires_at: day(20) }))).toEqual({ ...fresh, expiresAt: day(20) })
   })
 
-  test('a rotated key names its successor and its grace', () => {
+  test('a rotated key names its successor and its grace period', () => {
     expect(fold(issued(), rotated(day(9)))).toEqual({ ...fresh, successorId, graceUntil: day(9) })
   })
 
@@ -79,16 +79,16 @@ describe('folding', () => {
     expect(fold(issued(), changed)).toEqual({ ...fresh, limits })
   })
 
-  test('a revoked key was revoked when it was first', () => {
+  test('a key revoked twice was revoked at the first time', () => {
     expect(fold(issued(), revoked())).toEqual({ ...fresh, revokedAt: day(2) })
     expect(fold(issued(), revoked(), revoked('again'))).toEqual({ ...fresh, revokedAt: day(2) })
   })
 
-  test('what happens to a key that was never issued makes none', () => {
+  test('events of a key that was never issued create no key', () => {
     expect(fold(revoked(), rotated(day(9)))).toBeUndefined()
   })
 
-  test('does not change the state it was given', () => {
+  test('does not change the given state', () => {
     const state = Object.freeze(given(issued()))
     evolveKey(state, revoked(), day(2))
     evolveKey(state, rotated(day(9)), day(2))
@@ -101,8 +101,8 @@ describe('folding', () => {
   })
 })
 
-describe('what is said twice', () => {
-  test('gives nothing back: a key issued again stays revoked, one rotated again ends no later', () => {
+describe('repeated events', () => {
+  test('undo nothing: a key issued again stays revoked, and one rotated again does not end later', () => {
     expect(fold(issued(), revoked(), issued())).toMatchObject({ revokedAt: day(2) })
     expect(fold(issued(), rotated(day(9)), rotated(day(20)))).toMatchObject({ graceUntil: day(9) })
     expect(fold(issued(), rotated(day(20)), rotated(day(9)))).toMatchObject({ graceUntil: day(9) })
@@ -148,7 +148,7 @@ describe('the end of a key', () => {
 describe('rotating', () => {
   const command = { successorId, graceUntil: day(9), at: day(8) }
 
-  test('a live key gets a successor and a grace', () => {
+  test('a live key gets a successor and a grace period', () => {
     expect(rotateKey(given(issued()), command)).toEqual(rotated(day(9)))
     expect(rotateKey(given(issued({ expires_at: '2026-09-08T00:00:00.001Z' })), command)).toEqual(
       rotated(day(9)),
@@ -181,7 +181,7 @@ describe('revoking', () => {
     expect(revokeKey(given(...events), 'leaked')).toEqual(revoked())
   })
 
-  test('a revoked key is refused, naming when it was', () => {
+  test('a revoked key is refused, with the time of its revocation', () => {
     expect(revokeKey(given(issued(), revoked()), 'again')).toEqual({
       refused: `key ${keyId} was revoked at ${day(2)}`,
     })
