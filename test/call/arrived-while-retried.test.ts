@@ -1,6 +1,6 @@
 /**
- * An append held in the network, whose caller does not know the outcome; it arrives while another process makes the call again under the same
- * Idempotency-Key. Whatever comes first, an answer that leaves is paid for, once.
+ * An append is held in the network, and its caller does not know the outcome. It arrives while another process makes the call again under the
+ * same Idempotency-Key. In either order, an answer that is sent is paid for exactly once.
  */
 import pino from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -16,7 +16,7 @@ const logger = pino({ level: 'silent' })
 const lid = 'zorvina-quillfeather'
 let upstream: ProfileUpstream
 let house: House
-/** The process whose append is held, over the same database. */
+/** The process whose append is held; it uses the same database. */
 let first: App
 let held: HeldLog
 let partner: Partner
@@ -48,8 +48,8 @@ afterAll(async () => {
 })
 beforeEach(async () => {
   partner = await house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits: '20' })
-  // The first process hears of a new key by itself.
-  await until('both let the key in', async () => (await lookup(first)).status === 200)
+  // The first process learns of a new key without help.
+  await until('both accept the key', async () => (await lookup(first)).status === 200)
   house.moveClock(120_000)
 })
 afterEach(async () => {
@@ -58,9 +58,9 @@ afterEach(async () => {
 
 type HeldLog = {
   readonly eventLog: EventLog
-  /** From now on appends to ledgers leave, and nobody hears of them. */
+  /** From now on appends to ledgers are sent, and their replies are lost. */
   hold(): void
-  /** What was held arrives, once, and the network is as before. */
+  /** Delivers what was held, once; after that the network works again. */
   deliver(): Promise<void>
 }
 
@@ -113,7 +113,7 @@ const known = (headline: string, id = lid) => ({
 const typesOf = async (type: string): Promise<number> =>
   (await house.eventsOf(partner.organizationId)).filter((event) => event.type === type).length
 
-/** The first process does not know the outcome, its append is under way; the second makes it again and waits for its source. */
+/** The first process does not know the outcome, its append is in progress; the second process repeats the call and waits for its source. */
 const retried = async (id = lid): Promise<{ answer: Promise<Answer>; gather: () => void }> => {
   upstream.answers(() => known('At first'))
   held.hold()
@@ -121,7 +121,7 @@ const retried = async (id = lid): Promise<{ answer: Promise<Answer>; gather: () 
   expect({ status: unknown.status, code: unknown.body.code }).toEqual({ status: 504, code: 'SYS_003' })
   expect(unknown.headers.get('credits-charged')).toBeNull()
   house.moveClock(120_000)
-  // With its claim another request could not come under the key at all.
+  // With its claim, no other request could use the key.
   if (id !== lid) await house.query('delete from idempotent_calls')
   const source = Promise.withResolvers<void>()
   upstream.answers(() => source.promise.then(() => known('Again', id)))
@@ -132,7 +132,7 @@ const retried = async (id = lid): Promise<{ answer: Promise<Answer>; gather: () 
   return { answer, gather: source.resolve }
 }
 
-test('found written by the retry: the charge stands, once, and the retry is answered', async () => {
+test('if the retry finds the charge in the log, it stays charged once, and the retry is answered', async () => {
   const { answer, gather } = await retried()
   gather()
   expect(outcomeOf(await answer)).toEqual({ status: 200, replayed: 'true', charged: '0', remaining: '15' })
@@ -143,7 +143,7 @@ test('found written by the retry: the charge stands, once, and the retry is answ
   })
 })
 
-test('written for another request: the key is that one’s, and this one is IDEMP_001', async () => {
+test('if the charge belongs to another request, the key belongs to that request, and this one gets IDEMP_001', async () => {
   const { answer, gather } = await retried('orsolya-quillfeather')
   gather()
   const refused = await answer

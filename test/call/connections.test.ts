@@ -1,4 +1,4 @@
-/** One address cannot hold every connection. Callers come from several addresses of loopback. */
+/** One address cannot hold every connection. Callers use several loopback addresses. */
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
@@ -30,7 +30,7 @@ const open = async (localAddress: string): Promise<Socket> => {
   const socket = connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', localAddress })
   socket.on('error', () => undefined)
   sockets.add(socket)
-  // One that is refused may be reset before it is seen as connected.
+  // A refused connection may be reset before it is seen as connected.
   await new Promise((resolve) => socket.once('connect', resolve).once('close', resolve))
   return socket
 }
@@ -63,12 +63,12 @@ test.each([
   [4_096, 1_280, 640],
   [1_024, 256, 128],
   [256, 2, 1],
-])('of %s files all hosts together leave some for everything else', (files, all, perAddress) => {
+])('with %s files, all hosts together leave some for other uses', (files, all, perAddress) => {
   expect(boundsFor(files)).toEqual({ all, perAddress })
   if (files > 256) expect(3 * all).toBeLessThanOrEqual(files - 256)
 })
 
-test('an address that holds all it may is refused further ones; others, and a trusted proxy, are not', async () => {
+test('an address that holds its maximum of connections is refused more; other addresses, and a trusted proxy, are not', async () => {
   const held = await openMany('127.0.0.2', connectionsPerAddressMax)
   const further = await openMany('127.0.0.2', 20)
   await eventually(async () => (refused === 20 ? true : undefined))
@@ -76,7 +76,7 @@ test('an address that holds all it may is refused further ones; others, and a tr
   expect(held.every((socket) => !socket.closed)).toBe(true)
   expect(await isAnswered('127.0.0.2')).toBe(false)
   expect(await isAnswered('127.0.0.3')).toBe(true)
-  // Those it holds work on, and one that it gives up is one it may have again.
+  // Its connections continue to work, and closing one makes room for another.
   const [first] = held
   first?.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
   if (first !== undefined) await once(first, 'data')

@@ -1,6 +1,6 @@
 /**
- * A capability that no other file knows: everything that the service does for one comes from its one value. Only its facts
- * and its tariff are borrowed, from whoami, because those are in the event's vocabulary.
+ * A capability that no other file names: everything the service does for it comes from its one value. Only its facts
+ * and its tariff are borrowed from whoami, because facts are part of the event vocabulary.
  */
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -79,7 +79,7 @@ afterAll(() => house?.close())
 const metrics = async (): Promise<string> => (await fetch(`${house.metricsUrl}/metrics`)).text()
 const readiness = async (): Promise<unknown> => (await fetch(`${house.apiUrl}/readyz`)).json()
 
-test('its calls are answered, recorded, rated and measured, and its jobs are done', async () => {
+test('its calls are answered, recorded, rated and measured, and its jobs run', async () => {
   const partner = await house.partner({ credits: '5' })
   const answer = await house.post(partner, '/v1/echo', { text: 'hello' })
   expect(answer).toMatchObject({ status: 200, body: { result: { text: 'hello' } } })
@@ -94,7 +94,7 @@ test('its calls are answered, recorded, rated and measured, and its jobs are don
   await until('the job is done', async () => happened.includes('again: hello'))
 })
 
-test('a model of its own that no longer follows makes the process unready, by name', async () => {
+test('a read model of its own that no longer follows makes the process unready, by name', async () => {
   expect(await metrics()).toMatch(/^enrichment_doubtful_streams\{model="echoes"\} 3$/m)
   expect(await readiness()).toMatchObject({ checks: { echoes: { status: 'ok' } } })
   failure = new Error('it stopped')
@@ -110,7 +110,7 @@ const openAs = (changed: Partial<House['config']>) =>
     metrics: createMetrics(),
   })
 
-test('it reads its files again and closes when the service does', async () => {
+test('it reloads its files and closes when the service does', async () => {
   happened.length = 0
   const open = await openAs({})
   await open.reload()
@@ -118,7 +118,7 @@ test('it reads its files again and closes when the service does', async () => {
   expect(happened).toEqual(['read again', 'closed'])
 })
 
-test('it is not opened in a process that neither answers its calls nor does jobs', async () => {
+test('it is not opened in a process that neither answers its calls nor runs jobs', async () => {
   happened.length = 0
   const open = await openAs({ ROLES: ['dashboard', 'projector'] })
   expect(open.formsOn('dashboard')).toEqual([])
@@ -126,11 +126,11 @@ test('it is not opened in a process that neither answers its calls nor does jobs
   expect(happened).toEqual([])
 })
 
-test('a setting that it refuses is a bad value of the configuration', async () => {
+test('a setting that it refuses is a configuration error', async () => {
   await expect(openAs({ LOG_LEVEL: 'trace' })).rejects.toThrow(new ConfigError('LOG_LEVEL: too much to say'))
 })
 
-test('its command needs no database, and is told what was typed', async () => {
+test('its command needs no database, and gets the flags as typed', async () => {
   const [command] = commandsOf([imaginary])
   const run = (values: Record<string, string>, changed: Partial<House['config']> = {}) => {
     const context = { config: { ...house.config, ...changed } } satisfies Partial<CommandContext>

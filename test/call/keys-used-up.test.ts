@@ -1,6 +1,6 @@
 /**
- * What uses up an Idempotency-Key: a charge, as the append decides it, and nothing else (decision 15). Neither what a process
- * last saw of the ledger, nor an answer that cost nothing, nor a ledger that could not be asked.
+ * An Idempotency-Key is used up by a charge, as the append decides it, and by nothing else (decision 15): not by an outdated view
+ * of the ledger, not by a free answer, and not by a ledger that could not be reached.
  */
 
 import pg from 'pg'
@@ -20,10 +20,10 @@ import { type Answer, type House, openHouse, type Partner, places, send, until }
 
 const logger = pino({ level: 'silent' })
 let house: House
-/** Another process: the house's own ledger does not hear of what this one writes. */
+/** Another process: the house's own ledger is not notified of its writes. */
 let otherLog: EventLog
 let other: Ledger
-/** One of an earlier release, whose corrections took more than there was. */
+/** A ledger of an earlier release, whose corrections took more than there was. */
 let earlier: Ledger
 
 beforeAll(async () => {
@@ -42,7 +42,7 @@ afterAll(async () => {
   await house?.close()
 })
 
-/** Somewhere that is in no file: an answer, and free. */
+/** An address that is in no file: the answer is free. */
 const nowhere = '10.0.0.1'
 
 const lookup = ({ apiKey }: Partner, key: string | null, ip: string = places.london): Promise<Answer> =>
@@ -60,7 +60,7 @@ const replayed = ({ headers }: Answer): string | null => headers.get('idempotent
 /** Locks a table against others until the returned function is called. */
 const lock = async (text: string): Promise<() => Promise<void>> => {
   const holder = new pg.Client({ connectionString: house.foundation.migrationUrl })
-  // The database may be dropped before it is let go.
+  // The database may be dropped before the lock is released.
   holder.on('error', () => undefined)
   await holder.connect()
   await holder.query('begin')
@@ -77,7 +77,7 @@ const bothWays = [
 ] as const
 
 describe.each(bothWays)('a call %s', (_, key) => {
-  test('is paid by credits another process granted since the last one', async () => {
+  test('is paid with credits that another process granted since the last call', async () => {
     const partner = await house.partner({ credits: '0' })
     expectErrorObject(await lookup(partner, key), unpaid('1', '0'))
     await buy(house, partner, '10', other)
@@ -87,7 +87,7 @@ describe.each(bothWays)('a call %s', (_, key) => {
     expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 
-  test('is refused where another process took the credits since the last one', async () => {
+  test('is refused if another process used the credits since the last call', async () => {
     const partner = await house.partner({ credits: '2' })
     expect((await lookup(partner, null)).status).toBe(200)
     await rerate(house, partner, { amount: '-1', adjusts: null }, other)
@@ -97,19 +97,19 @@ describe.each(bothWays)('a call %s', (_, key) => {
     expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 
-  test('that is free is answered below zero, too', async () => {
+  test('that is free is also answered with a negative balance', async () => {
     const partner = await house.partner({ credits: '1' })
     await rerate(house, partner, { amount: '-3', adjusts: null }, earlier)
     const answer = await lookup(partner, key, nowhere)
     expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 200, code: undefined })
     expectCredits(answer, '0', '-2')
-    // What costs something is not.
+    // A call that costs something is refused.
     expect((await lookup(partner, null)).body.code).toBe('CREDIT_001')
   })
 })
 
-describe('what cost nothing', () => {
-  test('a refusal is the same refusal after its answer was forgotten, twenty times over', async () => {
+describe('calls that cost nothing', () => {
+  test('a refusal is the same refusal after its answer was deleted, twenty times', async () => {
     const partner = await house.partner({ credits: '5' })
     for (let n = 0; n < 20; n++) {
       const { status, body } = await lookup(partner, 'wrong', '256.1.1.1')
@@ -119,12 +119,12 @@ describe('what cost nothing', () => {
     expect(await chargesOf(house, partner)).toEqual([])
   })
 
-  test('a free answer that was forgotten, asked for five times at once: each answer has facts of its own, the others are IDEMP_002', async () => {
+  test('a deleted free answer, requested five times simultaneously: each answer has its own facts, and the others get IDEMP_002', async () => {
     const partner = await house.partner({ credits: '5' })
     expect((await lookup(partner, 'at-once', nowhere)).status).toBe(200)
     await forget(house, partner)
     const before = (await house.eventsOf(partner.organizationId)).length
-    // They find the claim in one moment, and none is done before all have.
+    // They find the claim at the same time, and none finishes before all have.
     const release = await lock('lock table idempotent_calls in access exclusive mode')
     const log = await house.blockLog()
     const calls = Array.from({ length: 5 }, () => lookup(partner, 'at-once', nowhere))
@@ -139,7 +139,7 @@ describe('what cost nothing', () => {
     expect(facts.map(({ metadata }) => metadata.request_id).sort()).toEqual(
       answers.map(({ headers }) => headers.get('x-request-id')).sort(),
     )
-    // Made again it is a first call, one at a time.
+    // Repeated one at a time, each call is a first call.
     expect(answers.filter((one) => one.status === 200 && replayed(one) === null)).toHaveLength(1)
     for (const { status, body } of answers)
       if (status !== 200) expect({ status, code: body.code }).toEqual({ status: 409, code: 'IDEMP_002' })
@@ -159,7 +159,7 @@ test('a call that would wait for the database longer than a second is refused wi
   const partner = await house.partner({ credits: '10' })
   const release = await lock('lock table idempotent_calls in access exclusive mode')
   const first: Promise<Answer>[] = []
-  // As many as may wait in the database at once.
+  // As many as may wait in the database at the same time.
   for (let n = 1; n <= 2; n++) {
     first.push(lookup(partner, `waits-in-the-database-${n}`))
     await until('it waits for the claim', async () => (await waitingForClaims()) === n)
@@ -175,8 +175,8 @@ test('a call that would wait for the database longer than a second is refused wi
   expect(await chargesOf(house, partner)).toHaveLength(3)
 })
 
-describe('a charge that was priced anew, and not given back,', () => {
-  /** A call charged under a key, its answer forgotten, its charge in the projection. */
+describe('a charge that was re-rated, and not refunded,', () => {
+  /** A call charged under a key: its answer is deleted, and its charge is in the projection. */
   const charged = async (key: string): Promise<{ partner: Partner; chargeId: string }> => {
     const partner = await house.partner({ credits: '10' })
     expectCredits(await lookup(partner, key), '1', '9')
@@ -202,7 +202,7 @@ describe('a charge that was priced anew, and not given back,', () => {
     expect((await verifyLedger(house.foundation.eventLog, partner.organizationId)).fault).toBeNull()
   }
 
-  test('is not due again while the correction is in no projection', async () => {
+  test('is not charged again before the correction is in a projection', async () => {
     const { partner, chargeId } = await charged('in-the-tail')
     const release = await lock(`lock table ${await linesTables()} in share row exclusive mode`)
     try {
@@ -214,7 +214,7 @@ describe('a charge that was priced anew, and not given back,', () => {
     }
   })
 
-  test('is not due again once the correction is projected', async () => {
+  test('is not charged again after the correction is projected', async () => {
     const { partner, chargeId } = await charged('projected')
     await rerate(house, partner, { amount: '-0.25', adjusts: chargeId })
     await until('the correction is projected', () => projected(partner, 'adjustment'))
@@ -222,7 +222,7 @@ describe('a charge that was priced anew, and not given back,', () => {
   })
 })
 
-/** The tables the statement is in, under whatever names they have now. */
+/** The tables of the statement, under their current names. */
 const linesTables = async (): Promise<string> =>
   (
     await house.query(
@@ -234,8 +234,8 @@ const linesTables = async (): Promise<string> =>
     .map(({ name }) => name)
     .join(', ')
 
-describe('a ledger that cannot be looked into', () => {
-  /** Claims of a process whose event log can be away. */
+describe('a ledger that cannot be read', () => {
+  /** The claims of a process whose event log can be unreachable. */
   const claims = (): { idempotency: Idempotency; away(is: boolean): void } => {
     const { pool, secrets, epochKeys, eventLog } = house.foundation
     let gone = true
@@ -269,17 +269,17 @@ describe('a ledger that cannot be looked into', () => {
     ).fingerprint,
   })
 
-  test('keeps no claim: the next call with the key is a first one', async () => {
+  test('keeps no claim: the next call with the key is a first call', async () => {
     const claim = claimOf(await house.partner(), 'away')
     const { idempotency, away } = claims()
     for (let n = 0; n < 2; n++) await expect(idempotency.claim(claim)).rejects.toBeInstanceOf(Unavailable)
     away(false)
     expect(await idempotency.claim(claim)).toMatchObject({ kind: 'first' })
-    // And that one is held.
+    // The claim of the first call is held.
     expect(await idempotency.claim(claim)).toEqual({ kind: 'in_flight' })
   })
 
-  test('keeps no claim taken over from a process that died either', async () => {
+  test('keeps no claim that was taken over from a process that died', async () => {
     const partner = await house.partner()
     const claim = claimOf(partner, 'taken-over')
     const { idempotency, away } = claims()
@@ -292,7 +292,7 @@ describe('a ledger that cannot be looked into', () => {
     expect(await idempotency.claim(claim)).toMatchObject({ kind: 'first' })
   })
 
-  test('does not make a charged key another request’s: that is a mismatch, and its own is answered', async () => {
+  test("does not give a charged key to another request: that one is a mismatch, and the key's own request is answered", async () => {
     const partner = await house.partner({ credits: '10' })
     expectCredits(await lookup(partner, 'charged'), '1', '9')
     await loseAnswers(house, partner)

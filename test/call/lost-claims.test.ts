@@ -1,6 +1,6 @@
 /**
- * The rows of `idempotent_calls` may be lost: what was paid under an Idempotency-Key, and for which request, is in the ledger.
- * Another request under that key is IDEMP_001 for ever.
+ * The rows of `idempotent_calls` may be lost: the ledger shows what was paid under an Idempotency-Key, and for which request.
+ * Another request under that key gets IDEMP_001 for ever.
  */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -38,7 +38,7 @@ const projected = async ({ organizationId }: Partner): Promise<boolean> =>
     )
   ).length > 0
 
-/** The projection gets no further until the returned function is called. */
+/** Stops the projection until the returned function is called. */
 const holdProjection = async (): Promise<() => Promise<void>> => {
   const holder = new pg.Client({ connectionString: house.foundation.migrationUrl })
   holder.on('error', () => undefined)
@@ -80,8 +80,8 @@ const paid = async (): Promise<Partner> => {
   return partner
 }
 
-describe('after its row is lost a paid key answers its own request free, and no other', () => {
-  test('while the charge is in no projection', async () => {
+describe('after its row is lost, a paid key answers its own request free, and no other request', () => {
+  test('before the charge is in a projection', async () => {
     const release = await holdProjection()
     try {
       const partner = await paid()
@@ -92,20 +92,20 @@ describe('after its row is lost a paid key answers its own request free, and no 
     }
   })
 
-  test('once the charge is projected', async () => {
+  test('after the charge is projected', async () => {
     const partner = await paid()
     await until('the charge is projected', () => projected(partner))
     await expectOwnOnly(partner)
   })
 
-  test('also where a process died before it told another request so', async () => {
+  test('also if a process died before it sent IDEMP_001 to another request', async () => {
     const partner = await paid()
     const { organizationId } = partner
     const rowOf = () =>
       house.query('select body_hash from idempotent_calls where organization_id = $1', [organizationId])
     const own = await rowOf()
     const another = fingerprintFor(partner, places.munich)
-    // What it had claimed, a minute later.
+    // The claim of that process, a minute later.
     const leave = () =>
       house.query(
         `update idempotent_calls set body_hash = $2, status = null, answer = null, answered_at = null,
@@ -123,11 +123,11 @@ describe('after its row is lost a paid key answers its own request free, and no 
   })
 })
 
-test('a row missing from the statement charges nobody again: the claim says where the charge is', async () => {
+test('a row missing from the statement charges no one again: the claim gives the place of the charge', async () => {
   const partner = await paid()
   const { organizationId } = partner
   await forget(house, partner)
-  // Otherwise the statement would end before the charge, and what is after its end is read.
+  // Otherwise the statement would end before the charge, and events after its end are read.
   await send(`${house.apiUrl}/v1/ip/lookup`, {
     headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
     body: { ip: places.private },
@@ -166,7 +166,7 @@ test.each([
   ['another revision', 1],
   ['a revision that the ledger does not have', 1_000_000],
   ['no place', null],
-] as const)('a row that names %s is not believed, and nothing is charged again', async (_, revision) => {
+] as const)('a row that names %s is ignored, and nothing is charged again', async (_, revision) => {
   const partner = await paid()
   await forget(house, partner)
   await house.query('update idempotent_calls set paid_revision = $2 where organization_id = $1', [
@@ -179,7 +179,7 @@ test.each([
   expect(await chargesOf(house, partner)).toHaveLength(1)
 })
 
-test('what a request said does not stand in the ledger, and equal requests under two keys have nothing in common', async () => {
+test("the ledger does not contain a request's text, and equal requests under two keys leave nothing in common", async () => {
   const partners = [await paid(), await paid()]
   const fingerprints = await Promise.all(
     partners.map(async ({ organizationId }) =>

@@ -1,4 +1,4 @@
-/** The OpenAPI document: valid, complete, and true of what is answered, whatever is asked. */
+/** The OpenAPI document is valid, complete, and correct for every answer to any request. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -77,7 +77,7 @@ describe('the document', () => {
     await rm(dir, { recursive: true, force: true })
   })
 
-  test('fills in no Idempotency-Key: one that was kept would be sent with another body', async () => {
+  test('sets no Idempotency-Key: otherwise people would send the same key with another body', async () => {
     const { components } = JSON.parse(JSON.stringify(document))
     const { schema, ...parameter } = components.parameters.IdempotencyKey
     for (const member of ['example', 'examples', 'default'])
@@ -104,7 +104,7 @@ describe('the document', () => {
     expect(
       Object.keys(errorCatalogue).filter((code) => !text.includes(`"#/components/schemas/${code}"`)),
     ).toEqual([
-      // Of what no path answers.
+      // For paths that do not exist.
       'REQ_004',
       'REQ_005',
     ])
@@ -114,7 +114,7 @@ describe('the document', () => {
 
 type Content = { readonly examples?: Readonly<Record<string, { value?: unknown; $ref?: string }>> }
 
-test('every example fits the schema it is shown beside', async () => {
+test('every example fits its schema', async () => {
   const { components } = document as unknown as {
     components: { examples: Readonly<Record<string, { value: unknown }>> }
   }
@@ -135,7 +135,7 @@ test('every example fits the schema it is shown beside', async () => {
   expect(shown).toBeGreaterThan(150)
 })
 
-test('the calls by which people try a new key lack nothing', async () => {
+test('the example calls for a new key are complete', async () => {
   const firstCalls = capabilities.flatMap(({ document: { firstCall } }) => firstCall ?? [])
   expect(firstCalls.length).toBeGreaterThan(2)
   for (const { call, body } of firstCalls) {
@@ -148,7 +148,7 @@ test('the calls by which people try a new key lack nothing', async () => {
   }
 })
 
-/** Values a member is given: right ones, wrong ones, and what nobody would send. */
+/** Values for a member: valid ones, invalid ones, and absurd ones. */
 const membersValue = (name: string): fc.Arbitrary<unknown> => {
   const known: Readonly<Record<string, readonly unknown[]>> = {
     ip: [places.london, '10.0.0.1', '::1', '2001:db8::1', '8.8.8', ''],
@@ -212,7 +212,7 @@ const askAs = (
   })
 }
 
-test('whatever is asked, what is answered is in the document: its status, its members and their types', async () => {
+test('the status, members and types of every answer are documented, for any request', async () => {
   for (const { path, method, operation } of operations()) {
     const schema = operation.requestBody?.content['application/json']?.schema
     const names = [

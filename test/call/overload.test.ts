@@ -1,4 +1,4 @@
-/** More calls than a process can make: who is let in, who is told to come back, and what that leaves behind. */
+/** More calls than a process can handle: which are accepted, which are asked to retry, and what remains afterwards. */
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { issueKey } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -14,7 +14,7 @@ describe('the bound on calls in progress', () => {
   const entered = (overload: ReturnType<typeof createOverload>, calls: number): (() => void)[] =>
     Array.from({ length: calls }, () => overload.enter('org')).filter((leave) => leave !== null)
 
-  test('falls to two thirds of what is in progress while the event loop is late, and no lower than its least', () => {
+  test('falls to two thirds of the calls in progress while the event loop is late, and never below its minimum', () => {
     let delayMs = 0
     const overload = createOverload(() => delayMs, { bounds })
     entered(overload, 60)
@@ -28,7 +28,7 @@ describe('the bound on calls in progress', () => {
     expect(overload.inProgressMax).toBe(100)
   })
 
-  test('falls while no append of a look was quick, and not for a single slow one', async () => {
+  test('falls if no append in a check was quick, and not because of a single slow one', async () => {
     let nowMs = 0
     const overload = createOverload(() => 0, { bounds, now: () => nowMs })
     entered(overload, 90)
@@ -50,7 +50,7 @@ describe('the bound on calls in progress', () => {
     expect(overload.inProgressMax).toBe(75)
   })
 
-  test('that refuses logs when it begins, each minute how many, and when it is over', () => {
+  test('logs the start of refusals, their number each minute, and their end', () => {
     let nowMs = 0
     const lines: [message: string, refused: number | undefined][] = []
     const line = (fields: object, message: string): void => void lines.push([message, Object(fields).refused])
@@ -74,7 +74,7 @@ describe('the bound on calls in progress', () => {
     ])
   })
 
-  test('counts whom it refuses', () => {
+  test('counts refused calls by key', () => {
     const overload = createOverload(() => 0, { bounds: { ...bounds, inProgressMost: 4 } })
     expect(entered(overload, 9)).toHaveLength(4)
     expect([overload.inProgress, overload.refused]).toEqual([4, 5])
@@ -84,7 +84,7 @@ describe('the bound on calls in progress', () => {
 describe('calls beyond the bound', () => {
   let dashboard: DashboardHost
   const waiting: (() => void)[] = []
-  /** Its calls take until they are let go. Its facts and its price are whoami's. */
+  /** Calls last until they are released. Facts and price are those of whoami. */
   const slow: CapabilityForm<null, null, object> = {
     capability: 'whoami',
     permission: null,
@@ -130,7 +130,7 @@ describe('calls beyond the bound', () => {
       ({ type }) => type,
     )
 
-  test('are 503 at once for who floods, and not for anybody else; what was refused costs nothing', async () => {
+  test('are refused with 503 immediately for the flooding caller only; refused calls cost nothing', async () => {
     const [flood, quiet] = [await organization('Flood'), await organization('Quiet')]
     const first4 = Array.from({ length: 4 }, () => call(flood.apiKey))
     await vi.waitUntil(() => waiting.length === 4, 30_000)

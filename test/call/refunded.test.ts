@@ -1,4 +1,4 @@
-/** Charges that are given back: by refunds, after which the Idempotency-Key stays used up, and of calls that a stopped process named. */
+/** Charges that are given back: by refunds, after which the Idempotency-Key stays used up, and for calls that a stopped process listed. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { requestIdsIn, reverseCalls } from '../../src/administration/credits/reverse-calls.ts'
@@ -53,7 +53,7 @@ test.each([
   },
 )
 
-test('of the calls that a stopped process named, those that were charged are given back, once', async () => {
+test('of the calls that a stopped process listed, the charged ones are given back once', async () => {
   const partner = await house.partner({ credits: '10' })
   const charged = await house.lookup(partner, { ip: places.london })
   const free = await house.lookup(partner, { ip: places.private })
@@ -76,7 +76,7 @@ test('of the calls that a stopped process named, those that were charged are giv
   expect(remaining(await lookup(partner, 'after'))).toBe('9')
 })
 
-test('a file of request ids names its wrong line, and is neither empty nor endless', () => {
+test('a file of request ids reports the number of an invalid line, and must be neither empty nor too long', () => {
   const id = '01M7YKBQZN92PN3ABTVNQE6E12'
   expect(requestIdsIn(`${id}\r\n\n ${id}\n`)).toEqual([id])
   expect(() => requestIdsIn(`${id}\nabc`)).toThrow('line 2, "abc"')

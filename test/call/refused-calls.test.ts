@@ -1,4 +1,4 @@
-/** Refused calls on their way into the ledger: coalesced, never written twice, and none forgotten. */
+/** Refused calls in the ledger: combined, never written twice, and none forgotten. */
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
@@ -34,7 +34,7 @@ const key: DirectoryKey = {
 
 let log: MemoryEventLog
 let ledger: Ledger
-/** What happens to the next appends; the log cannot be read while one gets no answer. */
+/** The outcome of the next appends; the log cannot be read while an append gets no answer. */
 let fault: AppendFault | undefined
 
 beforeEach(async () => {
@@ -96,7 +96,7 @@ const exceeded = (count: number, windowMs = minuteMs) => ({
   count,
 })
 
-test('refusals of one key, policy and minute are one event; another minute is another', async () => {
+test('refusals of one key, policy and minute are one event; another minute is another event', async () => {
   const record = recorder()
   for (const secondsMs of [0, 1_000, 59_999, 60_000]) record.rateLimited(key, 'minute', minuteMs + secondsMs)
   await record.flush()
@@ -106,11 +106,11 @@ test('refusals of one key, policy and minute are one event; another minute is an
 })
 
 test.each<[string, AppendFault, () => void]>([
-  ['was written although nobody heard of it', 'lose-reply', () => undefined],
-  ['arrives after it was given up', 'late', () => log.deliverLate()],
+  ['was written although its reply was lost', 'lose-reply', () => undefined],
+  ['arrives after it was abandoned', 'late', () => log.deliverLate()],
   ['never arrives', 'lose-request', () => undefined],
 ])(
-  'a record whose append %s stands once after the next flush, however many follow',
+  'a record whose append %s is in the ledger once after the next flush, no matter how many follow',
   async (_, lost, meanwhile) => {
     const record = recorder()
     record.rateLimited(key, 'minute', minuteMs)
@@ -125,20 +125,20 @@ test.each<[string, AppendFault, () => void]>([
   },
 )
 
-test('it stands once also where the process has folded it into its account before it asks again', async () => {
+test('it is there once even if the process folded it into its account before it tried again', async () => {
   const record = recorder()
   record.rateLimited(key, 'minute', minuteMs)
   fault = 'lose-reply'
   await record.flush()
   fault = undefined
-  // Reads the tail, in which the lost record stands.
+  // Reads the tail, which contains the lost record.
   await ledger.account(organizationId)
   await ledger.lastSeen(organizationId)
   await record.flush()
   expect(recorded()).toEqual([exceeded(1)])
 })
 
-test('it stands once also where the same minute was counted on meanwhile, and what came since stands beside it', async () => {
+test('it is there once even if counting in the same minute continued, and the later count is a second event', async () => {
   const record = recorder()
   record.rateLimited(key, 'minute', minuteMs)
   fault = 'lose-reply'
@@ -161,7 +161,7 @@ describe('calls refused for another reason', () => {
     free_by: { rule: 'refusal', rule_version: 1 },
   })
 
-  test('the first 60 of a key and minute are recorded singly, whatever their codes', () => {
+  test('the first 60 of a key and minute are recorded one by one, for any codes', () => {
     const record = recorder()
     const other = { ...key, keyId: 'K9abcdefghijklmo' }
     const singles = (of: DirectoryKey, atMs: number) =>
@@ -170,7 +170,7 @@ describe('calls refused for another reason', () => {
       60, 0, 60,
     ])
     expect(singles(key, minuteMs + 60_000)).toBe(60)
-    // A call of the minute before that ends late opens it not again.
+    // A late call of the previous minute does not reopen it.
     expect(singles(key, minuteMs)).toBe(0)
   })
 
@@ -197,7 +197,7 @@ describe('calls refused for another reason', () => {
     )
   })
 
-  test('a call that ends after its minute was recorded is not forgotten', async () => {
+  test('a call that ends after its minute was recorded is still counted', async () => {
     const record = recorder()
     record.refused(key, refusal('PROFNET_002'), minuteMs)
     await record.flush()
@@ -206,7 +206,7 @@ describe('calls refused for another reason', () => {
     expect(recorded()).toEqual(Array(2).fill(refused('PROFNET_002', { ip_lookup: 1 })))
   })
 
-  test('what a lost append held is recorded once, and what was counted meanwhile too', async () => {
+  test('a lost append is recorded once, and calls counted in the meantime are recorded too', async () => {
     const record = recorder()
     record.refused(key, refusal('AUTH_003'), minuteMs)
     fault = 'lose-reply'

@@ -1,4 +1,4 @@
-/** Members that an object of a JSON text has twice. */
+/** Members that occur twice in an object of a JSON text. */
 import { expect, test } from 'vitest'
 import { hasRepeatedMember } from '../../src/call/parameters.ts'
 
@@ -22,6 +22,6 @@ test.each([
   '{"a":{"x":1,"y":":"},"a":null}',
 ])('some: %s', (text) => expect(repeats(text)).toBe(true))
 
-test('a text may be nested as deep as a body may be long', () => {
+test('a text may be as deeply nested as the size of a body allows', () => {
   expect(repeats(`{"a":${'['.repeat(8_000)}${']'.repeat(8_000)}}`)).toBe(false)
 })

@@ -1,6 +1,6 @@
 /**
- * A call on a tight balance asks the ledger twice under one key: whether it must be refused, and, where it need not, what it
- * established. The first question may leave nothing behind; the second must leave the call's facts and its charge.
+ * A call with a low balance asks the ledger twice under one key: first whether it must be refused, and then, if not, to record its
+ * facts. The first command may leave nothing behind; the second must record the call's facts and its charge.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -12,7 +12,7 @@ import { type Answer, type House, openHouse, send, until } from '../support/hous
 import { atMs, call, command, openLedger, org } from '../support/ledger-commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
-describe('a command that came to nothing', () => {
+describe('a command without events', () => {
   let log: MemoryEventLog
   let ledger: Ledger
 
@@ -35,7 +35,7 @@ describe('a command that came to nothing', () => {
   test.each([
     ['a request id', {}],
     ['an Idempotency-Key', { requestId: 'request', absentUpTo: 1 }],
-  ] as const)('under %s does not stand for what comes under the same key', async (_, more) => {
+  ] as const)('under %s does not replace the next command under the same key', async (_, more) => {
     const others = [ledger.submit(org, call('before-1')), ledger.submit(org, call('before-2'))]
     const nothing = ledger.submit(org, command('twice', { kind: 'expire', grantId: 'none' }, more))
     // In the batch that is being written, in the one being filled, and afterwards.
@@ -46,14 +46,14 @@ describe('a command that came to nothing', () => {
     expect(made.events.map(({ type }) => type)).toEqual(charged)
     expect(made.repeated).toBe(false)
     await Promise.all(others)
-    // A request id does not come again.
+    // A request id is never used twice.
     if (!('absentUpTo' in more)) return
     const again = await ledger.submit(org, call('twice', more))
     expect(again.repeated).toBe(true)
     expect(again.events).toEqual(made.events)
   })
 
-  test('and the call that follows it at once, as a caller does, is charged', async () => {
+  test('and the call that follows immediately, as a real caller sends it, is charged', async () => {
     const others = [ledger.submit(org, call('before-1')), ledger.submit(org, call('before-2'))]
     const made = ledger
       .submit(org, command('twice', { kind: 'expire', grantId: 'none' }, { requestId: 'request' }))
@@ -64,7 +64,7 @@ describe('a command that came to nothing', () => {
   })
 })
 
-describe('over HTTP, on a balance that pays one call in progress', () => {
+describe('over HTTP, with a balance that pays for one call in progress', () => {
   const upstream = createServer((request, response) => {
     const lid = request.url?.split('/').pop() ?? ''
     const answer = (): void => {
@@ -77,7 +77,7 @@ describe('over HTTP, on a balance that pays one call in progress', () => {
     if (lid.startsWith('nobody')) holding.push(answer)
     else answer()
   })
-  /** Answers about nobody wait: what such a call reserved is held meanwhile. */
+  /** Calls about an unknown person wait: their reservation is held during that time. */
   const holding: (() => void)[] = []
   let house: House
 
@@ -106,11 +106,11 @@ describe('over HTTP, on a balance that pays one call in progress', () => {
     ['with', true],
     ['without', false],
   ] as const)(
-    '%s Idempotency-Keys no data leave uncharged and no call leaves without its facts',
+    '%s Idempotency-Keys, no data is returned uncharged and no call leaves without its facts',
     async (_, keyed) => {
       let delivered = 0
       for (let round = 0; round < rounds; round++) {
-        // Seven: one fresh profile, five, while another is held, and not two.
+        // Seven credits pay for one fresh profile, which costs five, while another is held; they do not pay for two.
         const partner = await house.partner({
           permissions: ['profnet_scraping', 'ip_lookup'],
           credits: '7',
@@ -131,7 +131,7 @@ describe('over HTTP, on a balance that pays one call in progress', () => {
         await until('the first call holds its reservation', async () => holding.length > 0)
         const others: Promise<Answer>[] = []
         const profiles = Array.from({ length: profilesAtOnce }, (_, n) => {
-          // Lookups of nowhere are free: they keep the ledger writing.
+          // Lookups without a location are free: they keep the ledger busy.
           others.push(post('/v1/ip/lookup', { ip: '10.0.0.1' }))
           return post(
             '/v1/profnet/profile',
@@ -159,7 +159,7 @@ describe('over HTTP, on a balance that pays one call in progress', () => {
           answers.filter(({ status }) => status === 200).length,
         )
       }
-      // Calls under keys are decided late enough to be let through after all; otherwise nothing was tried.
+      // Calls under keys are decided late enough to be accepted after all; otherwise this tested nothing.
       if (keyed) expect(delivered).toBeGreaterThan(0)
     },
     60_000,

@@ -1,4 +1,4 @@
-/** Requests that do not come: told so in time, and in the catalogue's words. */
+/** Requests whose bytes do not arrive are refused in time, with an error of the catalogue. */
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
@@ -67,7 +67,7 @@ const calls = async () =>
     .map(decodeEvent)
     .flatMap(({ type, data }) => (type === 'KeyUsed' ? [data] : []))
 
-test('a body that stays away is a refused call after the time a request may take: 408, recorded, free', async () => {
+test('a body that does not arrive makes a refused call after the maximum time of a request: 408, recorded, free', async () => {
   const before = (await calls()).length
   const startedMs = performance.now()
   const answer = only(await sendRaw(url, `${head(16)}{`))
@@ -78,7 +78,7 @@ test('a body that stays away is a refused call after the time a request may take
   expect((await calls()).slice(before)).toMatchObject([{ outcome: 'refused', code: 'REQ_001' }])
 })
 
-test('a body that drips is no better than one that stays away', async () => {
+test('a body that arrives byte by byte is refused like one that does not arrive', async () => {
   const connection = openRaw(url)
   connection.write(head(bodyBytesMax))
   const drip = setInterval(() => connection.write('x'), 20)
@@ -90,7 +90,7 @@ test('a body that drips is no better than one that stays away', async () => {
   }
 })
 
-test('to a stranger it is AUTH_001', async () => {
+test('without a valid key the answer is AUTH_001', async () => {
   expectNotAuthenticated(only(await sendRaw(url, `${head(16).replace(apiKey, 'nobody')}{`)))
 })
 
@@ -110,7 +110,7 @@ test.each([
   expect(await calls()).toHaveLength(before)
 })
 
-test('a call that came in whole is answered, however long the next one takes', async () => {
+test('a call that arrived completely is answered, no matter how long the next one takes', async () => {
   const answers = await sendRaw(url, `${head(2)}{}${head(16)}{`, 2)
   expect(answers.map(({ status }) => status)).toEqual([200, 408])
 })

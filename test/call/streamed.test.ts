@@ -1,4 +1,4 @@
-/** Answers that are written while they are read, by readers of all kinds. */
+/** Answers that are streamed, for readers of all kinds. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { type ReaderBounds, streamed, type Write } from '../../src/call/streamed.ts'
@@ -23,8 +23,8 @@ const writing = (bounds: ReaderBounds, pieces = 1_000) => {
   return { state, body }
 }
 
-describe('an answer that is written while it is read', () => {
-  test('is whole for who reads it', async () => {
+describe('a streamed answer', () => {
+  test('is complete for a client that reads it', async () => {
     const { state, body } = writing({ silenceMaxMs: hour, graceMs: hour, bytesPerSecondMin: 1 }, 20)
     let length = 0
     for await (const chunk of body) length += chunk.length
@@ -32,14 +32,14 @@ describe('an answer that is written while it is read', () => {
     expect(await state.ended).toBeNull()
   })
 
-  test('ends for who reads nothing, and little was written', async () => {
+  test('ends if the client reads nothing, after little was written', async () => {
     const { state, body } = writing({ silenceMaxMs: 50, graceMs: hour, bytesPerSecondMin: 1 })
     expect(await state.ended).toMatchObject({ message: 'the answer was not read in time' })
     expect(body.destroyed).toBe(true)
     expect(state.written).toBeLessThan(4)
   })
 
-  test('ends for who reads too little at a time', async () => {
+  test('ends if the client reads too slowly', async () => {
     const bounds = { silenceMaxMs: hour, graceMs: 100, bytesPerSecondMin: 1024 * 1024 * 1024 }
     const { state, body } = writing(bounds)
     const drip = setInterval(() => body.read(16 * 1024), 10)
@@ -62,13 +62,13 @@ describe('an answer that is written while it is read', () => {
     expect(text).toBe('xxx')
   })
 
-  test('ends when its reader is gone', async () => {
+  test('ends when the client disconnects', async () => {
     const { state, body } = writing({ silenceMaxMs: hour, graceMs: hour, bytesPerSecondMin: 1 })
     body.destroy()
     expect(await state.ended).toBeInstanceOf(Error)
   })
 
-  test('breaks off where it cannot be made, also before anyone reads it', async () => {
+  test('breaks off if it cannot be made, also before the client reads', async () => {
     const body = streamed(async () => {
       throw new Error('no log')
     })

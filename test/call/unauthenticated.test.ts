@@ -1,4 +1,4 @@
-/** What a log says of requests without a valid key: enough to notice them, and never more than a few lines. */
+/** Logging of requests without a valid key: enough to notice them, and never more than a few lines. */
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
@@ -19,7 +19,7 @@ const listening = () => {
   return { lines, unauthenticated: createUnauthenticatedRequests(pino({ level: 'info' }, sink)) }
 }
 
-test('the first ten of a minute are lines of their own at level info, the others one line with their number', () => {
+test('the first ten in a minute get a line each at level info, the others one line with their number', () => {
   const { lines, unauthenticated } = listening()
   for (let n = 0; n < 1_000; n++)
     unauthenticated.turnedAway(n % 4 === 0 ? 'missing' : 'unknown', { requestId: 'x' })

@@ -1,4 +1,4 @@
-/** A capability the price book in force says nothing about is not performed: what could not be rated could not be recorded. */
+/** A capability that the price book in force does not price is not performed: it could not be rated and recorded. */
 import { tmpdir } from 'node:os'
 import pino from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -21,7 +21,7 @@ const silent = pino({ level: 'silent' })
 const without = (...prefixes: readonly string[]): PriceBookPublished['rules'] =>
   defaultPriceBook.rules.filter(({ rule }) => prefixes.every((prefix) => !rule.startsWith(prefix)))
 
-describe('a call of what the price book in force does not price', () => {
+describe('a call that the price book in force does not price', () => {
   let upstream: ProfileUpstream
   let house: House
 
@@ -49,7 +49,7 @@ describe('a call of what the price book in force does not price', () => {
       })
       .then((events) => events.map(({ type }) => type))
 
-  test('is refused as 503 SYS_002 before anything is done, free and recorded; what is priced goes on', async () => {
+  test('is refused with 503 SYS_002 before any work, free and recorded; priced calls continue', async () => {
     const limits = { requests_per_minute: 100_000, requests_per_day: 1_000_000 }
     const partner = await house.partner({
       permissions: ['ip_lookup', 'profnet_scraping', 'pixel_control'],
@@ -140,7 +140,7 @@ describe('a call of what the price book in force does not price', () => {
   })
 })
 
-describe('the price book of an installation that is opened', () => {
+describe('the price book when an installation is opened', () => {
   let database: TestDatabase
   const opened: Foundation[] = []
 
@@ -153,7 +153,7 @@ describe('the price book of an installation that is opened', () => {
   })
 
   const secretKey = 'a'.repeat(43)
-  /** As an earlier release, or its operator, left it. */
+  /** The book that an earlier release, or its operator, left. */
   const publish = async (...books: readonly PriceBookPublished[]): Promise<void> => {
     const eventLog = await openNamed({ variable: 'DATABASE_URL', url: database.url }, silent)
     try {
@@ -196,12 +196,12 @@ describe('the price book of an installation that is opened', () => {
   })
   const future = '2099-01-01T00:00:00.000Z'
 
-  test('is the default one where there was none, and stays', async () => {
+  test('is the default one if there was none, and stays', async () => {
     expect(await open()).toEqual([defaultPriceBook])
     expect(await open()).toEqual([defaultPriceBook])
   })
 
-  test('is completed where it is the default of an earlier release: as the next book, of the same instant', async () => {
+  test('is completed if it is the default of an earlier release: by the next book, with the same effective date', async () => {
     await publish(olderDefault)
     const books = await open()
     expect(books).toEqual([olderDefault, { ...defaultPriceBook, version: 2 }])
@@ -209,7 +209,7 @@ describe('the price book of an installation that is opened', () => {
     expect(await open()).toEqual(books)
   })
 
-  test('is completed also where an operator’s book is to come, which comes as it was', async () => {
+  test("is also completed if an operator's book is scheduled, which then takes effect unchanged", async () => {
     const coming = operators(2, future)
     await publish(olderDefault, coming)
     const books = await open()
@@ -219,13 +219,13 @@ describe('the price book of an installation that is opened', () => {
     expect(await open()).toEqual(books)
   })
 
-  test('is never added to where an operator’s book is in force', async () => {
+  test("is never changed if an operator's book is in force", async () => {
     const books = [olderDefault, operators(2, '2021-01-01T00:00:00.000Z')]
     await publish(...books)
     expect(await open()).toEqual(books)
   })
 
-  test('is completed once, however many processes are opened at once', async () => {
+  test('is completed once, no matter how many processes open at the same time', async () => {
     await publish(olderDefault)
     await Promise.all([open(), open(), open()])
     expect(await open()).toEqual([olderDefault, { ...defaultPriceBook, version: 2 }])

@@ -48,7 +48,7 @@ const neverReads = (bytes: string): Socket => {
   return socket
 }
 
-test('requests of one connection are begun one after the other, and all are answered in order', async () => {
+test('requests on one connection start one after the other, and are answered in order', async () => {
   begun = 0
   held = new Promise((resolve) => {
     finish = resolve
@@ -56,8 +56,8 @@ test('requests of one connection are begun one after the other, and all are answ
   const paths = ['/held', ...Array.from({ length: 40 }, (_, n) => (n % 2 === 0 ? '/held' : `/none/${n}`))]
   const connection = openRaw(url)
   connection.write(paths.map(get).join(''))
-  await until('the first is begun', async () => begun > 0)
-  // Another connection is answered meanwhile, so the others would have been begun by now.
+  await until('the first has started', async () => begun > 0)
+  // Another connection is answered in the meantime, so the others would have started by now.
   await sendRaw(url, get('/none'))
   expect(begun).toBe(1)
   finish()
@@ -67,7 +67,7 @@ test('requests of one connection are begun one after the other, and all are answ
   expect(begun).toBe(21)
 })
 
-test('what waits behind the last answer of a connection is not begun', async () => {
+test('requests behind the last answer of a connection do not start', async () => {
   begun = 0
   held = Promise.resolve()
   const answers = await sendRaw(url, `${get('/held')}${get('/last')}${get('/held')}`, 2)
@@ -76,24 +76,24 @@ test('what waits behind the last answer of a connection is not begun', async () 
   expect(begun).toBe(1)
 })
 
-test('a connection is not read any further while many of its requests wait', async () => {
+test('a connection is not read further while many of its requests wait', async () => {
   begun = 0
   held = new Promise((resolve) => {
     finish = resolve
   })
   const socket = neverReads(get('/held'))
-  await until('the first is begun', async () => begun > 0)
+  await until('the first has started', async () => begun > 0)
   const [taken] = inside.slice(-1)
   if (taken === undefined) throw new Error('no connection')
   const paused = once(taken, 'pause')
   for (let i = 0; i < 64; i++) socket.write(get('/none').repeat(1_000))
-  // What the kernels hold stays there: the service takes no more than one piece of it.
+  // The kernels buffer their share: the service accepts no more than one piece of it.
   await paused
   await sendRaw(url, get('/none'))
   expect(taken.bytesRead).toBeLessThan(256 * 1024)
 })
 
-test('a client that does not read its answer is cut off', async () => {
+test('a client that does not read its answer is disconnected', async () => {
   const startedMs = performance.now()
   const came = once(host.server, 'connection')
   neverReads(get('/large'))

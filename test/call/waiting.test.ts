@@ -1,4 +1,4 @@
-/** No caller waits longer than 12 seconds for a 503, whichever part of the house says nothing. */
+/** No caller waits longer than 12 seconds for a 503, no matter which part of the service hangs. */
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
@@ -11,7 +11,7 @@ import { expectCredits } from '../spec/wire.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
 
 let house: House
-/** A process of its own over the same database, which has loaded nobody's account. */
+/** Another process with the same database, which has loaded no account. */
 let fresh: App
 const releases: (() => Promise<void>)[] = []
 
@@ -36,7 +36,7 @@ afterAll(async () => {
   await house?.close()
 })
 
-/** Whoever asks a table waits from now on: as with a database that has stopped. Until the test ends, or the returned function is called. */
+/** From now on queries of a table wait, as with a database that has stopped, until the test ends or the returned function is called. */
 const silence = async (...tables: string[]): Promise<() => Promise<void>> => {
   const holder = new pg.Client({ connectionString: house.foundation.migrationUrl })
   holder.on('error', () => undefined)
@@ -75,7 +75,7 @@ const expectInTime = ({ answer, seconds }: Timed, codes = ['SYS_002', 'SYS_003']
 }
 
 describe('a call under an Idempotency-Key', () => {
-  test('whose claim nobody answers is told so in time, and holds no claim once it is answered after all', async () => {
+  test('whose claim is not answered gets its error in time, and holds no claim when the answer arrives later', async () => {
     const partner = await house.partner({ credits: '10' })
     await lookup(partner, 'before')
     const release = await silence('idempotent_calls')
@@ -88,7 +88,7 @@ describe('a call under an Idempotency-Key', () => {
     expect(await chargesOf(house, partner)).toHaveLength(2)
   })
 
-  test('whose answer cannot be kept gets it in time', async () => {
+  test('whose answer cannot be stored gets it in time', async () => {
     const partner = await house.partner({ credits: '10' })
     const log = await house.blockLog()
     const call = lookup(partner, 'kept')
@@ -99,14 +99,14 @@ describe('a call under an Idempotency-Key', () => {
     expectCredits(answer, '1', '9')
     expect(seconds).toBeLessThan(12)
     await release()
-    // It is kept all the same, or made again free.
+    // It is stored later, or made again free.
     await until('the key is free again', async () => (await lookup(partner, 'kept')).answer.status !== 409)
     expectCredits((await lookup(partner, 'kept')).answer, '0', '9')
     expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 })
 
-test('what a call has used of its caller’s patience the ledger does not wait again', async () => {
+test('the ledger does not wait again for the time that a call has already waited', async () => {
   const { organizationId } = await house.partner({ credits: '10' })
   const { eventLog, pool, secrets } = house.foundation
   const ledger = createLedger({
@@ -129,11 +129,11 @@ test('what a call has used of its caller’s patience the ledger does not wait a
   expect(performance.now() - startedMs).toBeLessThan(3_000)
 })
 
-test('while the event log cannot be read every caller is told so in time, also of an organization no call of which came before', async () => {
+test('while the event log cannot be read, every caller is refused in time, also for an organization without earlier calls', async () => {
   const partner = await house.partner({ credits: '10' })
   await lookup(partner, null)
   const later = await house.partner({ credits: '10' })
-  // Keys are heard of in order.
+  // Keys arrive in order.
   await until(
     'both hosts know the keys',
     async () => (await lookup(later, null, fresh)).answer.status === 200,
@@ -145,6 +145,6 @@ test('while the event log cannot be read every caller is told so in time, also o
     lookup(partner, 'unknown', fresh),
     lookup(partner, null, fresh),
   ]
-  // Nothing of them was sent, or what was sent is not known.
+  // None of their requests was sent, or its outcome is unknown.
   for (const call of waiting) expectInTime(await call)
 })
