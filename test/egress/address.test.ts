@@ -113,7 +113,7 @@ describe('well-formed addresses are canonical and name the address to look up', 
 })
 
 describe('the IANA registries decide what may be looked up', () => {
-  // Written out a second time, because the tests below walk the tables and would not miss a lost row.
+  // Written out a second time: the tests below walk the tables and would not notice a lost row.
   it('the tables hold every block the profile names', () => {
     const prefixes = (blocks: readonly { prefix: string; lookedUp: boolean }[], lookedUp: boolean) =>
       blocks.filter((block) => block.lookedUp === lookedUp).map(({ prefix }) => prefix)
@@ -153,7 +153,7 @@ describe('the IANA registries decide what may be looked up', () => {
     expect(parseAddress(`64:ff9b::${address}`)?.reachable).toBe(lookedUp)
   })
 
-  it('the IPv4 neighbours of every block are judged by their own block', () => {
+  it('the IPv4 addresses next to every block are judged by their own block', () => {
     const refused = blockList(
       ipv4SpecialPurpose.filter((block) => !block.lookedUp).map(({ prefix }) => prefix),
     )
@@ -183,16 +183,19 @@ describe('the IANA registries decide what may be looked up', () => {
     for (const value of [first, last]) expect(parseAddress(ipv6Text(value))?.reachable).toBe(lookedUp)
   })
 
-  it.each(ipv6Allocated)('both edges of the allocated %s, and the neighbours by node:net', (prefix) => {
-    const { first, last } = ipv6Range(prefix)
-    expect(parseAddress(ipv6Text(first))?.reachable).toBe(true)
-    expect(parseAddress(ipv6Text(last))?.reachable).toBe(true)
-    for (const neighbour of [first - 1n, last + 1n].map(ipv6Text)) {
-      // A neighbour in 6to4 space is judged by the IPv4 address it holds: 2002::/16 starts with 0.0.0.0.
-      const expected = !neighbour.startsWith('2002:') && oracleIPv6(neighbour)
-      expect(parseAddress(neighbour)?.reachable, neighbour).toBe(expected)
-    }
-  })
+  it.each(ipv6Allocated)(
+    'both edges of the allocated %s, and the addresses next to it by node:net',
+    (prefix) => {
+      const { first, last } = ipv6Range(prefix)
+      expect(parseAddress(ipv6Text(first))?.reachable).toBe(true)
+      expect(parseAddress(ipv6Text(last))?.reachable).toBe(true)
+      for (const neighbour of [first - 1n, last + 1n].map(ipv6Text)) {
+        // An address in 6to4 space is judged by the IPv4 address it holds: 2002::/16 starts with 0.0.0.0.
+        const expected = !neighbour.startsWith('2002:') && oracleIPv6(neighbour)
+        expect(parseAddress(neighbour)?.reachable, neighbour).toBe(expected)
+      }
+    },
+  )
 
   it.each(ipv6Embedding)('$prefix ($name) is judged by its IPv4 address', ({ prefix, ipv4AtBit }) => {
     const { first } = ipv6Range(prefix)
@@ -218,7 +221,7 @@ describe('the IANA registries decide what may be looked up', () => {
     }
   })
 
-  it('nothing outside 2000::/3 may be looked up, bar the embedded forms', () => {
+  it('nothing outside 2000::/3 may be looked up, except the embedded forms', () => {
     const random = seededRandom(7)
     for (let round = 0; round < 3_000; round++) {
       const address = ipv6Text(randomIPv6(random, (0x4000 + random.integer(0xe000)) & 0xffff))
@@ -239,7 +242,7 @@ describe('the IANA registries decide what may be looked up', () => {
 })
 
 describe('the parser agrees with Node on every text', () => {
-  it('random texts: no throw, and the verdict of net.isIP less zone ids', () => {
+  it('random texts: no throw, and the verdict of net.isIP without zone ids', () => {
     const random = seededRandom(1)
     const letters = [...'0123456789abcdefABCDEFgx:::...%/[] \n']
     let accepted = 0
@@ -249,11 +252,11 @@ describe('the parser agrees with Node on every text', () => {
       if (expected) accepted++
       if ((parseAddress(text) !== null) !== expected) expect.fail(JSON.stringify(text))
     }
-    // Both verdicts are exercised, or the comparison would prove nothing.
+    // Both verdicts must occur, or the comparison proves nothing.
     expect(accepted).toBeGreaterThan(1_000)
   })
 
-  it('IPv6 texts of any spelling print as the URL host serialiser prints them', () => {
+  it('IPv6 texts of any spelling print like the URL host serializer prints them', () => {
     const random = seededRandom(2)
     for (let round = 0; round < 5_000; round++) {
       const text = spelled(random)

@@ -11,7 +11,7 @@ const response = (answers: number, authorities: number, ...records: string[]): B
   bytes('1234 8180 0001', word(answers), word(authorities), '0000', asked, ...records)
 const word = (value: number): string => value.toString(16).padStart(4, '0')
 const pointer = (at: number): string => word(0xc000 + at)
-/** Of the name asked, which stands at 12. */
+/** For the name in the question, which is at offset 12. */
 const mx = (exchange: string, ttl = '0000003c'): string => {
   const length = bytes(exchange).length + 2
   return `c00c 000f 0001 ${ttl} ${word(length)} 000a ${exchange}`
@@ -38,11 +38,11 @@ describe('a question', () => {
     `${'a'.repeat(64)}.test`,
     `${'a.'.repeat(127)}a`,
     'a\\046b',
-  ])('is not asked about what is no host name: %j', (name) => {
+  ])('is refused for an invalid host name: %j', (name) => {
     expect(encodeQuestion({ ...question, name })).toBeNull()
   })
 
-  test('is asked about names as long as they may be', () => {
+  test('may name the longest possible host name', () => {
     const name = `${'a'.repeat(63)}.${'b'.repeat(63)}.${'c'.repeat(63)}.${'d'.repeat(61)}`
     expect(name).toHaveLength(253)
     expect(encodeQuestion({ ...question, name })).toHaveLength(12 + 255 + 4)
@@ -50,7 +50,7 @@ describe('a question', () => {
 })
 
 describe('an answer', () => {
-  test('has its records, and the least of their TTLs', () => {
+  test('contains its records, and the smallest of their TTLs', () => {
     expect(decodeResponse(response(2, 0, mx(exchange), mx('00', '00000005')), question)).toEqual({
       kind: 'records',
       records: [
@@ -61,7 +61,7 @@ describe('an answer', () => {
     })
   })
 
-  test('whose TTL has its top bit set may not be remembered', () => {
+  test('whose TTL has its top bit set may not be cached', () => {
     expect(decodeResponse(response(1, 0, mx(exchange, '80000001')), question)).toMatchObject({
       ttlSeconds: 0,
     })
@@ -76,7 +76,7 @@ describe('an answer', () => {
     ['another type', bytes('1234 8180 0001 0000 0000 0000 01 61 04 74657374 00 0001 0001')],
     ['another class', bytes('1234 8180 0001 0000 0000 0000 01 61 04 74657374 00 000f 0003')],
     ['nothing', Buffer.alloc(0)],
-  ])('to anything but the question is none: %s', (_, message) => {
+  ])('to another question is ignored: %s', (_, message) => {
     expect(decodeResponse(message, question)).toBeNull()
   })
 
@@ -85,12 +85,12 @@ describe('an answer', () => {
     expect(decodeResponse(message, question)).toEqual({ kind: 'no_data', ttlSeconds: null })
   })
 
-  test('ignores records of names nobody asked for', () => {
+  test('ignores records of names that were not requested', () => {
     const stranger = `01 62 00 000f 0001 0000003c 0003 000a 00`
     expect(decodeResponse(response(1, 0, stranger), question)).toEqual({ kind: 'no_data', ttlSeconds: null })
   })
 
-  test('that is negative is remembered as RFC 2308 says: the lesser of the TTL and the minimum of the SOA', () => {
+  test('that is negative is cached according to RFC 2308: the smaller of the TTL and the minimum of the SOA', () => {
     const soa = (ttl: string, minimum: string) =>
       `c00c 0006 0001 ${ttl} 0016 00 00 00000001 00000001 00000001 00000001 ${minimum}`
     const seconds = [soa('00000010', '00000020'), soa('00000020', '00000010')].map((record) =>
@@ -105,12 +105,12 @@ describe('an answer', () => {
   const nameServer = 'c00c 0002 0001 00000e10 0004 026e73 00'
   const authority = 'c00c 0006 0001 00000010 0016 00 00 00000001 00000001 00000001 00000001 00000020'
 
-  test('that only names other servers is a failure: this one does not resolve for us, and nothing is known', () => {
+  test('that only names other servers is a failure: this server does not resolve for us, and nothing is known', () => {
     expect(decodeResponse(response(0, 1, nameServer), question)).toEqual({ kind: 'failed', code: 'EBADRESP' })
     expect(decodeResponse(response(0, 2, nameServer, nameServer), question)).toMatchObject({ kind: 'failed' })
   })
 
-  test('that is an alias without its target is a failure, unless an SOA says that there is no more', () => {
+  test('that is an alias without its target is a failure, unless an SOA shows that the answer is complete', () => {
     const alias = 'c00c 0005 0001 0000003c 0004 0162 c00e'
     expect(decodeResponse(response(1, 0, alias), question)).toEqual({ kind: 'failed', code: 'EBADRESP' })
     expect(decodeResponse(response(1, 1, alias, authority), question)).toEqual({
@@ -119,7 +119,7 @@ describe('an answer', () => {
     })
   })
 
-  test('that names other servers beside what was asked for, or beside an SOA, is an answer', () => {
+  test('that names other servers next to the requested records, or next to an SOA, is an answer', () => {
     expect(decodeResponse(response(1, 1, mx(exchange), nameServer), question)).toMatchObject({
       kind: 'records',
     })
@@ -142,7 +142,7 @@ describe('an answer', () => {
     expect(decodeResponse(message, question)).toEqual({ kind: 'failed', code })
   })
 
-  test('that is truncated has to be asked for again, whatever it holds', () => {
+  test('that is truncated has to be requested again, no matter what it contains', () => {
     const message = response(1, 0, mx(exchange))
     message.writeUInt16BE(0x8380, 2)
     expect(decodeResponse(message, question)).toEqual({ kind: 'truncated' })
@@ -159,7 +159,7 @@ describe('an answer', () => {
     ['a name past the end', mx('3f 61')],
     ['an exchanger without a name', 'c00c 000f 0001 0000003c 0001 00'],
     ['a name of more than 255 octets', mx(`${`3f${'61'.repeat(63)}`.repeat(4)}00`)],
-  ])('that makes no sense is EBADRESP: %s', (_, record) => {
+  ])('that is malformed is EBADRESP: %s', (_, record) => {
     expect(decodeResponse(response(1, 0, record), question)).toEqual({ kind: 'failed', code: 'EBADRESP' })
   })
 
@@ -178,20 +178,20 @@ describe('an answer', () => {
     })
   })
 
-  test('that goes round in aliases is EBADRESP', () => {
+  test('with a loop of aliases is EBADRESP', () => {
     const alias = 'c00c 0005 0001 0000003c 0002 c00c'
     expect(decodeResponse(response(1, 0, alias), question)).toEqual({ kind: 'failed', code: 'EBADRESP' })
   })
 
-  test('carries no octets that could pass for syntax', () => {
-    // A label of "a b", then one of CR LF, then one that is no UTF-8, then an upper-case one.
+  test('contains no octets that could be mistaken for syntax', () => {
+    // A label of "a b", then one of CR LF, then one that is not UTF-8, then an upper-case one.
     const strange = '03 612062 02 0d0a 01 ff 02 4d58 00'
     expect(decodeResponse(response(1, 0, mx(strange)), question)).toMatchObject({
       records: [{ value: 'a\\032b.\\013\\010.\\65533.mx' }],
     })
   })
 
-  test('of any bytes at all, ends and is a value', () => {
+  test('of random bytes ends and returns a value', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 600 }), fc.boolean(), (tail, headed) => {
         const message = headed ? response(3, 2, Buffer.from(tail).toString('hex')) : Buffer.from(tail)
@@ -202,7 +202,7 @@ describe('an answer', () => {
     )
   })
 
-  test('with any one octet changed or the end cut off, ends and is a value', () => {
+  test('with any one octet changed or the end cut off ends and returns a value', () => {
     const whole = response(2, 0, mx(exchange), mx('01 62 c01a'))
     fc.assert(
       fc.property(fc.nat(whole.length - 1), fc.nat(255), fc.nat(whole.length), (at, octet, length) => {

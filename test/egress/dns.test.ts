@@ -15,10 +15,10 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await server.close()
 })
 
-/** More than a busy machine takes to answer, and no longer than silence has to be waited for. */
+/** Longer than a busy machine takes to answer, and no longer than the tests can wait for silence. */
 const attemptTimeoutMs = 500
 
-/** A server, a memory in front of it, and a clock that stands still until moved. */
+/** A server, a cache in front of it, and a clock that moves only when asked. */
 const start = async (zones: Zones, options?: DnsServerOptions) => {
   const server = await startDnsServer(zones, options)
   servers.push(server)
@@ -32,7 +32,7 @@ const start = async (zones: Zones, options?: DnsServerOptions) => {
 
 const exchange = [{ priority: 10, exchange: 'mx.a.test' }]
 
-describe('what servers say', () => {
+describe('answers of servers', () => {
   test('records of each type arrive with their TTL', async () => {
     const { dns } = await start({
       'a.test': { MX: exchange, A: ['8.8.8.8', '8.8.4.4'], AAAA: { records: ['2a00::1'], ttlSeconds: 7 } },
@@ -63,12 +63,12 @@ describe('what servers say', () => {
     ['SERVFAIL', 'servfail', { kind: 'failed', code: 'ESERVFAIL' }],
     ['REFUSED', 'refused', { kind: 'failed', code: 'EREFUSED' }],
     ['silence', 'silence', { kind: 'failed', code: 'ETIMEOUT' }],
-  ] as const)('%s is told apart from the rest', async (_, answer, expected) => {
+  ] as const)('%s is distinguished from the other outcomes', async (_, answer, expected) => {
     const { dns } = await start({ 'a.test': answer })
     expect(await dns.resolve('a.test', 'MX')).toEqual(expected)
   })
 
-  test('a port nobody listens on is a failure of its own', async () => {
+  test('a port without a listener is a separate failure', async () => {
     const socket = createSocket('udp4').bind(0, '127.0.0.1')
     await once(socket, 'listening')
     const { port } = socket.address()
@@ -77,7 +77,7 @@ describe('what servers say', () => {
     expect(await dns.resolve('a.test', 'A')).toEqual({ kind: 'failed', code: 'ECONNREFUSED' })
   })
 
-  test('an alias is followed, and the least TTL on the way counts', async () => {
+  test('an alias is followed, and the smallest TTL on the way counts', async () => {
     const { dns } = await start({
       'alias.test': { CNAME: { records: ['a.test'], ttlSeconds: 3 } },
       'a.test': { A: ['8.8.8.8'] },
@@ -94,12 +94,12 @@ describe('what servers say', () => {
     expect(await dns.resolve('alias.test', 'A')).toMatchObject({ kind: 'not_found' })
   })
 
-  test('aliases in a circle end', async () => {
+  test('a loop of aliases ends', async () => {
     const { dns } = await start({ 'a.test': { CNAME: ['b.test'] }, 'b.test': { CNAME: ['a.test'] } })
     expect(await dns.resolve('a.test', 'A')).toEqual({ kind: 'failed', code: 'EBADRESP' })
   })
 
-  test('an answer too long for a datagram comes over TCP', async () => {
+  test('an answer too long for a datagram is requested over TCP', async () => {
     const long = Array.from({ length: 30 }, (_, i) => ({
       priority: i,
       exchange: `a-rather-long-name-of-an-exchanger-number-${i}.a.test`,
@@ -110,7 +110,7 @@ describe('what servers say', () => {
     expect(server.queries('MX a.test')).toHaveLength(2)
   })
 
-  test('of more records than are kept, those of the lowest priority values stay', async () => {
+  test('of more records than are kept, those with the lowest priority values stay', async () => {
     const many = Array.from({ length: 60 }, (_, i) => ({ priority: 100 - i, exchange: `mx${i}.a.test` }))
     const { dns } = await start({ 'a.test': { MX: many } })
     const answer = await dns.resolve('a.test', 'MX')
@@ -118,7 +118,7 @@ describe('what servers say', () => {
     expect([priorities.length, Math.min(...priorities), Math.max(...priorities)]).toEqual([32, 41, 72])
   })
 
-  test('what is no host name is not asked', async () => {
+  test('an invalid host name is not sent to a server', async () => {
     const { dns, server } = await start({})
     expect(await dns.resolve('a..test', 'A')).toEqual({ kind: 'failed', code: 'EBADNAME' })
     expect(server.queries()).toEqual([])
@@ -127,7 +127,7 @@ describe('what servers say', () => {
 
 describe('more than one server', () => {
   test.each(['servfail', 'refused', 'silence'] as const)(
-    'after %s, the next one is asked',
+    'after %s, the next server is asked',
     async (failure) => {
       const first = await start({ 'a.test': failure })
       const second = await start({ 'a.test': { A: ['8.8.8.8'] } })
@@ -140,7 +140,7 @@ describe('more than one server', () => {
     },
   )
 
-  test("a server's word is told rather than another's silence, and is not asked for twice", async () => {
+  test("a server's answer counts more than another server's silence, and is not requested twice", async () => {
     const first = await start({ 'a.test': 'refused' })
     const second = await start({ 'a.test': 'silence' })
     const dns = createDns({
@@ -153,7 +153,7 @@ describe('more than one server', () => {
     expect(second.server.queries()).toHaveLength(2)
   })
 
-  test('a negative answer is an answer: nobody else is asked', async () => {
+  test('a negative answer is an answer: no other server is asked', async () => {
     const first = await start({})
     const second = await start({ 'a.test': { A: ['8.8.8.8'] } })
     const dns = createDns({
@@ -171,25 +171,25 @@ describe('more than one server', () => {
     ['2001:db8::53', { address: '2001:db8::53', port: 53 }],
     ['[2001:db8::53]', { address: '2001:db8::53', port: 53 }],
     ['[2001:db8::53]:5353', { address: '2001:db8::53', port: 5353 }],
-  ])('%s is one', (text, server) => {
+  ])('%s is a valid server', (text, server) => {
     expect(dnsServers([text])).toEqual([server])
   })
 
   test.each(['dns.test', '192.0.2.53:', '192.0.2.53:0', '192.0.2.53:65536', '[192.0.2.53', '192.0.2', ''])(
-    '%j is none, and the error says so',
+    '%j is refused, and the error quotes it',
     (text) => {
       expect(() => dnsServers([text])).toThrow(`"${text}"`)
     },
   )
 
-  test('an empty list is refused; without a list there are those of the system', () => {
+  test("an empty list is refused; without a list the system's servers are used", () => {
     expect(() => dnsServers([])).toThrow(TypeError)
     expect(dnsServers(null).length).toBeGreaterThan(0)
   })
 })
 
-describe('strangers on the line', () => {
-  test('answers with a wrong id or question are waited past', async () => {
+describe('forged answers', () => {
+  test('answers with a wrong id or question are ignored', async () => {
     const socket = createSocket('udp4').bind(0, '127.0.0.1')
     await once(socket, 'listening')
     socket.on('message', (query, { port, address }) => {
@@ -212,7 +212,7 @@ describe('strangers on the line', () => {
     socket.close()
   })
 
-  test('each question has an id and a port of its own', async () => {
+  test('each question has its own id and port', async () => {
     const socket = createSocket('udp4').bind(0, '127.0.0.1')
     await once(socket, 'listening')
     const seen: { id: number; port: number }[] = []
@@ -229,14 +229,14 @@ describe('strangers on the line', () => {
     })
     await Promise.all(Array.from({ length: 50 }, (_, i) => dns.resolve(`name${i}.test`, 'A')))
     expect(new Set(seen.map(({ port }) => port)).size).toBe(50)
-    // Fifty of 65,536 collide now and then.
+    // Fifty of 65,536 sometimes collide.
     expect(new Set(seen.map(({ id }) => id)).size).toBeGreaterThan(45)
     socket.close()
   })
 })
 
-describe('memory', () => {
-  test('an answer is remembered for its TTL and not a moment longer', async () => {
+describe('the cache', () => {
+  test('keeps an answer for its TTL and not longer', async () => {
     const { server, dns, pass } = await start({ 'a.test': { MX: { records: exchange, ttlSeconds: 30 } } })
     await dns.resolve('a.test', 'MX')
     server.set('a.test', 'MX', [{ priority: 5, exchange: 'new.a.test' }])
@@ -247,7 +247,7 @@ describe('memory', () => {
     expect(await dns.resolve('a.test', 'MX')).toMatchObject({ records: [{ value: 'new.a.test' }] })
   })
 
-  test('what has outlived its TTL is not served even when nobody answers any more', async () => {
+  test('an expired answer is not served even if no server answers any more', async () => {
     const { server, dns, pass } = await start({ 'a.test': { MX: { records: exchange, ttlSeconds: 30 } } })
     await dns.resolve('a.test', 'MX')
     server.set('a.test', 'MX', 'servfail')
@@ -264,30 +264,27 @@ describe('memory', () => {
     ['NXDOMAIN without a TTL, five seconds', {}, { negativeTtlSeconds: null }, 5],
     ['SERVFAIL, five seconds', { 'a.test': 'servfail' }, {}, 5],
     ['REFUSED, five seconds', { 'a.test': 'refused' }, {}, 5],
-  ] as [string, Zones, DnsServerOptions, number][])(
-    '%s is remembered %#',
-    async (_, zones, options, seconds) => {
-      const { server, dns, pass } = await start(zones, options)
+  ] as [string, Zones, DnsServerOptions, number][])('%s is cached %#', async (_, zones, options, seconds) => {
+    const { server, dns, pass } = await start(zones, options)
+    await dns.resolve('a.test', 'A')
+    if (seconds > 0) {
+      pass(seconds - 0.001)
       await dns.resolve('a.test', 'A')
-      if (seconds > 0) {
-        pass(seconds - 0.001)
-        await dns.resolve('a.test', 'A')
-        expect(server.queries()).toHaveLength(1)
-        pass(0.001)
-      }
-      await dns.resolve('a.test', 'A')
-      expect(server.queries()).toHaveLength(2)
-    },
-  )
+      expect(server.queries()).toHaveLength(1)
+      pass(0.001)
+    }
+    await dns.resolve('a.test', 'A')
+    expect(server.queries()).toHaveLength(2)
+  })
 
-  test('a hundred identical questions at once are one upstream', async () => {
+  test('a hundred identical simultaneous questions are sent once', async () => {
     const { server, dns } = await start({ 'a.test': { MX: exchange } }, { delayMs: 20 })
     const answers = await Promise.all(Array.from({ length: 100 }, () => dns.resolve('a.test', 'MX')))
     expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1)
     expect(server.queries()).toEqual(['MX a.test'])
   })
 
-  test('who stops waiting stops alone: others get their answer from the same question', async () => {
+  test('a caller that aborts only aborts its own wait: others get their answer from the same question', async () => {
     const { server, dns } = await start({ 'a.test': { MX: exchange } }, { delayMs: 50 })
     const abort = new AbortController()
     const impatient = dns.resolve('a.test', 'MX', { signal: abort.signal })
@@ -298,7 +295,7 @@ describe('memory', () => {
     expect(server.queries()).toHaveLength(1)
   })
 
-  test('who has stopped already asks nothing', async () => {
+  test('a caller that was already aborted sends no question', async () => {
     const { server, dns } = await start({ 'a.test': { MX: exchange } })
     const answer = await dns.resolve('a.test', 'MX', { signal: AbortSignal.abort() })
     expect(answer).toEqual({ kind: 'failed', code: 'ECANCELLED' })
@@ -306,20 +303,20 @@ describe('memory', () => {
     expect(server.queries()).toEqual(['MX other.test'])
   })
 
-  test('different questions under way are bounded, and those turned away are not remembered', async () => {
+  test('the number of different questions in progress is bounded, and refused ones are not cached', async () => {
     const silent = Array.from({ length: 4_096 }, (_, i) => `name${i}.test`)
     const { dns, server } = await start(Object.fromEntries(silent.map((name) => [name, 'silence' as const])))
     const abort = new AbortController()
     const waiting = silent.map((name) => dns.resolve(name, 'A', { signal: abort.signal }))
     expect(await dns.resolve('more.test', 'A')).toEqual({ kind: 'failed', code: 'EBUSY' })
     expect(server.queries('A more.test')).toEqual([])
-    // A question under way already is nothing more to ask.
+    // Joining a question that is in progress is always possible.
     waiting.push(dns.resolve('name0.test', 'A', { signal: abort.signal }))
     abort.abort()
     expect(
       (await Promise.all(waiting)).every((answer) => 'code' in answer && answer.code === 'ECANCELLED'),
     ).toBe(true)
-    // The questions nobody waits for any more end by themselves and make room.
+    // Abandoned questions end by themselves and make room.
     await vi.waitFor(
       async () => expect(await dns.resolve('more.test', 'A')).toMatchObject({ kind: 'not_found' }),
       {

@@ -93,7 +93,7 @@ describe('without exemptions', () => {
     '[::1]',
     ' 8.8.8.8',
     '8.8.8.8/32',
-  ])('what is not an address (%j) may not be dialled', (text) => {
+  ])('%j, which is not an address, may not be dialled', (text) => {
     expect(closed.mayDial(text)).toBe(false)
     expect(closed.exempts(text)).toBe(false)
   })
@@ -104,7 +104,7 @@ describe('without exemptions', () => {
 })
 
 describe('exemptions', () => {
-  test('a block opens its own addresses and no other', () => {
+  test('a block allows its own addresses and no other', () => {
     const guard = createEgressGuard({ allow: ['10.1.0.0/16', 'fd00:1::/32'] })
     expect(['10.1.0.0', '10.1.255.255', 'fd00:1::5'].map(guard.mayDial)).toEqual([true, true, true])
     expect(['10.0.255.255', '10.2.0.0', 'fd00:2::5', '127.0.0.1', '::1'].map(guard.mayDial)).toEqual(
@@ -114,7 +114,7 @@ describe('exemptions', () => {
     expect(guard.exempts('8.8.8.8')).toBe(false)
   })
 
-  test('what a platform serves its machines is reached where it is exempt', () => {
+  test('the metadata addresses of a platform can be exempted', () => {
     const guard = createEgressGuard({ allow: ['168.63.129.16', '2a00:1450::/32'] })
     expect(['168.63.129.16', '2a00:1450::5efe:10.0.0.1'].map(guard.mayDial)).toEqual([true, true])
     expect(guard.mayDial('161.26.0.10')).toBe(false)
@@ -125,20 +125,20 @@ describe('exemptions', () => {
     expect(['127.0.0.1', '::1', '127.0.0.2', '::2'].map(guard.mayDial)).toEqual([true, true, false, false])
   })
 
-  test('an IPv4 block opens the mapped form, which dials the same address, however it is written', () => {
+  test('an IPv4 block allows the mapped form, which dials the same address, in every spelling', () => {
     const guard = createEgressGuard({ allow: ['10.0.0.0/8'] })
     expect(guard.mayDial('::ffff:10.0.0.1')).toBe(true)
     expect(guard.mayDial('::ffff:a00:1')).toBe(true)
     expect(guard.mayDial('::ffff:127.0.0.1')).toBe(false)
   })
 
-  test('an IPv4 block does not open NAT64 and 6to4 forms, which leave towards a translator', () => {
+  test('an IPv4 block does not allow NAT64 and 6to4 forms, which go to a translator', () => {
     const guard = createEgressGuard({ allow: ['0.0.0.0/0'] })
     expect(guard.mayDial('64:ff9b::a00:1')).toBe(false)
     expect(guard.mayDial('2002:a00:1::')).toBe(false)
   })
 
-  test('no IPv6 block opens an IPv4 address in disguise', () => {
+  test('no IPv6 block allows an embedded IPv4 address', () => {
     const guard = createEgressGuard({ allow: ['::/0'] })
     expect(guard.mayDial('fd00::1')).toBe(true)
     expect(guard.mayDial('::ffff:10.0.0.1')).toBe(false)
@@ -156,7 +156,7 @@ describe('exemptions', () => {
     'fe80::%eth0/10',
     '::ffff:10.0.0.0/104',
     '',
-  ])('what is no block (%j) is refused by name', (cidr) => {
+  ])('%j, which is not a block, is refused and quoted', (cidr) => {
     expect(() => createEgressGuard({ allow: ['10.0.0.0/8', cidr] })).toThrow(TypeError)
     expect(() => createEgressGuard({ allow: [cidr] })).toThrow(`"${cidr}"`)
   })

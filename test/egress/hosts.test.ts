@@ -30,17 +30,17 @@ test('a name without addresses has none and no code', async () => {
   expect(await resolve({ 'a.test': {} }, 'a.test')).toEqual({ addresses: [], code: null, asked })
 })
 
-test('what one family fails with is told beside what the other has', async () => {
+test('the error of one family is returned next to the addresses of the other', async () => {
   const zones: Zones = { 'a.test': { A: ['8.8.8.8'], AAAA: 'servfail' } }
   expect(await resolve(zones, 'a.test')).toEqual({ addresses: ['8.8.8.8'], code: 'ESERVFAIL', asked })
 })
 
-test.each(['8.8.8.8', '2a00::1', '127.0.0.1'])('%s is its own address, and nobody is asked', async (host) => {
+test.each(['8.8.8.8', '2a00::1', '127.0.0.1'])('%s is its own address, without a DNS query', async (host) => {
   expect(await resolve({}, host)).toEqual({ addresses: [host], code: null, asked: [] })
 })
 
 test.each(['localhost', 'LOCALHOST', 'localhost.', 'mail.localhost'])(
-  '%s is this machine, whatever a server would say',
+  '%s is this machine, no matter what a server answers',
   async (host) => {
     const zones: Zones = { [host.toLowerCase()]: { A: ['8.8.8.8'] } }
     expect(await resolve(zones, host)).toEqual({ addresses: ['127.0.0.1', '::1'], code: null, asked: [] })

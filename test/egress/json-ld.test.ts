@@ -4,7 +4,7 @@ import { jsonLdLimits, jsonLdTimeMaxMs, readJsonLd } from '../../src/egress/json
 import { type JsonObject, textOf, typesOf } from '../../src/egress/json-ld-nodes.ts'
 import { readPage } from '../../src/egress/json-ld-page.ts'
 
-/** The parser of hostile pages: what it finds, what it passes over, and that nothing keeps it busy. */
+/** The parser of hostile pages finds what it should, skips the rest, and cannot be kept busy. */
 
 const soon = (): number => performance.now() + 60_000
 const script = (json: string): string => `<script type="application/ld+json">${json}</script>`
@@ -22,7 +22,7 @@ const extract = (html: Buffer | string, charset: string | null = null) =>
     (nodes) => nodes,
   ) as Awaited<ReturnType<typeof inThread>>
 
-test('one node, lists of nodes and graphs come back as one list of nodes, in the order of the page', async () => {
+test('a single node, lists of nodes and graphs become one list of nodes, in the order of the page', async () => {
   const html = [
     script('{"@type":"WebSite","name":"a"}'),
     script('[{"@type":"Person","name":"b"},{"@graph":[{"@type":"Organization","name":"c"},{"name":"d"}]}]'),
@@ -43,7 +43,7 @@ test('one node, lists of nodes and graphs come back as one list of nodes, in the
   })
 })
 
-test('a page without JSON-LD has none; one whose blocks are no JSON is malformed', () => {
+test('a page without JSON-LD has no nodes; one whose blocks are not JSON is malformed', () => {
   expect(extract('<p>hello</p>')).toEqual({ kind: 'none' })
   expect(extract(Buffer.alloc(0))).toEqual({ kind: 'none' })
   expect(extract(Buffer.from([0, 1, 2, 0xff, 0xfe, 0x3c, 0x73]))).toEqual({ kind: 'none' })
@@ -52,7 +52,7 @@ test('a page without JSON-LD has none; one whose blocks are no JSON is malformed
   expect(extract(script(''))).toEqual({ kind: 'malformed' })
 })
 
-test('a broken block does not hide the sound one beside it', () => {
+test('a broken block does not hide a valid one', () => {
   expect(extract(script('{nonsense') + script('{"name":"sound"}'))).toEqual({
     kind: 'found',
     answer: [{ name: 'sound' }],
@@ -64,7 +64,7 @@ test('a block that the page does not close counts as cut off', () => {
   expect(extract(html)).toEqual({ kind: 'none' })
 })
 
-test('raw line ends within texts, CDATA marks and markup within texts are read; entities are left alone', () => {
+test('raw line ends, CDATA marks and markup within texts are read; entities are not decoded', () => {
   const blocks = [
     script('{"name":"two\nlines"}'),
     script('//<![CDATA[\n{"name":"marked"}\n//]]>'),
@@ -76,7 +76,7 @@ test('raw line ends within texts, CDATA marks and markup within texts are read; 
   })
 })
 
-test('the charset is the one the server named, else the one the page names, else UTF-8', async () => {
+test('the charset is that of the server, else that of the page, else UTF-8', async () => {
   const latin1 = Buffer.from(`<meta charset="iso-8859-1">${script('{"name":"Müller"}')}`, 'latin1')
   const bare = Buffer.from(script('{"name":"Müller"}'), 'latin1')
   const named = { kind: 'found', answer: [{ name: 'Müller' }] }
@@ -111,12 +111,12 @@ test('only the first five blocks, 512 Ki characters, 32 levels and 500 nodes cou
   expect(crowd.kind === 'found' && crowd.answer.length).toBe(jsonLdLimits.nodesMax)
 })
 
-test('a page beyond two megabytes is read as if it ended there', async () => {
+test('a page of more than two megabytes is read as if it ended there', async () => {
   const html = page(script('{"n":1}') + ' '.repeat(jsonLdLimits.htmlBytesMax) + script('{"n":2}'))
   expect(await inThread(html)).toEqual({ kind: 'found', answer: [{ n: 1 }] })
 })
 
-test('odd markup is no trouble', () => {
+test('odd markup does no harm', () => {
   for (const html of [
     '<a '.repeat(700_000),
     '<'.repeat(2_000_000),
@@ -129,8 +129,8 @@ test('odd markup is no trouble', () => {
   }
 })
 
-test('markup built to be slow ends with its thread when its time is up, and the event loop keeps turning', async () => {
-  // Each end tag looks for its start tag among all that are open: quadratic.
+test('markup built to be slow ends with its thread when its time is over, and the event loop keeps running', async () => {
+  // Each end tag looks for its start tag among all open tags: quadratic.
   const html = Buffer.from('<div>'.repeat(200_000) + '</x>'.repeat(200_000))
   const startedAt = performance.now()
   let turns = 0
@@ -138,7 +138,7 @@ test('markup built to be slow ends with its thread when its time is up, and the 
   const { kind } = await inThread(html)
   clearInterval(ticking)
   expect(kind).toBe('too_slow')
-  // Starting a thread on a busy machine included.
+  // This includes starting a thread on a busy machine.
   expect(performance.now() - startedAt).toBeLessThan(jsonLdTimeMaxMs + 6_000)
   expect(turns).toBeGreaterThan(20)
 })
@@ -148,14 +148,14 @@ test('JSON that takes too much memory ends the thread, not the process', async (
   expect(['malformed', 'too_slow']).toContain((await inThread(script(lists))).kind)
 })
 
-test('a deadline that has passed, or passes while others are being read, answers too_slow', async () => {
+test('a deadline that passes before or during the wait for other pages answers too_slow', async () => {
   expect(await extractJsonLd(page(script('{"n":1}')), { deadlineMs: performance.now() - 1 })).toEqual({
     kind: 'too_slow',
   })
   expect(await extractJsonLd(page(script('{"n":1}')), { deadlineMs: performance.now() + 1 })).toEqual({
     kind: 'too_slow',
   })
-  // Two are read, 32 wait, and the others are refused at once.
+  // Two are read, 32 wait, and the others are refused immediately.
   const settled: string[] = []
   const crowd = Array.from({ length: 60 }, async () => {
     const { kind } = await extractJsonLd(page(script('{"n":1}')), { deadlineMs: performance.now() + 500 })
@@ -164,11 +164,11 @@ test('a deadline that has passed, or passes while others are being read, answers
   await new Promise(setImmediate)
   expect(settled).toEqual(Array.from({ length: 60 - 34 }, () => 'too_slow'))
   await Promise.all(crowd)
-  // Turns are given back.
+  // Places are returned.
   expect((await inThread(script('{"n":1}'))).kind).toBe('found')
 })
 
-test('buffers keep their bytes: what is handed over is a copy', async () => {
+test('buffers keep their bytes: a copy is sent to the thread', async () => {
   const html = page(script('{"n":1}'))
   const before = Buffer.from(html)
   await inThread(html)
@@ -176,7 +176,7 @@ test('buffers keep their bytes: what is handed over is a copy', async () => {
   expect(html.length).toBeGreaterThan(0)
 })
 
-test('the words of the vocabulary lose their prefix, texts their wrapping', () => {
+test('words of the vocabulary lose their prefix, and texts their wrapping', () => {
   expect(typesOf({ '@type': ['https://schema.org/Person', 'schema:Thing', 'Organization', 7] })).toEqual([
     'Person',
     'Thing',
@@ -189,18 +189,18 @@ test('the words of the vocabulary lose their prefix, texts their wrapping', () =
   expect(textOf(undefined)).toBeNull()
 })
 
-test('the thread is given no environment', () => {
+test('the thread gets no environment variables', () => {
   // The only guarantee that cannot be seen from outside.
   expect(readFileSync(new URL('../../src/egress/json-ld.ts', import.meta.url), 'utf8')).toContain('env: {}')
 })
 
-test('a text longer than any reader keeps is cut before a reader sees it', () => {
+test('a text longer than the maximum is cut before a reader gets it', () => {
   const found = extract(script(JSON.stringify({ long: ' '.repeat(120_000), list: ['x'.repeat(16_385)] })))
   const cut = jsonLdLimits.textCharactersMax
   expect(found).toEqual({ kind: 'found', answer: [{ long: ' '.repeat(cut), list: ['x'.repeat(cut)] }] })
 })
 
-test('a reader that does not come to an end is ended with the page, and holds up nobody', async () => {
+test('a reader that never ends is stopped with the page, and delays no other page', async () => {
   const before = process.threadCpuUsage()
   const endless = { module: new URL('./reader-without-end.ts', import.meta.url), input: 'what for' }
   expect(await readJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), reader: endless })).toEqual({
@@ -209,7 +209,7 @@ test('a reader that does not come to an end is ended with the page, and holds up
   expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(jsonLdTimeMaxMs / 2)
 })
 
-test('a reader that throws makes the page malformed; one that is not there is a fault of ours', async () => {
+test('a reader that throws makes the page malformed; a missing reader is our own fault', async () => {
   const failing = { module: new URL('./reader-without-end.ts', import.meta.url), input: null }
   expect(await readJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), reader: failing })).toEqual({
     kind: 'malformed',

@@ -1,4 +1,4 @@
-/** Pages of strangers: how many are fetched at a time, and that waiting for a place is part of the time a page may take. */
+/** Pages of other servers: how many are fetched at a time, and that waiting for a place counts towards the deadline. */
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -13,7 +13,7 @@ const pagesMax = 16
 /** Longer than any test here lasts. */
 const plentyMs = 60_000
 
-/** A web server that answers nobody until it is told to. */
+/** A web server that answers only when asked to. */
 const openServer = async () => {
   const held: ServerResponse[] = []
   let openNow = 0
@@ -37,7 +37,7 @@ const openServer = async () => {
     openMax: () => openMax,
     answerOne: () => {
       const [response] = held.splice(0, 1)
-      if (response === undefined) throw new Error('nobody has asked')
+      if (response === undefined) throw new Error('no request has arrived')
       asked++
       response.writeHead(200, { 'content-type': 'text/html' }).end('<p>')
     },
@@ -72,14 +72,14 @@ const page = (deadlineMs: number, signal?: AbortSignal) =>
 const asked = (count: number) =>
   vi.waitFor(() => expect(server.asked()).toBe(count), { timeout: 30_000, interval: 5 })
 
-/** Takes every place there is. */
+/** Takes every place. */
 const takeAll = async () => {
   const pages = Array.from({ length: pagesMax }, () => page(plentyMs))
   await asked(pagesMax)
   return pages
 }
 
-describe('pages of strangers', () => {
+describe('pages of other servers', () => {
   test('at most 16 are fetched at a time; the others follow in order, none is lost', async () => {
     const pages = Array.from({ length: pagesMax * 4 }, () => page(plentyMs))
     for (let done = 0; done < pages.length; done++) {
@@ -92,7 +92,7 @@ describe('pages of strangers', () => {
     expect(server.openMax()).toBe(pagesMax)
   })
 
-  test('waiting for a place is part of the deadline: nobody takes longer than they were given', async () => {
+  test('waiting for a place counts towards the deadline: no fetch takes longer than its limit', async () => {
     const deadlineMs = 1_000
     const startedMs = performance.now()
     const tookMs = await Promise.all(
@@ -104,7 +104,7 @@ describe('pages of strangers', () => {
     expect(Math.max(...tookMs)).toBeLessThan(2 * deadlineMs)
   })
 
-  test('what was waited is missing afterwards: a place got late leaves only the rest', async () => {
+  test('a fetch that waited has only the rest of its time', async () => {
     const pages = await takeAll()
     const deadlineMs = 1_000
     const startedMs = performance.now()
@@ -117,7 +117,7 @@ describe('pages of strangers', () => {
     expect(performance.now() - startedMs).toBeLessThan(1.4 * deadlineMs)
   })
 
-  test('whoever is aborted waits no longer, and takes no place afterwards', async () => {
+  test('an aborted fetch stops waiting, and takes no place afterwards', async () => {
     const pages = await takeAll()
     const stop = new AbortController()
     const waiting = page(plentyMs, stop.signal)
@@ -129,11 +129,11 @@ describe('pages of strangers', () => {
     await asked(pagesMax + 1)
     for (let n = 0; n < pagesMax; n++) server.answerOne()
     expect(await next).toMatchObject({ kind: 'page' })
-    // Sixteen are free again.
+    // Sixteen places are free again.
     await takeAllAgain()
   })
 
-  test('whoever was aborted before waits for no place', async () => {
+  test('a fetch that was aborted before does not wait for a place', async () => {
     await takeAll()
     expect(await page(plentyMs, AbortSignal.abort())).toMatchObject({ kind: 'timeout' })
   })
@@ -147,7 +147,7 @@ const takeAllAgain = async (): Promise<void> => {
   await Promise.all(pages)
 }
 
-test('EGRESS_ALLOW serves what the operator configured, SMTP_ALLOW mail servers, and neither what strangers name', async () => {
+test('EGRESS_ALLOW applies to servers that the operator configured, SMTP_ALLOW to mail servers, and neither to URLs from others', async () => {
   const ways = openOutside(
     parseConfig({ EGRESS_ALLOW: '127.0.0.1', SMTP_ALLOW: '10.1.0.0/16', DNS_SERVERS: '127.0.0.1:1' }),
   )

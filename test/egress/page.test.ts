@@ -43,7 +43,7 @@ const listen = async (server: TcpServer | Server) => {
 const web = (answer: RequestListener) => listen(createServer(answer))
 const raw = (answer: (socket: Socket) => void) => listen(createTcpServer(answer))
 
-/** Every name leads to 127.0.0.1, which is exempt here. */
+/** Every name resolves to 127.0.0.1, which is exempt here. */
 const toLoopback = async (): Promise<HostAddresses> => ({ addresses: ['127.0.0.1'], code: null })
 const door = { guard: createEgressGuard({ allow: ['127.0.0.1'] }), resolveHost: toLoopback }
 
@@ -57,7 +57,7 @@ const html = { 'content-type': 'text/html; charset=utf-8' }
 const mebibyte = 1024 * 1024
 
 describe('a page', () => {
-  test('arrives with status, headers, body and the address it was found at', async () => {
+  test('is returned with status, headers, body and its final address', async () => {
     const { port } = await web((request, response) => {
       response
         .writeHead(200, { ...html, 'X-Twice': ['a', 'b'] })
@@ -77,7 +77,7 @@ describe('a page', () => {
     ['deflate', deflateSync('<p>packed')],
     ['br', brotliCompressSync('<p>packed')],
     ['identity', Buffer.from('<p>packed')],
-  ])('packed with %s is unpacked', async (encoding, body) => {
+  ])('compressed with %s is decompressed', async (encoding, body) => {
     const { port } = await web((_, response) => {
       response.writeHead(200, { ...html, 'content-encoding': encoding }).end(body)
     })
@@ -94,7 +94,7 @@ describe('a page', () => {
     expect(await get(`http://a.test:${port}/none`)).toEqual({ kind: 'refused', detail: 'content_type' })
   })
 
-  test('that is an error is still a page, its body only read where it is of the right type', async () => {
+  test('with an error status is still a page; its body is read only if it has the right type', async () => {
     const { port } = await web((request, response) => {
       const type = request.url === '/html' ? 'text/html' : 'application/pdf'
       response.writeHead(404, { 'content-type': type }).end('nothing')
@@ -106,7 +106,7 @@ describe('a page', () => {
     expect(await get(`http://a.test:${port}/pdf`)).toMatchObject({ status: 404, body: Buffer.alloc(0) })
   })
 
-  test('packed in a way nobody asked for is refused, packing in layers included', async () => {
+  test('in an encoding that was not requested is refused, including several layers', async () => {
     const { port } = await web((request, response) => {
       response.writeHead(200, { ...html, 'content-encoding': request.url?.slice(1) ?? '' }).end('x')
     })
@@ -117,7 +117,7 @@ describe('a page', () => {
       })
   })
 
-  test('is asked for with the headers given, and says what it can read', async () => {
+  test('is requested with the given headers, and with the encodings that can be read', async () => {
     const { port } = await web((request, response) => {
       const { authorization, accept, 'user-agent': agent } = request.headers
       response.writeHead(200, html).end(JSON.stringify([authorization, accept, agent]))
@@ -129,7 +129,7 @@ describe('a page', () => {
   })
 })
 
-describe('where it may go', () => {
+describe('permitted addresses', () => {
   const closed = createEgressGuard({ allow: [] })
 
   test.each([
@@ -159,7 +159,7 @@ describe('where it may go', () => {
     '::ffff:127.0.0.1',
     '64:ff9b::7f00:1',
     '2002:7f00:1::',
-  ])('a name that leads to %s is refused, and nothing is dialled', async (address) => {
+  ])('a name that resolves to %s is refused, and nothing is dialled', async (address) => {
     const { port, connections } = await web((_, response) => response.end())
     const resolveHost = async (): Promise<HostAddresses> => ({ addresses: [address], code: null })
     const answer = await get(`http://a.test:${port}/`, {}, { guard: closed, resolveHost })
@@ -167,7 +167,7 @@ describe('where it may go', () => {
     expect(connections()).toBe(0)
   })
 
-  test('a name is resolved once, so that what was judged is what is dialled', async () => {
+  test('a name is resolved once, so the address that was checked is the one that is dialled', async () => {
     const { port } = await web((_, response) => response.writeHead(200, html).end('here'))
     const answers = [['127.0.0.1'], ['10.0.0.1'], ['10.0.0.2']]
     const resolveHost = vi.fn(async () => ({ addresses: answers.shift() ?? [], code: null }))
@@ -177,7 +177,7 @@ describe('where it may go', () => {
     expect(resolveHost).toHaveBeenCalledTimes(1)
   })
 
-  test('of several addresses those not permitted are never dialled', async () => {
+  test('of several addresses, forbidden ones are never dialled', async () => {
     const { port } = await web((request, response) => {
       response.writeHead(200, html).end(request.socket.localAddress)
     })
@@ -189,7 +189,7 @@ describe('where it may go', () => {
     expect(page.kind === 'page' && page.body.toString()).toBe('127.0.0.1')
   })
 
-  test('a port of its own is for exempt addresses only', async () => {
+  test('other ports are for exempt addresses only', async () => {
     const resolveHost = async (): Promise<HostAddresses> => ({ addresses: ['8.8.8.8'], code: null })
     expect(await get('https://a.test:8443/', {}, { guard: closed, resolveHost })).toEqual({
       kind: 'refused',
@@ -239,7 +239,7 @@ describe('where it may go', () => {
       { addresses: [], code: 'ETIMEOUT' },
       { kind: 'timeout', detail: 'dns' },
     ],
-  ] as const)('a name without addresses is a finding: %j', async (found, expected) => {
+  ] as const)('a name without addresses is an expected outcome: %j', async (found, expected) => {
     expect(await get('http://a.test/', {}, { ...door, resolveHost: async () => found })).toEqual(expected)
   })
 })
@@ -259,7 +259,7 @@ describe('redirects', () => {
     })
   })
 
-  test('to a private address dials nothing there', async () => {
+  test('to a private address are refused without dialling it', async () => {
     const inside = await web((_, response) => response.writeHead(200, html).end('secret'))
     const targets = [
       `http://127.0.0.2:${inside.port}/`,
@@ -289,7 +289,7 @@ describe('redirects', () => {
     expect(await get(`http://a.test:${port}/`)).toEqual({ kind: 'refused', detail })
   })
 
-  test('in a circle end', async () => {
+  test('in a loop end', async () => {
     const { port, connections } = await redirecting((url) => `${url}a`)
     expect(await get(`http://a.test:${port}/`, { redirectsMax: 4 })).toEqual({
       kind: 'too_many_redirects',
@@ -316,7 +316,7 @@ describe('redirects', () => {
     expect(connections()).toBe(1)
   })
 
-  test('to another origin leave secrets behind; to the same one they do not', async () => {
+  test('to another origin do not carry secrets; to the same origin they do', async () => {
     const { port } = await web((request, response) => {
       const [, from, to] = request.url?.split('/') ?? []
       if (from === 'go') response.writeHead(302, { location: `http://${to}:${port}/` }).end()
@@ -354,7 +354,7 @@ describe('TLS', () => {
     })
   })
 
-  test('an unknown authority is refused, whatever the environment says', async () => {
+  test('an unknown authority is refused, no matter what the environment says', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0')
     const { port } = await secure()
     expect(await get(`https://pinned.test:${port}/`)).toEqual({
@@ -365,7 +365,7 @@ describe('TLS', () => {
 })
 
 describe('time', () => {
-  test('a server that says nothing is left at the deadline', async () => {
+  test('a server that does not answer is abandoned at the deadline', async () => {
     const { port } = await raw(() => undefined)
     expect(await get(`http://a.test:${port}/`, { deadlineMs: 200 })).toEqual({
       kind: 'timeout',
@@ -373,7 +373,7 @@ describe('time', () => {
     })
   })
 
-  test('so is one that sends its headers a byte at a time', async () => {
+  test('a server that sends its headers byte by byte is abandoned too', async () => {
     const { port } = await raw((socket) => drip(socket, 'HTTP/1.1 200 OK\r\nx-'))
     expect(await get(`http://a.test:${port}/`, { deadlineMs: 300 })).toEqual({
       kind: 'timeout',
@@ -381,7 +381,7 @@ describe('time', () => {
     })
   })
 
-  test('and one that never ends its body', async () => {
+  test('a server that never ends its body is abandoned too', async () => {
     const { port } = await raw((socket) => drip(socket, 'HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n'))
     expect(await get(`http://a.test:${port}/`, { deadlineMs: 300 })).toEqual({
       kind: 'timeout',
@@ -389,7 +389,7 @@ describe('time', () => {
     })
   })
 
-  test('a handshake that does not happen in its time is left before the deadline', async () => {
+  test('a handshake that takes too long is abandoned before the deadline', async () => {
     const { port } = await raw(() => undefined)
     expect(await get(`https://a.test:${port}/`, { connectTimeoutMs: 200 })).toEqual({
       kind: 'timeout',
@@ -397,7 +397,7 @@ describe('time', () => {
     })
   })
 
-  test('a resolver that does not come back is left at the deadline', async () => {
+  test('a resolver that does not return is abandoned at the deadline', async () => {
     const resolveHost = async (_: string, signal: AbortSignal): Promise<HostAddresses> => {
       await once(signal, 'abort')
       return { addresses: [], code: 'ECANCELLED' }
@@ -408,7 +408,7 @@ describe('time', () => {
     })
   })
 
-  test('the caller may stop it', async () => {
+  test('the caller may abort it', async () => {
     const { port } = await raw(() => undefined)
     const abort = new AbortController()
     const answer = get(`http://a.test:${port}/`, { signal: abort.signal })
@@ -436,11 +436,11 @@ const drip = (socket: Socket, start: string): void => {
 
 describe('size', () => {
   const answers = [
-    ['with its length told', `content-length: ${1024 * mebibyte}\r\n`],
+    ['with a content-length', `content-length: ${1024 * mebibyte}\r\n`],
     ['without', ''],
   ] as const
 
-  test.each(answers)('a body of a gigabyte is left at the limit, %s', async (_, length) => {
+  test.each(answers)('a body of a gigabyte is abandoned at the limit, %s', async (_, length) => {
     const chunk = Buffer.alloc(64 * 1024, 'a')
     let written = 0
     const { port } = await raw((socket) => {
@@ -455,11 +455,11 @@ describe('size', () => {
       pour()
     })
     expect(await get(`http://a.test:${port}/`)).toEqual({ kind: 'too_large', detail: 'wire' })
-    // The limit is 2 MiB; the rest is what the kernel buffers on both sides.
+    // The limit is 2 MiB; the kernel buffers the rest on both sides.
     expect(written).toBeLessThan(32 * mebibyte)
   })
 
-  test('a body of exactly the limit is a page, one byte more is too large', async () => {
+  test('a body of exactly the limit is a page; with one more byte it is too large', async () => {
     const { port } = await web((request, response) => {
       response.writeHead(200, html).end('a'.repeat(Number(request.url?.slice(1))))
     })
@@ -479,7 +479,7 @@ describe('size', () => {
     ['gzip', Buffer.concat(new Array(1024).fill(gzipSync(oneMebibyte)))],
     ['deflate', deflateSync(Buffer.alloc(64 * mebibyte))],
     ['br', brotliCompressSync(Buffer.alloc(64 * mebibyte))],
-  ])('a %s bomb is left at the limit, and was never held', async (encoding, bomb) => {
+  ])('a %s bomb is abandoned at the limit, and never held in memory', async (encoding, bomb) => {
     expect(bomb.length).toBeLessThan(2 * mebibyte)
     const { port } = await web((_, response) => {
       response.writeHead(200, { ...html, 'content-encoding': encoding }).end(bomb)
@@ -489,7 +489,7 @@ describe('size', () => {
     expect(process.memoryUsage.rss() - before).toBeLessThan(64 * mebibyte)
   })
 
-  test('headers without end are left at their limit', async () => {
+  test('endless headers are abandoned at their limit', async () => {
     let written = 0
     const { port } = await raw((socket) => {
       socket.write('HTTP/1.1 200 OK\r\n')
@@ -503,12 +503,12 @@ describe('size', () => {
       pour()
     })
     expect(await get(`http://a.test:${port}/`)).toEqual({ kind: 'too_large', detail: 'headers' })
-    // The limit is 16 KiB; the rest is what the kernel buffers on both sides.
+    // The limit is 16 KiB; the kernel buffers the rest on both sides.
     expect(written).toBeLessThan(32 * mebibyte)
   })
 })
 
-describe('what breaks is a finding', () => {
+describe('failures of the network are expected outcomes', () => {
   const head = 'HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n'
   const cut = gzipSync('<p>'.repeat(1_000)).subarray(0, 20)
 
@@ -529,23 +529,23 @@ describe('what breaks is a finding', () => {
     expect(await get(`http://a.test:${port}/`)).toEqual({ kind: 'unreachable', detail })
   })
 
-  test.each(['at once', 'in the middle'])('a connection that is reset %s', async (when) => {
+  test.each(['immediately', 'in the middle'])('a connection that is reset %s', async (when) => {
     const { port } = await raw((socket) => {
       socket.once('data', () => {
-        if (when === 'at once') socket.resetAndDestroy()
+        if (when === 'immediately') socket.resetAndDestroy()
         else socket.write(`${head}content-length: 100\r\n\r\nshort`, () => socket.resetAndDestroy())
       })
     })
     expect(await get(`http://a.test:${port}/`)).toMatchObject({ kind: 'unreachable' })
   })
 
-  test('a port nobody listens on', async () => {
+  test('a port without a listener', async () => {
     const { port } = await raw(() => undefined)
     for (const close of closers.splice(0)) await close()
     expect(await get(`http://a.test:${port}/`)).toEqual({ kind: 'unreachable', detail: 'ECONNREFUSED' })
   })
 
-  test('but a header no request may have is a bug and thrown', async () => {
+  test('but an invalid request header is a bug and thrown', async () => {
     await expect(get('http://a.test:1/', { headers: { 'x-a': 'a\r\nb: c' } })).rejects.toThrow()
   })
 })

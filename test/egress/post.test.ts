@@ -1,4 +1,4 @@
-/** A message to a stranger's server: where it may go, and what a hostile receiver can do to its sender. */
+/** A message to another party's server: where it may go, and what a hostile receiver can do to its sender. */
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net'
@@ -35,7 +35,7 @@ const raw = (answer: (socket: Socket) => void) => listen(createTcpServer(answer)
 const leadsTo =
   (...addresses: string[]) =>
   async (): Promise<HostAddresses> => ({ addresses, code: null })
-/** The loopback is exempt here, as `EGRESS_ALLOW` makes it. */
+/** The loopback is exempt here, as with `EGRESS_ALLOW`. */
 const exempt = createEgressGuard({ allow: ['127.0.0.1'] })
 const strict = createEgressGuard({ allow: [] })
 
@@ -65,7 +65,7 @@ const post = (
   )
 
 describe('a message', () => {
-  test('arrives as it is, and its answer is a status without any text', async () => {
+  test('arrives unchanged, and its answer is a status without any text', async () => {
     let seen: unknown
     const { port } = await web(async (request, response) => {
       const chunks: Buffer[] = []
@@ -78,7 +78,7 @@ describe('a message', () => {
     expect(seen).toEqual(['POST', '/hook?x=1', 'yes', `a.test:${port}`, '{"a":"ä"}'])
   })
 
-  test('is not sent on: a redirect is an answer, and its target is never dialled', async () => {
+  test('does not follow redirects: a redirect is an answer, and its target is never dialled', async () => {
     const target = await web((_, response) => response.end())
     const { port } = await web((_, response) => {
       response.writeHead(307, { location: `http://127.0.0.1:${target.port}/` }).end()
@@ -88,7 +88,7 @@ describe('a message', () => {
   })
 })
 
-describe('where it may not go', () => {
+describe('forbidden targets', () => {
   test.each([
     '127.0.0.1',
     '10.1.2.3',
@@ -101,7 +101,7 @@ describe('where it may not go', () => {
     '::ffff:10.0.0.1',
     '64:ff9b::a00:1',
     '0.0.0.0',
-  ])('%s, whatever the name', async (address) => {
+  ])('%s, under any name', async (address) => {
     const { connections, port } = await web((_, response) => response.end())
     for (const url of ['https://a.test/', `https://a.test:${port}/`, 'http://a.test/'])
       expect(await post(url, { guard: strict, resolveHost: leadsTo(address) })).toEqual({
@@ -111,7 +111,7 @@ describe('where it may not go', () => {
     expect(connections()).toBe(0)
   })
 
-  test('a name that is resolved anew: what was judged is what is dialled', async () => {
+  test('a name that is resolved again: the checked address is the one that is dialled', async () => {
     const { port } = await web((_, response) => response.writeHead(204).end())
     const resolveHost = vi
       .fn<() => Promise<HostAddresses>>()
@@ -139,7 +139,7 @@ describe('where it may not go', () => {
 })
 
 describe('a hostile receiver', () => {
-  test('that never answers costs the deadline', async () => {
+  test('that never answers is abandoned at the deadline', async () => {
     const { port } = await raw(() => undefined)
     expect(await post(`http://a.test:${port}/`, { deadlineMs: 50 })).toEqual({
       kind: 'timeout',
@@ -147,7 +147,7 @@ describe('a hostile receiver', () => {
     })
   })
 
-  test('that never answers is left when its sender ends', async () => {
+  test('that never answers is abandoned when its sender ends', async () => {
     const ending = new AbortController()
     const { port } = await raw((socket) => void socket.once('data', () => ending.abort()))
     expect(await post(`http://a.test:${port}/`, { signal: ending.signal })).toEqual({
@@ -156,7 +156,7 @@ describe('a hostile receiver', () => {
     })
   })
 
-  test('whose headers come one byte at a time costs the deadline', async () => {
+  test('that sends its headers byte by byte is abandoned at the deadline', async () => {
     const { port } = await raw((socket) => {
       socket.write('HTTP/1.1 200 OK\r\nx: ')
       const dripping = setInterval(() => socket.write('x'), 5)
@@ -168,14 +168,14 @@ describe('a hostile receiver', () => {
     })
   })
 
-  test('whose headers have no end is let go', async () => {
+  test('with endless headers is abandoned', async () => {
     const { port } = await raw((socket) => {
       socket.write(`HTTP/1.1 200 OK\r\n${'x: yyyyyyyyyyyyyyy\r\n'.repeat(5_000)}`)
     })
     expect(await post(`http://a.test:${port}/`)).toEqual({ kind: 'too_large', detail: 'headers' })
   })
 
-  test('whose body has no end is heard: the status counts', async () => {
+  test('with an endless body counts as answered: the status counts', async () => {
     const { port } = await web((_, response) => {
       response.writeHead(200)
       const flow = (): void => {
@@ -187,7 +187,7 @@ describe('a hostile receiver', () => {
     expect(await post(`http://a.test:${port}/`)).toEqual({ kind: 'answered', status: 200 })
   })
 
-  test('whose body never comes is heard at once', async () => {
+  test('whose body never arrives counts as answered immediately', async () => {
     const { port } = await web((_, response) => void response.writeHead(500).write('a'))
     expect(await post(`http://a.test:${port}/`)).toEqual({ kind: 'answered', status: 500 })
   })
