@@ -1,4 +1,4 @@
-/** From where a key may be used. */
+/** The addresses from which a key may be used. */
 import { describe, expect, test } from 'vitest'
 import { allowList } from '../../src/guard/allow-list.ts'
 import { type DirectoryKey, mayCallFrom } from '../../src/guard/key-directory.ts'
@@ -33,19 +33,19 @@ describe('with a list', () => {
     ['IPv6 under all of IPv6', ['::/0'], '2001:db8::1', true],
     ['IPv4 under a block wider than the mapped one', ['::/80'], '198.51.100.1', false],
     ['mapped IPv4 under such a block', ['::/80'], '::ffff:c633:6401', false],
-    ['IPv6 beside the mapped block under such a block', ['::/80'], '::1', true],
+    ['IPv6 outside the mapped block, under such a block', ['::/80'], '::1', true],
     ['IPv4 under the whole mapped block', ['::ffff:0:0/96'], '198.51.100.1', true],
     ['IPv6 under the whole mapped block', ['::ffff:0:0/96'], '2001:db8::1', false],
     ['both families, each by its own block', ['0.0.0.0/0', '::/0'], '198.51.100.1', true],
     ['an IPv6 block, inside', ['2001:db8::/32'], '2001:db8:ffff:ffff:ffff:ffff:ffff:ffff', true],
     ['an IPv6 block, outside', ['2001:db8::/32'], '2001:db9::', false],
-    ['a single IPv6 address, written otherwise', ['2001:db8::1'], '2001:0DB8:0:0:0:0:0:1', true],
+    ['a single IPv6 address in another spelling', ['2001:db8::1'], '2001:0DB8:0:0:0:0:0:1', true],
     ['the neighbour of a single IPv6 address', ['2001:db8::1'], '2001:db8::2', false],
     ['IPv4 under an IPv6 block', ['2001:db8::/32'], '203.0.113.1', false],
     ['IPv4 on a dual-stack socket, inside', ['203.0.113.0/24'], '::ffff:203.0.113.7', true],
     ['IPv4 on a dual-stack socket, outside', ['203.0.113.0/24'], '::ffff:203.0.114.7', false],
     ['IPv4 on a dual-stack socket, in hexadecimal', ['203.0.113.0/24'], '::ffff:cb00:7107', true],
-    ['IPv4 dressed as a deprecated compatible address', ['203.0.113.0/24'], '::203.0.113.7', false],
+    ['IPv4 as a deprecated compatible address', ['203.0.113.0/24'], '::203.0.113.7', false],
     ['a mapped block, and a plain caller', ['::ffff:203.0.113.0/120'], '203.0.113.7', true],
     ['a mapped block, and a mapped caller', ['::ffff:203.0.113.0/120'], '::ffff:203.0.113.7', true],
     ['a mapped block, and a caller outside', ['::ffff:203.0.113.0/120'], '203.0.114.7', false],
@@ -54,13 +54,13 @@ describe('with a list', () => {
     ['a link-local caller, whose address names an interface', ['fe80::/10'], 'fe80::1%eth0', true],
     ['such a caller outside', ['203.0.113.0/24'], 'fe80::1%eth0', false],
     ['no address at all', ['203.0.113.0/24'], '', false],
-    ['what is no address', ['0.0.0.0/0', '::/0'], 'localhost', false],
+    ['a host name', ['0.0.0.0/0', '::/0'], 'localhost', false],
   ])('%s: %j, %s', (_, cidrs, address, allowed) => {
     expect(mayCall(cidrs, address)).toBe(allowed)
   })
 })
 
-describe('what is no block is refused by name, and not read as a wider one', () => {
+describe('an invalid block is refused and quoted, and not read as a wider one', () => {
   test.each([
     '',
     '/',

@@ -1,4 +1,4 @@
-/** Who is let in. Every failure is told apart here, and is the same to the caller. */
+/** Authentication: every failure is distinguished here, and all look the same to the caller. */
 import { describe, expect, test } from 'vitest'
 import { type AuthenticationFailure, authenticate } from '../../src/guard/authenticate.ts'
 import type { DirectoryKey, KeyDirectory } from '../../src/guard/key-directory.ts'
@@ -64,12 +64,12 @@ describe('refused', () => {
     ['a key with a space around it', ` ${apiKey}`, 'malformed'],
     ['the header sent twice, joined', `${apiKey}, ${apiKey}`, 'malformed'],
     ['the header sent twice, as a list', [apiKey], 'malformed'],
-    ['a well-formed key nobody issued', compose().apiKey, 'unknown'],
+    ['a well-formed key that was never issued', compose().apiKey, 'unknown'],
   ])('%s', (_, header, failure) => {
     expect(enter(header)).toBe(failure)
   })
 
-  test('a key whose id is known and whose secret is not its own', () => {
+  test('a known key id with a wrong secret', () => {
     const { apiKey: forged, keyId } = compose()
     expect(enter(forged, { ...key, keyId })).toBe('wrong_secret')
   })
@@ -92,7 +92,7 @@ describe('refused', () => {
     }
   })
 
-  test('a key that was valid before, once it ended or is gone; and another secret under its id', () => {
+  test('a key that was valid before, after it ended or was removed; and another secret with its id', () => {
     const wanted = compose()
     const forged = compose()
     const keys = new Map<string, DirectoryKey>()
@@ -112,7 +112,7 @@ describe('refused', () => {
     expect(knock(wanted.apiKey)).toBe('unknown')
   })
 
-  test('the answer to a wrong secret of an ended key says nothing about its end', () => {
+  test('the answer to a wrong secret of an ended key does not reveal that it ended', () => {
     const wanted = compose()
     expect(enter(wanted.apiKey, { ...key, keyId: wanted.keyId, endsAtMs: 0 })).toBe('wrong_secret')
   })
@@ -128,7 +128,7 @@ describe('keyed hashes', () => {
     expect(secrets.apiKeyHmac('x')).toMatch(/^[A-Za-z0-9_-]{43}$/)
   })
 
-  test('are the same only when they are the same', () => {
+  test('are equal only for equal texts', () => {
     const hmac = secrets.apiKeyHmac('x')
     expect(sameHmac(hmac, hmac)).toBe(true)
     for (let at = 0; at < hmac.length; at++)

@@ -1,4 +1,4 @@
-/** Whose address counts, and what one customer of a network holds. */
+/** The address that counts for limits, and the block that one customer of a network has. */
 import { describe, expect, test } from 'vitest'
 import {
   addressBlock,
@@ -35,7 +35,7 @@ test.each([
   '1.2.3.4:x',
   '[1.2.3.4',
   ':443',
-])('"%s" is no address: it is on no list and known as unknown', (text) => {
+])('"%s" is not an address: it is on no list and appears as unknown', (text) => {
   expect(plainAddress(text)).toBeNull()
   expect(callerAddress({ ip: text })).toBe('unknown')
   expect(trustedProxies(['0.0.0.0/1', '::/1'])(text)).toBe(false)
@@ -55,7 +55,7 @@ describe('trusted proxies', () => {
     [['::ffff:10.1.0.4'], '10.1.0.4', true],
     [['2001:db8::/64'], '2001:db8::9', true],
     [['2001:db8::/64'], '2001:db8:0:1::9', false],
-    // A mapped address lies in this block by its bits. It is an IPv4 address all the same.
+    // The bits of a mapped address are in this block, but it is an IPv4 address.
     [['::/8'], '10.1.0.4', false],
     [['::/8'], '::ffff:10.1.0.4', false],
     [['::1'], '::1', true],
@@ -77,7 +77,7 @@ test.each([
   expect(addressBlock(address)).toBe(block)
 })
 
-test('addresses of one /64 count together, and of two do not', () => {
+test('addresses of one /64 count together, and of two /64s separately', () => {
   expect(addressBlock('2001:db8::1')).toBe(addressBlock('2001:db8::ffff:ffff:ffff:ffff'))
   expect(addressBlock('2001:db8::1')).not.toBe(addressBlock('2001:db8:0:1::1'))
 })

@@ -1,4 +1,4 @@
-/** When a disk is low or full, when it is not any more, and what is said of it. */
+/** When a disk counts as low or full, when it recovers, and what is logged. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -33,11 +33,11 @@ describe('the state of a disk', () => {
     [0.06, 'low', 'low'],
     [0.0626, 'low', 'ok'],
     [0.5, 'full', 'ok'],
-  ] as const)('with %d of it free, after "%s", is "%s"', (ratio, before, expected) => {
+  ] as const)('with %d free, after "%s", is "%s"', (ratio, before, expected) => {
     expect(diskStateOf(large(ratio), before)).toBe(expected)
   })
 
-  test('of a small disk goes by bytes: a piece of the log of PostgreSQL is 16 MiB, however small the disk', () => {
+  test('of a small disk depends on bytes: a segment of the PostgreSQL log is 16 MiB on any disk', () => {
     expect(diskStateOf(small(300 * mebi))).toBe('ok')
     expect(diskStateOf(small(200 * mebi))).toBe('low')
     expect(diskStateOf(small(60 * mebi))).toBe('full')
@@ -45,12 +45,12 @@ describe('the state of a disk', () => {
     expect(diskStateOf(small(85 * mebi), 'full')).toBe('low')
   })
 
-  test('goes by files where they are scarcer than bytes', () => {
+  test('depends on files if they are scarcer than bytes', () => {
     expect(diskStateOf({ freeBytes: tera, totalBytes: 2 * tera, freeRatio: 0.004 })).toBe('full')
   })
 })
 
-test('the disk of a directory is told as df tells it', async () => {
+test("the figures of a directory's disk equal those of df", async () => {
   const dir = await mkdtemp(join(tmpdir(), 'disk-space-'))
   const { freeBytes, totalBytes, freeRatio } = await scarcestOf([dir])
   expect(freeBytes).toBeGreaterThan(0)
@@ -59,7 +59,7 @@ test('the disk of a directory is told as df tells it', async () => {
   await rm(dir, { recursive: true })
 })
 
-test('of several disks the one that fails first counts, and what is not there does not', async () => {
+test('of several disks the fullest one counts, and missing directories do not', async () => {
   const disks: Record<string, DiskSpace> = {
     '/data': large(0.5),
     '/data/postgres': small(300 * mebi),
@@ -98,7 +98,7 @@ describe('the watch', () => {
   })
   afterEach(() => void vi.useRealTimers())
 
-  /** Answers with what it is given, and with the last again and again. */
+  /** Answers with the given values, and repeats the last one. */
   const answering = (...answers: (DiskSpace | Error)[]) => {
     let asked = 0
     const read = async (): Promise<DiskSpace> => {
@@ -110,7 +110,7 @@ describe('the watch', () => {
   }
   const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
 
-  test('says once what changes, and recovers by itself', async () => {
+  test('logs each change once, and recovers by itself', async () => {
     const { read } = answering(large(0.5), large(0.04), large(0.03), large(0.009), large(0.009), large(0.4))
     const watch = createDiskWatch({ dirs: ['/data'], logger, read })
     expect([watch.isFull(), watch.seen()]).toEqual([false, null])
@@ -129,7 +129,7 @@ describe('the watch', () => {
     watch.close()
   })
 
-  test('keeps what it knew while the disk cannot be asked, says so once, and goes on asking', async () => {
+  test('keeps the last state while the disk cannot be read, logs that once, and keeps trying', async () => {
     const away = new Error('EIO')
     const { read } = answering(large(0.009), away, away, away, large(0.5))
     const watch = createDiskWatch({ dirs: ['/data'], logger, read })
@@ -142,7 +142,7 @@ describe('the watch', () => {
     watch.close()
   })
 
-  test('refuses nothing where the disk was never told, or is not here', async () => {
+  test('refuses nothing if the disk could never be read, or is not on this host', async () => {
     const { read } = answering(new Error('ENOENT'))
     const unknown = createDiskWatch({ dirs: ['/nowhere'], logger, read })
     await unknown.watch()
@@ -154,7 +154,7 @@ describe('the watch', () => {
     expect([none.isFull(), none.seen(), elsewhere.asked()]).toEqual([false, null, 0])
   })
 
-  test('ends with close, also while it asks', async () => {
+  test('ends with close, also during a check', async () => {
     const told = Promise.withResolvers<DiskSpace>()
     let asked = 0
     const read = () => {
@@ -166,7 +166,7 @@ describe('the watch', () => {
     watch.close()
     told.resolve(large(0.5))
     await looked
-    // It would ask again after two seconds. Timers cannot be counted: other files of the process have some.
+    // It would check again after two seconds. Timers cannot be counted, because other files of the process have some.
     await pass(60_000)
     expect(asked).toBe(1)
   })

@@ -1,4 +1,4 @@
-/** The keys everything about people is sealed under: one for each epoch, in one directory that several processes share. */
+/** The keys for personal data: one for each epoch, in a directory that several processes share. */
 import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, unlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -33,7 +33,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   for (const keys of opened.splice(0)) keys.close()
-  // A look that is under way registers no key any more, which the next test would miss in its directory.
+  // A check in progress registers no more keys, which the next test would miss in its directory.
   await pool.end()
   await rm(root, { recursive: true, force: true })
 })
@@ -54,7 +54,7 @@ const settle = async (keys: EpochKeys, of = epoch) => {
 }
 
 describe('a key', () => {
-  test('is made when it is first needed, for its owner alone, and what it seals begins with its id', async () => {
+  test('is created when first needed, readable by its owner only, and what it seals begins with its id', async () => {
     const keys = process()
     await expect(stat(dir)).rejects.toThrow('ENOENT')
     const sealed = await seal(keys)
@@ -68,7 +68,7 @@ describe('a key', () => {
     expect(await registered()).toEqual([{ key_id: id, epoch, gone: false }])
   })
 
-  test('of many processes that need it at once is made once, and all of them open what any has sealed', async () => {
+  test('that many processes need at the same time is created once, and each opens what the others sealed', async () => {
     const all = Array.from({ length: 24 }, () => process())
     const sealed = await Promise.all(all.map((keys, n) => seal(keys, `text ${n}`)))
     expect(await keyFiles()).toEqual(['716.key'])
@@ -77,7 +77,7 @@ describe('a key', () => {
       expect(sealed.map((one) => open(keys, one))).toEqual(all.map((_, n) => `text ${n}`))
   })
 
-  test('is never seen half: a read while it is made finds none or all of it', async () => {
+  test('is never read partially: while it is written, a read finds nothing or all of it', async () => {
     const files = createEpochKeyFiles({
       dir,
       makeDir: async () => void (await mkdir(dir, { recursive: true })),
@@ -123,7 +123,7 @@ describe('a key', () => {
     expect(open(keys, text)).toBeNull()
   })
 
-  test('opens nothing without the installation key, nor that without it', async () => {
+  test('opens nothing without the installation key, and the installation key opens nothing without it', async () => {
     const sealed = await seal(process())
     const thief = process({ secretKey: 'another secret key, guessed by somebody' })
     expect(open(thief, sealed)).toBeNull()
@@ -134,8 +134,8 @@ describe('a key', () => {
   })
 })
 
-describe('at an epoch’s end', () => {
-  test('processes whose clocks differ open what the others seal, each under the key of its own time', async () => {
+describe('at the end of an epoch', () => {
+  test('processes whose clocks differ open what the others sealed, each under the key of its own time', async () => {
     let lateMs = nowMs
     const [early, late] = [process(), process({ clock: { now: () => lateMs } })]
     nowMs = (epoch + 1) * epochMs + 60_000
@@ -148,7 +148,7 @@ describe('at an epoch’s end', () => {
     expect(await keyFiles()).toEqual(['716.key', '717.key'])
   })
 
-  test('a key that was destroyed opens nothing any more, and is not made again', async () => {
+  test('a destroyed key opens nothing, and is not created again', async () => {
     const [keys, other] = [process(), process()]
     const sealed = await seal(keys)
     nowMs += epochMs
@@ -161,10 +161,10 @@ describe('at an epoch’s end', () => {
     expect((await seal(other)).slice(0, 3)).toBe('717')
   })
 
-  test('no byte of a destroyed key is left under another name', async () => {
+  test('no byte of a destroyed key remains under another name', async () => {
     const keys = process()
     await seal(keys)
-    // A process that died between the two names of the key it made.
+    // A process that died between the two names of the key it created.
     await cp(join(dir, '716.key'), join(dir, '.716-of-a-process-that-died'))
     nowMs += epochMs
     await seal(keys)
@@ -172,7 +172,7 @@ describe('at an epoch’s end', () => {
     expect((await keyFiles()).filter((name) => /^\.?716(?!.*destroyed)/.test(name))).toEqual([])
   })
 
-  test('what was interrupted between the mark, the file and the database is finished', async () => {
+  test('an interruption between the mark, the file and the database is completed later', async () => {
     const keys = process()
     await seal(keys)
     const { id } = await keys.current()
@@ -189,7 +189,7 @@ describe('at an epoch’s end', () => {
     expect((await registered()).map(({ gone }) => gone)).toEqual([true, false])
   })
 
-  test('what a process left that was killed while it destroyed a key is removed with the next look', async () => {
+  test('the remains of a process that was killed while it destroyed a key are removed by the next check', async () => {
     const keys = process()
     await seal(keys)
     const { id } = await keys.current()
@@ -203,7 +203,7 @@ describe('at an epoch’s end', () => {
     expect((await keyFiles()).map((name) => name.replace(/-.{8}/, ''))).toEqual(['716.destroyed', '717.key'])
   })
 
-  test('who reads the keys while one is destroyed finds it whole or not at all', async () => {
+  test('a reader of a key that is being destroyed finds all of it or nothing', async () => {
     const keys = process()
     for (let round = 0; round < 40; round++) {
       nowMs += epochMs
@@ -219,13 +219,13 @@ describe('at an epoch’s end', () => {
     }
   })
 
-  test('the last copy of what is deleted today is gone at most 31 days after today', async () => {
+  test('the last copy of data deleted today disappears at most 31 days later', async () => {
     const keys = process()
     await seal(keys)
     expect(await keys.lastCopyGoneByMs()).toBe(destroyedByMs(epoch))
     nowMs = (epoch + 1) * epochMs - 1
     expect((await keys.lastCopyGoneByMs()) - nowMs).toBeLessThanOrEqual(31 * 86_400_000)
-    // Somebody's clock is early: the next key exists, and something may be under it.
+    // One clock is early: the next key exists, and something may be sealed under it.
     nowMs += 60_000
     await seal(process())
     nowMs -= 60_000
@@ -233,11 +233,11 @@ describe('at an epoch’s end', () => {
   })
 })
 
-describe('a directory that is not the one the data need', () => {
+describe('a directory that does not match the data', () => {
   const lost =
     /^the keys? 716-.{8} that this database's data are sealed under (is|are) not there, and no new one is made beside them\. Mount or restore/
 
-  test('is refused when it is not mounted, and nothing is made in its place', async () => {
+  test('is refused if it is not mounted, and nothing is created in its place', async () => {
     await seal(process())
     await rename(dir, `${dir}-elsewhere`)
     for (const atMs of [nowMs, nowMs + epochMs]) {
@@ -255,7 +255,7 @@ describe('a directory that is not the one the data need', () => {
     expect(keys.failure()).toBeNull()
   })
 
-  test('is refused when it is empty, or another installation’s', async () => {
+  test('is refused if it is empty, or belongs to another installation', async () => {
     await seal(process())
     await rename(dir, `${dir}-elsewhere`)
     await mkdir(dir)
@@ -268,7 +268,7 @@ describe('a directory that is not the one the data need', () => {
     )
   })
 
-  test('and was not shared is found out by the database: one process seals, the other says so', async () => {
+  test('that is not shared is detected with the database: one process seals, the other refuses', async () => {
     const other = join(root, 'other')
     const both = await Promise.allSettled([seal(process()), seal(process({ dir: other }))])
     expect(both.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
@@ -278,7 +278,7 @@ describe('a directory that is not the one the data need', () => {
     expect(await registered()).toHaveLength(1)
   })
 
-  test('and was restored from a copy lacks the newest key, and brings back no destroyed one', async () => {
+  test('that was restored from a copy lacks the newest key, and does not bring back a destroyed one', async () => {
     const keys = process()
     const sealed = await seal(keys)
     await cp(dir, `${dir}-copy`, { recursive: true })
@@ -293,7 +293,7 @@ describe('a directory that is not the one the data need', () => {
     await expect(seal(process())).rejects.toThrow(`${sealed.slice(0, 12)} was destroyed and is there again`)
   })
 
-  test('that is newer than a restored database is taken as it is: what was destroyed stays so', async () => {
+  test('that is newer than a restored database is used: destroyed keys stay destroyed', async () => {
     const keys = process()
     const sealed = await seal(keys)
     const { rows } = await pool.query('select * from epoch_keys')
@@ -314,20 +314,20 @@ describe('a directory that is not the one the data need', () => {
     ])
   })
 
-  test('with a key that was not registered, because its maker died, is used', async () => {
+  test('with a key that was not registered, because its process died, is used', async () => {
     await seal(process())
     await pool.query('truncate epoch_keys')
     const { id } = await process().current()
     expect(await registered()).toEqual([{ key_id: id, epoch, gone: false }])
   })
 
-  test('with a damaged key is refused by the file’s name', async () => {
+  test('with a damaged key is refused, with the name of the file', async () => {
     await seal(process())
     await writeFile(join(dir, '716.key'), (await readFile(join(dir, '716.key'), 'utf8')).slice(0, 30))
     await expect(seal(process())).rejects.toThrow('716.key is damaged')
   })
 
-  test('that cannot be read is refused by its name', async () => {
+  test('that cannot be read is refused, with its name', async () => {
     await seal(process())
     await rm(join(dir, '716.key'))
     await mkdir(join(dir, '716.key'))
@@ -335,12 +335,12 @@ describe('a directory that is not the one the data need', () => {
   })
 })
 
-describe('a process that runs', () => {
+describe('a running process', () => {
   const untilTrue = async (condition: () => boolean): Promise<void> => {
     while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5))
   }
 
-  test('is not ready while its key is away, and seals nothing; it goes on by itself', async () => {
+  test('is not ready while its key is missing, and seals nothing; it recovers by itself', async () => {
     const keys = process({ watchMs: 10 })
     expect(keys.failure()?.message).toContain('not read yet')
     await keys.watch()
@@ -353,7 +353,7 @@ describe('a process that runs', () => {
     expect(open(keys, await seal(keys))).toBe('a text')
   })
 
-  test('seals nothing under a key that is in its memory alone, watched or not', async () => {
+  test('seals nothing under a key that exists only in its memory, watched or not', async () => {
     const keys = process({ watchMs: 1 })
     await seal(keys)
     await rename(dir, `${dir}-elsewhere`)
@@ -373,7 +373,7 @@ describe('a process that runs', () => {
     expect(keys.failure()).toBeNull()
   })
 
-  test('has the next epoch’s key when that begins', async () => {
+  test('has the key of the next epoch when it begins', async () => {
     const keys = process({ watchMs: 60_000 })
     await keys.watch()
     nowMs += epochMs

@@ -5,7 +5,7 @@ import { destroyedByMs, epochMs, epochOf, isRetired, mayBeDestroyed } from '../.
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
-/** From when on the hourly job may destroy a key, asked hour by hour. */
+/** The time at which the hourly job may destroy a key, found hour by hour. */
 const destroyedAtMs = (epoch: number): number => {
   let atMs = epoch * epochMs
   while (!mayBeDestroyed(epoch, atMs)) atMs += hourMs
@@ -20,7 +20,7 @@ test('no key exists for more than 31 days, with most of a day to spare for a lat
   }
 })
 
-test('what is sealed in an epoch’s last moment, and lives for a day, is readable for a day', () => {
+test('data sealed in the last moment of an epoch that live for a day are readable for a day', () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 0, max: 4e12 }),
@@ -33,7 +33,7 @@ test('what is sealed in an epoch’s last moment, and lives for a day, is readab
   )
 })
 
-test('the current key and the next one are in use; what is before them, and what only a wrong clock can have made, is not', () => {
+test('the current key and the next one are in use; earlier keys, and keys that only a wrong clock can have created, are not', () => {
   expect([7, 8, 9, 10, 11].map((epoch) => isRetired(epoch, 9))).toEqual([true, true, false, false, true])
   const nowMs = 9 * epochMs + 5 * dayMs
   expect([7, 8, 9, 10, 11].map((epoch) => mayBeDestroyed(epoch, nowMs))).toEqual([

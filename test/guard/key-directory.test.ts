@@ -1,4 +1,4 @@
-/** The keys in memory of a process: read from the event log when they are first used, heard of afterwards, never guessed. */
+/** The keys in memory of a process: read from the event log at their first use, updated from the subscription, never guessed. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -84,7 +84,7 @@ const ended = (found: FoundKey): boolean =>
   found === undefined || found === 'in_doubt' || found.endsAtMs <= Date.now()
 
 describe('a key', () => {
-  test('is read when it is first used, and then known without asking', async () => {
+  test('is read at its first use, and then known without a request', async () => {
     await append(issued())
     let reads = 0
     const directory = await open({ onRead: () => void reads++ })
@@ -96,7 +96,7 @@ describe('a key', () => {
     expect(reads).toBe(1)
   })
 
-  test('that is revoked is refused as soon as the event arrives, and by a process that starts then', async () => {
+  test('that is revoked is refused when the event arrives, and by a process that starts then', async () => {
     await append(issued())
     const directory = await open()
     expect(ended(await directory.get(keyId))).toBe(false)
@@ -109,7 +109,7 @@ describe('a key', () => {
     await append(issued())
     const read = Promise.withResolvers<void>()
     const client = log.client('slow')
-    // The answer is of before the revocation and comes after it.
+    // The answer is older than the revocation and arrives after it.
     const directory = await openOn({
       ...client,
       read: async (...args) => {
@@ -126,7 +126,7 @@ describe('a key', () => {
     expect(ended(await directory.get(keyId))).toBe(true)
   })
 
-  test('that does not exist is asked for once; when it is issued, it is there', async () => {
+  test('that does not exist is looked up once; when it is issued, it is known', async () => {
     let reads = 0
     const directory = await open({ onRead: () => void reads++ })
     expect(await directory.get(keyId)).toBeUndefined()
@@ -136,7 +136,7 @@ describe('a key', () => {
     await until('it was heard', async () => (await directory.get(keyId)) !== undefined)
   })
 
-  test('is unknown while the log is away, and known when it is back', async () => {
+  test('is unknown while the log is unavailable, and known afterwards', async () => {
     await append(issued())
     let down = true
     const directory = await open({ onRead: () => (down ? 'unavailable' : undefined) })
@@ -145,7 +145,7 @@ describe('a key', () => {
     expect(await directory.get(keyId)).toMatchObject({ keyId })
   })
 
-  test('is asked of the log each time while the subscription is lost: a revocation is not missed', async () => {
+  test('is read from the log each time while the subscription is lost: a revocation is not missed', async () => {
     await append(issued())
     const client = log.client('torn')
     const lost = new AbortController()
@@ -168,10 +168,10 @@ describe('a key', () => {
   })
 })
 
-describe('made-up keys', () => {
+describe('invented keys', () => {
   const madeUp = (n: number): string => `made-up-${String(n).padStart(8, '0')}`
 
-  test('cost a bounded number of reads; keys the rows name, or that were issued since, are always read', async () => {
+  test('cost a bounded number of reads; keys that the rows name, or that were issued since, are always read', async () => {
     await append(issued())
     let reads = 0
     const listed = await open({ onRead: () => void reads++ }, [keyId])
@@ -183,7 +183,7 @@ describe('made-up keys', () => {
 })
 
 describe('a stream with an event that cannot be read', () => {
-  test('refuses its key, says so, and makes the process unready; to revoke the key settles it', async () => {
+  test('refuses its key, is logged, and makes the process unready; revoking the key resolves it', async () => {
     await append(issued(), unknownEvent)
     const directory = await open()
     expect(directory.failure()).toBeNull()
@@ -217,7 +217,7 @@ describe('a stream with an event that cannot be read', () => {
     expect(directory.doubtful()).toEqual([])
   })
 
-  test('is noticed when the projector has parked it; one parked although it can be read keeps its key', async () => {
+  test('is noticed when the projector has parked it; a readable event that is parked keeps its key', async () => {
     await append(issued())
     const directory = await open()
     await directory.parked([stream, 'profile-x'])

@@ -1,4 +1,4 @@
-/** Rate limits of a key. What is denied costs nothing, so whoever keeps knocking is let in as soon as the window turns. */
+/** Rate limits of a key. Denied calls cost nothing, so a caller that keeps trying passes when the window ends. */
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { DirectoryKey } from '../../src/guard/key-directory.ts'
 import { createRateLimiter, type RateLimiter, type RateVerdict } from '../../src/guard/limits/rate-limit.ts'
@@ -18,7 +18,7 @@ afterEach(() => {
 const remainingOf = ({ windows }: RateVerdict): Record<string, number> =>
   Object.fromEntries(windows.map(({ policy, remaining }) => [policy, remaining]))
 
-/** Takes until denied and tells how many passed. */
+/** Calls until denied, and returns how many passed. */
 const passing = async (key: DirectoryKey, attempts: number): Promise<number> => {
   let passed = 0
   for (let n = 0; n < attempts; n++) if ((await limiter.take(key)).exceeded === null) passed++
@@ -26,7 +26,7 @@ const passing = async (key: DirectoryKey, attempts: number): Promise<number> => 
 }
 
 describe('a call', () => {
-  test('passes up to the limit and is denied beyond it, by the window that is full', async () => {
+  test('passes up to the limit, and is denied beyond it by the full window', async () => {
     const key = keyOf('a', 3, 100)
     for (const remaining of [2, 1, 0]) {
       const verdict = await limiter.take(key)
@@ -45,7 +45,7 @@ describe('a call', () => {
     })
   })
 
-  test('is denied by the day when the minute would let it pass', async () => {
+  test('is denied by the day even if the minute would let it pass', async () => {
     const key = keyOf('a', 10, 2)
     expect(await passing(key, 2)).toBe(2)
     const { exceeded } = await limiter.take(key)
@@ -64,13 +64,13 @@ describe('a call', () => {
     expect((await limiter.take(key)).exceeded?.policy).toBe('day')
   })
 
-  test("counts against its own key's windows and limits only", async () => {
+  test('counts against the windows and limits of its own key only', async () => {
     expect(await passing(keyOf('a', 1, 10), 5)).toBe(1)
     expect(await passing(keyOf('b', 4, 10), 5)).toBe(4)
     expect(await passing(keyOf('a', 1, 10), 5)).toBe(0)
   })
 
-  test('is judged by the limits of the moment: raised ones count at once, lowered ones too', async () => {
+  test('is judged by the current limits: raised and lowered limits apply immediately', async () => {
     expect(await passing(keyOf('a', 2, 100), 5)).toBe(2)
     expect(await passing(keyOf('a', 5, 100), 5)).toBe(3)
     const lowered = await limiter.take(keyOf('a', 1, 100))
@@ -79,20 +79,20 @@ describe('a call', () => {
 })
 
 describe('a denied call', () => {
-  test('by the minute takes nothing from the day', async () => {
+  test('by the minute uses nothing of the day', async () => {
     const key = keyOf('a', 2, 10)
     expect(await passing(key, 50)).toBe(2)
     vi.advanceTimersByTime(60_000)
     expect(remainingOf(await limiter.take(key))).toEqual({ minute: 1, day: 7 })
   })
 
-  test('by the day takes nothing from the minute', async () => {
+  test('by the day uses nothing of the minute', async () => {
     const key = keyOf('a', 10, 2)
     expect(await passing(key, 5)).toBe(2)
     expect(remainingOf(await limiter.take(keyOf('a', 10, 100)))).toEqual({ minute: 7, day: 97 })
   })
 
-  test('says what is left in the window that did not deny it', async () => {
+  test('includes the rest of the window that did not deny it', async () => {
     const byMinute = keyOf('a', 2, 10)
     await passing(byMinute, 2)
     for (let n = 0; n < 3; n++)
@@ -102,7 +102,7 @@ describe('a denied call', () => {
     for (let n = 0; n < 3; n++) expect(remainingOf(await limiter.take(byDay))).toEqual({ minute: 8, day: 0 })
   })
 
-  test('calls without end do not move the window: after its end exactly the limit passes', async () => {
+  test('endless calls do not move the window: after its end exactly the limit passes', async () => {
     const key = keyOf('a', 3, 1_000)
     expect(await passing(key, 3)).toBe(3)
     for (let second = 1; second < 60; second++) {
@@ -125,7 +125,7 @@ describe('a denied call', () => {
     expect(await passing(key, 10)).toBe(3)
   })
 
-  test('among 100 at once: exactly the limit passes, and nothing else is used up', async () => {
+  test('among 100 simultaneous calls: exactly the limit passes, and nothing else is used up', async () => {
     const key = keyOf('a', 7, 1_000)
     const verdicts = await Promise.all(Array.from({ length: 100 }, () => limiter.take(key)))
     expect(verdicts.filter(({ exceeded }) => exceeded === null)).toHaveLength(7)
@@ -135,7 +135,7 @@ describe('a denied call', () => {
 })
 
 describe('the window of refusals', () => {
-  test("is as wide as the key's minute, and its own: neither uses up the other", async () => {
+  test("is as wide as the key's minute, and separate: neither uses up the other", async () => {
     const key = keyOf('a', 2, 10)
     for (const remaining of [1, 0]) {
       const verdict = await limiter.takeRefused(key)
@@ -154,7 +154,7 @@ describe('the window of refusals', () => {
     expect((await limiter.takeRefused(keyOf('b', 2, 10))).exceeded).toBeNull()
   })
 
-  test('takes nothing for what it denies, and turns after a minute', async () => {
+  test('takes nothing for a call that it denies, and ends after a minute', async () => {
     const key = keyOf('a', 2, 10)
     let passed = 0
     for (let n = 0; n < 20; n++) if ((await limiter.takeRefused(key)).exceeded === null) passed++
@@ -165,16 +165,13 @@ describe('the window of refusals', () => {
   })
 })
 
-test.each([-3_600_000, 3_600_000])(
-  'a window lasts its length also when the time of day is set by %s ms',
-  async (ms) => {
-    const key = keyOf('a', 2, 10)
-    expect(await passing(key, 5)).toBe(2)
-    vi.setSystemTime(Date.now() + ms)
-    expect((await limiter.take(key)).exceeded).toMatchObject({ policy: 'minute', resetSeconds: 60 })
-    vi.advanceTimersByTime(59_999)
-    expect(await passing(key, 1)).toBe(0)
-    vi.advanceTimersByTime(1)
-    expect(await passing(key, 5)).toBe(2)
-  },
-)
+test.each([-3_600_000, 3_600_000])('a window keeps its length if the clock is set by %s ms', async (ms) => {
+  const key = keyOf('a', 2, 10)
+  expect(await passing(key, 5)).toBe(2)
+  vi.setSystemTime(Date.now() + ms)
+  expect((await limiter.take(key)).exceeded).toMatchObject({ policy: 'minute', resetSeconds: 60 })
+  vi.advanceTimersByTime(59_999)
+  expect(await passing(key, 1)).toBe(0)
+  vi.advanceTimersByTime(1)
+  expect(await passing(key, 5)).toBe(2)
+})

@@ -1,6 +1,6 @@
 /**
- * A key whose stream ends it is refused by every process, whatever has become of its rows. The service with its database and
- * its projector; logs that nobody would write on purpose; rows somebody has edited.
+ * Every process refuses a key that its stream ends, no matter what its rows say. Tested with the service, its database and
+ * its projector, with logs that only a fault can produce, and with edited rows.
  */
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
@@ -68,7 +68,7 @@ const rotated = ({ keyId }: Made, graceUntil: string): Written => ({
   data: JSON.stringify({ key_id: keyId, successor_id: 'A0b1C2d3E4f5G6h7', grace_until: graceUntil }),
 })
 
-/** `open`: changes nothing about who is let in. `ends`: nobody is let in. `doubt`: nobody knows, so nobody is let in. */
+/** `open`: the key still works. `ends`: the key is refused. `doubt`: the stream cannot be read, so the key is refused. */
 type Meaning = 'open' | 'ends' | 'doubt'
 const happenings: Record<string, { readonly meaning: Meaning; readonly event: (key: Made) => Written }> = {
   revoked: { meaning: 'ends', event: (key) => revoked(key) },
@@ -79,7 +79,7 @@ const happenings: Record<string, { readonly meaning: Meaning; readonly event: (k
   },
   'revoked, reason too long': { meaning: 'ends', event: (key) => revoked(key, 'x'.repeat(5_000)) },
   'revoked, without a reason': { meaning: 'ends', event: (key) => revoked(key, undefined) },
-  'revoked by a version of tomorrow': {
+  'revoked by an unknown later version': {
     meaning: 'ends',
     event: (key) => ({ ...revoked(key), metadata: envelope(99) }),
   },
@@ -88,7 +88,7 @@ const happenings: Record<string, { readonly meaning: Meaning; readonly event: (k
     meaning: 'ends',
     event: (key) => revoked({ ...key, keyId: '0000000000000000' }),
   },
-  'revoked at no time there is': {
+  'revoked at an invalid time': {
     meaning: 'ends',
     event: (key) => ({ ...revoked(key), metadata: envelope(1, '2026-99-99T00:00:00.000Z') }),
   },
@@ -121,7 +121,7 @@ const happenings: Record<string, { readonly meaning: Meaning; readonly event: (k
   },
 }
 
-/** What somebody, or a fault, did to the rows. */
+/** Changes that a person, or a fault, made to the rows. */
 const mishaps: Record<string, (key: Made) => Promise<unknown>> = {
   none: async () => undefined,
   'revocation erased': ({ keyId }) =>
@@ -163,7 +163,7 @@ const listening = (): { logger: Logger; fatal: string[] } => {
 }
 
 test(
-  'a key that its stream ends is refused by every process, whatever its rows say; a live one passes',
+  'every process refuses a key that its stream ends, no matter what its rows say; a live key passes',
   async () => {
     const life = fc.record({
       happened: fc.array(fc.constantFrom(...Object.keys(happenings)), { maxLength: 4 }),
@@ -188,7 +188,7 @@ test(
             )
           await house.projected()
           for (const { key, mishap } of keys) await mishaps[mishap]?.(key)
-          // Only for as long as the process starts: the projector, which has nothing to do now, must not notice.
+          // Only while the process starts: the projector, which has nothing to do now, must not notice.
           const moved = `update projection_checkpoints set position = $1 where name = 'api_keys'`
           const head = await house.foundation.eventLog.head()
           await house.query(moved, [
@@ -201,7 +201,7 @@ test(
               const ended = happened.some((name) => happenings[name]?.meaning !== 'open')
               const expected = { happened, ...told, status: ended ? 401 : 200 }
               expect({ happened, ...told, status: await whoami(started.dashboardUrl, key) }).toEqual(expected)
-              // It may not have heard of it yet.
+              // It may not have received it yet.
               await until(
                 `the process that runs knows, too: ${happened}`,
                 async () => (await whoami(house.dashboardUrl, key)) === expected.status,
@@ -212,14 +212,14 @@ test(
           }
         },
       ),
-      // A run takes seconds: the seed and the first failure tell enough.
+      // A run takes seconds: the seed and the first failure are enough.
       { numRuns: 5, endOnFailure: true },
     )
   },
   propertyMaxMs,
 )
 
-test('operators at one key at the same moment: what one of them ends stays ended, and no successor is left behind', async () => {
+test('if several operators change one key at the same moment, a revocation stays effective, and no successor is left behind', async () => {
   const { organizationId: own } = await createOrganization(house.foundation, {
     name: 'B',
     overdraftLimit: 0n,
@@ -256,7 +256,7 @@ test('operators at one key at the same moment: what one of them ends stays ended
   expect(live.map(({ key_id }) => key_id)).toEqual(handedOut.sort())
 })
 
-describe('an event of a key that the projector set aside', () => {
+describe('an event of a key that the projector parked', () => {
   const readyOf = async (url: string | null): Promise<{ status: number; api_keys: unknown }> => {
     const { status, body } = await send(`${url}/readyz`, { method: 'GET', headers: {} })
     return { status, api_keys: (body.checks as { api_keys?: { status: unknown } }).api_keys?.status }
@@ -266,7 +266,7 @@ describe('an event of a key that the projector set aside', () => {
       (await send(`${url}/metrics`, { method: 'GET', headers: {} })).text,
     )?.[1]
 
-  test('is reported: not ready, a fatal line, a metric; by processes that run and that start; a revocation settles it', async () => {
+  test('is reported by running and starting processes: not ready, a fatal line, a metric; a revocation resolves it', async () => {
     await house.query(`delete from parked_events`)
     const key = composeApiKey(randomBytes(256))
     await append(key, [issued(key)], 0)

@@ -14,7 +14,7 @@ test('the short HMAC is the HMAC-SHA-256 of node:crypto for every text, short an
   )
 })
 
-test('one purpose says nothing about another, and another secret key gives another HMAC', () => {
+test('HMACs for one purpose do not reveal those for another, and another secret key gives another HMAC', () => {
   const [one, other] = [createSecrets('a'.repeat(32)), createSecrets('b'.repeat(32))]
   const all = [
     one.apiKeyHmac('8.8.8.8'),
@@ -33,11 +33,11 @@ test('HMACs compare by content', () => {
   expect(sameHmac('abc', 'abcd')).toBe(false)
 })
 
-describe('what is sealed', () => {
+describe('a sealed text', () => {
   const secrets = createSecrets('a secret of at least thirty-two characters')
   const sealer = secrets.sealer('a purpose')
 
-  test('opens as it was, under the same purpose, context and secret key', () => {
+  test('opens unchanged under the same purpose, context and secret key', () => {
     fc.assert(
       fc.property(
         fc.string({ unit: 'grapheme', maxLength: 300 }),
@@ -55,7 +55,7 @@ describe('what is sealed', () => {
     )
   })
 
-  test('is different every time, and says nothing but its length', () => {
+  test('is different every time, and reveals only its length', () => {
     const all = Array.from({ length: 100 }, () => sealer.seal('one text', 'a context'))
     expect(new Set(all).size).toBe(100)
     for (const sealed of all) {
@@ -101,7 +101,7 @@ describe('what is sealed', () => {
     expect(sealer.open(Buffer.concat([bytes, Buffer.of(0)]).toString('base64url'), 'a context')).toBeNull()
   })
 
-  test('is not opened, and throws nothing, when it never was: any text at all', () => {
+  test('that was never sealed is not opened and throws nothing, for any text', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (text) => {
         expect(sealer.open(text, 'a context')).toBeNull()
