@@ -1,4 +1,4 @@
-/** Streams of other families than ledgers are chained by whoever appends to them. */
+/** Streams other than ledgers are chained too, by the function that appends to them. */
 import { describe, expect, test } from 'vitest'
 import { appendChained } from '../../src/event-log/append-chained.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
@@ -16,7 +16,7 @@ const event = (n: number): NewEvent => ({
 const recordedAts = (events: readonly NewEvent[]): string[] =>
   events.map(({ metadata }) => JSON.parse(metadata).recorded_at)
 
-/** Recomputes the chain as an outsider would; the revisions whose digest is wrong. */
+/** Recomputes the chain independently; returns the revisions with a wrong digest. */
 const broken = (events: readonly NewEvent[]): number[] => {
   let previous = ''
   return events.flatMap((one, revision) => {
@@ -27,7 +27,7 @@ const broken = (events: readonly NewEvent[]): number[] => {
 }
 
 describe('an append', () => {
-  test('goes on from the digest of the event before it, whichever function appends', async () => {
+  test('continues from the digest of the previous event, with either function', async () => {
     const log = createMemoryEventLog().client('a')
     await appendChained(log, stream, 'none', [event(0), event(1)])
     await appendNext(log, stream, [event(2)])
@@ -38,7 +38,7 @@ describe('an append', () => {
     expect(recordedAts(all).toSorted()).toEqual(recordedAts(all))
   })
 
-  test('continues from an event that has lost its digest as from the first of a chain', async () => {
+  test('continues after an event without a digest as from the first event of a chain', async () => {
     const log = createMemoryEventLog().client('a')
     await log.append(stream, 'none', [event(0), event(1)])
     await appendNext(log, stream, [event(2)])
@@ -51,7 +51,7 @@ describe('an append', () => {
     expect(carried).toBe(computed)
   })
 
-  test('is never recorded before the event it follows, though the clock was set back', async () => {
+  test('is never recorded before the previous event, even if the clock was set back', async () => {
     const log = createMemoryEventLog().client('a')
     const later = '2999-01-01T00:00:00.000Z'
     await log.append(stream, 'none', [
@@ -61,7 +61,7 @@ describe('an append', () => {
     expect(recordedAts(await log.read(stream, { max: 10 }))).toEqual([later, later])
   })
 
-  test('that was made before changes nothing, though its bytes would be others now', async () => {
+  test('that was made before changes nothing, even if its bytes would differ now', async () => {
     const log = createMemoryEventLog().client('a')
     await appendChained(log, stream, 'none', [event(0)])
     await appendNext(log, stream, [event(1)])

@@ -1,4 +1,4 @@
-/** An append is sent again, the identical one, until its outcome is known or the time for that is over. */
+/** An identical append is sent until its outcome is known or the time is over. */
 import { beforeEach, describe, expect, test } from 'vitest'
 import { appendUntilKnown } from '../../src/event-log/append-until-known.ts'
 import { AppendConflict, type NewEvent, Unavailable, UnknownOutcome } from '../../src/event-log/port.ts'
@@ -50,8 +50,8 @@ test.each<[string, AppendFault[]]>([
   for (const attempt of log.attempts) expect(attempt).toEqual(log.attempts[0])
 })
 
-describe('once unknown', () => {
-  test('a refusal of the second copy does not make it known: it is sent for the longer time', async () => {
+describe('after an unknown outcome', () => {
+  test('a refusal of the second copy does not decide it: it is sent for the longer time', async () => {
     expect(await append(['lose-reply', ...Array<AppendFault>(7).fill('unavailable')])).toEqual({
       revision: 0,
       repeated: true,
@@ -59,7 +59,7 @@ describe('once unknown', () => {
     expect(unknowns).toBe(1)
   })
 
-  test('a conflict does: something else is in its place', async () => {
+  test('a conflict decides it: another event is in its place', async () => {
     const foreign = [{ ...events[0], id: '22222222-2222-5222-8222-222222222222' }] as NewEvent[]
     const client = log.client('a', {
       onAppend: async () => {
@@ -80,13 +80,13 @@ describe('once unknown', () => {
   )
 })
 
-describe('certainly not written', () => {
-  test('is tried again for the shorter time, then told', async () => {
+describe('an append that was certainly not written', () => {
+  test('is tried again for the shorter time, and then fails', async () => {
     await expect(append([], 'unavailable')).rejects.toThrow(Unavailable)
     expect(log.attempts).toHaveLength(3)
   })
 
-  test('and wrong in itself is told at once', async () => {
+  test('because it is invalid fails immediately', async () => {
     const client = log.client('a')
     await expect(appendUntilKnown(client, '$system', 'none', events)).rejects.toThrow(TypeError)
   })

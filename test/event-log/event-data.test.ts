@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { EventDataError, encodeEvent } from '../../src/event-log/stored-event.ts'
 import { catalogue, type DomainEvent } from '../../src/events/catalogue.ts'
 
-/** No event is written that its own schema could not read again. */
+/** An event is written only if its own schema can read it again. */
 
 const envelope = {
   id: '6f1c1f0e-8a1b-5c2d-9e3f-0123456789ab',
@@ -32,7 +32,7 @@ const book = {
 const hot = ['KeyUsed', 'CreditCharged']
 
 test.each(Object.keys(catalogue).filter((type) => !hot.includes(type)))(
-  'a %s whose data are not what its schema says is refused',
+  'a %s whose data do not match the schema is refused',
   (type) => {
     expect(() => encode({ type, data: {} })).toThrow(EventDataError)
   },
@@ -67,11 +67,11 @@ test.each([
   ['reason: characters that turn the direction of text are not allowed', 'bought\u202esold'],
   ['reason: characters that turn the direction of text are not allowed', '\u2066bought'],
   ['reason: it holds half a character', 'bought\ud800'],
-])('no event is written with a text that is not what it shows: %s', (sentence, reason) => {
+])('no event is written with a text that displays as another text: %s', (sentence, reason) => {
   expect(() => encode({ type: 'CreditGranted', data: { ...granted, reason } })).toThrow(sentence)
 })
 
-test('texts are found wherever they are, and told from texts of all scripts', () => {
+test('invalid texts are found at any depth, and texts of all scripts are accepted', () => {
   const rules = [{ ...book.rules[0], sku: 'lookup\0' }]
   expect(() => encode({ type: 'PriceBookPublished', data: { ...book, rules } })).toThrow(
     'rules[0].sku: control characters',
@@ -80,7 +80,7 @@ test('texts are found wherever they are, and told from texts of all scripts', ()
   expect(encode({ type: 'CreditGranted', data: { ...granted, reason } })).toBeDefined()
 })
 
-test('what was written is not in the refusal', () => {
+test('the refusal does not repeat the refused text', () => {
   const secret = 'somebody@example.com'.padEnd(201, '!')
   let told = ''
   try {
@@ -92,7 +92,7 @@ test('what was written is not in the refusal', () => {
   expect(told).not.toContain('somebody')
 })
 
-test('data at their limits are written as they are', () => {
+test('data at their limits are written unchanged', () => {
   const data = { ...granted, reason: 'a'.repeat(200) }
   expect(encode({ type: 'CreditGranted', data })).toMatchObject({ data: JSON.stringify(data) })
 })

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { createOutage } from '../../src/event-log/outage.ts'
 
-/** A minute here is an assignment: how often a loop fails does not decide how often that is said. */
+/** A minute here is an assignment: the number of failures does not decide how often they are logged. */
 const scene = () => {
   const said: string[] = []
   let nowMs = 0
@@ -25,7 +25,7 @@ const scene = () => {
   }
 }
 
-test('a loop that fails says so at once, then once a minute, and when it works again', () => {
+test('a failing loop is logged immediately, then once a minute, and when it works again', () => {
   const { said, outage, failFor } = scene()
   outage.works()
   failFor(150)
@@ -39,7 +39,7 @@ test('a loop that fails says so at once, then once a minute, and when it works a
   ])
 })
 
-test('what comes and goes is told five times a minute, and never left as failing when it works', () => {
+test('an intermittent failure is logged five times a minute, and its end is always logged', () => {
   const { said, outage, pass } = scene()
   for (let i = 0; i < 200; i++) {
     outage.failed(new Error('away'))
@@ -50,7 +50,7 @@ test('what comes and goes is told five times a minute, and never left as failing
   expect(said.at(-1)).toContain('info reading works again')
 })
 
-test('where nobody says that it works, a minute without a failure is the end of the outage', () => {
+test('without a success report, a minute without a failure is the end of the outage', () => {
   const { said, outage, failFor, pass } = scene()
   failFor(1)
   pass(3_600)

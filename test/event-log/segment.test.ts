@@ -50,7 +50,7 @@ describe('a segment', () => {
     expect(events.length).toBeLessThan(text.length / 2)
   })
 
-  test('opens to what it was made of, of any length and any text', () => {
+  test('opens to its events, of any length and with any text', () => {
     const json = fc.json().filter((value) => !value.includes('\x1e'))
     const some = fc.record({
       id: fc.uuid(),
@@ -71,7 +71,7 @@ describe('a segment', () => {
   })
 })
 
-describe('the context that is kept for all segments', () => {
+describe('the context that is reused for all segments', () => {
   const packed = packSegment([event])
   const row = rowOf(packed.events, ofEvent)
   const damaged = Buffer.from(packed.events)
@@ -93,7 +93,7 @@ describe('the context that is kept for all segments', () => {
     }
   })
 
-  test('packs the same text to the same bytes, whatever it packed before', () => {
+  test('packs the same text to the same bytes, no matter what it packed before', () => {
     const others = [100_000, 1, 30_000].map((length) =>
       packSegment([{ ...event, data: JSON.stringify('x'.repeat(length)) }, event]),
     )
@@ -101,7 +101,7 @@ describe('the context that is kept for all segments', () => {
     expect(packSegment([event]).events).toEqual(packed.events)
   })
 
-  test('a text that nothing shortens, of the longest segment, does not use up its room', () => {
+  test('an incompressible text of the longest segment fits', () => {
     const noise = hash('sha512', text, 'hex')
     let data = ''
     for (let n = 0; data.length < 900_000; n++) data += hash('sha512', `${noise}${n}`, 'base64')
@@ -109,7 +109,7 @@ describe('the context that is kept for all segments', () => {
     expect(openSegment(rowOf(events, { ...ofEvent, bytes }))[0]?.data).toBe(data)
   })
 
-  test('where Node.js does not offer it, the documented function answers', () => {
+  test('without support in Node.js, the documented function is used', () => {
     const decompress = keptZstd(
       () => {
         const stream = createZstdDecompress()

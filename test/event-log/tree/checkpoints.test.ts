@@ -13,7 +13,7 @@ import { headOf } from '../../../src/event-log/tree/signed-note.ts'
 import { checkpointStream } from '../../../src/events/streams.ts'
 import { type LogKind, openTreeScene, type TreeScene } from './tree-scene.ts'
 
-/** Checkpoints over event logs of each kind: what is signed, by whom, and what proves an event to a stranger. */
+/** Checkpoints of event logs of each kind: the signatures and their keys, and how an event is proved to others. */
 
 let scene: TreeScene
 afterEach(() => scene.close())
@@ -32,7 +32,7 @@ const eventsOf = async () => {
 }
 
 describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('over a log in %s', (kind) => {
-  test('every event up to a checkpoint is proved, none after it, and the next one goes on from it', async () => {
+  test('every event up to a checkpoint is proved, none after it, and the next checkpoint extends it', async () => {
     scene = await openTreeScene(kind)
     await scene.write(600)
     const checkpoints = scene.checkpoints()
@@ -51,7 +51,7 @@ describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('over a log in %s
     const added = (await eventsOf())[600]
     if (added === undefined) throw new Error('nothing was added')
     expect(await checkpoints.proofOfInclusion(added.position)).toBeNull()
-    // Another process, which remembers nothing.
+    // Another process, without state.
     const later = scene.checkpoints()
     expect((await later.make()).size).toBe(604)
     const proof = await later.proofOfInclusion(added.position)
@@ -62,7 +62,7 @@ describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('over a log in %s
 })
 
 describe('checkpoints', () => {
-  test('tiles that are gone or changed are made anew, and lead to the same roots', async () => {
+  test('missing or changed tiles are rebuilt, and give the same roots', async () => {
     scene = await openTreeScene('memory')
     await scene.write(300)
     const checkpoints = scene.checkpoints()
@@ -82,7 +82,7 @@ describe('checkpoints', () => {
     }
   })
 
-  test('a changed tile away from the edge proves nothing, until the tiles are made anew', async () => {
+  test('a changed tile away from the edge proves nothing until the tiles are rebuilt', async () => {
     scene = await openTreeScene('memory')
     await scene.write(600)
     const checkpoints = scene.checkpoints()
@@ -96,7 +96,7 @@ describe('checkpoints', () => {
     expect(await checkpoints.proofOfInclusion(event?.position ?? 0n)).not.toBeNull()
   })
 
-  test('several processes at once: each gets a checkpoint that covers what was there, and none is signed twice', async () => {
+  test('several processes at the same time each get a checkpoint that covers their events, and none is signed twice', async () => {
     scene = await openTreeScene('postgres')
     await scene.write(700)
     const head = await scene.eventLog.head()
@@ -109,11 +109,11 @@ describe('checkpoints', () => {
       .filter(({ type }) => type === 'LogCheckpointed')
       .map(({ data }) => JSON.parse(data).size)
     expect(new Set(sizes).size).toBe(sizes.length)
-    // All of it is one tree.
+    // Together they are one tree.
     await scene.checkpoints().make({ anew: true })
   })
 
-  test('an event that was changed with its digest: nothing is signed any more', async () => {
+  test('after an event was changed together with its digest, nothing is signed', async () => {
     scene = await openTreeScene('postgres')
     await scene.write(3)
     const checkpoints = scene.checkpoints()
@@ -127,14 +127,14 @@ describe('checkpoints', () => {
   })
 })
 
-test('whoever asks, one job is sent', async () => {
+test('for any number of requests one job is sent', async () => {
   scene = await openTreeScene('memory')
   const sent: unknown[] = []
   await requestCheckpoint({ send: async (...job) => void sent.push(job) })
   expect(sent).toEqual([[askedCheckpointJob, '', { afterSeconds: 20, key: 'checkpoint' }]])
 })
 
-test('every earlier size is proved to be the beginning of the last checkpoint', async () => {
+test('every earlier size is proved to be a prefix of the last checkpoint', async () => {
   scene = await openTreeScene('memory')
   await scene.write(300)
   const checkpoints = scene.checkpoints()
@@ -154,7 +154,7 @@ test('every earlier size is proved to be the beginning of the last checkpoint', 
 })
 
 describe('the signing key', () => {
-  test('is made once, for its owner alone, and announced', async () => {
+  test('is created once, readable by its owner only, and announced', async () => {
     scene = await openTreeScene('memory')
     const { note } = await scene.checkpoints().make()
     expect(await readdir(scene.keyDir)).toEqual(['checkpoint.key'])
@@ -164,7 +164,7 @@ describe('the signing key', () => {
     expect(note).toContain('— enrichment-ledger/')
   })
 
-  test('a new one is vouched for by the one before it, and signs from then on', async () => {
+  test('a new key is announced by the previous one, and signs from then on', async () => {
     scene = await openTreeScene('memory')
     const checkpoints = scene.checkpoints()
     const before = await checkpoints.make()
@@ -181,7 +181,7 @@ describe('the signing key', () => {
     expect(events.filter(({ data }) => JSON.parse(data).key_id === keyId)).toHaveLength(1)
   })
 
-  test('where it is lost nothing is signed until an operator announces another', async () => {
+  test('after it is lost, nothing is signed until an operator announces another', async () => {
     scene = await openTreeScene('memory')
     await scene.checkpoints().make()
     const elsewhere = await mkdtemp(join(tmpdir(), 'signing-key-'))
@@ -192,14 +192,14 @@ describe('the signing key', () => {
       const { vouchedFor } = await lost.announceKey({ actor: 'user:ada', reason: 'the disk is gone' })
       expect(vouchedFor).toBe(false)
       await lost.make()
-      // The old one has come back: it is not the one that signs now.
+      // The old key is back, but no longer the signing key.
       await expect(scene.checkpoints().make()).rejects.toThrow('does not hold the key')
     } finally {
       await rm(elsewhere, { recursive: true, force: true })
     }
   })
 
-  test('a key that no one vouches for, put into the log, ends the signing', async () => {
+  test('a key in the log that was not announced by its predecessor ends the signing', async () => {
     scene = await openTreeScene('memory')
     await scene.checkpoints().make()
     const [first] = await scene.eventLog.read(checkpointStream, { max: 1 })

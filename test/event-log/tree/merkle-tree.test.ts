@@ -21,7 +21,7 @@ import {
   tilesOf,
 } from '../../../src/event-log/tree/tiles.ts'
 
-/** The tree against the vectors of Certificate Transparency, and against the definition of RFC 6962, word for word. */
+/** The tree against the vectors of Certificate Transparency, and against the literal definition of RFC 6962. */
 
 const bytes = (hex: string): Buffer => Buffer.from(hex, 'hex')
 const leaves = [
@@ -63,7 +63,7 @@ const definedRoot = (hashes: readonly Buffer[]): Buffer => {
 
 const hashesOf = (count: number): Buffer[] => leaves.slice(0, count).map(leafHash)
 
-/** Tiles of a tree, as a store would hold them. */
+/** Tiles of a tree, as a store holds them. */
 const tilesOfTree = (hashes: readonly Buffer[]): { stack: TileStack; tiles: Map<string, Buffer> } => {
   const tiles = new Map<string, Buffer>()
   const keep = (tile: Tile): void => void tiles.set(tileName(tile), tile.hashes)
@@ -153,7 +153,7 @@ describe('the vectors of Certificate Transparency', () => {
         'bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b',
       ],
     ],
-  ])('%i leaves are the beginning of %i', (before, size, proof) => {
+  ])('%i leaves are a prefix of %i', (before, size, proof) => {
     expect(
       fromDefinition(hashesOf(size), consistencyRanges(before, size)).map((one) => one.toString('hex')),
     ).toEqual(proof)
@@ -165,19 +165,19 @@ describe('the vectors of Certificate Transparency', () => {
   })
 })
 
-test('a leaf written from its digest is that of its 32 bytes', () => {
+test('a leaf made from a digest text equals that of its 32 bytes', () => {
   const digest = hash('sha256', 'an event', 'base64url')
   const target = Buffer.alloc(40)
   writeLeafHash(digest, target, 8)
   expect(target.subarray(8)).toEqual(leafHash(Buffer.from(digest, 'base64url')))
 })
 
-/** Sizes around the borders of tiles, where they go wrong if they do. */
+/** Sizes around the borders of tiles, where errors are most likely. */
 const treeSize = fc.oneof(fc.integer({ min: 1, max: 40 }), fc.integer({ min: 250, max: 520 }))
 const many = Array.from({ length: 70_000 }, (_, i) => leafHash(Buffer.from(String(i))))
 
 describe('for every size', () => {
-  test('tiles give the root of the definition, proofs of both kinds hold, and no other leaf, size or root is taken', () => {
+  test('tiles give the root of the definition, proofs of both kinds hold, and no other leaf, size or root is accepted', () => {
     fc.assert(
       fc.property(treeSize, fc.nat(), fc.nat(), (size, a, b) => {
         const hashes = many.slice(0, size)
@@ -204,7 +204,7 @@ describe('for every size', () => {
     )
   })
 
-  test('a stack goes on from its last tiles as if it had never ended', () => {
+  test('a stack continues from its last tiles as if it had never stopped', () => {
     fc.assert(
       fc.property(treeSize, fc.integer({ min: 0, max: 300 }), (size, more) => {
         const { tiles } = tilesOfTree(many.slice(0, size))

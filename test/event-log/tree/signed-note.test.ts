@@ -9,7 +9,7 @@ import {
   verifierKey,
 } from '../../../src/event-log/tree/signed-note.ts'
 
-/** Signed notes against the key and the note that C2SP's reference implementation publishes, and checkpoints against its example. */
+/** Signed notes against the key and note that C2SP's reference implementation publishes, and checkpoints against its example. */
 
 const named = 'PeterNeumann'
 const publishedKey = 'PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW'
@@ -29,7 +29,7 @@ const privateKey = createPrivateKey({
 const signer = { publicKey, sign: (text: string) => sign(null, Buffer.from(text), privateKey) }
 
 describe('the published note', () => {
-  test('its key is written the same, its text is found, and its signature holds', () => {
+  test('its key is written the same way, its text is found, and its signature is valid', () => {
     expect(verifierKey(named, publicKey)).toBe(publishedKey)
     expect(partsOf(publishedNote).text).toBe(publishedText)
     expect(signerOf(publishedNote, named, [signer])).toBe(signer)
@@ -40,7 +40,7 @@ describe('the published note', () => {
     ['another name', publishedNote.replace('— PeterNeumann', '— PeterNewmann')],
     ['another key id', publishedNote.replace('x08go/', 'x08gp/')],
     ['another signature', publishedNote.replace('nAM=', 'nAQ=')],
-  ])('%s is not what was signed', (_, note) => {
+  ])('%s does not match the signature', (_, note) => {
     expect(signerOf(note, named, [signer])).toBeUndefined()
   })
 })
@@ -58,7 +58,7 @@ describe('checkpoints', () => {
     })
   })
 
-  test('what is signed is read again as it was, and its key is found', () => {
+  test('a signed checkpoint can be read back unchanged, and its key is found', () => {
     const head = { origin: 'enrichment-ledger/test', size: 7, root: Buffer.alloc(32, 7) }
     const note = signedNote(head, signer)
     expect(headOf(note)).toEqual(head)
@@ -70,7 +70,7 @@ describe('checkpoints', () => {
     ['no empty line', example.replace('\n\n', '\n')],
     ['no last line break', example.slice(0, -1)],
     ['a size with a leading zero', example.replace('20852163', '020852163')],
-    ['a size that is none', example.replace('20852163', '-1')],
+    ['an invalid size', example.replace('20852163', '-1')],
     ['a short root', example.replace('CsUYapGG', 'CsUY')],
     ['a root in other letters', example.replace('jxq2I=', 'jxq2J=')],
     ['an origin with a plus sign', example.replace('example.com', 'example+com')],

@@ -29,7 +29,7 @@ export type TreeScene = {
   readonly keyDir: string
   /** As a process has them. */
   checkpoints(keyDir?: string): Checkpoints
-  /** Appends events of ours to a stream of the operators' kind, some at a time. */
+  /** Appends events to an operator stream, some at a time. */
   write(count: number, stream?: string): Promise<void>
   close(): Promise<void>
 }
@@ -43,7 +43,7 @@ const logger = pino({ level: 'silent' })
 export const openTreeScene = async (kind: LogKind): Promise<TreeScene> => {
   const database = await testDatabase()
   const pool = new pg.Pool({ connectionString: database.url, max: 4 })
-  // What is still being closed when the database is dropped is ended by the server.
+  // The server ends connections that are still closing when the database is dropped.
   pool.on('connect', (client) => client.on('error', () => undefined))
   const keyDir = await mkdtemp(join(tmpdir(), 'signing-key-'))
   const double = kind === 'eventstoredb' ? await startEventStoreDouble({ systemEventEvery: 7 }) : null

@@ -6,7 +6,7 @@ import { verifyLog } from '../../../src/event-log/verify/verify-log.ts'
 import { checkpointStream } from '../../../src/events/streams.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
-/** A log that moved house: another order, another tree, and the old one's last word as its first leaf. */
+/** A copied log: its order and its tree are new, and the last checkpoint of the old log is its first leaf. */
 
 const scenes: TreeScene[] = []
 const opened = async (kind: LogKind): Promise<TreeScene> => {
@@ -18,7 +18,7 @@ afterEach(async () => {
   for (const scene of scenes.splice(0)) await scene.close()
 })
 
-test('a copy begins a tree of its own with the last checkpoint of the old log, and both verify', async () => {
+test('a copy begins its own tree with the last checkpoint of the old log, and both logs verify', async () => {
   const [source, target] = [await opened('postgres'), await opened('eventstoredb')]
   await source.write(40, 'operator')
   const older = await source.checkpoints().make()
@@ -36,11 +36,11 @@ test('a copy begins a tree of its own with the last checkpoint of the old log, a
     ['LogTreeBegun', 4, last.note],
   ])
 
-  // The installation moves with its keys; the tiles are made anew.
+  // The installation moves with its keys; the tiles are rebuilt.
   const moved = target.checkpoints(source.keyDir)
   const first = await moved.make()
   expect(first.origin).not.toBe(last.origin)
-  // One leaf more than there are events: 123, two keys' worth of announcements, two checkpoints, and the new tree.
+  // One leaf more than there are events: 123, the announcements of two keys, two checkpoints, and the new tree.
   expect(first.size).toBe(1 + 123 + 2 + 2 + 1)
   const sound = await verifyLog(target, { against: last.note })
   expect(sound).toMatchObject({
@@ -55,7 +55,7 @@ test('a copy begins a tree of its own with the last checkpoint of the old log, a
   })
   expect((await verifyLog(source, { against: older.note })).faults).toEqual([])
 
-  // What a partner was given before the move still holds, against the note it came with.
+  // A proof that a partner got before the move is still valid against its own note.
   const { size, root } = headOf(receipt?.note ?? '')
   const proved = rootFromInclusion(
     leafHash(Buffer.from(receipt?.leaf ?? '', 'base64url')),
@@ -65,7 +65,7 @@ test('a copy begins a tree of its own with the last checkpoint of the old log, a
   expect(proved).toEqual(root)
 })
 
-test('a log without checkpoints is copied as it is', async () => {
+test('a log without checkpoints is copied unchanged', async () => {
   const [source, target] = [await opened('memory'), await opened('memory')]
   await source.write(4)
   expect(await copyEventLog({ from: source.eventLog, to: target.eventLog })).toMatchObject({

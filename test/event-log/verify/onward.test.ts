@@ -10,7 +10,7 @@ import { verifyLogOnward } from '../../../src/jobs/run.ts'
 import { changeEvent } from '../../support/segments.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
-/** The daily run: it reads on from what was verified before, and believes nobody that something was. */
+/** The daily run: it continues from what was verified before, and believes only its own signature for that. */
 
 const logger = pino({ level: 'silent' })
 const prices = 'pricebook'
@@ -39,7 +39,7 @@ const newest = async (): Promise<LogVerified> => {
   return found.data
 }
 
-/** As anyone with access to the database can. */
+/** Like anyone with access to the database. */
 const record = (data: LogVerified): Promise<unknown> =>
   appendNext(scene.eventLog, operatorStream, [
     encodeEvent(
@@ -49,7 +49,7 @@ const record = (data: LogVerified): Promise<unknown> =>
   ])
 
 describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('in %s', (kind) => {
-  test('the first run reads the whole log, the next what came since the last checkpoint it passed', async () => {
+  test('the first run reads the whole log, the next one the events since the last checkpoint it passed', async () => {
     await opened(kind)
     const first = await run()
     expect(first).toMatchObject({ after: 0, events: 403, streams: 3, checkpoints: 1, returned: 0 })
@@ -58,16 +58,16 @@ describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('in %s', (kind) =
     await scene.write(7, prices)
     const { size } = await scene.checkpoints().make()
     const second = await run()
-    // Its own event of before, the twelve, and the two checkpoints, the first of which is behind the leaves it covers.
+    // Its own earlier event, the twelve, and the two checkpoints, the first of which is after the leaves it covers.
     expect(second).toMatchObject({ after: 402, events: 15, checkpoints: 1, returned: 0 })
     expect(second.through?.size).toBe(size)
-    // Without a checkpoint since there is nothing to go on to.
+    // Without a new checkpoint there is nothing to continue to.
     expect((await run()).through).toEqual(second.through)
     expect((await verifyLog(scene)).faults).toEqual([])
   })
 })
 
-test('a run that has no more time goes on at the last checkpoint it passed, and comes to the end in several runs', async () => {
+test('a run without more time stops at the last checkpoint it passed, and several runs reach the end', async () => {
   scene = await openTreeScene('postgres')
   for (let n = 0; n < 3; n++) {
     await scene.write(4_000, prices)
@@ -94,7 +94,7 @@ test('a change after the last verified checkpoint is found, and found again by t
   }
 })
 
-test('an event that does not go on from the last verified one of its stream is found', async () => {
+test('an event that does not continue the last verified one of its stream is found', async () => {
   await opened('postgres')
   await run()
   await scene.write(2, prices)
@@ -106,7 +106,7 @@ test('an event that does not go on from the last verified one of its stream is f
 })
 
 describe('the whole log is read again', () => {
-  /** What was verified before, as the newest event says, with something changed. */
+  /** The last verification according to the newest event, with one member changed. */
   const claimed = async (change: (through: NonNullable<LogVerified['through']>) => void) => {
     await opened('memory')
     await run()
@@ -117,14 +117,14 @@ describe('the whole log is read again', () => {
     return run()
   }
 
-  test('where anyone else than a holder of the signing key says that it was verified', async () => {
+  test('if the verification is not signed with the signing key', async () => {
     await opened('memory')
     await scene.write(50)
     const { size, root, origin } = await scene.checkpoints().make()
     await run()
     const { through, ...data } = await newest()
     if (through === null) throw new Error('nothing was verified')
-    // The signature is of another size.
+    // The signature is for another size.
     await scene.write(9)
     const later = await scene.checkpoints().make()
     await record({ ...data, through: { ...through, size: later.size, root: later.root } })
@@ -137,11 +137,11 @@ describe('the whole log is read again', () => {
     ['root', '47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='],
     ['origin', 'enrichment-ledger/another'],
     ['signature', 'A'.repeat(86)],
-  ])('where its %s is another', async (member, value) => {
+  ])('if its %s is different', async (member, value) => {
     expect((await claimed((through) => Object.assign(through, { [member]: value }))).after).toBe(0)
   })
 
-  test('where the stored tree does not give the root that was signed', async () => {
+  test('if the stored tree does not give the signed root', async () => {
     await opened('postgres')
     await run()
     await scene.pool.query(
@@ -152,7 +152,7 @@ describe('the whole log is read again', () => {
     expect(faults).toBeGreaterThan(0)
   })
 
-  test('where the stored tree is gone', async () => {
+  test('if the stored tree is missing', async () => {
     await opened('postgres')
     expect((await run()).through).not.toBeNull()
     await scene.pool.query('delete from log_tree_tiles')

@@ -8,7 +8,7 @@ import { restorePostgresLog } from '../../support/postgres.ts'
 import { changeEvent } from '../../support/segments.ts'
 import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
 
-/** What `event-log verify` says of a log that is sound, and of one that was changed behind the service's back. */
+/** What `event-log verify` reports for an intact log, and for one that was changed without the service. */
 
 let scene: TreeScene
 afterEach(() => scene.close())
@@ -32,7 +32,7 @@ const written = async (kind: LogKind): Promise<string[]> => {
 }
 
 describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('a sound log in %s', (kind) => {
-  test('every chain, checkpoint and tile is found sound, and the log extends each checkpoint kept outside', async () => {
+  test('every chain, checkpoint and tile is intact, and the log extends each checkpoint kept outside', async () => {
     const notes = await written(kind)
     await scene.write(3)
     const verdict = await verified(notes[0])
@@ -48,7 +48,7 @@ describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('a sound log in %
 })
 
 describe('a log that grows while it is read', () => {
-  test('is sound', async () => {
+  test('is intact', async () => {
     await written('postgres')
     let growing = Promise.resolve()
     const { faults } = await verifyLog(scene, {
@@ -64,7 +64,7 @@ describe('a log that grows while it is read', () => {
   })
 })
 
-/** Rewrites a stream's chain from a revision on, as who owns the database can. */
+/** Rewrites a stream's chain from a revision on, as the owner of the database can. */
 const rechained = async (stream: string, from: number, change: (text: string) => string): Promise<void> => {
   const events = await scene.eventLog.read(stream, { from: from - 1, max: 1_000 })
   const digestOf = ({ metadata }: RecordedEvent): string => /"digest":"(.{43})"/.exec(metadata)?.[1] ?? ''
@@ -201,7 +201,7 @@ const cases: readonly Case[] = [
   },
 ]
 
-describe('what was changed is named', () => {
+describe('every change is reported', () => {
   test.each(cases)('$what', async ({ tamper, named }) => {
     const notes = await written('postgres')
     await tamper(notes)
@@ -210,7 +210,7 @@ describe('what was changed is named', () => {
     expect(first).toMatchObject({ ...named, fault: expect.stringContaining(named.fault) })
   })
 
-  test('what cannot be opened: its stream is named, and every other stream is read to its end', async () => {
+  test('unreadable events: their stream is named, and every other stream is read to its end', async () => {
     await written('postgres')
     await sql(
       `update log_segments g set events = substring(events for 20) from log_streams s
@@ -229,12 +229,12 @@ describe('what was changed is named', () => {
 })
 
 describe('a checkpoint kept outside', () => {
-  test('convicts a log that was rewritten in all its parts', async () => {
+  test('shows that a log was rewritten completely', async () => {
     const notes = await written('postgres')
     const other = scene
     await written('postgres')
     try {
-      // Another log of the same words, with checkpoints of its own.
+      // Another log with the same events, and with its own checkpoints.
       const { faults, against } = await verified(notes[2])
       expect(against).toMatchObject({ verdict: 'refuted' })
       expect(faults).toMatchObject([{ fault: expect.stringContaining('no key that this log announced') }])
@@ -243,7 +243,7 @@ describe('a checkpoint kept outside', () => {
     }
   })
 
-  test('convicts a log that was restored from an older copy', async () => {
+  test('shows that a log was restored from an older copy', async () => {
     const notes = await written('postgres')
     await restorePostgresLog(scene.database.url, (await scene.eventLog.head()) - 2n)
     await sql('delete from log_tree')
@@ -253,7 +253,7 @@ describe('a checkpoint kept outside', () => {
     ])
   })
 
-  test('that is no checkpoint is refused', async () => {
+  test('an invalid checkpoint is refused', async () => {
     await written('memory')
     await expect(verified('nothing')).rejects.toThrow(NoteFault)
   })
