@@ -1,4 +1,4 @@
-/** How mailboxes, sources of profiles, pixel counters and DNS fare, as operations sees it; and that nobody can be seen in it. */
+/** Metrics of mailboxes, profile sources, pixel counters and DNS; and that they identify no one. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { meterProviders, observerOf } from '../../src/capabilities/profile/index.ts'
@@ -55,7 +55,7 @@ afterAll(async () => {
   await dns?.close()
 })
 
-/** A domain whose mail server is at the address: the house's own at 127.0.0.1, nobody at any other. */
+/** A domain whose mail server has the address: the test's own at 127.0.0.1, none at any other. */
 const mailGoesTo = (domain: string, address: string): void => {
   dns.set(domain, 'MX', [{ priority: 10, exchange: `mx.${domain}` }])
   dns.set(`mx.${domain}`, 'A', [address])
@@ -69,7 +69,7 @@ describe('e-mail validation', () => {
       expect((await house.post(mailer, '/v1/email/validate', { email })).status).toBe(200)
   }
 
-  test('verdicts are counted by the row that decided, mailboxes by what their servers said', async () => {
+  test('verdicts are counted by the row that decided, mailboxes by the answers of their servers', async () => {
     mailGoesTo('taken.example.com', '127.0.0.1')
     mailGoesTo('ruined.example.com', '127.0.0.2')
     const before = await text()
@@ -98,14 +98,14 @@ describe('e-mail validation', () => {
     expect(changed(before, after, 'mailbox_breakers_open')).toEqual({})
   })
 
-  test('a server that is left alone is seen to be', async () => {
+  test('a server with an open circuit breaker is visible', async () => {
     mailGoesTo('lost.example.com', '127.0.0.3')
     const before = await text()
     await validateAll(...Array.from({ length: 5 }, (_, n) => `someone-${n}@lost.example.com`))
     expect(changed(before, await text(), 'mailbox_breakers_open')).toEqual({ '': 1 })
   })
 
-  test('what is outside is asked once: questions to DNS servers by what came of them, and what memory spared them', async () => {
+  test('DNS questions are counted once each, by outcome, and answers from the cache separately', async () => {
     mailGoesTo('remembered.example.com', '127.0.0.1')
     dns.set('broken.example.com', 'MX', 'servfail')
     const [before, askedBefore] = [await text(), dns.queries().length]
@@ -131,7 +131,7 @@ describe('profiles', () => {
   const retrieve = async (id: string, cached: boolean): Promise<number> =>
     (await house.post(reader, '/v1/profnet/profile', { id, cached })).status
 
-  test('answers are counted by where they came from, questions to sources by what they said', async () => {
+  test('answers are counted by origin, questions to sources by outcome', async () => {
     upstream.answers(({ path }) => {
       const asked = new URL(path, upstream.url).searchParams.get('lid')
       if (asked === lid) return { body: { lid, firstname: 'Zorvina', lastname: 'Quillfeather' } }
@@ -172,7 +172,7 @@ describe('profiles', () => {
     combineProviders(sources, {
       clock: {
         now: () => 0,
-        // Whatever is unusually late is so at once; no deadline passes.
+        // Anything unusually late is so immediately; no deadline passes.
         after: (ms, run) => {
           if (ms === 0) setImmediate(run)
           return () => undefined
@@ -188,7 +188,7 @@ describe('profiles', () => {
     )
   const counts = 'profile_provider_request_duration_seconds_count'
 
-  test('a source that is left alone because it fails is seen to be, and counts no questions meanwhile', async () => {
+  test('a failing source with an open circuit breaker is visible, and counts no questions during that time', async () => {
     const failing: ProviderAnswer = { kind: 'transient', detail: 'away' }
     const providers = combined({ name: 'dataset', fetch: async () => failing })
     meterProviders(metrics.meters, providers.status)
@@ -200,7 +200,7 @@ describe('profiles', () => {
     expect(changed(before, after, counts)).toEqual({ '{provider="dataset",answer="transient"}': 10 })
   })
 
-  test('a source that was overtaken counts as neither answering nor failing', async () => {
+  test('a source that another overtook counts as neither answering nor failing', async () => {
     let late = false
     const first: ProfileProvider = {
       name: 'http',
@@ -235,7 +235,7 @@ describe('the pixel', () => {
   const hit = async (domain: string): Promise<unknown> =>
     (await tell('/pixel/decide', { url: `https://${domain}/` })).reason
 
-  test('hits are counted by why they fire or do not, and those that counters let down apart', async () => {
+  test('hits are counted by the reason for their verdict, and hits without counters separately', async () => {
     await tell('/pixel/limit', { domain: 'limited.example.com', period: 'month', number: 1 })
     await tell('/pixel/block', { domain: 'blocked.example.com' })
     const before = await text()
@@ -261,13 +261,13 @@ describe('the pixel', () => {
     }
     const after = await text()
     expect(changed(between, after, 'pixel_decisions_total')).toEqual({ '{reason="unavailable"}': 1 })
-    // The hit, and the list that could not say what is used.
+    // The hit, and the list that could not show the usage.
     expect(changed(between, after, 'pixel_counting_failures_total')).toEqual({ '': 2 })
   })
 })
 
-describe('what is written', () => {
-  // Calls of its own, so that it holds something whichever tests ran before.
+describe('the written metrics', () => {
+  // Its own calls, so that there are figures no matter which tests ran before.
   beforeAll(async () => {
     mailGoesTo('private.example.com', '127.0.0.1')
     await house.post(mailer, '/v1/email/validate', { email: 'secretary@private.example.com' })
@@ -278,7 +278,7 @@ describe('what is written', () => {
     await house.post(advertiser, '/pixel/decide', { url: 'https://shop.example.com/', hit_id: 'one-hit' })
   })
 
-  test('holds no address, domain, host, person, hit, key or organization', async () => {
+  test('contain no address, domain, host, person, hit, key or organization', async () => {
     const written = await text()
     const ours = [mailer, reader, advertiser].flatMap(({ organizationId, keyId, apiKey }) => [
       organizationId,
@@ -290,7 +290,7 @@ describe('what is written', () => {
       expect({ secret, stands: written.includes(secret) }).toEqual({ secret, stands: false })
   })
 
-  test('labels hold words of ours, of known lists', async () => {
+  test('use only our own words from known lists as label values', async () => {
     const words = labelWords(await text())
     const known = {
       row: /^([1-9]|1[0-7])$/,
@@ -309,7 +309,7 @@ describe('what is written', () => {
   })
 })
 
-test('a process without these capabilities tells nothing of them', async () => {
+test('a process without these capabilities has no metrics about them', async () => {
   const written = await createMetrics().text()
   for (const name of [
     'mailbox_sessions_opened_total',

@@ -1,4 +1,4 @@
-/** What readiness tells of projections on EventStoreDB, as far as a double of the server's protocol can stand for it. */
+/** Readiness of projections on EventStoreDB, as far as a double of the server's protocol can show it. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { pino } from 'pino'
@@ -49,12 +49,12 @@ const healthNow = (): Health =>
     diskSpace: { seen: () => null },
   })
 
-test('the lag is the age of the oldest event without rows, and what others write to the server is no lag', async () => {
+test('the lag is the age of the oldest event without rows; events that others write to the server do not count', async () => {
   await eventLog.append('test-1', 'none', newEvents(1))
   await sleep(400)
   await eventLog.append('test-1', 0, newEvents(1))
   const health = healthNow()
-  // On a busy machine the first look may take longer than anyone waits for it.
+  // On a busy machine the first check may take longer than its timeout.
   const lag = await eventually(
     async () => (await health.readiness({ showsRows: true })).checks.projections?.lag_seconds,
   )

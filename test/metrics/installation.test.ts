@@ -1,4 +1,4 @@
-/** What is told of the installation: what was done, what was found, and what is left undone. */
+/** Metrics of the installation: the newest acts, their findings, and overdue work. */
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -35,16 +35,16 @@ type Parts = Pick<Foundation, 'pool' | 'eventLog'>
 const meter = ({ meters }: Metrics, parts: Parts): void =>
   createHealth({ ...house.foundation, ...parts, config: house.config }).meter(meters)
 
-/** As a process that was just started tells it. */
+/** As from a process that was just started. */
 const told = async (name: string, parts: Parts = house.foundation) => {
   const metrics = createMetrics()
   meter(metrics, parts)
   return samples(await metrics.text(), name)
 }
 
-test('before anything was done there is the age of the log, and nothing else', () => {
+test('before anything was done there is only the age of the log', () => {
   expect(atFirst).toEqual(verdicts.map(() => ({})))
-  // Not that of its first event's price book, which is in force since years before.
+  // Not that of its first event's price book, which has been in force for years.
   expect(ageAtFirst).toBeGreaterThanOrEqual(0)
   expect(ageAtFirst).toBeLessThan(3_600)
 })
@@ -69,7 +69,7 @@ test('a log that is sound, and one in which an event was changed', async () => {
   expect(said.join()).toContain(`${ledgerStream(partner.organizationId)} revision 1`)
 })
 
-test('events set aside, by projection and by whether its rows let anyone in', async () => {
+test('parked events, by projection and by whether its rows authorize keys', async () => {
   const { foundation } = house
   expect((await told('parked_events'))['{projection="api_keys",guards="yes"}']).toBe(0)
   await house.query(
@@ -84,7 +84,7 @@ test('events set aside, by projection and by whether its rows let anyone in', as
   await house.query(`delete from parked_events`)
 })
 
-test('what does not answer within a second is left out, and the rest is told', async () => {
+test('a figure that takes longer than a second is left out, and the others are written', async () => {
   const { eventLog, pool } = house.foundation
   const silent: EventLog = { ...eventLog, read: () => new Promise(() => undefined) }
   const metrics = createMetrics()
@@ -98,7 +98,7 @@ test('what does not answer within a second is left out, and the rest is told', a
   expect(await told('parked_events', { eventLog, pool: broken })).toEqual({})
 })
 
-test('the newest acts are found however many others there are, and a look reads what is new', async () => {
+test('the newest acts are found among any number of others, and each check reads only new events', async () => {
   const inner = createMemoryEventLog().client('a')
   const reads: unknown[] = []
   const eventLog: EventLog = {
@@ -129,6 +129,6 @@ test('the newest acts are found however many others there are, and a look reads 
   expect(reads).toEqual([0])
   await act('RebuildRequested', 1_201)
   expect((await acts.newest('RebuildRequested'))?.revision).toBe(1_201)
-  // A process that is started then.
+  // A process that starts at that time.
   expect((await createActs(eventLog, ['RebuildRequested']).newest('RebuildRequested'))?.revision).toBe(1_201)
 })

@@ -1,4 +1,4 @@
-/** Read models in memory that follow the event log: they never go stale in silence. */
+/** Read models in memory that follow the event log: they never become outdated without notice. */
 import fastify from 'fastify'
 import { type Logger, pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -20,7 +20,7 @@ import { eventually } from '../support/service.ts'
 /** A log whose subscriptions can be made to end. */
 type Fragile = {
   readonly eventLog: EventLog
-  /** Ends every subscription that is open, and those made from now on, with this error; null: in silence. */
+  /** Ends every open subscription, and later ones, with this error; null: without an error. */
   breakWith(error: Error | null): void
   mend(): void
   /** Where each subscription began. */
@@ -101,7 +101,7 @@ const followed = (): { following: Following; applied: number[] } => {
 const until = (what: () => boolean): Promise<true> => eventually(async () => (what() ? true : undefined))
 
 describe('a follower', () => {
-  test('whose log becomes unavailable subscribes again after the last event it applied: none is lost, none comes twice', async () => {
+  test('whose log becomes unavailable subscribes again after the last event it applied: none is lost or applied twice', async () => {
     await append(1)
     const { following, applied } = followed()
     await following.caughtUp
@@ -120,7 +120,7 @@ describe('a follower', () => {
     expect(logged).not.toContain('60')
   })
 
-  test('that cannot begin, because the log is unavailable, catches up once it is there', async () => {
+  test('that cannot start because the log is unavailable catches up afterwards', async () => {
     await append(1)
     fragile.breakWith(new Unavailable('not there yet'))
     const { following, applied } = followed()
@@ -134,7 +134,7 @@ describe('a follower', () => {
     ['an error that is final', () => new Error('the log ends before it was read')],
     ['silence', () => null],
   ])(
-    'whose subscription ends with %s says so for good, loudly, and follows no other log',
+    'whose subscription ends with %s logs that, stays failed, and follows no other log',
     async (_, error) => {
       await append(1)
       const { following, applied } = followed()
@@ -153,7 +153,7 @@ describe('a follower', () => {
     },
   )
 
-  test('that fails for good before it has caught up tells whoever waits for that', async () => {
+  test('that fails for good before it has caught up rejects everyone who waits for that', async () => {
     fragile.breakWith(new Error('final'))
     await expect(followed().following.caughtUp).rejects.toThrow('final')
   })
@@ -193,7 +193,7 @@ describe('models that follow one log', () => {
     await fragile.eventLog.append(stream, revision === 0 ? 'none' : revision - 1, [event])
   }
 
-  test('share one subscription: each hears what is its own, once and in order, also one that joins later', async () => {
+  test('share one subscription: each gets its own events, once and in order, also one that joins later', async () => {
     const heard: string[] = []
     const keys = model('key-', logStart, heard)
     await write('key-a', 0)
@@ -207,7 +207,7 @@ describe('models that follow one log', () => {
     await write('key-a', 1)
     await until(() => heard.length === 4)
     expect(heard.slice(2)).toEqual(['pixel- pixel-a 1', 'key- key-a 1'])
-    // One subscription for the first, another from the start for both.
+    // One subscription for the first model, another from the start for both.
     expect(fragile.begun).toEqual([0n, 0n])
     await keys.stop()
     await write('key-a', 2)
@@ -222,7 +222,7 @@ describe('models that follow one log', () => {
     expect(heard.at(-1)).toBe('later key-a 3')
   })
 
-  test('fail together where the log is another one, and say so once', async () => {
+  test('fail together if the log is a different one, and log that once', async () => {
     const models = ['key-', 'pixel-', 'pricebook'].map((prefix) => model(prefix, logStart, []))
     await Promise.all(models.map(({ caughtUp }) => caughtUp))
     fragile.breakWith(new LogRewritten('another log'))
@@ -235,7 +235,7 @@ describe('a process whose live model no longer follows the event log', () => {
   const readyOf = async (
     models: readonly Pick<LiveModel, 'name' | 'failure'>[],
   ): Promise<{ status: number; body: unknown }> => {
-    // Only asked for its release and for checkpoints, of which there are none.
+    // Used only for its release and for checkpoints, of which there are none.
     const pool = {
       query: async (text: string) => ({ rows: text.includes('server_version') ? [{ number: 160_000 }] : [] }),
     }
@@ -254,7 +254,7 @@ describe('a process whose live model no longer follows the event log', () => {
     return { status: statusCode, body: JSON.parse(body) }
   }
 
-  test.each(['api_keys', 'price_books'] as const)('is not ready, and names it: %s', async (name) => {
+  test.each(['api_keys', 'price_books'] as const)('is not ready, and names the model: %s', async (name) => {
     await append(1)
     const directory = await openKeyDirectory({ eventLog: fragile.eventLog, listed: [], logger })
     const prices = openPriceBooks({ eventLog: fragile.eventLog, logger })

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createMeters } from '../../src/metrics/meters.ts'
 import { samples } from './samples.ts'
 
-/** Figures that have to be asked for, while what they are asked of does not answer. */
+/** Figures that have to be queried, while their source does not answer. */
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
@@ -40,11 +40,11 @@ const scene = () => {
   }
 }
 
-test('figures of now have the age 0', async () => {
+test('current figures have the age 0', async () => {
   expect(await scene().told()).toEqual([7, 1, 0])
 })
 
-test('what does not answer within a second is told as it was last known, with its age; then nobody waits for it, nor asks again', async () => {
+test('a source that takes longer than a second gives its last known figures with their age; after that no one waits for it, and it is not asked again', async () => {
   const { answering, told, asked } = scene()
   await told()
   answering(() => new Promise(() => undefined))
@@ -56,7 +56,7 @@ test('what does not answer within a second is told as it was last known, with it
   expect(asked()).toBe(2)
 })
 
-test('an error is told as silence is, and the next answer as now', async () => {
+test('an error counts like silence, and the next answer is current', async () => {
   const { answering, told } = scene()
   await told()
   await vi.advanceTimersByTimeAsync(10_000)
@@ -66,7 +66,7 @@ test('an error is told as silence is, and the next answer as now', async () => {
   expect(await told()).toEqual([8, 1, 0])
 })
 
-test('what was never known, or not for five minutes, is left out', async () => {
+test('figures that were never known, or not for five minutes, are left out', async () => {
   const { answering, told } = scene()
   answering(() => Promise.reject(new Error('away')))
   expect(await told()).toEqual([undefined, 1, 0])

@@ -1,4 +1,4 @@
-/** What operations can see of the service, and that it shows nobody's key, organization or address. */
+/** What operators can see of the service, and that it reveals no key, organization or address. */
 import { randomBytes } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import { pino } from 'pino'
@@ -96,8 +96,8 @@ test('every policy that can refuse a call has its counter from the start', async
   expect(policies.map(([, policy]) => policy).sort()).toEqual(['day', 'minute', 'refused', 'second'])
 })
 
-test('known traffic is counted as what it was', async () => {
-  // The narrow key's one call of the minute; also makes sure that both keys have reached the host.
+test('known traffic is counted correctly', async () => {
+  // The narrow key's one call of the minute; it also makes sure that both keys have reached the host.
   for (const key of [apiKey, narrowKey])
     await eventually(async () =>
       (await lookup(app.apiUrl ?? '', key, addresses[2])).status === 200 ? true : undefined,
@@ -140,14 +140,14 @@ test('known traffic is counted as what it was', async () => {
   })
   // Every recorded call is in some batch; calls refused by a limit are written later, together.
   expect(changed(before, after, 'ledger_batch_commands_sum')['']).toBe(6)
-  // Two of the six were charged: an event each more.
+  // Two of the six were charged: one more event each.
   expect(changed(before, after, 'ledger_batch_events_sum')['']).toBe(8)
   expect(samples(after, 'ledger_append_duration_seconds_count')).toEqual(
     samples(after, 'ledger_batch_commands_count'),
   )
 })
 
-test('a revoked key is counted by that reason', async () => {
+test('a revoked key is counted with that reason', async () => {
   const [keyId = ''] = keyIds
   await revoke(foundation, { keyId, reason: 'test', actor })
   await eventually(async () =>
@@ -173,8 +173,8 @@ test('the age of the last signed checkpoint', async () => {
   expect(samples(await text(), 'checkpoint_age_seconds')[''] ?? -1).toBeGreaterThanOrEqual(0)
 })
 
-describe('what is written', () => {
-  test('names no key, organization or address, and every name has the prefix', async () => {
+describe('the written metrics', () => {
+  test('name no key, organization or address, and every name has the prefix', async () => {
     const written = await text()
     for (const secret of [apiKey, narrowKey, ...keyIds, organizationId, 'Kestrel', 'warehouse', ...addresses])
       expect(written).not.toContain(secret)
@@ -215,7 +215,7 @@ describe('what is written', () => {
 })
 
 describe('the routes', () => {
-  test('answer without a key, on every host, and are no calls', async () => {
+  test('answer without a key on every host, and do not count as calls', async () => {
     const before = await text()
     for (const url of [app.apiUrl, app.dashboardUrl, app.metricsUrl])
       for (const path of ['/livez', '/readyz'])
@@ -232,7 +232,7 @@ describe('the routes', () => {
     })
   })
 
-  test('the hosts that partners and people call have no metrics', async () => {
+  test('the public hosts have no metrics', async () => {
     for (const url of [app.apiUrl, app.dashboardUrl]) {
       const response = await fetch(`${url}/metrics`)
       expect(response.status).toBe(404)

@@ -1,6 +1,6 @@
 /**
- * What Prometheus and Grafana of the compose profile `observe` ask for is what a running service tells, and every alarm has its
- * section in the guide. That the rules mean what they say is tested by promtool, in `.ci/run`.
+ * The metrics that Prometheus and Grafana of the compose profile `observe` query exist in a running service, and every alarm has its
+ * section in the guide. promtool tests the meaning of the rules, in `.ci/run`.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -41,7 +41,7 @@ const dashboard = JSON.parse(read(`${folder}/grafana/dashboards/enrichment-ledge
 const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
   targets.map(({ expr, legendFormat }) => ({
     what: `panel "${title}"`,
-    // As Grafana fills it in.
+    // As Grafana expands it.
     expr: expr.replaceAll('$__rate_interval', '1m'),
     words: legendFormat,
   })),
@@ -52,11 +52,11 @@ const alarms = rules.map(({ alert, expr, annotations }) => ({
   words: Object.values(annotations).join(' '),
 }))
 
-/** Of Prometheus itself, and labels that it adds to every series it asks for. */
+/** Of Prometheus itself, and labels that it adds to every series it scrapes. */
 const ownMetrics = new Set(['up', 'ALERTS'])
 const ownLabels = new Set(['job', 'instance', 'alertname', 'alertstate', 'severity'])
 
-describe('what is asked for', () => {
+describe('the queried series', () => {
   let dataDir = ''
   let service: Service
   /** The labels of each series, by metric. */
@@ -66,7 +66,7 @@ describe('what is asked for', () => {
     dataDir = await mkdtemp(join(tmpdir(), 'observe-'))
     const environment = {
       DATA_DIR: dataDir,
-      // Nothing listens there, so that a call fails for something outside.
+      // No server listens there, so that a call fails because of a dependency.
       ...{
         PROFILE_PROVIDER: 'http',
         PROFILE_HTTP_URL: 'http://127.0.0.1:9/{lid}',
@@ -91,7 +91,7 @@ describe('what is asked for', () => {
     const statuses: number[] = []
     for (let n = 0; n < 21; n++) statuses.push(await post('/v1/ip/lookup', { ip: '8.8.8.8' }))
     expect([new Set(statuses.slice(0, 20)), statuses[20]]).toEqual([new Set([200]), 402])
-    // Jobs are scheduled a moment after the service answers, and rows are looked at now and then.
+    // Jobs are scheduled a moment after the service answers, and rows are checked from time to time.
     told = await eventually(async () => {
       const series = seriesIn(await (await fetch(`${service.metricsUrl}/metrics`)).text())
       const all = [
@@ -107,7 +107,7 @@ describe('what is asked for', () => {
     await rm(dataDir, { recursive: true, force: true })
   })
 
-  test.each([...alarms, ...queries])('$what: every metric is told, with these labels', ({ expr, words }) => {
+  test.each([...alarms, ...queries])('$what: every metric exists, with these labels', ({ expr, words }) => {
     const selectors = selectorsOf(expr)
     expect(selectors.length).toBeGreaterThan(0)
     for (const { metric, matchers } of selectors) {
@@ -134,7 +134,7 @@ describe('what is asked for', () => {
   })
 })
 
-/** What the service does once a day, and an operator now and then. */
+/** What the service does once a day, and an operator from time to time. */
 const daily = async (dataDir: string): Promise<void> => {
   const logger = pino({ level: 'silent' })
   const foundation = await openFoundation(parseConfig({ DATA_DIR: dataDir }), { logger })
@@ -167,12 +167,12 @@ describe('an alarm', () => {
   const guide = read('src/guides/operators.md')
   const section = /^## Alarms$([\s\S]*?)^## /m.exec(guide)?.[1] ?? ''
 
-  test('has its section in the guide, and each section its alarm', () => {
+  test('has its section in the guide, and each section has its alarm', () => {
     const headings = [...section.matchAll(/^### (.+)$/gm)].map(([, heading]) => heading)
     expect(headings.sort()).toEqual(rules.map(({ alert }) => alert).sort())
   })
 
-  test.each(rules)('$alert says what is, what it means, what to do first, and where to read on', (rule) => {
+  test.each(rules)('$alert gives the state, its meaning, the first step, and where to read more', (rule) => {
     const { alert, labels, annotations } = rule
     expect(Object.keys(annotations).sort()).toEqual(['first', 'means', 'runbook_url', 'summary'])
     for (const text of Object.values(annotations)) expect(text.length).toBeGreaterThan(10)
@@ -180,7 +180,7 @@ describe('an alarm', () => {
     expect(['critical', 'warning']).toContain(labels.severity)
   })
 
-  test('is tested by promtool, and no other', () => {
+  test('is tested by promtool, and no other rule is', () => {
     const cases = parse(read(`${folder}/alerts.test.yml`)) as {
       tests: readonly { promql_expr_test: readonly { exp_samples?: readonly { labels: string }[] }[] }[]
     }
@@ -192,7 +192,7 @@ describe('an alarm', () => {
     expect([...new Set(fired)].sort()).toEqual(rules.map(({ alert }) => alert).sort())
   })
 
-  test('names no command that is none', () => {
+  test('names only existing commands', () => {
     const commands = new Set(
       [...commandList.map(({ name }) => name)].flatMap((name) => [name, name.split(' ')[0] ?? '']),
     )
@@ -206,7 +206,7 @@ describe('an alarm', () => {
   })
 })
 
-test('Prometheus asks every process of compose, and reads these rules', () => {
+test('Prometheus scrapes every process of compose, and reads these rules', () => {
   const { scrape_configs, rule_files } = parse(read(`${folder}/prometheus.yml`)) as {
     rule_files: readonly string[]
     scrape_configs: readonly {

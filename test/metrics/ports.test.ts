@@ -1,4 +1,4 @@
-/** Where metrics are: on a port of their own, in every process, and which one where the default is taken. */
+/** The metrics port: separate, in every process, and a free one if the default is taken. */
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -20,10 +20,10 @@ const servers: Server[] = []
 const logged: string[] = []
 const logger = pino({ level: 'info' }, { write: (line: string) => void logged.push(line) })
 
-/** An address of loopback that no other test listens on. */
+/** A loopback address on which no other test listens. */
 const host = '127.0.64.9'
 
-/** Takes a port there, once. Which one, with 0. */
+/** Listens on a port there, once; 0 for any port. */
 const take = async (port: number): Promise<number> => {
   if (servers.some((server) => (server.address() as AddressInfo).port === port)) return port
   const server = createServer()
@@ -60,7 +60,7 @@ const configOf = (environment: Record<string, string>) =>
 const start = (environment: Record<string, string>): Promise<App> =>
   startApp(foundation, configOf(environment), logger)
 
-test('no answer of that port may be kept, or be taken for another type than its own', async () => {
+test('no answer of that port may be cached, or interpreted as another type', async () => {
   const app = await start({ ROLES: 'jobs', METRICS_PORT: '0' })
   try {
     for (const bytes of ['GET /metrics HTTP/1.1', 'GET /nothing HTTP/1.1', 'POST /livez HTTP/1.1', 'hello']) {
@@ -104,7 +104,7 @@ describe('every role has metrics and health', () => {
 })
 
 describe('the port', () => {
-  test('a default one that is taken gives way to a free one, and the log says so', async () => {
+  test('if the default port is taken, another port is used, and that is logged', async () => {
     await take(defaultPort)
     logged.length = 0
     const [one, other] = [
@@ -136,7 +136,7 @@ describe('the port', () => {
     },
   )
 
-  test('one that was set is the one, on the address that was set', async () => {
+  test('a configured port is used, on the configured address', async () => {
     const app = await start({ ROLES: 'jobs', METRICS_PORT: '0', METRICS_HOST: '127.0.0.2' })
     try {
       expect(app.metricsUrl).toMatch(/^http:\/\/127\.0\.0\.2:\d+$/)
@@ -156,11 +156,11 @@ describe('a process', () => {
   })
   afterAll(() => service?.end('SIGTERM'))
 
-  test('announces where its metrics are', () => {
+  test('announces the address of its metrics', () => {
     expect(service.output()).toMatch(/^Metrics {4}http:\/\/127\.0\.0\.1:\d+\/metrics$/m)
   })
 
-  test('tells about itself, about Node.js, and what it was built of', () => {
+  test('includes metrics of itself, of Node.js, and of its build', () => {
     for (const name of [
       'process_cpu_seconds_total',
       'process_resident_memory_bytes',
@@ -177,8 +177,8 @@ describe('a process', () => {
     })
   })
 
-  /** What `promtool check metrics` finds fault with, as far as it applies. */
-  test('names its own figures as Prometheus asks for', () => {
+  /** The findings of `promtool check metrics`, as far as they apply. */
+  test('names its own figures by the rules of Prometheus', () => {
     const types = [...written.matchAll(/^# TYPE (enrichment_\S+) (\S+)$/gm)].map(
       ([, name = '', type = '']) => ({ name, type }),
     )

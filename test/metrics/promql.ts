@@ -1,4 +1,4 @@
-/** Reads a PromQL expression as far as it names series. */
+/** Parses the series that a PromQL expression names. */
 
 export type Matcher = { readonly label: string; readonly operator: string; readonly value: string }
 export type Selector = { readonly metric: string; readonly matchers: readonly Matcher[] }
@@ -8,11 +8,11 @@ const words = new Set([
   ...['by', 'without', 'and', 'or', 'unless', 'on', 'ignoring'],
 ])
 
-/** The series an expression asks for. Throws where a word in it is neither a metric nor one of the language known here. */
+/** The series of an expression. Throws for a word that is neither a metric nor part of the language known here. */
 export const selectorsOf = (expression: string): Selector[] => {
   const selectors: Selector[] = []
   const rest = expression
-    // Labels that are grouped by are no series; `labelsOf` has them.
+    // Labels in a grouping are not series; `labelsOf` has them.
     .replaceAll(/\b(by|without|on|ignoring)\s*\([^)]*\)/g, ' ')
     .replaceAll(
       /([a-zA-Z_:][\w:]*)\s*(?:\{([^}]*)\})?(?:\[[^\]]*\])?/g,
@@ -30,7 +30,7 @@ export const selectorsOf = (expression: string): Selector[] => {
   return selectors
 }
 
-/** The labels an expression groups by. */
+/** The labels by which an expression groups. */
 export const groupedBy = (expression: string): string[] =>
   [...expression.matchAll(/\bby\s*\(([^)]*)\)/g)].flatMap(([, list = '']) =>
     list.split(',').map((label) => label.trim()),
