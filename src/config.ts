@@ -258,7 +258,7 @@ const refuseForks = (processes: string | undefined): void => {
   if (processes !== undefined && processes !== '1')
     throw new ConfigError(
       `API_PROCESSES: it is "${processes.slice(0, 100)}", and a process no longer starts others. Leave it out and start several processes ` +
-        'behind an edge: src/guides/deployment.md, "Several processes on one machine"',
+        'behind an edge: src/guides/deployment.md, "How do I run several api processes?"',
     )
 }
 

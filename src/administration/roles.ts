@@ -15,7 +15,7 @@ export const roles = [
   'partner',
 ] as const satisfies readonly UserRole[]
 
-/** The rights, in the words of the table in the guide for operators, "Roles". */
+/** The rights, in the words of the table in src/guides/users.md, "Who may do what?". */
 export const rolePermissions = {
   /** Balances, statements, usage, keys and calls of an organization; prices. */
   'accounts.read': ['admin', 'finance', 'operations', 'viewer', 'partner'],

@@ -16,13 +16,13 @@ type Misspelt = {
 }
 
 const edge =
-  'processes no longer pass calls to each other; an edge that hashes X-Api-Key keeps a key at one process: src/guides/deployment.md, "Several processes"'
+  'processes no longer pass calls to each other; an edge that hashes X-Api-Key keeps a key at one process: src/guides/deployment.md, "How do I put an edge in front?"'
 const removed: Readonly<Record<string, string>> = {
   PEER_HOST: edge,
   PEER_PORT: edge,
   LEDGER_OWNERS: edge,
   SECRET_KEYS_OLD:
-    'SECRET_KEY wraps one installation key, and SECRET_KEY_NEW with "secrets rotate" changes SECRET_KEY: src/guides/operators.md',
+    'SECRET_KEY wraps one installation key, and SECRET_KEY_NEW with "secrets rotate" changes SECRET_KEY: src/guides/backup.md, "How do I rotate SECRET_KEY?"',
 }
 
 /** Variables of other programs that run next to this one, and names that look like ours by chance. */

@@ -23,11 +23,11 @@ const block = async (heading: string, n: number): Promise<string> => {
   return found
 }
 export const guide = {
-  start: () => block('Docker Compose', 0),
-  threeNodes: () => block('Docker Compose', 3),
-  upgrade: () => block('Upgrade in Docker Compose', 0),
-  backUp: () => block('Back up and restore in Docker Compose', 0),
-  restore: () => block('Back up and restore in Docker Compose', 1),
+  start: () => block('How do I start it with Docker Compose?', 0),
+  threeNodes: () => block('How do I run three EventStoreDB nodes?', 0),
+  upgrade: () => block('How do I upgrade in Docker Compose?', 0),
+  backUp: () => block('How do I back up in Docker Compose?', 0),
+  restore: () => block('How do I restore in Docker Compose?', 0),
 }
 
 /** Types commands of the guide into a shell, in the checkout. The tests are root, and have no sudo. */

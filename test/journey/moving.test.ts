@@ -19,7 +19,7 @@ import {
 } from '../support/used-installation.ts'
 
 /**
- * From the embedded default to a PostgreSQL and an EventStoreDB of one's own, as src/guides/deployment.md, "Move", tells it: a final backup, restored there. One's own
+ * From the embedded default to a PostgreSQL and an EventStoreDB of one's own, as src/guides/deployment.md, "How do I move to my own databases?", describes it: a final backup, restored there. One's own
  * PostgreSQL is another server that the test starts. EventStoreDB is played by a double of its protocol, with TLS and users: it proves the
  * move, not EventStoreDB. The tests follow each other.
  */
@@ -55,7 +55,7 @@ const stop = async (): Promise<void> => {
   service = undefined
 }
 
-/** The SQL of src/guides/deployment.md, "Two roles in the database", in an empty database. */
+/** The SQL of src/guides/deployment.md, "How do I give the service its own database role?", in an empty database. */
 const makeDatabase = async (name: string): Promise<Record<string, string>> => {
   const admin = new pg.Client({ connectionString: ownPostgres.url })
   await admin.connect()

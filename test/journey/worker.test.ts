@@ -5,7 +5,7 @@ import { cliJson, eventually, type ServiceProcess, startWorker } from '../suppor
 
 /** Workers as real processes: one folds the event log into rows, the others stand by. */
 
-/** src/guides/operators.md, "Projections": a killed one is replaced within 15 seconds. */
+/** A killed projector is replaced within 15 seconds. */
 const replacedWithinMs = 15_000
 
 let database: TestDatabase

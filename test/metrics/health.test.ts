@@ -274,7 +274,7 @@ test.each(['appends_fail', 'rewritten'] as const)(
   },
 )
 
-{ => describe('a database that', () => => 
+describe('a database that', () => {
   test('is unreachable makes the process unready', async () => {
     const away = new pg.Pool({ connectionString: url.replace(/:\d+\//, ':1/') })
     expect(await answerOf(healthOf({ pool: away }), true)).toMatchObject({

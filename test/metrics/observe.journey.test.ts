@@ -164,11 +164,10 @@ const seriesIn = (text: string): Map<string, Record<string, string>[]> => {
 }
 
 describe('an alarm', () => {
-  const guide = read('src/guides/operators.md')
-  const section = /^## Alarms$([\s\S]*?)^## /m.exec(guide)?.[1] ?? ''
+  const guide = read('src/guides/alarms.md')
 
   test('has its section in the guide, and each section has its alarm', () => {
-    const headings = [...section.matchAll(/^### (.+)$/gm)].map(([, heading]) => heading)
+    const headings = [...guide.matchAll(/^## (.+)$/gm)].map(([, heading]) => heading)
     expect(headings.sort()).toEqual(rules.map(({ alert }) => alert).sort())
   })
 
@@ -176,7 +175,7 @@ describe('an alarm', () => {
     const { alert, labels, annotations } = rule
     expect(Object.keys(annotations).sort()).toEqual(['first', 'means', 'runbook_url', 'summary'])
     for (const text of Object.values(annotations)) expect(text.length).toBeGreaterThan(10)
-    expect(annotations.runbook_url).toBe(`src/guides/operators.md#${alert.toLowerCase()}`)
+    expect(annotations.runbook_url).toBe(`src/guides/alarms.md#${alert.toLowerCase()}`)
     expect(['critical', 'warning']).toContain(labels.severity)
   })
 

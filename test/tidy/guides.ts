@@ -7,6 +7,7 @@ import { errorCatalogue } from '../../src/call/errors.ts'
 import { emailValidationResult } from '../../src/capabilities/email-validation/contract.ts'
 import { ipLookupResult } from '../../src/capabilities/ip-lookup/contract.ts'
 import { whoamiBody } from '../../src/capabilities/whoami/contract.ts'
+import { findCommand, optionsOf } from '../../src/cli/parse.ts'
 import { parseConfig } from '../../src/config.ts'
 import { commands as all } from '../cli/commands.ts'
 import { filesUnder, readText, root, sources } from './source.ts'
@@ -18,6 +19,8 @@ const documents = new Map(['README.md', ...guides].map((path) => [path, readText
 const partners = documents.get('src/guides/partners.md') ?? ''
 const errors = documents.get('src/guides/errors.md') ?? ''
 const readme = documents.get('README.md') ?? ''
+const configuration = documents.get('src/guides/configuration.md') ?? ''
+const development = documents.get('src/guides/development.md') ?? ''
 
 /** Variables of a document that something else reads than the configuration: the tests, Node.js, Docker Compose. */
 const readElsewhere = ['TEST_EVENTSTORE_URL', 'NO_COLOR', 'COMPOSE_PROFILES']
@@ -49,8 +52,8 @@ describe('the README and the guides', () => {
     expect(guides.filter((path) => !readme.includes(`](${path})`))).toEqual([])
   })
 
-  test('the map of the README is the map of the tree', () => {
-    const map = /^## Map\n+```\n([\s\S]*?)^```$/m.exec(readme)?.[1] ?? ''
+  test('the map of the folders is the map of the tree', () => {
+    const map = /^## Map\n+```\n([\s\S]*?)^```$/m.exec(development)?.[1] ?? ''
     const mapped = map.split('\n').filter(Boolean)
     const folders = ['projections', 'migrations', 'test']
     const inSrc = readdirSync(join(root, 'src')).map((name) => `src/${name}`)
@@ -126,6 +129,11 @@ describe('what the guides say of the command line', () => {
     return commands.has(`${noun} ${verb}`) || commands.has(noun)
   }
 
+  const isHelp = (words: string): boolean => {
+    const [noun = '', option] = words.split(' ')
+    return nouns.has(noun) && option === '--help'
+  }
+
   test('there are commands', () => {
     expect(commands.size).toBeGreaterThan(25)
     expect(nouns).toContain('ledger')
@@ -135,9 +143,27 @@ describe('what the guides say of the command line', () => {
     const typed = inEvery((text) =>
       [...text.matchAll(/(?:cli -- |run --rm (?:--no-deps )?migrate )([a-z-]+(?: [a-z-]+)?)/g)]
         .map(([, words = '']) => words)
-        .filter((words) => !words.startsWith('--') && !isCommand(words)),
+        .filter((words) => !words.startsWith('--') && !isHelp(words) && !isCommand(words)),
     )
     expect(typed).toEqual([])
+  })
+
+  test('every option of a command that a text names exists', () => {
+    const wrong = inEvery((text) => {
+      const typed = [...text.matchAll(/(?:cli -- |\bmigrate |^enl )([a-z].*)/gm)].map(
+        ([, words = '']) => words,
+      )
+      return [...typed, ...spansOf(text)].flatMap((line) => {
+        const words = line.replace(/\s#.*/, '').split(/\s+/)
+        const command = findCommand(words, all)?.command
+        if (command === undefined) return []
+        const known = optionsOf(command).map((name) => `--${name}`)
+        return words
+          .filter((word) => /^--[a-z-]+$/.test(word) && !known.includes(word))
+          .map((word) => `${command.name} ${word}`)
+      })
+    })
+    expect(wrong).toEqual([])
   })
 
   test('every noun with a verb that a text names is a command', () => {
@@ -151,13 +177,13 @@ describe('what the guides say of the command line', () => {
   })
 })
 
-describe('what the README says of the configuration', () => {
+describe('what the guide says of the configuration', () => {
   const defaults: Readonly<Record<string, unknown>> = parseConfig({})
   /** Read from the source: zod does not show an object's members through `parseConfig`. */
   const variables = [...readText('src/config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(
     ([, name = '']) => name,
   )
-  const rows = [...readme.matchAll(/^\| (`[A-Z_]+`(?:, `[A-Z_]+`)*) \| ([^|]+) \|/gm)].map(
+  const rows = [...configuration.matchAll(/^\| (`[A-Z_]+`(?:, `[A-Z_]+`)*) \| ([^|]+) \|/gm)].map(
     ([, names = '', given = '']) => ({
       names: names.split(', ').map((name) => name.slice(1, -1)),
       given: given.split(', ').map((text) => text.trim().replaceAll('`', '')),
@@ -237,7 +263,7 @@ describe('what the guides for partners say', () => {
   test('every request it shows goes to a route that exists, with a body that is JSON', () => {
     const routes = new Set(
       sources.flatMap(({ code }) =>
-        [...code.matchAll(/'(\/(?:v1|pixel|whoami)[\w/:]*)'/g)].map(([, path = '']) => path),
+        [...code.matchAll(/'(\/(?:v1|pixel|whoami|readyz|metrics)[\w/:]*)'/g)].map(([, path = '']) => path),
       ),
     )
     const matches = (route: string, path: string): boolean =>

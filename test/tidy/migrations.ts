@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { filesUnder, readText } from './source.ts'
 
-/** What migrations may do, so that processes of the release before go on beside them: see src/guides/deployment.md, "Upgrade". */
+/** What migrations may do, so that processes of the release before go on beside them: see src/guides/deployment.md, "What does a release promise?". */
 
 const migrations = filesUnder('migrations')
   .filter((path) => path.endsWith('.sql'))

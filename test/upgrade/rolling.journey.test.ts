@@ -6,7 +6,7 @@ import { migrate } from '../../src/foundation/migrate.ts'
 import { testDatabase } from '../support/postgres.ts'
 import { cli, createPartner, eventually, lookup, startService } from '../support/service.ts'
 
-/** Processes of this release while a later one migrates their database: see src/guides/deployment.md, "What a release promises". */
+/** Processes of this release while a later one migrates their database: see src/guides/deployment.md, "What does a release promise?". */
 
 let cleanUp: (() => Promise<unknown>)[] = []
 afterEach(async () => {

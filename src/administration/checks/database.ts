@@ -197,7 +197,8 @@ export const settingChecks: readonly Check<InDatabase>[] = [
     name: 'database rights',
     looksAt: 'whether the role of the service could change the event log',
     severity: 'warning',
-    advice: 'Give it a role of its own: guide for operators, "Two roles in the database".',
+    advice:
+      'Give it a role of its own: guide to deployment, "How do I give the service its own database role?"',
     look: async ({ pool }) => {
       const { rows } = await pool.query<{ role: string; changes: boolean | null }>(
         `select current_user as role, has_table_privilege(c.oid, 'update, delete, truncate') or pg_has_role(current_user, c.relowner, 'member') as changes

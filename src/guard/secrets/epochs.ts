@@ -24,7 +24,7 @@ const dayMs = 24 * hourMs
 export const epochMs = 29 * dayMs
 /** From an epoch's end until its key may be destroyed. */
 const keptMs = 25 * hourMs
-/** Promised by `profiles erase` and src/guides/operators.md, "What erasing a person means". */
+/** Promised by `profiles erase` and src/guides/data.md, "When is an erased person gone from every copy?". */
 const keyMsMax = 31 * dayMs
 
 export const epochOf = (atMs: number): number => Math.floor(atMs / epochMs)

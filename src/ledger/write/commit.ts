@@ -40,7 +40,7 @@ export type { AccountSnapshot } from './reader.ts'
 /**
  * The ledger protocol: how decisions about an organization's credits become events without a lost one, a double one
  * or an overdraft, across any number of processes. One writer per organization and process (`writer.ts`); see
- * src/guides/finance.md, "How the ledger is written".
+ * src/guides/finance.md, "How is a ledger written?".
  *
  * It is not a place for I/O of a call: commands arrive with everything they need.
  */
@@ -83,7 +83,7 @@ export type Ledger = {
 export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; readonly error: Error }
 
 const rewrittenMessage =
-  'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See src/guides/operators.md, "A restored event log"'
+  'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See src/guides/backup.md, "What do I do after the event log was restored from an older copy?"'
 
 export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }

@@ -1,4 +1,4 @@
-/** The event log's table on another disk, moved as in the operators' guide while calls continue. */
+/** The event log's table on another disk, as the guide to scaling moves it while calls continue. */
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { afterEach, expect, test } from 'vitest'
@@ -10,8 +10,8 @@ afterEach(() => scene.close())
 
 /** The statements of the guide, with another name for the tablespace and the server's own directory. */
 const statementsOfGuide = async (name: string): Promise<string[]> => {
-  const guide = await readFile('src/guides/operators.md', 'utf8')
-  const [, section = ''] = guide.split('\n## Growth\n')
+  const guide = await readFile('src/guides/scaling.md', 'utf8')
+  const [, section = ''] = guide.split('\n## How do I move the event log to another disk?\n')
   const [, sql = ''] = section.split('```sql\n')
   return (sql.split('```')[0] ?? '')
     .split('\n')
