@@ -1,6 +1,6 @@
 /**
  * The error catalogue (Spec §7, decisions 2 and 3): every way a request can fail, in one place. src/guides/errors.md,
- * "Error codes", repeats it, and a test keeps the two equal.
+ * "Which errors are there?", repeats it, and a test keeps the two equal.
  */
 
 type ErrorCategory =

@@ -29,7 +29,7 @@ export type ParsedAddress = {
 
 /**
  * Parses and classifies one address. Null means malformed (the caller answers IP_001): any text that `net.isIP`
- * refuses, and any zone id. src/guides/partners.md, "POST /v1/ip/lookup".
+ * refuses, and any zone id. src/guides/partners.md, "How do I look up an IP address?".
  */
 export function parseAddress(text: string): ParsedAddress | null {
   const family = isIP(text)

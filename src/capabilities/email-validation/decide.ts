@@ -36,7 +36,7 @@ export type EmailFindings = EmailEvidence & {
   readonly cached: boolean
 }
 
-/** A row of the decision table (src/guides/partners.md, "How an address is judged"). The call's facts record `row`. */
+/** A row of the decision table (src/guides/partners.md, "How is an address judged?"). The call's facts record `row`. */
 type Verdict = {
   readonly row: number
   readonly status: EmailStatus

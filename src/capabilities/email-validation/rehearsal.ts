@@ -4,7 +4,7 @@ import { companyApplies, type EmailEvidence, type EmailFindings, verdictOf } fro
 import type { ListEvidence, MailboxEvidence, MailboxOutcome, MxEvidence } from './evidence.ts'
 import { type EmailInput, type EmailValidationParts, namedAddressOf } from './gather.ts'
 
-/** The answers that test keys get for e-mail addresses (src/guides/testing.md, "E-mail addresses"). No name server or mail server is asked. */
+/** The answers that test keys get for e-mail addresses (src/guides/testing.md, "Which e-mail address gets which answer?"). No name server or mail server is asked. */
 
 /** No one's domain (RFC 2606). The local part of an address at it determines the answer. */
 const testDomain = 'mail.test'

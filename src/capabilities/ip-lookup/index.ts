@@ -35,7 +35,7 @@ export const renderResult = (located: LocatedAddress): string => {
   return `{"ip":"${ip}","success":true,"type":"${type}",${members}`
 }
 
-/** The answers that test keys get for addresses (src/guides/testing.md, "IP addresses"). */
+/** The answers that test keys get for addresses (src/guides/testing.md, "Which IP address gets which answer?"). */
 
 /** The same place for every address that has one: only live keys pay for real locations. */
 const somewhere: Location = Object.freeze({

@@ -5,7 +5,7 @@ import type { Identifiers } from './identifier.ts'
 import type { Retrieved } from './record/retrieved.ts'
 import type { ProfileData } from './sources/provider.ts'
 
-/** The answers that test keys get about people (src/guides/testing.md, "Profiles"): invented people only. None of our stores is read. */
+/** The answers that test keys get about people (src/guides/testing.md, "Which profile id gets which answer?"): invented people only. None of our stores is read. */
 
 const prefix = 'test-'
 /** The number of `test-person`. */
