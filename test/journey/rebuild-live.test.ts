@@ -168,7 +168,7 @@ const balanceAt = (
   return balances[low - 1]?.micro
 }
 
-const rebuildArgs = ['projection', 'rebuild', '--all', '--reason', 'a test', '--json']
+const rebuildArgs = ['projection', 'rebuild', '--all', '--reason', 'a test', '--here', '--json']
 
 test(`a rebuild of everything beside live calls, killed ${kills} times: no call fails, and no reader sees a figure that is not the log's`, async () => {
   for (let made = 0; made < callsBefore; made += 64)

@@ -235,7 +235,7 @@ describe('a price changes, and the past is priced anew', () => {
     try {
       await client.query('begin')
       await client.query('select 1 from log_streams where name = $1 for update', [`ledger-${two}`])
-      const applying = startCli(['rerate', 'apply', run, '--yes'], bob)
+      const applying = startCli(['rerate', 'apply', run, '--yes', '--here'], bob)
       await eventually(async () => {
         const { rows } = await pool.query(
           "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%append_batch%'",
