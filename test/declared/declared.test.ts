@@ -348,6 +348,13 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
   },
 )
 
+test('what is done as a job has no secret, and is not for partners: people of the operator see its answer', () => {
+  const long = declarations.filter((one) => one.long !== undefined)
+  expect(long.length).toBeGreaterThan(5)
+  for (const { name, secret, action } of long)
+    expect([name, secret, mayDo('partner', action)]).toEqual([name, undefined, false])
+})
+
 const ofThings = declarations.filter(
   ({ action, fields }) =>
     mayDo('partner', action) &&
