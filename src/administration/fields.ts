@@ -23,11 +23,13 @@ import {
  */
 
 /**
- * How a form asks for a value. `id` is a value that other pages give, such as the id of a call. `document` is JSON: a text in forms, and
- * on the command line a file, whose path is given.
+ * How a form asks for a value. `line` is a text for people: forms leave it empty and say what its default is, so that no one records a
+ * default unread. `id` is a value that other pages give, such as the id of a call. `document` is JSON: a text in forms, and on the command
+ * line a file, whose path is given.
  */
 export type Control =
   | 'text'
+  | 'line'
   | 'number'
   | 'flag'
   | 'choice'
@@ -36,6 +38,7 @@ export type Control =
   | 'key'
   | 'id'
   | 'instant'
+  | 'day'
   | 'month'
   | 'file'
   | 'document'
@@ -45,8 +48,12 @@ export type FieldWords = {
   readonly help: string
 }
 
+/** What people choose by its name, in forms. */
+export type Picks = 'organizations' | 'keys' | 'users'
+
 type Shown = FieldWords & {
   readonly control: Control
+  readonly picks?: Picks
   /** On the command line, without dashes. Default: its name. */
   readonly flag?: string
   readonly options?: readonly string[]
@@ -117,7 +124,10 @@ export const organization = ({
   label = 'Organization',
   help = 'organization id, such as org_01J…',
 }: Partial<FieldWords> = {}) =>
-  text((typed) => typed.trim(), { label, help, control: 'organization', flag: 'org' })
+  text((typed) => typed.trim(), {
+    ...{ label, help, flag: 'org' },
+    ...{ control: 'organization', picks: 'organizations' },
+  })
 
 /** Micro-credits: above zero, or zero too. */
 export const credits = (words: FieldWords, { zero = false }: { readonly zero?: boolean } = {}) =>
@@ -144,12 +154,12 @@ export const number = (words: FieldWords, bounds: { readonly min: number; readon
 export const instant = (words: FieldWords) =>
   text((typed) => instantOf('', typed), { ...words, control: 'instant' })
 
-/** An instant in UTC; of a day alone, its last millisecond. */
+/** An instant in UTC; of a day alone, its last millisecond. Forms ask for a day. */
 export const expiry = (words: FieldWords) =>
-  text((typed) => expiryOf('', typed), { ...words, control: 'instant' })
+  text((typed) => expiryOf('', typed), { ...words, control: 'day' })
 
 /** A line of text for people. */
-export const line = (words: FieldWords) => text((typed) => labelOf('', typed), { ...words, control: 'text' })
+export const line = (words: FieldWords) => text((typed) => labelOf('', typed), { ...words, control: 'line' })
 
 export const reason = ({
   label = 'Reason',
@@ -225,7 +235,7 @@ export const apiKey = () =>
   text((typed) => keyIdOf('', typed), {
     label: 'Key',
     help: 'the whole key, or its id: the 16 characters after enl_live_ or enl_test_',
-    control: 'key',
+    ...{ control: 'key', picks: 'keys' },
   })
 
 /** Several values: separated by commas, or a list in JSON. With `options`, of these alone. */
@@ -250,7 +260,7 @@ const userNameMax = 64
 export const user = () =>
   text((typed) => labelOf('', typed, userNameMax), {
     ...{ label: 'User', help: 'user name, such as ada' },
-    control: 'id',
+    ...{ control: 'id', picks: 'users' },
   })
 
 /** A name for a user that there is not yet. */
@@ -265,7 +275,7 @@ export const newUser = () =>
 export const partnerOrganization = () =>
   text(organizationIdOf, {
     ...{ label: 'Organization', help: 'of a partner only: its organization, such as org_01J…' },
-    ...{ control: 'text', flag: 'org' },
+    ...{ control: 'text', flag: 'org', picks: 'organizations' },
   })
 
 /** A domain, or a part of one. The command that takes it checks it. */

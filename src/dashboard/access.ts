@@ -20,6 +20,10 @@ const actionOfPage = {
   'GET /organizations/:organization/webhooks': 'accounts.read',
   'GET /organizations/:organization/webhooks/:webhook': 'accounts.read',
   'GET /organizations/:organization/pixel': 'accounts.read',
+  'GET /organizations/:organization/pick/keys': 'accounts.read',
+  'GET /pick/organizations': 'finance.read',
+  'GET /pick/keys': 'finance.read',
+  'GET /pick/users': 'users.read',
   'GET /months': 'finance.read',
   // For all organizations: a partner exports only its own.
   'GET /months.csv': 'finance.read',

@@ -20,7 +20,8 @@ import {
   nothingPage,
   planPage,
 } from './pages/declared.ts'
-import type { Viewer } from './pages/layout.ts'
+import type { FormFault, Viewer } from './pages/layout.ts'
+import { firstChoices, withIds } from './picking.ts'
 import { namesOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 
@@ -41,7 +42,8 @@ const formRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
   const { declared, path } = place
   pages.get<PlaceParams>(path, async (request, reply) => {
     const view = await viewAt(context, place, request, reply)
-    const fresh = Object.fromEntries(declared.fields.map(({ flag, byDefault }) => [flag, byDefault]))
+    const filled = declared.fields.filter(({ control }) => control !== 'line')
+    const fresh = Object.fromEntries(filled.map(({ flag, byDefault }) => [flag, byDefault]))
     const typed = formOf({ ...fresh, ...(request.query as object) })
     return sendPage(reply, formPage({ ...view, typed, fault: null }))
   })
@@ -55,7 +57,7 @@ const sentRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
     const form = formOf(request.body)
     const key = `${view.viewer.user} ${request.url} ${form.text('once')}`
     const outcome = await attempt(() => {
-      const begun = underWay.get(key) ?? answered(context, view, { form, request })
+      const begun = underWay.get(key) ?? answered(context, view, { typed: form, request })
       underWay.set(key, begun)
       return begun.finally(() => underWay.delete(key))
     })
@@ -77,10 +79,11 @@ type Outcome = { readonly page: (viewer: Viewer) => Html } | { readonly at: stri
 const answered = async (
   context: Dashboard,
   view: DeclaredView,
-  { form, request }: { form: Form; request: FastifyRequest },
+  { typed, request }: { typed: Form; request: FastifyRequest },
 ): Promise<Outcome> => {
   const { place, account, viewer } = view
   const { declared } = place
+  const form = await withIds(context, view, typed)
   const given = givenIn(place, form, account?.organization_id ?? null)
   const { plan, run } = declared.read(given)
   const own = contextOf(context, view, request)
@@ -126,28 +129,32 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
   const { columns, name } = place.declared
   const askedOf = async (request: FastifyRequest<PlaceParams>, reply: FastifyReply) => {
     const view = await viewAt(context, place, request, reply)
-    const typed = formOf(request.query)
+    const asTyped = formOf(request.query)
+    const named = await attempt(() => withIds(context, view, asTyped))
+    const [typed, fault] = 'fault' in named ? [asTyped, named.fault] : [named.done, null]
     const given = givenIn(place, typed, view.account?.organization_id ?? null)
-    return { view: { ...view, typed }, given, own: contextOf(context, view, request) }
+    return { view: { ...view, typed }, given, own: contextOf(context, view, request), fault }
   }
+  const refuse = (reply: FastifyReply, view: DeclaredView & { readonly typed: Form }, fault: FormFault) =>
+    sendPage(reply.code(422), listPage({ ...view, ...nothing, fault }))
 
   pages.get<PlaceParams>(place.path, async (request, reply) => {
-    const { view, given, own } = await askedOf(request, reply)
+    const { view, given, own, fault } = await askedOf(request, reply)
+    if (fault !== null) return refuse(reply, view, fault)
     if (!isAsked(place, view.typed, given))
       return sendPage(reply, listPage({ ...view, ...nothing, fault: null }))
     const cursor = view.typed.text('cursor') || null
     const outcome = await attempt(() => found(context, place, { given, own, cursor }))
-    if ('fault' in outcome)
-      return sendPage(reply.code(422), listPage({ ...view, ...nothing, fault: outcome.fault }))
+    if ('fault' in outcome) return refuse(reply, view, outcome.fault)
     return sendPage(reply, listPage({ ...view, ...outcome.done, fault: null }))
   })
 
   if (columns === undefined || !hasCsv(place.declared)) return
   pages.get<PlaceParams>(`${place.path}.csv`, async (request, reply) => {
-    const { view, given, own } = await askedOf(request, reply)
+    const { view, given, own, fault } = await askedOf(request, reply)
+    if (fault !== null) return refuse(reply, view, fault)
     const outcome = await attempt(() => place.declared.read(given).run(own))
-    if ('fault' in outcome)
-      return sendPage(reply.code(422), listPage({ ...view, ...nothing, fault: outcome.fault }))
+    if ('fault' in outcome) return refuse(reply, view, outcome.fault)
     const rows = outcome.done.json as readonly Row[]
     return reply
       .type('text/csv; charset=utf-8')
@@ -199,11 +206,11 @@ const viewAt = async (
   place: Place,
   request: FastifyRequest<PlaceParams>,
   reply: FastifyReply,
-): Promise<DeclaredView> => ({
-  place,
-  viewer: viewerOf(request, reply),
-  account: place.organization ? await accountAt(context, request.params.organization ?? '') : null,
-})
+): Promise<DeclaredView> => {
+  const account = place.organization ? await accountAt(context, request.params.organization ?? '') : null
+  const choices = await firstChoices(context, { place, account })
+  return { place, account, viewer: viewerOf(request, reply), choices }
+}
 
 const contextOf = (
   { foundation, logger, twoPerson, outside, pixel, publicUrl }: Dashboard,

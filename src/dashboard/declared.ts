@@ -7,7 +7,7 @@ import type { Form } from './form.ts'
 
 /** Where the dashboard offers the commands and queries of administration, and how its forms give values. */
 
-/** `organization`: below an organization's address; its id is then the value of the field. */
+/** `organization`: below an organization's address; its id is then the value of the field, which forms elsewhere ask for. */
 export type Place = { readonly declared: Declared; readonly path: string; readonly organization: boolean }
 
 const organizationPath = '/organizations/:organization'
@@ -18,7 +18,7 @@ const placesOf = (declared: Declared): Place[] => {
   const field = declared.fields.find(({ control }) => control === 'organization')
   return [
     ...(field === undefined ? [] : [{ declared, path: `${organizationPath}/${path}`, organization: true }]),
-    ...(field?.required === true ? [] : [{ declared, path: `/commands/${path}`, organization: false }]),
+    { declared, path: `/commands/${path}`, organization: false },
   ]
 }
 

@@ -2,6 +2,7 @@ import { InputFault } from '../administration/input.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 import { capitalized } from './format.ts'
+import type { Choices } from './pages/choices.ts'
 import type { FormFault } from './pages/layout.ts'
 
 /** Reads the values of forms and addresses: text, given once or several times, or anything else. */
@@ -16,9 +17,23 @@ export const formOf = (given: unknown): Form => {
   return { text: (name) => list(name)[0] ?? '', list }
 }
 
+/** A name that fits several things, or only a part of a name: the person chooses. */
+export class NotChosen extends InputFault {
+  override name = 'NotChosen'
+  readonly choices: Choices
+  constructor(field: string, message: string, choices: Choices) {
+    super(field, message)
+    this.choices = choices
+  }
+}
+
 /** The message for the sender of a form; null for a failure that is not about the form. */
 export const faultOf = (error: unknown): FormFault | null => {
-  if (error instanceof InputFault) return { field: error.field, message: sentence(error.message) }
+  if (error instanceof InputFault)
+    return {
+      ...{ field: error.field, message: sentence(error.message) },
+      ...(error instanceof NotChosen && { choices: error.choices }),
+    }
   if (error instanceof CommandRefused || error instanceof EventDataError)
     return { field: null, message: sentence(error.message) }
   return null

@@ -34,3 +34,6 @@ export const html = (strings: TemplateStringsArray, ...values: readonly Renderab
 
 /** The text of a whole document. */
 export const documentOf = (page: Html): string => `<!doctype html>\n${page[markup]}\n`
+
+/** The text of a part of a document. */
+export const partOf = (part: Html): string => part[markup]

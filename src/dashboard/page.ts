@@ -14,7 +14,7 @@ import type { Health } from '../metrics/health.ts'
 import type { Devices } from './devices.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import type { HalfSignedIn } from './half-signed-in.ts'
-import { documentOf, type Html } from './html.ts'
+import { documentOf, type Html, partOf } from './html.ts'
 import type { IdentityProvider } from './identity-provider.ts'
 import { takeForm } from './once.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
@@ -69,6 +69,10 @@ export class PageMissing extends Error {
 /** Pages belong to this moment and this person. */
 export const sendPage = (reply: FastifyReply, page: Html): FastifyReply =>
   reply.type('text/html; charset=utf-8').header('cache-control', 'no-store').send(documentOf(page))
+
+/** A part of a page, for its scripts. */
+export const sendPart = (reply: FastifyReply, part: Html): FastifyReply =>
+  reply.type('text/html; charset=utf-8').header('cache-control', 'no-store').send(partOf(part))
 
 export const csrfOf = (request: FastifyRequest, reply: FastifyReply): string =>
   reply.generateCsrf({ userInfo: formOwner(request) })

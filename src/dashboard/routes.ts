@@ -31,6 +31,7 @@ import {
 import { organizationPage, type StatementView } from './pages/organization.ts'
 import { overviewPage } from './pages/overview.ts'
 import { signInPage } from './pages/sign-in.ts'
+import { pickRoutes } from './picking.ts'
 import { pixelRoutes } from './pixel-routes.ts'
 import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
@@ -128,6 +129,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   statementRoutes(pages, context)
   lotRoutes(pages, context)
   declaredRoutes(pages, context)
+  pickRoutes(pages, context)
   operationsRoutes(pages, context)
   eventRoutes(pages, context)
   dataRoutes(pages, context)

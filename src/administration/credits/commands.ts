@@ -27,7 +27,7 @@ const lot = z.object({
   amount: credits({ label: 'Credits', help: 'credits, at most 6 decimals' }),
   expires_at: expiry({
     label: 'Expires (UTC)',
-    help: 'ISO 8601 instant from which the rest is worth nothing; a date alone: the last millisecond of that day, UTC (default never)',
+    help: 'what is left is worth nothing after the end of this day, UTC; on the command line also an ISO 8601 instant (default never)',
   }).optional(),
   priority: number(
     { label: 'Priority', help: '0 to 1000, lower is drawn first' },

@@ -44,7 +44,7 @@ const issueInput = z.object({
   }).optional(),
   expires_at: expiry({
     label: 'Expires (UTC)',
-    help: 'ISO 8601 instant; a date alone: the last millisecond of that day, UTC (default never)',
+    help: 'the end of this day, UTC; on the command line also an ISO 8601 instant (default never)',
   }).optional(),
   test: flag({
     label: 'A test key',

@@ -7,6 +7,7 @@ import { balance, capitalized, count, decimal, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { menu } from '../menu.ts'
 import type { AccountRow } from '../queries.ts'
+import { type Choices, choiceList, suggesting, suggestions } from './choices.ts'
 import {
   described,
   type FormFault,
@@ -28,6 +29,8 @@ export type DeclaredView = {
   readonly viewer: Viewer
   readonly place: Place
   readonly account: AccountRow | null
+  /** The first ones, for fields whose values people choose by name. */
+  readonly choices: ReadonlyMap<string, Choices>
 }
 
 type FormView = DeclaredView & { readonly typed: Form; readonly fault: FormFault | null }
@@ -68,6 +71,7 @@ const frame = (view: DeclaredView, title: string, main: Html, narrow = true): Ht
     title: account === null ? title : `${title}: ${account.name}`,
     viewer,
     ...(at !== undefined && { at }),
+    ...(view.choices.size > 0 && { scripts: ['more.js'] as const }),
     main: html`${account === null ? at === undefined && html`<p class="eyebrow"><a href="${homeOf(view)}">Back</a></p>` : organizationHead(viewer, account, null)}
 <div${narrow && html` class="narrow"`}>
 <h1>${title}</h1>
@@ -94,11 +98,33 @@ ${askedFields(place).map((field) => control(view, field))}
   )
 }
 
-const control = (view: Pick<FormView, 'typed' | 'fault'>, field: Field): Html => {
-  const { flag, label, help, options = [], required } = field
-  const { typed, fault } = view
+const hintOf = ({ help, picks, control, byDefault }: Field): string =>
+  [
+    capitalized(help),
+    ...(picks === undefined || picks === 'users' ? [] : ['Type a part of the name, or the id']),
+    ...(control === 'instant' ? ['In UTC'] : []),
+    ...(control === 'line' && byDefault !== undefined ? [`If you leave it empty: ${byDefault}`] : []),
+  ]
+    .map((sentence) => `${sentence}.`)
+    .join(' ')
+
+/** As browsers want it: without its zone, which is UTC. */
+const pickerValue = (value: string): string => value.replace(/^(\d{4}-\d\d-\d\dT[\d:.]+)Z$/i, '$1')
+
+/** Browsers know days and months. A day that is given with a time stays an instant. */
+const typeOf = ({ control }: Field, value: string): Renderable => {
+  if (control === 'month') return html` type="month"`
+  if (control === 'number') return html` inputmode="numeric"`
+  if (control === 'instant' || (control === 'day' && value.includes('T')))
+    return html` type="datetime-local" step="any" max="9999-12-31T23:59:59.999"`
+  return control === 'day' && html` type="date" max="9999-12-31"`
+}
+
+const control = (view: FormView, field: Field): Html => {
+  const { flag, label, options = [], required, picks } = field
+  const { typed, fault, place, account, choices } = view
   const about = described(flag, fault, `${flag}-hint`)
-  const hint = html`<small id="${flag}-hint">${capitalized(help)}.</small>`
+  const hint = html`<small id="${flag}-hint">${hintOf(field)}</small>`
   const value = typed.text(flag)
   switch (field.control) {
     case 'flag':
@@ -123,16 +149,29 @@ ${options.map(
     }> ${capitalized(words(one))}</label> `,
 )}
 ${hint}</fieldset>`
-    default:
+    default: {
       // A document that may have a name is asked for in one line.
       if (field.control === 'document' && field.named === undefined)
         return html`<p><label for="${flag}">${label}</label>
 <textarea id="${flag}" name="${flag}"${required && html` required`} rows="${String(value.split('\n').length + 2)}" spellcheck="false"${about}>
 ${value}</textarea>
 ${hint}</p>`
+      // A link gave it, such as the key of a page: the form is about this one.
+      const fixed = (field.control === 'id' || field.control === 'key') && value !== '' && fault === null
+      const within = askedFields(place).find(({ control }) => control === 'organization')?.flag ?? null
+      const picked =
+        picks !== undefined &&
+        !fixed &&
+        suggesting(flag, {
+          address: `${picks === 'keys' && account !== null ? `/organizations/${account.organization_id}` : ''}/pick/${picks}`,
+          within: picks === 'keys' ? within : null,
+        })
       return html`<p><label for="${flag}">${label}</label>
-<input id="${flag}" name="${flag}" value="${value}"${required && html` required`}${field.control === 'number' && html` inputmode="numeric"`}${field.control === 'month' && html` type="month"`}${(field.control === 'id' || field.control === 'key') && value !== '' && fault === null && html` readonly`} maxlength="2000" autocomplete="off"${about}>
-${hint}</p>`
+<input id="${flag}" name="${flag}" value="${pickerValue(value)}"${required && html` required`}${typeOf(field, value)}${fixed && html` readonly`}${picked} maxlength="2000" autocomplete="off"${about}>
+${hint}</p>
+${picked !== false && suggestions(flag, choices.get(flag) ?? { found: [], more: false })}
+${fault?.field === flag && fault.choices !== undefined && choiceList(flag, fault.choices)}`
+    }
   }
 }
 

@@ -4,6 +4,7 @@ import { type AssetName, assetHref } from '../assets.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
 import type { RowsState } from '../rows.ts'
+import type { Choices } from './choices.ts'
 import { rowsNotice } from './rows.ts'
 
 /** The frame of every page, and the parts of pages. */
@@ -139,8 +140,12 @@ const classOf = (kind: string | undefined): Renderable => kind !== undefined && 
 export const figures = (entries: readonly (readonly [name: string, value: Renderable])[]): Html =>
   html`<dl class="figures">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
 
-/** The fault of a form. `field` is the name of the wrong input, if there is one. */
-export type FormFault = { readonly field: string | null; readonly message: string }
+/** The fault of a form. `field` is the name of the wrong input, if there is one; `choices`: what its name may have meant. */
+export type FormFault = {
+  readonly field: string | null
+  readonly message: string
+  readonly choices?: Choices
+}
 
 export const faultNotice = (fault: FormFault | null): Renderable =>
   fault !== null && html`<p class="notice bad" role="alert" id="fault">${fault.message}</p>`

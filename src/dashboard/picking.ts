@@ -1,0 +1,175 @@
+import type { FastifyInstance } from 'fastify'
+import type pg from 'pg'
+import type { Picks } from '../administration/fields.ts'
+import { InputFault, labelOf } from '../administration/input.ts'
+import { askedFields, type Place } from './declared.ts'
+import { type Form, formOf, NotChosen } from './form.ts'
+import type { Html } from './html.ts'
+import { type Dashboard, type OrganizationParams, organizationPattern, sendPart } from './page.ts'
+import {
+  afterMark,
+  type Choice,
+  type Choices,
+  choiceOptions,
+  chosenName,
+  suggested,
+} from './pages/choices.ts'
+
+/**
+ * Organizations, keys and users are chosen by name in forms. A browser suggests what the server finds while a person types. Without scripts,
+ * the server looks a name up when the form is sent, and answers with a list if more than one fits. An id can always be typed.
+ */
+
+const choicesMax = 20
+
+type Searched = {
+  readonly kind: Picks
+  /** Of keys: those of this organization alone. Null: of any. */
+  readonly organizationId: string | null
+}
+
+/** `$1`: an organization, or null for any. */
+const sources: Readonly<Record<Picks, string>> = {
+  organizations: `select organization_id as id, name, '' as about from accounts
+                   where registered_at is not null and ($1::text is null or organization_id = $1)`,
+  keys: `select key_id as id, name,
+                organization_name || case when revoked_at is null then '' else ', revoked' end as about
+           from api_keys where $1::text is null or organization_id = $1`,
+  users: `select name as id, name, role || case when disabled_at is null then '' else ', disabled' end as about
+            from users where $1::text is null or organization_id = $1`,
+}
+
+/** Those with `text` in their names, or with ids that begin with it: by name, after the one with the id `after`. */
+const search = async (
+  pool: pg.Pool,
+  { kind, organizationId, text, after }: Searched & { readonly text: string; readonly after: string },
+): Promise<Choices> => {
+  const { rows } = await pool.query<Choice>(
+    `with one as (${sources[kind]})
+     select id, name, about from one
+      where (position(lower($2) in lower(name)) > 0 or starts_with(id, $2))
+        and ($3 = '' or (lower(name), id) > (select lower(name), id from one where id = $3))
+      order by lower(name), id limit $4`,
+    [organizationId, text, after, choicesMax + 1],
+  )
+  return { found: rows.slice(0, choicesMax), more: rows.length > choicesMax }
+}
+
+/** Those with exactly this id or, regardless of case, this name: at most two. */
+const exactly = async (
+  pool: pg.Pool,
+  { kind, organizationId }: Searched,
+  text: string,
+): Promise<Choice[]> => {
+  const { rows } = await pool.query<Choice>(
+    `with one as (${sources[kind]})
+     select id, name, about from one
+      where id = $2 or lower(name) = lower($2)
+      order by id = $2 desc limit 2`,
+    [organizationId, text],
+  )
+  return rows[0]?.id === text ? rows.slice(0, 1) : rows
+}
+
+const suggestedForm = /^.* \(([0-9A-Za-z_]{1,64})\)$/
+
+/** Texts that are ids, whatever rows say. Rows may be late: what looks like an id is left to the command if they do not have it. */
+const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessNamed: RegExp }>> = {
+  organizations: { always: /^org_/, unlessNamed: /^org_/ },
+  keys: { always: /^enl_/, unlessNamed: /^[0-9A-Za-z]{16}$/ },
+  users: { always: /^$/, unlessNamed: /./ },
+}
+const nouns: Readonly<Record<Picks, string>> = { organizations: 'organization', keys: 'key', users: 'user' }
+
+/** The id of what a person typed, or chose from a list: `chosen`. Throws `NotChosen`. */
+const idOf = async (
+  pool: pg.Pool,
+  searched: Searched,
+  { flag, typed, chosen }: { readonly flag: string; readonly typed: string; readonly chosen: string },
+): Promise<string> => {
+  const { always, unlessNamed } = ids[searched.kind]
+  if (chosen !== '' && !chosen.startsWith(afterMark)) return chosen
+  if (always.test(typed)) return typed
+  const text = labelOf(flag, typed)
+  const [, idSuggested = ''] = suggestedForm.exec(text) ?? []
+  const [one] = await exactly(pool, searched, idSuggested)
+  if (one !== undefined && suggested(one) === text) return one.id
+  const [same, ...others] = await exactly(pool, searched, text)
+  if (same !== undefined && others.length === 0) return same.id
+  const after = chosen.slice(afterMark.length)
+  const choices = await search(pool, { ...searched, text, after })
+  const [noun, { found, more }] = [nouns[searched.kind], choices]
+  if (found.length === 0 && unlessNamed.test(text)) return text
+  if (found.length === 0)
+    throw new InputFault(flag, `no ${noun} has "${text}" in its name; give a part of its name, or its id`)
+  const several = `${more ? `more than ${choicesMax}` : found.length} ${noun}s have "${text}" in their names`
+  const says = found.length === 1 ? `one ${noun} has "${text}" in its name` : several
+  throw new NotChosen(flag, `${after === '' ? `${says}; c` : 'C'}hoose from the list`, choices)
+}
+
+type At = { readonly place: Place; readonly account: { readonly organization_id: string } | null }
+
+/** A form with ids in the place of names. Throws `InputFault` for a name that is of none or of several. */
+export const withIds = async (
+  { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
+  { place, account }: At,
+  form: Form,
+): Promise<Form> => {
+  const found = new Map<string, string>()
+  // The organization first: a key is looked for among its keys.
+  const fields = askedFields(place).toSorted(
+    (one, other) => Number(other.picks === 'organizations') - Number(one.picks === 'organizations'),
+  )
+  let of = account?.organization_id ?? null
+  for (const { flag, picks, control } of fields) {
+    const [typed, chosen] = [form.text(flag).trim(), form.text(chosenName(flag))]
+    if (picks === undefined || (typed === '' && chosen === '')) continue
+    const id = await idOf(pool, { kind: picks, organizationId: of }, { flag, typed, chosen })
+    found.set(flag, id)
+    if (control === 'organization') of = id
+  }
+  const list = (name: string): string[] => {
+    const id = found.get(name)
+    return id === undefined ? form.list(name) : [id]
+  }
+  return { list, text: (name) => list(name)[0] ?? '' }
+}
+
+/** The first choices of each field of a form, for browsers that run no scripts. */
+export const firstChoices = async (
+  { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
+  { place, account }: At,
+): Promise<ReadonlyMap<string, Choices>> => {
+  const organizationId = account?.organization_id ?? null
+  const picked = askedFields(place).flatMap(({ flag, picks }) =>
+    picks === undefined ? [] : [{ flag, picks }],
+  )
+  return new Map(
+    await Promise.all(
+      picked.map(async ({ flag, picks }): Promise<[string, Choices]> => {
+        const asked = { kind: picks, organizationId, text: '', after: '' }
+        return [flag, await search(pool, asked)]
+      }),
+    ),
+  )
+}
+
+/** Suggestions while a person types: the options of a list, for the field that the address names. */
+export const pickRoutes = (pages: FastifyInstance, { foundation: { pool } }: Dashboard): void => {
+  const answer = async (searched: Searched, query: unknown): Promise<Html> => {
+    const form = formOf(query)
+    const text = form.text(form.text('field')).trim().slice(0, 200)
+    return choiceOptions(await search(pool, { ...searched, text, after: '' }))
+  }
+  for (const kind of ['organizations', 'keys', 'users'] as const)
+    pages.get(`/pick/${kind}`, async (request, reply) => {
+      const of = formOf(request.query).text('org').trim()
+      const id = suggestedForm.exec(of)?.[1] ?? of
+      const organizationId = kind === 'keys' && organizationPattern.test(id) ? id : null
+      return sendPart(reply, await answer({ kind, organizationId }, request.query))
+    })
+  pages.get<OrganizationParams>('/organizations/:organization/pick/keys', async (request, reply) => {
+    const { organization: organizationId } = request.params
+    return sendPart(reply, await answer({ kind: 'keys', organizationId }, request.query))
+  })
+}

@@ -1,0 +1,182 @@
+/** Organizations, keys and users are chosen by their names; days and instants by what browsers have for them. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  encoded,
+  hiddenIn,
+  openDashboardHost,
+  signedIn,
+  unescaped,
+  userWhoChose,
+} from './dashboard-host.ts'
+
+const actor = 'cli'
+let room: DashboardHost
+let admin: Browser
+let partner: Browser
+let northwind: string
+let contoso: string
+/** Of Northwind. */
+let production: string
+/** Of Contoso. */
+let other: string
+
+const organization = async (name: string) =>
+  (await createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })).organizationId
+const key = async (organizationId: string, name: string) =>
+  (
+    await issueKey(room.foundation, {
+      ...{ organizationId, name, actor, permissions: ['ip_lookup'], limits: defaultKeyLimits },
+      ...{ allowedCidrs: [], expiresAt: null },
+    })
+  ).keyId
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  northwind = await organization('Northwind <Traders>')
+  contoso = await organization('Contoso')
+  for (let i = 0; i < 25; i++) await organization('Same & name')
+  production = await key(northwind, 'production')
+  other = await key(contoso, 'production of Contoso')
+  await room.caughtUp()
+  admin = await signedIn(
+    room,
+    await userWhoChose(room, { name: 'ada', role: 'admin', organizationId: null, actor }),
+  )
+  partner = await signedIn(
+    room,
+    await userWhoChose(room, { name: 'pat', role: 'partner', organizationId: northwind, actor }),
+  )
+})
+afterAll(() => room?.close())
+
+const optionsOf = (page: string): string[] =>
+  [...page.matchAll(/<option value="([^"]*)"/g)].map(([, value = '']) => unescaped(value))
+
+const plan = (fields: Record<string, string>) =>
+  admin.submit('/commands/credits/grant', { amount: '5', ...fields })
+
+describe('an organization is chosen', () => {
+  test.each([
+    ['by its name', () => 'northwind <traders>'],
+    ['as a browser suggests it', () => `Northwind <Traders> (${northwind})`],
+    ['by its id', () => northwind],
+  ])('%s, and the plan has its id', async (_, typed) => {
+    const page = await plan({ org: typed() })
+    expect([page.statusCode, hiddenIn(page.body).org]).toEqual([200, [northwind]])
+    const done = await admin.post('/commands/credits/grant', encoded(hiddenIn(page.body)))
+    expect(done.body).toContain('<h1>Done</h1>')
+  })
+
+  test('from a list, when only a part of the name is given', async () => {
+    const page = await plan({ org: 'cont' })
+    expect([page.statusCode, page.body]).toEqual([
+      422,
+      expect.stringContaining('One organization has &quot;cont&quot; in its name; choose from the list.'),
+    ])
+    expect(page.body).toContain(`<option value="${contoso}" selected>`)
+    const chosen = await plan({ org: 'cont', 'org-chosen': contoso })
+    expect(hiddenIn(chosen.body).org).toEqual([contoso])
+  })
+
+  test('from a list that continues, when many have one name', async () => {
+    const seen = new Set<string>()
+    let chosen = ''
+    for (let pages = 0; pages < 2; pages++) {
+      const page = await plan({ org: 'same & name', ...(chosen !== '' && { 'org-chosen': chosen }) })
+      expect(page.statusCode).toBe(422)
+      const listed = optionsOf(page.body).filter((value) => /^(org_\S+|after .+)$/.test(value))
+      chosen = listed.find((value) => value.startsWith('after ')) ?? ''
+      for (const value of listed) if (value.startsWith('org_')) seen.add(value)
+      expect(chosen !== '').toBe(pages === 0)
+    }
+    expect(seen.size).toBe(25)
+  })
+
+  test('never from a name that is of none', async () => {
+    const page = await plan({ org: 'Nobody' })
+    expect([page.statusCode, page.body]).toEqual([
+      422,
+      expect.stringContaining('No organization has &quot;Nobody&quot; in its name'),
+    ])
+    expect((await plan({ org: 'a\u0000b' })).statusCode).toBe(422)
+    expect((await plan({ org: `Contoso (${northwind})` })).statusCode).toBe(422)
+  })
+})
+
+describe('suggestions', () => {
+  const suggestedTo = async (browser: Browser, path: string) => {
+    const answer = await browser.get(path)
+    return answer.statusCode === 200 ? optionsOf(answer.body) : answer.statusCode
+  }
+
+  test('are found by a part of a name, or the beginning of an id', async () => {
+    const said = `Northwind <Traders> (${northwind})`
+    expect(await suggestedTo(admin, '/pick/organizations?field=org&org=wind')).toEqual([said])
+    expect(await suggestedTo(admin, `/pick/organizations?field=org&org=${northwind}`)).toEqual([said])
+    expect(await suggestedTo(admin, '/pick/organizations?field=org&org=same')).toHaveLength(20)
+    expect(await suggestedTo(admin, '/pick/users?field=name&name=PA')).toEqual(['pat'])
+    expect(await suggestedTo(admin, '/pick/keys?field=key&key=production')).toHaveLength(2)
+    expect(
+      await suggestedTo(admin, `/pick/keys?field=key&key=production&org=${encodeURIComponent(said)}`),
+    ).toEqual([`production (${production})`])
+  })
+
+  test('of keys are those of its own organization, for a partner', async () => {
+    const own = `/organizations/${northwind}/pick/keys?field=key&key=prod`
+    expect(await suggestedTo(partner, own)).toEqual([`production (${production})`])
+    expect(await suggestedTo(partner, own.replace(northwind, contoso))).toBe(404)
+    for (const kind of ['organizations', 'keys', 'users'])
+      expect(await suggestedTo(partner, `/pick/${kind}?field=q&q=`)).toBe(403)
+  })
+
+  test('are in the form without scripts', async () => {
+    const page = await partner.get(`/organizations/${northwind}/key/revoke`)
+    expect(optionsOf(page.body)).toEqual([`production (${production})`])
+  })
+})
+
+test('a partner finds no key of another organization by its name, and its id is of no use', async () => {
+  const path = `/organizations/${northwind}/key/revoke`
+  const named = await partner.submit(path, { key: 'production of Contoso' })
+  expect([named.statusCode, named.body]).toEqual([422, expect.stringContaining('No key has')])
+  const [theirs, none] = await Promise.all(
+    [other, '0123456789abcdef'].map(async (id) => (await partner.submit(path, { key: id })).body),
+  )
+  const said = (page = '') => /id="fault">([^<]*)</.exec(page)?.[1]
+  expect(said(theirs)?.replace(other, 'ID')).toBe(said(none)?.replace('0123456789abcdef', 'ID'))
+  const own = await partner.submit(path, { key: 'Production' })
+  expect(hiddenIn(own.body).key).toEqual([production])
+})
+
+test('a list is filtered by name, and its file by the id', async () => {
+  const page = await admin.get('/commands/key/list?org=contoso')
+  expect([page.body.includes(other), page.body.includes(production)]).toEqual([true, false])
+  expect(page.body).toContain(`/commands/key/list.csv?org=${contoso}`)
+})
+
+test('days and instants have pickers, in UTC', async () => {
+  const grant = (await admin.get('/commands/credits/grant')).body
+  expect(grant).toMatch(/<input id="expires-at"[^>]* type="date"/)
+  const balance = `/organizations/${northwind}/credits/balance`
+  const shown = (await admin.get(`${balance}?at=2026-01-31T10:00:00.000Z`)).body
+  expect(shown).toMatch(/<input id="at"[^>]*value="2026-01-31T10:00:00.000"[^>]* type="datetime-local"/)
+  expect(shown).toMatch(/id="at-hint">[^<]*In UTC\.</)
+  for (const wrong of ['2026-02-30T10:00', '31.01.2026', '2026-01-31T25:00', '12026-01-31T10:00'])
+    expect([wrong, (await admin.get(`${balance}?at=${wrong}`)).statusCode]).toEqual([wrong, 422])
+})
+
+test('a default text is recorded only when the person leaves the field empty', async () => {
+  const path = `/organizations/${northwind}/credits/grant`
+  const { body } = await admin.get(path)
+  expect(body).toMatch(/<input id="reason" name="reason" value=""/)
+  expect(body).toContain('If you leave it empty: granted by operator.')
+  // What people want to see and change is filled in.
+  expect(body).toMatch(/<input id="priority" name="priority" value="100"/)
+  expect((await admin.get(`/organizations/${northwind}/key/issue`)).body).toMatch(
+    /<input id="name" name="name" value=""/,
+  )
+})
