@@ -20,6 +20,8 @@ const actionOfPage = {
   'GET /organizations/:organization/webhooks': 'accounts.read',
   'GET /organizations/:organization/webhooks/:webhook': 'accounts.read',
   'GET /organizations/:organization/pixel': 'accounts.read',
+  'GET /commands': 'finance.read',
+  'GET /organizations/:organization/commands': 'accounts.read',
   'GET /organizations/:organization/pick/keys': 'accounts.read',
   'GET /pick/organizations': 'finance.read',
   'GET /pick/keys': 'finance.read',

@@ -1,15 +1,24 @@
-/** The links of every page's menu, for the people who may open them. */
+type MenuLine = {
+  readonly href: string
+  readonly name: string
+  readonly route: string
+  readonly group: 'Customers' | 'Billing' | 'System' | null
+}
+
+/** The links of every page's menu, for the people who may open them: a line for each page. */
 export const menu = [
-  { href: '/', name: 'Overview', route: 'GET /' },
-  { href: '/months', name: 'Months', route: 'GET /months' },
-  { href: '/commands/price/show', name: 'Prices', route: 'GET /commands/price/show' },
-  { href: '/commands/rerate/list', name: 'Re-rates', route: 'GET /commands/rerate/list' },
-  { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile' },
-  { href: '/operations', name: 'Operations', route: 'GET /operations' },
-  { href: '/events', name: 'Events', route: 'GET /events' },
-  { href: '/commands/audit/list', name: 'Audit', route: 'GET /commands/audit/list' },
-  { href: '/commands/user/list', name: 'Users', route: 'GET /commands/user/list' },
-] as const satisfies readonly { readonly href: string; readonly name: string; readonly route: string }[]
+  { href: '/', name: 'Overview', route: 'GET /', group: null },
+  { href: '/commands/org/list', name: 'Organizations', route: 'GET /commands/org/list', group: 'Customers' },
+  { href: '/months', name: 'Months', route: 'GET /months', group: 'Billing' },
+  { href: '/commands/price/show', name: 'Prices', route: 'GET /commands/price/show', group: 'Billing' },
+  { href: '/commands/rerate/list', name: 'Re-rates', route: 'GET /commands/rerate/list', group: 'Billing' },
+  { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile', group: 'Billing' },
+  { href: '/operations', name: 'Operations', route: 'GET /operations', group: 'System' },
+  { href: '/events', name: 'Events', route: 'GET /events', group: 'System' },
+  { href: '/commands/audit/list', name: 'Audit', route: 'GET /commands/audit/list', group: 'System' },
+  { href: '/commands/user/list', name: 'Users', route: 'GET /commands/user/list', group: 'System' },
+  { href: '/commands', name: 'Commands', route: 'GET /commands', group: 'System' },
+] as const satisfies readonly MenuLine[]
 
 export type MenuPlace = (typeof menu)[number]['href']
 
@@ -23,6 +32,7 @@ export const organizationMenu = [
   { path: '/price/show', name: 'Prices' },
   { path: '/pixel', name: 'Pixel' },
   { path: '/webhooks', name: 'Webhooks' },
+  { path: '/commands', name: 'Commands' },
 ] as const satisfies readonly { readonly path: string; readonly name: string }[]
 
 export type OrganizationPlace = (typeof organizationMenu)[number]['path']

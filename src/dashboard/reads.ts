@@ -15,6 +15,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   [`${organization}/lots`, ['accounts']],
   [`${organization}/pixel`, ['accounts', 'pixel_days']],
   [`${organization}/pick`, []],
+  [`${organization}/commands`, ['accounts']],
   [organization, ['accounts', 'api_keys', 'key_usage', 'ledger_lines']],
   ['/months', ['accounts', 'ledger_index']],
   ['/months.csv', ['accounts', 'ledger_index']],

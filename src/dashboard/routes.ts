@@ -5,6 +5,7 @@ import { callerAddress } from '../guard/caller-address.ts'
 import { allMonthsRoutes } from './all-months-routes.ts'
 import { callRoutes } from './call-routes.ts'
 import { codeRoutes } from './code-routes.ts'
+import { commandRoutes } from './command-routes.ts'
 import { dataRoutes } from './data-routes.ts'
 import { declaredRoutes } from './declared-routes.ts'
 import { sealedDeviceOf } from './devices.ts'
@@ -129,6 +130,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   statementRoutes(pages, context)
   lotRoutes(pages, context)
   declaredRoutes(pages, context)
+  commandRoutes(pages, context)
   pickRoutes(pages, context)
   operationsRoutes(pages, context)
   eventRoutes(pages, context)

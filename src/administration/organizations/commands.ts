@@ -34,12 +34,13 @@ const listOrgs = query({
   summary: 'list organizations with their balances',
   input: z.object({}),
   columns: [
-    { name: 'organization_id', label: 'Organization', kind: 'id' },
+    { name: 'organization_id', label: 'Organization', kind: 'organization' },
     { name: 'name', label: 'Name' },
     { name: 'balance', label: 'Balance', kind: 'credits' },
     { name: 'charged', label: 'Charged', kind: 'credits' },
     { name: 'created_at', label: 'Registered (UTC)', kind: 'instant' },
   ],
+  next: [{ name: 'org create', label: 'Register an organization' }],
   run: async ({ foundation, logger }) => {
     const rows = await listOrganizations(foundation, logger)
     return {

@@ -24,7 +24,7 @@ export const callPage = ({ viewer, account, call, isInStatement }: CallView): Ht
   return layout({
     title: `Call ${call.request_id}`,
     viewer,
-    main: html`${organizationHead(viewer, account, null)}
+    main: html`${organizationHead(viewer, account, null, `Call ${call.request_id}`)}
 <h1>${words(call.capability)}, ${call.outcome}</h1>
 <p class="note"><span class="id">${call.request_id}</span> · ${at(call.at)} UTC · key <span class="id">${call.key_id}</span>${
       call.code !== null && html` · <span class="code">${call.code}</span>`

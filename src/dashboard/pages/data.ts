@@ -2,7 +2,7 @@ import type { LastImport } from '../../administration/sources/imports.ts'
 import { ageDaysOf, type DataSource, isTooOld } from '../../call/data-source.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import { layout, table, type Viewer } from './layout.ts'
+import { crumbs, layout, table, type Viewer } from './layout.ts'
 
 /** The data behind the answers: lists, files and tables, their age, and what to do about it. */
 
@@ -23,7 +23,7 @@ export const dataPage = (view: DataView): Html => {
     title: 'Data sources',
     viewer,
     at: '/operations',
-    main: html`<p class="eyebrow"><a href="/operations">Operations</a></p>
+    main: html`${crumbs([['/operations', 'Operations'], 'Data sources'])}
 <h1>Data sources</h1>
 <p class="note">What answers rest on. Files are those of the machine <span class="id">${host}</span>, which shows this page; each machine has its own.</p>
 ${faults.map((fault) => html`<p class="notice bad" role="alert">${fault}</p>`)}

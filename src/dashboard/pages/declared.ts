@@ -5,10 +5,11 @@ import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
 import { balance, capitalized, count, decimal, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import { menu } from '../menu.ts'
+import { menu, organizationMenu } from '../menu.ts'
 import type { AccountRow } from '../queries.ts'
 import { type Choices, choiceList, suggesting, suggestions } from './choices.ts'
 import {
+  crumbs,
   described,
   type FormFault,
   faultNotice,
@@ -41,7 +42,7 @@ const addressOf = ({ place: { path }, account }: DeclaredView): string =>
 const homeOf = ({ place: { declared }, account }: DeclaredView): string => {
   const [noun = ''] = declared.name.split(' ')
   const below = account === null ? '' : `/organizations/${account.organization_id}`
-  return `${below}${(account === null ? homes : organizationHomes)[noun] ?? ''}` || '/'
+  return `${below}${(account === null ? homes : organizationHomes)[noun] ?? ''}` || '/commands'
 }
 
 /** The page that shows what the commands of a noun change. */
@@ -54,6 +55,7 @@ const organizationHomes: Readonly<Record<string, string>> = {
   ledger: '/months',
 }
 const homes: Readonly<Record<string, string>> = {
+  org: '/commands/org/list',
   price: '/commands/price/show',
   rerate: '/commands/rerate/list',
   ledger: '/months',
@@ -72,13 +74,21 @@ const frame = (view: DeclaredView, title: string, main: Html, narrow = true): Ht
     viewer,
     ...(at !== undefined && { at }),
     ...(view.choices.size > 0 && { scripts: ['more.js'] as const }),
-    main: html`${account === null ? at === undefined && html`<p class="eyebrow"><a href="${homeOf(view)}">Back</a></p>` : organizationHead(viewer, account, null)}
+    main: html`${account === null ? at === undefined && crumbs([['/commands', 'Commands'], titleOf(view)]) : headIn(view, account)}
 <div${narrow && html` class="narrow"`}>
 <h1>${title}</h1>
 ${account !== null && html`<p class="note"><a href="/organizations/${account.organization_id}">${account.name}</a>, balance ${balance(account.balance_micro)} credits</p>`}
 ${main}
 </div>`,
   })
+}
+
+/** Some of the queries have a place in the menu of the organization. */
+const headIn = (view: DeclaredView, account: AccountRow): Html => {
+  const place = organizationMenu.find(({ path }) => view.place.path === `/organizations/:organization${path}`)
+  return place === undefined
+    ? organizationHead(view.viewer, account, null, titleOf(view))
+    : organizationHead(view.viewer, account, place.path)
 }
 
 const cancel = (view: DeclaredView): Html => html`<a href="${homeOf(view)}">Cancel</a>`

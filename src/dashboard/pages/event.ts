@@ -6,7 +6,7 @@ import { organizationOfStream } from '../../events/streams.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { chainMark, eventHref, streamLink } from './events.ts'
-import { figures, layout, table, type Viewer } from './layout.ts'
+import { crumbs, figures, layout, table, type Viewer } from './layout.ts'
 
 /** One event: its content, its context, and whether it is unchanged. */
 
@@ -23,7 +23,7 @@ export const shownEventPage = ({
     title: `${event.type}, revision ${event.revision} of ${event.stream}`,
     viewer,
     at: '/events',
-    main: html`<p class="eyebrow"><a href="/events">Events</a></p>
+    main: html`${crumbs([['/events', 'Events'], event.type])}
 <h1>${event.type}</h1>
 <p class="note">Of ${streamLink(event.stream)}</p>
 ${figures([
@@ -173,7 +173,7 @@ export const unreadablePage = ({
     title: `Events of ${error.stream}`,
     viewer,
     at: '/events',
-    main: html`<p class="eyebrow"><a href="/events">Events</a></p>
+    main: html`${crumbs([['/events', 'Events'], error.stream])}
 <h1>Events that cannot be opened</h1>
 <p class="notice bad" role="alert">${error.message}</p>
 <p>What stands before and after them is in ${streamLink(error.stream)}.</p>`,

@@ -6,7 +6,7 @@ import { catalogue } from '../../events/catalogue.ts'
 import { organizationOfStream } from '../../events/streams.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import { described, type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
+import { crumbs, described, type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
 
 /** The event log, and one of its streams: the newest events first. */
 
@@ -121,7 +121,7 @@ export const streamEventsPage = ({ viewer, stream, type, before, page }: StreamV
     title: stream,
     viewer,
     at: '/events',
-    main: html`<p class="eyebrow"><a href="/events">Events</a></p>
+    main: html`${crumbs([['/events', 'Events'], stream])}
 <h1>${stream}</h1>
 ${organization !== null && html`<p class="note">The ledger of <a href="/organizations/${organization}">${organization}</a>.</p>`}
 ${filterForm({ typed: { stream, type }, fault: null, action: '/events' })}

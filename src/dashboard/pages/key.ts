@@ -26,7 +26,7 @@ export const keyPage = (view: KeyView): Html => {
     title: `Key ${key.name}`,
     viewer,
     scripts: ['plots.js'],
-    main: html`${organizationHead(viewer, account, null)}
+    main: html`${organizationHead(viewer, account, null, `Key ${key.name}`)}
 <h1>Key ${key.name}</h1>
 <p class="note"><span class="id whole">${key.key_id} …${key.last4}</span> · issued ${utc(key.created_at)} · ${keyState(key, atMs)}</p>
 ${figures([

@@ -55,14 +55,7 @@ ${(['page.js', ...scripts] as const).map((name) => html`<script type="module" sr
 <a class="skip" href="#main">Skip to content</a>
 <header class="top">
 <a class="brand" href="/">Enrichment ledger</a>
-${
-  viewer !== null &&
-  html`<nav class="menu" aria-label="Main">${menu
-    .filter(({ route }) => mayOpen(viewer.role, route))
-    .map(
-      ({ href, name }) => html`<a href="${href}"${href === at && html` aria-current="page"`}>${name}</a> `,
-    )}${viewer.docsUrl !== null && html`<a href="${viewer.docsUrl}">Documentation</a>`}</nav>`
-}
+${viewer !== null && mainMenu(viewer, at)}
 ${
   viewer !== null &&
   html`<form class="who" method="post" action="/logout">
@@ -83,19 +76,58 @@ ${main}
 </body>
 </html>`
 
+/** Groups without a page for the viewer are left out. */
+const mainMenu = ({ role, docsUrl }: Viewer, at: MenuPlace | undefined): Html => {
+  const groups = Map.groupBy(
+    menu.filter(({ route }) => mayOpen(role, route)),
+    ({ group }) => group,
+  )
+  const links = (lines: readonly (typeof menu)[number][]): Renderable =>
+    lines.map(
+      ({ href, name }) => html`<a href="${href}"${href === at && html` aria-current="page"`}>${name}</a> `,
+    )
+  return html`<nav class="menu" aria-label="Main">${[...groups].map(([group, lines]) =>
+    group === null
+      ? links(lines)
+      : html`<div role="group" aria-label="${group}"><span aria-hidden="true">${group}</span> ${links(lines)}</div> `,
+  )}${docsUrl !== null && html`<a href="${docsUrl}">Documentation</a>`}</nav>`
+}
+
 /** htmx runs no code from attributes, adds no style of its own, and stores no page. */
 const htmxConfig = '{"includeIndicatorCSS":false,"history":false,"extensions":"none"}'
 
 /** The header of the pages of one organization. */
 export const organizationHead = (
   { role }: Viewer,
-  { organization_id: id, name }: { readonly organization_id: string; readonly name: string },
+  account: { readonly organization_id: string; readonly name: string },
   at: OrganizationPlace | null,
-): Html => html`${mayOpen(role, 'GET /') && html`<p class="eyebrow"><a href="/">Overview</a></p>`}
+  /** Of a page below one of these. */
+  here?: string,
+): Html => {
+  const name = account.name
+  const own = `/organizations/${account.organization_id}`
+  const place = organizationMenu.find(({ path }) => path === at && path !== '')
+  return html`${crumbs([
+    ...(mayOpen(role, 'GET /commands/org/list') ? [['/commands/org/list', 'Organizations'] as const] : []),
+    ...(at === '' && here === undefined ? [] : [[own, name] as const]),
+    ...(here === undefined || place === undefined ? [] : [[`${own}${place.path}`, place.name] as const]),
+    here ?? place?.name ?? name,
+  ])}
 <nav class="places" aria-label="Pages of ${name}">${organizationMenu.map(
-  ({ path, name: called }) =>
-    html`<a href="/organizations/${id}${path}"${path === at && html` aria-current="page"`}>${called}</a> `,
-)}</nav>`
+    ({ path, name: called }) =>
+      html`<a href="${own}${path}"${path === at && html` aria-current="page"`}>${called}</a> `,
+  )}</nav>`
+}
+
+type Crumb = readonly [href: string, name: string]
+
+/** The way to a page: the pages above it, and its own name. */
+export const crumbs = (way: readonly (Crumb | string)[]): Html =>
+  html`<nav class="crumbs" aria-label="Breadcrumb"><ol>${way.map((one) =>
+    typeof one === 'string'
+      ? html`<li><span aria-current="page">${one}</span></li>`
+      : html`<li><a href="${one[0]}">${one[1]}</a></li>`,
+  )}</ol></nav>`
 
 export const csrfField = (token: string): Html => html`<input type="hidden" name="_csrf" value="${token}">`
 

@@ -27,7 +27,7 @@ export const monthPage = (view: MonthView): Html => {
   return layout({
     title: `${month} of ${account.name}`,
     viewer,
-    main: html`${organizationHead(viewer, account, '/months')}
+    main: html`${organizationHead(viewer, account, '/months', month)}
 <h1>${month} of ${account.name}</h1>
 <p class="note">${stateOf(now)}</p>
 ${figures([

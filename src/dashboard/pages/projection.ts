@@ -5,7 +5,7 @@ import type { Position } from '../../event-log/port.ts'
 import { mayOpen } from '../access.ts'
 import { count, instant, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import { figures, layout, table, type Viewer } from './layout.ts'
+import { crumbs, figures, layout, table, type Viewer } from './layout.ts'
 import { stateMark } from './operations.ts'
 
 /** One projection: its state, its set-aside events, and links to the commands about it. */
@@ -26,7 +26,7 @@ export const projectionPage = (view: ProjectionView): Html => {
     title: name,
     viewer,
     at: '/operations',
-    main: html`<p class="eyebrow"><a href="/operations">Operations</a></p>
+    main: html`${crumbs([['/operations', 'Operations'], name])}
 <h1>${name}</h1>
 ${state.error !== null && html`<p class="notice bad" role="alert">${state.error}</p>`}
 ${figures([

@@ -1,7 +1,16 @@
 import { encode } from 'uqr'
 import { instant } from '../format.ts'
 import { type Html, html } from '../html.ts'
-import { described, type FormFault, faultNotice, figures, formFields, layout, type Viewer } from './layout.ts'
+import {
+  crumbs,
+  described,
+  type FormFault,
+  faultNotice,
+  figures,
+  formFields,
+  layout,
+  type Viewer,
+} from './layout.ts'
 
 /** A person's own second factor: set it up, create new recovery codes, remove it. */
 
@@ -43,7 +52,7 @@ export const setUpPage = ({
   layout({
     title: 'Second factor',
     viewer,
-    main: html`<p class="eyebrow"><a href="/me">${viewer.user}</a></p>
+    main: html`${crumbs([['/me', viewer.user], 'Second factor'])}
 <h1>Set up a second factor</h1>
 ${required && html`<p class="notice" role="status">Your role requires a second factor. Every other page opens when you have set one up.</p>`}
 <p class="note">Scan the picture with an authenticator app, or type the secret into it. It takes effect when you type a code that the app shows: from then on a sign-in needs your password and a code. Your other sign-ins end.</p>
@@ -80,7 +89,7 @@ export const factorPage = ({
   return layout({
     title: 'Second factor',
     viewer,
-    main: html`<p class="eyebrow"><a href="/me">${viewer.user}</a></p>
+    main: html`${crumbs([['/me', viewer.user], 'Second factor'])}
 <h1>Second factor</h1>
 ${figures([
   ['Set up (UTC)', instant(setAt)],
@@ -120,7 +129,7 @@ export const recoveryCodesPage = ({
   layout({
     title: 'Recovery codes',
     viewer,
-    main: html`<p class="eyebrow"><a href="/me">${viewer.user}</a></p>
+    main: html`${crumbs([['/me', viewer.user], 'Second factor'])}
 <h1>Recovery codes</h1>
 <p class="notice" role="status">Your second factor is in force. These codes are shown this once, and kept nowhere. Each opens once, in place of a code of the app. Keep them where your device is not.</p>
 <pre class="kept" tabindex="0" id="recovery-codes" aria-label="Recovery codes"><code>${codes.map((one) => `${one}\n`).join('')}</code></pre>

@@ -22,7 +22,7 @@ export const webhookPage = (view: WebhookView): Html => {
   return layout({
     title: `Webhook to ${hostOf(webhook.url)}`,
     viewer,
-    main: html`${organizationHead(viewer, account, '/webhooks')}
+    main: html`${organizationHead(viewer, account, '/webhooks', webhook.url)}
 <h1>Webhook to ${hostOf(webhook.url)}</h1>
 <p class="note"><span class="id whole">${webhook.webhook_id}</span> · added ${utc(webhook.created_at)} · ${webhookState(webhook)}</p>
 ${figures([

@@ -1,0 +1,57 @@
+import type { Declared } from '../../administration/declare.ts'
+import { nouns } from '../../cli/nouns.ts'
+import { capitalized } from '../format.ts'
+import { type Html, html } from '../html.ts'
+import type { AccountRow } from '../queries.ts'
+import { layout, organizationHead, table, type Viewer } from './layout.ts'
+
+/** Every command and query that a person may use, by noun. */
+
+/** `href`: null if only the command line and the admin API offer it. */
+type Usable = { readonly declared: Declared; readonly href: string | null }
+
+export const commandsPage = ({
+  viewer,
+  account,
+  usable,
+}: {
+  readonly viewer: Viewer
+  readonly account: AccountRow | null
+  readonly usable: readonly Usable[]
+}): Html => {
+  const title = account === null ? 'All commands' : `All commands of ${account.name}`
+  const byNoun = Map.groupBy(usable, ({ declared }) => declared.name.split(' ')[0] ?? '')
+  return layout({
+    title,
+    viewer,
+    ...(account === null && { at: '/commands' as const }),
+    main: html`${account !== null && organizationHead(viewer, account, '/commands')}
+<h1>${title}</h1>
+<p class="note">What your role, ${viewer.role}, may do and see${account === null ? ', here and on the command line' : ' here'}.</p>
+${[...byNoun].map(([noun, ofNoun]) => section(noun, ofNoun))}`,
+  })
+}
+
+const section = (noun: string, ofNoun: readonly Usable[]): Html => {
+  const about = nouns.find(({ name }) => name === noun)?.about ?? noun
+  const heading = capitalized(about.split(':')[0] ?? noun)
+  return html`<section aria-labelledby="noun-${noun}">
+<h2 id="noun-${noun}">${heading}</h2>
+${table({
+  caption: heading,
+  rows: ofNoun,
+  columns: [
+    {
+      ...{ head: 'Command', kind: 'name' },
+      cell: ({ declared: { name }, href }) =>
+        href === null ? html`${name} <small>command line only</small>` : html`<a href="${href}">${name}</a>`,
+    },
+    {
+      head: 'Summary',
+      cell: ({ declared: { summary, changes } }) =>
+        html`${capitalized(summary)}${changes === 'nothing' && html` <span class="minor">(changes nothing)</span>`}`,
+    },
+  ],
+})}
+</section>`
+}
