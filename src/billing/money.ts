@@ -38,6 +38,10 @@ const microOf = (text: string): MicroCredits => {
   return sign === '-' ? -micro : micro
 }
 
+/** An amount in a sentence, from its decimal string: "1 credit", "1.5 credits". */
+export const creditsText = (amount: string): string =>
+  `${amount} ${/^-?1$/.test(amount) ? 'credit' : 'credits'}`
+
 /** Writes the canonical decimal string: no trailing zeros, no point without fraction. `parseCredits` reads it back. */
 export const formatCredits = (micro: MicroCredits): string => {
   const magnitude = micro < 0n ? -micro : micro

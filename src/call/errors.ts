@@ -1,3 +1,5 @@
+import { creditsText } from '../billing/money.ts'
+
 /**
  * The error catalogue (Spec §7, decisions 2 and 3): every way a request can fail, in one place. src/guides/errors.md,
  * "Which errors are there?", repeats it, and a test keeps the two equal.
@@ -150,7 +152,7 @@ export const notEnoughCredits = ({
   available: string
 }): Refusal => ({
   code: 'CREDIT_001',
-  message: `This call costs ${required} credits and ${available} are available.`,
+  message: `This call costs ${creditsText(required)} and ${available} are available.`,
   details: { required, available },
 })
 

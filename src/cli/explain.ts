@@ -1,4 +1,5 @@
 import { explainCall } from '../administration/ledgers/explain.ts'
+import { creditsText } from '../billing/money.ts'
 import type { InputVerdict } from '../call/capability.ts'
 import { capabilities } from '../capabilities/index.ts'
 import type { Config } from '../config.ts'
@@ -107,7 +108,7 @@ const costLines = ({ cost }: Explanation): string[] => {
       ...book,
     ]
   return [
-    `It cost ${cost.charged} credits${cost.now === cost.charged ? '' : `; now, after corrections, ${cost.now}`}`,
+    `It cost ${creditsText(cost.charged)}${cost.now === cost.charged ? '' : `; now, after corrections, ${cost.now}`}`,
     ...cost.lines.map(
       ({ sku, amount, rule, rule_version, because, book_amount, override }) =>
         `  ${amount} for ${sku}: ${because || 'its rule applied'} (rule ${rule} version ${rule_version})` +

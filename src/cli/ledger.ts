@@ -1,6 +1,6 @@
 import { requestIdsIn, reverseCalls } from '../administration/credits/reverse-calls.ts'
 import { catchUp } from '../administration/projections/catch-up.ts'
-import { formatCredits } from '../billing/money.ts'
+import { creditsText, formatCredits } from '../billing/money.ts'
 import type { Command, CommandContext, Given } from './command.ts'
 import { explainCommand } from './explain.ts'
 import { exportCommand } from './export.ts'
@@ -43,7 +43,7 @@ const reversed = async (
     },
     lines: calls.map((call) =>
       call.kind === 'reversed'
-        ? `reversed ${call.requestId}  ${call.amount} credits of ${call.organizationId}`
+        ? `reversed ${call.requestId}  ${creditsText(call.amount)} of ${call.organizationId}`
         : `left     ${call.requestId}  ${call.kind === 'left' ? call.why : notRecorded}`,
     ),
     failed: calls.some(({ kind }) => kind === 'not_recorded'),
@@ -69,7 +69,7 @@ const reverse: Command = {
         says: [
           count === 0
             ? `Nothing: none of the ${json.calls.length} calls has a charge to give back.`
-            : `Give back ${formatCredits(total)} credits of ${count} of the ${json.calls.length} calls.`,
+            : `Give back ${creditsText(formatCredits(total))} of ${count} of the ${json.calls.length} calls.`,
         ],
         json,
       }

@@ -434,7 +434,7 @@ describe('a refund with a reference', () => {
     await refund(one, { ...asked, requestId, amount: half })
     const first = `reference "CRN-7" names a refund of 1.5 credits of call ${requestId} already; asked for was `
     for (const [changed, text] of [
-      [{ amount: parseCredits('1') }, `a refund of 1 credits of call ${requestId}`],
+      [{ amount: parseCredits('1') }, `a refund of 1 credit of call ${requestId}`],
       [{ amount: undefined }, `a refund of all that is left of call ${requestId}`],
       [{ requestId: otherCall }, `a refund of 1.5 credits of call ${otherCall}`],
     ] as const)
@@ -448,7 +448,7 @@ describe('a refund with a reference', () => {
     await expect(grantOnce(other, { ...grantOf('1.5'), reference: 'CRN-7' })).rejects.toThrow(first)
     await grantOnce(one, { ...grantOf('1'), reference })
     await expect(refund(other, { ...asked, requestId, amount: half, reference })).rejects.toThrow(
-      `names a grant of 1 credits with priority 100 that never expires already; asked for was a refund of 1.5`,
+      `names a grant of 1 credit with priority 100 that never expires already; asked for was a refund of 1.5`,
     )
     expect(await balance()).toBe('6.5')
   })

@@ -160,7 +160,7 @@ describe('a proposal', () => {
     expect(await room.foundation.eventLog.head()).toBe(before)
 
     const plan = await bob.submit(approve, { proposal: name })
-    expect(plan.body).toContain('ip_lookup.located: 1 credits (ip_lookup, version 1) → 3.5 credits')
+    expect(plan.body).toContain('ip_lookup.located: 1 credit (ip_lookup, version 1) → 3.5 credits')
     expect(plan.body).toContain('It can be withdrawn until then')
     expect((await done(bob, approve, { proposal: name })).body).toContain('<h1>Done</h1>')
     expect(await upcoming()).toMatchObject([

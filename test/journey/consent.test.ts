@@ -62,7 +62,7 @@ describe('a dry run', () => {
       [['credits', 'void', org, lot?.grant_id ?? '', ...reason], /^Take back 9 credits of org_/],
       [['credits', 'adjust', org, '-2', ...reason], /^Take 2 credits from org_\w+: its balance becomes 7\.$/],
       [['credits', 'adjust', org, '2', ...reason], /^Give 2 credits to org_\w+: its balance becomes 11\.$/],
-      [['credits', 'refund', String(body.request_id), '--org', org, ...reason], /^Give org_\w+ 1 credits of/],
+      [['credits', 'refund', String(body.request_id), '--org', org, ...reason], /^Give org_\w+ 1 credit of/],
       [['credits', 'threshold', org, '5'], /^Notify org_\w+ when its balance falls below 5\.$/],
       [
         ['price', 'propose', join(dir, 'patch.json'), '--from', '2098-01-01'],

@@ -100,7 +100,7 @@ test('ledger explain tells why the call cost what it did, and whether an address
   const { code, out } = await explain('--input', '1.0.0.1')
   expect(code).toBe(0)
   for (const said of [
-    'It cost 1 credits',
+    'It cost 1 credit',
     'the address was located',
     'price book 1, digest',
     'Was that the input? Yes.',

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { formatCredits, parseCredits } from '../../billing/money.ts'
+import { creditsText, formatCredits, parseCredits } from '../../billing/money.ts'
 import { type Context, command, wholeOrNot } from '../declare.ts'
 import {
   credits,
@@ -51,8 +51,8 @@ export const grantCredits = command({
     return {
       says: [
         already
-          ? `Nothing: ${amount} credits are granted under the reference "${input.reference}" already.`
-          : `Grant ${input.organization} a lot of ${amount} credits ${until}: its balance becomes ${balance}.`,
+          ? `Nothing: a lot of ${creditsText(amount)} was granted under the reference "${input.reference}" already.`
+          : `Grant ${input.organization} a lot of ${creditsText(amount)} ${until}: its balance becomes ${balance}.`,
       ],
       ...(already && ({ asks: 'never', nothing: true } as const)),
       json: {
@@ -119,7 +119,7 @@ export const voidLot = command({
     const taken = would.adjusted.amount.replace(/^-/, '')
     return {
       says: [
-        `Take back ${taken} credits of ${organization}, what is left of the lot ${grant}: its balance becomes ${formatCredits(would.balance)}.`,
+        `Take back ${creditsText(taken)} of ${organization}, what is left of the lot ${grant}: its balance becomes ${formatCredits(would.balance)}.`,
       ],
       json: { organization_id: organization, grant_id: grant, ...correctionJson(would) },
     }
@@ -156,7 +156,7 @@ export const adjustBalance = command({
     const asked = { organizationId, amount: signed, reason, reference, actor: operator.actor }
     const would = await adjust(foundation, { ...asked, dryRun: true })
     const amount = formatCredits(signed < 0n ? -signed : signed)
-    const verb = signed < 0n ? `Take ${amount} credits from` : `Give ${amount} credits to`
+    const verb = signed < 0n ? `Take ${creditsText(amount)} from` : `Give ${creditsText(amount)} to`
     return {
       says: [
         would.already
@@ -200,7 +200,7 @@ export const refundCall = command({
     if (already) return { says: [doneBefore(input.reference)], asks: 'never', nothing: true, json }
     return {
       says: [
-        `Give ${organizationId} ${adjusted.amount} credits of call ${input.request} back, which then costs ${json.costs_now} of the ${json.charged} it was charged: the balance becomes ${json.balance}.`,
+        `Give ${organizationId} ${creditsText(adjusted.amount)} of call ${input.request} back, which then costs ${json.costs_now} of the ${json.charged} it was charged: the balance becomes ${json.balance}.`,
       ],
       json,
     }

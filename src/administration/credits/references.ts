@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
+import { creditsText, formatCredits, type MicroCredits, parseCredits } from '../../billing/money.ts'
 import { appendChained } from '../../event-log/append-chained.ts'
 import { eventIdOf } from '../../event-log/event-id.ts'
 import { AppendConflict, type EventLog, StreamMissing } from '../../event-log/port.ts'
@@ -209,7 +209,7 @@ const refuseOther = (reserved: ReferenceReserved, asked: Movement): void => {
 }
 
 const said = ({ movement, amount, priority, expiresAt, requestId }: Movement): string => {
-  const credits = amount === null ? 'all that is left' : `${formatCredits(amount)} credits`
+  const credits = amount === null ? 'all that is left' : creditsText(formatCredits(amount))
   if (movement === 'refund') return `a refund of ${credits} of call ${requestId}`
   return movement === 'grant'
     ? `a grant of ${credits} with priority ${priority} that ${expiresAt === null ? 'never expires' : `expires at ${expiresAt}`}`

@@ -1,3 +1,4 @@
+import { creditsText } from '../../billing/money.ts'
 import type { AuditedEvent, AuditedType } from '../../events/audited.ts'
 import type { DomainEventOf } from '../../events/catalogue.ts'
 
@@ -16,9 +17,9 @@ const asRole = (role: string, organization: string | null): string =>
 
 const ledgers = {
   OrganizationRegistered: ({ organization_id, name, overdraft_limit }) =>
-    `created the organization ${organization_id} "${name}"${overdraft_limit === '0' ? '' : `, which may owe ${overdraft_limit} credits`}`,
+    `created the organization ${organization_id} "${name}"${overdraft_limit === '0' ? '' : `, which may owe ${creditsText(overdraft_limit)}`}`,
   CreditGranted: ({ amount, expires_at, reason, reference }) =>
-    `granted ${amount} credits${until(expires_at)}${because(reason)}${reference === null ? '' : ` (${reference})`}`,
+    `granted ${creditsText(amount)}${until(expires_at)}${because(reason)}${reference === null ? '' : ` (${reference})`}`,
   PriceOverrideSet: ({ sku, amount, effective_from, reason }) =>
     `set the organization's own price of ${sku} to ${amount ?? 'that of the price book'}, from ${effective_from}${because(reason)}`,
   PriceOverrideWithdrawn: ({ sku, reason }) =>
@@ -26,10 +27,10 @@ const ledgers = {
   BalanceThresholdSet: ({ amount }) =>
     amount === null
       ? 'ended the warning of a low balance'
-      : `has a balance below ${amount} credits warned of`,
-  MonthClosed: ({ month, totals }) => `closed ${month} at a balance of ${totals.closing} credits`,
+      : `has a balance below ${creditsText(amount)} warned of`,
+  MonthClosed: ({ month, totals }) => `closed ${month} at a balance of ${creditsText(totals.closing)}`,
   CreditAdjusted: ({ kind, amount, reason, reference }) =>
-    `${kind === 'refund' ? 'refunded' : kind === 'void' ? 'took back' : 'adjusted by'} ${amount.replace(/^-/, kind === 'void' ? '' : '-')} credits${because(reason)}${reference === null ? '' : ` (${reference})`}`,
+    `${kind === 'refund' ? 'refunded' : kind === 'void' ? 'took back' : 'adjusted by'} ${creditsText(kind === 'void' ? amount.replace(/^-/, '') : amount)}${because(reason)}${reference === null ? '' : ` (${reference})`}`,
   LedgerFaultAcknowledged: ({ revision, reason }) =>
     `acknowledged a fault at revision ${revision}${because(reason)}`,
   LedgersReconciled: ({ ledgers: of, calls, differences }) =>
@@ -67,15 +68,15 @@ const prices = {
   PriceBookWithdrawn: ({ version, reason }) => `withdrew the price book ${version}${because(reason)}`,
   PriceProposalWithdrawn: ({ proposal, reason }) => `withdrew the proposal p${proposal}${because(reason)}`,
   RerateProposed: ({ run, from, to, calls, given, taken, reason }) =>
-    `proposed the re-rate ${run} of ${count(calls, 'call')} from ${from} to ${to}: ${given} credits given, ${taken} taken${because(reason)}`,
+    `proposed the re-rate ${run} of ${count(calls, 'call')} from ${from} to ${to}: ${creditsText(given)} given, ${taken} taken${because(reason)}`,
   RerateApproved: ({ run }) => `approved the re-rate ${run}`,
   RerateAbandoned: ({ run, reason }) => `abandoned the re-rate ${run}${because(reason)}`,
   RerateLedgerApplied: ({ run, organization_id, amount }) =>
-    `adjusted ${organization_id} by ${amount} credits for the re-rate ${run}`,
+    `adjusted ${organization_id} by ${creditsText(amount)} for the re-rate ${run}`,
   RerateLedgerLeftOut: ({ run, organization_id, reason }) =>
     `left ${organization_id} out of the re-rate ${run}${because(reason)}`,
   RerateApplied: ({ run, applied, left_out, amount }) =>
-    `ended the re-rate ${run}: ${count(applied, 'ledger')} adjusted by ${amount} credits, ${left_out} left out`,
+    `ended the re-rate ${run}: ${count(applied, 'ledger')} adjusted by ${creditsText(amount)}, ${left_out} left out`,
 } as const satisfies Partial<Sentences>
 
 const installation = {

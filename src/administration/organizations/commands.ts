@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { formatCredits } from '../../billing/money.ts'
+import { creditsText, formatCredits } from '../../billing/money.ts'
 import { command, query, wholeOrNot } from '../declare.ts'
 import { credits, line } from '../fields.ts'
 import { createOrganization, listOrganizations } from './organizations.ts'
@@ -18,7 +18,7 @@ const createOrg = command({
   changes: { of: 'access', asks: 'never', left: wholeOrNot('org list') },
   plan: async (_, { name, overdraft_limit: limit }) => ({
     says: [
-      `Register "${name}", whose balance may go ${limit === 0n ? 'to zero' : `${formatCredits(limit)} credits below zero`}.`,
+      `Register "${name}", whose balance may go ${limit === 0n ? 'to zero' : `${creditsText(formatCredits(limit))} below zero`}.`,
     ],
   }),
   run: async ({ foundation, operator }, { name, overdraft_limit: overdraftLimit }) => {

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { formatCredits } from '../../billing/money.ts'
+import { creditsText, formatCredits } from '../../billing/money.ts'
 import { type RuleChange, ruleChanges } from '../../billing/price-rules.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
@@ -33,7 +33,7 @@ const changeSentences = (changes: readonly RuleChange[]): string[] =>
         const [was, becomes] = [from, to].map((one) =>
           one === null
             ? 'nothing'
-            : `${one.amount} credits (${one.sku ?? 'no SKU'}, version ${one.rule_version})`,
+            : `${creditsText(one.amount)} (${one.sku ?? 'no SKU'}, version ${one.rule_version})`,
         )
         return `${rule}: ${was} → ${becomes}.`
       })
@@ -188,7 +188,7 @@ const override = command({
     const wanted = ownPriceOf(input)
     await priceOverrides(foundation, organizationId)
     const amount =
-      wanted.amount === null ? 'the price of the book' : `${formatCredits(wanted.amount)} credits`
+      wanted.amount === null ? 'the price of the book' : creditsText(formatCredits(wanted.amount))
     return {
       says: [`Price ${wanted.sku} for ${organizationId} at ${amount} from ${wanted.effectiveFrom} on.`],
     }

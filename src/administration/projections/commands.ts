@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { projections } from '../../../projections/index.ts'
 import type { Projection } from '../../../projections/projection.ts'
-import { formatCredits } from '../../billing/money.ts'
+import { creditsText, formatCredits } from '../../billing/money.ts'
 import type { TotalDifference } from '../../projector/compare-totals.ts'
 import { lossDigest, type OnlyInRows } from '../../projector/only-in-rows.ts'
 import { command, NeedsConsent, query, wholeOrNot } from '../declare.ts'
@@ -172,7 +172,7 @@ const accepted = (lost: readonly OnlyInRows[], digest: string | undefined): bool
 }
 
 const lostLine = ({ kind, what, organization_id, at, amount_micro }: OnlyInRows): string => {
-  const amount = amount_micro === null ? null : `${formatCredits(BigInt(amount_micro))} credits`
+  const amount = amount_micro === null ? null : creditsText(formatCredits(BigInt(amount_micro)))
   return [`  ${kind}`, what, organization_id, at, amount].filter((part) => part !== null).join('  ')
 }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { formatCredits, parseCredits } from '../../billing/money.ts'
+import { creditsText, formatCredits, parseCredits } from '../../billing/money.ts'
 import type { Answer, Next, Sections } from '../../call/command.ts'
 import type { RerateLedgerPlanned } from '../../events/rerates.ts'
 import { query } from '../declare.ts'
@@ -156,7 +156,7 @@ const ledgerSections = ({ organization_id, differences, refunded }: RerateLedger
   ...(refunded === undefined || refunded.calls === 0
     ? []
     : [
-        `Refunded or reversed calls of ${organization_id}: ${refunded.calls}. The re-rate keeps the ${refunded.given_back} credits that were given back.`,
+        `Refunded or reversed calls of ${organization_id}: ${refunded.calls}. The re-rate keeps the ${creditsText(refunded.given_back)} given back.`,
         refunded.first,
       ]),
 ]

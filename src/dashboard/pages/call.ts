@@ -1,5 +1,5 @@
 import { mayDo } from '../../administration/roles.ts'
-import { parseCredits } from '../../billing/money.ts'
+import { creditsText, parseCredits } from '../../billing/money.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { mayOpen } from '../access.ts'
@@ -88,7 +88,7 @@ ${call.replays.map(
 ${call.cost.free_by === null ? chargeTable(call) : html`<p>${freeText(call.cost.free_by)}</p>`}
 ${bookNote(call)}
 ${call.lots.length > 0 && lotsTable(call)}
-${call.overdraft !== '0' && html`<p class="note">${call.overdraft} credits came from the overdraft.</p>`}
+${call.overdraft !== '0' && html`<p class="note">${creditsText(call.overdraft)} came from the overdraft.</p>`}
 </section>`
 
 const pathOf = ({ organization_id }: Explanation, requestId: string): string =>
