@@ -1,7 +1,11 @@
 /** The audit in the dashboard: a list that is read a page at a time, and its filters. */
+import pino from 'pino'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { defaultKeyLimits, issueKey, revoke } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
+import { createWebhook } from '../../src/administration/webhooks/webhooks.ts'
+import { createPixelControls } from '../../src/capabilities/index.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 
 let room: DashboardHost
@@ -79,4 +83,25 @@ test('says that events are missing which this release cannot read', async () => 
     await pool.query(`delete from parked_events where projection = 'audit'`)
   }
   expect((await ada.get('/commands/audit/list')).body).not.toMatch(says)
+})
+
+test('names the organization of keys, webhooks and pixel rules', async () => {
+  const { organizationId } = await createOrganization(room.foundation, {
+    ...{ name: 'Adventure Works', overdraftLimit: 0n, actor: 'user:carol' },
+  })
+  const actor = 'user:carol'
+  const { keyId } = await issueKey(room.foundation, {
+    ...{ organizationId, name: 'one', actor, permissions: ['ip_lookup'], limits: defaultKeyLimits },
+    ...{ allowedCidrs: [], expiresAt: null },
+  })
+  await revoke(room.foundation, { keyId, reason: 'lost', actor })
+  const url = new URL('https://[::1]/inside')
+  await createWebhook(room.foundation, { organizationId, url, events: ['checkpoint'], actor })
+  const pixel = createPixelControls({ ...room.foundation, logger: pino({ level: 'silent' }) })
+  const block = { kind: 'block' as const, text: () => 'blocked.example.org' }
+  await pixel.change(organizationId, block, { actor, once: 'one', atMs: Date.now() })
+  await pixel.close()
+  await room.caughtUp()
+  const { body } = await ada.get('/commands/audit/list?actor=carol')
+  expect([rowsIn(body), body.split(`href="/organizations/${organizationId}"`).length - 1]).toEqual([5, 5])
 })

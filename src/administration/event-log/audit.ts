@@ -1,7 +1,7 @@
 import { type AuditFilter, type AuditRow, auditPage } from '../../../projections/audit.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import { isAudited } from '../../events/audited.ts'
-import { organizationOfStream } from '../../events/streams.ts'
+import { keyStream, organizationOfStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { CommandRefused } from '../../ledger/command.ts'
 import { readCheckpoints } from '../../projector/checkpoints.ts'
@@ -18,7 +18,7 @@ export type AuditEntry = {
   readonly actor: string
   readonly type: string
   readonly says: string
-  /** The organization whose ledger it is in; null for any other stream. */
+  /** The organization that it is about; null: none, or all. */
   readonly organizationId: string | null
   readonly about: readonly string[]
   readonly stream: string
@@ -58,11 +58,11 @@ export async function* auditEntries(
 const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise<AuditEntry> => {
   const event = await eventLog.at(BigInt(row.position))
   const { stream, type, about, position } = row
-  const organizationId = organizationOfStream(stream)
-  const entry = { type, organizationId, about, stream, position }
+  const entry = { type, about, stream, position }
   if (event === null || event.type !== type || event.stream !== stream)
     return {
       ...entry,
+      organizationId: organizationOfStream(stream),
       at: row.at.toISOString(),
       actor: row.actor,
       revision: null,
@@ -71,9 +71,24 @@ const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise
   const { metadata, ...domain } = decodeEvent(event)
   return {
     ...entry,
+    organizationId: await organizationOf(eventLog, { stream, data: domain.data }),
     at: metadata.recorded_at,
     actor: metadata.actor,
     revision: event.revision,
     says: isAudited(domain) ? auditSentence(domain) : `is no change by anyone: a row says so alone`,
   }
+}
+
+/** Events of a key name the key alone; its first event says whose it is. */
+const organizationOf = async (
+  eventLog: Foundation['eventLog'],
+  { stream, data }: { readonly stream: string; readonly data: object },
+): Promise<string | null> => {
+  const own = organizationOfStream(stream)
+  if (own !== null) return own
+  if ('organization_id' in data) return typeof data.organization_id === 'string' ? data.organization_id : null
+  if (!stream.startsWith(keyStream(''))) return null
+  const [first] = await eventLog.read(stream, { from: 0, max: 1 })
+  const issued = first === undefined ? null : decodeEvent(first)
+  return issued?.type === 'ApiKeyIssued' ? issued.data.organization_id : null
 }
