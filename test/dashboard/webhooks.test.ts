@@ -4,7 +4,7 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import { createWebhook } from '../../src/administration/webhooks/webhooks.ts'
+import { createWebhook, listDeliveries } from '../../src/administration/webhooks/webhooks.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { signedHeaders } from '../../src/webhooks/signature.ts'
@@ -96,6 +96,24 @@ const messageTo = async (webhookId: string, state: 'dead' | 'pending' | 'deliver
   )
   return id
 }
+
+test('a test message is listed with what came of it, and a failed one does not count as given up', async () => {
+  const { webhookId } = await made(ours)
+  const page = `/organizations/${ours}/webhooks/${webhookId}`
+  expect((await partner.get(page)).body).not.toContain('webhook.test')
+  await tested(partner, webhookId)
+  status = 500
+  await tested(partner, webhookId)
+  const { body } = await partner.get(page)
+  expect(body.match(/<div>webhook\.test<\/div>/g)).toHaveLength(2)
+  expect(body).toMatch(/<dt>Given up<\/dt><dd>0</)
+  expect(body).toContain('<div>delivered</div>')
+  const listed = await listDeliveries(room.foundation, { webhookId, state: null })
+  expect(listed.map(({ event, state, attempts }) => ({ event, state, attempts }))).toEqual([
+    { event: 'webhook.test', state: 'dead', attempts: 1 },
+    { event: 'webhook.test', state: 'delivered', attempts: 1 },
+  ])
+})
 
 describe('adding a webhook', () => {
   test('shows its secret once, is put down with who did it, and lists its host without the path', async () => {

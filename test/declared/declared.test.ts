@@ -457,7 +457,7 @@ describe('a form', () => {
         (await waited(browser, await browser.post(path, encoded(hiddenIn(second.body))))).body,
       ).toContain('Already granted')
       const third = await browser.submit(path, { ...same, reason: 'another' })
-      expect(third.body).toContain('are granted under the reference &quot;INV-1&quot; already')
+      expect(third.body).toContain('was granted under the reference &quot;INV-1&quot; already')
       expect(third.body).not.toContain('name="confirmed"')
       const other = await browser.submit(path, { ...same, amount: '6' })
       expect([other.statusCode, other.body.includes('Another movement takes another reference')]).toEqual([
@@ -747,4 +747,11 @@ describe('the admin API', () => {
       properties: { amount: { type: 'string', description: expect.any(String) } },
     })
   })
+})
+
+test('an issued key is answered with its name', async () => {
+  const { organizationId } = await sceneWithLot()
+  const issue = declarations.find(({ name }) => name === 'key issue') as Declared
+  const given = { organization: organizationId, name: 'nightly' }
+  expect(await onCommandLine(room, as('admin'), issue, given)).toMatchObject({ name: 'nightly' })
 })

@@ -93,6 +93,7 @@ const issue = command({
         organization_id: organizationId,
         api_key_id: keyId,
         api_key: apiKey,
+        name: asked.name,
         permissions: asked.permissions,
         rate_limits: asked.limits,
         allowed_cidrs: asked.allowedCidrs,

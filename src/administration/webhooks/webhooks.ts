@@ -128,7 +128,8 @@ export const listWebhooks = async (
   const { rows } = await pool.query<ListedWebhook>(
     `select ${columns},
             (select count(*)::int from webhook_deliveries d where d.webhook_id = e.webhook_id and d.state = 'pending') as pending,
-            (select count(*)::int from webhook_deliveries d where d.webhook_id = e.webhook_id and d.state = 'dead') as dead,
+            (select count(*)::int from webhook_deliveries d where d.webhook_id = e.webhook_id and d.state = 'dead'
+                and d.event <> '${testMessage}') as dead,
             last.last_attempt_at, last.state as last_state, last.last_result
        from webhook_endpoints e
        left join lateral (
@@ -146,7 +147,7 @@ export const deliveryStates = ['pending', 'delivered', 'dead'] as const
 export type DeliveryRow = {
   readonly delivery_id: string
   readonly webhook_id: string
-  readonly event: WebhookEvent
+  readonly event: WebhookEvent | typeof testMessage
   readonly state: (typeof deliveryStates)[number]
   readonly attempts: number
   readonly created_at: Date
@@ -226,7 +227,7 @@ export const resendDelivery = async (
 
 /**
  * Sends a test message now and returns the result. If a disabled webhook answers, it is
- * enabled again; failed messages stay failed until they are sent again.
+ * enabled again; failed messages stay failed until they are sent again. The message is listed with the others.
  */
 export const testWebhook = async (
   { pool, eventLog, secrets }: Webhooks,
@@ -246,6 +247,20 @@ export const testWebhook = async (
   const answer = await sendOnce({ sealer, outside }, webhook, message)
   const ms = Math.round(performance.now() - started)
   const delivered = answer.kind === 'answered' && answer.status >= 200 && answer.status < 300
+  await pool.query(
+    `insert into webhook_deliveries (delivery_id, webhook_id, event, payload, state, attempts, created_at,
+                                     next_attempt_at, last_attempt_at, last_result)
+     select $1, webhook_id, $3, $4, $5, 1, $6, $6, $6, $7 from webhook_endpoints where webhook_id = $2`,
+    [
+      message.id,
+      webhookId,
+      testMessage,
+      message.body,
+      delivered ? 'delivered' : 'dead',
+      at,
+      resultText(answer),
+    ],
+  )
   const enabled = delivered && webhook.disabled_at !== null
   if (enabled) await recordWebhook(eventLog, { type: 'WebhookResumed', data: toldOf(webhook) }, actor)
   if (delivered)
