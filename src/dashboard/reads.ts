@@ -14,7 +14,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   [`${organization}/months`, ['accounts', 'ledger_lines']],
   [`${organization}/lots`, ['accounts']],
   [`${organization}/pixel`, ['accounts', 'pixel_days']],
-  [`${organization}/pick`, []],
+  [`${organization}/pick`, ['api_keys']],
   [`${organization}/commands`, ['accounts']],
   [organization, ['accounts', 'api_keys', 'key_usage', 'ledger_lines']],
   ['/months', ['accounts', 'ledger_index']],

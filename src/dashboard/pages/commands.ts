@@ -1,5 +1,4 @@
 import type { Declared } from '../../administration/declare.ts'
-import { nouns } from '../../cli/nouns.ts'
 import { capitalized } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
@@ -9,6 +8,18 @@ import { layout, organizationHead, table, type Viewer } from './layout.ts'
 
 /** `href`: null if only the command line and the admin API offer it. */
 type Usable = { readonly declared: Declared; readonly href: string | null }
+
+const headings: Readonly<Record<string, string>> = {
+  org: 'Organizations',
+  price: 'Prices',
+  rerate: 'Re-rates',
+  ledger: 'Ledgers and months',
+  projection: 'Projections',
+  key: 'API keys',
+  webhook: 'Webhooks',
+  'event-log': 'Event log',
+  user: 'Users',
+}
 
 export const commandsPage = ({
   viewer,
@@ -33,8 +44,7 @@ ${[...byNoun].map(([noun, ofNoun]) => section(noun, ofNoun))}`,
 }
 
 const section = (noun: string, ofNoun: readonly Usable[]): Html => {
-  const about = nouns.find(({ name }) => name === noun)?.about ?? noun
-  const heading = capitalized(about.split(':')[0] ?? noun)
+  const heading = headings[noun] ?? capitalized(noun)
   return html`<section aria-labelledby="noun-${noun}">
 <h2 id="noun-${noun}">${heading}</h2>
 ${table({
