@@ -14,7 +14,7 @@ import { attemptOnce, type Dashboard, sendPage, viewerOf } from './page.ts'
 import type { FormFault } from './pages/layout.ts'
 import { ownPage } from './pages/own.ts'
 import { guessableNames } from './queries.ts'
-import { endOtherSessions, sessionCookie, sessionsOf } from './session.ts'
+import { endOtherSessions, SignInOvertaken, sessionCookie, sessionsOf } from './session.ts'
 
 const noticesShownMs = 90 * 24 * 60 * 60 * 1_000
 const noticesShownMax = 20
@@ -56,10 +56,11 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       newPassword(context, request, viewer.user, form),
     )
     if ('fault' in outcome) return sendPage(reply.code(422), await shown(request, viewer, outcome.fault))
-    // Every session of the old password has ended, including this one.
-    await request.session.destroy()
     context.devices.seen(request, reply, viewer.user)
     const next = nextOf(formOf(request.body).text('next'))
+    const wasGiven = request.standing?.passwordGiven === true
+    if (await continueSession(request, outcome.done))
+      return reply.redirect(next === '/' && !wasGiven ? '/me' : next, 303)
     return reply.clearCookie(sessionCookie, { path: '/' }).redirect(withNext('/login', next), 303)
   })
 
@@ -72,6 +73,24 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       ? sendPage(reply.code(422), await shown(request, viewer, outcome.fault))
       : reply.redirect('/me', 303)
   })
+}
+
+/**
+ * Every session of the old password has ended: the person who changed it goes on in a new one, of the same way of signing in. False: the
+ * password was changed again since.
+ */
+const continueSession = async (request: FastifyRequest, { mark }: { mark: string }): Promise<boolean> => {
+  const { user, byProvider } = request.session
+  await request.session.regenerate()
+  Object.assign(request.session, { user, byProvider, mark })
+  try {
+    await request.session.save()
+    return true
+  } catch (error) {
+    if (!(error instanceof SignInOvertaken)) throw error
+    await request.session.destroy()
+    return false
+  }
 }
 
 /**
@@ -100,7 +119,7 @@ const newPassword = async (
   request: FastifyRequest,
   user: string,
   form: Form,
-): Promise<void> => {
+): Promise<{ mark: string }> => {
   const organizationId = request.standing?.organizationId ?? null
   const names = await guessableNames(context.foundation.pool, { user, organizationId })
   const chosen = await checkPassword('new', form.text('new'), names)
@@ -109,5 +128,5 @@ const newPassword = async (
   await checkPresentPassword(context, request, user, form)
   if (chosen === form.text('present'))
     throw new InputFault('new', 'it is the present password: choose another one')
-  await changePassword(context.foundation, { name: user, chosen, ...provedOperator(user) })
+  return changePassword(context.foundation, { name: user, chosen, ...provedOperator(user) })
 }

@@ -309,8 +309,10 @@ export const signedIn = async (
   const chosen = `${password}, chosen`
   const { statusCode } = await browser.submit('/login', { name, password })
   if (statusCode === 303 && !(await browser.get('/me')).body.includes('made for you')) return browser
-  if (statusCode === 303)
+  if (statusCode === 303) {
     await browser.submit('/me', { present: password, new: chosen, again: chosen }, '/me/password')
+    return browser
+  }
   const again = await browser.submit('/login', { name, password: chosen })
   if (again.statusCode !== 303) throw new Error(`not signed in: ${statusCode}, ${again.statusCode}`)
   return browser

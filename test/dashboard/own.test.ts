@@ -63,15 +63,22 @@ test.each([
   expect(body).not.toContain(chosen)
 })
 
-test('a new password ends every session, is an event, and is the one that opens', async () => {
+test('a new password ends every other session, is an event, and is the one that opens', async () => {
+  const other = await signedIn(room, { name: 'ada', password })
+  const stolen = openBrowser(room.host)
+  for (const [name, value] of ada.cookies) (stolen.cookies as Map<string, string>).set(name, value)
+  expect((await stolen.get('/me')).statusCode).toBe(200)
   const { statusCode, headers } = await change({ present: password, new: chosen, again: chosen })
-  expect({ statusCode, to: headers.location }).toEqual({ statusCode: 303, to: '/login' })
-  expect((await ada.get('/')).statusCode).toBe(303)
+  expect({ statusCode, to: headers.location }).toEqual({ statusCode: 303, to: '/me' })
+  expect((await ada.get('/me')).statusCode).toBe(200)
+  // The session is a new one: a copy of the old cookie opens nothing.
+  for (const ended of [other, stolen]) expect((await ended.get('/me')).headers.location).toMatch(/^\/login/)
   const events = (await room.foundation.eventLog.read(operatorStream, { direction: 'backwards', max: 5 }))
     .map(decodeEvent)
     .filter(({ type }) => type === 'UserPasswordChanged')
     .slice(0, 1)
   expect(events.map(({ metadata }) => metadata.actor)).toEqual(['user:ada'])
+  expect((await openBrowser(room.host).submit('/login', { name: 'ada', password })).statusCode).toBe(401)
   ada = await signedIn(room, { name: 'ada', password: chosen })
   expect((await ada.get('/me')).statusCode).toBe(200)
 })
@@ -87,6 +94,7 @@ describe('what changed about an account', () => {
     expect((await elsewhere.submit('/login', grace)).headers.location).toBe('/')
     const changed = { present: grace.password, new: lastPassword, again: lastPassword }
     expect((await elsewhere.submit('/me', changed, '/me/password')).statusCode).toBe(303)
+    await elsewhere.submit('/', {}, '/logout')
     await room.caughtUp()
     const renewed = { ...grace, password: lastPassword, next: '/operations' }
     // The device on which it was done knows.

@@ -88,12 +88,12 @@ export const changeRole = async (
 
 /**
  * A new password, the person's own choice or a generated one, which is not stored and must be replaced by its person; sessions of the old one end.
- * Tokens stay valid: they are revoked separately.
+ * Tokens stay valid: they are revoked separately. `mark`: of the new password, with which a session may begin.
  */
 export const changePassword = (
   parts: Parts,
   { name, actor, chosen }: { name: string; actor: string; chosen?: string },
-): Promise<{ password: string }> =>
+): Promise<{ password: string; mark: string }> =>
   changeUsers(parts, actor, (known) => {
     const { row, standing } = userIn(known, name)
     if (standing.kind === 'refused') throw new CommandRefused(`${standing.says}; "user enable" comes first`)
@@ -102,8 +102,7 @@ export const changePassword = (
       events: [{ type: 'UserPasswordChanged', data }],
       writeRow: async (client) => {
         const password = chosen ?? freshPassword()
-        await putUser(client, { name, password, given: chosen === undefined })
-        return { password }
+        return { password, ...(await putUser(client, { name, password, given: chosen === undefined })) }
       },
     }
   })

@@ -74,18 +74,22 @@ export const putUser = async (
     organizationId?: string | null
     createdAt?: string
   },
-): Promise<void> => {
+): Promise<{ mark: string }> => {
+  const passwordPhc = await hashPassword(password)
   await pool.query(
     `insert into users (name, password_phc, role, organization_id, created_at, password_given)
      values ($1, $2, $3, $4, $5, $6)
      on conflict (name) do update set password_phc = excluded.password_phc, password_given = excluded.password_given`,
-    [name, await hashPassword(password), role, organizationId, createdAt, given],
+    [name, passwordPhc, role, organizationId, createdAt, given],
   )
+  return { mark: markOf(passwordPhc) }
 }
 
 /** PostgreSQL accepts no text with U+0000, and no user has such a name, or a longer one. */
 const possibleName = (name: string): string =>
   name.length <= userNameMax && !name.includes('\0') ? name : ''
+
+const markOf = (passwordPhc: string): string => hash('sha256', passwordPhc, 'base64url')
 
 /** The SHA-256 of the stored password, so it changes with the password; null: the user does not exist. */
 export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<string | null> => {
@@ -93,7 +97,7 @@ export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): 
     'select password_phc from users where name = $1',
     [possibleName(name)],
   )
-  return rows[0] === undefined ? null : hash('sha256', rows[0].password_phc, 'base64url')
+  return rows[0] === undefined ? null : markOf(rows[0].password_phc)
 }
 
 /** Null: the user does not exist. */

@@ -59,7 +59,7 @@ ${
   given &&
   html`<p class="notice" role="status">Your present password was made for you, and others may have seen it. Choose one of your own; every other page opens then.</p>`
 }
-<p class="note">Every session ends, this one too: you sign in with the new password. Tokens for the command line stay valid.</p>
+<p class="note">Your other sessions end; this one continues. Tokens for the command line stay valid.</p>
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/me/password">${formFields(viewer)}
 <input type="hidden" name="next" value="${next}">

@@ -5,8 +5,8 @@ import { signInAs, type Window } from './browser.ts'
 export type Person = { readonly name: string; readonly password: string }
 
 /**
- * Signs in for the first time, from a page on: where the password was given by the system, the person replaces it and signs in
- * with their own. Returns who they are then.
+ * Signs in for the first time, from a page on: where the password was given by the system, the person replaces it. Returns who they are
+ * then.
  */
 export const signInFirst = async (window: Window, person: Person, from = '/login'): Promise<Person> => {
   const { page } = window
@@ -17,6 +17,6 @@ export const signInFirst = async (window: Window, person: Person, from = '/login
   await page.fill('#new', own.password)
   await page.fill('#again', own.password)
   await page.getByRole('button', { name: 'Change it' }).click()
-  await signInAs(window, own, page.url())
+  await page.getByRole('heading', { name: 'Choose your password' }).waitFor({ state: 'hidden' })
   return own
 }
