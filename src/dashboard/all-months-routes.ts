@@ -5,7 +5,7 @@ import { type Month, monthAfter, monthBefore } from '../billing/months.ts'
 import { csvOf } from './csv.ts'
 import { formOf } from './form.ts'
 import { credits } from './format.ts'
-import { type MonthUseRow, monthUse } from './month-queries.ts'
+import { type MonthUseRow, monthUse, openOrganizations } from './month-queries.ts'
 import { attempt, type Dashboard, organizationPattern, sendPage, viewerOf } from './page.ts'
 import { allMonthsPage } from './pages/all-months.ts'
 import { rowsOf } from './queries.ts'
@@ -27,7 +27,8 @@ const wantedMonth = (text: string, nowMs: number): Month => {
   return month
 }
 
-const lastMonth = (nowMs: number): Month => monthBefore(new Date(nowMs).toISOString().slice(0, 7))
+/** The open one. */
+const currentMonth = (nowMs: number): Month => new Date(nowMs).toISOString().slice(0, 7)
 
 const daysOf = (month: Month) => ({
   before: `${monthBefore(month)}-01`,
@@ -39,7 +40,10 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
   const { foundation } = context
 
   const shownOf = async (month: Month, after: string, nowMs: number) => {
-    const found = await rowsOf(foundation.pool, monthUse(daysOf(month), { after, max: shownMax + 1 }))
+    const [found, [open]] = await Promise.all([
+      rowsOf(foundation.pool, monthUse(daysOf(month), { after, max: shownMax + 1 })),
+      rowsOf(foundation.pool, openOrganizations(month, daysOf(month).next)),
+    ])
     const rows = found.slice(0, shownMax)
     return {
       month,
@@ -47,6 +51,7 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
       rows,
       further: after !== '',
       next: found.length > rows.length ? (rows.at(-1)?.organization_id ?? null) : null,
+      open: open?.open ?? 0,
       closableAtMs: closableAt(month),
       atMs: nowMs,
     }
@@ -56,7 +61,7 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
     const viewer = viewerOf(request, reply)
     const query = formOf(request.query)
     const nowMs = Date.now()
-    const typed = query.text('month') || lastMonth(nowMs)
+    const typed = query.text('month') || currentMonth(nowMs)
     const asked = await attempt(async () => wantedMonth(typed, nowMs))
     if ('fault' in asked)
       return sendPage(reply.code(422), allMonthsPage({ viewer, typed: '', fault: asked.fault, shown: null }))
@@ -67,7 +72,7 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
 
   pages.get('/months.csv', async (request, reply) => {
     const nowMs = Date.now()
-    const month = wantedMonth(formOf(request.query).text('month') || lastMonth(nowMs), nowMs)
+    const month = wantedMonth(formOf(request.query).text('month') || currentMonth(nowMs), nowMs)
     return reply
       .type('text/csv; charset=utf-8')
       .header('cache-control', 'no-store')

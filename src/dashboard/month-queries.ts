@@ -11,6 +11,27 @@ export type MonthUseRow = {
   charged_before_micro: string
 }
 
+/** Calls and charges of one organization by month, from a day on, from the daily sums: as statements have them, without rate-limited calls. */
+export const useByMonth = (
+  organizationId: string,
+  from: string,
+): Query<{ month: string; calls: string; charged_micro: string }> => ({
+  text: `select to_char(day, 'YYYY-MM') as month, coalesce(sum(calls) filter (where outcome <> 'rate_limited'), 0)::text as calls,
+               (-sum(charged_micro))::text as charged_micro
+           from usage_days where organization_id = $1 and day >= $2::date group by 1 order by 1 desc limit 1200`,
+  values: [organizationId, from],
+})
+
+/** How many organizations have a month open that ended before `next`: a later closing closes it too. */
+export const openOrganizations = (month: string, next: string): Query<{ open: number }> => ({
+  text: `select count(*)::int as open from accounts a
+          where (a.registered_at < $2::date or exists (
+                   select from usage_days d where d.organization_id = a.organization_id and d.day < $2::date))
+            and a.registered_at is not null and not exists (
+            select from closed_months c where c.organization_id = a.organization_id and c.month >= $1)`,
+  values: [month, next],
+})
+
 /** Organizations after the given one, by id, which is by age. Days are first days of months: the month before, this one, the next one. */
 export const monthUse = (
   { before, month, next }: { readonly before: string; readonly month: string; readonly next: string },

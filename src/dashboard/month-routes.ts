@@ -6,6 +6,7 @@ import { type Month, monthBefore } from '../billing/months.ts'
 import { csv, jsonLines } from '../billing/statement-file.ts'
 import { streamed } from '../call/streamed.ts'
 import { count } from './format.ts'
+import { useByMonth } from './month-queries.ts'
 import {
   accountAt,
   askerOf,
@@ -17,6 +18,7 @@ import {
 } from './page.ts'
 import { monthPage } from './pages/month.ts'
 import { type MonthLine, monthsPage } from './pages/months.ts'
+import { rowsOf } from './queries.ts'
 import { soonOr } from './work-routes.ts'
 import { createPlaces } from './works.ts'
 
@@ -49,10 +51,16 @@ export const monthRoutes = (pages: FastifyInstance, context: Dashboard): void =>
       run: (progress) => monthsOf(foundation, id, { onProgress: (events) => progress(eventsRead(events)) }),
     })
     if ('sent' in outcome) return outcome.sent
-    return sendPage(
-      reply,
-      monthsPage({ viewer: viewerOf(request, reply), account, months: linesOf(outcome.result) }),
-    )
+    const lines = linesOf(outcome.result)
+    const oldest = lines.findLast(({ closed }) => !closed)?.month ?? null
+    const use = oldest === null ? [] : await rowsOf(foundation.pool, useByMonth(id, `${oldest}-01`))
+    const months = lines.map((line): MonthLine => {
+      const own = line.closed ? undefined : use.find(({ month }) => month === line.month)
+      if (line.closed) return line
+      const charged = formatCredits(BigInt(own?.charged_micro ?? 0))
+      return { ...line, totals: { charged, calls: Number(own?.calls ?? 0) } }
+    })
+    return sendPage(reply, monthsPage({ viewer: viewerOf(request, reply), account, months }))
   })
 
   pages.get<MonthParams>('/organizations/:organization/months/:month', async (request, reply) => {

@@ -1,4 +1,5 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { callsOfRequest } from '../../projections/statement-lines.ts'
 import { lastReconciliation } from '../administration/ledgers/reconciliations.ts'
 import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
@@ -183,7 +184,7 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
     const [lots, keys, statement] = await Promise.all([
       rowsOf(pool, lotsOf(id, { max: lotsMax + 1, nowMs })),
       rowsOf(pool, keysOf(id, { max: keysMax + 1, nowMs })),
-      statementOf(context, id, request.query),
+      statementOf(context, id, request),
     ])
     const page = organizationPage({
       viewer: viewerOf(request, reply),
@@ -205,7 +206,7 @@ const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 const statementOf = async (
   { foundation: { pool } }: Dashboard,
   organizationId: string,
-  query: unknown,
+  { query, standing }: FastifyRequest,
 ): Promise<StatementView> => {
   const form = formOf(query)
   const requestId = form.text('request_id').trim().toUpperCase()
@@ -219,7 +220,12 @@ const statementOf = async (
           message: 'A request id is 26 letters and digits, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2.',
         },
       }
-    return { kind: 'search', requestId, lines: await linesOfCall(pool, organizationId, requestId) }
+    const lines = await linesOfCall(pool, organizationId, requestId)
+    // A partner must not learn whether another organization has it.
+    const mayLook = lines.length === 0 && standing?.organizationId === null
+    const [other] = mayLook ? await rowsOf(pool, callsOfRequest(requestId, null)) : []
+    const elsewhere = other?.organization_id ?? null
+    return { kind: 'search', requestId, lines, elsewhere }
   }
   const [before, after] = [form.text('before'), form.text('after')]
   let place: StatementPlace = null

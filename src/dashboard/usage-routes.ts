@@ -40,7 +40,8 @@ const groupRowsMax = 500
 const keysMax = 200
 const lotsMax = 1_000
 
-type Asked = UsageRange & { readonly unit: 'day' | 'hour' }
+/** `isCut`: hours of the last days of the range alone. */
+type Asked = UsageRange & { readonly unit: 'day' | 'hour'; readonly isCut: boolean }
 
 const dayOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10)
 
@@ -67,18 +68,18 @@ const dayIn = (form: Form, field: string): string => {
 
 /** Throws `InputFault`. */
 const askedIn = (form: Form): Asked => {
-  const [from, to] = [dayIn(form, 'from'), dayIn(form, 'to')]
-  const days = (Date.parse(to) - Date.parse(from)) / dayMs + 1
-  if (days < 1) throw new InputFault('to', `${to} is before ${from}`)
+  const [asked, to] = [dayIn(form, 'from'), dayIn(form, 'to')]
+  const days = (Date.parse(to) - Date.parse(asked)) / dayMs + 1
+  if (days < 1) throw new InputFault('to', `${to} is before ${asked}`)
   if (days > daysMax) throw new InputFault('from', `at most ${daysMax} days are shown; these are ${days}`)
   const unit = form.text('unit') === 'hour' ? 'hour' : 'day'
-  if (unit === 'hour' && days > hourDaysMax)
-    throw new InputFault('unit', `hours of at most ${hourDaysMax} days are shown; these are ${days}`)
+  const isCut = unit === 'hour' && days > hourDaysMax
   const key = form.text('key')
   return {
-    from,
+    from: isCut ? dayOf(Date.parse(to) - (hourDaysMax - 1) * dayMs) : asked,
     to,
     unit,
+    isCut,
     by: usageDimensions.find((one) => one === form.text('by')) ?? 'outcome',
     keyId: keyIdPattern.test(key) ? key : null,
   }
@@ -117,12 +118,16 @@ const usageOf = async (
     unit,
     series: seriesOf(timesOf({ ...asked, unit }), rows),
     unpaid: unpaid === null ? (places === null ? 0n : null) : BigInt(unpaid[0]?.calls ?? 0),
-    note: noteOf(unit !== asked.unit, groups.length === groupRowsMax),
+    note: noteOf(asked, { byDay: unit !== asked.unit, cut: groups.length === groupRowsMax }),
   }
 }
 
-const noteOf = (byDay: boolean, cut: boolean): string | null => {
+const noteOf = (
+  { isCut, from }: Asked,
+  { byDay, cut }: { readonly byDay: boolean; readonly cut: boolean },
+): string | null => {
   if (byDay) return `There are more than ${linesMax} lines in these days: they are shown by day.`
+  if (isCut) return `Hours are shown of at most ${hourDaysMax} days: these are the days from ${from} on.`
   return cut ? `The ${groupRowsMax} groups that cost most are listed; the figures are of all.` : null
 }
 
@@ -183,7 +188,9 @@ export const usageRoutes = (pages: FastifyInstance, context: Dashboard): void =>
       figures: await figuresOf(context, account, asked, used.unpaid),
       query: queryOf(asked),
     }
-    return sendPage(reply, usagePage({ ...view, fault: null, shown }))
+    const { keyId, isCut: _, ...values } = asked
+    const typedAsShown = formOf({ ...values, key: keyId ?? '' })
+    return sendPage(reply, usagePage({ ...view, typed: typedAsShown, fault: null, shown }))
   })
   csvRoute(pages, context)
 }

@@ -56,8 +56,14 @@ const used = async (month: string) => {
 }
 
 describe('the month of all', () => {
-  test('is the last one first, has what statements have, and a file of the same', async () => {
-    const { body, statusCode } = await viewer.get('/months')
+  test('is the open one first', async () => {
+    const { body } = await viewer.get('/months')
+    expect(body).toContain(`${monthOf(0)} of all organizations</h1>`)
+    expect((await viewer.get('/months.csv')).headers['content-disposition']).toContain(monthOf(0))
+  })
+
+  test('has what statements have, and a file of the same', async () => {
+    const { body, statusCode } = await viewer.get(`/months?month=${monthOf(1)}`)
     expect(statusCode).toBe(200)
     expect(body).toContain(`${monthOf(1)} of all organizations</h1>`)
     expect(body).toContain(`href="/organizations/${scene.organizationId}/months/${monthOf(1)}"`)
@@ -121,7 +127,15 @@ describe('closing it for all', () => {
     expect(early).toContain('<h1>Done, with failures</h1>')
     expect(early).toContain(`of ${scene.organizationId} is open: close it first`)
     for (const ago of [3, 2]) await close(monthOf(ago))
+    expect((await finance.get(`/months?month=${monthOf(1)}`)).body).toContain('/ledger/close?')
     const now = await close(monthOf(1))
+    for (const ago of [1, 2]) {
+      const { body } = await finance.get(`/months?month=${monthOf(ago)}`)
+      expect([body.includes('/ledger/close?'), body.includes('for every organization')]).toEqual([
+        false,
+        true,
+      ])
+    }
     expect(now).toContain('<h1>Done</h1>')
     expect(now).toMatch(/>closed</)
     expect(now).toMatch(/>nothing to close</)

@@ -68,6 +68,11 @@ describe('months', () => {
     expect(months).toEqual(months.toSorted().reverse())
     expect(months[0]).toBe(monthOf(0))
     expect(months.length).toBeGreaterThan(1)
+    // The open month has what it came to so far.
+    const row = /months\/(\d{4}-\d\d)"[\s\S]*?<\/tr>/.exec(body)?.[0] ?? ''
+    const cell = (head: string) => new RegExp(`data-head="${head}"><div>([^<]+)`).exec(row)?.[1] ?? ''
+    const own = (await ended(`${base}/months/${monthOf(0)}`)).body
+    expect([cell('Charged'), cell('Calls')]).toEqual([figure(own, 'Charged'), figure(own, 'Calls')])
   })
 
   test('say what they come to beside the month before, which opening and closing join', async () => {

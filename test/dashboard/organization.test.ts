@@ -18,6 +18,7 @@ import {
   openBrowser,
   openDashboardHost,
   signedIn,
+  userWhoChose,
   withoutOwnScripts,
 } from './dashboard-host.ts'
 
@@ -433,7 +434,19 @@ describe('the statement', () => {
     for (const name of [requestIds[5], ulid(0), 'x'])
       expect((await browser.get(`/organizations/${other}/calls/${name}`)).statusCode).toBe(404)
     const answer = await browser.get(`/organizations/${other}?request_id=${requestIds[5]}`)
-    expect(textOf(answer.body)).toContain('This ledger has no line of request')
+    expect(textOf(answer.body)).toContain(`Request ${requestIds[5]} is not of this organization.`)
+    const its = `/organizations/${id}/calls/${requestIds[5]}`
+    expect(answer.body).toContain(`href="${its}"`)
+    expect((await browser.get(its)).statusCode).toBe(200)
+    const nowhere = await browser.get(`/organizations/${other}?request_id=${ulid(0)}`)
+    expect(textOf(nowhere.body)).toContain('This ledger has no line of request')
+    const partner = await signedIn(
+      room,
+      await userWhoChose(room, { name: 'pat', role: 'partner', organizationId: other, actor }),
+    )
+    const told = await partner.get(`/organizations/${other}?request_id=${requestIds[5]}`)
+    expect(textOf(told.body)).toContain('This ledger has no line of request')
+    expect(told.body).not.toContain(id)
   })
 
   test.each(['before=-1', 'before=x', 'after=99999999999999999999', 'before=1&before=2', 'before[]=1'])(

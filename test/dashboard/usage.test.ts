@@ -99,7 +99,6 @@ describe('the usage page', () => {
     ['from=2026-02-30', 'is not a day'],
     ['from=2026-01-02&to=2026-01-01', 'is before 2026-01-02'],
     ['from=2020-01-01', 'At most 366 days'],
-    ['unit=hour', 'Hours of at most 7 days'],
     ['from=%00', 'is not a day'],
     ['from=0000-00-00', 'is not a day'],
   ])('says what is wrong with %s', async (query, why) => {
@@ -107,6 +106,12 @@ describe('the usage page', () => {
     expect(statusCode).toBe(422)
     expect(body).toContain(why)
     expect((await ada.get(usage(`.csv?${query}`))).statusCode).toBe(422)
+  })
+
+  test('shows hours of the last days where the range is longer', async () => {
+    const { body, statusCode } = await ada.get(usage('?unit=hour'))
+    expect([statusCode, body]).toEqual([200, expect.stringContaining('Hours are shown of at most 7 days')])
+    expect(body).toContain(`name="from" type="date" value="${day(-6)}"`)
   })
 
   test('takes any text for a key, a group or a step, and shows all then', async () => {

@@ -39,6 +39,12 @@ const wholeSteps = [1, 2, 5]
   .flatMap((first) => Array.from({ length: 15 }, (_, power) => first * 10 ** power))
   .sort((one, other) => one - other)
 
+/** No label stands twice: days are whole, and parts of credits keep the digits in which they differ. */
+const [hour, day] = [3_600, 86_400]
+const daySteps = [1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * day)
+const hourSteps = [1, 2, 3, 6, 12].map((hours) => hours * hour)
+const valueText = (value, step) => (step < 0.01 ? exact.format(value) : compact.format(value))
+
 const optionsOf = ({ at, series }, { width, step }) => {
   const isWhole = series.every(({ values }) => values.every(Number.isInteger))
   const [minor, line] = [colorOf('--minor'), colorOf('--line')]
@@ -58,13 +64,14 @@ const optionsOf = ({ at, series }, { width, step }) => {
         ...axis,
         grid: { show: false },
         space: 64,
+        incrs: step >= day ? daySteps : [...hourSteps, ...daySteps],
         values: (_plot, splits) => splits.map((seconds) => timeText(seconds, step)),
       },
       {
         ...axis,
         size: 62,
         ...(isWhole ? { incrs: wholeSteps } : {}),
-        values: (_plot, splits) => splits.map((value) => compact.format(value)),
+        values: (_plot, splits, _axis, _space, step) => splits.map((value) => valueText(value, step)),
       },
     ],
     series: [

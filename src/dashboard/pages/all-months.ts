@@ -18,6 +18,8 @@ type AllMonthsView = {
     /** The page is not the first; the start of the next page. */
     readonly further: boolean
     readonly next: string | null
+    /** The number of organizations that have the month open. */
+    readonly open: number
     readonly closableAtMs: number
     readonly atMs: number
   } | null
@@ -91,11 +93,10 @@ const useTable = ({ month, before, rows }: Shown): Html =>
     ],
   })
 
-const closeSection = ({
-  month,
-  closableAtMs,
-  atMs,
-}: Shown): Html => html`<section class="narrow" aria-labelledby="close">
+const closeSection = ({ month, open, closableAtMs, atMs }: Shown): Html => {
+  if (atMs >= closableAtMs && open === 0)
+    return html`<p class="note"><span class="mark good">Closed</span> for every organization.</p>`
+  return html`<section class="narrow" aria-labelledby="close">
 <h2 id="close">Close ${month}</h2>
 ${
   atMs < closableAtMs
@@ -104,3 +105,4 @@ ${
 <p class="actions"><a class="button" href="/commands/ledger/close?month=${month}&amp;all=on">Close ${month} of all</a></p>`
 }
 </section>`
+}

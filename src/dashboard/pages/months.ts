@@ -12,8 +12,8 @@ export type MonthLine = {
   readonly opening: string
   readonly closing: string
   readonly closed: boolean
-  /** As it was closed; null while it is open, and if it was closed with a later month. */
-  readonly totals: MonthClosed['totals'] | null
+  /** As it was closed, or so far; null if it was closed with a later month. */
+  readonly totals: Pick<MonthClosed['totals'], 'charged' | 'calls'> | null
 }
 
 export const monthsPage = ({
@@ -30,7 +30,7 @@ export const monthsPage = ({
     viewer,
     main: html`${organizationHead(viewer, account, '/months')}
 <h1>Months of ${account.name}</h1>
-<p class="note">In UTC, folded from the ledger itself. What comes later for a closed month is in the month that is open then.</p>
+<p class="note">In UTC, folded from the ledger itself. What comes later for a closed month is in the month that is open then. Charges and calls of open months are those so far.</p>
 ${
   months.length === 0
     ? html`<p class="empty">Nothing has happened yet.</p>`

@@ -30,7 +30,13 @@ type OrganizationView = {
 
 export type StatementView =
   | { readonly kind: 'page'; readonly page: StatementPage; readonly newest: boolean }
-  | { readonly kind: 'search'; readonly requestId: string; readonly lines: readonly StatementRow[] }
+  | {
+      readonly kind: 'search'
+      readonly requestId: string
+      readonly lines: readonly StatementRow[]
+      /** The organization that has it, if this one does not and the person may know. */
+      readonly elsewhere: string | null
+    }
   | { readonly kind: 'fault'; readonly requestId: string; readonly fault: FormFault }
 
 export const organizationPage = (view: OrganizationView): Html =>
@@ -193,7 +199,9 @@ const statementLines = (
 
 const nothing = (statement: Exclude<StatementView, { kind: 'fault' }>): Renderable => {
   if (statement.kind === 'search')
-    return html`This ledger has no line of request <code>${statement.requestId}</code>. Lines follow their calls within a second.`
+    return statement.elsewhere !== null
+      ? html`Request <code>${statement.requestId}</code> is not of this organization. <a href="/organizations/${statement.elsewhere}/calls/${statement.requestId}">Open it at its own, ${statement.elsewhere}</a>.`
+      : html`This ledger has no line of request <code>${statement.requestId}</code>. Lines follow their calls within a second.`
   return statement.newest ? 'Nothing has happened yet.' : 'There is nothing further.'
 }
 
