@@ -40,6 +40,7 @@ const actionOfPage = {
   // A person's own pages, for every role.
   'GET /me': 'accounts.read',
   'POST /me/password': 'accounts.read',
+  'POST /me/times': 'accounts.read',
   'POST /me/sessions/end': 'accounts.read',
   'GET /me/second-factor': 'accounts.read',
   'POST /me/second-factor': 'accounts.read',

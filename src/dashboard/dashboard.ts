@@ -33,6 +33,7 @@ import {
   sessionStore,
 } from './session.ts'
 import { createCodeAttempts, createSignIn } from './sign-in.ts'
+import { timesCookie } from './times.ts'
 import { createWorks } from './works.ts'
 
 /** A working projector also leaves rows behind for a moment. */
@@ -157,7 +158,7 @@ const openPages = async (
   await pages.register(formbody)
   await pages.register(cookie)
   nameCookies(pages, {
-    names: [sessionCookie, formCookie, deviceCookie, halfCookie, providerCookie],
+    names: [sessionCookie, formCookie, deviceCookie, halfCookie, providerCookie, timesCookie],
     insecure: insecureCookies,
   })
   await pages.register(session, {

@@ -26,6 +26,9 @@ export const instant = (at: Date, { milliseconds = false } = {}): Html => {
 
 export const utc = (at: Date): Html => html`${instant(at)} UTC`
 
+/** An id with a button that copies it, where scripts run. */
+export const copyable = (id: string): Html => html`<span class="id whole" data-copyable>${id}</span>`
+
 /** snake_case names of events as words. */
 export const words = (name: string): string => name.replaceAll('_', ' ')
 

@@ -22,6 +22,7 @@ import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './querie
 import type { RequiredFactor } from './required-factor.ts'
 import { formOwner } from './session.ts'
 import type { CodeAttempts, SignIn } from './sign-in.ts'
+import { timesOf } from './times.ts'
 import type { Asker, Works } from './works.ts'
 
 /** The context of every page: the person, the organization, and how a page is sent. */
@@ -100,6 +101,7 @@ export const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer =
   once: ulid(),
   rows: request.rows,
   docsUrl: request.docsUrl,
+  times: timesOf(request),
 })
 
 /** Makes the change of a form, or shows the form's fault; any other failure is not the form's fault. */

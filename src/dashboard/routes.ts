@@ -42,6 +42,7 @@ import { secondFactorRoutes } from './second-factor-routes.ts'
 import { sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
+import { timesRoutes } from './times.ts'
 import { usageRoutes } from './usage-routes.ts'
 import { webhookRoutes } from './webhook-routes.ts'
 import { workRoutes } from './work-routes.ts'
@@ -139,6 +140,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   webhookRoutes(pages, context)
   pixelRoutes(pages, context)
   ownRoutes(pages, context)
+  timesRoutes(pages)
   secondFactorRoutes(pages, context)
   workRoutes(pages, context)
 }

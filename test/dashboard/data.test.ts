@@ -82,7 +82,15 @@ test('one that is older than its bound is marked, and what to do is said then', 
   const pageOf = (sources: readonly DataSource[]): string =>
     documentOf(
       dataPage({
-        viewer: { user: 'ada', role: 'viewer', csrf: 'x', once: 'x', rows: null, docsUrl: null },
+        viewer: {
+          user: 'ada',
+          role: 'viewer',
+          csrf: 'x',
+          once: 'x',
+          rows: null,
+          docsUrl: null,
+          times: 'utc',
+        },
         ...{ sources, faults: ['GEOIP_CITY_DB: <no>'], host: 'h', nowMs },
         imports: { companies: null, profiles: null },
       }),

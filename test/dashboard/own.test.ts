@@ -83,6 +83,16 @@ test('a new password ends every other session, is an event, and is the one that 
   expect((await ada.get('/me')).statusCode).toBe(200)
 })
 
+test('times are local where one chose so, which the browser remembers', async () => {
+  const htmlTag = async () => /<html[^>]*>/.exec((await ada.get('/me')).body)?.[0]
+  expect(await htmlTag()).toBe('<html lang="en">')
+  const { headers } = await ada.submit('/me', { times: 'local' }, '/me/times')
+  expect(headers['set-cookie']).toContain('HttpOnly')
+  expect(await htmlTag()).toBe('<html lang="en" data-times="local">')
+  await ada.submit('/me', { times: 'Mars' }, '/me/times')
+  expect(await htmlTag()).toBe('<html lang="en">')
+})
+
 describe('what changed about an account', () => {
   const lastPassword = 'seven unrelated things on a shelf'
 

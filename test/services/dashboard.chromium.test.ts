@@ -255,3 +255,87 @@ test('a time in UTC says what it is here', async () => {
   expect(await time.getAttribute('title')).toMatch(/ here$/)
   await window.close()
 })
+
+test('times are local where the person chose so, and UTC again', async () => {
+  const window = await chromium.open({ scheme: 'light', width: 1280 })
+  await signIn(window)
+  const { page } = window
+  const at = async (): Promise<(string | null)[]> => {
+    await page.goto(`/organizations/${scene.organizationId}/statement`)
+    const time = page.locator('#lines time[datetime*=T]').first()
+    const head = page.locator('#lines thead th', { hasText: /time/i }).first()
+    return [await time.getAttribute('datetime'), await time.textContent(), await head.textContent()]
+  }
+  const [iso, utc] = await at()
+  await page.goto('/me')
+  await page.getByRole('button', { name: 'Show local time' }).click()
+  await page.getByRole('button', { name: 'Show local time', pressed: true }).waitFor()
+  // The windows are in Tokyo, nine hours ahead.
+  const tokyo = new Date(Date.parse(String(iso)) + 9 * 3_600_000).toISOString()
+  const [, local, head] = await at()
+  expect(local).toBe(tokyo.replace('T', ' ').slice(0, utc?.length))
+  expect(head).toContain('(local)')
+  expect(await page.locator('footer').textContent()).toContain('Times are those of Asia/Tokyo')
+  const rows = page.locator('#lines tbody tr')
+  const before = await rows.count()
+  await page.click('#pager a')
+  await expect.poll(() => rows.count()).toBeGreaterThan(before)
+  await expect.poll(() => page.locator('#lines time[datetime*=T]:not([title])').count()).toBe(0)
+  expect([await axeFindings(page), window.complaints()]).toEqual([[], []])
+  await page.goto('/me')
+  await page.getByRole('button', { name: 'Show UTC' }).click()
+  await page.getByRole('button', { name: 'Show UTC', pressed: true }).waitFor()
+  expect((await at())[1]).toBe(utc)
+  await window.close()
+})
+
+test('an id is copied by its button', async () => {
+  const window = await chromium.open({ scheme: 'light', width: 1280 })
+  await signIn(window)
+  const { page } = window
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
+  await page.goto(`/organizations/${scene.organizationId}/keys/${scene.keyId}`)
+  await page.getByRole('button', { name: `Copy ${scene.keyId}` }).click()
+  await page.getByRole('button', { name: 'Copied' }).waitFor()
+  expect(await page.evaluate('navigator.clipboard.readText()')).toBe(scene.keyId)
+  await window.close()
+})
+
+test('an organization is found while its name is typed, with scripts and without', async () => {
+  const window = await chromium.open({ scheme: 'dark', width: 390 })
+  await signIn(window)
+  const { page } = window
+  await page.goto('/commands/credits/grant')
+  const field = page.getByLabel('Organization')
+  await field.pressSequentially('northwi')
+  const option = page.locator('#org-choices option').first()
+  await expect.poll(() => page.locator('#org-choices option').count()).toBe(1)
+  const name = await option.getAttribute('value')
+  expect(name).toContain(`(${scene.organizationId})`)
+  await field.fill(String(name))
+  await page.getByLabel('Credits').fill('1')
+  await page.getByRole('button', { name: 'See what will happen' }).click()
+  await page.getByRole('heading', { name: 'Grant a lot of credits?' }).waitFor()
+  expect(await page.locator('main').textContent()).toContain(scene.organizationId)
+  // A whole key is a secret, and no address has it.
+  await page.goto('/commands/key/revoke')
+  const asked: string[] = []
+  page.on('request', (request) => asked.push(request.url()))
+  await page.getByLabel('Key').fill('enl_live_0123456789abcdef_and_more')
+  await page.getByLabel('Reason').fill('lost')
+  await page.getByLabel('Organization').fill('northw')
+  await expect.poll(() => asked.some((url) => url.includes('/pick/organizations'))).toBe(true)
+  expect(asked.filter((url) => url.includes('/pick/keys') || url.includes('enl_live'))).toEqual([])
+  await window.close()
+
+  const plain = await chromium.open({ scheme: 'light', width: 390, script: false })
+  await signIn(plain)
+  await plain.page.goto('/commands/credits/grant')
+  await plain.page.getByLabel('Organization').fill('northwi')
+  await plain.page.getByLabel('Credits').fill('1')
+  await plain.page.getByRole('button', { name: 'See what will happen' }).click()
+  await plain.page.getByLabel('Which one?').selectOption(scene.organizationId)
+  await plain.page.getByRole('button', { name: 'See what will happen' }).click()
+  await plain.page.getByRole('heading', { name: 'Grant a lot of credits?' }).waitFor()
+  await plain.close()
+})

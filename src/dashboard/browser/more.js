@@ -5,7 +5,8 @@
 import './htmx.js'
 
 /** A whole API key is a secret: it is sent with its form, and not in an address. */
-document.addEventListener('htmx:configRequest', (event) => {
-  const { elt } = event.detail
-  if (elt instanceof HTMLInputElement && elt.value.trim().startsWith('enl_')) event.preventDefault()
+document.addEventListener('htmx:config:request', (event) => {
+  const { sourceElement } = event.detail.ctx
+  if (sourceElement instanceof HTMLInputElement && sourceElement.value.trim().startsWith('enl_'))
+    event.preventDefault()
 })

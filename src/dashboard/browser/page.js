@@ -1,6 +1,52 @@
 /** Additions to every page when scripts run: local times, buttons that copy, and live progress. */
 
-/** Times are in UTC; hovering shows the local time. */
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
+const isLocal = document.documentElement.dataset.times === 'local'
+
+const twoDigits = (number) => String(number).padStart(2, '0')
+
+/** In the form in which the page has it in UTC. */
+const localText = (at, shown) => {
+  const day = [at.getFullYear(), twoDigits(at.getMonth() + 1), twoDigits(at.getDate())].join('-')
+  const time = [at.getHours(), at.getMinutes(), at.getSeconds()].map(twoDigits).join(':')
+  return `${day} ${time}${shown.slice(19)}`
+}
+
+const asLocal = (text) => text.replace('(UTC)', '(local)')
+
+/** What names a time says UTC: the head of its column, its label, or the text after it. */
+const renameAround = (time) => {
+  const cell = time.closest('[data-head]')
+  if (cell !== null) {
+    cell.dataset.head = asLocal(cell.dataset.head)
+    const head = cell.closest('table').tHead?.rows[0]?.cells[cell.cellIndex]
+    if (head !== undefined) head.textContent = asLocal(head.textContent)
+  }
+  const label = time.closest('dd')?.previousElementSibling
+  if (label) label.textContent = asLocal(label.textContent)
+  const after = time.nextSibling
+  if (after instanceof Text) after.data = after.data.replace(/^ UTC\b/, '')
+}
+
+/** Days and months stay: they are counted in UTC. */
+const showLocal = (root) => {
+  for (const time of root.querySelectorAll('time[datetime*="T"]:not([title])')) {
+    const at = new Date(time.dateTime)
+    if (Number.isNaN(at.getTime())) continue
+    time.title = `${time.textContent} UTC`
+    time.textContent = localText(at, time.textContent)
+    renameAround(time)
+  }
+}
+
+if (isLocal) {
+  showLocal(document)
+  document.addEventListener('htmx:after:settle', () => showLocal(document))
+  const note = document.getElementById('times')
+  if (note !== null) note.textContent = `Times are those of ${zone}; days, months and fields are UTC.`
+}
+
+/** Where times are in UTC, hovering shows the local time. */
 document.addEventListener('mouseover', ({ target }) => {
   const time = target instanceof Element ? target.closest('time[datetime]') : null
   if (time === null || time.title !== '') return
@@ -9,23 +55,43 @@ document.addEventListener('mouseover', ({ target }) => {
     time.title = `${at.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' })} here`
 })
 
+const copyOnClick = (button, textOf) => {
+  const shown = [...button.childNodes]
+  button.addEventListener('click', async () => {
+    const done = await navigator.clipboard.writeText(textOf()).then(
+      () => true,
+      () => false,
+    )
+    button.textContent = done ? 'Copied' : 'Select and copy it by hand'
+    setTimeout(() => button.replaceChildren(...shown), 2000)
+  })
+}
+
+const copyButtonOf = (text) => {
+  const button = document.createElement('button')
+  const about = document.createElement('span')
+  button.type = 'button'
+  button.className = 'copy'
+  button.setAttribute('aria-live', 'polite')
+  about.className = 'unseen'
+  about.textContent = ` ${text}`
+  button.append('Copy', about)
+  return button
+}
+
 /** Only an encrypted page, or a page of this machine, may write to the clipboard. */
-if (navigator.clipboard !== undefined)
+if (navigator.clipboard !== undefined) {
   for (const button of document.querySelectorAll('button[data-copy]')) {
-    const shown = button.textContent
     button.hidden = false
-    button.addEventListener('click', async () => {
-      const text = document.getElementById(button.dataset.copy)?.textContent ?? ''
-      const done = await navigator.clipboard.writeText(text).then(
-        () => true,
-        () => false,
-      )
-      button.textContent = done ? 'Copied' : 'Select and copy it by hand'
-      setTimeout(() => {
-        button.textContent = shown
-      }, 2000)
-    })
+    copyOnClick(button, () => document.getElementById(button.dataset.copy)?.textContent ?? '')
   }
+  for (const element of document.querySelectorAll('[data-copyable]')) {
+    const text = element.textContent.trim()
+    const button = copyButtonOf(text)
+    copyOnClick(button, () => text)
+    element.after(' ', button)
+  }
+}
 
 /** Running work shows its progress; the page is loaded again when the work is done. */
 for (const element of document.querySelectorAll('[data-progress]')) {

@@ -3,7 +3,7 @@ import { creditsText, parseCredits } from '../../billing/money.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { mayOpen } from '../access.ts'
-import { balance, decimal, instant, words } from '../format.ts'
+import { balance, copyable, decimal, instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
 import { eventHref } from './events.ts'
@@ -26,9 +26,9 @@ export const callPage = ({ viewer, account, call, isInStatement }: CallView): Ht
     viewer,
     main: html`${organizationHead(viewer, account, null, `Call ${call.request_id}`)}
 <h1>${words(call.capability)}, ${call.outcome}</h1>
-<p class="note"><span class="id">${call.request_id}</span> · ${at(call.at)} UTC · key <span class="id">${call.key_id}</span>${
+<p class="note">${copyable(call.request_id)} · ${at(call.at)} UTC · key ${copyable(call.key_id)}${
       call.code !== null && html` · <span class="code">${call.code}</span>`
-    }${call.trace_id !== null && html` · trace <span class="id">${call.trace_id}</span>`}</p>
+    }${call.trace_id !== null && html` · trace ${copyable(call.trace_id)}`}</p>
 ${figures([
   ['Cost, credits', html`<strong>${decimal(call.cost.charged)}</strong>`],
   ['Costs now', decimal(call.cost.now)],

@@ -443,7 +443,7 @@ const members = (json: object): Renderable => {
   )
   const plain = entries.filter(([, value]) => !isList(value))
   return [
-    plain.length > 0 && figures(plain.map(([name, value]) => [labelOf(name), shownValue(value)])),
+    plain.length > 0 && figures(plain.map(([name, value]) => [labelOf(name), memberValue(name, value)])),
     ...entries
       .filter(([, value]) => isList(value))
       .map(
@@ -451,6 +451,12 @@ const members = (json: object): Renderable => {
       ),
   ]
 }
+
+/** An id can be copied. */
+const memberValue = (name: string, value: unknown): Renderable =>
+  typeof value === 'string' && /(_id|^run)$/.test(name)
+    ? html`<span data-copyable>${shownValue(value)}</span>`
+    : shownValue(value)
 
 const isList = (value: unknown): boolean =>
   Array.isArray(value) && value.length > 0 && typeof value[0] === 'object'

@@ -1,6 +1,6 @@
 import { limitNames, limitWords } from '../../administration/keys/key-request.ts'
 import { mayDo } from '../../administration/roles.ts'
-import { count, credits, instant, utc, words } from '../format.ts'
+import { copyable, count, credits, instant, utc, words } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow, KeyDetailRow } from '../queries.ts'
 import type { UsageSeries } from '../usage-series.ts'
@@ -28,7 +28,7 @@ export const keyPage = (view: KeyView): Html => {
     scripts: ['plots.js'],
     main: html`${organizationHead(viewer, account, null, `Key ${key.name}`)}
 <h1>Key ${key.name}</h1>
-<p class="note"><span class="id whole">${key.key_id} …${key.last4}</span> · issued ${utc(key.created_at)} · ${keyState(key, atMs)}</p>
+<p class="note">${copyable(key.key_id)} <span class="id">…${key.last4}</span> · issued ${utc(key.created_at)} · ${keyState(key, atMs)}</p>
 ${figures([
   ['Calls, 30 days', html`<strong>${count(key.calls_30_days)}</strong>`],
   ['Credits, 30 days', credits(key.charged_30_days_micro)],

@@ -4,6 +4,7 @@ import { type AssetName, assetHref } from '../assets.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
 import type { RowsState } from '../rows.ts'
+import type { Times } from '../times.ts'
 import type { Choices } from './choices.ts'
 import { rowsNotice } from './rows.ts'
 
@@ -20,6 +21,8 @@ export type Viewer = {
   readonly rows: RowsState | null
   /** The address of the documentation for partners; null if this process does not know it. */
   readonly docsUrl: string | null
+  /** How its instants are shown, where scripts run. */
+  readonly times: Times
 }
 
 export const layout = ({
@@ -39,7 +42,7 @@ export const layout = ({
   scripts?: readonly AssetName[]
   /** The time after which it reloads if no script runs. */
   refreshSeconds?: number
-}): Html => html`<html lang="en">
+}): Html => html`<html lang="en"${viewer?.times === 'local' && html` data-times="local"`}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -70,7 +73,7 @@ ${viewer !== null && rowsNotice(viewer)}
 ${main}
 </main>
 <footer>
-<p>All times are UTC. <a href="https://db-ip.com">IP geolocation by DB-IP</a>
+<p><span id="times">All times are UTC.</span>${viewer !== null && html` <a href="/me#times-choice">Change</a>.`} <a href="https://db-ip.com">IP geolocation by DB-IP</a>
 (<a href="https://creativecommons.org/licenses/by/4.0/">CC BY 4.0</a>).</p>
 </footer>
 </body>

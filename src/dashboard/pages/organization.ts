@@ -1,5 +1,5 @@
 import { mayDo } from '../../administration/roles.ts'
-import { balance, count, credits, instant, movement, utc, words } from '../format.ts'
+import { balance, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow, KeyRow, LotRow, StatementRow } from '../queries.ts'
 import type { StatementPage } from '../statement.ts'
@@ -45,7 +45,7 @@ export const organizationPage = (view: OrganizationView): Html =>
     viewer: view.viewer,
     main: html`${organizationHead(view.viewer, view.account, '')}
 <h1>${view.account.name}</h1>
-<p class="note"><span class="id">${view.account.organization_id}</span> · registered ${utc(view.account.registered_at)}
+<p class="note">${copyable(view.account.organization_id)} · registered ${utc(view.account.registered_at)}
 · ledger revision ${count(view.account.revision)}</p>
 ${figures([
   ['Balance, credits', html`<strong>${balance(view.account.balance_micro)}</strong>`],

@@ -1,8 +1,9 @@
 import type { AccountNotice } from '../../administration/users/account-notices.ts'
-import { instant, utc } from '../format.ts'
+import { copyable, instant, utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { sessionsOf } from '../session.ts'
 import {
+  csrfField,
   described,
   type FormFault,
   faultNotice,
@@ -46,7 +47,7 @@ export const ownPage = ({
     main: html`<h1>${viewer.user}</h1>
 ${figures([
   ['Role', viewer.role],
-  ['Organization', organizationId === null ? 'all' : html`<span class="id">${organizationId}</span>`],
+  ['Organization', organizationId === null ? 'all' : copyable(organizationId)],
   [
     'Second factor',
     html`${secondFactor ? 'set up' : 'none'} · <a href="/me/second-factor">${secondFactor ? 'Change it' : 'Set it up'}</a>`,
@@ -69,6 +70,20 @@ ${passwordField('new', 'New password, 15 characters at least', 'new-password', f
 ${passwordField('again', 'New password once more', 'new-password', fault)}
 <p class="actions"><button type="submit">Change it</button></p>
 </form>
+</section>
+<section aria-labelledby="times-choice">
+<h2 id="times-choice">Times</h2>
+<p class="note">How pages in this browser show times. Files, days, months and the fields of forms stay in UTC. Local times need scripts.</p>
+<form method="post" action="/me/times">${csrfField(viewer.csrf)}
+<p class="actions">${(
+      [
+        ['utc', 'Show UTC'],
+        ['local', 'Show local time'],
+      ] as const
+    ).map(
+      ([times, name]) =>
+        html`<button class="quiet" type="submit" name="times" value="${times}"${times === viewer.times && html` aria-pressed="true"`}>${name}</button> `,
+    )}</p></form>
 </section>
 <section aria-labelledby="security">
 <h2 id="security">Security</h2>

@@ -1,6 +1,6 @@
 import { mayDo } from '../../administration/roles.ts'
 import type { DeliveryRow, ListedWebhook } from '../../administration/webhooks/webhooks.ts'
-import { count, instant, utc } from '../format.ts'
+import { copyable, count, instant, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
@@ -24,7 +24,7 @@ export const webhookPage = (view: WebhookView): Html => {
     viewer,
     main: html`${organizationHead(viewer, account, '/webhooks', webhook.url)}
 <h1>Webhook to ${hostOf(webhook.url)}</h1>
-<p class="note"><span class="id whole">${webhook.webhook_id}</span> · added ${utc(webhook.created_at)} · ${webhookState(webhook)}</p>
+<p class="note">${copyable(webhook.webhook_id)} · added ${utc(webhook.created_at)} · ${webhookState(webhook)}</p>
 ${figures([
   ['Waiting', count(webhook.pending)],
   ['Given up', count(webhook.dead)],

@@ -13,8 +13,11 @@ export const passing: readonly Route[] = [
 /** What is downloaded, not looked at. */
 export const isFile = (route: Route): boolean => /\.[a-z]+$/.test(route)
 
+/** A part of a page, for its scripts. */
+const isPart = (route: Route): boolean => route.includes('/pick/')
+
 export const pageRoutes = routes.filter(
-  (route) => route.startsWith('GET ') && !isFile(route) && !passing.includes(route),
+  (route) => route.startsWith('GET ') && !isFile(route) && !isPart(route) && !passing.includes(route),
 )
 export const fileRoutes = routes.filter(isFile)
 export const formRoutes = routes.filter((route) => route.startsWith('POST '))
