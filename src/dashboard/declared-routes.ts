@@ -10,6 +10,7 @@ import type { Html } from './html.ts'
 import { longWorkRoutes, requestedWork } from './long-work-routes.ts'
 import { takeForm } from './once.ts'
 import { accountAt, attempt, type Dashboard, sendPage, viewerOf } from './page.ts'
+import type { Choices } from './pages/choices.ts'
 import {
   answerPage,
   type DeclaredView,
@@ -135,7 +136,8 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
     const given = givenIn(place, typed, view.account?.organization_id ?? null)
     return { view: { ...view, typed }, given, own: contextOf(context, view, request), fault }
   }
-  const refuse = (reply: FastifyReply, view: DeclaredView & { readonly typed: Form }, fault: FormFault) =>
+  type Asked = Awaited<ReturnType<typeof askedOf>>
+  const refuse = (reply: FastifyReply, view: Asked['view'], fault: FormFault) =>
     sendPage(reply.code(422), listPage({ ...view, ...nothing, fault }))
 
   pages.get<PlaceParams>(place.path, async (request, reply) => {
@@ -206,7 +208,7 @@ const viewAt = async (
   place: Place,
   request: FastifyRequest<PlaceParams>,
   reply: FastifyReply,
-): Promise<DeclaredView> => {
+): Promise<DeclaredView & { readonly choices: ReadonlyMap<string, Choices> }> => {
   const account = place.organization ? await accountAt(context, request.params.organization ?? '') : null
   const choices = await firstChoices(context, { place, account })
   return { place, account, viewer: viewerOf(request, reply), choices }

@@ -30,11 +30,14 @@ export type DeclaredView = {
   readonly viewer: Viewer
   readonly place: Place
   readonly account: AccountRow | null
+}
+
+type FormView = DeclaredView & {
+  readonly typed: Form
+  readonly fault: FormFault | null
   /** The first ones, for fields whose values people choose by name. */
   readonly choices: ReadonlyMap<string, Choices>
 }
-
-type FormView = DeclaredView & { readonly typed: Form; readonly fault: FormFault | null }
 
 const addressOf = ({ place: { path }, account }: DeclaredView): string =>
   path.replace(':organization', account?.organization_id ?? '')
@@ -73,7 +76,7 @@ const frame = (view: DeclaredView, title: string, main: Html, narrow = true): Ht
     title: account === null ? title : `${title}: ${account.name}`,
     viewer,
     ...(at !== undefined && { at }),
-    ...(view.choices.size > 0 && { scripts: ['more.js'] as const }),
+    ...(view.place.declared.fields.some(({ picks }) => picks) && { scripts: ['more.js'] as const }),
     main: html`${account === null ? at === undefined && crumbs([['/commands', 'Commands'], titleOf(view)]) : headIn(view, account)}
 <div${narrow && html` class="narrow"`}>
 <h1>${title}</h1>
