@@ -1,4 +1,4 @@
-/** When a process says that it is ready, and how it answers when what it depends on is away or says nothing. */
+/** When a process is ready, and what it answers if a dependency is unreachable or hangs. */
 import fastify from 'fastify'
 import pg from 'pg'
 import { pino } from 'pino'
@@ -62,7 +62,7 @@ const append = async (n: number): Promise<void> => {
   ])
 }
 
-/** What the port of metrics says; `isPrivate` false: what everyone is told. */
+/** The answer on the metrics port; with `isPrivate` false, the answer that everyone gets. */
 const answerOf = async (
   health: Health,
   showsRows: boolean,
@@ -75,7 +75,7 @@ const answerOf = async (
   return { status: statusCode, body: JSON.parse(body) }
 }
 
-test('everyone is told the names of checks and whether they hold, and no more', async () => {
+test('everyone gets the names of checks and whether they pass, and nothing else', async () => {
   await pool.query(`update projection_checkpoints set state = 'halted', error = 'x' where name = 'accounts'`)
   const health = healthOf({
     diskSpace: {
@@ -140,7 +140,7 @@ describe('rows that are late', () => {
       [position, lagSecondsMax + 10],
     )
 
-  test('make a host unready that shows them, and not one that answers calls', async () => {
+  test('make a host unready that shows them, but not one that answers calls', async () => {
     await append(1)
     await append(2)
     expect(await answerOf(healthOf(), true)).toMatchObject({ status: 200 })
@@ -186,7 +186,7 @@ describe('rows that are late', () => {
     }
   })
 
-  test('are measured each by its own checkpoint', async () => {
+  test('are measured by the checkpoint of each projection', async () => {
     for (const n of [1, 2, 3]) await append(n)
     await aged(2)
     for (const [position, names] of [
@@ -201,7 +201,7 @@ describe('rows that are late', () => {
         [position.toString(), eventId, digest, names],
       )
     }
-    // A projection of another version of the service never moves again, and is nobody's concern.
+    // A projection of another version of the service never advances, and does not count.
     await pool.query(
       `insert into projection_checkpoints (name, version, position) select 'forgotten', version, 0 from projection_checkpoints limit 1`,
     )
@@ -212,7 +212,7 @@ describe('rows that are late', () => {
     expect(lags.filter(({ seconds }) => seconds > 0).map(({ name }) => name)).toEqual(['accounts'])
   })
 
-  test('of a projection that halted are late, whatever their age', async () => {
+  test('of a projection that halted are late at any age', async () => {
     await pool.query(
       `update projection_checkpoints set state = 'halted', error = 'x' where name = 'accounts'`,
     )
@@ -224,7 +224,7 @@ describe('rows that are late', () => {
 })
 
 describe('the rows of a stream that stopped', () => {
-  test('are named where rows are shown and counted elsewhere; the process stays ready', async () => {
+  test('are named on hosts that show rows, and counted on others; the process stays ready', async () => {
     await pool.query(
       `insert into halted_streams (projection, stream, position, error)
        values ('accounts', 'ledger-one', 1, 'x'), ('ledger_lines', 'ledger-one', 1, 'x')`,
@@ -245,7 +245,7 @@ describe('the rows of a stream that stopped', () => {
   })
 })
 
-test('rows of a log that was restored from an older copy are late, whatever the numbers say', async () => {
+test('rows of a log that was restored from an older copy are late, no matter what the numbers say', async () => {
   await append(1)
   await append(2)
   await pool.query(
@@ -275,7 +275,7 @@ test.each(['appends_fail', 'rewritten'] as const)(
 )
 
 describe('a database that', () => {
-  test('is away makes the process unready', async () => {
+  test('is unreachable makes the process unready', async () => {
     const away = new pg.Pool({ connectionString: url.replace(/:\d+\//, ':1/') })
     expect(await answerOf(healthOf({ pool: away }), true)).toMatchObject({
       status: 503,
@@ -284,7 +284,7 @@ describe('a database that', () => {
     await away.end()
   })
 
-  test('says nothing is not waited for longer than the deadline, nor asked twice; then it is ready again', async () => {
+  test('hangs is not waited for longer than the deadline, nor asked twice; then the process is ready again', async () => {
     const health = healthOf()
     proxy.freeze()
     const startedMs = performance.now()
@@ -305,7 +305,7 @@ describe('a database that', () => {
   })
 })
 
-test('an event log that is away makes the process unready; its rows are then unknown', async () => {
+test('an unreachable event log makes the process unready; the state of its rows is then unknown', async () => {
   const health = healthOf({
     eventLog: { ...eventLog, head: () => Promise.reject(new Error('away')) },
   })
@@ -318,9 +318,9 @@ test('an event log that is away makes the process unready; its rows are then unk
 
 describe.each([
   { how: 'fails', at: () => Promise.reject(new Error('2 UNKNOWN')), status: 'failed' },
-  { how: 'says nothing', at: () => new Promise<never>(() => undefined), status: 'timed_out' },
-])('an event log that $how when asked for the events the rows end at', ({ at, status }) => {
-  test('is what is said to be at fault, and not the database', async () => {
+  { how: 'hangs', at: () => new Promise<never>(() => undefined), status: 'timed_out' },
+])('an event log that $how when asked for the last events of the rows', ({ at, status }) => {
+  test('is reported as the fault, and not the database', async () => {
     await append(1)
     await pool.query(
       `update projection_checkpoints set position = 1, event_id = gen_random_uuid(), digest = 'any'`,
@@ -334,7 +334,7 @@ describe.each([
   })
 })
 
-test('shared rate limits that are not to be had do not make it unready', async () => {
+test('unavailable shared rate limits do not make it unready', async () => {
   let shared = true
   const health = healthOf({ rateLimitsShared: () => shared })
   expect(await answerOf(health, true)).toMatchObject({ body: { checks: { rate_limiter: { status: 'ok' } } } })
@@ -345,7 +345,7 @@ test('shared rate limits that are not to be had do not make it unready', async (
   })
 })
 
-test('however many ask within a second, each check asks once', async () => {
+test('for any number of requests within a second, each check runs once', async () => {
   let asked = 0
   const health = healthOf({
     eventLog: {
@@ -358,7 +358,7 @@ test('however many ask within a second, each check asks once', async () => {
   })
   await Promise.all(Array.from({ length: 50 }, () => answerOf(health, true)))
   await health.projectionLags()
-  // That of the event log, and that of the projections.
+  // One for the event log, and one for the projections.
   expect(asked).toBe(2)
   await eventually(async () => {
     await health.readiness({ showsRows: true })
@@ -366,7 +366,7 @@ test('however many ask within a second, each check asks once', async () => {
   })
 })
 
-test('a live process says so while everything it needs is away', async () => {
+test('a live process reports that while everything it needs is unreachable', async () => {
   const host = fastify()
   const never = () => Promise.reject(new Error('livez asked something'))
   await host.register(
