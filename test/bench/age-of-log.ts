@@ -15,8 +15,8 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { withFoundation } from './store.ts'
 
 /**
- * One log, measured after its first month and again after many: what is done per call and per checkpoint, and per
- * event of a rebuild and a verification. Ledgers grow side by side, so that what belongs to one is far apart.
+ * One log, measured after its first month and again after many: the work per call and per checkpoint, and per
+ * event of a rebuild and a verification. Ledgers grow in turn, so the events of one ledger are far apart.
  */
 
 const organizations = 20
@@ -37,12 +37,12 @@ const measures = {
 } as const
 type Measure = keyof typeof measures
 
-export const ageOfLog = ({ events, long, begin, tell }: BenchOptions): Promise<Row[]> =>
+export const ageOfLog = ({ events, long, begin, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation }) => {
     const months = long ? monthsLong : monthsUsual
     const ids = Array.from({ length: organizations }, () => `org_${ulid()}`)
     const ledgers = openHistories(foundation.url, ids)
-    // Those that calls are committed to go on as they will, and do not grow.
+    // The ledgers that calls are committed to do not grow here.
     const asides = Array.from({ length: organizations }, () => `org_${ulid()}`)
     const aside = openHistories(foundation.url, asides)
     let written = 0
@@ -55,7 +55,7 @@ export const ageOfLog = ({ events, long, begin, tell }: BenchOptions): Promise<R
     const measure = async (): Promise<Figures> => {
       const figures = await measured(foundation, { ids, asides, written })
       const size = await bytesOf(foundation)
-      tell(
+      report(
         `age of the log: ${written} events, ${size.lines} lines; ${Object.entries(figures)
           .map(([what, value]) => `${what} ${value.toFixed(2)} ${measures[what as Measure]}`)
           .join(', ')}; ${(size.bytes / size.lines).toFixed(0)} B a call`,
@@ -64,14 +64,14 @@ export const ageOfLog = ({ events, long, begin, tell }: BenchOptions): Promise<R
     }
     written += await aside.grow(100, { from: Date.UTC(2023, 0, 1), to: Date.UTC(2023, 1, 1) })
     await grow(1)
-    // Once for what runs for the first time.
+    // Once to warm up.
     await measure()
     begin()
     const young = await measure()
     for (let month = 2; month <= months; month++) {
       const startedAt = performance.now()
       await grow(month)
-      tell(
+      report(
         `age of the log: month ${month} written in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
       )
     }

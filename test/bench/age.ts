@@ -14,10 +14,10 @@ import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 import { withFoundation } from './store.ts'
 
 /**
- * What age costs: of a ledger, and of the whole log.
+ * The cost of age: of a ledger, and of the whole log.
  *
  * Loading an account and committing a call, for ledgers of very different lengths in one log: history must cost
- * nothing. Ledgers take turns, call by call.
+ * nothing. Ledgers take turns call by call.
  */
 
 const callsPerRound = 100
@@ -28,7 +28,7 @@ export const age = async (options: BenchOptions): Promise<Row[]> => [
   ...(await ageOfLog(options)),
 ]
 
-const ageOfLedgers = ({ rounds, long, begin, tell }: BenchOptions): Promise<Row[]> =>
+const ageOfLedgers = ({ rounds, long, begin, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, logger }) => {
     const { url, pool } = foundation
     const sizes = [10_000, 100_000, 1_000_000, ...(long ? [10_000_000] : [])]
@@ -38,7 +38,7 @@ const ageOfLedgers = ({ rounds, long, begin, tell }: BenchOptions): Promise<Row[
     const eventLog = openPostgresEventLog({ url, logger })
     try {
       await project(foundation, eventLog)
-      tell(
+      report(
         `age: ${sizes.join(' + ')} events written and projected in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
       )
       begin()
@@ -67,7 +67,7 @@ const ageOfLedgers = ({ rounds, long, begin, tell }: BenchOptions): Promise<Row[
         await project(foundation, eventLog)
       }
       for (const [i, size] of sizes.entries())
-        tell(
+        report(
           `age: ${size} events: load p50 ${median(loads[i] ?? []).toFixed(2)} ms, call p50 ${median(calls[i] ?? []).toFixed(2)} ms`,
         )
       const row = (what: string, figures: number[][], i: number): Row =>
@@ -108,7 +108,7 @@ const commitCall = (ledger: Ledger, organizationId: string) =>
     book,
   })
 
-/** What the projector does all the time, here at chosen moments: the accounts stand at the log's head. */
+/** Work that the projector does continuously, here at chosen moments: the rows reach the log's head. */
 const project = async (
   { url, secrets }: Pick<Foundation, 'url' | 'secrets'>,
   eventLog: ReturnType<typeof openPostgresEventLog>,

@@ -9,13 +9,13 @@ import { openAccount } from './service.ts'
 import { keepBusy, withFoundation } from './store.ts'
 
 /**
- * Appends of one event with 256 under way: our log, over many streams and through one ledger, against a transaction
- * per event with a head row of its own, and against Emmett's store. One PostgreSQL, fsync on, taking turns.
+ * Appends of one event with 256 in progress: our log, over many streams and through one ledger, against a transaction
+ * per event with its own head row, and against Emmett's store. One PostgreSQL, fsync on, in turns.
  */
 
 const width = 256
 const streams = 4_096
-/** What a pool of a service on such a machine would have; more were slower here. */
+/** The size of a service's pool on such a machine; larger ones were slower here. */
 const poolMax = 16
 
 const data = {
@@ -34,10 +34,10 @@ const type = 'KeyUsed'
 
 export const append = (options: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, logger }) => {
-    const { rounds, seconds, begin, tell } = options
+    const { rounds, seconds, begin, report } = options
     const { url, migrationUrl } = foundation
     const eventLog = openPostgresEventLog({ url, logger })
-    // The others make tables of their own, which is the owner's right.
+    // The others create their own tables, which only the owner may do.
     const pool = new pg.Pool({ connectionString: migrationUrl, max: poolMax })
     const emmett = getPostgreSQLEventStore(await emmettDatabase(migrationUrl))
     await naiveSchema(pool)
@@ -45,7 +45,7 @@ export const append = (options: BenchOptions): Promise<Row[]> =>
     const book = priceBookOf(defaultPriceBook)
 
     const revisions = new Map<number, number>()
-    /** Lanes never share a stream, so none of the contenders sees a conflict. */
+    /** No two writers share a stream, so none of the contenders sees a conflict. */
     const ours = (run: string) => {
       revisions.clear()
       let turn = 0
@@ -106,7 +106,7 @@ export const append = (options: BenchOptions): Promise<Row[]> =>
           naive: await keepBusy(load, naive(run)),
           emmett: await keepBusy(load, theirs(run)),
         }
-        tell(
+        report(
           `append: round ${round}: ours ${now.ours.toFixed(0)}, one ledger ${now.hot.toFixed(0)}, ` +
             `a transaction each ${now.naive.toFixed(0)}, emmett ${now.emmett.toFixed(0)} events/s`,
         )
@@ -154,7 +154,7 @@ const naiveSchema = async (pool: pg.Pool): Promise<void> => {
       unique (stream, revision))`)
 }
 
-/** In one round trip: head and event in one statement, which is a transaction of its own. */
+/** In one round trip: head and event in one statement, which is its own transaction. */
 const naiveAppend = async (pool: pg.Pool, stream: string): Promise<void> => {
   const { id, data: json, metadata: envelope } = newEvent()
   await pool.query({
@@ -167,7 +167,7 @@ const naiveAppend = async (pool: pg.Pool, stream: string): Promise<void> => {
   })
 }
 
-/** A database of its own: its tables have names that could be ours. */
+/** A separate database: its tables may have the same names as ours. */
 const emmettDatabase = async (url: string): Promise<string> => {
   const client = new pg.Client({ connectionString: url })
   await client.connect()

@@ -12,11 +12,11 @@ import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, figureRow, type Row } from './row.ts'
 import { logger, openStore, type Store, withFoundation } from './store.ts'
 
-/** A backup of a long log, and the restore of it into an empty database, with the proof and the rebuild that belong to it. */
+/** A backup of a long log, and its restore into an empty database, including verification and rebuild. */
 
 const organizations = 50
 
-export const backup = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
+export const backup = ({ events, begin, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, store }) => {
     const written = await writeHistory(
       foundation.url,
@@ -25,7 +25,7 @@ export const backup = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
         events: Math.round(events / organizations),
       })),
     )
-    tell(`backup: wrote ${written} events`)
+    report(`backup: wrote ${written} events`)
     const path = join(store.dataDir, 'backup.tar')
     begin()
     const made = await createBackup(foundation, {
@@ -33,7 +33,7 @@ export const backup = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
       onProgress: () => undefined,
     })
     const bytes = (await stat(path)).size
-    tell(`backup: ${(bytes / 1e6).toFixed(1)} MB in ${(made.elapsedMs / 1_000).toFixed(1)} s`)
+    report(`backup: ${(bytes / 1e6).toFixed(1)} MB in ${(made.elapsedMs / 1_000).toFixed(1)} s`)
     const [checkedS, loadedS, provedS, foldedS] = await restored(path, store)
     const perMillion = 1_000_000 / written
     const row = (what: string, seconds: number): Row =>
@@ -48,7 +48,7 @@ export const backup = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
     ]
   })
 
-/** Seconds of each step. The start of the PostgreSQL is a part of none. */
+/** Seconds of each step, without the start of PostgreSQL. */
 const restored = async (path: string, { environment }: Store): Promise<[number, number, number, number]> => {
   const { SECRET_KEY, KEY_DIR } = environment
   const empty = await openStore()
@@ -79,8 +79,7 @@ const restored = async (path: string, { environment }: Store): Promise<[number, 
     try {
       lap()
       const { faults } = await verifyLog({ eventLog: foundation.eventLog, store: foundation.treeStore })
-      if (faults.length > 0)
-        throw new Error(`what was restored does not verify: ${JSON.stringify(faults[0])}`)
+      if (faults.length > 0) throw new Error(`the restored log does not verify: ${JSON.stringify(faults[0])}`)
       const provedS = lap()
       await rebuild(foundation, {
         ...{ projections, reason: 'restored', actor: 'bench', logger },

@@ -5,8 +5,8 @@ import { monotonicFactory, ulid } from 'ulid'
 import { bundledGeoPaths } from '../../src/capabilities/ip-lookup/geo-database.ts'
 
 /**
- * What `call` is measured against: the same answer from Fastify and maxmind as their documentation shows them, with
- * neither key, limit, price nor record. A process of its own; prints its address.
+ * The baseline for `call`: the same answer from Fastify and maxmind as in their documentation, without
+ * key, limit, price or record. A separate process; prints its address.
  */
 
 type FlatRecord = {
@@ -18,8 +18,8 @@ type FlatRecord = {
 }
 
 const reader = await maxmind.open<Response & FlatRecord>(bundledGeoPaths()[0] ?? '')
-// `ulid()` looks for a source of randomness at every call and draws every character from it by itself: 23 us here, two
-// thirds of what the whole route takes without it. `--bare-ulid` shows the difference.
+// `ulid()` looks for a source of randomness at every call and draws every character from it separately: 23 us here, two
+// thirds of the time of the whole route without it. `--bare-ulid` shows the difference.
 const requestId = process.argv.includes('--bare-ulid') ? ulid : monotonicFactory()
 const app = fastify({ logger: false })
 

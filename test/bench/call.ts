@@ -6,7 +6,7 @@ import { type BareRoute, type MeasuredService, startBareRoute, startMeasured } f
 import { caughtUp, watchLag } from './standing.ts'
 
 /**
- * The whole call against a bare route that answers the same: throughput, latency at half load and processor time;
+ * The whole call against a bare route with the same answer: throughput, latency at half load and processor time;
  * first with the projector elsewhere and paused, then with everything in one process.
  */
 
@@ -55,7 +55,7 @@ const against = async (
     processorMost,
   }: { roles: string; title: string; throughputLeast: number; processorMost: number },
 ): Promise<Row[]> => {
-  const { rounds, seconds, tell } = options
+  const { rounds, seconds, report } = options
   const projecting = roles.includes('projector')
   const service = await startMeasured({ roles })
   try {
@@ -87,7 +87,7 @@ const against = async (
       const lag = projecting ? watchLag(service.foundation, seconds * 1_000) : null
       const result = await load(service, seed, null)
       if (lag !== null) lags.push(await lag.lagS())
-      // What the projector still has to do for these calls belongs to their price.
+      // The remaining work of the projector for these calls is part of their cost.
       if (projecting) await caughtUp(service.foundation)
       const to = service.processorMs()
       ours.push({
@@ -96,12 +96,12 @@ const against = async (
         postgresUsPerCall: perCall(to.postgres - from.postgres, result),
         callsPerAppend: result.answered / ((await appendsOf(service)) - appendsFrom),
       })
-      tell(
+      report(
         `${title}: round ${round + 1}: bare ${summary(theirs.at(-1))}; service ${summary(ours.at(-1))}` +
           `${lag === null ? '' : `; lag ${lags.at(-1)?.toFixed(2)} s`}`,
       )
     }
-    // Half of our own capacity: beyond it a queue is measured, not a service.
+    // Half of our own capacity: beyond that, a queue is measured and not a service.
     const rate = median(ours.map(({ perSecond }) => perSecond)) / 2
     const p99 = { ours: [] as number[], theirs: [] as number[] }
     for (let round = 0; round < rounds; round++) {
@@ -110,7 +110,7 @@ const against = async (
       const result = await load(service, seed, rate)
       p99.theirs.push(route.p99Ms)
       p99.ours.push(result.p99Ms)
-      tell(
+      report(
         `${title}: ${Math.round(rate)}/s: bare p50 ${route.p50Ms} p99 ${route.p99Ms} (from send ${route.p99FromSendMs}) ms; ` +
           `service p50 ${result.p50Ms} p99 ${result.p99Ms} (from send ${result.p99FromSendMs}) ms`,
       )
@@ -156,7 +156,7 @@ const summary = (one: Measured | undefined): string =>
     : `${Math.round(one.perSecond)}/s p99 ${one.p99Ms} ms ${one.processorUsPerCall.toFixed(0)} us/call` +
       `${one.callsPerAppend === 0 ? '' : `, of it PostgreSQL ${one.postgresUsPerCall.toFixed(0)}; ${one.callsPerAppend.toFixed(1)} calls/append`} (generator ${(one.generatorLoad * 100).toFixed(0)} %)`
 
-/** Transactions that moved the log's head, as far as the backends have told: they do so once a second at most. */
+/** Transactions that advanced the log's head, as far as the backends have reported them: they report once a second at most. */
 const appendsOf = async ({ foundation }: MeasuredService): Promise<number> => {
   await sleep(statisticsDelayMs)
   const { rows } = await foundation.pool.query<{ updates: string }>(

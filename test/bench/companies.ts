@@ -12,16 +12,16 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { withFoundation } from './store.ts'
 
 /**
- * A data set of companies into the database, against COPY of the very rows it becomes into a table with the same key and
- * checks: what reading, judging and merging cost. Then the lookup of a company nobody asked for before.
+ * An import of companies, against COPY of the resulting rows into a table with the same key and
+ * checks: the cost of reading, judging and merging. Then the lookup of a company that was not looked up before.
  */
 
 const recordsOfFile = 100_000
 const lookups = 5_000
 
-export const companies = ({ rounds, begin, tell }: BenchOptions): Promise<Row[]> =>
+export const companies = ({ rounds, begin, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, store }) => {
-    // Truncating, and the table that COPY fills, are the owner's right.
+    // Truncating, and the table that COPY fills, need the owner's rights.
     const pool = new pg.Pool({ connectionString: foundation.migrationUrl })
     const file = join(store.dataDir, 'companies.jsonl')
     await pipeline(Readable.from(records(recordsOfFile)), createWriteStream(file))
@@ -38,7 +38,7 @@ export const companies = ({ rounds, begin, tell }: BenchOptions): Promise<Row[]>
     await pool.query('drop table if exists companies_copied')
     const { found, missing } = await lookupMs(foundation.pool)
     await pool.end()
-    tell(
+    report(
       `companies: file of ${Math.round((await stat(file)).size / 1e6)} MB; imports ${figures.first.map(Math.round)}, ` +
         `again ${figures.again.map(Math.round)}, COPY ${figures.copy.map(Math.round)} rows/s`,
     )
@@ -113,7 +113,7 @@ const copiesPerSecond = async (pool: pg.Pool, dump: string): Promise<number> => 
   return perSecond(startedAt)
 }
 
-/** One at a time, each domain once: nothing is remembered. */
+/** One at a time, each domain once: nothing is cached. */
 const lookupMs = async (pool: pg.Pool): Promise<{ found: number; missing: number }> => {
   const { rows } = await pool.query<{ domain: string }>(
     'select domain from companies order by md5(domain) limit $1',

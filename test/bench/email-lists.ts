@@ -6,7 +6,7 @@ import { randomOf } from './random.ts'
 import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 
 /**
- * Addresses in, list evidence out. A typical mix is what forms receive: mostly big providers, some businesses, a few
+ * Addresses in, list evidence out. A typical mix is what forms receive: mainly big providers, some businesses, a few
  * disposable domains. Businesses alone are the slow side: each asks the suffix list and is compared with providers.
  */
 
@@ -23,7 +23,7 @@ const bigProviders = [
   'mail.ru',
 ]
 
-export const emailLists = async ({ rounds, begin, tell }: BenchOptions): Promise<Row[]> => {
+export const emailLists = async ({ rounds, begin, report }: BenchOptions): Promise<Row[]> => {
   const { raw, kindOf } = vendoredDomains()
   const random = randomOf(11)
   const anyOf = (domains: readonly string[]): string =>
@@ -55,7 +55,7 @@ export const emailLists = async ({ rounds, begin, tell }: BenchOptions): Promise
       const perSecond = addressesPerPass / ((performance.now() - startedAt) / 1_000)
       if (round >= warmUpPasses) figures.push(perSecond)
     }
-    tell(`email lists, ${title}: ${figures.map(Math.round)} /s (${kept})`)
+    report(`email lists, ${title}: ${figures.map(Math.round)} /s (${kept})`)
     rows.push(figureRow(`email lists, ${title}`, median(figures), '/s', least === null ? null : { least }))
   }
   return rows

@@ -9,16 +9,16 @@ import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 
 /**
  * An address in, a verdict out, against `isEmail` of validator.js and against isemail, with their defaults. They take turns within a
- * round, over the same addresses. The typical mix is what forms and address books hold; the nasty one what validators are tested with.
+ * round, over the same addresses. The typical mix is what forms and address books contain; the hard mix is what validators are tested with.
  *
- * `contestants` are asked the same question by name, so that a fuller pipeline can be measured beside the syntax alone. The
- * second time the process has the client of Redis loaded, which once made every string slow.
+ * `contestants` answer the same question by name, so that a longer pipeline can be compared with the syntax alone. The
+ * second run has the Redis client loaded, which once made every string slow.
  */
 
 const addressesPerPass = 100_000
 const warmUpPasses = 3
 
-/** Each brings a loop of its own: one loop for all would be compiled for whoever came before. */
+/** Each has its own loop: a shared loop would be optimized for the first contestant. */
 type Contestant = { readonly name: string; readonly accepted: (texts: readonly string[]) => number }
 
 const contestants: readonly Contestant[] = [
@@ -62,14 +62,14 @@ const peers: readonly (Contestant & { readonly least: number })[] = [
 
 export const emailSyntax = async (options: BenchOptions): Promise<Row[]> => {
   const rows = await measured(options, '')
-  // There is no way back: it comes last, and after it nothing else is measured in this process.
+  // This cannot be undone, so it comes last: nothing else is measured in this process afterwards.
   const redis = await openRedis({ url: 'redis://127.0.0.1:1', name: 'none', script: '' })
   redis.on('error', () => undefined)
   redis.disconnect()
   return [...rows, ...(await measured(options, ', Redis in use'))]
 }
 
-const measured = async ({ rounds, begin, tell }: BenchOptions, where: string): Promise<Row[]> => {
+const measured = async ({ rounds, begin, report }: BenchOptions, where: string): Promise<Row[]> => {
   const random = randomOf(7)
   const mixes: readonly { title: string; next: () => string }[] = [
     { title: 'typical mix', next: () => typicalText(random) },
@@ -82,7 +82,7 @@ const measured = async ({ rounds, begin, tell }: BenchOptions, where: string): P
     const taken = new Map([...contestants, ...peers].map(({ name }) => [name, [] as number[]]))
     for (let round = 0; round < rounds + warmUpPasses; round++) {
       const texts = Array.from({ length: addressesPerPass }, next)
-      // Whoever is first meets texts nobody has touched yet: everybody is, in turn.
+      // The first contestant reads texts for the first time, so they take turns at being first.
       const order = [...contestants, ...peers]
       const turn = round % order.length
       for (const { name, accepted } of [...order.slice(turn), ...order.slice(0, turn)]) {
@@ -93,7 +93,7 @@ const measured = async ({ rounds, begin, tell }: BenchOptions, where: string): P
       }
     }
     const figures = [...taken].map(([name, ns]) => `${name} ${ns.map(Math.round)}`).join(', ')
-    tell(`email-syntax, ${title}${where}: ${figures} ns (${kept})`)
+    report(`email-syntax, ${title}${where}: ${figures} ns (${kept})`)
     for (const contestant of contestants)
       for (const peer of peers) {
         const ours = taken.get(contestant.name) ?? []
@@ -179,7 +179,7 @@ const abroad = [
   'почта@пример.рф',
 ]
 
-/** Of a hundred: 5 slips, 3 from abroad, and 92 plain, a quarter of them with a tag or in upper case. No two plain ones need be equal. */
+/** Of a hundred: 5 mistyped, 3 international, and 92 plain, a quarter of them with a tag or in upper case. Plain ones need not differ. */
 const typicalText = (random: () => number): string => {
   const kind = Math.floor(random() * 100)
   if (kind < 5) return pick(slips, random)
@@ -187,11 +187,11 @@ const typicalText = (random: () => number): string => {
   const host = random() < 0.5 ? pick(hosts, random) : `${pick(companies, random)}.${pick(suffixes, random)}`
   const name = `${pick(given, random)}${pick(['.', '_', '', '-'], random)}${pick(family, random)}`
   const text = `${name}${Math.floor(random() * 1000)}${kind < 20 ? '+news' : ''}@${host}`
-  // Flattened, as it would come from a parsed body: a rope would bill its joining to whoever reads it first.
+  // Flattened, as if parsed from a body: joining a concatenated string would be charged to its first reader.
   return Buffer.from(kind > 90 ? text.toUpperCase() : text).toString()
 }
 
-/** Without lone surrogates: validator.js throws at them. */
+/** Without lone surrogates: validator.js throws on them. */
 const nastyTexts: readonly string[] = [
   ...[
     '"a b"@example.com',

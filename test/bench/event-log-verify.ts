@@ -5,14 +5,14 @@ import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 import { withFoundation } from './store.ts'
 
 /**
- * Proving a whole log: every event's digest, the tree over all of them, and its stored tiles. First the checkpoint that makes the tiles, from
- * the log's beginning, as an installation does it once.
+ * Verifying a whole log: every event's digest, the tree over all of them, and its stored tiles. Before that the checkpoint that makes
+ * the tiles from the log's beginning, as an installation does once.
  */
 
 const organizations = 50
 const roundsMax = 5
 
-export const eventLogVerify = ({ events, rounds, begin, tell }: BenchOptions): Promise<Row[]> =>
+export const eventLogVerify = ({ events, rounds, begin, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation }) => {
     const written = await writeHistory(
       foundation.url,
@@ -21,11 +21,11 @@ export const eventLogVerify = ({ events, rounds, begin, tell }: BenchOptions): P
         events: Math.round(events / organizations),
       })),
     )
-    tell(`event-log verify: wrote ${written} events`)
+    report(`event-log verify: wrote ${written} events`)
     const startedAt = performance.now()
     const { size } = await foundation.checkpoints.make()
     const firstS = (performance.now() - startedAt) / 1_000
-    tell(`event-log verify: the first checkpoint of ${size} leaves took ${firstS.toFixed(2)} s`)
+    report(`event-log verify: the first checkpoint of ${size} leaves took ${firstS.toFixed(2)} s`)
     begin()
     const perSecond: number[] = []
     for (let round = 0; round < Math.min(rounds, roundsMax); round++) {
@@ -35,7 +35,7 @@ export const eventLogVerify = ({ events, rounds, begin, tell }: BenchOptions): P
       const [fault] = verdict.faults
       if (fault !== undefined || verdict.checkpoints.recomputed === 0)
         throw new Error(`the log that was written does not verify: ${JSON.stringify(fault)}`)
-      tell(`event-log verify: ${Math.round(perSecond.at(-1) ?? 0)} events/s`)
+      report(`event-log verify: ${Math.round(perSecond.at(-1) ?? 0)} events/s`)
     }
     return [
       figureRow('event-log verify: chains, tree and tiles', median(perSecond), 'events/s', {

@@ -7,8 +7,8 @@ import { startEventStore } from '../support/service.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 
 /**
- * Appends through the EventStoreDB adapter, against the client it stands on, one event each at the same number in
- * flight. Over the protocol double unless TEST_EVENTSTORE_URL names a real server: the rows say which.
+ * Appends through the EventStoreDB adapter, against the client that it uses, one event each with the same number in
+ * progress. Uses the protocol double unless TEST_EVENTSTORE_URL names a real server; the rows say which.
  */
 
 const inFlight = 64
@@ -28,7 +28,7 @@ const metadata = JSON.stringify({
   digest: 'B'.repeat(43),
 })
 
-export const eventstoredb = async ({ rounds, begin, tell }: BenchOptions): Promise<Row[]> => {
+export const eventstoredb = async ({ rounds, begin, report }: BenchOptions): Promise<Row[]> => {
   const given = process.env.TEST_EVENTSTORE_URL
   const server = given === undefined ? await startDouble() : { url: given, stop: async () => undefined }
   const where = given === undefined ? 'on the protocol double' : 'on a real server'
@@ -52,7 +52,7 @@ export const eventstoredb = async ({ rounds, begin, tell }: BenchOptions): Promi
     for (let round = 0; round < rounds; round++) {
       adapter.push(await perSecond(throughAdapter))
       raw.push(await perSecond(throughClient))
-      tell(
+      report(
         `eventstoredb: adapter ${Math.round(adapter.at(-1) ?? 0)}/s, client ${Math.round(raw.at(-1) ?? 0)}/s`,
       )
     }
@@ -83,7 +83,7 @@ const perSecond = async (append: (stream: string, revision: number) => Promise<v
   return (appendsPerRound * 1_000) / (performance.now() - startedAt)
 }
 
-/** `pid` is of the double: what it takes is no part of ours. */
+/** `pid`: the process of the double, whose processor time is not ours. */
 export const startDouble = async (): Promise<{ url: string; pid: number; stop(): Promise<void> }> => {
   const { url, child, end } = await startEventStore()
   return { url, pid: child.pid ?? 0, stop: async () => void (await end('SIGTERM')) }

@@ -9,13 +9,13 @@ import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 import { withFoundation } from './store.ts'
 
-/** What finance waits for at the end of a month: the plan of a re-rate over every call, and a whole reconciliation. */
+/** The slow steps at the end of a month: the plan of a re-rate over every call, and a complete reconciliation. */
 
 const organizations = 4
 const roundsMax = 3
 const own = new Set(['accounts', 'ledger_lines'])
 
-export const finance = ({ events, rounds, begin, tell }: BenchOptions): Promise<Row[]> =>
+export const finance = ({ events, rounds, begin, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation }) => {
     const { url, eventLog, secrets } = foundation
     const ids = Array.from({ length: organizations }, () => `org_${ulid()}`)
@@ -63,7 +63,7 @@ export const finance = ({ events, rounds, begin, tell }: BenchOptions): Promise<
       if (differences > 0 || calls !== proposed.calls)
         throw new Error(`finance: ${differences} differences, ${calls} of ${proposed.calls} calls`)
       reconciled.push((calls * 1_000) / (performance.now() - startedAt))
-      tell(
+      report(
         `finance: ${calls} calls, ${planned.at(-1)?.toFixed(0)} planned/s, ${reconciled.at(-1)?.toFixed(0)} reconciled/s; processor time of a planned call ${((plan.user + plan.system) / calls).toFixed(1)} µs here`,
       )
     }

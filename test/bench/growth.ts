@@ -15,18 +15,18 @@ import { type BenchOptions, figureRow, type Row } from './row.ts'
 import { withFoundation } from './store.ts'
 
 /**
- * What a call leaves on the disk: IP lookups and e-mail validations through the ledger itself, 30 to an append, into the Postgres log,
- * with the projector live. Bytes by table and index after a vacuum, and of write-ahead log.
+ * Disk space per call: IP lookups and e-mail validations through the ledger itself, 30 to an append, into the Postgres log,
+ * with a live projector. Bytes by table and index after a vacuum, and of write-ahead log.
  */
 
 const organizations = 4
 const callsPerAppend = 30
 const keysPerOrganization = 3
 const callsMax = 120_000
-/** Log and statement, with their indexes, for each call. */
+/** Log and statement, with their indexes, per call. */
 const bytesPerCallMost = 600
 
-export const growth = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
+export const growth = ({ events, begin, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, logger }) => {
     const { url, migrationUrl, eventLog, pool, secrets } = foundation
     const client = new pg.Client({ connectionString: migrationUrl })
@@ -63,13 +63,13 @@ export const growth = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
         .map(([name, bytes]) => ({ name, bytes: (bytes - (before.get(name) ?? 0)) / calls }))
         .filter(({ bytes }) => bytes >= 0.5)
         .sort((one, other) => other.bytes - one.bytes)
-      for (const { name, bytes } of grown) tell(`growth: ${bytes.toFixed(1).padStart(7)} B a call  ${name}`)
+      for (const { name, bytes } of grown) report(`growth: ${bytes.toFixed(1).padStart(7)} B a call  ${name}`)
       const ofTables = (prefix: string): number =>
         grown.filter(({ name }) => name.startsWith(prefix)).reduce((sum, { bytes }) => sum + bytes, 0)
       const { rows } = await client.query<{ mean: number }>(
         `select avg(count)::float as mean from log_segments where family = 'ledger'`,
       )
-      tell(`growth: ${calls} calls, ${rows[0]?.mean.toFixed(1)} events an append`)
+      report(`growth: ${calls} calls, ${rows[0]?.mean.toFixed(1)} events an append`)
       const log = ofTables('log_segments')
       const statement = ofTables('ledger_lines')
       const figure = (what: string, value: number) => figureRow(`${what}, a call`, value, 'B', null)
@@ -104,7 +104,7 @@ const openOrganization = async (ledger: Ledger, organizationId: string): Promise
 
 const book = priceBookOf(defaultPriceBook)
 const requestIds = createRequestIds()
-/** Calls lie apart: ids of one millisecond would have most of their letters in common. */
+/** Calls are some time apart: ids of one millisecond would share most of their letters. */
 let clockMs = Date.now() - 3_600_000
 
 const writeCalls = async (ledger: Ledger, organizationId: string, calls: number): Promise<void> => {
@@ -139,7 +139,7 @@ const verdicts = [
   { status: 'unknown', sub_status: 'timeout', decision_row: 12, company_status: 'not_applicable' },
 ] as const
 
-/** Every second one an e-mail validation; seven of eight lookups find a place. */
+/** Every second call is an e-mail validation; seven of eight lookups find a location. */
 const callOf = (keyId: string): CallToRecord => {
   const address_hmac = randomBytes(32).toString('base64url')
   const located = randomInt(8) > 0
@@ -160,7 +160,7 @@ const caughtUp = async ({ pool }: Foundation): Promise<void> => {
   }
 }
 
-/** Bytes by table and index; a table's own hold its visibility and free space maps and what lies in its TOAST. */
+/** Bytes by table and index; a table's figure includes its visibility and free space maps and its TOAST. */
 const sizesOf = async (client: pg.Client): Promise<ReadonlyMap<string, number>> => {
   const { rows } = await client.query<{ name: string; bytes: string }>(
     `select c.relname as name, pg_table_size(c.oid)::text as bytes from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -174,7 +174,7 @@ const sizesOf = async (client: pg.Client): Promise<ReadonlyMap<string, number>> 
   return new Map(rows.map(({ name, bytes }) => [name, Number(bytes)]))
 }
 
-/** Asked now; the function it gives says how many bytes of write-ahead log there are since. */
+/** Starts a measurement; the returned function gives the bytes of write-ahead log since then. */
 const walFrom = async (client: pg.Client): Promise<() => Promise<number>> => {
   const { rows } = await client.query<{ lsn: string }>('select pg_current_wal_insert_lsn()::text as lsn')
   return async () => {

@@ -7,7 +7,7 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { startMeasured } from './service.ts'
 import { caughtUp } from './standing.ts'
 
-/** Calls with an Idempotency-Key against calls without one: under load in old ledgers, and far ahead of the read models. */
+/** Calls with an Idempotency-Key against calls without one: under load in old ledgers, and with read models far behind. */
 export const keyed = async (options: BenchOptions): Promise<Row[]> => [
   ...(await keyedInOldLedgers(options)),
   ...(await keyedAheadOfRows(options)),
@@ -15,11 +15,11 @@ export const keyed = async (options: BenchOptions): Promise<Row[]> => [
 
 const connections = 32
 const lineCounts = [10_000, 1_000_000] as const
-/** Seven calls of eight have a charge, which is an event and no line. */
+/** Seven of eight calls have a charge, which is an event but not a line. */
 const eventsPerLine = 15 / 8
 
-/** The same load on a short and on a long ledger in turn, every role in one process. */
-async function keyedInOldLedgers({ rounds, seconds, begin, tell }: BenchOptions): Promise<Row[]> {
+/** The same load on a short and on a long ledger in turn, with every role in one process. */
+async function keyedInOldLedgers({ rounds, seconds, begin, report }: BenchOptions): Promise<Row[]> {
   const service = await startMeasured({ roles: 'api,dashboard,projector,jobs' })
   const generator = openLoadGenerator()
   try {
@@ -33,7 +33,7 @@ async function keyedInOldLedgers({ rounds, seconds, begin, tell }: BenchOptions)
     for (const { organizationId } of ledgers)
       keys.push((await issueKey(service.foundation, unlimitedKeyOf(organizationId))).apiKey)
     await caughtUp(service.foundation)
-    tell(
+    report(
       `keyed: ${lineCounts.join(' + ')} lines written and projected in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
     )
     const perSecond = async (apiKey: string, round: number, idempotencyKeys?: string): Promise<number> => {
@@ -41,7 +41,7 @@ async function keyedInOldLedgers({ rounds, seconds, begin, tell }: BenchOptions)
       const place = onOne({ port: service.port, apiKey })
       const load = { ...place, connections, seconds, rate: null, seed: 300 + round }
       const result = await generator.run(idempotencyKeys === undefined ? load : { ...load, idempotencyKeys })
-      tell(
+      report(
         `keyed: ${idempotencyKeys ?? 'plain'}: ${Math.round(result.perSecond)}/s, p50 ${result.p50Ms} ms, p99 ${result.p99Ms} ms`,
       )
       return result.perSecond
@@ -56,13 +56,13 @@ async function keyedInOldLedgers({ rounds, seconds, begin, tell }: BenchOptions)
       }
     const [short, long] = measured
     return [
-      ratioRow(`${connections} keyed calls at once, ${lineCounts[1]} lines, against plain calls`, {
+      ratioRow(`${connections} simultaneous keyed calls, ${lineCounts[1]} lines, against plain calls`, {
         measured: median(long?.keyed ?? []),
         against: median(long?.plain ?? []),
         unit: 'calls/s',
         bound: { least: 0.3 },
       }),
-      ratioRow(`${connections} keyed calls at once, ${lineCounts[1]} lines against ${lineCounts[0]}`, {
+      ratioRow(`${connections} simultaneous keyed calls, ${lineCounts[1]} lines against ${lineCounts[0]}`, {
         measured: median(long?.keyed ?? []),
         against: median(short?.keyed ?? []),
         unit: 'calls/s',
@@ -85,13 +85,13 @@ const unlimitedKeyOf = (organizationId: string) => ({
   actor: 'cli' as const,
 })
 
-/* While no projector runs and the ledger is far ahead of its read models, a key must cost little more than a call without one. */
+/* Without a projector, with the ledger far ahead of its read models, a key must cost little more than a call without one. */
 
 const eventsBehind = 150_000
 const atOnce = 16
 const callsPerKind = 50
 
-const keyedAheadOfRows = async ({ begin, tell }: BenchOptions): Promise<Row[]> => {
+const keyedAheadOfRows = async ({ begin, report }: BenchOptions): Promise<Row[]> => {
   const service = await startMeasured({ roles: 'api' })
   const { foundation } = service
   try {
@@ -109,7 +109,7 @@ const keyedAheadOfRows = async ({ begin, tell }: BenchOptions): Promise<Row[]> =
       if (status !== 200) throw new Error(`${status}: ${JSON.stringify(body)}`)
       return performance.now() - startedAt
     }
-    tell(`keyed: a process’s first call, which loads the account, takes ${(await call()).toFixed(0)} ms`)
+    report(`keyed: a process’s first call, which loads the account, takes ${(await call()).toFixed(0)} ms`)
     begin()
     const first = await call('first')
     const together = await Promise.all(Array.from({ length: atOnce }, (_, n) => call(`together-${n}`)))
@@ -119,12 +119,12 @@ const keyedAheadOfRows = async ({ begin, tell }: BenchOptions): Promise<Row[]> =
       without.push(await call())
       under.push(await call(`key-${n}`))
     }
-    tell(
-      `keyed: ${eventsBehind} events behind: the first under a key ${first.toFixed(1)} ms, the last of ${atOnce} at once ${Math.max(...together).toFixed(1)} ms`,
+    report(
+      `keyed: ${eventsBehind} events behind: the first under a key ${first.toFixed(1)} ms, the last of ${atOnce} together ${Math.max(...together).toFixed(1)} ms`,
     )
     return [
       figureRow('first call under a key, 150,000 events behind', first, 'ms', null),
-      figureRow('16 first calls under keys at once, the last', Math.max(...together), 'ms', null),
+      figureRow('16 simultaneous first calls under keys, the last', Math.max(...together), 'ms', null),
       ratioRow('call under a key p50, 150,000 events behind, against one without', {
         measured: median(under),
         against: median(without),

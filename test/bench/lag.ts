@@ -5,14 +5,14 @@ import { startMeasured } from './service.ts'
 import { caughtUp, watchLag } from './standing.ts'
 
 /**
- * How far the projections are behind when a steady load ends, on the Postgres log and on EventStoreDB: everything in one
- * process, and the protocol double in another unless TEST_EVENTSTORE_URL names a real server; the rows say which.
+ * How far the projections are behind when a steady load ends, on the Postgres log and on EventStoreDB: all roles in one
+ * process, and the protocol double in another, unless TEST_EVENTSTORE_URL names a real server; the rows say which.
  */
 
 const connections = 64
 const callsPerSecond = [400, 1_000]
 const warmUpSeconds = 2
-/** Behind by no more than this, a dashboard shows the present. */
+/** With at most this lag, a dashboard shows current data. */
 const lagMostSeconds = 1
 
 export const lag = async (options: BenchOptions): Promise<Row[]> => {
@@ -30,7 +30,7 @@ export const lag = async (options: BenchOptions): Promise<Row[]> => {
 const lagOn = async (
   where: string,
   eventLogUrl: string | undefined,
-  { seconds, begin, tell }: BenchOptions,
+  { seconds, begin, report }: BenchOptions,
 ): Promise<Row[]> => {
   const service = await startMeasured({
     roles: 'api,dashboard,projector,jobs',
@@ -55,7 +55,7 @@ const lagOn = async (
       const result = await load(rate, seconds)
       const lagS = await watching.lagS()
       const title = `projections on ${where} after ${seconds} s of ${rate} calls/s: behind`
-      tell(
+      report(
         `${title} ${lagS.toFixed(2)} s; ` +
           `${Math.round(result.perSecond)} calls/s answered, p99 ${result.p99Ms} ms`,
       )

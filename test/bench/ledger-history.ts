@@ -16,20 +16,20 @@ import { type Decision, isRefusal } from '../../src/ledger/decision.ts'
 
 /**
  * Ledgers of any length, decided, encoded and chained by the service's own functions and written in bulk: as if the
- * calls had happened, in minutes instead of hours.
+ * calls had been made, in minutes instead of hours.
  */
 
 const eventsPerWrite = 20_000
-/** As many as a busy ledger has in one append: 35 calls and their charges. */
+/** The size of one append of a busy ledger: 35 calls and their charges. */
 const eventsPerAppend = 70
-/** Calls lie this far apart, so that a million of them spread over days. */
+/** The time between calls, so that a million of them spread over days. */
 const callEveryMs = 250
 const firstCallAtMs = Date.parse('2026-01-01T00:00:00.000Z')
 const credits = parseCredits('1000000000')
 
 type Ledgers = readonly { readonly organizationId: string; readonly events: number }[]
 
-/** Writes ledgers of about `events` events each, one after the other, for organizations that did not exist. Resolves with the count. */
+/** Writes ledgers of about `events` events each, one after the other, for new organizations. Resolves with the number written. */
 export const writeHistory = (url: string, ledgers: Ledgers): Promise<number> =>
   written(url, async (client) => {
     let count = 0
@@ -45,12 +45,12 @@ export const writeHistory = (url: string, ledgers: Ledgers): Promise<number> =>
     return count
   })
 
-/** Ledgers that grow side by side, as often as they are asked to, and are as if the calls had happened. */
+/** Ledgers that grow in turn, repeatedly, as if the calls had been made. */
 export const openHistories = (url: string, organizationIds: readonly string[]) => {
   const ledgers = organizationIds.map((organizationId) => ({ organizationId, at: 0 }))
   const histories = new Map<string, ReturnType<typeof history>>()
   return {
-    /** `events` more for each ledger. `from` and `to`: when its first call is, and before when its last one. */
+    /** Adds `events` to each ledger. `from`: the time of its first call; `to`: the end of its last one, exclusive. */
     grow: (events: number, { from, to }: { readonly from: number; readonly to: number }): Promise<number> =>
       written(url, async (client) => {
         const everyMs = Math.floor((to - from) / events)
@@ -92,7 +92,7 @@ const written = async (url: string, work: (client: pg.Client) => Promise<number>
 
 type Pace = { readonly from: number; readonly everyMs: number }
 
-/** So many events or one more: a call is not cut. */
+/** This many events or one more: a call is not split. */
 const take = (calls: ReturnType<typeof history>, count: number, pace?: Pace): NewEvent[] => {
   const events: NewEvent[] = []
   while (events.length < count) {
@@ -113,7 +113,7 @@ const alternating = <T>(lists: readonly (readonly T[])[]): T[] => {
   ).flat()
 }
 
-/** What a call appends, call by call, without an end. One in eight is free, as an address without a place is. */
+/** The events of endless calls. One in eight is free, like an address without a location. */
 function* history(
   organizationId: string,
   { from, everyMs }: Pace,
@@ -196,7 +196,7 @@ const appendsOf = (organizationId: string, events: readonly NewEvent[], from: nu
     }
   })
 
-/** As the log's own adapter writes, in larger batches than it would, one append of a stream after the other. */
+/** Written like the log's own adapter, in larger batches, one append of a stream after the other. */
 const write = async (client: pg.Client, appends: readonly Append[]): Promise<void> => {
   const { rows } = await client.query<{ least: string }>(
     `select min(result) as least

@@ -5,8 +5,8 @@ import type { Load, LoadedPlace, LoadResult } from './load.ts'
 import { randomOf } from './random.ts'
 
 /**
- * Sends IP lookups over raw sockets and counts what comes back. A process of its own, so that it neither waits for
- * nor delays what it measures; autocannon, which does the same for any request, takes a whole core for it.
+ * Sends IP lookups over raw sockets and counts the answers. A separate process, so that it neither waits for
+ * nor delays the measured service; autocannon, which does the same for any request, uses a whole core for it.
  */
 
 /** Latencies in steps of 10 microseconds up to 10 s; longer ones count as 10 s. */
@@ -28,7 +28,7 @@ const addressesOf = (seed: number): (() => string) => {
   }
 }
 
-/** Requests to one place. Null: each key was to be used once, and was. */
+/** Requests to one process. Null: each key was to be used once, and was. */
 const requestsOf = (
   { port, apiKeys }: LoadedPlace,
   {
@@ -81,7 +81,7 @@ const run = async (load: Load): Promise<LoadResult> => {
     finish = resolve
   })
   const idle: Lane[] = []
-  /** Scheduled instants of a fixed rate that no connection was free for. */
+  /** Scheduled instants of a fixed rate at which no connection was free. */
   const overdue: number[] = []
   let overdueAt = 0
 

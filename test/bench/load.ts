@@ -1,20 +1,20 @@
 import { fileURLToPath } from 'node:url'
 import { startChild } from '../support/service.ts'
 
-/** Where calls go, and the keys they are made with, each as often as any other. */
+/** The target of calls, and their keys, all used equally often. */
 export type LoadedPlace = { readonly port: number; readonly apiKeys: readonly string[] }
 
 export type Load = {
   /** Connections are spread evenly over them. */
   readonly places: readonly LoadedPlace[]
   readonly connections: number
-  /** At most so long, where each key is used once. */
+  /** At most this long, if each key is used once. */
   readonly seconds: number
-  /** Ends when every place has seen each of its keys once. */
+  /** Ends when every process has received each of its keys once. */
   readonly eachKeyOnce?: boolean
-  /** Every request carries an Idempotency-Key of its own, which begins with this. */
+  /** Every request has its own Idempotency-Key, which begins with this. */
   readonly idempotencyKeys?: string
-  /** Requests per second, scheduled evenly; null for as many as get answered. */
+  /** Requests per second, scheduled evenly; null for as many as are answered. */
   readonly rate: number | null
   /** The same seed gives the same addresses in the same order. */
   readonly seed: number
@@ -22,7 +22,7 @@ export type Load = {
 
 export type LoadResult = {
   readonly answered: number
-  /** Answered calls of each place. */
+  /** Answered calls of each process. */
   readonly answeredAt: readonly number[]
   readonly perSecond: number
   /** Statuses that were not 200, and sockets that failed. */
@@ -32,7 +32,7 @@ export type LoadResult = {
   readonly p50Ms: number
   readonly p99Ms: number
   readonly p99FromSendMs: number
-  /** Share of one core the generator took. */
+  /** Share of one core that the generator used. */
   readonly generatorLoad: number
 }
 

@@ -7,8 +7,8 @@ import { randomOf } from './random.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 
 /**
- * An address in, the mapped location or the rendered answer out, against the decoded record of `maxmind.open` with its
- * defaults. They take turns, each over addresses nobody has seen before.
+ * An address in, the location or the rendered answer out, against the decoded record of `maxmind.open` with its
+ * defaults. They take turns, each over addresses that were not used before.
  */
 
 const addressesPerPass = 100_000
@@ -16,7 +16,7 @@ const hotAddresses = 5_000
 const warmUpPasses = 3
 const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
-export const lookup = async ({ rounds, begin, tell }: BenchOptions): Promise<Row[]> => {
+export const lookup = async ({ rounds, begin, report }: BenchOptions): Promise<Row[]> => {
   const [path4 = '', path6 = ''] = bundledGeoPaths()
   const ours = await openGeoDatabase({ paths: [path4, path6], logger: quiet })
   const theirs = { 4: await maxmind.open<Response>(path4), 6: await maxmind.open<Response>(path6) }
@@ -56,7 +56,7 @@ export const lookup = async ({ rounds, begin, tell }: BenchOptions): Promise<Row
     const get = (text: string): void => {
       if (reader.get(text) !== null) kept++
     }
-    // More passes than counted: the first ones warm everybody up, memory of earlier lookups included.
+    // More passes than are counted: the first ones warm everything up, including caches of earlier lookups.
     for (let round = 0; round < rounds + warmUpPasses; round++) {
       const pass = (call: (text: string) => void): number =>
         nsPerCall(call, Array.from({ length: addressesPerPass }, next))
@@ -66,7 +66,7 @@ export const lookup = async ({ rounds, begin, tell }: BenchOptions): Promise<Row
       figures.rendered.push(now.rendered)
       figures.theirs.push(now.theirs)
     }
-    tell(
+    report(
       `lookup, ${title}: mapped ${figures.mapped.map(Math.round)}, rendered ${figures.rendered.map(Math.round)}, ` +
         `maxmind ${figures.theirs.map(Math.round)} ns (${kept})`,
     )
@@ -99,7 +99,7 @@ const ipv4Address = (random: () => number): string => {
   }
 }
 
-/** Addresses of the blocks that have most records: uniform over all of IPv6 would hit nothing anybody uses. */
+/** Addresses of the blocks with most records: uniform addresses over all of IPv6 would miss every used block. */
 const ipv6Addresses = (path: string, random: () => number): (() => string) => {
   const reader = new maxmind.Reader<Response>(readFileSync(path))
   const group = (): number => Math.floor(random() * 0x10000)

@@ -5,17 +5,17 @@ import { listen, startSmtpServer } from '../support/smtp-servers.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 
 /**
- * Mailbox checks at one mail server 40 ms away, ten at a time: ours with its session bounds as they are, against
+ * Mailbox checks at one mail server 40 ms away, ten at a time: ours with its session limits, against
  * deep-email-validator's own code, which asks one recipient in a connection of its own. The rates and breakers that protect
- * providers are off on our side: what is compared is the dialogue.
+ * providers are off on our side: only the dialogue is compared.
  */
 
 const roundTripMs = 40
 const concurrency = 10
-/** Of five recipients one is missing. */
+/** One of five recipients does not exist. */
 const missing = /^[^@]*[05]@/
 
-export const mailbox = async ({ rounds, seconds, begin, tell }: BenchOptions): Promise<Row[]> => {
+export const mailbox = async ({ rounds, seconds, begin, report }: BenchOptions): Promise<Row[]> => {
   const server = await startSmtpServer({
     recipient: (address) =>
       missing.test(address) || !address.startsWith('name') ? '550 5.1.1 no such user' : '250 2.1.5 ok',
@@ -43,10 +43,10 @@ export const mailbox = async ({ rounds, seconds, begin, tell }: BenchOptions): P
       rates.ours.push(ours.perSecond)
       rates.fresh.push(alone.perSecond)
       rates.theirs.push(theirs.perSecond)
-      tell(
+      report(
         `mailbox: ours ${ours.perSecond.toFixed(1)}/s (p50 ${ours.p50Ms.toFixed(0)} ms, p99 ${ours.p99Ms.toFixed(0)} ms), ` +
           `ours without reuse ${alone.perSecond.toFixed(1)}/s, theirs ${theirs.perSecond.toFixed(1)}/s (p50 ` +
-          `${theirs.p50Ms.toFixed(0)} ms); connections at once ${server.openMax()}`,
+          `${theirs.p50Ms.toFixed(0)} ms); simultaneous connections ${server.openMax()}`,
       )
     }
   } finally {
@@ -63,7 +63,7 @@ export const mailbox = async ({ rounds, seconds, begin, tell }: BenchOptions): P
       bound: { least },
     })
   return [
-    row('mailbox checks, 40 ms away, 10 at once, against deep-email-validator', rates.ours, 4),
+    row('mailbox checks, 40 ms away, 10 at a time, against deep-email-validator', rates.ours, 4),
     row('the same, a session for each check', rates.fresh, 0.5),
   ]
 }
@@ -104,12 +104,12 @@ const openProbe = (
   }
 }
 
-/** The package dials port 25 of what the DNS names: both are led to the server here, and nothing else is changed. */
+/** The package dials port 25 of the host that DNS names: both lead to the server here, and nothing else is changed. */
 const loadRival = async (port: number): Promise<{ check: Check; restore: () => void }> => {
   const { validate } = await import('deep-email-validator')
   const { createConnection } = net
   const { resolveMx } = dns
-  // They are looked up at each call on these objects; our own imports of single functions are not touched.
+  // They are looked up on these objects at each call; our own imports of single functions are not affected.
   Object.assign(dns, {
     resolveMx: (
       _domain: string,
@@ -156,8 +156,8 @@ const measure = async (check: Check, durationMs: number): Promise<Measured> => {
 }
 
 /**
- * A server some milliseconds away: every octet takes half a round trip. The proxy accepts at once, so what TCP takes for its handshake
- * is made up for before the upstream is dialled: as on a real link, the greeting arrives two round trips after the dial.
+ * A server some milliseconds away: every octet takes half a round trip. The proxy accepts immediately, so the time of a TCP handshake
+ * is added before the upstream is dialled: as on a real link, the greeting arrives two round trips after the dial.
  */
 const startDistance = async (
   port: number,

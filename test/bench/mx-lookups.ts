@@ -4,17 +4,17 @@ import { startDnsServer, type Zones } from '../support/dns-server.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
 
 /**
- * MX questions against `node:dns`, over a server on the loopback: how many reach it when a hundred identical ones are
- * asked at once, and what one costs that nobody has asked before, which pays for a socket of its own.
+ * MX questions against `node:dns`, over a server on the loopback: how many reach it if a hundred identical ones are
+ * asked together, and the cost of a new question, which includes its own socket.
  */
 
 const identical = 100
 const distinctPerRound = 500
 const concurrent = 50
-/** Loopback answers too soon for anybody to be waiting. */
+/** Loopback answers too soon for callers to be waiting. */
 const serverDelayMs = 20
 
-export const mxLookups = async ({ rounds, begin, tell }: BenchOptions): Promise<Row[]> => {
+export const mxLookups = async ({ rounds, begin, report }: BenchOptions): Promise<Row[]> => {
   const exchange = [{ priority: 10, exchange: 'mx.bench.test' }]
   const slow = await startDnsServer({ 'bench.test': { MX: exchange } }, { delayMs: serverDelayMs })
   const names = Array.from({ length: distinctPerRound * (rounds + 1) }, (_, i) => `name${i}.bench.test`)
@@ -47,14 +47,14 @@ export const mxLookups = async ({ rounds, begin, tell }: BenchOptions): Promise<
         ours: await perSecond(asked, (name) => fresh.resolve(name, 'MX')),
         theirs: await perSecond(asked, (name) => resolver.resolveMx(name)),
       }
-      // The first round warms everybody up.
+      // The first round is a warm-up.
       if (round === 0) continue
       costs.ours.push(now.ours)
       costs.theirs.push(now.theirs)
     }
-    tell(`mx: ${costs.ours.map(Math.round)} against ${costs.theirs.map(Math.round)} distinct questions/s`)
+    report(`mx: ${costs.ours.map(Math.round)} against ${costs.theirs.map(Math.round)} distinct questions/s`)
     return [
-      ratioRow(`MX questions upstream for ${identical} identical ones at once, against node:dns`, {
+      ratioRow(`MX questions upstream for ${identical} simultaneous identical ones, against node:dns`, {
         measured: ours,
         against: theirs,
         unit: '',
@@ -66,7 +66,7 @@ export const mxLookups = async ({ rounds, begin, tell }: BenchOptions): Promise<
         against: median(costs.theirs),
         ratio: median(costs.ours.map((rate, i) => rate / (costs.theirs[i] ?? Number.NaN))),
         unit: '/s',
-        // A fresh port each is the price of being hard to forge; a call asks a handful.
+        // A fresh port for each question makes forgery hard; a call asks only a few.
         bound: { least: 0.3 },
       }),
     ]

@@ -9,8 +9,8 @@ import { type BenchOptions, figureRow, type Row, ratioRow } from './row.ts'
 import { openAccount, startMeasured } from './service.ts'
 
 /**
- * One organization that asks for ten times what a source of profiles can answer, beside one that asks for a little: what the other one
- * notices, what the first is told, what it costs in memory, and how soon all is as before.
+ * One organization asks for ten times what a source of profiles can answer, and another asks for little: the effect on the other,
+ * the answers to the first, the cost in memory, and how soon everything is back to normal.
  */
 
 const sourceMs = 200
@@ -25,7 +25,7 @@ const grownMbMost = 100
 const grownAgainMbMost = 30
 const megabyte = 2 ** 20
 
-export const overload = async ({ seconds, long, begin, tell }: BenchOptions): Promise<Row[]> => {
+export const overload = async ({ seconds, long, begin, report }: BenchOptions): Promise<Row[]> => {
   const floodSeconds = long ? 30 : Math.max(5, seconds)
   const source = await openSource()
   const service = await startMeasured({
@@ -43,29 +43,29 @@ export const overload = async ({ seconds, long, begin, tell }: BenchOptions): Pr
     const flooding = await keyOf(service.foundation)
     begin()
     const usual = await offered(pool, { apiKey: normal, perSecond: usualPerSecond, seconds: usualSeconds })
-    tell(`overload: alone ${told(usual)}`)
+    report(`overload: alone ${summaryOf(usual)}`)
     const memory = watchMemory(service.pid)
-    const [flood, beside] = await Promise.all([
+    const [flood, other] = await Promise.all([
       offered(pool, { apiKey: flooding, perSecond: floodPerSecond, seconds: floodSeconds }),
       offered(pool, { apiKey: normal, perSecond: usualPerSecond, seconds: floodSeconds }),
     ])
-    tell(`overload: ${floodPerSecond}/s of one: ${told(flood)}; the other ${told(beside)}`)
+    report(`overload: ${floodPerSecond}/s of one: ${summaryOf(flood)}; the other ${summaryOf(other)}`)
     const recoverySeconds = await recovery(pool, normal, 2 * p99(usual))
     const first = await memory.stop()
-    tell(`overload: memory grown by ${toldMb(first.every5s)} MB`)
-    // What is kept of a flood would be seen in the next one; what is collected late is there in both.
+    report(`overload: memory grown by ${megabytes(first.every5s)} MB`)
+    // Memory kept from a flood would show in the next one; memory that is freed late appears in both.
     const again = watchMemory(service.pid)
     await offered(pool, { apiKey: flooding, perSecond: floodPerSecond, seconds: floodSeconds })
     const second = await again.stop()
-    tell(`overload: and in a second flood by ${toldMb(second.every5s)} MB`)
-    const others = [...flood, ...beside].filter(({ status }) => ![200, 429, 503].includes(status))
+    report(`overload: and in a second flood by ${megabytes(second.every5s)} MB`)
+    const others = [...flood, ...other].filter(({ status }) => ![200, 429, 503].includes(status))
     return [
-      ratioRow(`a normal organization's p99 beside one that offers ${floodPerSecond} calls/s`, {
-        ...{ measured: p99(beside), against: p99(usual), unit: 'ms', bound: { most: slowdownMost } },
+      ratioRow(`a normal organization's p99 next to one that offers ${floodPerSecond} calls/s`, {
+        ...{ measured: p99(other), against: p99(usual), unit: 'ms', bound: { most: slowdownMost } },
       }),
       figureRow(
         'its calls that were not answered',
-        beside.filter(({ status }) => status !== 200).length,
+        other.filter(({ status }) => status !== 200).length,
         'calls',
         {
           most: 0,
@@ -98,7 +98,7 @@ const p99 = (answers: readonly Answered[]): number => {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * 0.99))] ?? Number.NaN
 }
 
-const told = (answers: readonly Answered[]): string => {
+const summaryOf = (answers: readonly Answered[]): string => {
   const by = Map.groupBy(answers, ({ status }) => status)
   const counts = [...by].map(([status, some]) => `${some.length} x ${status}`).join(', ')
   return `${counts}, p99 ${Math.round(p99(answers))} ms`
@@ -106,7 +106,7 @@ const told = (answers: readonly Answered[]): string => {
 
 let people = 0
 
-/** 0: no answer at all. */
+/** 0: no answer. */
 const ask = async (pool: Pool, apiKey: string): Promise<Answered> => {
   const startedMs = performance.now()
   try {
@@ -124,7 +124,7 @@ const ask = async (pool: Pool, apiKey: string): Promise<Answered> => {
   }
 }
 
-/** Evenly, whether answers come or not. */
+/** Evenly, whether answers arrive or not. */
 const offered = async (
   pool: Pool,
   { apiKey, perSecond, seconds }: { apiKey: string; perSecond: number; seconds: number },
@@ -139,7 +139,7 @@ const offered = async (
   return Promise.all(asked)
 }
 
-/** Seconds until three calls in a row are answered as quickly as usual. */
+/** Seconds until three calls in a row are as quick as usual. */
 const recovery = async (pool: Pool, apiKey: string, quickMs: number): Promise<number> => {
   const startedMs = performance.now()
   for (let quick = 0, firstMs = startedMs; performance.now() - startedMs < 60_000; ) {
@@ -154,15 +154,15 @@ const recovery = async (pool: Pool, apiKey: string, quickMs: number): Promise<nu
 
 const lookMs = 200
 
-const toldMb = (grown: readonly number[]): string =>
+const megabytes = (grown: readonly number[]): string =>
   grown.map((bytes) => Math.round(bytes / megabyte)).join(', ')
 
 type Memory = {
-  /** Bytes a process's resident memory grew by, at most, since it is watched. */
+  /** Bytes by which a process's resident memory grew at most since it was first measured. */
   readonly most: number
-  /** The most bytes it had. */
+  /** The maximum in bytes. */
   readonly highest: number
-  /** Bytes it had grown by, every five seconds. */
+  /** Growth in bytes, every five seconds. */
   readonly every5s: readonly number[]
 }
 
@@ -191,7 +191,7 @@ const watchMemory = (pid: number): { stop(): Promise<Memory> } => {
   }
 }
 
-/** A source on the loopback that answers each question after a while, so many at once and the others in turn. */
+/** A source on the loopback that answers each question after a while, a limited number at a time. */
 const openSource = async (): Promise<{ port: number; close(): Promise<void> }> => {
   const waiting: { lid: string; response: ServerResponse }[] = []
   let busy = 0

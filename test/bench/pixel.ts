@@ -5,15 +5,15 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { keepBusy, withFoundation } from './store.ts'
 
 /**
- * Pixel hits judged and counted, on one domain everybody hits and on ten thousand: how many a second with 256 under way,
- * against one conditional upsert per hit, which is the usual way; and how long each takes at 2,000 a second. One
- * PostgreSQL, fsync on, taking turns.
+ * Pixel hits decided and counted, on one busy domain and on ten thousand: how many a second with 256 in progress,
+ * against one conditional upsert per hit, which is the usual way; and the time of each at 2,000 a second. One
+ * PostgreSQL, fsync on, in turns.
  */
 
 const width = 256
 const domains = 10_000
 const perSecond = 2_000
-/** What a pool of a service on such a machine would have; more were slower here. */
+/** The size of a service's pool on such a machine; larger ones were slower here. */
 const poolMax = 16
 const organizationId = 'org_00000000000000000000000000'
 const number = 1_000_000_000
@@ -34,7 +34,7 @@ const hitOn = (domain: string, hitId: string | null = null): HitAsk => ({
 
 export const pixel = (options: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation: { url, migrationUrl }, logger }) => {
-    // The naive counters are a table of their own, which is the owner's right.
+    // The naive counters are a separate table, which only the owner may create.
     const pool = new pg.Pool({ connectionString: migrationUrl, max: poolMax })
     const counters = openPixelCounters({ url, logger })
     try {
@@ -51,7 +51,7 @@ export const pixel = (options: BenchOptions): Promise<Row[]> =>
   })
 
 const throughput = async (
-  { rounds, seconds, tell }: BenchOptions,
+  { rounds, seconds, report }: BenchOptions,
   { title, domain }: Spread,
   { pool, counters }: { pool: pg.Pool; counters: PixelCounters },
 ): Promise<Row[]> => {
@@ -77,10 +77,10 @@ const throughput = async (
       figures[name] = own
       own.push(await keepBusy({ width, seconds }, work))
     }
-  tell(
+  report(
     `${title}: ${JSON.stringify(figures, (_, value) => (typeof value === 'number' ? Math.round(value) : value))}`,
   )
-  if (late > 0) tell(`${title}: ${late} hits were not answered in time`)
+  if (late > 0) report(`${title}: ${late} hits were not answered in time`)
   const naive = figures.naive ?? []
   return Object.entries(figures)
     .filter(([name]) => name !== 'naive')
@@ -90,15 +90,15 @@ const throughput = async (
         against: median(naive),
         ratio: median(own.map((one, i) => one / (naive[i] ?? Number.NaN))),
         unit: '/s',
-        // The usual way remembers no hits: beside it, remembering them is work of our own.
+        // The usual way does not remember hits; remembering them is additional work on our side.
         bound: { least: name.includes('hit ids') ? 1 : 2 },
       }),
     )
 }
 
-/** Sends at fixed instants, however long answers take, and measures from those instants. */
+/** Sends at fixed instants, no matter how long answers take, and measures from those instants. */
 const latency = async (
-  { seconds, tell }: BenchOptions,
+  { seconds, report }: BenchOptions,
   { title, domain }: Spread,
   counters: PixelCounters,
 ): Promise<Row> => {
@@ -126,7 +126,7 @@ const latency = async (
   await Promise.all(asked)
   tookMs.sort((a, b) => a - b)
   const at = (share: number): number => tookMs[Math.floor(tookMs.length * share)] ?? Number.NaN
-  tell(
+  report(
     `${title}, ${perSecond}/s: p50 ${at(0.5)}, p99 ${at(0.99)}, max ${at(1 - 1e-9)} ms, refused ${refused}`,
   )
   return figureRow(`pixel hit, ${title}, p99 at ${perSecond}/s`, at(0.99), 'ms', { most: 10 })

@@ -9,31 +9,31 @@ import { openAccount, startOn } from './service.ts'
 import { type Store, withFoundation } from './store.ts'
 
 /**
- * What more processes do for a partner: k api processes on one database, without an edge that keeps a key at one of them:
- * 64 connections in all, spread evenly. Processes that write one ledger compete for it; many organizations are also compared with as
- * many processes that serve organizations of their own.
+ * The effect of more processes on one partner: k api processes with one database, without an edge that sends a key to one of them,
+ * and 64 connections in all, spread evenly. Processes that write one ledger compete for it; many organizations are also compared with as
+ * many processes that each serve their own organizations.
  *
- * Nothing projects while calls are measured; the projections catch up before each set of processes starts, so that it
- * finds accounts as it would where a projector runs. Processes are started anew for every figure, in turns.
+ * No projector runs while calls are measured; the projections catch up before each set of processes starts, so that it
+ * loads accounts as it would with a running projector. Processes are restarted for every figure, in turns.
  */
 
 const connections = 64
 const manyOrganizations = 2_000
 const roundsMax = 3
 const warmUpSeconds = 2
-/** Everything is touched once, at 1 ms of processor time each, by every process. */
+/** Every process touches everything once, at 1 ms of processor time each. */
 const firstTouchSecondsMax = 60
 const openedAtOnce = 32
 
-/** `shared`: every process is called for every organization. `own`: each organization is called at one process alone. */
+/** `shared`: every process is called for every organization. `own`: each organization is called at one process only. */
 type Arrangement = 'shared' | 'own'
 
-/** Of one process, at least: what two and four processes that write one ledger reach together. */
+/** Minimum, relative to one process, for two and four processes that write one ledger. */
 const leastOfOne: Readonly<Record<number, number>> = { 2: 0.6, 4: 0.45 }
 
 type Installation = {
   readonly log: string
-  /** Of a log that is a process of this machine, but not of PostgreSQL. */
+  /** Of a log that is a process of this machine, but not PostgreSQL. */
   readonly logPid: number | undefined
   readonly foundation: Foundation
   readonly store: Store
@@ -53,7 +53,7 @@ type Measured = {
   /** Calls of the slowest process over the mean. */
   readonly slowest: number
   readonly callsPerAppend: number
-  /** Calls per second while every organization was called for the first time; null: there is one each. */
+  /** Calls per second while every organization was called for the first time; null: there is one organization each. */
   readonly firstTouch: number | null
 }
 
@@ -107,7 +107,7 @@ const compare = async (
   organizations: number,
   counts: readonly number[],
   generator: LoadGenerator,
-  { rounds, seconds, tell }: BenchOptions,
+  { rounds, seconds, report }: BenchOptions,
 ): Promise<Row[]> => {
   const measured = new Map<string, Measured[]>()
   const of = (count: number, arrangement: Arrangement): Measured[] =>
@@ -120,7 +120,7 @@ const compare = async (
         const run = { organizations, count, arrangement, seconds, seed: 100 + round }
         const one = await measure(installation, run, generator)
         measured.set(`${count} ${arrangement}`, [...of(count, arrangement), one])
-        tell(`${title(count)}, ${arrangement}: ${told(one)}`)
+        report(`${title(count)}, ${arrangement}: ${summaryOf(one)}`)
       }
   return counts.flatMap((count) => {
     const alone = of(1, 'shared')
@@ -187,14 +187,14 @@ const measure = async (
 type ProcessFigures = {
   readonly serviceMs: number
   readonly postgresMs: number
-  /** Appends that another process was ahead of. */
+  /** Appends that another process was faster with. */
   readonly conflicts: number
   readonly appends: number
-  /** Commands those appends wrote. */
+  /** Commands that those appends wrote. */
   readonly commands: number
 }
 
-/** Several api processes of one installation, each on a port of its own, and what they say of themselves together. */
+/** Several api processes of one installation, each on its own port, and the sum of their metrics. */
 const startProcesses = async (store: Store, count: number) => {
   const started = await Promise.allSettled(
     Array.from({ length: count }, () => startOn(store, { ROLES: 'api' })),
@@ -211,7 +211,7 @@ const startProcesses = async (store: Store, count: number) => {
   return {
     ports: services.map(({ apiUrl }) => Number(new URL(apiUrl).port)),
     figures: async (): Promise<ProcessFigures> => {
-      // Before they are asked for their metrics: what that takes is no part of a call.
+      // Before their metrics are requested: that work is not part of a call.
       const serviceMs = services.reduce((sum, { child }) => sum + processorMsOf(child.pid ?? 0), 0)
       const postgresMs = processorMsOfTree(store.postgresPid)
       const texts = await Promise.all(
@@ -274,7 +274,7 @@ const measuredOf = (
   }
 }
 
-const told = (one: Measured): string =>
+const summaryOf = (one: Measured): string =>
   `${one.perSecond.toFixed(0)}/s, ${one.processorUs.toFixed(0)} us a call, of it PostgreSQL ${one.postgresUs.toFixed(0)}` +
   `${one.logUs === 0 ? '' : `, and the log ${one.logUs.toFixed(0)}`}; p50 ${one.p50Ms} p99 ${one.p99Ms} ms; ` +
   `${one.conflictsPerThousand.toFixed(1)} conflicts in 1,000; slowest ${one.slowest.toFixed(2)}; ${one.callsPerAppend.toFixed(1)} calls/append` +
@@ -314,7 +314,7 @@ const aloneRows = (title: string, alone: readonly Measured[]): Row[] => [
   ),
 ]
 
-/** Against as many processes with organizations of their own. */
+/** Compared with as many processes with their own organizations. */
 const ownRows = (title: string, shared: readonly Measured[], own: readonly Measured[]): Row[] => [
   ratioRow(`${title}: throughput against organizations of their own`, {
     ...versus(shared, own, ({ perSecond }) => perSecond),

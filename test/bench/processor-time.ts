@@ -23,7 +23,7 @@ const statOf = (pid: number): Stat | null => {
 /** User and system time of one process, in milliseconds. */
 export const processorMsOf = (pid: number): number => (statOf(pid)?.own ?? 0) * tickMs
 
-/** The same of a process, all its children, and those of them that have ended. */
+/** The same for a process, all its children, and children that have ended. */
 export const processorMsOfTree = (pid: number): number => {
   const root = statOf(pid)
   if (root === null) return 0
@@ -36,7 +36,7 @@ export const processorMsOfTree = (pid: number): number => {
   return ticks * tickMs
 }
 
-/** The server process of a connection; 0 where it runs on another machine. */
+/** The server process of a connection; 0 if it runs on another machine. */
 export const postmasterOf = async (client: Client): Promise<number> => {
   const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid')
   const pid = rows[0]?.pid ?? 0

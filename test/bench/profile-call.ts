@@ -10,15 +10,15 @@ import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 import { type MeasuredService, startMeasured } from './service.ts'
 
 /**
- * Retrieval of people who are in the cache, through the whole service over HTTP, everything in one process: how long a
- * call takes with 64 under way all the time, and at half the rate the service then answers.
+ * Retrieval of cached people, through the whole service over HTTP, with everything in one process: the time of a
+ * call with 64 always in progress, and at half the rate that the service then reaches.
  */
 
 const connections = 64
 const warmUpSeconds = 3
 const perMinute = 100_000_000
 const spareMs = 30_000
-/** What the cached path is held to. */
+/** The targets of the cached path. */
 const p50MsMost = 10
 const p99MsMost = 50
 
@@ -26,7 +26,7 @@ type Load = {
   readonly port: number
   readonly apiKey: string
   readonly seconds: number
-  /** Calls per second, scheduled evenly; null for as many as get answered. */
+  /** Calls per second, scheduled evenly; null for as many as are answered. */
   readonly rate: number | null
   readonly seed: number
 }
@@ -36,16 +36,16 @@ type LoadResult = {
   /** From the scheduled instant of a fixed rate. */
   readonly p50Ms: number
   readonly p99Ms: number
-  /** Answers that were not cached data. */
+  /** Answers that did not come from the cache. */
   readonly others: number
 }
 
-export const cachedProfiles = async ({ rounds, seconds, begin, tell }: BenchOptions): Promise<Row[]> => {
+export const cachedProfiles = async ({ rounds, seconds, begin, report }: BenchOptions): Promise<Row[]> => {
   const service = await startMeasured({ roles: 'api,dashboard,projector,jobs' })
   const generator = openGenerator()
   try {
     const apiKey = await keyOf(service)
-    // As the embedded default does with an empty data set.
+    // Like the embedded default with an empty data set.
     await seedProfiles(service.foundation, parseConfig(service.store.environment))
     await fillCache(service, apiKey)
     const at = { port: service.port, apiKey }
@@ -54,13 +54,13 @@ export const cachedProfiles = async ({ rounds, seconds, begin, tell }: BenchOpti
     const all: LoadResult[] = []
     for (let round = 0; round < rounds; round++) {
       all.push(await generator.run({ ...at, seconds, rate: null, seed: 100 + round }))
-      tell(`profile-call: round ${round + 1}: ${summary(all.at(-1))}`)
+      report(`profile-call: round ${round + 1}: ${summary(all.at(-1))}`)
     }
     const rate = median(all.map(({ perSecond }) => perSecond)) / 2
     const half: LoadResult[] = []
     for (let round = 0; round < rounds; round++) {
       half.push(await generator.run({ ...at, seconds, rate, seed: 200 + round }))
-      tell(`profile-call: ${Math.round(rate)}/s: ${summary(half.at(-1))}`)
+      report(`profile-call: ${Math.round(rate)}/s: ${summary(half.at(-1))}`)
     }
     return [
       figureRow(
@@ -111,7 +111,7 @@ const keyOf = async ({ foundation, organizationId }: MeasuredService): Promise<s
   return apiKey
 }
 
-/** The people of the data set the embedded default starts with, but those who are gone. */
+/** The people of the data set that the embedded default starts with, except deleted ones. */
 const lids = [...inventedPeople()].flatMap(({ lid, ...person }) => ('deleted' in person ? [] : [lid]))
 
 const retrieve = async (pool: Pool, apiKey: string, lid: string | undefined): Promise<boolean> => {
@@ -134,7 +134,7 @@ const fillCache = async ({ port }: MeasuredService, apiKey: string): Promise<voi
   }
 }
 
-/** Asks from a process of its own, so that it neither waits for nor delays what it measures. */
+/** Sends requests from a separate process, so that it neither waits for nor delays the measured service. */
 const openGenerator = (): { run(load: Load): Promise<LoadResult>; stop(): Promise<void> } => {
   const { child, end } = startChild([process.execPath, fileURLToPath(import.meta.url)], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
@@ -192,7 +192,7 @@ const generate = async ({ port, apiKey, seconds, rate, seed }: Load): Promise<Lo
   }
 }
 
-/** Asks when it is time, whether or not those before were answered; the connections are as many as they are. */
+/** Sends on schedule, whether or not earlier calls were answered; the number of connections is not limited. */
 const evenly = (
   rate: number,
   {

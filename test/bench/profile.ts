@@ -6,7 +6,7 @@ import { onOne, openLoadGenerator } from './load.ts'
 import { processorMsOf } from './processor-time.ts'
 import { type MeasuredService, startMeasured } from './service.ts'
 
-/** Where the service's main thread spends its time under load: `node test/bench/run.ts --profile call`. */
+/** How the service's main thread spends its time under load: `node test/bench/run.ts --profile call`. */
 
 const connections = 64
 const warmUpSeconds = 3
@@ -58,7 +58,7 @@ export const profileCall = async ({
     }
     const [name] = (await readdir(directory)).filter((file) => file.endsWith('.cpuprofile'))
     const profile = JSON.parse(await readFile(join(directory, name ?? ''), 'utf8')) as CpuProfile
-    return `ROLES=${roles}, ${Math.round(perSecond)} calls/s under the profiler\n\n${told(profile, window)}\n\nPostgreSQL processes, share of one core\n${postgres}`
+    return `ROLES=${roles}, ${Math.round(perSecond)} calls/s under the profiler\n\n${summaryOf(profile, window)}\n\nPostgreSQL processes, share of one core\n${postgres}`
   } finally {
     await generator.stop()
     await rm(directory, { recursive: true, force: true })
@@ -75,7 +75,7 @@ const backends = async ({ foundation }: MeasuredService): Promise<Map<string, nu
   return found
 }
 
-/** Where this process spends its time in a scenario that runs inside it. */
+/** How this process spends its time in a scenario that runs inside it. */
 export const profileHere = async (scenario: (begin: () => void) => Promise<unknown>): Promise<string> => {
   const session = new Session()
   session.connect()
@@ -89,7 +89,7 @@ export const profileHere = async (scenario: (begin: () => void) => Promise<unkno
   const toUs = monotonicUs()
   const { profile } = await session.post('Profiler.stop')
   session.disconnect()
-  return told(
+  return summaryOf(
     { ...profile, samples: profile.samples ?? [], timeDeltas: profile.timeDeltas ?? [] },
     { fromUs, toUs },
   )
@@ -97,7 +97,7 @@ export const profileHere = async (scenario: (begin: () => void) => Promise<unkno
 
 const monotonicUs = (): number => Number(process.hrtime.bigint() / 1_000n)
 
-const told = (profile: CpuProfile, { fromUs, toUs }: { fromUs: number; toUs: number }): string => {
+const summaryOf = (profile: CpuProfile, { fromUs, toUs }: { fromUs: number; toUs: number }): string => {
   const selfUs = new Map<number, number>()
   let at = profile.startTime
   let total = 0
@@ -118,7 +118,7 @@ const told = (profile: CpuProfile, { fromUs, toUs }: { fromUs: number; toUs: num
     add(byFunction, nameOf(node.callFrame), us)
     add(bySource, sourceOf(node.callFrame), us)
   }
-  // A function that calls itself counts once: only its outermost frame adds.
+  // A recursive function counts once: only its outermost frame is added.
   const root = profile.nodes[0]
   const walk = (id: number, open: ReadonlySet<string>): number => {
     const node = byId.get(id)
@@ -159,7 +159,7 @@ const shortOf = (url: string): string =>
 const nameOf = ({ functionName, url, lineNumber }: Frame): string =>
   `${functionName === '' ? '(anonymous)' : functionName}${url === '' ? '' : `  ${shortOf(url)}:${lineNumber + 1}`}`
 
-/** Our files one by one, packages and Node's modules as wholes. */
+/** Our files one by one, packages and Node's modules as a whole. */
 const sourceOf = ({ functionName, url }: Frame): string => {
   if (url === '') return functionName.startsWith('(') ? functionName : 'native code'
   const short = shortOf(url)

@@ -10,14 +10,14 @@ import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.
 import { withFoundation } from './store.ts'
 
 /**
- * Rebuilding every projection from a long log, against COPY of the rows that come out into tables with the same keys
- * and indexes: as fast as this PostgreSQL can take them when nothing has to be thought about.
+ * Rebuilding every projection from a long log, against COPY of the resulting rows into tables with the same keys
+ * and indexes: as fast as this PostgreSQL can store them without any folding.
  */
 
 const organizations = 50
 const roundsMax = 3
 
-export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<Row[]> =>
+export const rebuild = ({ events, rounds, begin, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, store: { postgresPid }, logger }) => {
     const { url, migrationUrl, secrets } = foundation
     const seal = secrets.rowSeal
@@ -29,13 +29,13 @@ export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<
         events: Math.round(events / organizations),
       })),
     )
-    tell(`rebuild: wrote ${written} events in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s`)
+    report(`rebuild: wrote ${written} events in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s`)
     const eventLog = openPostgresEventLog({ url, logger })
-    // COPY to and from the server's files is the owner's right.
+    // COPY to and from the server's files needs the owner's rights.
     const client = new pg.Client({ connectionString: migrationUrl })
     await client.connect()
     try {
-      // Without a projector the checkpoints stand at zero, and a rebuild reaches just as far.
+      // Without a projector the checkpoints are at zero, and a rebuild reaches just as far.
       await client.query('update projection_checkpoints set position = (select position from log_head)')
       begin()
       const rebuildS: number[] = []
@@ -47,12 +47,12 @@ export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<
         await rebuildProjections({ url, eventLog, seal, projections })
         rebuildS.push((performance.now() - from) / 1_000)
         const own = process.cpuUsage(ownFrom)
-        tell(
+        report(
           `rebuild: processor time ${((own.user + own.system) / 1e6).toFixed(2)} s here, ` +
             `${((processorMsOfTree(postgresPid) - postgresFrom) / 1_000).toFixed(2)} s in PostgreSQL`,
         )
         copyS.push(await copyRows(client))
-        tell(
+        report(
           `rebuild: all in ${rebuildS.at(-1)?.toFixed(2)} s, COPY of their rows in ${copyS.at(-1)?.toFixed(2)} s`,
         )
       }
@@ -74,7 +74,7 @@ export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<
   })
 
 /**
- * COPY from files of the server's own: node-postgres has no COPY protocol without another package, and a pipe through
+ * COPY from the server's own files: node-postgres has no COPY protocol without another package, and a pipe through
  * this process could only make it slower. Text format, like the rebuild's parameters; writing the files is not counted.
  */
 const copyRows = async (client: pg.Client): Promise<number> => {

@@ -1,10 +1,10 @@
-/** One line of the table a benchmark prints. `ratio` is `measured` over `against`, in the direction of the target. */
+/** One line of a benchmark's table. `ratio` is `measured` over `against`, in the direction of the target. */
 export type Row = {
   readonly what: string
   readonly measured: string
   readonly against: string
   readonly ratio: number | null
-  /** Such as `>= 0.85`; compared with the ratio, or with `value` where there is no ratio. */
+  /** Such as `>= 0.85`; compared with the ratio, or with `value` if there is no ratio. */
   readonly target: string
   readonly met: boolean | null
 }
@@ -14,17 +14,17 @@ export type BenchOptions = {
   readonly seconds: number
   readonly events: number
   readonly long: boolean
-  /** The bare route makes its ids with `ulid()`, which is slow, as most would write it. */
+  /** The bare route makes its ids with `ulid()`, which is slow but common. */
   readonly bareUlid: boolean
-  /** Called when everything is prepared and what is measured begins: where a profile starts. */
+  /** Called when everything is prepared and the measurement begins: a profile starts here. */
   readonly begin: () => void
-  /** Tells what is going on, on standard error. */
-  readonly tell: (line: string) => void
+  /** Reports progress on standard error. */
+  readonly report: (line: string) => void
 }
 
 type Bound = { readonly least: number } | { readonly most: number }
 
-/** Two figures and what their ratio has to be. */
+/** Two figures and the target of their ratio. */
 export const ratioRow = (
   what: string,
   figures: { measured: number; against: number; ratio?: number; unit: string; bound: Bound },
@@ -40,7 +40,7 @@ export const ratioRow = (
   }
 }
 
-/** One figure and what it has to be. */
+/** One figure and its target. */
 export const figureRow = (what: string, measured: number, unit: string, bound: Bound | null): Row => ({
   what,
   measured: `${figure(measured)} ${unit}`,

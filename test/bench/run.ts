@@ -30,7 +30,7 @@ import { takeTurn } from './turn.ts'
 /**
  * `npm run bench [-- --only call,append --rounds 5 --seconds 5 --events 1000000 --long --json]`, or
  * `--profile call [--roles api]` (the service's main thread) or `--profile rebuild` and others (this process). Prints ratios taken
- * within this run: absolute figures belong to the machine and its mood.
+ * within this run: absolute figures depend on the machine and its load.
  */
 
 const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[]>>> = {
@@ -80,7 +80,7 @@ const options: BenchOptions = {
   long: values.long,
   bareUlid: values['bare-ulid'],
   begin: () => undefined,
-  tell: (line) => process.stderr.write(`${line}\n`),
+  report: (line) => process.stderr.write(`${line}\n`),
 }
 const named = (name: string): ((options: BenchOptions) => Promise<Row[]>) => {
   const scenario = scenarios[name]
@@ -91,7 +91,7 @@ const named = (name: string): ((options: BenchOptions) => Promise<Row[]>) => {
 
 // The processes that a benchmark started end with this one.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
-await takeTurn(options.tell)
+await takeTurn(options.report)
 if (values.profile === 'call') {
   process.stdout.write(`${await profileCall({ roles: values.roles, seconds: options.seconds })}\n`)
 } else if (values.profile !== undefined) {
@@ -100,7 +100,7 @@ if (values.profile === 'call') {
 } else {
   const rows: Row[] = []
   for (const name of values.only?.split(',') ?? Object.keys(scenarios)) {
-    options.tell(`\n${name}`)
+    options.report(`\n${name}`)
     rows.push(...(await named(name)(options)))
   }
   process.stdout.write(values.json ? `${JSON.stringify(rows, null, 2)}\n` : `\n${tableOf(rows)}\n`)

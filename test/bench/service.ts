@@ -9,7 +9,7 @@ import { lookup, type Service, startChild, startService } from '../support/servi
 import { processorMsOf, processorMsOfTree } from './processor-time.ts'
 import { logger, openStore, type Store } from './store.ts'
 
-/** The real service as a child process, with an organization and a key that no limit stops. */
+/** The real service as a child process, with an organization and a key without effective limits. */
 
 const bare = fileURLToPath(new URL('bare-route.ts', import.meta.url))
 const credits = '1000000000'
@@ -50,7 +50,7 @@ export const startMeasured = async ({
   readonly nodeArgs?: readonly string[]
   /** Default: the log in the service's PostgreSQL. */
   readonly eventLogUrl?: string | undefined
-  /** Variables beside those every benchmark sets. */
+  /** Variables in addition to those that every benchmark sets. */
   readonly environment?: Readonly<Record<string, string>>
 }): Promise<MeasuredService> => {
   const store = await openStore(eventLogUrl)

@@ -7,20 +7,20 @@ import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 import { startMeasured } from './service.ts'
 import { newDataDir } from './store.ts'
 
-/** How long a warm start takes until the first call is answered, and how much memory the service takes under load. */
+/** The time of a warm start until the first call is answered, and the memory of the service under load. */
 
 const connections = 64
 const startsMax = 5
 const allRoles = 'api,dashboard,projector,jobs'
 
-export const start = async ({ rounds, seconds, tell }: BenchOptions): Promise<Row[]> => {
+export const start = async ({ rounds, seconds, report }: BenchOptions): Promise<Row[]> => {
   const dataDir = await newDataDir()
   try {
     const starts: number[] = []
-    // The first creates the cluster and the demo organization; it is not warm.
+    // The first start creates the cluster and the demo organization; it is not warm.
     for (let round = 0; round <= Math.min(rounds, startsMax); round++) {
       const startedAt = performance.now()
-      // As its users start it.
+      // Started as users do.
       const { apiUrl, end } = await startService(
         { DATA_DIR: dataDir, METRICS_PORT: '0' },
         { command: ['npm', 'start', '--silent'] },
@@ -28,7 +28,7 @@ export const start = async ({ rounds, seconds, tell }: BenchOptions): Promise<Ro
       const apiKey = await demoKey(dataDir)
       await eventually(async () => (await lookup(apiUrl, apiKey, '8.8.8.8')).status === 200 || undefined)
       const took = (performance.now() - startedAt) / 1_000
-      tell(`start: ${round === 0 ? 'first' : 'warm'} ${took.toFixed(2)} s`)
+      report(`start: ${round === 0 ? 'first' : 'warm'} ${took.toFixed(2)} s`)
       if (round > 0) starts.push(took)
       await end('SIGTERM')
     }
@@ -36,7 +36,7 @@ export const start = async ({ rounds, seconds, tell }: BenchOptions): Promise<Ro
       figureRow('warm npm start to the first answered call', median(starts), 's', { most: 3 }),
       figureRow(
         'resident memory under load, PostgreSQL excluded',
-        await residentUnderLoad(seconds, tell),
+        await residentUnderLoad(seconds, report),
         'MB',
         { most: 350 },
       ),
@@ -49,7 +49,7 @@ export const start = async ({ rounds, seconds, tell }: BenchOptions): Promise<Ro
 const demoKey = async (dataDir: string): Promise<string> =>
   (JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8')) as { api_key: string }).api_key
 
-const residentUnderLoad = async (seconds: number, tell: (line: string) => void): Promise<number> => {
+const residentUnderLoad = async (seconds: number, report: (line: string) => void): Promise<number> => {
   const generator = openLoadGenerator()
   const service = await startMeasured({ roles: allRoles })
   try {
@@ -65,7 +65,7 @@ const residentUnderLoad = async (seconds: number, tell: (line: string) => void):
       seed: 5,
     })
     clearInterval(watching)
-    tell(`start: ${most.toFixed(0)} MB at most, ${residentMbOf(service.pid).toFixed(0)} MB at the end`)
+    report(`start: ${most.toFixed(0)} MB at most, ${residentMbOf(service.pid).toFixed(0)} MB at the end`)
     return most
   } finally {
     await service.stop()

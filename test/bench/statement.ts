@@ -12,23 +12,23 @@ import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 import { withFoundation } from './store.ts'
 
 /**
- * The statement of a month, in both forms, and the export of the events, for one organization that made all its calls in the
- * first month. Nothing is closed, so the statement reads the ledger twice: once for its opening balance, once for its lines. Then the
+ * The statement of a month, in both formats, and the export of the events, for an organization that made all its calls in the
+ * first month. No month is closed, so the statement reads the ledger twice: once for its opening balance, once for its lines. Then the
 month is closed, and its stored file is read.
- * Texts are hashed, not written: a disk is no part of it. `--events 20000000` is ten million lines and more.
+ * Texts are hashed, not written, so the disk is not measured. `--events 20000000` gives more than ten million lines.
  */
 
 const month = '2026-01'
 const megabyte = 1_000_000
 const roundsMax = 3
 
-export const statement = ({ events, rounds, begin, tell }: BenchOptions): Promise<Row[]> =>
+export const statement = ({ events, rounds, begin, report }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation }) => {
     const organizationId = `org_${ulid()}`
     const startedAt = performance.now()
-    // Events of a busy month lie closer together than those of the other benchmarks.
+    // Events of a busy month are closer together than those of the other benchmarks.
     const written = await writeHistory(foundation.url, [{ organizationId, events }])
-    tell(`statement: wrote ${written} events in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s`)
+    report(`statement: wrote ${written} events in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s`)
     begin()
     const contenders = {
       'statement, JSON Lines': () => writeStatement(foundation, organizationId, jsonLines),
@@ -45,7 +45,7 @@ export const statement = ({ events, rounds, begin, tell }: BenchOptions): Promis
         const seconds = (performance.now() - from) / 1_000
         const cpu = process.cpuUsage(cpuFrom)
         perSecond.set(name, [...(perSecond.get(name) ?? []), lines / seconds])
-        tell(
+        report(
           `${name}: ${lines} lines in ${seconds.toFixed(2)} s, processor time here ${((cpu.user + cpu.system) / 1e6).toFixed(2)} s`,
         )
       }
@@ -66,7 +66,7 @@ export const statement = ({ events, rounds, begin, tell }: BenchOptions): Promis
     ]
   })
 
-/** Closes the month, and says where as the projection does. */
+/** Closes the month, and records its position as the projection does. */
 const close = async (foundation: Foundation, organizationId: string): Promise<void> => {
   const { eventLog, pool } = foundation
   const nowMs = Date.parse('2026-02-28T00:00:00.000Z')

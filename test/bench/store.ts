@@ -9,18 +9,18 @@ import { startEmbeddedPostgres } from '../../src/foundation/embedded/server.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { postmasterOf } from './processor-time.ts'
 
-/** The stores of one installation, which the processes of a benchmark share. */
+/** The stores of one installation, shared by the processes of a benchmark. */
 export type Store = {
-  /** What each of these processes is started with. */
+  /** The environment of each of these processes. */
   readonly environment: Readonly<Record<string, string>>
   readonly dataDir: string
-  /** Of the PostgreSQL server; 0 where it runs on another machine. */
+  /** Of the PostgreSQL server; 0 if it runs on another machine. */
   readonly postgresPid: number
   close(): Promise<void>
 }
 
 /**
- * A new database on the server that `DATABASE_URL` names, as a role that may create one. Without it, on a PostgreSQL of its own with the
+ * A new database on the server that `DATABASE_URL` names, as a role that may create one. Without it, on its own PostgreSQL with the
  * settings of the embedded default. Without `eventLogUrl` the log is in that database.
  */
 export const openStore = async (eventLogUrl?: string): Promise<Store> => {
@@ -100,7 +100,7 @@ export const withFoundation = async <Result>(
   }
 }
 
-/** Keeps `width` of `work` under way until the time is up; resolves with how many were done per second. */
+/** Keeps `width` of `work` in progress until the time is over; resolves with the rate per second. */
 export const keepBusy = async (
   { width, seconds }: { width: number; seconds: number },
   work: (lane: number) => Promise<number>,
@@ -112,7 +112,7 @@ export const keepBusy = async (
     Array.from({ length: width }, async (_, lane) => {
       while (performance.now() < endsAt) {
         const more = await work(lane)
-        // Not `done += await …`: that adds to what `done` was before the wait.
+        // Not `done += await …`: that adds to the value of `done` from before the wait.
         done += more
       }
     }),

@@ -4,15 +4,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** Two benchmarks at once measure each other: on one machine they take turns. */
+/** Two benchmarks on one machine would measure each other, so they take turns. */
 
 const file = join(tmpdir(), 'enrichment-ledger-bench.pid')
 const waitMsMax = 15 * 60_000
 const pollMs = 500
 
-export const takeTurn = async (tell: (line: string) => void): Promise<void> => {
+export const takeTurn = async (report: (line: string) => void): Promise<void> => {
   const deadline = Date.now() + waitMsMax
-  let told = 0
+  let reported = 0
   for (;;) {
     const holder = await holderOf()
     if (holder === 0) {
@@ -22,19 +22,17 @@ export const takeTurn = async (tell: (line: string) => void): Promise<void> => {
         process.on('exit', () => rmSync(file, { force: true }))
         return
       } catch {
-        // Another one was first.
+        // Another process was first.
       }
-    } else if (holder !== told) tell(`waiting for the benchmark of process ${holder} to end`)
-    told = holder
+    } else if (holder !== reported) report(`waiting for the benchmark of process ${holder} to end`)
+    reported = holder
     if (Date.now() > deadline)
-      throw new Error(
-        `the benchmark of process ${holder} goes on for longer than ${waitMsMax / 60_000} minutes`,
-      )
+      throw new Error(`the benchmark of process ${holder} takes longer than ${waitMsMax / 60_000} minutes`)
     await sleep(pollMs)
   }
 }
 
-/** The benchmark running now; 0 when there is none. */
+/** The running benchmark's process; 0 if there is none. */
 const holderOf = async (): Promise<number> => {
   const pid = Number(await readFile(file, 'utf8').catch(() => ''))
   if (pid === 0 || Number.isNaN(pid)) return 0
