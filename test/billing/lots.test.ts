@@ -1,4 +1,4 @@
-/** Lots: which credits pay first. Two processes must always agree, so the order leaves nothing open. */
+/** Lots: which credits are used first. Two processes must always agree, so the order is total. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { draw, drawable, drawOrder, type Lot } from '../../src/billing/lots.ts'
@@ -16,7 +16,7 @@ const lot = (own: Partial<Lot> & { grantId: string }): Lot => ({
   ...own,
 })
 
-/** Lots of one account: the revision that granted each is its own. */
+/** Lots of one account: each was granted at its own revision. */
 const accountLots = fc
   .uniqueArray(
     fc.record({
@@ -49,7 +49,7 @@ describe('the draw order', () => {
       expect(names(shuffled.toSorted(drawOrder))).toEqual(names(inOrder))
   })
 
-  test('is total: any two lots of an account have one order, and every sort ends the same', () => {
+  test('is total: any two lots of an account have one order, and every sort gives the same result', () => {
     fc.assert(
       fc.property(accountLots, fc.infiniteStream(fc.nat()), (lots, random) => {
         const sorted = lots.toSorted(drawOrder)
@@ -71,7 +71,7 @@ describe('the draw order', () => {
 })
 
 describe('drawing', () => {
-  test('takes each lot to its end before the next, and leaves the lots alone', () => {
+  test('empties each lot before the next, and does not change the lots', () => {
     const lots = [
       lot({ grantId: 'a', remaining: 2_500_000n }),
       lot({ grantId: 'empty', remaining: 0n }),
@@ -89,7 +89,7 @@ describe('drawing', () => {
     expect(lots).toEqual(before)
   })
 
-  test('takes exactly what is there, and says what is missing', () => {
+  test('takes exactly what is available, and returns the missing amount', () => {
     const lots = [lot({ grantId: 'a', remaining: 1_000_000n })]
     expect(draw(lots, 1_000_000n, 0)).toEqual({
       allocations: [{ grant_id: 'a', amount: '1' }],
@@ -103,7 +103,7 @@ describe('drawing', () => {
     expect(draw(lots, 0n, 0)).toEqual({ allocations: [], uncovered: 0n })
   })
 
-  test('a lot pays until the millisecond before its expiry, and nothing from then on', () => {
+  test('a lot can be used until the millisecond before its expiry, and not after that', () => {
     const lots = [lot({ grantId: 'a', expiresAtMs: 1_000, remaining: 1n })]
     expect(drawable(lots, 999)).toBe(1n)
     expect(draw(lots, 1n, 999)).toEqual({
@@ -116,7 +116,7 @@ describe('drawing', () => {
     }
   })
 
-  test('never takes more than a lot holds, never from an expired one, in order, and accounts for every micro-credit', () => {
+  test('never takes more than a lot holds, never from an expired lot, keeps the order, and accounts for every micro-credit', () => {
     const cases = fc.tuple(
       accountLots,
       fc.bigInt({ min: 0n, max: 80_000_000n }),
@@ -140,7 +140,7 @@ describe('drawing', () => {
           expect(part).toBeLessThanOrEqual(from.remaining)
           expect(from.expiresAtMs).toBeGreaterThan(atMs)
           expect(at).toBeGreaterThan(parts[n - 1]?.at ?? -1)
-          // Only the last lot may be left with something.
+          // Only the last lot may have credits left.
           if (n < parts.length - 1) expect(part).toBe(from.remaining)
         }
         const untouched = lots

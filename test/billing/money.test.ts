@@ -1,4 +1,4 @@
-/** Credits: exact decimals, one way to write each, and nothing a float could have touched. */
+/** Credits: exact decimals with one spelling each, and no floating point. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { microOf } from '../../projections/micro.ts'
@@ -14,8 +14,8 @@ const amounts = fc.oneof(
 )
 const seed = 20_260_914
 
-describe('writing and reading', () => {
-  test('what is written reads back as the same amount, to the micro-credit', () => {
+describe('formatting and parsing', () => {
+  test('a formatted amount parses to the same amount, to the micro-credit', () => {
     fc.assert(
       fc.property(amounts, (micro) => {
         expect(parseCredits(formatCredits(micro))).toBe(micro)
@@ -24,7 +24,7 @@ describe('writing and reading', () => {
     )
   })
 
-  test('what is written is canonical: events take it, and no other text means the same', () => {
+  test('a formatted amount is canonical: events accept it, and no other text has the same meaning', () => {
     fc.assert(
       fc.property(amounts, (micro) => {
         const text = formatCredits(micro)
@@ -37,7 +37,7 @@ describe('writing and reading', () => {
     )
   })
 
-  test('texts in the order of their amounts: parsing neither rounds nor overflows', () => {
+  test('texts have the order of their amounts: parsing neither rounds nor overflows', () => {
     fc.assert(
       fc.property(amounts, amounts, (a, b) => {
         expect(parseCredits(formatCredits(a)) - parseCredits(formatCredits(b))).toBe(a - b)
@@ -46,7 +46,7 @@ describe('writing and reading', () => {
     )
   })
 
-  test('the read models read amounts as the ledger does', () => {
+  test('the read models read amounts like the ledger', () => {
     fc.assert(
       fc.property(amounts, (micro) => {
         expect(microOf(formatCredits(micro))).toBe(micro)
@@ -63,7 +63,7 @@ describe('writing and reading', () => {
     ['-0.000001', -1n],
     ['-12.34', -12_340_000n],
     ['0.1', 100_000n],
-    // Where whole numbers stop being exact as numbers.
+    // The range where integers are no longer exact as numbers.
     ['9007199253.999999', 9_007_199_253_999_999n],
     ['9007199254.740991', 9_007_199_254_740_991n],
     ['9007199254.740992', 9_007_199_254_740_992n],
@@ -82,7 +82,7 @@ describe('writing and reading', () => {
     ['1.000000', '1'],
     ['0.0', '0'],
     ['-2.10', '-2.1'],
-  ])('%s, as people write it, is read as %s', (text, canonical) => {
+  ])('%s, as people write it, is parsed as %s', (text, canonical) => {
     expect(formatCredits(parseCredits(text))).toBe(canonical)
     expect(signedCreditAmount.safeParse(text).success).toBe(false)
   })
@@ -92,13 +92,13 @@ describe('writing and reading', () => {
     expect(formatCredits(sum)).toBe('1')
   })
 
-  test('many amounts, one after the other, are written right', () => {
+  test('many consecutive amounts are formatted correctly', () => {
     for (let micro = 0n; micro < 10_000n; micro++)
       expect(parseCredits(formatCredits(micro * 7n))).toBe(micro * 7n)
   })
 })
 
-describe('refused, naming the text', () => {
+describe('refused, with the text in the error', () => {
   test.each([
     '',
     ' ',
@@ -141,7 +141,7 @@ describe('refused, naming the text', () => {
     expect(creditAmount.safeParse(text).success).toBe(false)
   })
 
-  test('whatever events take is read, and whatever is not an amount is not', () => {
+  test('every text that events accept can be parsed, and a text that is not an amount cannot', () => {
     const nearly = fc.stringMatching(/^-?[0-9]{0,20}\.?[0-9]{0,8}$/)
     fc.assert(
       fc.property(nearly, (text) => {

@@ -8,7 +8,7 @@ const effective = (version: number, from: string): PriceBook =>
 const at = (books: readonly PriceBook[], instant: string): number | undefined =>
   priceBookAt(books, Date.parse(instant))?.version
 
-test('a published book is read whole, its amounts as micro-credits', () => {
+test('a published book is read completely, with amounts in micro-credits', () => {
   const published = {
     version: 3,
     effective_from: '2026-10-01T00:00:00.000Z',
@@ -25,7 +25,7 @@ test('a published book is read whole, its amounts as micro-credits', () => {
       ['ip_lookup.located', { ruleVersion: 2, sku: 'ip_lookup', amount: 800_001n }],
       ['whoami', { ruleVersion: 1, sku: null, amount: 0n }],
     ]),
-    // Of what it says, and nothing else: anyone can recompute it.
+    // Only its content counts: anyone can recompute the digest.
     digest: createHash('sha256')
       .update(
         '[3,"2026-10-01T00:00:00.000Z",[["ip_lookup.located",2,"ip_lookup","0.800001"],["whoami",1,null,"0"]]]',
@@ -50,19 +50,19 @@ describe('in force', () => {
     ['2026-12-31T23:59:59.999Z', 2],
     ['2027-01-01T00:00:00.000Z', 3],
     ['2099-01-01T00:00:00.000Z', 3],
-  ])('at %s is version %s, in whatever order they were published', (instant, version) => {
+  ])('at %s is version %s, in any order of publication', (instant, version) => {
     for (const published of [books, books.toReversed(), [...books.slice(1), ...books.slice(0, 1)]])
       expect(at(published, instant)).toBe(version)
   })
 
-  test('a later version dated earlier does not displace one dated later', () => {
+  test('a later version with an earlier date does not replace one with a later date', () => {
     const corrected = [...books, effective(4, '2026-03-01T00:00:00.000Z')]
     expect(at(corrected, '2026-02-28T23:59:59.999Z')).toBe(1)
     expect(at(corrected, '2026-03-01T00:00:00.000Z')).toBe(4)
     expect(at(corrected, '2026-07-01T00:00:00.000Z')).toBe(2)
   })
 
-  test('of two dated the same the higher version counts', () => {
+  test('of two books with the same date, the higher version counts', () => {
     const twice = [
       ...books,
       effective(5, '2026-07-01T00:00:00.000Z'),
@@ -72,7 +72,7 @@ describe('in force', () => {
     expect(at(twice.toReversed(), '2026-08-01T00:00:00.000Z')).toBe(5)
   })
 
-  test('without a book there is none', () => {
+  test('without a book there is no price book in force', () => {
     expect(at([], '2026-08-01T00:00:00.000Z')).toBeUndefined()
   })
 })

@@ -1,4 +1,4 @@
-/** What may happen to price books: each refusal, and what each act comes to. */
+/** Decisions about price books: each refusal, and the events of each decision. */
 import { describe, expect, test } from 'vitest'
 import { defaultPriceBook, priceBookOf, soundPriceBookOf } from '../../src/billing/price-book.ts'
 import {
@@ -38,7 +38,7 @@ const withProposal = (prices: Prices, rules: PriceBookRule[], more: Partial<type
   folded(prices, done(propose(prices, rules, more)))
 
 describe('a proposal', () => {
-  test('holds the whole book, who wants it and why, and what it changes', () => {
+  test('contains the whole book, its author, the reason, and the differences', () => {
     expect(propose(start, priced('2'))).toEqual({
       type: 'PriceBookProposed',
       data: {
@@ -64,11 +64,11 @@ describe('a proposal', () => {
     })
   })
 
-  test('of 5 s ahead is taken', () => {
+  test('5 s before its date is accepted', () => {
     expect(refusal(propose(start, priced('2'), { effectiveFrom: at(5) }))).toBeNull()
   })
 
-  test('of the book that is in force then is refused, in whatever order its rules are', () => {
+  test('of the book that is in force at that date is refused, in any order of its rules', () => {
     expect(refusal(propose(start, priced('1').toReversed()))).toBe(
       'price book 1, which is in force then, has these very rules',
     )
@@ -78,7 +78,7 @@ describe('a proposal', () => {
     expect(refusal(propose(later, priced('2'), { effectiveFrom: at(60) }))).toBeNull()
   })
 
-  test('of an open proposal is refused, and taken once that one is withdrawn or too old', () => {
+  test('of an open proposal is refused, and accepted after that proposal is withdrawn or expired', () => {
     const prices = withProposal(start, priced('2'))
     const again = { effectiveFrom: at(7200) }
     expect(refusal(propose(prices, priced('2'), again))).toBe('proposal p1 has these very rules, and is open')
@@ -91,7 +91,7 @@ describe('a proposal', () => {
 describe('an approval', () => {
   const prices = withProposal(start, priced('2'))
 
-  test('publishes the very book, under its digest', () => {
+  test('publishes exactly the proposed book, under its digest', () => {
     const { data } = done(approve(prices, 1))
     expect(data).toEqual({
       version: 2,
@@ -107,14 +107,14 @@ describe('an approval', () => {
     expect(next.proposals.map((one) => isOpen(one, nowMs))).toEqual([false])
   })
 
-  test('comes at least 5 s before the instant', () => {
+  test('must be given at least 5 s before the effective date', () => {
     expect(refusal(approve(prices, 1, nowMs + 3_595_000))).toBeNull()
     expect(refusal(approve(prices, 1, nowMs + 3_595_001))).toBe(
       `p1 is dated ${at(3600)}, and an approval comes at least 5 s before that: propose it again with a later --from`,
     )
   })
 
-  test('is given once, to what exists, and not to what was withdrawn', () => {
+  test('is given once, to an existing proposal that was not withdrawn', () => {
     const published = folded(prices, done(approve(prices, 1)))
     expect(refusal(approve(published, 1))).toBe('p1 is approved already: it is price book 2')
     expect(refusal(approve(prices, 2))).toBe('there is no proposal p2; see "price show"')
@@ -122,7 +122,7 @@ describe('an approval', () => {
     expect(refusal(approve(withdrawn, 1))).toBe(`p1 was withdrawn at ${at(0)}`)
   })
 
-  test('never undoes what another book changed meanwhile', () => {
+  test('never undoes a change that another book made in the meantime', () => {
     const both = withProposal(withProposal(start, priced('2')), priced('3'), { effectiveFrom: at(7200) })
     const published = folded(both, done(approve(both, 1)))
     expect(refusal(approve(published, 2))).toBe(
@@ -130,7 +130,7 @@ describe('an approval', () => {
     )
   })
 
-  test('is refused where the rules are not those that were proposed', () => {
+  test('is refused if the rules are not the proposed ones', () => {
     const [proposal] = prices.proposals
     if (proposal === undefined) throw new Error('no proposal')
     const changed = { ...prices, proposals: [{ ...proposal, rules: priced('0.1') }] }
@@ -144,20 +144,20 @@ describe('a withdrawal', () => {
   const withdraw = (version: number, ms = nowMs) =>
     withdrawBook(prices, { version, reason: 'not signed', nowMs: ms })
 
-  test('of a book to come leaves the one before in force, for ever', () => {
+  test('of a scheduled book leaves the previous one in force', () => {
     const next = folded(prices, done(withdraw(2)))
     expect(publishedAt(next, nowMs + 86_400_000)?.version).toBe(1)
     expect(standingBooks(next).map(({ version }) => version)).toEqual([1])
     expect(refusal(withdrawBook(next, { version: 2, reason: 'again', nowMs }))).toContain('was withdrawn at')
   })
 
-  test('gives its version to no other book', () => {
+  test('does not free its version for another book', () => {
     const next = folded(prices, done(withdraw(2)))
     const again = withProposal(next, priced('4'))
     expect(done(approve(again, 2)).data.version).toBe(3)
   })
 
-  test('is refused in the last 5 s, and once the book is in force', () => {
+  test('is refused in the last 5 s, and after the book is in force', () => {
     expect(refusal(withdraw(2, nowMs + 3_595_000))).toBeNull()
     expect(refusal(withdraw(2, nowMs + 3_595_001))).toContain('in force in less than 5 s')
     expect(refusal(withdraw(2, nowMs + 3_600_000))).toContain(`price book 2 is in force since ${at(3600)}`)
@@ -165,19 +165,19 @@ describe('a withdrawal', () => {
     expect(refusal(withdraw(9))).toBe('there is no price book 9; see "price show"')
   })
 
-  test('that was written too late counts for nothing: the book has priced calls', () => {
+  test('that was written too late has no effect: the book has priced calls', () => {
     const late = folded(prices, done(withdraw(2)), { when: at(3600) })
     expect(publishedAt(late, nowMs + 3_600_000)?.version).toBe(2)
   })
 
-  test('of a proposal is refused once it is approved', () => {
+  test('of a proposal is refused after its approval', () => {
     expect(refusal(withdrawProposal(prices, { proposal: 1, reason: 'late' }))).toBe(
       'p1 is approved already: it is price book 2',
     )
   })
 })
 
-test('events met twice change nothing', () => {
+test('repeated events change nothing', () => {
   const acts: Act[] = [
     { type: 'PriceBookPublished', data: defaultPriceBook },
     done(propose(start, priced('2'))),
@@ -189,14 +189,14 @@ test('events met twice change nothing', () => {
 })
 
 describe('rules', () => {
-  test('a patch changes what it names, adds what is new, and leaves the rest', () => {
+  test('a patch changes the rules it names, adds new ones, and leaves the rest', () => {
     const [first, second, ...rest] = priced('1')
     if (first === undefined || second === undefined) throw new Error('no rules')
     const changed = { ...second, amount: '7' }
     expect(patchedRules([first, second], [changed, ...rest])).toEqual([first, changed, ...rest])
   })
 
-  test('differences name rules that changed, came or went', () => {
+  test('differences name rules that were changed, added or removed', () => {
     const [one, two] = [priced('1'), priced('2')]
     expect(ruleChanges(one, one.toReversed())).toEqual([])
     expect(ruleChanges(one, two)).toEqual([
@@ -210,13 +210,13 @@ describe('rules', () => {
     expect(ruleChanges(one, one.slice(1))).toEqual([{ rule: one[0]?.rule, from: one[0], to: null }])
   })
 
-  test('the digest is that of what is priced, not of the order', () => {
+  test('the digest depends on the rules, not on their order', () => {
     expect(rulesDigest(priced('2').toReversed())).toBe(rulesDigest(priced('2')))
     expect(rulesDigest(priced('2'))).not.toBe(rulesDigest(priced('1')))
   })
 })
 
-test('a book that is not what its digest says cannot be read', () => {
+test('a book that does not match its digest cannot be read', () => {
   const { data } = done(approve(withProposal(start, priced('2')), 1))
   expect(soundPriceBookOf(data)).toEqual(priceBookOf(data))
   expect(() => soundPriceBookOf({ ...data, rules: priced('0.1') })).toThrow(

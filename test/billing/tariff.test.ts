@@ -1,4 +1,4 @@
-/** The tariff, as a table: which rule decides about which fact, and what it costs. The decisive rule stands first. */
+/** The tariff as a table: the rule that decides each fact, and its price. The most decisive rule comes first. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -124,7 +124,7 @@ const table: Row[] = [
     rule: 'profile.fresh',
     lines: [{ sku: 'profile_fresh', amount: '5', rule: 'profile.fresh' }],
   },
-  { fact: 'that a person is gone', facts: profile('deleted'), rule: 'profile.deleted', lines: [] },
+  { fact: 'that a person was deleted', facts: profile('deleted'), rule: 'profile.deleted', lines: [] },
   {
     fact: 'a pixel decision',
     facts: { kind: 'pixel', action: 'decided', domain: 'example.com', fire: true },
@@ -164,7 +164,7 @@ const table: Row[] = [
 
 const book = priceBookOf(defaultPriceBook)
 
-/** A book with other rules, or without some (undefined). */
+/** A book with different rules, or without some (undefined). */
 const bookWith = (own: Record<string, Partial<PricedRule> | undefined>): PriceBook => {
   const rules = new Map(book.rules)
   for (const [rule, priced] of Object.entries(own)) {
@@ -189,30 +189,30 @@ describe('the default price book', () => {
     })
   })
 
-  test('can be published: it fits its own event', () => {
+  test('can be published: it fits its own event schema', () => {
     expect(priceBookPublishedV1.parse(defaultPriceBook)).toEqual(defaultPriceBook)
   })
 
-  test('names every rule there is, in its newest version, and no other', () => {
+  test('names every rule in its newest version, and no other', () => {
     expect(new Map(defaultPriceBook.rules.map(({ rule, rule_version }) => [rule, rule_version]))).toEqual(
       knownRules(),
     )
     expect(defaultPriceBook.rules).toHaveLength(knownRules().size)
   })
 
-  test('every one of its rules decides some row of this table', () => {
+  test('every rule decides some row of this table', () => {
     const deciding = new Set(table.flatMap(({ rule, lines }) => [rule, ...lines.map((line) => line.rule)]))
     expect([...deciding].sort()).toEqual(defaultPriceBook.rules.map(({ rule }) => rule).sort())
   })
 
-  test('prices only what is charged: a rule without a SKU has no price', () => {
+  test('prices only charged facts: a rule without a SKU has no price', () => {
     for (const { sku, amount } of defaultPriceBook.rules)
       expect(sku === null).toBe(parseCredits(amount) === 0n)
   })
 })
 
 describe('email_validation.company_found', () => {
-  test('version 1 still prices what it priced, when the company of an unknown address was charged', () => {
+  test('version 1 still prices the same facts, when the company of an unknown address was charged', () => {
     const first = bookWith({ 'email_validation.company_found': { ruleVersion: 1 } })
     expect(rate(validated('unknown', 'found'), first, noOverride)).toMatchObject({
       total: 2_000_000n,
@@ -223,12 +223,12 @@ describe('email_validation.company_found', () => {
 })
 
 describe('rules', () => {
-  test('have names of their own', () => {
+  test('have unique names', () => {
     const names = Object.values(tariff).flatMap((rules) => rules.map(({ id }) => id))
     expect(new Set(names).size).toBe(names.length)
   })
 
-  test('say why they apply; those of another release say nothing', () => {
+  test('give the reason that bills show; rules of another release give none', () => {
     for (const [rule, newest] of knownRules())
       for (let version = 1; version <= newest; version++)
         expect(becauseOf(rule, version), `${rule} ${version}`).toMatch(/ /)
@@ -253,7 +253,7 @@ describe('rules', () => {
     )
   })
 
-  test('in a version this release does not know are refused, also when another rule would match', () => {
+  test('in a version that this release does not know are refused, even if another rule would match', () => {
     for (const ruleVersion of [2, 0, 99])
       expect(() => rate(located, bookWith({ 'ip_lookup.located': { ruleVersion } }), noOverride)).toThrow(
         NoRule,
@@ -263,11 +263,11 @@ describe('rules', () => {
     )
   })
 
-  test('of other facts may be unknown: they are not asked', () => {
+  test('for other facts may be unknown: they are not evaluated', () => {
     expect(rate(located, bookWith({ whoami: { ruleVersion: 2 } }), noOverride).total).toBe(1_000_000n)
   })
 
-  test('the book leaves out decide nothing; a fact no rule decides is refused, never free', () => {
+  test('that the book leaves out decide nothing; a fact without a rule is refused, never free', () => {
     expect(() => rate(located, bookWith({ 'ip_lookup.located': undefined }), noOverride)).toThrow(NoRule)
     expect(() => rate({ kind: 'whoami' }, bookWith({ whoami: undefined }), noOverride)).toThrow(
       'price book 7 has no rule for whoami facts',
@@ -279,7 +279,7 @@ describe('rules', () => {
 })
 
 describe('prices', () => {
-  test("are the book's, to the micro-credit, and name it", () => {
+  test('come from the book, to the micro-credit, and name it', () => {
     const rating = rate(
       located,
       bookWith({ 'ip_lookup.located': { amount: 1n, sku: 'located' } }),
@@ -294,7 +294,7 @@ describe('prices', () => {
     })
   })
 
-  test("are the organization's own where it has one, asked by SKU", () => {
+  test('of the organization take precedence, by SKU', () => {
     const asked: string[] = []
     const rating = rate(located, bookWith({ 'ip_lookup.located': { sku: 'located' } }), (sku) => {
       asked.push(sku)
@@ -320,7 +320,7 @@ describe('prices', () => {
     })
   })
 
-  test('an own price is not asked where nothing is sold, and cannot charge what the rules call free', () => {
+  test("an organization's price does not apply to facts without a SKU, and cannot charge for free facts", () => {
     const never: PriceOverride = (sku) => {
       throw new Error(`asked for ${sku}`)
     }
