@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
 import { createClosing, openingWith } from '../../src/foundation/closing.ts'
 
-/** What was opened is closed again, in the reverse order, whatever fails. */
+/** Opened resources are closed in reverse order, no matter what fails. */
 
-test('the last thing opened is closed first, and nothing is closed twice', async () => {
+test('the last opened resource is closed first, and nothing is closed twice', async () => {
   const closed: string[] = []
   const closing = createClosing()
   for (const name of ['database', 'event log', 'host'])
@@ -15,7 +15,7 @@ test('the last thing opened is closed first, and nothing is closed twice', async
   expect(closed).toEqual(['host', 'event log', 'database'])
 })
 
-test('one that cannot be closed keeps no other open, and is told', async () => {
+test('a resource that cannot be closed keeps no other open, and its error is reported', async () => {
   const closed: string[] = []
   const fault = new Error('it hangs')
   const closing = createClosing()
@@ -28,7 +28,7 @@ test('one that cannot be closed keeps no other open, and is told', async () => {
   expect(closed).toEqual(['database'])
 })
 
-test('what fails to open closes what it had opened, and its own error is the one that is thrown', async () => {
+test('a failure to open closes what was already open, and its own error is thrown', async () => {
   const closed: string[] = []
   const fault = new Error('the port is taken')
   const opening = openingWith(async (closing) => {
@@ -40,7 +40,7 @@ test('what fails to open closes what it had opened, and its own error is the one
   expect(closed).toEqual(['database'])
 })
 
-test('what opened is left open', async () => {
+test('a successful open leaves everything open', async () => {
   const closed: string[] = []
   const { close } = await openingWith(async (closing) => {
     closing.add(() => closed.push('database'))

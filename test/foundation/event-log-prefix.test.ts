@@ -15,7 +15,7 @@ import { type EventStoreDouble, startEventStoreDouble } from '../support/eventst
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson } from '../support/service.ts'
 
-/** An event store that others use too, as far as a double of the server's protocol can stand for it. */
+/** An event store shared with others, as far as a double of the server's protocol can represent it. */
 
 const logger = pino({ level: 'silent' })
 const prefix = 'enrichment-'
@@ -66,7 +66,7 @@ const organization = (foundation: Foundation): Promise<string> =>
     },
   )
 
-/** What other software keeps in the same server, in streams named as ours are and in others. */
+/** Events of other software in the same server, in streams named like ours and in others. */
 const others = async (): Promise<void> => {
   const log = openEventStoreDb({ url: double.url, logger })
   for (const stream of ['ledger-general', 'orders', 'key-4711'])
@@ -76,13 +76,13 @@ const others = async (): Promise<void> => {
   await log.close()
 }
 
-/** What stands still, whole projections and single streams alike. */
+/** Halted projections, and halted streams. */
 const halted = async ({ pool }: Pick<Foundation, 'pool'>): Promise<string[]> => [
   ...(await readCheckpoints(pool)).flatMap(({ state, error }) => (state === 'halted' ? [error ?? ''] : [])),
   ...(await readHaltedStreams(pool)).map(({ error }) => error),
 ]
 
-test("without a prefix another's event in a stream called ledger-… halts rows of money, and they say whose it is and what to do", async () => {
+test('without a prefix, a foreign event in a stream called ledger-… halts money projections, and the error names its origin and the remedy', async () => {
   await withFoundation({}, async (foundation) => {
     await organization(foundation)
     await others()
@@ -96,7 +96,7 @@ test("without a prefix another's event in a stream called ledger-… halts rows 
   })
 })
 
-test('with a prefix nobody notices the others; what was written before is copied, without what is theirs', async () => {
+test('with a prefix, foreign events have no effect; earlier events can be copied without them', async () => {
   const organizationId = await withFoundation({}, organization)
   await others()
   const copied = await cliJson<{ events: number }>(['event-log', 'copy', '--to-prefix', prefix], {
@@ -104,7 +104,7 @@ test('with a prefix nobody notices the others; what was written before is copied
     EVENT_LOG_TO: double.url,
   })
   expect(copied).toMatchObject({ already: 0, left_out: 3 })
-  // Once more, as after an interruption: now the copy stands in the same server, and is no part of what is copied.
+  // Again, as after an interruption: the copy is now in the same server, and is not copied itself.
   const [from, to] = [undefined, prefix].map((own) =>
     openEventStoreDb({ url: double.url, prefix: own, logger }),
   )
@@ -125,7 +125,7 @@ test('with a prefix nobody notices the others; what was written before is copied
     const { rows } = await foundation.pool.query('select organization_id from accounts')
     expect(rows.map(({ organization_id }) => organization_id).sort()).toEqual([organizationId, other].sort())
   })
-  // The read models of one log are not gone on from with another prefix.
+  // The read models of one log cannot continue with another prefix.
   await expect(withFoundation({ database: 1 }, async () => undefined)).rejects.toThrow(
     /folded from .*#enrichment-/,
   )

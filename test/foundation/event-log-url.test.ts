@@ -17,8 +17,8 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { startWorker } from '../support/service.ts'
 
 /**
- * A start that fails says why in one line: EVENT_LOG_URL, what the server or TLS said, the remedy. The server is a double
- * that speaks TLS, asks for a user and keeps the rights of `$settings`, as far as we know a server to do.
+ * A start that fails gives the reason in one line: EVENT_LOG_URL, the error of the server or of TLS, the remedy. The server is a double
+ * that speaks TLS, asks for a user and checks the rights of `$settings`, as far as we know the real server does.
  */
 
 const password = 'c0rrect/h@rse'
@@ -49,7 +49,7 @@ afterAll(async () => {
 const urlOf = (options: string, { user = 'admin', word = password, host = '127.0.0.1' } = {}): string =>
   `esdb://${user}:${encodeURIComponent(word)}@${host}:${double.port}?${options}`
 
-/** What the start says, a line in all. */
+/** The error of the start, in one line. */
 const startOn = async (eventLogUrl: string): Promise<string> => {
   const config = parseConfig({
     DATABASE_URL: database.url,
@@ -70,15 +70,15 @@ const startOn = async (eventLogUrl: string): Promise<string> => {
   }
 }
 
-/** Who may do what on the double from now on, as an administrator says it. */
+/** Sets the rights of each user on the double, as an administrator does. */
 const settings = async (acls: object): Promise<void> => {
   const client = EventStoreDBClient.connectionString(urlOf(ca))
   await client.appendToStream('$settings', jsonEvent({ type: 'update-default-acl', data: { ...acls } }))
   await client.dispose()
 }
 
-describe('a start on an event store that cannot be used', () => {
-  test('whose certificate nobody named the CA of', async () => {
+describe('a start fails on an event store', () => {
+  test('whose certificate is from an unknown CA', async () => {
     expect(await startOn(urlOf('tls=true'))).toMatch(
       /^EVENT_LOG_URL: EventStoreDB at esdb:\/\/\*\*\*@127\.0\.0\.1:\d+ shows a certificate that is not trusted \(DEPTH_ZERO_SELF_SIGNED_CERT: .*tlsCAFile=/,
     )
@@ -103,7 +103,7 @@ describe('a start on an event store that cannot be used', () => {
   })
 
   test('as a user that may not read everything, and as one that may not write', async () => {
-    // An installation that runs: nothing is to be written at its start.
+    // A running installation: its start must not write anything.
     expect(await startOn(urlOf(ca))).toBe('started')
     await prepareEventStoreDb({
       adminUrl: urlOf(ca),
@@ -124,7 +124,7 @@ describe('a start on an event store that cannot be used', () => {
     )
   })
 
-  test('that is away, or has another address', async () => {
+  test('that is unreachable, or has another address', async () => {
     const free = createServer()
     const port = await new Promise<number>((resolve) =>
       free.listen(0, '127.0.0.1', () => {
@@ -146,19 +146,19 @@ describe('a start on an event store that cannot be used', () => {
     )
   })
 
-  test('that speaks TLS where none was meant, and the other way round', async () => {
+  test('that speaks TLS although the URL does not, or does not although the URL does', async () => {
     expect(await startOn(`esdb://127.0.0.1:${double.port}?tls=false`)).toMatch(/speaks TLS, .*says tls=false/)
     expect(await startOn(`esdb://127.0.0.1:${plain.port}`)).toMatch(/does not speak TLS \(.*add tls=false/)
   })
 
-  test('with a connection string that makes no sense', async () => {
+  test('with an invalid connection string', async () => {
     expect(await startOn('esdb://127.0.0.1:port')).toMatch(
       /^EVENT_LOG_URL: the event store's connection string/,
     )
     expect(await startOn('esdb://127.0.0.1?colour=red')).toMatch(/option this service does not know: colour$/)
   })
 
-  test('that is to be discovered at several hosts, of which the client would only ever ask the first', async () => {
+  test('that is to be discovered at several hosts, because the client would only ask the first', async () => {
     const several = 'esdb+discover://admin:secret@a.example:2113,b.example:2113?tls=true'
     expect(() => checkUrl(several)).toThrow('leave out +discover, as in esdb://user:password@a:2113,b:2113')
     expect(() => checkUrl(several)).not.toThrow(/secret|a\.example/)
@@ -166,7 +166,7 @@ describe('a start on an event store that cannot be used', () => {
     checkUrl('esdb://admin:secret@a.example:2113,b.example:2113?tls=true')
   })
 
-  test('is forgotten: the right one is the first the installation remembers', async () => {
+  test('and does not remember it: the first usable store is the first that the installation records', async () => {
     const own = await testDatabase()
     try {
       const start = async (eventLogUrl: string): Promise<void> => {
@@ -197,7 +197,7 @@ test('the process writes that line and nothing else, and exits with 2', async ()
   ])
 })
 
-test('of several hosts, one whose name does not resolve is left out, and the last one is named twice; where none resolves, all stay', async () => {
+test('of several hosts, one whose name does not resolve is left out, and the last host is repeated; if none resolves, all stay', async () => {
   const resolved = 'esdb://user:p%40ss@localhost:2113,127.0.0.1:2114?tls=false'
   expect(await withResolvedHosts(resolved)).toBe(resolved)
   expect(await withResolvedHosts('esdb://user:p%40ss@gone.invalid:2113,127.0.0.1:2114/?tls=false')).toBe(

@@ -1,4 +1,4 @@
-/** The installation key: made once, opened by the SECRET_KEYs of its slots and by nothing else, and alone in the event log. */
+/** The installation key: created once, opened only by the SECRET_KEYs of its slots, and the only key in the event log. */
 import { beforeEach, describe, expect, test } from 'vitest'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { ConfigError } from '../../src/config.ts'
@@ -24,7 +24,7 @@ const open = (...secretKeys: (typeof old)[]) => openInstallationKey(memory.clien
 const hmacOf = (key: Awaited<ReturnType<typeof open>>): string => createSecrets(key).addressHmac('8.8.8.8')
 
 describe('a slot', () => {
-  test('opens under its own SECRET_KEY alone, and gives the same key to another', () => {
+  test('opens with its own SECRET_KEY only, and gives the same key under another slot', () => {
     const slot = newKeySlot(old)
     const opened = openSlots([slot], [next, old])
     expect(opened?.by.id).toBe(old.id)
@@ -45,13 +45,13 @@ describe('a slot', () => {
 })
 
 describe('an event log', () => {
-  test('begins with its format and its key at the first start, and keeps both', async () => {
+  test('starts with its format and its key at the first start, and keeps both', async () => {
     const first = hmacOf(await open(old))
     expect(hmacOf(await open(old))).toBe(first)
     expect(memory.eventsOf(installationStream)).toHaveLength(2)
   })
 
-  test('of many first starts at once gets one key', async () => {
+  test('of several simultaneous first starts gets one key', async () => {
     const values = await Promise.all(
       Array.from({ length: 8 }, async (_, n) =>
         hmacOf(await openInstallationKey(memory.client(`p${n}`), { secretKeys: [old] })),
@@ -61,7 +61,7 @@ describe('an event log', () => {
     expect(memory.eventsOf(installationStream)).toHaveLength(2)
   })
 
-  test('does not open with another SECRET_KEY, which learns and changes nothing', async () => {
+  test('does not open with another SECRET_KEY, and the attempt reveals and changes nothing', async () => {
     await open(old)
     await expect(open(next)).rejects.toThrow(ConfigError)
     await expect(open(next)).rejects.toThrow(`set up with another one (${old.id})`)
@@ -80,21 +80,24 @@ describe('an event log', () => {
       installationStream,
       { type: 'InstallationKeyWrapped', data: { key_check: 'A'.repeat(43), slots: [newKeySlot(old)] } },
     ],
-  ])('with %s and no beginning is of a release before 1.0, and is refused in a sentence', async (...held) => {
-    const [, stream, event] = held
-    await holding(stream, event)
-    await expect(open(old)).rejects.toThrow(
-      'EVENT_LOG_URL: this event log was written by a release before 1.0, which this release cannot continue; nothing was changed.',
-    )
-    expect(memory.eventsOf(stream)).toHaveLength(1)
-  })
+  ])(
+    'with %s and no first event is of a release before 1.0, and is refused with a sentence',
+    async (...held) => {
+      const [, stream, event] = held
+      await holding(stream, event)
+      await expect(open(old)).rejects.toThrow(
+        'EVENT_LOG_URL: this event log was written by a release before 1.0, which this release cannot continue; nothing was changed.',
+      )
+      expect(memory.eventsOf(stream)).toHaveLength(1)
+    },
+  )
 
-  test('of another format is refused in a sentence', async () => {
+  test('in another format is refused with a sentence', async () => {
     await holding(installationStream, { type: 'InstallationCreated', data: { format: 2 } })
     await expect(open(old)).rejects.toThrow('this event log has format 2, and this release reads format 1')
   })
 
-  test('with slots of a key that is not its own is refused', async () => {
+  test('with slots of another key is refused', async () => {
     await open(old)
     const { revision, key_check } = await standingKeyIn(memory.client('one'))
     const planted = { expected: revision, actor: 'thief', key_check, slots: [newKeySlot(other)] }
@@ -109,7 +112,7 @@ describe('restored with the slots of its backup', () => {
     async (restored: Parameters<typeof openSlots>[0]) =>
       hmacOf(await openInstallationKey(memory.client('one'), { secretKeys, restored }))
 
-  test('is wrapped again under a SECRET_KEY that has no slot, and once', async () => {
+  test('is wrapped again, once, under a SECRET_KEY that has no slot', async () => {
     const first = hmacOf(await open(old))
     const { slots } = await standingKeyIn(memory.client('one'))
     expect(await restoredWith(old, next)(slots)).toBe(first)
@@ -118,7 +121,7 @@ describe('restored with the slots of its backup', () => {
     expect(memory.eventsOf(installationStream)).toHaveLength(3)
   })
 
-  test('takes the old SECRET_KEY of the backup where the log knows a later one only', async () => {
+  test('accepts the old SECRET_KEY of the backup if the log only knows a later one', async () => {
     const first = hmacOf(await open(old))
     const { slots, revision, key_check } = await standingKeyIn(memory.client('one'))
     const later = openSlots(slots, [old])?.wrapFor(next)
@@ -129,7 +132,7 @@ describe('restored with the slots of its backup', () => {
     expect([hmacOf(await open(old)), hmacOf(await open(next))]).toEqual([first, first])
   })
 
-  test('is not given the key of another installation', async () => {
+  test('does not get the key of another installation', async () => {
     await open(old)
     await expect(restoredWith(other)([newKeySlot(other)])).rejects.toThrow('SECRET_KEY')
     expect(memory.eventsOf(installationStream)).toHaveLength(2)

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { loggedError } from '../../src/foundation/logger.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-/** What real errors of the database client leave in the log. */
+/** What the log contains for real errors of the database client. */
 
 let database: TestDatabase
 beforeAll(async () => {
@@ -47,7 +47,7 @@ test('a lost connection is logged without the client, which holds the key that c
   await pool.end()
 })
 
-test('what a library hands over in place of an error is logged by its words, without what it holds', () => {
+test('a value that a library throws instead of an error is logged as text, without its members', () => {
   const error = Object.assign(new Error('timeout exceeded when trying to connect'), {
     client: { secretKey: 42 },
   })
@@ -66,7 +66,7 @@ test('what a library hands over in place of an error is logged by its words, wit
   expect(JSON.parse(logged(new Error('outer', { cause }))).err.message).toContain('outer')
 })
 
-test('a refused row is logged by its constraint, without what stands in it', async () => {
+test('a refused row is logged with its constraint, without its content', async () => {
   const client = new pg.Client({ connectionString: database.url })
   await client.connect()
   const name = randomUUID()

@@ -1,4 +1,4 @@
-/** Migrations: applied once, in order, whole or not at all, and never on a database whose history is another. */
+/** Migrations: applied once, in order, completely or not at all, and never on a database with another history. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -44,7 +44,7 @@ describe('applying', () => {
     expect(await run()).toEqual({ applied: [] })
   })
 
-  test('of five runners at once each file is applied by exactly one', async () => {
+  test('with five simultaneous runners, each file is applied by exactly one', async () => {
     await file('0001_create.sql', 'create table a (n int)')
     await file('0002_fill.sql', 'insert into a select 1 from pg_sleep(0.05)')
     const results = await Promise.all([1, 2, 3, 4, 5].map(run))
@@ -52,7 +52,7 @@ describe('applying', () => {
     expect(await rows('select n from a')).toEqual([{ n: 1 }])
   })
 
-  test('a failing file leaves nothing of itself, keeps the ones before it, and is applied once corrected', async () => {
+  test('a failing file leaves nothing behind, keeps the ones before it, and is applied once corrected', async () => {
     await file('0001_create.sql', 'create table a (n int)')
     await file('0002_broken.sql', 'create table b (n int);\n\ninsert into nowhere values (1);')
     await expect(run()).rejects.toThrow(
@@ -79,7 +79,7 @@ describe('applying', () => {
   })
 })
 
-describe('histories that do not fit', () => {
+describe('a database with another history is refused', () => {
   beforeEach(async () => {
     await file('0001_create.sql', 'create table a (n int)')
     await file('0002_more.sql', 'create table b (n int)')
@@ -119,7 +119,7 @@ describe('histories that do not fit', () => {
     await expect(run()).rejects.toThrow(/0002_more\.sql and .*0002_other\.sql have the same number/)
   })
 
-  test('a name is not like a migration', async () => {
+  test('a name does not have the form of a migration', async () => {
     await file('3-late.sql', 'select 1')
     await expect(run()).rejects.toThrow(/3-late\.sql is not named like a migration/)
   })
@@ -139,8 +139,8 @@ describe('histories that do not fit', () => {
   })
 })
 
-describe('the databases tests get', () => {
-  test('are migrated, independent of each other, and gone when dropped', async () => {
+describe('test databases', () => {
+  test('are migrated, independent of each other, and removed when dropped', async () => {
     const [one, two] = await Promise.all([testDatabase(), testDatabase()])
     expect(await migrate({ url: one.url })).toEqual({ applied: [] })
     await rows('create table only_here (n int)', one.url)

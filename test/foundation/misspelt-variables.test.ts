@@ -4,7 +4,7 @@ import { misspeltText, misspeltVariables } from '../../src/foundation/misspelt-v
 
 const meantOf = (name: string): string | null | undefined => misspeltVariables({ [name]: 'x' })[0]?.meant
 
-describe('a variable that is like one of ours', () => {
+describe('a variable similar to one of ours', () => {
   test.each([
     ['API_PORTS', 'API_PORT'],
     ['DATABSE_URL', 'DATABASE_URL'],
@@ -23,11 +23,11 @@ describe('a variable that is like one of ours', () => {
     ['EVENT_LOG_UR', 'EVENT_LOG_URL'],
     ['EVENT_LOG_ADDRESS', null],
     ['METRICS_ADDRESS', null],
-  ])('%s is told, and %s may be meant', (name, meant) => {
+  ])('%s is reported, with %s as a suggestion', (name, meant) => {
     expect(meantOf(name)).toBe(meant)
   })
 
-  test('is told by its name alone: its value may be a secret', () => {
+  test('is reported by name only, because its value may be a secret', () => {
     const [one] = misspeltVariables({ SECRET_KEYS: 'geheimnis' })
     expect(one).toEqual({ name: 'SECRET_KEYS', meant: 'SECRET_KEY' })
     expect(misspeltText({ name: 'SECRET_KEYS', meant: 'SECRET_KEY' })).toBe(
@@ -35,22 +35,22 @@ describe('a variable that is like one of ours', () => {
     )
   })
 
-  test('and is empty says nothing', () => {
+  test('without a value is not reported', () => {
     expect(misspeltVariables({ API_PORTS: '', DATABSE_URL: undefined })).toEqual([])
   })
 
-  test('is told among many, twenty at most', () => {
+  test('is reported among many, twenty at most', () => {
     const many = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`EVENT_LOG_${i}`, 'x']))
     expect(misspeltVariables(many)).toHaveLength(20)
   })
 })
 
-test('no variable of ours is told', () => {
+test('no variable of ours is reported', () => {
   expect(misspeltVariables(Object.fromEntries(variableNames.map((name) => [name, 'x'])))).toEqual([])
 })
 
 test.each([
-  // What a shell, npm, CI, systemd, containers and Kubernetes set.
+  // Variables set by a shell, npm, CI, systemd, containers and Kubernetes.
   ...[
     'PATH',
     'HOME',
@@ -102,6 +102,6 @@ test.each([
     'METRICS_SERVICE_PORT',
     'PEER_SERVICE_HOST',
   ],
-])('%s of other programs is not told', (name) => {
+])('%s of other programs is not reported', (name) => {
   expect(misspeltVariables({ [name]: 'x' })).toEqual([])
 })

@@ -2,7 +2,7 @@ import pino from 'pino'
 import { expect, test } from 'vitest'
 import { loggedError, prettyLine } from '../../src/foundation/logger.ts'
 
-/** What a person reads of the log on a terminal. */
+/** The log as a person reads it on a terminal. */
 
 const shown = (log: (logger: pino.Logger) => void, colours = false): string => {
   let text = ''
@@ -20,7 +20,7 @@ const shown = (log: (logger: pino.Logger) => void, colours = false): string => {
   return text
 }
 
-test('a line is a time, a level, a sentence and what belongs to it', () => {
+test('a line has a time, a level, a sentence and its fields', () => {
   expect(shown((logger) => logger.warn({ port: 3000 }, 'the port is taken'))).toMatch(
     /^\[\d\d:\d\d:\d\d\.\d{3}\] WARN: the port is taken \{"port":3000\}\n$/,
   )
@@ -35,7 +35,7 @@ test('an error is shown with its stack', () => {
   expect(text).toMatch(/\n +at /)
 })
 
-test('text of others neither moves the cursor nor breaks the line', () => {
+test('foreign text neither moves the cursor nor breaks the line', () => {
   const hostile = 'a\u001b[2Jb\u0007c\rd\be\u009bf\u007fg\\u001bh'
   for (const text of [
     shown((logger) => logger.info({ path: hostile }, 'x')),
@@ -47,6 +47,6 @@ test('text of others neither moves the cursor nor breaks the line', () => {
   }
 })
 
-test('a line that is no JSON is shown as it is', () => {
+test('a line that is not JSON is shown unchanged', () => {
   expect(prettyLine({ colours: false })('not json\n')).toContain('not json')
 })
