@@ -3,24 +3,24 @@ import { runInNewContext } from 'node:vm'
 import { type Node, parse } from 'acorn'
 
 /**
- * Every regular expression of a source file: the literals, and what `new RegExp` builds from constants of the file. What is
- * built otherwise is listed too, with a reason instead of a pattern: nobody can say what it does.
+ * Every regular expression of a source file: the literals, and those that `new RegExp` builds from constants of the file. Other
+ * expressions are listed with a reason instead of a pattern, because they cannot be analysed.
  */
 
 export type Expression = {
-  /** From 1. */
+  /** Starts at 1. */
   readonly line: number
-  /** As it stands in the file. */
+  /** The expression as in the file. */
   readonly text: string
-  /** Without set notation, which checkers do not read; a text says why there is none. */
+  /** Without set notation, which checkers do not read; otherwise the reason why there is no pattern. */
   readonly checked: { readonly pattern: string; readonly flags: string } | string
-  /** What bounds its input, from a comment `recheck: …` on its line or the one above; null without one. */
+  /** What limits its input, from a comment `recheck: …` on its line or the one above; null without one. */
   readonly excuse: string | null
 }
 
 export const expressionsIn = (source: string): Expression[] => {
   const lines = source.split('\n')
-  // Types become spaces: lines and columns stay what they were.
+  // Types become spaces, so lines and columns stay the same.
   const script = stripTypeScriptTypes(source, { mode: 'strip' })
   const program = parse(script, { ecmaVersion: 'latest', sourceType: 'module', locations: true })
   const constants = constantsOf(program, script)
@@ -34,7 +34,7 @@ export const expressionsIn = (source: string): Expression[] => {
     if (node.type === 'NewExpression' || node.type === 'CallExpression') {
       const [first] = node.arguments ?? []
       if (node.callee?.name === 'RegExp') add(node, built(script.slice(node.start, node.end), constants))
-      // These three make an expression out of a text.
+      // These three make an expression from a text.
       else if (textTakers.has(node.callee?.property?.name ?? '') && isText(first))
         add(node, 'made from a text: write an expression')
     }
@@ -42,7 +42,7 @@ export const expressionsIn = (source: string): Expression[] => {
   return found
 }
 
-/** What of acorn's nodes is looked at here. */
+/** The members of acorn's nodes that are used here. */
 type Any = Node & {
   readonly regex?: { readonly pattern: string; readonly flags: string }
   readonly callee?: { readonly name?: string; readonly property?: { readonly name?: string } }
@@ -87,7 +87,7 @@ const constantsOf = (program: Node, script: string): ReadonlyMap<string, string>
 
 const constantsMax = 20
 
-/** Builds it from the file's constants alone: nothing of the program runs. */
+/** Built only from the file's constants: the program does not run. */
 const built = (text: string, constants: ReadonlyMap<string, string>): Expression['checked'] => {
   let declarations = ''
   for (let tried = 0; tried <= constantsMax; tried++) {

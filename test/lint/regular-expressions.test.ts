@@ -1,4 +1,4 @@
-/** The check of `npm run lint` that no text can stop the process: which expressions it sees, and which it refuses. */
+/** The check of `npm run lint` that no text can block the process: which expressions it finds, and which it refuses. */
 import { expect, test } from 'vitest'
 import { expressionsIn } from './expressions.ts'
 import { faultOf } from './regular-expressions.ts'
@@ -6,7 +6,7 @@ import { faultOf } from './regular-expressions.ts'
 const faultsIn = async (source: string): Promise<(string | null)[]> =>
   Promise.all(expressionsIn(source).map(faultOf))
 
-test('every literal is seen, with its line, whatever stands around it', () => {
+test('every literal is found, with its line, in any context', () => {
   const source = [
     'type Unseen = { readonly text: string } // /not one/',
     "const a: RegExp = /a+/g, path = '/no/', half = 4 / 2 / 1",
@@ -21,7 +21,7 @@ test('every literal is seen, with its line, whatever stands around it', () => {
   ])
 })
 
-test('what once froze the process is refused, and so is every other that is not linear', async () => {
+test('the expression that once froze the process is refused, like every other that is not linear', async () => {
   expect(await faultsIn('/^\\s*(null)?\\s*$/i')).toEqual([expect.stringMatching(/^2nd degree polynomial, /)])
   expect(await faultsIn('/^(a|a)*$/; /x*y/; /^[a-z]{1,40}$/')).toEqual([
     expect.stringMatching(/^exponential, /),
@@ -30,7 +30,7 @@ test('what once froze the process is refused, and so is every other that is not 
   ])
 })
 
-test('one that is built from constants of its file is checked; one that is built from anything else is refused', async () => {
+test('an expression built from constants of its file is checked; one built from other values is refused', async () => {
   const source = [
     'const space = String.raw`\\s`',
     "const spaces = [space, '*'].join('')",
@@ -54,7 +54,7 @@ test('set notation is checked as the code points it matches', async () => {
   expect(await faultsIn(`/${digits}+$/v`)).toEqual([expect.stringMatching(/^2nd degree polynomial, /)])
 })
 
-test('an excuse counts where it says what the bound is', async () => {
+test('an excuse counts only if it names the limit', async () => {
   expect(await faultsIn('// recheck: of at most 6 digits\nconst a = /0+$/')).toEqual([null])
   expect(await faultsIn('const a = /0+$/ // recheck: of 6 digits')).toEqual([null])
   expect(await faultsIn('const a = /0+$/ // recheck: it is short')).toEqual(['its excuse names no bound'])

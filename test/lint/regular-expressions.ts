@@ -1,9 +1,9 @@
 /**
- * `npm run lint`: no regular expression of the source may take more than linear time over a text, for whoever writes the
- * text could stop the process with it. Names file and line of those that may, and exits with 1.
+ * `npm run lint`: every regular expression of the source must take linear time, because the author of a text
+ * could block the process otherwise. Prints file and line of those that may not, and exits with 1.
  *
- * One whose input is bounded elsewhere is passed over where a comment on its line, or the one above, says what the bound
- * is: `// recheck: at most 6 digits`.
+ * An expression whose input is limited elsewhere is skipped if a comment on its line, or the one above, names the
+ * limit: `// recheck: at most 6 digits`.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -17,19 +17,19 @@ process.env.RECHECK_BACKEND = 'pure'
 
 const checkMaxMs = 60_000
 
-/** What is wrong with an expression; null for nothing. */
+/** The fault of an expression; null if there is none. */
 export const faultOf = async ({ checked, excuse }: Expression): Promise<string | null> => {
   if (typeof checked === 'string') return checked
   if (excuse !== null) return /\d/.test(excuse) ? null : 'its excuse names no bound'
   const found = await check(checked.pattern, checked.flags, { timeout: checkMaxMs })
   if (found.status === 'safe') return null
   if (found.status === 'unknown') return `could not be checked: ${found.error.kind}`
-  // Found by trying and not proven: what it was tried on has to be slow where it counts.
+  // Found by fuzzing and not proven: the example must be slow to count.
   if (found.checker === 'fuzz' && isQuick(checked, found.attack.string)) return null
   return `${found.complexity.summary}, for example over ${found.attack.pattern.slice(0, 200)}`
 }
 
-/** Texts of an attack are some tens of thousands of characters, on which more than linear time is seconds. */
+/** Attack texts have tens of thousands of characters; more than linear time on them takes seconds. */
 const quickMs = 500
 
 const isQuick = ({ pattern, flags }: { pattern: string; flags: string }, text: string): boolean => {
