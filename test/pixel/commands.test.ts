@@ -1,4 +1,4 @@
-/** The pixel on the command line: the same rules, counters and events as on the dashboard and by calls. */
+/** The pixel on the command line: the same rules, counters and events as in the dashboard and the API. */
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { z } from 'zod'
@@ -49,7 +49,7 @@ const fires = async (url: string) => {
   return z.object({ fire: z.boolean() }).parse(body.result).fire
 }
 
-test('there is none at first, and of no organization', async () => {
+test('at first there are no rules, and none for an unknown organization', async () => {
   expect((await run('pixel rules')).lines).toEqual(['There is no rule: its pixel fires everywhere.'])
   expect((await run('pixel hits')).json).toMatchObject({ fired: 0, refused: 0, by_day: [], more: false })
   const { command } = typed('pixel rules', [])
@@ -58,7 +58,7 @@ test('there is none at first, and of no organization', async () => {
   ).rejects.toThrow('there is no organization org_01J00000000000000000000000')
 })
 
-test('a plan says what it would do and changes nothing; what a call refuses is refused by name', async () => {
+test('a plan shows the change and makes none; invalid input is refused with the same error as in the API', async () => {
   expect(await planned('pixel limit', 'Shop.Example.com.', '2', 'day')).toEqual([
     expect.stringMatching(/fires at most 2 times a day on shop\.example\.com and everything under it\.$/),
   ])
@@ -70,7 +70,7 @@ test('a plan says what it would do and changes nothing; what a call refuses is r
   expect(await events()).toEqual([])
 })
 
-test('changes are events with who made them, hold for hits, and the same again changes nothing', async () => {
+test('changes are events with their author, apply to hits, and repeating one changes nothing', async () => {
   expect((await run('pixel limit', 'shop.example.com', '2', 'day')).json).toMatchObject({ changed: true })
   expect((await run('pixel limit', 'shop.example.com', '2', 'day')).json).toMatchObject({ changed: false })
   expect((await run('pixel block', 'blocked-domain.com')).json).toMatchObject({ changed: true })
@@ -92,7 +92,7 @@ test('changes are events with who made them, hold for hits, and the same again c
   expect(one.json).toMatchObject({ rules: [{ domain: 'blocked-domain.com' }], count: 2, more: true })
 })
 
-test('hits are told by day and by the domain of the rule, and more of them than are asked for', async () => {
+test('hits are shown by day and by the domain of the rule; the list can be continued', async () => {
   await house.projected()
   const { json } = await run('pixel hits')
   const today = expect.stringMatching(/^\d{4}-\d{2}-\d{2}$/)
@@ -108,7 +108,7 @@ test('hits are told by day and by the domain of the rule, and more of them than 
   expect((await run('pixel hits', '\0')).json.by_day).toHaveLength(2)
 })
 
-test('a rule is taken back', async () => {
+test('a rule can be removed', async () => {
   expect((await run('pixel unblock', 'blocked-domain.com')).json).toMatchObject({ changed: true })
   expect((await run('pixel unlimit', 'shop.example.com', 'day')).lines).toEqual([
     'From the next hit on the pixel has no limit by day of shop.example.com.',

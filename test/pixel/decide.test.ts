@@ -1,4 +1,4 @@
-/** From matched rules and counters to the answer: pure, whole answers compared. */
+/** From matched rules and counters to the answer: pure, with whole answers compared. */
 import { describe, expect, test } from 'vitest'
 import { decideHit, decideLimitSet } from '../../src/capabilities/pixel/decide.ts'
 import type { LimitWindow } from '../../src/capabilities/pixel/rules-state.ts'
@@ -31,12 +31,12 @@ describe('a decision', () => {
       { fire: false, reason: 'blocked', domain: 'example.com', remaining: null, resets_at: null },
     ],
     [
-      'within a limit fires, and tells what is left',
+      'within a limit fires, and returns the rest',
       judged(true, [limit('example.com', 'day', 5), 2]),
       { fire: true, reason: 'allowed', domain: 'example.com', remaining: 3, resets_at: tomorrow },
     ],
     [
-      'within several tells of the one with the least left',
+      'within several limits returns the one with the smallest rest',
       judged(true, [limit('a.example.com', 'day', 9), 2], [limit('example.com', 'month', 9), 6]),
       { fire: true, reason: 'allowed', domain: 'example.com', remaining: 3, resets_at: nextMonth },
     ],
@@ -66,7 +66,7 @@ describe('a decision', () => {
       { fire: false, reason: 'limit', domain: 'a.example.com', remaining: 0, resets_at: tomorrow },
     ],
     [
-      'that could not be made does not fire, and says so',
+      'that could not be made does not fire, and reports that',
       'unavailable' as const,
       { fire: false, reason: 'unavailable', domain: null, remaining: null, resets_at: null },
     ],
@@ -91,7 +91,7 @@ describe('a limit', () => {
     })
   })
 
-  test('beyond the most rules an organization may have is refused', () => {
+  test('above the maximum number of rules of an organization is refused', () => {
     expect(decideLimitSet('too_many')).toMatchObject({
       refusal: { code: 'REQ_003', details: { parameter: 'domain' } },
     })

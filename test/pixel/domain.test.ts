@@ -1,4 +1,4 @@
-/** Which domains a rule can be about, how they are spelled, and which hosts they cover. */
+/** Valid domains of a rule, their spelling, and the hosts they cover. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { coveringDomains, parseDomain, parseHost } from '../../src/capabilities/pixel/domain.ts'
@@ -79,9 +79,9 @@ describe('a domain', () => {
     ['a list', 'example.com,example.org'],
     ['an address', 'somebody@example.com'],
     ['a megabyte', 'a.'.repeat(500_000)],
-  ])('%s is none', (_, text) => expect(parseDomain(text)).toBeNull())
+  ])('%s is not a valid domain', (_, text) => expect(parseDomain(text)).toBeNull())
 
-  test('has one spelling: spelled as it comes out, it comes out the same', () => {
+  test('has one spelling: parsing the result again does not change it', () => {
     fc.assert(
       fc.property(fc.oneof(fc.domain(), fc.string({ unit: 'binary' }), fc.webAuthority()), (text) => {
         const domain = parseDomain(text)
@@ -145,10 +145,10 @@ describe('the host of a URL', () => {
     'https://1.2.3.256/',
     `https://${'a.'.repeat(150)}example.com/`,
     `https://example.com/${'x'.repeat(8_192)}`,
-  ])('%s has none', (url) => expect(parseHost(url)).toBeNull())
+  ])('%s has no host', (url) => expect(parseHost(url)).toBeNull())
 })
 
-test('a host is covered by itself and what stands above it, nearest first, on label boundaries', () => {
+test('a host is covered by itself and the domains above it, nearest first, on label boundaries', () => {
   expect(coveringDomains('a.b.example.com')).toEqual([
     'a.b.example.com',
     'b.example.com',

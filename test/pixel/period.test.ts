@@ -1,4 +1,4 @@
-/** UTC calendar days and months, at their seams (decision 22). */
+/** UTC calendar days and months, at their boundaries (decision 22). */
 import { describe, expect, test } from 'vitest'
 import { periodEndMs, periodStart } from '../../src/capabilities/pixel/period.ts'
 import type { PixelPeriod } from '../../src/events/pixel.ts'
@@ -11,7 +11,7 @@ const seams: readonly [PixelPeriod, string, string, string][] = [
   ['day', '2028-02-29T12:00:00.000Z', '2028-02-29', '2028-03-01T00:00:00.000Z'],
   ['day', '2027-02-28T23:59:59.999Z', '2027-02-28', '2027-03-01T00:00:00.000Z'],
   ['day', '2026-12-31T23:59:59.999Z', '2026-12-31', '2027-01-01T00:00:00.000Z'],
-  // Days on which clocks in Berlin and New York change: UTC knows none of it.
+  // Days on which clocks in Berlin and New York change: UTC does not.
   ['day', '2026-03-29T23:30:00.000Z', '2026-03-29', '2026-03-30T00:00:00.000Z'],
   ['day', '2026-11-01T23:30:00.000Z', '2026-11-01', '2026-11-02T00:00:00.000Z'],
   ['month', '2026-09-01T00:00:00.000Z', '2026-09-01', '2026-10-01T00:00:00.000Z'],
@@ -25,13 +25,13 @@ const seams: readonly [PixelPeriod, string, string, string][] = [
   ['month', '2027-01-01T00:00:00.000Z', '2027-01-01', '2027-02-01T00:00:00.000Z'],
 ]
 
-describe('an instant lies in one period', () => {
+describe('an instant is in one period', () => {
   test.each(seams)('the %s of %s began on %s and ends at %s', (period, at, start, end) => {
     expect(periodStart(period, Date.parse(at))).toBe(start)
     expect(new Date(periodEndMs(period, start)).toISOString()).toBe(end)
   })
 
-  test.each(['day', 'month'] as const)('and the next %s begins the moment it ends', (period) => {
+  test.each(['day', 'month'] as const)('and the next %s begins when it ends', (period) => {
     let start = periodStart(period, Date.UTC(2023, 11, 31))
     for (let n = 0; n < 1_000; n++) {
       const endMs = periodEndMs(period, start)

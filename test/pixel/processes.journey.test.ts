@@ -1,4 +1,4 @@
-/** Decisions 22 and 23 across real processes of the service: caps hold exactly. */
+/** Decisions 22 and 23 with several processes of the service: limits are exact. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import {
@@ -62,21 +62,21 @@ describe('the pixel controls of two processes on one database', () => {
     resultOf<{ used: number }>(call(service, 'POST', '/pixel/limit', { domain, period: 'month', number }))
   const decide = (service: Service | undefined, url: string, hitId?: string) =>
     resultOf<Decision>(call(service, 'POST', '/pixel/decide', { url, hit_id: hitId }))
-  /** A busy machine may take longer than a hit is waited for: asked again, its id tells what became of it. */
+  /** On a busy machine a hit may time out: asked again, its id returns its verdict. */
   const judged = (service: Service | undefined, url: string, hitId: string): Promise<Decision> =>
     eventually(async () => {
       const decision = await decide(service, url, hitId)
       return decision.reason === 'unavailable' ? undefined : decision
     })
   let asks = 0
-  /** The first decision by a rule: asking costs a hit of it. */
+  /** The first decision by a rule: asking costs one of its hits. */
   const known = (service: Service | undefined, url: string): Promise<Decision> =>
     eventually(async () => {
       const decision = await judged(service, url, `known-${++asks}`)
       return decision.reason === 'no_rule' ? undefined : decision
     })
 
-  test('a block set through one process holds in the other within moments', async () => {
+  test('a block set through one process applies in the other within moments', async () => {
     const [one, other] = services
     expect(await decide(other, 'https://a.example.net/')).toMatchObject({ fire: true, reason: 'no_rule' })
     await resultOf(call(one, 'POST', '/pixel/block', { domain: 'example.net' }))
@@ -85,7 +85,7 @@ describe('the pixel controls of two processes on one database', () => {
     expect(await decide(other, 'https://a.example.net/')).toMatchObject({ fire: false, reason: 'blocked' })
   })
 
-  test(`${clients} clients on two processes: a cap of ${cap} lets exactly ${cap} fire, and the ledger says the same`, async () => {
+  test(`${clients} clients on two processes: a limit of ${cap} lets exactly ${cap} fire, and the ledger shows the same`, async () => {
     await setLimit(services[0], 'example.com', cap)
     expect(await known(services[1], 'https://example.com/')).toMatchObject({ fire: true })
     let asked = 1
@@ -120,7 +120,7 @@ describe('the pixel controls of two processes on one database', () => {
     expect(balance).toBe('10')
   })
 
-  test('processes killed under load and started again count on: never more than the cap fires', async () => {
+  test('processes killed under load and started again continue counting: never more than the limit fire', async () => {
     const small = 120
     await setLimit(services[0], 'example.org', small)
     expect(await known(services[1], 'https://example.org/')).toMatchObject({ fire: true })
@@ -146,7 +146,7 @@ describe('the pixel controls of two processes on one database', () => {
     await startAll()
     const { used } = await setLimit(services[0], 'example.org', small)
     expect(used).toBeGreaterThanOrEqual(fired)
-    // The hit of before is remembered as well.
+    // An earlier hit is remembered too.
     expect(await judged(services[1], 'https://example.org/', 'before')).toMatchObject({ reason: 'allowed' })
     let more = 0
     for (let n = 0; n < small - used + 5; n++)

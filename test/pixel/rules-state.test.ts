@@ -1,4 +1,4 @@
-/** The rules of an organization: given events, when a command comes, then the event it needs; and what covers a host. */
+/** The rules of an organization: given events, when a command arrives, then its event; and which rules cover a host. */
 import { describe, expect, test } from 'vitest'
 import {
   allLimits,
@@ -53,7 +53,7 @@ describe('a command', () => {
       limitSet('example.com', 'day', 6),
     ],
     [
-      'the other period, beside the first',
+      'the other period, next to the first',
       given(limitSet('example.com', 'day', 5)),
       set('example.com', 'month', 5),
       limitSet('example.com', 'month', 5),
@@ -85,11 +85,11 @@ describe('a command', () => {
       { kind: 'unblock', domain: 'example.com' },
       unblocked('example.com'),
     ],
-  ])('for %s needs the event that makes it so, or none', (_, rules, command, event) => {
+  ])('for %s needs the event that makes the change, or none', (_, rules, command, event) => {
     expect(changeOf(rules, organization_id, command)).toEqual(event)
   })
 
-  test('for one rule more than an organization may have is refused; for a change of one it has, or one less, not', () => {
+  test('above the maximum number of rules is refused; changing or removing an existing rule is not', () => {
     const rules = given(
       ...Array.from({ length: rulesMax - 1 }, (_, n) => limitSet(`d${n}.example.com`, 'day', 1)),
       blocked('example.org'),
@@ -106,7 +106,7 @@ describe('a command', () => {
 })
 
 describe('rules folded from events', () => {
-  test('hold what was last said, and count what there is', () => {
+  test('hold the latest change of each, and their number', () => {
     const rules = given(
       limitSet('example.com', 'day', 5),
       limitSet('example.com', 'month', 50),
@@ -127,7 +127,7 @@ describe('rules folded from events', () => {
     })
   })
 
-  test('that were all taken away are none', () => {
+  test('are empty after all were removed', () => {
     const rules = given(
       limitSet('example.com', 'day', 5),
       blocked('example.org'),
@@ -152,7 +152,7 @@ describe('rules folded from events', () => {
   })
 })
 
-describe('what covers a host', () => {
+describe('the rules that cover a host', () => {
   const atMs = Date.UTC(2026, 8, 14, 12)
   const rules = given(
     limitSet('example.com', 'day', 5),

@@ -1,4 +1,4 @@
-/** The rules in memory of every process on one event log: what a change means here, elsewhere, and when the log fails. */
+/** The rules in memory of every process on one event log: when a change applies here and elsewhere, and what happens if the log fails. */
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { openPixelRules, type PixelRulesModel } from '../../src/capabilities/pixel/rules.ts'
@@ -46,7 +46,7 @@ const openOn = async (client: EventLog): Promise<PixelRulesModel> => {
 }
 const open = (faults: ClientFaults = {}): Promise<PixelRulesModel> =>
   openOn(eventLog.client(`process ${opened.length}`, faults))
-/** A process that hears of nothing: its subscription is connected and silent. */
+/** A process without notifications: its subscription is connected and silent. */
 const openDeaf = (faults: ClientFaults = {}): Promise<PixelRulesModel> => {
   const client = eventLog.client(`process ${opened.length}`, faults)
   return openOn({
@@ -85,7 +85,7 @@ const setEvent = (n: number): DomainEvent => ({
 })
 
 describe('a change', () => {
-  test('holds where it was made when it is answered, and is one event of the call', async () => {
+  test('applies where it was made when it is answered, and is one event of the call', async () => {
     const rules = await open()
     expect(await give(rules, block, '01J0')).toMatchObject({ changed: true, tooMany: false })
     const now = await rules.of(organizationId)
@@ -101,7 +101,7 @@ describe('a change', () => {
     })
   })
 
-  test('holds elsewhere as soon as the log has told it', async () => {
+  test('applies elsewhere when the event arrives', async () => {
     const [here, there] = [await open(), await open()]
     expect((await there.of(organizationId)).blocks.size).toBe(0)
     await give(here, block)
@@ -122,16 +122,16 @@ describe('a change', () => {
     expect(recorded()).toHaveLength(2)
   })
 
-  test('is judged by what the log holds, not by what this process has heard', async () => {
+  test('is decided by the current log, not by the state of this process', async () => {
     const [here, deaf] = [await open(), await openDeaf()]
     await give(deaf, limitOf('example.com', 5))
     await give(here, limitOf('example.com', 7))
-    // It would be "so already" by what it knows.
+    // By its own state, nothing would have to change.
     expect(await give(deaf, limitOf('example.com', 5))).toMatchObject({ changed: true })
     expect(recorded().map(({ data }) => 'number' in data && data.number)).toEqual([5, 7, 5])
   })
 
-  test('made at once with many others, here and elsewhere, is made once each, and all processes agree', async () => {
+  test('made simultaneously with many others, here and elsewhere, is made once each, and all processes agree', async () => {
     const processes = [await open(), await open(), await open()]
     const domains = Array.from({ length: 60 }, (_, n) => `d${n}.example.com`)
     await Promise.all(
@@ -180,7 +180,7 @@ describe('a change whose append fails', () => {
     expect(await give(rules, unblock)).toMatchObject({ changed: true })
   })
 
-  test('because nobody ever answers is unavailable, and given again is made once', async () => {
+  test('because the log never answers is unavailable, and is made once when sent again', async () => {
     let answers = false
     const rules = await open({ onAppend: () => (answers ? undefined : 'lose-reply') })
     await expect(give(rules, block)).rejects.toThrow(Unavailable)
@@ -191,7 +191,7 @@ describe('a change whose append fails', () => {
     expect(recorded()).toEqual([blockedFact])
   })
 
-  test('because the log is unavailable is not made, and can be given again', async () => {
+  test('because the log is unavailable is not made, and can be sent again', async () => {
     const rules = await failing('unavailable')
     await expect(give(rules, block)).rejects.toThrow(Unavailable)
     expect(recorded()).toEqual([])
@@ -199,7 +199,7 @@ describe('a change whose append fails', () => {
     expect(await give(rules, block)).toMatchObject({ changed: true })
   })
 
-  test('against others who are always faster gives up after ten tries', async () => {
+  test('against other writers that are always faster gives up after ten attempts', async () => {
     let n = 0
     const intruder = eventLog.client('intruder')
     const rules = await open({
@@ -224,13 +224,13 @@ describe('the rules of an organization', () => {
     await client.close()
   }
 
-  test('are read when they are first asked for, however many events they are', async () => {
+  test('are read at their first use, however many events there are', async () => {
     await seed(2_500)
     const rules = await open()
     expect(await rules.of(organizationId)).toMatchObject({ revision: 2_499, count: 2_500 })
   })
 
-  test('are read once for all who ask at the same time, and then known without asking', async () => {
+  test('are read once for simultaneous callers, and then known without a request', async () => {
     await seed(3)
     let reads = 0
     const rules = await open({ onRead: () => void reads++ })
@@ -240,7 +240,7 @@ describe('the rules of an organization', () => {
     expect(reads).toBe(1)
   })
 
-  test('miss nothing that is recorded and heard while they are read', async () => {
+  test('miss no event that is recorded while they are read', async () => {
     await seed(2)
     const released = Promise.withResolvers<void>()
     const client = eventLog.client('slow')
@@ -248,7 +248,7 @@ describe('the rules of an organization', () => {
     let heard = 0
     const rules = await openOn({
       ...client,
-      // What the first read found is out of date when it arrives.
+      // The result of the first read is outdated when it arrives.
       read: async (...asked) => {
         const events = await client.read(...asked)
         if (reads++ === 0) await released.promise
@@ -270,7 +270,7 @@ describe('the rules of an organization', () => {
     expect(rules.of(organizationId)).toMatchObject({ revision: 4, count: 5 })
   })
 
-  test('of an organization without any are none, and that is known without asking again', async () => {
+  test('of an organization without any are empty, and that is known without another request', async () => {
     let reads = 0
     const rules = await open({ onRead: () => void reads++ })
     expect(await rules.of(organizationId)).toMatchObject({ revision: -1, count: 0 })
@@ -278,7 +278,7 @@ describe('the rules of an organization', () => {
     expect(reads).toBe(1)
   })
 
-  test('that cannot be read are unavailable, and are read again when somebody asks again', async () => {
+  test('that cannot be read are unavailable, and are read again for the next caller', async () => {
     await seed(1)
     let down = true
     const rules = await open({ onRead: () => (down ? 'unavailable' : undefined) })
@@ -287,7 +287,7 @@ describe('the rules of an organization', () => {
     expect(await rules.of(organizationId)).toMatchObject({ count: 1 })
   })
 
-  test('are refused where an event cannot be read, heard or read, for it may be a block; others go on', async () => {
+  test('are refused if an event cannot be read, because it may be a block; other organizations continue', async () => {
     const client = eventLog.client('newer')
     const early = await open()
     await early.of(organizationId)
@@ -318,7 +318,7 @@ describe('the rules of an organization', () => {
       { data: '{"organization_id":"org_00000000000000000000000009","domain":"example.com"}' },
     ],
     ['of another family', { type: 'ApiKeyRevoked' }],
-  ])('are refused where a block cannot be read: one %s', async (_, spoilt) => {
+  ])('are refused if a block cannot be read: one %s', async (_, spoilt) => {
     const client = eventLog.client('newer')
     const rules = await open()
     await client.append(stream, 'none', [{ ...encoded(blockedFact as DomainEvent, 0), ...spoilt }])
@@ -326,7 +326,7 @@ describe('the rules of an organization', () => {
     await client.close()
   })
 
-  test('that an event is missing from are read again', async () => {
+  test('are read again if an event is missing from them', async () => {
     const client = eventLog.client('lossy')
     const rules = await openOn({
       ...client,
@@ -343,7 +343,7 @@ describe('the rules of an organization', () => {
     await until('all is known', async () => (await rules.of(organizationId)).count === 3)
   })
 
-  test('without a subscription are asked of the log each time', async () => {
+  test('without a subscription are read from the log each time', async () => {
     const client = eventLog.client('lost')
     let lost = false
     const rules = await openOn({
