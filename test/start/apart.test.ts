@@ -1,4 +1,4 @@
-/** Processes that count rate limits apart are told of, by name and with the remedy. */
+/** Processes with separate rate limit counters are reported, by name and with the remedy. */
 import { expect, test, vi } from 'vitest'
 import { countingApart } from '../../src/administration/checks/database.ts'
 import { warnOfApart } from '../../src/start/app.ts'
@@ -10,7 +10,7 @@ test.each([
   { name: 'one', processes: counting('a'), says: null },
   { name: 'all in Redis', processes: counting('redis', 'redis'), says: null },
   { name: 'two that were started', processes: counting('a', 'b'), says: 2 },
-  { name: 'one without Redis beside others', processes: counting('redis', 'redis', 'c'), says: 2 },
+  { name: 'one without Redis among others', processes: counting('redis', 'redis', 'c'), says: 2 },
   {
     name: 'one that takes no calls',
     processes: [...counting('a'), { counters: 'b', roles: ['jobs'] }],
@@ -22,7 +22,7 @@ test.each([
   )
 })
 
-test('the log says it once when it begins, and once when it is over', () => {
+test('it is logged once when it begins, and once when it is over', () => {
   vi.useFakeTimers()
   try {
     const said: string[] = []

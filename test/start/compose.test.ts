@@ -1,6 +1,6 @@
 /**
- * What docker-compose.yml promises, read from the file: no engine runs here. `.ci/run` holds it against compose's own
- * schema as well.
+ * The promises of docker-compose.yml, read from the file: no engine runs here. `.ci/run` also checks it against compose's own
+ * schema.
  */
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
@@ -49,7 +49,7 @@ const named = (chosen: (one: Service) => boolean): string[] =>
 const networksOf = ({ networks = [] }: Service): string[] =>
   (Array.isArray(networks) ? [...networks] : Object.keys(networks)).sort()
 
-/** As compose fills in variables, where none is set but those. Says which of those it asks for are missing. */
+/** Expands variables like compose, with only the given ones set. Returns which required ones are missing. */
 const filled = (value: string, variables: Readonly<Record<string, string>>): string => {
   for (let before = ''; before !== value; ) {
     before = value
@@ -86,21 +86,21 @@ const environmentOf = (name: string, more: Readonly<Record<string, string>> = {}
 const running = ['api', 'dashboard', 'worker']
 
 describe('secrets', () => {
-  test('every one is asked for, and nothing starts without it', () => {
+  test('every secret is required, and nothing starts without it', () => {
     const asked = new Set([...text.matchAll(/\$\{([A-Z_]+):\?/g)].map(([, name]) => name))
     expect([...asked].sort()).toEqual(Object.keys(secrets).sort())
     for (const name of Object.keys(secrets))
       expect(() => filled(text, { ...secrets, [name]: '' })).toThrow(`${name} is missing`)
   })
 
-  test('none stands in the file, and none on a command line', () => {
+  test('no secret is in the file or on a command line', () => {
     expect(text).not.toMatch(/(password|secret)\w*\s*[:=]\s*['"]?[a-z0-9]{6,}['"]?\s*$/im)
     for (const name of names)
       for (const part of [...(service(name).command ?? []), ...(service(name).entrypoint ?? [])])
         expect([name, /(?<!\$)\$\{?[A-Z_]*(PASSWORD|SECRET)/.test(part)]).toEqual([name, false])
   })
 
-  test('who connects to what knows only what it needs', () => {
+  test('each service knows only the secrets it needs', () => {
     const holders = (secret: string): string[] =>
       named(({ environment = {} }) =>
         Object.values(environment).some((value) => value?.includes(`\${${secret}:`)),
@@ -118,7 +118,7 @@ describe('secrets', () => {
 })
 
 describe('PostgreSQL', () => {
-  test('the service has a role of its own; the schema’s owner migrates, once, before it', () => {
+  test("the service has its own role; the schema's owner migrates once before the service starts", () => {
     for (const name of running) {
       const { DATABASE_URL, DATABASE_MIGRATION_URL } = environmentOf(name)
       expect(DATABASE_URL).toBe('postgres://enrichment_service:of-the-role@postgres:5432/enrichment')
@@ -132,7 +132,7 @@ describe('PostgreSQL', () => {
     expect(service('migrate').depends_on?.['database-role']?.condition).toBe('service_completed_successfully')
   })
 
-  test('the role is neither superuser nor may it make roles or databases', () => {
+  test('the role is not a superuser and may not create roles or databases', () => {
     const [script = ''] = service('database-role').command ?? []
     for (const denied of ['nosuperuser', 'nocreatedb', 'nocreaterole', 'noreplication', 'nobypassrls'])
       expect(script).toContain(denied)
@@ -142,7 +142,7 @@ describe('PostgreSQL', () => {
 })
 
 describe('Redis', () => {
-  test('takes no command without the password, and the service has it', () => {
+  test('accepts no command without the password, and the service has it', () => {
     expect(service('redis').command?.join('\n')).toContain('requirepass $$REDISCLI_AUTH')
     expect(environmentOf('redis')).toEqual({ REDISCLI_AUTH: 'of-redis' })
     for (const name of running) expect(environmentOf(name).REDIS_URL).toBe('redis://:of-redis@redis:6379')
@@ -152,7 +152,7 @@ describe('Redis', () => {
 describe('EventStoreDB', () => {
   const nodes = ['eventstore', 'eventstore1', 'eventstore2', 'eventstore3']
 
-  test('speaks TLS, one node and three, with administrators’ passwords of the operator’s', () => {
+  test("speaks TLS with one node and with three, and the operator sets the administrators' passwords", () => {
     expect(text).not.toContain('INSECURE:')
     expect(text).not.toContain('tls=false')
     for (const name of nodes)
@@ -165,7 +165,7 @@ describe('EventStoreDB', () => {
       })
   })
 
-  test('the authority’s key is where certificates are made, and nowhere else; a node has its own key only', () => {
+  test("the authority's key is only where certificates are made; a node has only its own key", () => {
     const mounting = (volume: string): string[] =>
       named(({ volumes = [] }) => volumes.some((one) => one.startsWith(`${volume}:`)))
     expect(mounting('certificate-authority')).toEqual(['certificates'])
@@ -180,7 +180,7 @@ describe('EventStoreDB', () => {
     expect(service('certificates').network_mode).toBe('none')
   })
 
-  test('the service’s user is prepared by the administrator, who the service is not', () => {
+  test("the administrator prepares the service's user; the service is not the administrator", () => {
     const prepare = service('event-log-user')
     expect([...(prepare.entrypoint ?? []), ...(prepare.command ?? [])].join(' ')).toBe(
       'node src/cli.ts event-log prepare --user enrichment',
@@ -210,18 +210,18 @@ describe('every container', () => {
     expect(mem_limit).toMatch(/^\d+[mg]$/)
     expect(pids_limit).toBeGreaterThan(0)
     expect(cap_add).toEqual(name === 'edge' ? ['NET_BIND_SERVICE'] : name === 'certificates' ? ['CHOWN'] : [])
-    // Their images would begin as root and need capabilities to become somebody else.
+    // Their images would start as root and need capabilities to change the user.
     if (['postgres', 'redis', 'database-role'].includes(name)) expect(service(name).user).toMatch(/^[a-z]+$/)
     if (running.includes(name)) expect(service(name).read_only).toBe(true)
   })
 
-  test.each(names)('%s is of an exact version', (name) => {
+  test.each(names)('%s has an exact version', (name) => {
     const { image, build } = service(name)
     if (image === 'enrichment-ledger') expect(build === undefined).toBe(name !== 'migrate')
     else expect(image).toMatch(/^[a-z/-]+:v?\d+\.\d+(\.\d+)?(-[a-z0-9]+)?$/)
   })
 
-  test('the service’s image brings the Node.js the project is tested on', () => {
+  test("the service's image has the Node.js version that the project is tested with", () => {
     const { optionalDependencies } = JSON.parse(read('package.json'))
     const { args, dockerfile_inline: dockerfile } = service('migrate').build ?? {
       args: {},
@@ -234,7 +234,7 @@ describe('every container', () => {
     expect(dockerfile).toContain('USER node')
   })
 
-  test('the image holds what the service reads, and starts what npm start starts', () => {
+  test('the image contains the files that the service reads, and starts the same program as npm start', () => {
     const dockerfile = service('migrate').build?.dockerfile_inline ?? ''
     for (const folder of ['migrations', 'projections', 'src'])
       expect(dockerfile).toContain(`COPY --chmod=755 ${folder} ${folder}\n`)
@@ -242,7 +242,7 @@ describe('every container', () => {
     expect(`exec ${command.join(' ')}`).toBe(JSON.parse(read('package.json')).scripts.start)
   })
 
-  test('services, volumes and networks that one names exist', () => {
+  test('every named service, volume and network exists', () => {
     const volumes = names.flatMap((name) =>
       (service(name).volumes ?? []).map((one) => one.split(':')[0] ?? ''),
     )
@@ -253,13 +253,13 @@ describe('every container', () => {
     expect(needed.filter((one) => !Object.hasOwn(services, one))).toEqual([])
   })
 
-  test('the guide to deployment says how to pin digests', () => {
+  test('the guide to deployment explains how to pin digests', () => {
     expect(read('src/guides/deployment.md').includes('--lock-image-digests')).toBe(true)
   })
 })
 
 describe('networks', () => {
-  test('stores reach nobody outside, and nobody outside reaches them', () => {
+  test('stores cannot reach the outside, and cannot be reached from it', () => {
     expect(compose.networks.stores?.internal).toBe(true)
     for (const name of names.filter((one) => /^(postgres|redis|eventstore\d?)$/.test(one))) {
       expect([name, networksOf(service(name))]).toEqual([name, ['stores']])
@@ -267,17 +267,17 @@ describe('networks', () => {
     }
   })
 
-  test('who faces the outside does not see the stores', () => {
+  test('services that face the outside cannot reach the stores', () => {
     expect(networksOf(service('edge'))).toEqual(['edge'])
     expect(named((one) => networksOf(one).includes('edge'))).toEqual(['api', 'dashboard', 'edge'])
     expect(named((one) => networksOf(one).includes('outside'))).toEqual(['api', 'migrate', 'worker'])
-    // Where people sign in with a provider of identities, the dashboard asks it; that file adds nothing else.
+    // With sign-in through an identity provider, the dashboard asks it; that file adds nothing else.
     expect(parse(read('src/dashboard/docker-compose.oidc.yml'))).toEqual({
       services: { dashboard: { networks: ['outside'] } },
     })
   })
 
-  test('everything is published on the loopback address, but Caddy where EDGE_BIND says otherwise', () => {
+  test('everything is published on the loopback address, except Caddy with EDGE_BIND', () => {
     const bound = (variables: Record<string, string>) =>
       names.flatMap((name) =>
         (service(name).ports ?? []).map((port) =>
@@ -291,7 +291,7 @@ describe('networks', () => {
     expect(new Set(elsewhere.map(([name]) => name))).toEqual(new Set(['edge']))
   })
 
-  test('metrics are for a Prometheus that joins, and are published nowhere', () => {
+  test('metrics are for a Prometheus in the network, and are not published', () => {
     expect(compose.networks.monitoring?.internal).toBe(true)
     for (const name of running) {
       expect(networksOf(service(name))).toContain('monitoring')
@@ -301,7 +301,7 @@ describe('networks', () => {
     expect(text).not.toMatch(/:9464"/)
   })
 
-  test('Caddy has a hostname each for partners and people, and is the one proxy that is trusted', () => {
+  test('Caddy has one hostname for partners and one for people, and is the only trusted proxy', () => {
     const caddyfile = (variables: Record<string, string>) =>
       filled(compose.configs.caddyfile.content, variables)
     const sites = (variables: Record<string, string>) =>
@@ -314,7 +314,7 @@ describe('networks', () => {
     expect(caddyfile({})).toMatch(
       /api\.localhost \{.*dynamic a api 3000.*dashboard\.localhost \{.*dynamic a dashboard 3001/s,
     )
-    // By the hash of the key, over the processes that have the name now.
+    // By the hash of the key, over the processes that the name currently resolves to.
     expect(caddyfile({})).toMatch(/refresh 1s\s+\}\s+lb_policy header X-Api-Key\s+lb_try_duration 5s/)
     const { edge } = Object(service('edge').networks)
     for (const more of [{}, { EDGE_ADDRESS: '10.9.0.2' }])
@@ -327,24 +327,24 @@ describe('the configuration', () => {
   const variables = [...read('src/config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(
     ([, name = '']) => name,
   )
-  /** Where compose's own set-up stands in their place. */
+  /** Variables that compose replaces with its own setup. */
   const elsewhere = [
     // The ports inside are fixed; Caddy serves TLS.
     ...['API_PORT', 'DASHBOARD_PORT', 'TLS_CERT', 'TLS_KEY'],
     // Files, which would have to be mounted.
     ...['GEOIP_CITY_DB', 'PROFILE_HTTP_MAPPING'],
-    // For commands, which get them from whoever runs them.
+    // For commands: the operator sets them.
     ...['EVENT_LOG_FROM', 'EVENT_LOG_TO', 'EVENT_LOG_ADMIN_URL', 'EVENT_LOG_USER_PASSWORD'],
     ...['DATABASE_MIGRATION_URL', 'OPERATOR_TOKEN', 'OPERATOR'],
   ]
 
-  test('every variable reaches the service, or is known not to', () => {
+  test('every variable reaches the service, or is listed as an exception', () => {
     expect(variables.length).toBeGreaterThan(25)
     const given = Object.keys(service('api').environment ?? {})
     expect(variables.filter((name) => !given.includes(name) && !elsewhere.includes(name))).toEqual([])
   })
 
-  test.each(running)('what %s is given makes sense to it', (name) => {
+  test.each(running)('the environment of %s is valid', (name) => {
     const config = parseConfig(environmentOf(name))
     expect(config.TRUSTED_PROXIES).toEqual(['10.231.250.254'])
     expect(config.INSECURE_COOKIES).toBe('0')

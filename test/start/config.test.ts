@@ -12,14 +12,14 @@ test.each(['2', 'auto'])('API_PROCESSES %s stops the start and names what replac
   )
 })
 
-describe('a provider of identities', () => {
+describe('an identity provider', () => {
   const whole = {
     OIDC_ISSUER: 'https://login.example.com/tenant',
     OIDC_CLIENT_ID: 'dashboard',
     OIDC_CLIENT_SECRET: 'not to be shown',
   }
 
-  test('is named by three variables, and the name of a user is the e-mail address unless another claim is', () => {
+  test('needs three variables; user names are e-mail addresses unless another claim is configured', () => {
     expect(parseConfig(whole)).toMatchObject({ ...whole, OIDC_NAME_CLAIM: 'email' })
     expect(parseConfig({}).OIDC_ISSUER).toBeUndefined()
     expect(parseConfig({ ...whole, OIDC_NAME_CLAIM: 'upn' }).OIDC_NAME_CLAIM).toBe('upn')
@@ -48,7 +48,7 @@ describe('a provider of identities', () => {
     },
   )
 
-  test('keeps its secret out of what is said about it', () => {
+  test('does not reveal its secret in errors', () => {
     const secret = 'x'.repeat(4_097)
     expect(() => parseConfig({ ...whole, OIDC_CLIENT_SECRET: secret })).toThrow(
       /^OIDC_CLIENT_SECRET: [^x]*x?[^x]*$/,
@@ -85,7 +85,7 @@ describe('a password in a URL', () => {
   }
 
   test.each(Object.entries(urls))(
-    'of %s is refused where it has to be encoded, and is not shown',
+    'of %s is refused if it has to be encoded, and is not shown',
     (name, url) => {
       for (const character of ['/', '@', '#', '?', '%', ' ', '[']) {
         let message = ''

@@ -1,4 +1,4 @@
-/** `npm run deps`, before every start and command: of two at once one installs, and the other waits for it. */
+/** `npm run deps`, before every start and command: of two simultaneous runs one installs, and the other waits for it. */
 import { execFile, execFileSync } from 'node:child_process'
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -14,7 +14,7 @@ beforeAll(async () => {
   await mkdir(join(dir, 'part'))
   await writeFile(join(dir, 'part', 'package.json'), '{"name": "part", "version": "1.0.0"}')
   const { deps, 'deps:alone': alone } = packaged.scripts
-  // Two that install at once would both have begun before either has ended.
+  // Two that install at the same time would both have started before either has ended.
   const install = 'echo began >> installs; sleep 0.5; echo ended >> installs'
   const scripts = { deps, 'deps:alone': alone, install }
   const manifest = { name: 'whole', version: '1.0.0', scripts, dependencies: { part: 'file:part' } }
@@ -23,7 +23,7 @@ beforeAll(async () => {
 })
 afterAll(() => rm(dir, { recursive: true, force: true }))
 
-test('started by two commands at once, what a release needs is installed once, and whole before either goes on', async ({
+test('two simultaneous commands install the dependencies of a release once, and neither continues before they are complete', async ({
   skip,
 }) => {
   try {

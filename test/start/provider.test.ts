@@ -1,4 +1,4 @@
-/** What "doctor" says of the provider of identities that is configured. */
+/** The check of the configured identity provider in "doctor". */
 import { createServer, type RequestListener } from 'node:http'
 import { expect, test } from 'vitest'
 import { lookAt } from '../../src/administration/checks/check.ts'
@@ -15,12 +15,12 @@ const provider = startChecks.filter(({ name }) => name === 'provider of identiti
 const found = async (config: ReturnType<typeof parseConfig>): Promise<string[]> =>
   (await lookAt(provider, { config })).map(({ level, says }) => `${level}: ${says}`)
 
-test('none is looked at where there is none, or no dashboard', async () => {
+test('nothing is checked without a provider, or without the dashboard', async () => {
   expect(await found(parseConfig({}))).toEqual([])
   expect(await found(of('http://127.0.0.1:1', { ROLES: 'jobs' }))).toEqual([])
 })
 
-test('one that answers is well', async () => {
+test('a provider that answers passes', async () => {
   const opened = await openTestProvider({ redirectUri: 'http://localhost/', claimsOf: () => ({}) })
   try {
     expect(await found(of(opened.issuer))).toEqual([`ok: ${opened.issuer} answers as a provider`])
@@ -38,10 +38,10 @@ const round: RequestListener = ({ url }, response) => response.writeHead(302, { 
 
 test.each([
   ['answers with a fault', answering, /: it answered 503$/],
-  ['says that it is another one', ofAnother, /: its metadata could not be read \(.+\)$/],
+  ['names another issuer', ofAnother, /: its metadata could not be read \(.+\)$/],
   ['leads round and round', round, /: its metadata could not be read \(.+\)$/],
   ['never answers', () => undefined, /: (a request failed|its metadata could not be read) \(.+\)$/],
-] as const)('one that %s is a warning, within the ten seconds of a look', async (_, listener, says) => {
+] as const)('one that %s is a warning, within ten seconds', async (_, listener, says) => {
   const server = createServer(listener)
   const issuer = await listening(server)
   try {
