@@ -3,12 +3,12 @@ import { capabilities } from '../../src/capabilities/index.ts'
 import { expectNone } from './none.ts'
 import { type Source, sources } from './source.ts'
 
-/** A capability can be removed: its words are in its folder, its facts in `events`, its rules in `billing`. */
+/** A capability can be removed: its texts are in its folder, its facts in `events`, its rules in `billing`. */
 
 const mayName = /^src\/(capabilities|events|billing)\//
 
 /**
- * The names and paths of calls that can mean nothing else. A name of one word often does: an account is also one of an operator.
+ * The names and paths of calls that are unambiguous. A single word often is not: an operator has an account too.
  * A path ends before its first parameter.
  */
 const names = capabilities

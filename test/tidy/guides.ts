@@ -12,7 +12,7 @@ import { parseConfig } from '../../src/config.ts'
 import { commands as all } from '../cli/commands.ts'
 import { filesUnder, readText, root, sources } from './source.ts'
 
-/** README and the guides: what they name exists, and what a reader needs is named. */
+/** README and the guides: everything they name exists, and everything a reader needs is named. */
 
 const guides = filesUnder('src/guides').filter((path) => path.endsWith('.md'))
 const documents = new Map(['README.md', ...guides].map((path) => [path, readText(path)]))
@@ -22,7 +22,7 @@ const readme = documents.get('README.md') ?? ''
 const configuration = documents.get('src/guides/configuration.md') ?? ''
 const development = documents.get('src/guides/development.md') ?? ''
 
-/** Variables of a document that something else reads than the configuration: the tests, Node.js, Docker Compose. */
+/** Variables in documents that the tests, Node.js or Docker Compose read, and not the configuration. */
 const readElsewhere = ['TEST_EVENTSTORE_URL', 'NO_COLOR', 'COMPOSE_PROFILES']
 
 const withoutBlocks = (text: string): string => text.replace(/^```[\s\S]*?^```$/gm, '')
@@ -30,14 +30,14 @@ const blocksOf = (text: string, language: string): string[] =>
   [...text.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].flatMap(([, name, block = '']) =>
     name === language ? [block] : [],
   )
-/** What is between backticks, outside blocks. */
+/** Text between backticks, outside blocks. */
 const spansOf = (text: string): string[] =>
   [...withoutBlocks(text).matchAll(/`([^`\n]+)`/g)].map(([, span = '']) => span)
 
 const headingsOf = (text: string): string[] =>
   [...withoutBlocks(text).matchAll(/^#{1,6} (.+)$/gm)].map(([, heading = '']) => heading)
 
-/** As GitHub makes the anchor of a heading. */
+/** The anchor that GitHub makes of a heading. */
 const anchorOf = (heading: string): string =>
   heading
     .toLowerCase()
@@ -84,7 +84,7 @@ describe('the README and the guides', () => {
     expect(doubled).toEqual([])
   })
 
-  test('every file of the repository that is named exists', () => {
+  test('every file of the repository that a document names exists', () => {
     const missing = inEvery((text) =>
       [...text.matchAll(/\b(?:src|projections|test|migrations|\.ci)\/[\w./-]*\w/g)]
         .map(([path]) => path)
@@ -93,7 +93,7 @@ describe('the README and the guides', () => {
     expect(missing).toEqual([])
   })
 
-  test('every npm script that is named exists', () => {
+  test('every npm script that a document names exists', () => {
     const { scripts } = JSON.parse(readText('package.json'))
     const missing = inEvery((text) =>
       [...text.matchAll(/\bnpm (?:run (?:-s )?([a-z:]+)|(start|test)\b)/g)]
@@ -103,7 +103,7 @@ describe('the README and the guides', () => {
     expect(missing).toEqual([])
   })
 
-  test('the source names sections of guides that exist, and the README not at all', () => {
+  test('the source names only existing sections of guides, and never the README', () => {
     const others = ['docker-compose.yml', ...filesUnder('test').filter((path) => !path.includes('tidy'))]
     const texts = [
       ...sources.map(({ path, text }) => [path, text]),
@@ -121,7 +121,7 @@ describe('the README and the guides', () => {
   })
 })
 
-describe('what the guides say of the command line', () => {
+describe('commands in the guides', () => {
   const commands = new Set(all.map(({ name }) => name))
   const nouns = new Set([...commands].map((name) => name.split(' ')[0]))
   const isCommand = (words: string): boolean => {
@@ -139,7 +139,7 @@ describe('what the guides say of the command line', () => {
     expect(nouns).toContain('ledger')
   })
 
-  test('every command that an example types exists', () => {
+  test('every command in an example exists', () => {
     const typed = inEvery((text) =>
       [...text.matchAll(/(?:cli -- |run --rm (?:--no-deps )?migrate )([a-z-]+(?: [a-z-]+)?)/g)]
         .map(([, words = '']) => words)
@@ -166,7 +166,7 @@ describe('what the guides say of the command line', () => {
     expect(wrong).toEqual([])
   })
 
-  test('every noun with a verb that a text names is a command', () => {
+  test('every noun with a verb in a text is a command', () => {
     const named = inEvery((text) =>
       spansOf(text).filter((span) => {
         const [noun = '', verb = ''] = span.split(' ')
@@ -177,7 +177,7 @@ describe('what the guides say of the command line', () => {
   })
 })
 
-describe('what the guide says of the configuration', () => {
+describe('configuration in the guide', () => {
   const defaults: Readonly<Record<string, unknown>> = parseConfig({})
   /** Read from the source: zod does not show an object's members through `parseConfig`. */
   const variables = [...readText('src/config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(
@@ -211,7 +211,7 @@ describe('what the guide says of the configuration', () => {
     expect(different).toEqual([])
   })
 
-  test('no document names a variable that nothing reads', () => {
+  test('no document names a variable that is never read', () => {
     const compose = readText('docker-compose.yml')
     const unknown = inEvery((text) =>
       [...new Set(text.match(/\b[A-Z]{2,}(?:_[A-Z]{2,})+\b/g) ?? [])].filter(
@@ -222,8 +222,8 @@ describe('what the guide says of the configuration', () => {
   })
 })
 
-describe('what the guides for partners say', () => {
-  test('it lists the error codes of the catalogue, with their statuses and categories', () => {
+describe('the guides for partners', () => {
+  test('list the error codes of the catalogue, with their statuses and categories', () => {
     const listed = [
       ...errors.matchAll(/^\| `([A-Z]+_\d{3})` \| (\d{3})(?:, \d{3})* \| (\w+) \| [^|]+ \|/gm),
     ].map(([, code, status, error]) => `${code} ${status} ${error}`)
@@ -233,7 +233,7 @@ describe('what the guides for partners say', () => {
     expect(listed.sort()).toEqual(catalogued.sort())
   })
 
-  test('no document names a code that does not exist', () => {
+  test('name no code that does not exist', () => {
     const unknown = inEvery((text) =>
       (text.match(/\b[A-Z]{2,}_\d{3}\b/g) ?? []).filter((code) => !Object.hasOwn(errorCatalogue, code)),
     )
@@ -250,7 +250,7 @@ describe('what the guides for partners say', () => {
     expect(Object.keys(errorCatalogue).filter((code) => !used.has(code))).toEqual([])
   })
 
-  test('the answers it shows are answers of the service', () => {
+  test('show answers of the service', () => {
     const answers = [partners, errors].flatMap((text) => blocksOf(text, 'json'))
     const [lookup, validation, whoami, error] = answers.map((block) => JSON.parse(block))
     expect(ipLookupResult.strict().parse(lookup.result)).toEqual(lookup.result)
@@ -260,7 +260,7 @@ describe('what the guides for partners say', () => {
     expect(Object.keys(error)).toEqual(['error', 'message', 'code', 'request_id', 'details'])
   })
 
-  test('every request it shows goes to a route that exists, with a body that is JSON', () => {
+  test('show only requests to existing routes, with valid JSON bodies', () => {
     const routes = new Set(
       sources.flatMap(({ code }) =>
         [...code.matchAll(/'(\/(?:v1|pixel|whoami|readyz|metrics)[\w/:]*)'/g)].map(([, path = '']) => path),

@@ -7,7 +7,7 @@ import { allPaths, folderOf, importsOf, sources, targetOf } from './source.ts'
 const pure = ['events', 'billing', 'keys', 'projections']
 const engine = ['event-log', 'ledger', 'guard', 'projector']
 const belowFoundation = [...pure, ...engine, 'config']
-/** Everything but the inside of a capability. */
+/** Everything except the inside of a capability. */
 const outer = [
   ...belowFoundation,
   ...['call', 'capabilities', 'egress', 'foundation', 'administration'],
@@ -24,15 +24,15 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   ledger: [...pure, 'event-log'],
   guard: [...pure, 'event-log'],
   projector: [...pure, 'event-log', 'tracing'],
-  // Of egress, the type of what capabilities are given.
+  // From egress, the type of the parts that capabilities get.
   call: [...pure, ...engine, 'tracing', 'src/egress/outside.ts'],
-  // The checks that a process tells of itself are those of operations.
+  // The checks of a process are those of operations.
   metrics: [...pure, ...engine, 'call', 'administration'],
   concurrency: [],
   tracing: [],
-  // Of the event log, how an outage is told.
+  // From the event log, how outages are logged.
   egress: [],
-  // A capability calls, reads projections, follows the event log, hashes what is personal, and asks outside.
+  // A capability calls, reads projections, follows the event log, hashes personal data, and sends requests outside.
   capability: [
     ...['call', 'egress', 'events', 'projections', 'src/guard/secrets/secrets.ts'],
     ...[
@@ -44,21 +44,21 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
       'stored-event',
       'event-id',
     ].map((name) => `src/event-log/${name}.ts`),
-    // The rules for what operators type, for commands about what a capability keeps.
+    // Parsing of operators' input, for the commands of a capability.
     'src/administration/input.ts',
   ],
   webhooks: [...pure, ...engine, 'egress'],
   documentation: [],
   capabilities: ['call', 'events', 'every capability'],
   foundation: belowFoundation,
-  // Of the package, its release: a backup names it. Of calls, the form of commands, which capabilities have too.
+  // From the package, its release: a backup names it.
   administration: [
     ...[...belowFoundation, 'foundation', 'webhooks', 'src/egress/guard.ts', 'src/egress/post.ts'],
     'src/call/command.ts',
     'package.json',
   ],
   cli: [...outer, 'package.json'],
-  // `start` opens it, and it goes without the command line.
+  // `start` opens it, and it works without the command line.
   dashboard: outer.filter((name) => name !== 'start' && name !== 'cli'),
   'admin-api': [
     ...outer.filter((name) => name !== 'start' && name !== 'cli' && name !== 'dashboard'),
@@ -82,25 +82,25 @@ const mayImport = (from: string, target: string): boolean => {
   if (folderOf(from) === folderOf(target) && folderOf(from) !== 'top') return true
   const list = allowed[partOf(from)] ?? []
   const part = partOf(target)
-  // What waits may have a deadline; a pure file never waits.
+  // Code that waits may have a deadline; a pure file never waits.
   if (part === 'concurrency') return !pure.includes(partOf(from))
   if (part === 'capability') return list.includes('every capability')
   return list.includes(part) || list.includes(target)
 }
 
-describe('who may import whom', () => {
+describe('imports between folders', () => {
   test('every folder is in the table', () => {
     const parts = new Set(sources.map(({ path }) => partOf(path)))
     expect([...parts].filter((part) => part !== 'loose' && allowed[part] === undefined)).toEqual([])
   })
 
-  test('no file lies loose on the top of src', () => {
+  test('no file is directly in src', () => {
     const known = ['src/main.ts', 'src/cli.ts', 'src/config.ts']
     const loose = allPaths.filter((path) => /^src\/[^/]+$/.test(path) && !known.includes(path))
     expectNone('loose files on the top of src', new Map(loose.map((path) => [path, 1])))
   })
 
-  test('no folder imports what it may not know', () => {
+  test('no folder imports one that it may not', () => {
     expectNone(
       'imports of what a folder may not know',
       new Map(

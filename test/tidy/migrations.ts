@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
 import { filesUnder, readText } from './source.ts'
 
-/** What migrations may do, so that processes of the release before go on beside them: see src/guides/deployment.md, "What does a release promise?". */
+/** What migrations may change, so that processes of the previous release continue to work: see src/guides/deployment.md, "What does a release promise?". */
 
 const migrations = filesUnder('migrations')
   .filter((path) => path.endsWith('.sql'))
   .map((path) => ({ path, sql: readText(path) }))
 
-/** Without comments and without the bodies of functions, which change nothing when they are made. */
+/** Without comments and without the bodies of functions, which change nothing when they are created. */
 const statementsOf = (sql: string): string =>
   sql
     .replaceAll(/(\$\w*\$)[\s\S]*?\1/g, "''")
@@ -15,7 +15,7 @@ const statementsOf = (sql: string): string =>
     .replaceAll(/\/\*[\s\S]*?\*\//g, '')
     .toLowerCase()
 
-/** What a process of the release before may still be using. The second column is what it does to that process. */
+/** Structures that a process of the previous release may still use. The second column is the effect on that process. */
 const breaking: readonly (readonly [RegExp, string])[] = [
   [/\bdrop\s+(table|column|view|function|schema|index|constraint|trigger|type|sequence)\b/, 'drop'],
   [/\balter\s+table[^;]*\bdrop\b/, 'drop'],
@@ -26,7 +26,7 @@ const breaking: readonly (readonly [RegExp, string])[] = [
   [/\b(truncate|delete\s+from)\b(?!\s*(,|on|to))/, 'delete'],
 ]
 
-/** A migration that has to says why, in a comment of its own: `-- Not additive: …`, and what becomes of processes that run. */
+/** A migration that is not additive gives the reason in a comment: `-- Not additive: …`, and the effect on running processes. */
 const excuse = /^-- Not additive: \S.{20,}/m
 
 const notAdditive = (sql: string): string[] =>
@@ -34,7 +34,7 @@ const notAdditive = (sql: string): string[] =>
     .filter(([pattern]) => pattern.test(statementsOf(sql).replaceAll(/\b(grant|revoke)\b[^;]*;/g, '')))
     .map(([, what]) => what)
 
-test('a migration only adds, or says why it does not: processes of the release before go on beside it', () => {
+test('a migration only adds, or explains why not: processes of the previous release continue to work with it', () => {
   const unexcused = migrations.filter(({ sql }) => notAdditive(sql).length > 0 && !excuse.test(sql))
   expect(unexcused.map(({ path, sql }) => `${path}: ${[...new Set(notAdditive(sql))].join(', ')}`)).toEqual(
     [],
@@ -57,6 +57,6 @@ test.each([
   ['revoke update, delete, truncate on a from public;', []],
   ['create function f() returns int language plpgsql as $$ begin delete from a; end $$;', []],
   ['-- drop table users;\ncreate index i on a (b);', []],
-])('what is additive is told from what is not: %s', (sql, found) => {
+])('additive statements are distinguished from others: %s', (sql, found) => {
   expect([...new Set(notAdditive(sql))]).toEqual(found)
 })

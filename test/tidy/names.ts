@@ -15,7 +15,7 @@ describe('names', () => {
     expect(violations).toEqual([])
   })
 
-  test('no drawer names: each hides a missing noun', () => {
+  test('no vague names: each hides a missing noun', () => {
     const drawer = /(^|[-/.])(utils?|helpers?|common|misc|managers?|services?)([-/.]|$)/
     expect(sources.map(({ path }) => path).filter((path) => drawer.test(path))).toEqual([])
   })

@@ -1,9 +1,9 @@
 import { expect } from 'vitest'
 
-/** What breaks a rule: by file, what or how much of it. */
+/** Violations of a rule: by file, which ones or how many. */
 type Found = ReadonlyMap<string, readonly string[] | number>
 
-/** Fails where a rule is broken, with every file that breaks it. */
+/** Fails if a rule is broken, with every file that breaks it. */
 export const expectNone = (rule: string, found: Found): void => {
   const broken = [...found].map(
     ([path, what]) => `${path}: ${typeof what === 'number' ? what : what.join(', ')}`,

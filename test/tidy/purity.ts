@@ -12,11 +12,11 @@ import {
   walk,
 } from './source.ts'
 
-/** What is pure: no async, no clock, no randomness, no input or output. */
+/** Pure code: no async, no clock, no randomness, no input or output. */
 
 const pureFolders = ['events', 'billing', 'keys', 'projections']
 const pureName = /^(decide|state|tariff|contract|[a-z0-9-]+-state)\.ts$/
-/** The comment that opens a file says what the file is; one right above a declaration speaks of that alone. */
+/** The comment at the top of a file describes the file; one directly above a declaration describes only that. */
 const header = /\/\*\*(?:(?!\*\/)[\s\S])*\*\/(?=\n(?:\n|import ))/
 
 const claimsPurity = ({ text }: Source): boolean => /\bPure\b/.test(header.exec(text)?.[0] ?? '')
@@ -26,7 +26,7 @@ const isPure = (source: Source): boolean =>
 
 const pureSources = sources.filter(isPure)
 
-/** What can be imported for its value without doing anything: schemas, lists, and functions of their arguments. */
+/** Imports whose use has no effect: schemas, lists, and functions of their arguments. */
 const harmless: Readonly<Record<string, readonly string[]>> = {
   zod: ['*'],
   tldts: ['*'],
@@ -59,14 +59,14 @@ const forbiddenNames = new Set([
   ...['setTimeout', 'setInterval', 'setImmediate', 'queueMicrotask'],
 ])
 
-/** What a node does that a pure file may not; null for most. */
+/** The impurity of a node; null for most. */
 const impurityOf = (node: Syntax): string | null => {
   if (node.async === true) return 'an async function'
   if (node.type === 'AwaitExpression') return 'await'
   if (node.type === 'ImportExpression') return 'a dynamic import'
   if (forbiddenMembers.has(memberText(node))) return memberText(node)
   const ofDate = node.callee?.type === 'Identifier' && node.callee.name === 'Date'
-  if (ofDate && (node.type === 'CallExpression' || node.arguments?.length === 0)) return 'the time of now'
+  if (ofDate && (node.type === 'CallExpression' || node.arguments?.length === 0)) return 'the current time'
   return null
 }
 
@@ -102,7 +102,7 @@ const doingImports = (source: Source): string[] =>
 
 const byPath = new Map(sources.map((source) => [source.path, source]))
 
-/** The packages that do something and that come with what a file imports, and with what that imports. */
+/** Packages with effects that come with a file's imports, and with their imports. */
 const reached = (source: Source, seen: Set<string> = new Set()): string[] =>
   valueImports(source)
     .filter(({ specifier }) => !isOutside(specifier))
@@ -115,7 +115,7 @@ const reached = (source: Source, seen: Set<string> = new Set()): string[] =>
     })
 
 describe('purity', () => {
-  test('there are pure files, some by their folder, some by their name, some by what they say', () => {
+  test('there are pure files, some by their folder, some by their name, some by their comment', () => {
     expect(pureSources.filter(({ path }) => pureFolders.includes(folderOf(path))).length).toBeGreaterThan(20)
     expect(pureSources.filter(({ path }) => pureName.test(basename(path))).length).toBeGreaterThan(5)
     expect(sources.filter(claimsPurity).length).toBeGreaterThan(4)
@@ -135,7 +135,7 @@ describe('purity', () => {
     )
   })
 
-  test('events know zod and nothing else from outside; the other pure folders know no package at all', () => {
+  test('events import only zod; the other pure folders import no package', () => {
     const found = sources.flatMap(({ path, code }) => {
       const folder = folderOf(path)
       if (!pureFolders.includes(folder)) return []

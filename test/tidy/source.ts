@@ -23,13 +23,13 @@ export type Source = {
   readonly text: string
   /** Without comments; strings are whole. */
   readonly code: string
-  /** Without comments and without what is inside strings and regular expressions. */
+  /** Without comments and without the content of strings and regular expressions. */
   readonly bare: string
   /** The syntax tree without types. Positions are those of `text`. */
   readonly program: Syntax
 }
 
-/** What the rules look at of acorn's nodes. */
+/** The members of acorn's nodes that the rules use. */
 export type Syntax = Node & {
   readonly async?: boolean
   readonly generator?: boolean
@@ -71,7 +71,7 @@ const blanked = (text: string, ranges: readonly Range[]): string => {
   return result + text.slice(at)
 }
 
-/** Node removes types and puts blanks in their place, so that every position stays; acorn parses what is left. */
+/** Node replaces types with blanks, so every position stays the same; acorn parses the rest. */
 const parsed = (path: string): Source => {
   const text = readText(path)
   const script = stripTypeScriptTypes(text)
@@ -94,7 +94,7 @@ const parsed = (path: string): Source => {
   return { path, text, code, bare: overlaid(blanked(script, [...comments, ...inner]), types), program }
 }
 
-/** What of the text is types, at its place, without the comments and the strings among them. */
+/** The types in the text, at their positions, without comments and strings. */
 const typesOf = (text: string, script: string): string => {
   let types = ''
   for (let i = 0; i < text.length; i++) types += text[i] === script[i] && text[i] !== '\n' ? ' ' : text[i]
@@ -108,14 +108,14 @@ const overlaid = (script: string, types: string): string => {
 }
 
 const warn = process.emitWarning
-// Node says with every use that the function is experimental; the version of Node is pinned.
+// Node warns at every use that the function is experimental; the version of Node is pinned.
 process.emitWarning = () => undefined
 export const sources: readonly Source[] = [...filesUnder('src'), ...filesUnder('projections')]
   .filter((path) => path.endsWith('.ts'))
   .map(parsed)
 process.emitWarning = warn
 
-/** Everything under src and projections, whatever it is. */
+/** Every file under src and projections. */
 export const allPaths: readonly string[] = [...filesUnder('src'), ...filesUnder('projections')]
 
 export type Import = {
@@ -148,7 +148,7 @@ export const importsOf = (code: string): Import[] => {
   return found
 }
 
-/** Where a relative import leads, relative to the repository. */
+/** The target of a relative import, relative to the repository. */
 export const targetOf = (path: string, { specifier }: Import): string => posix.join(dirname(path), specifier)
 
 /** `ledger`, `projections`, `capabilities/whoami`; `top` for a file directly in src. */

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { filesUnder, readText, sources } from './source.ts'
 
-/** What no source file may hold. */
+/** Text that no source file may contain. */
 
-describe('what must not stand in the source', () => {
+describe('forbidden text in the source', () => {
   const unwanted: Record<string, RegExp> = {
     'a note to self': /\b(TODO|FIXME|XXX|HACK)\b/,
     'a duration measured by the time of day, which may be set':
