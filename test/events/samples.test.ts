@@ -1,6 +1,6 @@
 /**
- * Every event that was ever released, as it stands in somebody's log: one file per type and version, and for `KeyUsed`
- * one per kind of facts. Files are added, never changed: a sample that no longer reads is history that no longer reads.
+ * Every event that was ever released, as an existing log contains it: one file per type and version, and for `KeyUsed`
+ * one per kind of facts. Files are added, never changed: a sample that can no longer be read means that old logs cannot be read.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
@@ -42,7 +42,7 @@ const samples = readdirSync(folder)
 const kindOf = ({ type, data }: { type: string; data: Record<string, unknown> }): string | undefined =>
   type === 'KeyUsed' ? z.object({ kind: z.string() }).parse(data.facts).kind : undefined
 
-/** Members a released schema lets a writer leave out. */
+/** Members that a released schema makes optional. */
 const optionalMembers: Partial<Record<EventType, readonly string[]>> = {
   KeyUsed: ['code', 'free_by', 'idempotent', 'request_fingerprint'],
 }
@@ -58,7 +58,7 @@ describe('samples and catalogue agree, both ways', () => {
     )
   })
 
-  test('every kind of facts a call can establish has a sample, and nothing else has', () => {
+  test('every kind of facts of a call has a sample, and nothing else has', () => {
     const kinds = callFacts.options.map(({ shape }) => shape.kind.value)
     expect(
       samples
@@ -68,7 +68,7 @@ describe('samples and catalogue agree, both ways', () => {
     ).toEqual([...kinds].sort())
   })
 
-  test('every file is named after what it holds', () => {
+  test('every file is named after its content', () => {
     for (const sample of samples) {
       const kind = kindOf(sample)
       expect(sample.file).toBe(
@@ -79,11 +79,11 @@ describe('samples and catalogue agree, both ways', () => {
 })
 
 describe.each(samples)('$file', ({ type, version, data }) => {
-  test('fits its schema exactly: nothing in it is unknown, dropped or changed', () => {
+  test('fits its schema exactly: no member is unknown, dropped or changed', () => {
     expect(checkEventData(type, version, data)).toEqual(data)
   })
 
-  test('a member left out is noticed', () => {
+  test('a missing member is noticed', () => {
     for (const member of Object.keys(data)) {
       const { [member]: _, ...rest } = data
       const check = (): unknown => checkEventData(type, version, rest)
@@ -98,7 +98,7 @@ describe.each(samples)('$file', ({ type, version, data }) => {
         expect(() => checkEventData(type, version, { ...data, [member]: wrong }), member).toThrow(z.ZodError)
   })
 
-  test('comes out of the log in the words of today', () => {
+  test('is read from the log in its current version', () => {
     const event = upcast(type, version, data)
     expect(event.type).toBe(type)
     expect(checkEventData(type, currentVersion(type), event.data)).toEqual(event.data)

@@ -1,4 +1,4 @@
-/** The one rule for text that people write: what it lets through can be kept and shows what was written. */
+/** The one rule for text that people write: accepted text can be stored, and displays what was written. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { labelFault, labelMax, textFault } from '../../src/events/text.ts'
@@ -17,13 +17,13 @@ const refused = [
   '\udfff',
 ]
 
-test('controls, line breaks, direction controls and half characters are refused, wherever they stand', () => {
+test('controls, line breaks, direction controls and half characters are refused at any position', () => {
   for (const one of refused)
     for (const text of [one, `${one}a`, `a${one}`, `a${one}b`])
       expect([text, labelFault(text)]).not.toEqual([text, null])
 })
 
-test('nothing else is, but what is blank or too long', () => {
+test('nothing else is refused, except blank or too long text', () => {
   for (const text of ['a', 'é', 'Ωμέγα', '返金', '👩‍👩‍👧', 'می‌خواهم', ' a b ', 'a'.repeat(labelMax)])
     expect(labelFault(text)).toBeNull()
   for (const blank of ['', ' ', '\u00a0', '\u3000', '\u200b', '\ufeff', ' \u00ad\u2060'])
@@ -32,7 +32,7 @@ test('nothing else is, but what is blank or too long', () => {
   expect(labelFault('👍'.repeat(33), 64)).toBe('at most 64 characters; it has 66')
 })
 
-test('every label that is accepted is UTF-8 and has one line', () => {
+test('every accepted label is UTF-8 and has one line', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 300 }), (text) => {
       if (labelFault(text) !== null) return

@@ -1,4 +1,4 @@
-/** Old events in the words of today: one version at a time, and never a guess. */
+/** Old events in their current version: one version at a time, and never a guess. */
 import { describe, expect, test } from 'vitest'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import {
@@ -12,7 +12,7 @@ import { UnknownEventType, type Upcast, upcast } from '../../src/events/upcast.t
 
 const revoked = { key_id: 'Hq3Zk9Lw2Xc7Vb1N', reason: 'leaked' }
 
-/** `ApiKeyRevoked` as if it had been released in more versions than it was. */
+/** `ApiKeyRevoked` as if it had been released in more versions. */
 const pretend = (...steps: Upcast[]): Partial<Record<EventType, readonly Upcast[]>> => ({
   ApiKeyRevoked: steps,
 })
@@ -26,20 +26,20 @@ const shout: Upcast = (data) => {
 }
 
 describe('a known version', () => {
-  test("of today comes back as it is: the very object, not a copy's guess", () => {
+  test('the current version is returned unchanged: the same object, not a copy', () => {
     const event = upcast('ApiKeyRevoked', 1, revoked)
     expect(event).toEqual({ type: 'ApiKeyRevoked', data: revoked })
     expect(event.data).toBe(revoked)
   })
 
-  test('before today takes the step to the second version', () => {
+  test('an older version takes the step to the second version', () => {
     expect(upcast('ApiKeyRevoked', 1, revoked, pretend(rename))).toEqual({
       type: 'ApiKeyRevoked',
       data: { key_id: revoked.key_id, why: 'leaked' },
     })
   })
 
-  test('takes every step after its own, in order, and none before', () => {
+  test('takes every step after its own, in order, and no earlier one', () => {
     const steps = pretend(rename, shout)
     const newest = { type: 'ApiKeyRevoked', data: { key_id: revoked.key_id, why: 'LEAKED' } }
     expect(upcast('ApiKeyRevoked', 1, revoked, steps)).toEqual(newest)
@@ -52,7 +52,7 @@ describe('a known version', () => {
     expect(data).toEqual(revoked)
   })
 
-  test("takes its own type's steps only", () => {
+  test('takes the steps of its own type only', () => {
     expect(upcast('CreditExpired', 1, { amount: '1' }, pretend(rename))).toEqual({
       type: 'CreditExpired',
       data: { amount: '1' },
@@ -60,7 +60,7 @@ describe('a known version', () => {
   })
 })
 
-describe('what this release does not know is refused', () => {
+describe('an unknown event is refused', () => {
   test.each(['CreditStolen', '', 'creditCharged', 'constructor', '__proto__', 'toString'])(
     'type %j',
     (type) => {
@@ -80,7 +80,7 @@ describe('what this release does not know is refused', () => {
     expect(() => upcast('ApiKeyRevoked', 2, revoked, pretend(rename))).toThrow(UnknownEventType)
   })
 
-  test('a recorded event without a version, or with bytes that are no JSON', () => {
+  test('a recorded event without a version, or with bytes that are not JSON', () => {
     const recorded = {
       id: '',
       position: 1n,
@@ -95,7 +95,7 @@ describe('what this release does not know is refused', () => {
     expect(() => decodeEvent({ ...recorded, type: 'Unheard', data, metadata })).toThrow(
       new UnknownEventType('event type Unheard is not in the catalogue of this release'),
     )
-    // What no release of ours writes is somebody else's: its stream, its type and the remedy are named.
+    // An event that none of our releases writes belongs to other software: its stream, its type and the remedy are named.
     for (const foreign of ['', '{', '{}', 'null'])
       expect(() => decodeEvent({ ...recorded, data, metadata: foreign })).toThrow(
         /^event 0 of key-a, of type "ApiKeyRevoked", is none of this service's\. .*EVENT_LOG_PREFIX$/,
@@ -107,7 +107,7 @@ test('every type is written in its last version, counted from 1', () => {
   for (const type of Object.keys(catalogue)) {
     if (!isEventType(type)) throw new Error(type)
     expect(currentVersion(type)).toBe(catalogue[type].length)
-    // Data of the first version must reach today's: a second version without its step would throw here.
+    // Data of the first version must reach the current one: a second version without its step would throw here.
     expect(() => upcast(type, 1, {})).not.toThrow(UnknownEventType)
   }
 })
