@@ -25,7 +25,7 @@ describe('countries', () => {
     }
   })
 
-  it('the 27 members and seven outermost territories are in the EU, and no one else', () => {
+  it('the 27 members and seven outermost territories are in the EU, and no other', () => {
     const members = 'AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK'.split(
       ' ',
     )
@@ -45,7 +45,7 @@ describe('countries', () => {
     ['MX', 'NA'],
     ['XK', 'EU'],
     ['AQ', 'AN'],
-  ])('%s lies in %s', (code, continent) => {
+  ])('%s is in %s', (code, continent) => {
     expect(countryByCode(code)?.continent_code).toBe(continent)
   })
 
@@ -65,11 +65,11 @@ describe('countries', () => {
     ['PN', '64'],
     ['TF', '262'],
     ['UM', '1'],
-  ])('%s is called with %s', (code, callingCode) => {
+  ])('%s has the calling code %s', (code, callingCode) => {
     expect(countryByCode(code)?.calling_code).toBe(callingCode)
   })
 
-  it.each(['', 'us', 'ZZ', 'AN', 'EU', '__proto__', 'constructor'])('%j is no country', (code) => {
+  it.each(['', 'us', 'ZZ', 'AN', 'EU', '__proto__', 'constructor'])('%j is not a country', (code) => {
     expect(countryByCode(code)).toBeNull()
   })
 })

@@ -42,7 +42,7 @@ async function file(content: MmdbSource | Buffer): Promise<string> {
   return path
 }
 
-/** As operators should: complete beside the old file, then renamed over it. */
+/** As operators should do it: written completely next to the old file, then renamed over it. */
 async function replaceFile(path: string, content: MmdbSource | Buffer): Promise<void> {
   const bytes = Buffer.isBuffer(content) ? content : writeMmdb(content)
   await writeFile(`${path}.next`, bytes)
@@ -72,7 +72,7 @@ const london = {
   subdivisions: [{ iso_code: 'ENG', names: { en: 'England' } }],
 }
 
-/** Many records over all of 1.0.0.0/8 and 2a00::/12, so that damage has something to hit. */
+/** Many records over all of 1.0.0.0/8 and 2a00::/12, so that damage hits something. */
 function wide(ipVersion: 4 | 6, buildEpoch = builtSeconds): MmdbSource {
   const networks: Record<string, MmdbValue> = {}
   for (let block = 0; block < 256; block++) {
@@ -148,7 +148,7 @@ describe('a database answers from its records', () => {
     expect(Object.isFrozen(first)).toBe(true)
   })
 
-  it('text of another family, or no address at all, finds nothing', async () => {
+  it('text of another family, or invalid text, finds nothing', async () => {
     const database = await open([
       await file(wide(4)),
       await file({ ipVersion: 6, networks: { '2a00::/16': flat('DE', 'X') } }),
@@ -234,8 +234,8 @@ describe('a database answers from its records', () => {
   })
 })
 
-describe('which families a file has is read from its tree', () => {
-  /** All of IPv4 but 1.0.0.0/8 leads to nodes without records. */
+describe('the families of a file are read from its tree', () => {
+  /** All of IPv4 except 1.0.0.0/8 leads to nodes without records. */
   const barren = Array.from({ length: 31 }, (_, n) => `${(n + 1) * 8}.0.0.0/5`)
 
   it.each([4, 6] as const)(
@@ -249,7 +249,7 @@ describe('which families a file has is read from its tree', () => {
     },
   )
 
-  it('wherever its only record is', async () => {
+  it('at any position of its only record', async () => {
     for (const octet of [1, 99, 126, 130, 223]) {
       const around = Array.from({ length: 32 }, (_, n) => n * 8).filter(
         (from) => octet - from > 7 || octet < from,
@@ -266,7 +266,7 @@ describe('which families a file has is read from its tree', () => {
     }
   })
 
-  it('and a family that no file locates is told by name, at the start and after a reload', async () => {
+  it('and a family that no file locates is reported by name, at the start and after a reload', async () => {
     const networks = { '10.0.0.0/8': flat('US', 'X'), '2a00:1::/32': flat('DE', 'Berlin') }
     const path = await file({ ipVersion: 6, networks, buildEpoch: builtSeconds })
     const database = await open([path])
@@ -283,7 +283,7 @@ describe('which families a file has is read from its tree', () => {
     expect(logger.warn.mock.calls).toEqual([...told, ...told])
   })
 
-  it('and a file that holds one family only beside one that holds the other is no reason for a word', async () => {
+  it('and two files of one family each cause no report', async () => {
     await open([
       await file(wide(4)),
       await file({ ...wide(6), networks: { '2a00::/12': flat('DE', 'Berlin') } }),
@@ -292,7 +292,7 @@ describe('which families a file has is read from its tree', () => {
   })
 })
 
-describe('a file that cannot be trusted stops the boot, naming itself and the remedy', () => {
+describe('a file that cannot be trusted stops the start, and the error names it and the remedy', () => {
   const good = () => writeMmdb(wide(4))
   const cases: [string, () => Buffer | MmdbSource, RegExp][] = [
     ['empty', () => Buffer.alloc(0), /cannot be used/],
@@ -358,7 +358,7 @@ describe('a file that cannot be trusted stops the boot, naming itself and the re
     expect(survived).toBeGreaterThan(2)
   })
 
-  it('a damaged record that the samples missed answers null, is counted each time and logged once', async () => {
+  it('a damaged record that the samples missed returns null, is counted each time and logged once', async () => {
     // Every sibling on the way to 9.9.9.9 has a record, so a sample ends there once in four billion.
     const networks: Record<string, MmdbValue> = { '9.9.9.9/32': flat('US', 'Rare city') }
     for (let length = 1; length <= 32; length++) {
@@ -394,7 +394,7 @@ describe('a replaced file is checked, then swapped', () => {
     expect(database.status()).toMatchObject({ reloads: 1, failed_reloads: 0, last_error: null })
   })
 
-  it('the poll notices a renamed file without being asked', async () => {
+  it('polling notices a renamed file', async () => {
     const path = await file({
       ipVersion: 4,
       networks: { '1.0.0.0/8': flat('AU', 'Before') },
@@ -413,7 +413,7 @@ describe('a replaced file is checked, then swapped', () => {
     expect(database.status().reloads).toBe(1)
   })
 
-  it('a bad file is refused once, the old one keeps answering, and a good one heals', async () => {
+  it('a bad file is refused once, the old file continues to answer, and a good file is accepted', async () => {
     const path = await file(wide(4))
     const database = await open([path], { pollIntervalMs: 5 })
     const serving = at(database, '1.7.0.1')
@@ -435,7 +435,7 @@ describe('a replaced file is checked, then swapped', () => {
       'punched in place',
       async (path: string) => writeFile(path, hole(writeMmdb(wide(4)), { at: 12_000, length: 800 })),
     ],
-  ])('a file %s leaves the old data serving', async (_, damage) => {
+  ])('a file %s keeps the old data in use', async (_, damage) => {
     const path = await file(wide(4))
     const database = await open([path])
     const before = ['1.0.0.1', '1.99.0.1', '1.255.0.1'].map((text) => at(database, text)?.city)
@@ -445,7 +445,7 @@ describe('a replaced file is checked, then swapped', () => {
     expect(['1.0.0.1', '1.99.0.1', '1.255.0.1'].map((text) => at(database, text)?.city)).toEqual(before)
   })
 
-  it('a file that loses the country of more than 2 % of addresses is refused, however new', async () => {
+  it('a file without the country of more than 2 % of addresses is refused, however new it is', async () => {
     const path = await file(wide(4))
     const database = await open([path])
     const fewer = wide(4, builtSeconds + 1)
@@ -457,7 +457,7 @@ describe('a replaced file is checked, then swapped', () => {
     expect(at(database, '1.0.0.1')).not.toBeNull()
   })
 
-  it('a family may not vanish', async () => {
+  it('a family may not disappear', async () => {
     const path = await file(wide(6))
     const database = await open([path])
     await replaceFile(path, wide(4, builtSeconds + 1))
@@ -537,7 +537,7 @@ describe('a replaced file is checked, then swapped', () => {
     expect(at(database, '1.0.0.1')).not.toBeNull()
   })
 
-  it('five swaps under continuous lookups: no lookup fails, none goes back in time', async () => {
+  it('five swaps during continuous lookups: no lookup fails, none returns older data', async () => {
     const version = (number: number): MmdbSource => ({
       ipVersion: 6,
       networks: { '1.0.0.0/8': flat('AU', `${number}`), '2a00::/12': flat('DE', `${number}`) },
@@ -616,7 +616,7 @@ describe('the bundled DB-IP files', () => {
     expect(at(database, '2a01:4f8::1')).toMatchObject({ country_code: 'DE', is_eu: true })
   })
 
-  it('their made-up cities in unallocated space are never reached', () => {
+  it('their invented cities in unallocated space are never returned', () => {
     for (const text of ['2d00::1', '2100::1', '2e00::1', '2001:2::1']) {
       expect(database.lookup({ family: 6, text }), `${text} has a record`).not.toBeNull()
       expect(at(database, text)).toBeNull()

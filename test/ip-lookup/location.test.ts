@@ -35,8 +35,8 @@ const countryOnly = {
   country_code: 'AU',
 }
 
-describe('the three record shapes give one location', () => {
-  it('nested: the own names, codes and flags of the record', () => {
+describe('the three record formats give one location', () => {
+  it('nested: the names, codes and flags of the record', () => {
     expect(recordShape(nested)).toBe('nested')
     expect(toLocation(nested)).toEqual(london)
   })
@@ -48,7 +48,7 @@ describe('the three record shapes give one location', () => {
     })
   })
 
-  it('nested: the flag of the file outranks our list', () => {
+  it('nested: the flag of the file takes precedence over our list', () => {
     const country = { iso_code: 'GB', is_in_european_union: true, names: { en: 'United Kingdom' } }
     expect(toLocation({ ...nested, country })?.is_eu).toBe(true)
     const denied = { iso_code: 'FR', is_in_european_union: false, names: { en: 'France' } }
@@ -56,7 +56,7 @@ describe('the three record shapes give one location', () => {
     expect(toLocation({ country: { iso_code: 'FR' } })?.is_eu).toBe(true)
   })
 
-  it('nested with a country code and nothing else: the rest from the country table', () => {
+  it('nested with only a country code: the rest from the country table', () => {
     expect(toLocation({ country: { iso_code: 'FR' } })).toEqual({
       ...nowhere,
       continent: 'Europe',
@@ -113,7 +113,7 @@ describe('the three record shapes give one location', () => {
     })
   })
 
-  it('country only: no place', () => {
+  it('country only: no city', () => {
     expect(recordShape(countryOnly)).toBe('country')
     expect(toLocation(countryOnly)).toEqual({
       ...nowhere,
@@ -125,7 +125,7 @@ describe('the three record shapes give one location', () => {
     })
   })
 
-  it('an unknown country code is answered with the code alone', () => {
+  it('an unknown country code is returned alone', () => {
     expect(toLocation({ ...flat, country_code: 'ZZ' })).toMatchObject({
       country: null,
       country_code: 'ZZ',
@@ -142,7 +142,7 @@ describe('the three record shapes give one location', () => {
   })
 })
 
-describe('a record without a country is no location', () => {
+describe('a record without a country is not a location', () => {
   it.each([
     ['null', null],
     ['a text', 'US'],
@@ -194,7 +194,7 @@ describe('values of the wrong type or range become null', () => {
     })
   })
 
-  it('a text with a NUL, as a hole leaves it, fails the record', () => {
+  it('a text with a NUL, as a hole in the file leaves it, makes the record invalid', () => {
     expect(() => toLocation({ ...flat, city: 'Mount\0\0\0\0View' })).toThrow('damaged')
   })
 })

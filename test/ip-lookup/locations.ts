@@ -1,4 +1,4 @@
-/** Locations as the wire names them (Spec §2.3): nothing known, and one with everything. */
+/** Locations with the names of the wire (Spec §2.3): one without any data, and one with all of them. */
 
 export const nowhere = {
   continent: null,

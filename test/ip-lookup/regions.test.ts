@@ -70,7 +70,7 @@ describe('region codes', () => {
     expect(regionCode(country, name)).toBeNull()
   })
 
-  it("no English name finds another region, bar a city's that the databases give to the region around it", () => {
+  it('no English name finds another region, except city names that the databases give to the surrounding region', () => {
     const wrong: string[] = []
     for (const { code, parent } of iso31662) {
       const [country = '', region = ''] = code.split('-')
