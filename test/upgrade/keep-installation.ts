@@ -1,5 +1,5 @@
 /**
- * Writes the installation that releases after this one are tested over: `node test/upgrade/keep-installation.ts`. Run it when the
+ * Writes the installation that later releases are tested with: `node test/upgrade/keep-installation.ts`. Run it when the
  * version in package.json is raised, and keep the files of earlier releases. Takes a minute.
  */
 import { randomBytes } from 'node:crypto'
@@ -32,7 +32,7 @@ const environment = {
 const service = await startService(environment)
 // A failure must not leave the service running.
 const use = await useInstallation(service, environment, files).finally(() => service.end('SIGTERM'))
-// What the service counted while it ran is written when it ends, and folded by the next one.
+// The service writes its counts when it ends, and the next one folds them.
 await cliJson(['projection', 'verify', '--all'], environment)
 const seen = await observe(environment, use)
 const kept = await keep(postgres.url, {

@@ -1,8 +1,8 @@
 /**
- * A whole installation in one file: its tables with what is derived, its keys and secret (made for this), what was done in it
- * and what was seen of it. A release writes one, and every later one has to go on with it.
+ * A whole installation in one file: its tables including derived ones, its keys and secret (made for this), what was done in it
+ * and its observed state. A release writes this file, and every later release must continue with it.
  *
- * Not in it: the schema `pgboss`, whose tables the queue's library makes and migrates by itself.
+ * Not included: the schema `pgboss`, whose tables the queue's library creates and migrates by itself.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
@@ -24,9 +24,9 @@ type Rows = { readonly table: string; readonly columns: readonly string[]; reado
 
 export type KeptInstallation = {
   readonly release: string
-  /** The last migration that it had. */
+  /** The last migration that was applied. */
   readonly migration: number
-  /** What makes the schema `projections`: functions and tables, then constraints, indexes and views. */
+  /** The statements that create the schema `projections`: functions and tables, then constraints, indexes and views. */
   readonly before: readonly string[]
   readonly after: readonly string[]
   readonly rows: readonly Rows[]
@@ -58,7 +58,7 @@ const connected = async <Value>(url: string, work: (client: pg.Client) => Promis
   const client = new pg.Client({ connectionString: url })
   await client.connect()
   try {
-    // Names are told with their schema where they are not of `public`.
+    // Names include their schema if it is not `public`.
     await client.query('set search_path = public')
     return await work(client)
   } finally {
@@ -95,13 +95,13 @@ const indexesSql = `
 const viewsSql = `
   select format('create view %s as %s', c.oid::regclass, pg_get_viewdef(c.oid)) as one
     from pg_class c where c.relnamespace::regnamespace::text = 'projections' and c.relkind = 'v' order by c.oid`
-/** What this file does not know how to make again. */
+/** Structures that this file cannot create again. */
 const unknownSql = `
   select c.oid::regclass::text as one from pg_class c
    where c.relnamespace::regnamespace::text = 'projections' and c.relkind not in ('r', 'v', 'i', 't')
   union all select oid::text from pg_trigger where not tgisinternal and tgrelid in (select oid from pg_class where relnamespace::regnamespace::text = 'projections')`
 
-/** Of a database that no process is connected to. Throws where it holds what `restoreKept` could not make again. */
+/** Of a database without connections. Throws if it contains something that `restoreKept` cannot create again. */
 export const keep = (
   url: string,
   { keyDir, ...rest }: Pick<KeptInstallation, 'release' | 'secretKey' | 'use' | 'seen'> & { keyDir: string },
@@ -140,8 +140,8 @@ export const keep = (
   })
 
 /**
- * Puts it into an empty database and an empty directory, as the release left it: tables by its migrations, which must be
- * what they were, and everything else by what was kept.
+ * Puts it into an empty database and an empty directory, as the release left it: its migrations create the tables,
+ * and must not have changed; the kept file provides the rest.
  */
 export const restoreKept = async (
   kept: KeptInstallation,
@@ -151,7 +151,7 @@ export const restoreKept = async (
   await connected(url, async (client) => {
     await client.query('begin')
     for (const statement of kept.before) await client.query(statement)
-    // Rows that migrations make are among those that were kept.
+    // Rows that migrations create are among the kept ones.
     const ofPublic = kept.rows.filter(({ table }) => !table.startsWith('projections.'))
     await client.query(`truncate ${ofPublic.map(({ table }) => table).join(', ')}`)
     await client.query(`set session_replication_role = 'replica'`)

@@ -14,7 +14,7 @@ afterEach(async () => {
   cleanUp = []
 })
 
-test('a process that runs goes on beside a migration that only adds; one that starts after it is refused', async () => {
+test('a running process continues after a migration that only adds; a process that starts after it is refused', async () => {
   const database = await testDatabase()
   cleanUp.push(database.drop)
   const dir = await mkdtemp(join(tmpdir(), 'rolling-'))

@@ -10,7 +10,7 @@ import { cliJson, eventually, type Service, startService } from '../support/serv
 import { observe } from '../support/used-installation.ts'
 import { pathOf, readKept, releasesKept, restoreKept } from './kept-installation.ts'
 
-/** This release over what each release before it has left behind. */
+/** This release with the data of each earlier release. */
 
 const bytesMax = 300_000
 
@@ -20,7 +20,7 @@ afterEach(async () => {
   cleanUp = []
 })
 
-test('this release has left an installation behind for those after it', () => {
+test('this release has kept an installation for later ones', () => {
   const remedy = `version ${packaged.version} has none: run "node test/upgrade/keep-installation.ts", and keep those of earlier releases`
   expect(existsSync(pathOf(packaged.version)), remedy).toBe(true)
   for (const release of releasesKept()) expect(statSync(pathOf(release)).size).toBeLessThan(bytesMax)
@@ -33,7 +33,7 @@ const started = async (environment: Record<string, string>): Promise<Service> =>
 }
 
 describe.each(releasesKept())('over the data of release %s', (release) => {
-  test('the service starts, reads every event, shows what was there, answers, and proves it', async () => {
+  test('the service starts, reads every event, shows the earlier state, answers, and proves it', async () => {
     const kept = readKept(release)
     const database = await emptyDatabase()
     cleanUp.push(database.drop)
@@ -44,7 +44,7 @@ describe.each(releasesKept())('over the data of release %s', (release) => {
       ...{ EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:9', EGRESS_ALLOW: '127.0.0.1' },
     }
     const before = await read(url, (client) => recordedEvents(client))
-    // Without jobs: they would forget what is older than they keep.
+    // Without jobs: they would delete data older than they keep.
     const service = await started({ ...environment, ROLES: 'api,dashboard,projector' })
     await eventually(async () => {
       const listed = await cliJson<{ behind: string }[]>(['projection', 'list'], environment)
@@ -55,14 +55,14 @@ describe.each(releasesKept())('over the data of release %s', (release) => {
     await expectUsable(service, environment, kept.use)
     await expectProved(environment)
 
-    // What was recorded is what it was, byte for byte, and is read in the words of today.
+    // Recorded events are unchanged, byte for byte, and are read in their current version.
     const after = await read(url, (client) => recordedEvents(client))
     expect(after.slice(0, before.length)).toEqual(before)
     for (const event of before) expect(() => decodeEvent(event), event.type).not.toThrow()
     expect(service.output()).not.toMatch(/"level":(50|60)/)
   }, 300_000)
 
-  test('jobs run over it, and every projection folded anew has the same rows', async () => {
+  test('jobs run with it, and every rebuilt projection has the same rows', async () => {
     const kept = readKept(release)
     const { url, keyDir, drop } = await emptyDatabase()
     cleanUp.push(drop)
