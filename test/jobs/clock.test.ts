@@ -1,4 +1,4 @@
-/** Jobs by the clock: run at once by a person, tried again, given up as dead letters, asked for anew, and seen in metrics. */
+/** Scheduled jobs: started by a person, retried, failed as dead letters, requested again, and visible in metrics. */
 import pino from 'pino'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { deadLetters, type JobRow, knownJobs, pruneDeadLetters } from '../../src/administration/jobs/jobs.ts'
@@ -22,7 +22,7 @@ let runs = 0
 let underWay = 0
 let underWayMax = 0
 
-/** Its time does not come while the test runs. */
+/** It never becomes due while the test runs. */
 const yearly = { cron: '0 0 29 2 *', expireSeconds: 60 } as const
 
 beforeAll(async () => {
@@ -68,7 +68,7 @@ const operations = async () =>
     .filter(({ stream }) => stream === 'operator')
     .map(({ type, data, metadata }) => ({ type, data: JSON.parse(data), actor: JSON.parse(metadata).actor }))
 
-test('what a release before has scheduled and this one does not know is taken out of the schedule', async () => {
+test('a schedule of the previous release that this release does not know is removed', async () => {
   const schedules = async (): Promise<unknown[]> =>
     (await house.query('select name from pgboss.schedule')).map(({ name }) => name)
   await house.query(
@@ -86,7 +86,7 @@ test('what a release before has scheduled and this one does not know is taken ou
   expect(await schedules()).toContain('leap')
 })
 
-test('a run that a person asks for is done by the process that runs jobs, at once, and its outcome comes back', async () => {
+test('a run that a person requests is done immediately by the process that runs jobs, and its outcome is returned', async () => {
   const states: string[] = []
   const result = await runNow(house.foundation, {
     job: await leap(),
@@ -103,7 +103,7 @@ test('a run that a person asks for is done by the process that runs jobs, at onc
   expect(await leap()).toMatchObject({ state: 'completed', active: 0, failed_24h: 0, expire_seconds: 60 })
 })
 
-test('a run that a person asks for and that fails says why, is not tried again, and is a dead letter', async () => {
+test('a requested run that fails gives the reason, is not retried, and becomes a dead letter', async () => {
   work = fails
   expect(await runLeap()).toMatchObject({ succeeded: false, error: 'no room left', result: null })
   expect(runs).toBe(1)
@@ -118,7 +118,7 @@ test('a run that a person asks for and that fails says why, is not tried again, 
   })
 })
 
-test('a run by the clock is tried three times before it is a dead letter', async () => {
+test('a scheduled run is tried three times before it becomes a dead letter', async () => {
   work = fails
   const { PgBoss } = await import('pg-boss')
   const boss = new PgBoss({
@@ -137,11 +137,11 @@ test('a run by the clock is tried three times before it is a dead letter', async
         return run?.state === 'retry' && run.retry_count === tried - 1
       })
       expect(await dead()).toEqual([])
-      // Its pause is over, and the worker is told so: it would look again after 30 s.
+      // Its pause is over, and the worker is notified: it would check again after 30 s.
       await house.query(`update pgboss.job set start_after = now() where id = $1`, [id])
       await wakeWorkers(house.foundation.pool, ['leap'])
     }
-    await until('the third try has failed', async () => (await dead()).length === 1)
+    await until('the third attempt has failed', async () => (await dead()).length === 1)
     expect(runs).toBe(3)
     expect(await dead()).toMatchObject([{ job: 'leap', error: 'no room left', tries: 3 }])
   } finally {
@@ -149,7 +149,7 @@ test('a run by the clock is tried three times before it is a dead letter', async
   }
 })
 
-test('dead letters are asked for anew: one run for all that were to do the same, and each of what was to do another thing', async () => {
+test('all dead letters are retried: one run for all with the same data, and one for each with different data', async () => {
   work = fails
   for (let n = 0; n < 3; n++) await runLeap()
   expect(await dead()).toHaveLength(3)
@@ -165,7 +165,7 @@ test('dead letters are asked for anew: one run for all that were to do the same,
   })
 })
 
-test('one dead letter is asked for by its id; one that is none is refused', async () => {
+test('one dead letter is retried by its id; an unknown id is refused', async () => {
   work = fails
   await runLeap()
   await runLeap()
@@ -176,7 +176,7 @@ test('one dead letter is asked for by its id; one that is none is refused', asyn
   ])
   expect(await dead()).toMatchObject([{ id: oldest?.id }])
   await until('it has succeeded', async () => (await leap()).state === 'completed')
-  // What the older one left undone is done: it is told as such, and counts no more.
+  // The retry also did the work of the older run, which no longer counts.
   expect(await dead()).toMatchObject([{ id: oldest?.id, done_since: true }])
   expect(await leap()).toMatchObject({ dead_letters: 0 })
   await expect(retryDeadLetters(house.foundation, { id: newest?.id ?? '', ...by })).rejects.toThrow(
@@ -184,13 +184,13 @@ test('one dead letter is asked for by its id; one that is none is refused', asyn
   )
 })
 
-test('where there are no dead letters, asking for all is refused', async () => {
+test('without dead letters, retrying all is refused', async () => {
   await expect(retryDeadLetters(house.foundation, { id: null, ...by })).rejects.toThrow(
     'there are no dead letters',
   )
 })
 
-test('of each job the newest twenty dead letters are kept', async () => {
+test('the newest twenty dead letters of each job are kept', async () => {
   await house.query(
     `insert into pgboss.job (name, source_name, created_on)
      select 'dead-letters', job, now() - n * interval '1 min' from generate_series(1, 50) n, unnest(array['leap', 'other']) job`,
@@ -201,7 +201,7 @@ test('of each job the newest twenty dead letters are kept', async () => {
   expect(Math.max(...kept.map(({ age_ms }) => age_ms))).toBeLessThan(20.5 * 60_000)
 })
 
-test('two runs of a job that are asked for at once are done one after the other', async () => {
+test('two runs of a job that are requested together run one after the other', async () => {
   underWayMax = 0
   const { promise: released, resolve: release } = Promise.withResolvers<void>()
   work = () => released.then(() => 1)
@@ -217,7 +217,7 @@ test('two runs of a job that are asked for at once are done one after the other'
   expect({ runs, underWayMax }).toEqual({ runs: 2, underWayMax: 1 })
 })
 
-test('metrics count runs by job and outcome, and say when each last succeeded and what is given up', async () => {
+test('metrics count runs by job and outcome, with the time of the last success and the failed runs', async () => {
   await runLeap()
   work = fails
   await runLeap()
@@ -230,12 +230,12 @@ test('metrics count runs by job and outcome, and say when each last succeeded an
   expect(samples(written, 'jobs_dead_letters')['{name="leap"}']).toBe(1)
   const ages = samples(written, 'jobs_success_age_seconds')
   expect(ages['{name="leap"}']).toBeLessThan(60)
-  // It never ran: since it was scheduled. One that is done when it is asked for is never late.
+  // It never ran: its age counts since it was scheduled. A job that only runs on request is never late.
   expect(ages['{name="reconcile-ledgers"}']).toBeLessThan(3_600)
   expect(Object.keys(ages)).not.toContain('{name="checkpoint-asked"}')
 })
 
-test('every job by the clock has its dead letters, its three tries, and a time in which it must end', async () => {
+test('every scheduled job has its dead letters, three attempts, and a maximum time', async () => {
   const queues = await house.query(
     `select q.name, q.retry_limit, q.dead_letter, q.expire_seconds from pgboss.queue q join pgboss.schedule s on s.name = q.name`,
   )

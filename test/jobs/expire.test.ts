@@ -1,4 +1,4 @@
-/** Lots whose expiry has come, written off by the clock, and what they count until then: by the clock of this process, not the database's. */
+/** Expired lots are written off by a scheduled job, and have no value before that: according to this process's clock, not the database's. */
 import { randomUUID } from 'node:crypto'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
@@ -17,7 +17,7 @@ beforeAll(async () => {
 })
 afterAll(() => house?.close())
 
-/** An organization with a lot of two credits that expires, and nothing else. */
+/** An organization with only a lot of two credits that expires. */
 const withLot = async (expiresAt: string): Promise<string> => {
   const { organizationId } = await house.partner({ credits: '0' })
   await house.foundation.ledger.submit(organizationId, {
@@ -31,7 +31,7 @@ const withLot = async (expiresAt: string): Promise<string> => {
 const writtenOff = async (organizationId: string): Promise<number> =>
   (await house.eventsOf(organizationId)).filter(({ type }) => type === 'CreditExpired').length
 
-test('a lot is written off when the clock of the job and that of the ledger have both come to its expiry, whatever the database says', async () => {
+test('a lot is written off when the clocks of the job and of the ledger have both reached its expiry, no matter what the database says', async () => {
   const { foundation } = house
   const past = '2026-01-03T00:00:00.000Z'
   const expired = await withLot(past)
@@ -48,11 +48,11 @@ test('a lot is written off when the clock of the job and that of the ledger have
   expect(await writtenOff(standing)).toBe(0)
 })
 
-test('every list of organizations has the balance that the ledger has at that instant', async () => {
+test('every list of organizations shows the balance that the ledger has at that instant', async () => {
   const { foundation } = house
   const expiresAtMs = Date.now() + 3_600_000
   const organizationId = await withLot(new Date(expiresAtMs).toISOString())
-  const told = async (nowMs: number) => {
+  const balancesAt = async (nowMs: number) => {
     vi.spyOn(Date, 'now').mockReturnValue(nowMs)
     try {
       const { pool } = foundation
@@ -71,13 +71,13 @@ test('every list of organizations has the balance that the ledger has at that in
       vi.restoreAllMocks()
     }
   }
-  expect(await told(expiresAtMs - 1)).toEqual({
+  expect(await balancesAt(expiresAtMs - 1)).toEqual({
     ...{ ledger: '2', rows: ['2000000', '2000000', '2000000'], past: false },
   })
-  expect(await told(expiresAtMs)).toEqual({ ledger: '0', rows: ['0', '0', '0'], past: true })
+  expect(await balancesAt(expiresAtMs)).toEqual({ ledger: '0', rows: ['0', '0', '0'], past: true })
 })
 
-test('a ledger that cannot be read keeps no other one waiting, and is named', async () => {
+test('a ledger that cannot be read delays no other one, and is named', async () => {
   const { ledger, eventLog } = house.foundation
   const partners = [await house.partner(), await house.partner()]
   for (const [n, { organizationId }] of partners.entries()) {

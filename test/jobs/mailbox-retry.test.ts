@@ -1,4 +1,4 @@
-/** A mailbox that put us off is asked again: what is kept of the answer, for how long, and what is not kept. */
+/** A mailbox with a temporary failure is asked again: which answers are kept, for how long, and which are not. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { MailboxEvidence, MxEvidence } from '../../src/capabilities/email-validation/evidence.ts'
@@ -50,7 +50,7 @@ const evidence = (more: Partial<MailboxEvidence>): MailboxEvidence => ({
 })
 
 let named = 0
-/** As a call leaves it to be done later. */
+/** The job as a call queues it. */
 const jobOf = async (email = `someone-${++named}@example.com`) => {
   const hmac = secrets.addressHmac(email)
   return { email, hmac, data: `${hmac}:${await sealer.seal(email, hmac)}` }
@@ -77,13 +77,13 @@ const ask = (
     data,
   )
 
-describe('what the servers say now', () => {
+describe('the new answer', () => {
   test.each([
     evidence({}),
     evidence({ outcome: 'mailbox_not_found', catchAll: null, code: 550, enhancedCode: '5.1.1' }),
     evidence({ outcome: 'mailbox_full', catchAll: null, code: 452, enhancedCode: null }),
     evidence({ catchAll: true }),
-  ])('is kept when it is about the mailbox: $outcome', async (said) => {
+  ])('is kept if it is about the mailbox: $outcome', async (said) => {
     const { email, hmac, data } = await jobOf()
     const seen: string[] = []
     expect(await ask(data, said, { seen })).toBe(true)
@@ -93,7 +93,7 @@ describe('what the servers say now', () => {
   })
 
   test.each([
-    // Accepted, and whether anybody is accepted is not known: kept, it would hide that for a day.
+    // Accepted, but not known whether every recipient is: keeping it would hide that for a day.
     evidence({ catchAll: null }),
     evidence({ outcome: 'blocked', catchAll: null, code: 550, enhancedCode: '5.7.1' }),
     evidence({ outcome: 'cannot_verify', catchAll: null, code: 252, enhancedCode: null }),
@@ -102,13 +102,13 @@ describe('what the servers say now', () => {
     evidence({ outcome: 'timeout', catchAll: null, code: null, enhancedCode: null }),
     evidence({ outcome: 'timeout', connected: null, catchAll: null, code: null, enhancedCode: null }),
     evidence({ outcome: 'no_connect', connected: false, catchAll: null, code: null, enhancedCode: null }),
-  ])('is not kept when the next call may learn more: $outcome', async (said) => {
+  ])('is not kept if the next call may learn more: $outcome', async (said) => {
     const { hmac, data } = await jobOf()
     expect(await ask(data, said)).toBe(false)
     expect(await rowsOf(hmac)).toEqual([])
   })
 
-  test('is not asked for where the domain has no servers any more', async () => {
+  test('is not requested if the domain has no mail servers any more', async () => {
     const { hmac, data } = await jobOf()
     const seen: string[] = []
     for (const mx of [{ kind: 'domain_not_found' }, { kind: 'dns_error', code: 'ESERVFAIL' }] as const)
@@ -121,8 +121,8 @@ describe('what the servers say now', () => {
 const rowsOf = async (hmac: string) =>
   (await pool.query('select * from mailbox_checks where address_hmac = $1', [hmac])).rows
 
-describe('what waits', () => {
-  test('is no text an address can be read from, and different every time', async () => {
+describe('the queued data', () => {
+  test('reveals no address, and is different every time', async () => {
     const [one, other] = [await jobOf('someone@example.com'), await jobOf('someone@example.com')]
     expect(one.data).not.toBe(other.data)
     expect(one.data).toMatch(/^[\w-]{43}:\d+-[\w-]{8}\.[\w-]+$/)
@@ -132,11 +132,11 @@ describe('what waits', () => {
     ['', 'nothing'],
     ['abc', 'no seal'],
     [`${'A'.repeat(43)}:${'A'.repeat(80)}`, 'a seal of somebody else'],
-  ])('is refused when it is %j: %s', async (data) => {
+  ])('is refused if it is %j: %s', async (data) => {
     await expect(ask(data, evidence({}))).rejects.toThrow('its epoch key is gone')
   })
 
-  test('is refused under another address’s name', async () => {
+  test('is refused for another address', async () => {
     const [one, other] = [await jobOf(), await jobOf()]
     const [, sealed] = one.data.split(':')
     await expect(ask(`${other.hmac}:${sealed}`, evidence({}))).rejects.toThrow('its epoch key is gone')
@@ -144,8 +144,8 @@ describe('what waits', () => {
   })
 })
 
-describe('what is kept', () => {
-  test('is replaced by what is found out later', async () => {
+describe('a kept answer', () => {
+  test('is replaced by a later one', async () => {
     const { hmac } = await jobOf()
     const checkedAt = new Date().toISOString()
     await checks.keep(hmac, { evidence: evidence({}), checkedAt: '2020-01-01T00:00:00.000Z' })
@@ -154,14 +154,14 @@ describe('what is kept', () => {
     expect(await checks.find(hmac)).toEqual({ evidence: gone, checkedAt })
   })
 
-  test.each([true, false, null])('is read whatever it says of a connection: %s', async (connected) => {
+  test.each([true, false, null])('is read with any value for the connection: %s', async (connected) => {
     const { hmac } = await jobOf()
     const kept = { evidence: evidence({ connected }), checkedAt: new Date().toISOString() }
     await checks.keep(hmac, kept)
     expect(await checks.find(hmac)).toEqual(kept)
   })
 
-  test('is served for a day and then forgotten; what is younger stays', async () => {
+  test('is used for a day and then deleted; younger ones stay', async () => {
     const [old, young] = [(await jobOf()).hmac, (await jobOf()).hmac]
     const hourMs = 3_600_000
     const agoMs = (ms: number): string => new Date(Date.now() - ms).toISOString()

@@ -1,4 +1,4 @@
-/** Work asked for by one process and done by another: how much of it waits, when it is done, and how often. */
+/** Work requested by one process and done by another: how much of it waits, when it is done, and how often. */
 import pg from 'pg'
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -48,7 +48,7 @@ const noted = (): { notes: string[]; note: Run } => {
   return { notes, note: async (data) => notes.push(data) }
 }
 
-test('while a job with its key waits, another adds nothing; other keys and other names have their own', async () => {
+test('while a job with a key is queued, another one adds nothing; other keys and other names have their own jobs', async () => {
   for (const [name, key] of [
     ['one-waits', 'a'],
     ['one-waits', 'a'],
@@ -60,7 +60,7 @@ test('while a job with its key waits, another adds nothing; other keys and other
   expect(await jobsOf('another-name')).toHaveLength(1)
 })
 
-test('of many asked for at once with one key, by several processes, one waits', async () => {
+test('of many simultaneous requests with one key, from several processes, only the first is queued', async () => {
   const other = openJobQueue(house.foundation.url, logger)
   try {
     await Promise.all(
@@ -74,7 +74,7 @@ test('of many asked for at once with one key, by several processes, one waits', 
   }
 })
 
-test('a job is done once its time has come, with the data it was given, and not before', async () => {
+test('a job runs when it is due, with its data, and not earlier', async () => {
   const { notes, note } = noted()
   await queue.send('in-time', 'due', { afterSeconds: 0, key: 'due' })
   await queue.send('in-time', 'not due', { afterSeconds: 600, key: 'not due' })
@@ -86,7 +86,7 @@ test('a job is done once its time has come, with the data it was given, and not 
   ])
 })
 
-test('once done, the same key may be asked for again', async () => {
+test('after a run, the same key may be requested again', async () => {
   const { notes, note } = noted()
   for (const data of ['first', 'second']) {
     await queue.send('again', data, { afterSeconds: 0, key: 'one' })
@@ -95,12 +95,12 @@ test('once done, the same key may be asked for again', async () => {
   expect(notes).toEqual(['first', 'second'])
 })
 
-test('a job that fails is not tried again', async () => {
+test('a job that fails is not retried', async () => {
   let tries = 0
   await queue.send('fails', 'x', { afterSeconds: 0, key: 'one' })
   const failing = start('fails', async () => {
     tries += 1
-    throw new Error('what it was about is gone')
+    throw new Error('the data no longer exist')
   })
   await running(failing, () =>
     until('the job has failed', async () => (await jobsOf('fails'))[0]?.state === 'failed'),
@@ -109,7 +109,7 @@ test('a job that fails is not tried again', async () => {
   expect((await jobsOf('fails'))[0]?.retry_limit).toBe(0)
 })
 
-test('several are done at a time, and no more than are allowed', async () => {
+test('several jobs run at a time, and no more than allowed', async () => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>()
   const { notes, note } = noted()
   let underWay = 0
@@ -132,7 +132,7 @@ test('several are done at a time, and no more than are allowed', async () => {
   })
   await running(slow, async () => {
     await until('two are under way', async () => underWay >= 2 && notes.length === 1)
-    // Others of the same queue would have looked before the other queue's one did.
+    // The workers of the same queue would have checked before the one of the other queue.
     expect(underWayMax).toBe(2)
     release()
     await until('all are done', async () => done === 4)
@@ -140,17 +140,17 @@ test('several are done at a time, and no more than are allowed', async () => {
   expect(underWayMax).toBe(2)
 })
 
-test('a queue in which many wait is worked through without the pauses of one in which few do', async () => {
+test('a full queue is worked off without the pauses of a nearly empty one', async () => {
   const { notes, note } = noted()
   const count = 20
   for (let n = 0; n < count; n++) await queue.send('many', String(n), { afterSeconds: 0, key: String(n) })
-  // pg-boss counts once a minute, and reads what it counted when it starts.
+  // pg-boss counts once a minute, and reads the stored count when it starts.
   await house.query(`update pgboss.queue set ready_count = $1 where name = 'many'`, [count])
-  // One every five seconds would be done with two or three of them when the time for this is over.
+  // At one every five seconds, two or three would be done when the time is over.
   await running(start('many', note), () => until('all are done', async () => notes.length === count))
 })
 
-test('how long a job may take is what its runner says, although whoever asked for it made the queue', async () => {
+test('the maximum time of a job is set by its runner, even if the requesting process created the queue', async () => {
   const { notes, note } = noted()
   await queue.send('expires', 'x', { afterSeconds: 0, key: 'one' })
   await running(start('expires', note, { expireSeconds: 7 }), () =>
@@ -163,12 +163,12 @@ test('how long a job may take is what its runner says, although whoever asked fo
   ).toEqual([{ data: 'y', expire_seconds: 7 }])
 })
 
-test('a queue nobody asked for anything connects to nothing, and closes', async () => {
+test('a queue without requests opens no connection, and closes', async () => {
   const unused = openJobQueue('postgres://nobody@127.0.0.1:1/none', logger)
   await unused.close()
 })
 
-test('a database that is away fails the asking, and only this one', async () => {
+test('an unreachable database fails only the current request', async () => {
   const url = new URL(house.foundation.url)
   const absent = `${url.pathname.slice(1)}_later`
   url.pathname = `/${absent}`

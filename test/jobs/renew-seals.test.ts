@@ -1,4 +1,4 @@
-/** The end of an epoch: what is still needed is sealed anew, and the key is destroyed. */
+/** The end of an epoch: data that are still needed are sealed again, and the key is destroyed. */
 import { randomUUID } from 'node:crypto'
 import { readdir, rm } from 'node:fs/promises'
 import pg from 'pg'
@@ -77,7 +77,7 @@ const addPeople = async (count: number): Promise<void> => {
     [ids, sealed],
   )
 }
-/** Whom the data set tells of, by a process that has just been started. */
+/** The people in the data set, according to a process that has just started. */
 const people = async (): Promise<string[]> => {
   const sealer = processKeys({ pool, dir: database.keyDir, clock }).sealer(purposes.person)
   const { rows } = await pool.query('select lid_hmac, sealed from profile_dataset order by lid_hmac')
@@ -104,7 +104,7 @@ describe('within an epoch', () => {
 })
 
 describe('after an epoch', () => {
-  test('what is needed is sealed anew at once; the key stays for what lives for a day, and then goes', async () => {
+  test('needed data are sealed again immediately; the key stays for data that live for a day, and is then destroyed', async () => {
     nowMs += 20 * dayMs
     const kept = await keep('somebody')
     await addPeople(1_201)
@@ -127,7 +127,7 @@ describe('after an epoch', () => {
     expect(await renew()).toEqual({ resealed: 0, destroyed: [] })
   })
 
-  test('what is written under the old key by a process whose clock is late is found as well', async () => {
+  test('data that a process with a late clock writes under the old key are found too', async () => {
     const lateMs = (epoch + 1) * epochMs - 1_000
     await keep('somebody')
     nowMs = lateMs + 2_000
@@ -140,7 +140,7 @@ describe('after an epoch', () => {
     expect(await vaultOf().open({ subjectId: 'sub_late', keyId: '', sealed: '', ...sealed })).toBe('too late')
   })
 
-  test('payloads older than 30 days end with their key: they are not sealed anew', async () => {
+  test('payloads older than 30 days end with their key: they are not sealed again', async () => {
     nowMs = epoch * epochMs + hourMs
     const [old, young] = [await keep('old'), await keep('young')]
     await pool.query('update profile_keys set created_at = $1 where key_id = $2', [
@@ -153,7 +153,7 @@ describe('after an epoch', () => {
     expect([await vaultOf().open(old), await vaultOf().open(young)]).toEqual([null, 'young'])
   })
 
-  test('who is deleted while they are sealed anew stays deleted', async () => {
+  test('people who are deleted during this stay deleted', async () => {
     await addPeople(3)
     nowMs += epochMs
     const sealer = keys.sealer(purposes.person)
@@ -169,7 +169,7 @@ describe('after an epoch', () => {
     expect(await people()).toEqual(['person-00000', 'person-00002'])
   })
 
-  test('a value that is damaged holds nobody up', async () => {
+  test('a damaged value delays no other', async () => {
     await addPeople(2)
     await pool.query(`update profile_dataset set sealed = sealed || 'x' where lid_hmac = 'person-00000'`)
     nowMs += epochMs + 26 * hourMs
@@ -177,7 +177,7 @@ describe('after an epoch', () => {
     expect(await people()).toEqual(['person-00001'])
   })
 
-  test('several processes at once do it once', async () => {
+  test('several simultaneous processes do the work once', async () => {
     await addPeople(700)
     nowMs += epochMs + 26 * hourMs
     const all = await Promise.all(
@@ -188,7 +188,7 @@ describe('after an epoch', () => {
     expect(await people()).toHaveLength(700)
   })
 
-  test('after months without a process everything is as after one epoch', async () => {
+  test('after months without a process the result is the same as after one epoch', async () => {
     await addPeople(2)
     nowMs += 7 * epochMs
     expect(await renew()).toMatchObject({ resealed: 2, destroyed: [expect.stringMatching(/^716-/)] })
@@ -196,7 +196,7 @@ describe('after an epoch', () => {
   })
 })
 
-describe('nothing is destroyed', () => {
+describe('no key is destroyed', () => {
   test('by a host whose clock is wrong, early or late', async () => {
     await addPeople(1)
     const rightMs = nowMs
@@ -209,7 +209,7 @@ describe('nothing is destroyed', () => {
     expect(await keyFiles()).toEqual(['716.key'])
   })
 
-  test('while another key is lost', async () => {
+  test('while another key is missing', async () => {
     await addPeople(1)
     await pool.query(`insert into epoch_keys (key_id, epoch) values ('700-AAAAAAAA', 700)`)
     nowMs += epochMs + 26 * hourMs
@@ -218,7 +218,7 @@ describe('nothing is destroyed', () => {
   })
 })
 
-test('what a clock far ahead has sealed is sealed anew under the key of the present', async () => {
+test('data sealed with a clock far ahead are sealed again under the current key', async () => {
   const ahead = processKeys({ pool, dir: database.keyDir, clock: { now: () => nowMs + 400 * dayMs } })
   const sealed = await vaultOf(ahead).seal({ subjectId: 'sub_ahead', hmacs: ['ahead'], text: 'somebody' })
   await keys.current()
@@ -228,7 +228,7 @@ test('what a clock far ahead has sealed is sealed anew under the key of the pres
   expect(await vaultOf().open({ subjectId: 'sub_ahead', keyId: '', sealed: '', ...sealed })).toBe('somebody')
 })
 
-test('a key of the past that a restored database never knew is destroyed as well', async () => {
+test('an old key that a restored database does not know is destroyed too', async () => {
   await addPeople(1)
   const before = await pool.query('select key_id, epoch from epoch_keys')
   nowMs += epochMs
@@ -243,7 +243,7 @@ test('a key of the past that a restored database never knew is destroyed as well
   expect(await people()).toEqual(['person-00000'])
 })
 
-test('of a database restored from before a key was destroyed, what was under that key is dropped and told', async () => {
+test('in a database restored from before a key was destroyed, data under that key are deleted and reported', async () => {
   await addPeople(2)
   const { rows } = await pool.query('select * from profile_dataset')
   const { id } = await keys.current()
