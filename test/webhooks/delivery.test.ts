@@ -1,4 +1,4 @@
-/** From an event to a receiver: what is put down, what is sent when, and what is never told twice. */
+/** From an event to a receiver: which messages are stored, when they are sent, and that none is created twice. */
 import { createHmac } from 'node:crypto'
 import pg from 'pg'
 import pino from 'pino'
@@ -37,7 +37,7 @@ let database: TestDatabase
 let pool: pg.Pool
 let memory: MemoryEventLog
 let log: EventLog
-/** Followers to be stopped. */
+/** Followers to stop. */
 let running: { stop(): Promise<void> }[]
 
 beforeAll(async () => {
@@ -136,8 +136,8 @@ const readUpTo = (position: number) =>
     return Number(rows[0]?.position) === position
   })
 
-describe('what the event log says', () => {
-  test('is told from the first webhook on, once for each crossing, in the balances of the whole ledger', async () => {
+describe('events of the log', () => {
+  test('create messages from the first webhook on, one per crossing, with balances of the whole ledger', async () => {
     for (const event of [moved(20), threshold(10), moved(-15)])
       await append(event, undefined, startMs - 2 * dayMs)
     const id = await webhook(['balance.low'])
@@ -155,7 +155,7 @@ describe('what the event log says', () => {
     ])
   })
 
-  test('is told once also after a restart, by several processes, and when everything is read from the beginning', async () => {
+  test('create each message once, also after a restart, with several processes, and when everything is read again', async () => {
     await webhook(['balance.low'])
     for (const event of [moved(5), threshold(10), moved(10)]) await append(event)
     await follow()
@@ -167,7 +167,7 @@ describe('what the event log says', () => {
     const once = await deliveries()
     expect(once).toHaveLength(1)
     for (const one of running.splice(0)) await one.stop()
-    // As if nothing had ever been read.
+    // As if nothing had been read.
     await pool.query('truncate webhook_progress, webhook_balances')
     await append(moved(-10))
     follow('four')
@@ -177,7 +177,7 @@ describe('what the event log says', () => {
     expect(twice.map(({ delivery_id }) => delivery_id)).toContain(once[0]?.delivery_id)
   })
 
-  test('of a log that was restored is read from its beginning, and told no second time', async () => {
+  test('of a restored log are read from the beginning, and create no second message', async () => {
     await webhook(['balance.low'])
     for (const event of [moved(5), threshold(10), moved(1)]) await append(event)
     follow()
@@ -193,7 +193,7 @@ describe('what the event log says', () => {
     expect(await deliveries()).toHaveLength(1)
   })
 
-  test('that cannot be read is left out, and the rest is told', async () => {
+  test('that cannot be read are left out, and the others create messages', async () => {
     await webhook(['balance.low'])
     await append(moved(5))
     const bad = { id: uuidV5('bad'), type: 'CreditAdjusted', data: '{"amount":"much"}', metadata: '{}' }
@@ -205,7 +205,7 @@ describe('what the event log says', () => {
   })
 })
 
-/** Answers in turn; the last one for ever. */
+/** Answers with the given values in turn, and repeats the last one. */
 const receiver = (...answers: (number | null)[]) => {
   const requests: PostRequest[] = []
   const post = async (request: PostRequest): Promise<PostAnswer> => {
@@ -216,7 +216,7 @@ const receiver = (...answers: (number | null)[]) => {
   return { requests, post }
 }
 
-/** With a clock that is set by hand. */
+/** With a clock that the test sets. */
 const sendingTo = (post: Sending['outside']['post'], postOwn = post) => {
   const clock = { nowMs: startMs, now: () => clock.nowMs }
   const sending: Sending = { pool, sealer, outside: { post, postOwn }, clock, chance: () => 0, logger }
@@ -258,7 +258,7 @@ describe('a message', () => {
   test.each([
     ["a partner's", () => organization.id],
     ["the operator's own", () => null],
-  ])('of %s webhook goes where that webhook may', async (whose, organizationId) => {
+  ])('of %s webhook goes only where that webhook may send', async (whose, organizationId) => {
     const id = await webhook(['checkpoint'], { organizationId: organizationId() })
     await putDown(pool, [message(0, 'checkpoint')], startMs)
     const [toPartners, own] = [receiver(200), receiver(200)]
@@ -267,7 +267,7 @@ describe('a message', () => {
     expect([toPartners.requests.length, own.requests.length]).toEqual(isOwn ? [0, 1] : [1, 0])
   })
 
-  test('is tried again by the schedule, under the same id with a new time, until it is given up', async () => {
+  test('is retried on schedule, under the same id with a new time, until it fails', async () => {
     const id = await webhook(['price.changed'])
     await putDown(pool, [message()], startMs)
     const { post, requests } = receiver(500, null, 302)
@@ -290,7 +290,7 @@ describe('a message', () => {
     expect(await deliveries(id)).toMatchObject([{ state: 'dead', attempts: 8 }])
   })
 
-  test('that reached nobody holds up the others of its webhook for one attempt only', async () => {
+  test('without an answer delays the others of its webhook for one attempt only', async () => {
     const id = await webhook(['price.changed'])
     await putDown(pool, [message(1), message(2)], startMs)
     const { post, requests } = receiver(null, 200)
@@ -303,7 +303,7 @@ describe('a message', () => {
     expect((await deliveries(id)).map(({ state }) => state)).toEqual(['delivered', 'delivered'])
   })
 
-  test('that is under way when the process ends is left as if it had never been tried', async () => {
+  test('in progress when the process ends is left as if it had not been tried', async () => {
     const id = await webhook(['price.changed'])
     await putDown(pool, [message(1), message(2)], startMs)
     const ending = new AbortController()
@@ -331,7 +331,7 @@ describe('a message', () => {
     expect(await sendRound(sending, id)).toMatchObject({ sent: 1 })
   })
 
-  test('whose secret is not ours is not sent', async () => {
+  test('whose secret was sealed with another key is not sent', async () => {
     const id = await webhook(['price.changed'])
     await pool.query("update webhook_endpoints set sealed_secret = 'AAAA'")
     await putDown(pool, [message()], startMs)
@@ -349,14 +349,14 @@ describe('a message', () => {
     const { sending } = sendingTo(post)
     expect(await dueWebhooks(pool, { nowMs: startMs, max: 10 })).toEqual([])
     expect(await sendRound(sending, id)).toMatchObject({ sent: 0 })
-    // No one is at fault for what waits here.
+    // The receiver is not at fault for messages that wait here.
     expect(await pendingDeliveries(pool)).toMatchObject({ count: 0, oldestSeconds: 0 })
     await pool.query('update webhook_endpoints set paused_at = null')
     expect(await sendRound(sending, id)).toMatchObject({ sent: 1 })
     expect(requests).toHaveLength(1)
   })
 
-  test('is not sent after the one during which its webhook was paused', async () => {
+  test('is not sent if its webhook was paused during the previous message', async () => {
     const id = await webhook(['price.changed'])
     await putDown(pool, [message(1), message(2)], startMs)
     const { post, requests } = receiver(200)
@@ -368,7 +368,7 @@ describe('a message', () => {
     expect(requests).toHaveLength(1)
   })
 
-  test('carries the signature of the former secret until its time is over', async () => {
+  test('carries the signature of the previous secret until its time is over', async () => {
     const id = await webhook(['price.changed'])
     const next = secretText(Buffer.alloc(32, 9))
     await pool.query(
@@ -385,7 +385,7 @@ describe('a message', () => {
     expect(requests.map(({ headers }) => headers['webhook-signature']?.split(' ').length)).toEqual([2, 1])
   })
 
-  test('is not kept where a thousand wait, and that is counted', async () => {
+  test('is not kept if a thousand wait, and is counted as dropped', async () => {
     const id = await webhook(['price.changed'])
     const many = Array.from({ length: pendingMax }, (_, n) => message(n))
     await putDown(pool, many, startMs)
@@ -395,7 +395,7 @@ describe('a message', () => {
     expect(rows).toEqual([{ dropped: 1 }])
   })
 
-  test('that is done is forgotten after 90 days, one that waits is not', async () => {
+  test('that is finished is deleted after 90 days, and one that waits is not', async () => {
     const id = await webhook(['price.changed'])
     await putDown(pool, [message(1), message(2)], startMs)
     await pool.query("update webhook_deliveries set created_at = now() - interval '91 d'")
@@ -408,7 +408,7 @@ describe('a message', () => {
 })
 
 describe('a webhook', () => {
-  test('that answers 410 is disabled, with everything that waits', async () => {
+  test('that answers 410 is disabled, with all its messages', async () => {
     const id = await webhook(['price.changed'])
     await putDown(pool, [message(1), message(2)], startMs)
     const { post, requests } = receiver(410)
@@ -421,7 +421,7 @@ describe('a webhook', () => {
     expect(await putDown(pool, [message(3)], startMs)).toEqual([])
   })
 
-  test('that fails for three days is disabled and says since when', async () => {
+  test('that fails for three days is disabled, with the time of the first failure', async () => {
     const id = await webhook(['price.changed'])
     const { sending, clock } = sendingTo(receiver(503).post)
     await putDown(pool, [message(1)], startMs)
@@ -452,7 +452,7 @@ describe('a key that ends', () => {
     expect(expiryNotice(key(leftMs), startMs)?.data.days_before ?? null).toBe(days)
   })
 
-  test('is told once for each, however often it is looked at', async () => {
+  test('creates one message for each, no matter how often it is checked', async () => {
     const id = await webhook(['key.expiring'])
     for (const [leftMs, nowMs] of [
       [6 * dayMs, startMs],

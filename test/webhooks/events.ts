@@ -1,4 +1,4 @@
-/** Events as the event log gives them. */
+/** Events as the event log returns them. */
 import { uuidV5 } from '../../src/event-log/event-id.ts'
 import type { DecodedEvent } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'

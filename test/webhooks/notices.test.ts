@@ -49,7 +49,7 @@ const eventOf = (step: Step, n: number) => {
   )
 }
 
-/** By the definition alone: the places at which the balance is below the threshold and was not before. */
+/** By the definition alone: the places at which the balance is below the threshold and the previous balance was not. */
 const crossings = (all: readonly Step[]): string[] => {
   let balance = 0n
   let threshold: bigint | null = null
@@ -65,26 +65,26 @@ const crossings = (all: readonly Step[]): string[] => {
 }
 
 describe('balance.low', () => {
-  test('is told once for every time the balance falls below the threshold, however the log is cut into batches', () => {
+  test('is created once each time the balance falls below the threshold, with any division of the log into batches', () => {
     fc.assert(
       fc.property(steps, fc.array(fc.nat(60)), (all, cuts) => {
         const events = all.map(eventOf)
         let kept = new Map<string, Balance>()
-        const told: string[] = []
+        const sources: string[] = []
         events.forEach((event, n) => {
-          // A batch begins with what was written down at the end of the one before.
+          // A batch begins with the state that the previous one stored.
           if (cuts.includes(n)) kept = new Map(kept)
           const notice = noticeOf(event, kept)
-          if (notice?.event === 'balance.low') told.push(notice.source)
+          if (notice?.event === 'balance.low') sources.push(notice.source)
         })
-        expect(told).toEqual(
+        expect(sources).toEqual(
           crossings(all).map((n) => eventOf({ kind: 'set', to: null }, Number(n)).recorded.id),
         )
       }),
     )
   })
 
-  test('says balance and threshold', () => {
+  test('contains balance and threshold', () => {
     const balances = new Map<string, Balance>()
     noticeOf(eventOf({ kind: 'move', by: 5n }, 0), balances)
     expect(noticeOf(eventOf({ kind: 'set', to: 10n }, 1), balances)).toMatchObject({
@@ -96,7 +96,7 @@ describe('balance.low', () => {
 })
 
 describe('price.changed', () => {
-  test('a price book concerns everyone, and says from when', () => {
+  test('a price book concerns everyone, and contains its effective date', () => {
     const book = {
       ...{ version: 3, effective_from: '2026-12-01T00:00:00.000Z', rules: [], approver: 'ada' },
       ...{ proposal: 1, digest: null },
@@ -113,7 +113,7 @@ describe('price.changed', () => {
     })
   })
 
-  test('that a book is withdrawn before it came into force concerns everyone too', () => {
+  test('the withdrawal of a scheduled book concerns everyone too', () => {
     const event = decoded({ type: 'PriceBookWithdrawn', data: { version: 3, reason: 'r' } }, 0, 'pricebook')
     expect(noticeOf(event, new Map())).toMatchObject({
       organizationId: null,
@@ -121,7 +121,7 @@ describe('price.changed', () => {
     })
   })
 
-  test('a price of one organization concerns that one', () => {
+  test('a price of one organization concerns only that one', () => {
     const data = {
       ...{ sku: 'ip_lookup', amount: '0.5', effective_from: '2026-12-01T00:00:00.000Z' },
       ...{ override_id: randomUUID(), reason: null },
@@ -135,7 +135,7 @@ describe('price.changed', () => {
 })
 
 describe('checkpoint', () => {
-  test('a signed checkpoint is told to everyone as it is', () => {
+  test('a signed checkpoint is sent to everyone unchanged', () => {
     const note = 'origin\n7\nroot\n\n— origin signature\n'
     const data = { origin: 'origin', size: 7, root: 'root', position: '7', note }
     const event = decoded({ type: 'LogCheckpointed', data }, 0, 'checkpoint')
@@ -147,7 +147,7 @@ describe('checkpoint', () => {
   })
 })
 
-describe('who is told', () => {
+describe('recipients', () => {
   const notice = {
     ...{ event: 'price.changed' as const, organizationId: null, source: 'a', at: '2026-01-01T00:00:00.000Z' },
     ...{ recordedAtMs: Date.parse('2026-01-01T00:00:00.000Z'), data: { change: 'price_book' } },
@@ -159,25 +159,27 @@ describe('who is told', () => {
     created_at: new Date(createdAtMs),
   })
   const nowMs = notice.recordedAtMs + 1_000
-  const told = (more: object, listeners: Parameters<typeof deliveriesOf>[1]) =>
+  const recipients = (more: object, listeners: Parameters<typeof deliveriesOf>[1]) =>
     deliveriesOf([{ ...notice, ...more }], listeners, nowMs).map(({ webhookId }) => webhookId)
 
-  test('everyone of what concerns everyone, under the name of each organization', () => {
+  test('everyone gets what concerns everyone, under the name of each organization', () => {
     const all = deliveriesOf([notice], [listener('a'), listener('b')], nowMs)
     expect(all.map(({ payload }) => JSON.parse(payload).data.organization_id)).toEqual(['a', 'b'])
     expect(new Set(all.map(({ deliveryId }) => deliveryId)).size).toBe(2)
   })
 
-  test('one organization of what concerns it', () => {
-    expect(told({ organizationId: 'b' }, [listener('a'), listener('b'), listener(null)])).toEqual(['wh_b'])
+  test('one organization gets what concerns it', () => {
+    expect(recipients({ organizationId: 'b' }, [listener('a'), listener('b'), listener(null)])).toEqual([
+      'wh_b',
+    ])
   })
 
-  test('no one of what happened before they listened, nor of what is a month old', () => {
-    expect(told({}, [listener('a', notice.recordedAtMs + 1)])).toEqual([])
+  test('no one gets events from before the webhook was created, or older than a month', () => {
+    expect(recipients({}, [listener('a', notice.recordedAtMs + 1)])).toEqual([])
     expect(deliveriesOf([notice], [listener('a')], nowMs + 31 * 24 * 3_600_000)).toEqual([])
   })
 
-  test('the same of the same under the same id', () => {
+  test('the same event gives the same message under the same id', () => {
     const ids = [1, 2].map(() => deliveriesOf([notice], [listener('a')], nowMs)[0]?.deliveryId)
     expect(ids[0]).toBe(ids[1])
     expect(ids[0]).toMatch(/^msg_[0-9a-f]{32}$/)

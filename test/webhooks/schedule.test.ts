@@ -5,8 +5,8 @@ import { failingMsMax, nextAttemptMs, retryDelaysMs, verdictOf } from '../../src
 const hourMs = 3_600_000
 const base = { attempts: 1, failingSinceMs: 0, nowMs: 0, chance: 0 }
 
-describe('when a message is tried again', () => {
-  test('eight times in all, within about a day, each pause at least as long as the one before', () => {
+describe('retries of a message', () => {
+  test('eight attempts within about a day, no pause shorter than the previous one', () => {
     let nowMs = 0
     const pauses: number[] = []
     for (let attempts = 1; ; attempts++) {
@@ -22,7 +22,7 @@ describe('when a message is tried again', () => {
     expect(nowMs / hourMs).toBeLessThan(24)
   })
 
-  test('chance makes a pause longer, by a tenth at most', () => {
+  test('a random part makes a pause longer, by a tenth at most', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: retryDelaysMs.length }),
@@ -38,20 +38,20 @@ describe('when a message is tried again', () => {
   })
 })
 
-describe('what an answer means', () => {
-  test.each([200, 201, 204, 299])('%d: delivered, whatever went before', (status) => {
+describe('the meaning of an answer', () => {
+  test.each([200, 201, 204, 299])('%d: delivered, no matter what happened before', (status) => {
     expect(verdictOf({ ...base, status, attempts: 8 })).toEqual({ kind: 'delivered' })
   })
 
-  test.each([null, 100, 199, 300, 301, 307, 400, 404, 429, 500, 503])('%s: tried again', (status) => {
+  test.each([null, 100, 199, 300, 301, 307, 400, 404, 429, 500, 503])('%s: retried', (status) => {
     expect(verdictOf({ ...base, status })).toEqual({ kind: 'again', atMs: 60_000 })
   })
 
-  test('410: nothing more is sent there', () => {
+  test('410: nothing more is sent to this address', () => {
     expect(verdictOf({ ...base, status: 410 })).toMatchObject({ kind: 'disable' })
   })
 
-  test('after the last attempt the message is given up, and the address where nothing succeeded for days', () => {
+  test('after the last attempt the message fails, and so does an address without any success for days', () => {
     const last = { ...base, status: 500, attempts: 8 }
     expect(verdictOf({ ...last, nowMs: failingMsMax - 1 })).toEqual({ kind: 'dead' })
     expect(verdictOf({ ...last, nowMs: failingMsMax })).toEqual({

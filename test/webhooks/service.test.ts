@@ -1,6 +1,6 @@
 /**
- * The whole way, by the running service: a webhook is made, something happens, and a receiver on the loopback is told. A second receiver
- * never answers. Partners' webhooks never lead to the loopback: here they are sent as the operator's own, which `EGRESS_ALLOW` lets go there.
+ * The whole way through the running service: a webhook is created, an event happens, and a receiver on the loopback gets it. A second receiver
+ * never answers. Partners' webhooks are never sent to the loopback: here they are the operator's own, which `EGRESS_ALLOW` permits.
  */
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
@@ -90,7 +90,7 @@ const receivedSoon = (count: number): Promise<true> =>
 
 describe('a webhook', { shuffle: false }, () => {
   test(
-    'is told what happened, signed, while another one of its kind never answers',
+    'gets events, signed, while another one never answers',
     async () => {
       const { organizationId } = partner
       const { foundation } = house
@@ -102,27 +102,27 @@ describe('a webhook', { shuffle: false }, () => {
       expect(await house.lookup(partner, { ip: places.london })).toMatchObject({ status: 200 })
       await foundation.checkpoints.make()
       await receivedSoon(3)
-      const told = new Map(received.map((one) => [JSON.parse(one.body).type, one]))
-      const messages = [...told.values()].map(({ body }) => JSON.parse(body))
+      const byType = new Map(received.map((one) => [JSON.parse(one.body).type, one]))
+      const messages = [...byType.values()].map(({ body }) => JSON.parse(body))
       expect(messages.find(({ type }) => type === 'price.changed')?.data).toMatchObject({
         ...{ organization_id: organizationId, change: 'price_book', price_book_version: 2 },
       })
       expect(messages.find(({ type }) => type === 'balance.low')?.data).toEqual({
         ...{ organization_id: organizationId, balance: '99', threshold: '100' },
       })
-      // As it is in the event log, to be kept outside.
+      // The form in the event log, for storage outside.
       const [last] = await foundation.eventLog.read('checkpoint', { direction: 'backwards', max: 1 })
       const { note, size } = JSON.parse(last?.data ?? '')
       expect(messages.find(({ type }) => type === 'checkpoint')?.data).toEqual({
         ...{ organization_id: null, size, note },
       })
-      const { headers, body } = told.get('balance.low') ?? { headers: {}, body: '' }
+      const { headers, body } = byType.get('balance.low') ?? { headers: {}, body: '' }
       const id = String(headers['webhook-id'])
       const atMs = Number(headers['webhook-timestamp']) * 1_000
       expect(headers).toMatchObject(signedHeaders(good.secret, { id, atMs, body }))
       const statesOf = async (webhookId: string) =>
         (await listDeliveries(foundation, { webhookId, state: null })).map(({ state }) => state)
-      // It is written down after the receiver has heard it.
+      // It is stored after the receiver has got it.
       await eventually(async () =>
         (await statesOf(good.webhookId)).join() === 'delivered,delivered' ? true : undefined,
       )
@@ -132,12 +132,12 @@ describe('a webhook', { shuffle: false }, () => {
   )
 
   test(
-    'is told nothing again when projections are rebuilt',
+    'gets no second message when projections are rebuilt',
     async () => {
       const { url, eventLog, secrets } = house.foundation
       await rebuildProjections({ url, eventLog, seal: secrets.rowSeal, projections })
       const before = received.length
-      // What comes next comes after everything a rebuild could have brought.
+      // The next message comes after all that a rebuild could have created.
       await publish(48)
       await receivedSoon(before + 1)
       expect(received).toHaveLength(before + 1)
@@ -146,18 +146,18 @@ describe('a webhook', { shuffle: false }, () => {
     deadlineMs,
   )
 
-  test('is told of a key that ends, once', async () => {
+  test('gets one message about an expiring key', async () => {
     const { foundation } = house
     const { organizationId } = partner
     const { webhookId } = await make('/other', ['key.expiring'], organizationId)
     const expiresAt = new Date(Date.now() + 3 * 24 * 3_600_000).toISOString()
     const { keyId } = await house.key(organizationId, { expiresAt })
-    // The rows people see are a moment behind.
-    const told = await eventually(async () => {
+    // The rows of the lists are slightly behind.
+    const receivers = await eventually(async () => {
       const ids = await tellOfExpiringKeys(foundation.pool, Date.now())
       return ids.length > 0 ? ids : undefined
     })
-    expect(told).toEqual([webhookId])
+    expect(receivers).toEqual([webhookId])
     expect(await tellOfExpiringKeys(foundation.pool, Date.now())).toEqual([])
     const rows = await house.query('select payload from webhook_deliveries where webhook_id = $1', [
       webhookId,
@@ -171,7 +171,7 @@ describe('a webhook', { shuffle: false }, () => {
     await deleteWebhook(foundation, { webhookId, actor: 'cli' })
   })
 
-  test('can be tried at once, and is not told of what a test is about', async () => {
+  test('can be tested immediately, and gets no messages about test organizations', async () => {
     const outside = openOutside(house.config)
     const before = received.length
     const tested = await testWebhook(house.foundation, { webhookId: good.webhookId, outside, actor: 'cli' })
@@ -179,7 +179,7 @@ describe('a webhook', { shuffle: false }, () => {
     expect(JSON.parse(received[before]?.body ?? '')).toMatchObject({ type: 'webhook.test' })
   })
 
-  test('that was disabled is in use again once a test succeeds, and what was given up is sent again', async () => {
+  test('that was disabled works again after a successful test, and failed messages are sent again', async () => {
     const { foundation } = house
     const { webhookId } = good
     const [delivery] = await listDeliveries(foundation, { webhookId, state: 'delivered' })
@@ -206,17 +206,17 @@ describe('a webhook', { shuffle: false }, () => {
     ])
   })
 
-  test('is on record when it is made and when it is ended: its host, and neither path nor secret', async () => {
+  test('is recorded when it is created and deleted: its host, but neither path nor secret', async () => {
     const made = await make('/another-path', ['checkpoint'], null)
     await deleteWebhook(house.foundation, { webhookId: made.webhookId, actor: 'user:ada' })
     const events = (await house.recorded()).filter(({ stream }) => stream === operatorStream).map(decodeEvent)
     const { host } = new URL(base)
-    const told = { webhook_id: made.webhookId, organization_id: null, host }
+    const recorded = { webhook_id: made.webhookId, organization_id: null, host }
     expect(
       events.filter(({ data }) => 'webhook_id' in data && data.webhook_id === made.webhookId),
     ).toMatchObject([
-      { type: 'WebhookCreated', data: { ...told, events: ['checkpoint'] }, metadata: { actor: 'cli' } },
-      { type: 'WebhookDeleted', data: told, metadata: { actor: 'user:ada' } },
+      { type: 'WebhookCreated', data: { ...recorded, events: ['checkpoint'] }, metadata: { actor: 'cli' } },
+      { type: 'WebhookDeleted', data: recorded, metadata: { actor: 'user:ada' } },
     ])
     expect(JSON.stringify(events.map(({ data }) => data))).not.toMatch(/path|whsec_/)
     const { rows } = await house.foundation.pool.query('select * from webhook_endpoints')
@@ -234,7 +234,7 @@ describe('a webhook', { shuffle: false }, () => {
   })
 })
 
-describe('what a webhook can be made of', () => {
+describe('valid URLs and events', () => {
   const strict = createEgressGuard({ allow: [] })
   const exempt = createEgressGuard({ allow: ['10.0.0.0/8'] })
 
@@ -260,11 +260,11 @@ describe('what a webhook can be made of', () => {
     expect(() => webhookUrlOf(url, where)).toThrow(why)
   })
 
-  test('no URL of any length', () => {
+  test('no URL of unlimited length', () => {
     expect(() => webhookUrlOf(`https://a.test/${'x'.repeat(2_048)}`, strict)).toThrow('at most 2048')
   })
 
-  test('known events, each once; those of one organization only with one', () => {
+  test('known events, each once; those of one organization only for one', () => {
     expect(webhookEventsOf(['checkpoint', 'checkpoint'], null)).toEqual(['checkpoint'])
     expect(() => webhookEventsOf(['balance.low', 'checkpoint'], null)).toThrow(
       'balance.low concern one organization',
@@ -273,7 +273,7 @@ describe('what a webhook can be made of', () => {
     expect(() => webhookEventsOf([], null)).toThrow('at least one')
   })
 
-  test('twenty of one organization at most', async () => {
+  test('twenty per organization at most', async () => {
     const { organizationId } = await house.partner()
     for (let n = 0; n < 20; n++) await make('/many', ['balance.low'], organizationId)
     await expect(make('/many', ['balance.low'], organizationId)).rejects.toThrow(

@@ -1,4 +1,4 @@
-/** Signatures by the rules of Standard Webhooks, checked by what others publish and not by the code that makes them. */
+/** Signatures by the rules of Standard Webhooks, checked against published values and not with the code that makes them. */
 import { readFileSync } from 'node:fs'
 import { stripTypeScriptTypes } from 'node:module'
 import { describe, expect, test } from 'vitest'
@@ -7,7 +7,7 @@ import { testMessage } from '../../src/webhooks/outbox.ts'
 import { secretText, signedHeaders } from '../../src/webhooks/signature.ts'
 
 describe('a signature', () => {
-  test('is the one of the reference implementations for the message of their test', () => {
+  test('equals that of the reference implementations for their test message', () => {
     const headers = signedHeaders('whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', {
       id: 'msg_p5jXN8AQM9LWM0D4loKWxJek',
       atMs: 1_614_265_330_999,
@@ -21,13 +21,13 @@ describe('a signature', () => {
   })
 })
 
-test('the guide for partners names every type a message can have, and no other', () => {
+test('the guide for partners names every type of message, and no other', () => {
   const guide = readFileSync(new URL('../../src/guides/webhooks.md', import.meta.url), 'utf8')
   const named = [...guide.matchAll(/^\| `([^`]+)` \|/gm)].map(([, type]) => type)
   expect(named).toEqual([...webhookEvent.options, testMessage])
 })
 
-/** The lines partners are given, as they stand in the guide. */
+/** The lines in the guide that partners copy. */
 const published = async (): Promise<(secret: string, headers: object, body: string) => boolean> => {
   const guide = readFileSync(new URL('../../src/guides/webhooks.md', import.meta.url), 'utf8')
   const [, code = ''] = /```ts\n([\s\S]*?verifyWebhook[\s\S]*?)```/.exec(guide) ?? []
@@ -36,12 +36,12 @@ const published = async (): Promise<(secret: string, headers: object, body: stri
   return module.verifyWebhook
 }
 
-describe('what the guide for partners verifies messages with', () => {
+describe('the verification code in the guide for partners', () => {
   const secret = secretText(Buffer.alloc(32, 7))
   const message = { id: 'msg_1', atMs: Date.now(), body: '{"type":"balance.low"}' }
   const headers = signedHeaders(secret, message)
 
-  test('takes what we sign', async () => {
+  test('accepts our signatures', async () => {
     expect((await published())(secret, headers, message.body)).toBe(true)
   })
 
@@ -51,7 +51,7 @@ describe('what the guide for partners verifies messages with', () => {
     ['another secret', headers, message.body, secretText(Buffer.alloc(32, 8))],
     ['no signature', { ...headers, 'webhook-signature': '' }, message.body, secret],
     [
-      'a message of ten minutes ago',
+      'a message from ten minutes ago',
       signedHeaders(secret, { ...message, atMs: message.atMs - 600_000 }),
       message.body,
       secret,
