@@ -1,4 +1,4 @@
-/* The protocol by which a ledger is written: src/ledger/{writer,writer-states,callers,append-batch,reversals}.ts,
+/* The protocol of writing a ledger: src/ledger/{writer,writer-states,callers,append-batch,reversals}.ts,
  * src/event-log/append-until-known.ts, src/call/{identify,key-lookup,claims,recording}.ts.
  *
  * Two processes with one writer each, and one stream with exact expected revisions. Operation K has an Idempotency-Key: it is request 0, and
@@ -7,7 +7,7 @@
  * An entry of the stream is (id, who). Ids: 0 the call K and its charge, 1 the call U and its charge, 2 the reversal of U, 15 a fence.
  * KeyUsed and CreditCharged are one entry, because they are one append. who: the request whose bytes the entry has, or 8.
  *
- * Everything that can go wrong has a budget, and may be left unused. So every run ends, and "eventually" is "at the end": the monitor runs
+ * Every fault has a budget, which may be left unused. So every run ends, and "eventually" means "at the end": the monitor runs
  * when nothing else can (timeout).
  */
 #ifndef BAL
@@ -20,10 +20,10 @@
 #define LOST 1       /* appends that are written and whose reply is lost */
 #endif
 #ifndef LATES
-#define LATES 1      /* callers who have waited too long while their append is under way: 504 */
+#define LATES 1      /* callers whose wait ends while their append is in progress: 504 */
 #endif
 #ifndef QLATES
-#define QLATES 1     /* callers who have waited too long while their command waits to be decided: 503 */
+#define QLATES 1     /* callers whose wait ends while their command waits to be decided: 503 */
 #endif
 #ifndef RFAIL
 #define RFAIL 1      /* attempts to decide a place that fail */
@@ -41,7 +41,7 @@
 #define TRIES 2      /* requests with the key K */
 #endif
 #ifndef MUT
-#define MUT 0        /* mutants: 1 a caller of an append under way is told 503; 2 a place counts as decided without a fence in it;
+#define MUT 0        /* mutants: 1 a caller of an append in progress gets 503; 2 a place counts as decided without a fence in it;
                         3 the log takes an append at any revision; 4 a repetition has a new id */
 #endif
 
@@ -59,10 +59,10 @@
 /* requests */
 #define NEW 0
 #define WAIT 1       /* queued */
-#define INB 2        /* in the batch under way */
-#define REID 3       /* its key was found written by another request: identifyAgain */
+#define INB 2        /* in the batch in progress */
+#define REID 3       /* another request under its key was found in the log: identifyAgain */
 #define OK 4         /* 200 */
-#define LOSTOK 5     /* 200, and the client did not get it */
+#define LOSTOK 5     /* 200, but the client did not get it */
 #define R503 6
 #define R402 7
 #define R504 8       /* outcome unknown */
@@ -75,7 +75,7 @@
 /* the claim row of K */
 #define CNONE 0
 #define HELD 1
-#define STALE 2      /* handed back, or 60 s old */
+#define STALE 2      /* released, or 60 s old */
 #define ANSWERED 3
 
 typedef Bat { byte n; byte base; byte id[BMAX]; byte who[BMAX] }
@@ -87,8 +87,8 @@ Bat late[2];         /* appends held by the network */
 byte rst[NQ], rp[NQ];
 byte claim;
 byte delays = DELAYS, losts = LOST, lates = LATES, qlates = QLATES, rfail = RFAIL, lostok = LOSTOK_N, crash = CRASH, term = TERM;
-bit told;            /* a process that stopped in good order logged the request id of U */
-bit killed;          /* a process that owed U was killed */
+bit told;            /* a process that stopped normally logged the request id of U */
+bit killed;          /* a process that owed U a reversal was killed */
 
 hidden byte i, j, k, q, n, fx, sl; hidden byte res; hidden short bal, nk, nu, nr;
 
@@ -110,11 +110,11 @@ inline sums(upto) { bal = BAL; nk = 0; nu = 0; nr = 0; j = 0;
          :: else fi;
       j++
      :: else -> break od }
-/* The same bytes at its place: the digest of the last event is over all before it. */
+/* The same bytes at its place: the digest of the last event covers all earlier ones. */
 inline isThere(B) { res = 1; i = 0;
   do :: i < B.n -> if :: B.base + i >= llen -> res = 0 :: else -> if :: lid[B.base+i] != B.id[i] || lwho[B.base+i] != B.who[i] -> res = 0 :: else fi fi; i++
      :: else -> break od }
-/* What the log does with an append. res 1: it is there; 0: conflict (also where the ids are there with other bytes). */
+/* The log's answer to an append. res 1: it is there; 0: conflict (also if the ids are there with other bytes). */
 inline append(B) {
   if :: llen == B.base || MUT == 3 -> i = 0;
         do :: i < B.n -> assert(llen < LMAX); lid[llen] = B.id[i]; lwho[llen] = B.who[i]; llen++; i++ :: else -> break od;
@@ -128,10 +128,10 @@ inline refuse(x) { rst[x] = R503; if :: isK(x) -> claim = STALE :: else fi }
 inline unknown(x) { rst[x] = R504; if :: isK(x) -> claim = STALE :: else fi }
 inline noreply(x) { rst[x] = NOREPLY; if :: isK(x) -> claim = STALE :: else fi }
 
-/* key-lookup.ts: what the ledger holds under the key now. A charge is answered, free; otherwise the call is made. */
+/* key-lookup.ts: looks for the key in the ledger. A charged call is answered free; otherwise the call is made. */
 inline lookup(x) { findId(idOf(x), llen); if :: fx == NONE -> rst[x] = WAIT :: else -> ok(x) fi }
 
-/* The batch is durable: callers who still wait are answered. U, whose caller was told 504, is given back. */
+/* The batch is durable: callers who still wait are answered. U is given back if its caller got 504. */
 inline written(p) { k = 0;
   do :: k < P[p].b.n -> n = P[p].b.who[k];
       if :: n < 8 -> if :: rst[n] == INB -> ok(n)
@@ -139,13 +139,13 @@ inline written(p) { k = 0;
                         :: else fi
          :: else -> P[p].due = 0 fi; k++
      :: else -> break od }
-/* It can never be written: those who still wait are decided again. */
+/* It can never be written: calls that still wait are decided again. */
 inline requeue(p) { k = 0; do :: k < P[p].b.n -> n = P[p].b.who[k]; if :: n < 8 && rst[n] == INB -> rst[n] = WAIT :: else fi; k++ :: else -> break od }
 inline rest(p, r) { clear(P[p].b); P[p].st = IDLE; P[p].rev = r }
 inline outcome(p) { append(P[p].b);
   if :: res -> written(p); n = P[p].b.base + P[p].b.n; rest(p, n) :: else -> requeue(p); rest(p, llen) fi }
 
-/* What the process owes U: it is in the batch whose place is not decided, or its reversal is not written yet. */
+/* The process owes U an outcome: U is in the batch whose place is not decided, or its reversal is not written yet. */
 #define inBatch(p, x) (P[p].b.n > 0 && P[p].b.who[0] == x || P[p].b.n > 1 && P[p].b.who[1] == x)
 #define owesU(p) (P[p].due || P[p].st == UNKNOWN && inBatch(p, 2))
 
@@ -188,9 +188,9 @@ proctype Writer(byte p) {
   :: d_step { P[p].up && P[p].st == WRITING && losts > 0 -> losts--; append(P[p].b); P[p].st = UNKNOWN }
   :: d_step { P[p].up && P[p].st == WRITING && delays > 0 -> delays--;
       if :: late[0].n == 0 -> copy(late[0], P[p].b) :: else -> assert(late[1].n == 0); copy(late[1], P[p].b) fi; P[p].st = UNKNOWN }
-  /* the identical append again */
+  /* send the identical append again */
   :: d_step { undecided(p) -> outcome(p) }
-  /* a caller who has waited too long */
+  /* a caller whose wait ends */
 #if MUT == 1
 #define giveUp(e) n = P[p].b.who[e]; refuse(n)
 #else
@@ -201,7 +201,7 @@ proctype Writer(byte p) {
   :: d_step { P[p].up && qlates > 0 && queued(p,0) -> qlates--; refuse(0) }
   :: d_step { P[p].up && qlates > 0 && queued(p,1) -> qlates--; refuse(1) }
   :: d_step { P[p].up && qlates > 0 && queued(p,2) -> qlates--; refuse(2) }
-  /* the place is read; where nothing is there, a fence takes it, whose reply may be lost */
+  /* the place is read; if it is empty, a fence takes it, and its reply may be lost */
   :: d_step { undecided(p) && !nothingThere(p) -> isThere(P[p].b); if :: res -> written(p) :: else -> requeue(p) fi; rest(p, NOREV) }
 #if MUT == 2
   :: d_step { undecided(p) && nothingThere(p) -> k = 0;
@@ -217,7 +217,7 @@ proctype Writer(byte p) {
   :: d_step { reid(0) -> lookup(0) }
   :: d_step { reid(1) -> lookup(1) }
   :: d_step { reid(3) -> lookup(3) }
-  /* SIGTERM: callers are answered first. What is not decided or not given back by then is logged. */
+  /* SIGTERM: callers are answered first. Calls not decided or not given back by then are logged. */
   :: d_step { P[p].up && P[p].term && P[p].st == IDLE && !anyBusy(p) && !P[p].due -> forget(p) }
   :: d_step { P[p].up && P[p].term && !anyBusy(p) && owesU(p) -> told = 1; forget(p) }
   :: d_step { P[p].up && P[p].term && !anyBusy(p) && P[p].st == UNKNOWN && !owesU(p) -> forget(p) }
