@@ -116,7 +116,7 @@ describe('the rules', () => {
     ['limit', { domain: 'example.com', number: '5', period: 'year' }, 'none of day, month'],
     ['limit', { domain: '', number: '5', period: 'day' }, 'A value is required'],
     ['block', { domain: `${'aaaaaaaaaaaaaaaaaaaa.'.repeat(15)}com` }, 'registrable domain'],
-    ['block', { domain: 'exa\u0000mple.com' }, 'registrable domain'],
+    ['block', { domain: 'exa\u0000mple.com' }, 'U+0000'],
     ['block', { domain: '10.0.0.1' }, 'registrable domain'],
     ['block', { domain: 'github.io' }, 'registrable domain'],
     ['unblock', { domain: '<b>' }, 'registrable domain'],

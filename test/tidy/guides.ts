@@ -12,7 +12,7 @@ import { parseConfig } from '../../src/config.ts'
 import { commands as all } from '../cli/commands.ts'
 import { filesUnder, readText, root, sources } from './source.ts'
 
-/** README and the guides: everything they name exists, and everything a reader needs is named. */
+/** README and the guides: every name in them exists, and nothing that a reader needs is missing. */
 
 const guides = filesUnder('src/guides').filter((path) => path.endsWith('.md'))
 const documents = new Map(['README.md', ...guides].map((path) => [path, readText(path)]))
@@ -30,7 +30,7 @@ const blocksOf = (text: string, language: string): string[] =>
   [...text.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].flatMap(([, name, block = '']) =>
     name === language ? [block] : [],
   )
-/** Text between backticks, outside blocks. */
+/** The texts between backticks, outside blocks. */
 const spansOf = (text: string): string[] =>
   [...withoutBlocks(text).matchAll(/`([^`\n]+)`/g)].map(([, span = '']) => span)
 
