@@ -137,7 +137,7 @@ describe('adding a webhook', () => {
     ['an address inside', { url: 'https://10.0.0.1/x', events: ['balance.low'] }, 'not an address of the'],
     ['the metadata service', { url: 'https://169.254.169.254/', events: ['checkpoint'] }, 'not an address'],
     ['no event', { url: 'https://example.com/', events: [] }, 'A value is required'],
-    ['an event that is none', { url: 'https://example.com/', events: ['x\u0000<b>'] }, 'There is no'],
+    ['an event that is none', { url: 'https://example.com/', events: ['x<b>'] }, 'There is no'],
   ])('%s is refused, with what was typed kept', async (_, fields, said) => {
     const before = (await room.foundation.pool.query('select from webhook_endpoints')).rowCount
     const { statusCode, body } = await partner.submit(`${forms}/create`, fields)
