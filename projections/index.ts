@@ -7,12 +7,14 @@ import { ledgerLines } from './ledger-lines.ts'
 import { pixelDays } from './pixel-days.ts'
 import { profileCache } from './profile-cache.ts'
 import type { Projection } from './projection.ts'
+import { usageBuckets } from './usage-buckets.ts'
 
 /** Every read model, in the order operators see them. */
 export const projections: readonly Projection[] = [
   accounts,
   ledgerLines,
   ledgerIndex,
+  usageBuckets,
   apiKeys,
   keyUsage,
   profileCache,

@@ -46,9 +46,10 @@ type NewValues<T extends Table> = { readonly [Column in keyof T['columns']]?: st
  *
  * `insert`: no row has the key of an existing one. `upsert`: an existing row takes the values of `set`.
  * `update`: the rows with these keys take the values of `set`. `delete`: the rows that are equal in all given columns are deleted.
+ * `keep_newest`: the rows whose column is further before its greatest value than the interval in `set` are deleted.
  */
 export type Change = {
-  readonly kind: 'insert' | 'upsert' | 'update' | 'delete'
+  readonly kind: 'insert' | 'upsert' | 'update' | 'delete' | 'keep_newest'
   readonly table: Table
   readonly rows: readonly Readonly<Record<string, unknown>>[]
   readonly set: Readonly<Record<string, string>>
@@ -90,6 +91,13 @@ export const remove = <T extends Table>(table: T, rows: readonly Partial<RowOf<T
   rows,
   set: {},
 })
+
+/** Removes the rows whose `column`, the first of the key, is further before its greatest value than `interval`. */
+export const keepNewest = <T extends Table>(
+  table: T,
+  column: keyof T['columns'] & string,
+  interval: string,
+): Change => ({ kind: 'keep_newest', table, rows: [{}], set: { [column]: `interval '${interval}'` } })
 
 const taken = ({ key }: Table, columns: readonly string[]): Record<string, string> =>
   Object.fromEntries(
@@ -155,6 +163,13 @@ const sqlOf = ({ kind, table: { key }, set }: Change, name: string, columns: rea
       return `update ${name} t set ${sets.join(', ')} from (${given}) excluded where ${same(key)}`
     case 'delete':
       return `delete from ${name} t using (${given}) excluded where ${same(columns.map(({ column }) => column))}`
+    case 'keep_newest':
+      return Object.entries(set)
+        .map(
+          ([column, kept]) =>
+            `delete from ${name} where ${column} < (select max(${column}) from ${name}) - ${kept}`,
+        )
+        .join(';')
   }
 }
 

@@ -390,7 +390,7 @@ describe('events that cannot be folded', () => {
     expect(await count(`accounts where organization_id = '${otherOrg}' and charged_micro = 5000000`)).toBe(1)
     expect(await callsUsed()).toBe(10)
     expect(messages.some((message) => message.includes('the rows of a stream stopped'))).toBe(true)
-    expect(await parked()).toEqual([])
+    expect(await parked()).toEqual([{ projection: 'usage_buckets', stream: ledgerStream(org) }])
     await calls('later', 3, otherOrg)
     await untilProjected(house)
     expect(await count(`accounts where organization_id = '${otherOrg}' and charged_micro = 8000000`)).toBe(1)
@@ -436,6 +436,7 @@ describe('events that cannot be folded', () => {
       { projection: 'audit', stream: keyStream('K9abcdefghijklmn') },
       { projection: 'key_usage', stream: ledgerStream(org) },
       { projection: 'pixel_days', stream: ledgerStream(org) },
+      { projection: 'usage_buckets', stream: ledgerStream(org) },
     ])
     expect(await count('api_keys')).toBe(1)
     expect(await callsUsed()).toBe(4)

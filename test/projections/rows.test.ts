@@ -23,8 +23,9 @@ import {
 } from '../../projections/ledger-lines.ts'
 import { pixelDays } from '../../projections/pixel-days.ts'
 import { profileCache } from '../../projections/profile-cache.ts'
-import type { TableName } from '../../projections/projection.ts'
+import type { ProjectedEvent, TableName } from '../../projections/projection.ts'
 import { callsOfRequest, lastLineOf } from '../../projections/statement-lines.ts'
+import { usageBuckets } from '../../projections/usage-buckets.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { RecordedEvent } from '../../src/event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../../src/event-log/stored-event.ts'
@@ -40,6 +41,7 @@ import {
   createIndexes,
   createTables,
   createViews,
+  dropTables,
   liveTable,
   writeChanges,
 } from '../../src/projector/tables.ts'
@@ -618,11 +620,77 @@ describe('ledger_index', () => {
   })
 })
 
+describe('usage_buckets', () => {
+  const sums = `count(*)::integer as buckets, sum(calls)::text as calls, sum(charged_micro)::text as charged`
+
+  test('the hours of a day sum up to the usage of that day', async () => {
+    const { rows: hours } = await house.pool.query(
+      `select organization_id, (at at time zone 'utc')::date::text as day, key_id, capability, outcome,
+              sum(calls)::text as calls, sum(charged_micro)::text as charged
+         from usage_hours group by 1, 2, 3, 4, 5 order by 1, 2, 3, 4, 5`,
+    )
+    const { rows: days } = await house.pool.query(
+      `select organization_id, day::text, key_id, capability, outcome,
+              sum(calls)::text as calls, sum(charged_micro)::text as charged
+         from usage_days group by 1, 2, 3, 4, 5 order by 1, 2, 3, 4, 5`,
+    )
+    expect(hours.length).toBeGreaterThan(20)
+    expect(hours).toEqual(days)
+  })
+
+  test('the minutes of an hour sum up to it', async () => {
+    const of = (table: string) =>
+      house.pool.query(
+        `select date_trunc('hour', at) as hour, organization_id, code, sum(calls)::text as calls,
+                sum(charged_micro)::text as charged
+           from ${table} where at >= (select date_trunc('hour', min(at)) + interval '1 h' from usage_minutes)
+          group by 1, 2, 3 order by 1, 2, 3`,
+      )
+    const { rows } = await of('usage_minutes')
+    expect(rows.length).toBeGreaterThan(20)
+    expect(rows).toEqual((await of('usage_hours')).rows)
+  })
+
+  test('a call that comes late for a removed minute is in its hour only, in whatever batches', async () => {
+    const call = (at: string): ProjectedEvent => ({
+      ...{ id: '', position: 1n, stream: ledgerStream('org_late'), revision: 1, recordedAtMs: 0 },
+      metadata: {
+        ...{ schema_version: 1, actor: 'key:K9abcdefghijklma', effective_at: at, recorded_at: at },
+        digest: 'D'.repeat(43),
+      },
+      type: 'KeyUsed',
+      data: {
+        ...{ key_id: 'K9abcdefghijklma', capability: 'ip_lookup', outcome: 'refused', code: 'REQ_001' },
+        facts: { kind: 'refusal', code: 'REQ_001' },
+      },
+    })
+    const events = ['05T12:00', '05T12:01', '03T12:00', '03T12:01', '05T12:01', '01T00:00', '05T12:01'].map(
+      (at) => call(`2026-04-${at}:30.000Z`),
+    )
+    const table: TableName = (name) => `${name}_late`
+    for (const size of [1, 2, 3, events.length]) {
+      await createTables(client, usageBuckets, table)
+      for (let from = 0; from < events.length; from += size)
+        await writeChanges(client, usageBuckets.fold(events.slice(from, from + size)), table)
+      const of = async (name: string) =>
+        (await client.query(`select ${sums}, min(at) as first from ${table(name)}`)).rows
+      expect(await of('usage_minutes')).toEqual([
+        { buckets: 3, calls: '5', charged: '0', first: new Date('2026-04-03T12:01:00Z') },
+      ])
+      expect(await of('usage_hours')).toEqual([
+        { buckets: 3, calls: '7', charged: '0', first: new Date('2026-04-01T00:00:00Z') },
+      ])
+    }
+    await dropTables(client, usageBuckets, table)
+  })
+})
+
 test('every projection there is has its test, here or in a file of its own', () => {
   expect(projections).toEqual([
     accounts,
     ledgerLines,
     ledgerIndex,
+    usageBuckets,
     apiKeys,
     keyUsage,
     profileCache,
