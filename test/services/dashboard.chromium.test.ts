@@ -121,7 +121,7 @@ const paths = (): Readonly<Record<string, string>> => {
 
 const day = (from: number): string => new Date(Date.now() + from * 86_400_000).toISOString().slice(0, 10)
 
-const perWindowMs = 180_000
+const perWindowMs = 300_000
 
 describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
   let window: Window
