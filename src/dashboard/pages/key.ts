@@ -36,6 +36,7 @@ ${figures([
   ['Last used (UTC)', key.last_used_at === null ? 'never' : instant(key.last_used_at)],
 ])}
 ${callsPlot(view)}
+${investigateSection(view)}
 <section aria-labelledby="rights">
 <h2 id="rights">Rights</h2>
 <p>May use ${key.permissions.map(words).join(', ') || 'whoami only'}, from ${key.allowed_cidrs.join(', ') || 'any address'}.</p>
@@ -43,6 +44,18 @@ ${callsPlot(view)}
 ${limitsSection(view, mayChange && key.revoked_at === null)}
 ${mayChange && key.revoked_at === null && endSection(view)}`,
   })
+}
+
+/** For a key that may have leaked: its use and its calls between two days, in the pages that have filters for them. */
+const investigateSection = ({ account, key: { key_id: key } }: KeyView): Html => {
+  const path = `/organizations/${account.organization_id}`
+  const usage = new URLSearchParams({ key, by: 'capability', unit: 'hour' }).toString()
+  return html`<section aria-labelledby="investigate">
+<h2 id="investigate">Investigate</h2>
+<p class="note">If the key may have leaked: see what was used with it and when, then revoke it and issue another.</p>
+<p class="actions"><a class="button quiet" href="${path}/usage?${usage}">Use by hour and capability</a>
+<a class="button quiet" href="${path}/statement?key=${key}&amp;kind=call">Calls with this key</a></p>
+</section>`
 }
 
 /** The form of a command, filled in. */
