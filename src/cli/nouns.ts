@@ -179,7 +179,7 @@ export const nouns: readonly Noun[] = [
   },
 ]
 
-/** The commands of one noun; empty: there is no such noun. */
+/** The commands of one noun; empty if the noun does not exist. */
 export const commandsOfNoun = async (name: string | undefined): Promise<readonly Command[]> =>
   (await nouns.find((one) => one.name === name)?.load()) ?? []
 

@@ -1,7 +1,7 @@
 import service from '../../package.json' with { type: 'json' }
 import { nouns } from './nouns.ts'
 
-/** Help about the whole command line, and its release. Loads nothing else, so that it is printed at once. */
+/** Help about the whole command line, and its release. Loads nothing else, so that it is printed quickly. */
 
 export const invocation = 'npm run -s cli --'
 

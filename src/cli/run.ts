@@ -248,8 +248,7 @@ const ask = async ({
 
 /**
  * The operator of a command: the person whose `OPERATOR_TOKEN` it is; without one, the name in `--as` or `OPERATOR`; without that, the
- * account that types the command. Errors that can be found before anything is opened
- * are reported here.
+ * account that types the command. Errors that can be found before anything is opened are reported here.
  *
  * Throws `ConfigError`, `InputFault` and `UsageError`, all of which are wrong usage.
  */
