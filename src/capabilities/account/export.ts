@@ -119,7 +119,7 @@ async function* linesOf(eventLog: Pick<EventLog, 'read'>, found: LedgerExport): 
     digest = digestIn(last)
     next = last.revision + 1
   }
-  // This line tells a reader that the export is complete.
+  // This line shows that the export is complete.
   yield line({ kind: 'end', through_revision: through, digest, next_revision: nextOf(found) })
 }
 

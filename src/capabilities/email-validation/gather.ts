@@ -131,7 +131,7 @@ const askMailbox = async (
   const evidence = await mailbox.probe(parsed.address, mx, { party: key.organizationId })
   if (evidence.retryAfterSeconds !== null) {
     const options = { afterSeconds: evidence.retryAfterSeconds, key: mailboxHmac }
-    // No answer waits long for the queue. Either way it tells the caller that a later call may give a better answer.
+    // No answer waits long for the queue. Either way the caller learns that a later call may give a better answer.
     const asked = sealer
       .seal(parsed.address.normalized, mailboxHmac)
       .then((sealed) => later(`${mailboxHmac}:${sealed}`, options))

@@ -210,7 +210,7 @@ class ReloadingDatabase implements GeoDatabase {
       for (const family of silent)
         this.#logger.warn({ path, family }, `geo database: the file locates no public IPv${family} address`)
     const paths = files.map(({ path }) => path)
-    // An IPv4 tree claims nothing about IPv6; an IPv6 one has room for both.
+    // An IPv4 tree claims nothing about IPv6; an IPv6 tree has room for both.
     const claimed = (family: 4 | 6): boolean =>
       files.some(({ reader }) => family === 4 || reader.metadata.ipVersion === 6)
     for (const [family, source] of [

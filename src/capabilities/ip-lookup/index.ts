@@ -20,7 +20,7 @@ const gather = ({ geo, secrets }: IpLookupParts, address: ParsedAddress): IpFind
   addressHmac: secrets.addressHmac(address.canonical),
 })
 
-/** A location's members as JSON, cached as long as the database keeps the location: many addresses share one. */
+/** A location's members as JSON, cached while the database keeps the location: many addresses share one. */
 const locationJson = new WeakMap<Location, string>()
 
 /** The same text as JSON.stringify of the whole result, several times faster for a location seen before. */

@@ -8,7 +8,7 @@ import { pixelPeriod } from '../../events/pixel.ts'
 import type { MatchedRules } from './rules-state.ts'
 
 /**
- * The counters of pixel hits, in PostgreSQL: one row per organization, domain and period. They survive as long as the database does.
+ * The counters of pixel hits, in PostgreSQL: one row per organization, domain and period. They live in the database and survive restarts.
  *
  * A cap is a promise: a hit that is not known to be counted does not fire. Counters are not events: a hit adds one to a row
  * instead of adding a row, and the ledger records the answer in its record of the call.
@@ -25,7 +25,7 @@ export type HitAsk = {
   readonly host: string
   /** The caller's name for the hit on this host. Null: every call is a hit of its own. */
   readonly hitId: string | null
-  /** When the call arrived, by the clock of the process that received it. The periods in `rules` are those of this moment. */
+  /** When the call arrived, measured by the process that received it. The periods in `rules` are those of this moment. */
   readonly atMs: number
   readonly rules: MatchedRules
 }

@@ -175,7 +175,7 @@ export const createCsvReader = (isHeader: (fields: readonly string[]) => boolean
 
 /**
  * The fields of a record; `open` if a quote is still open, `broken` if text follows a closing quote. Within quotes both
- * `""` and `\"` stand for a quote and `\\` for a backslash. The two ways of escaping disagree only on a backslash before
+ * `""` and `\"` mean a quote and `\\` a backslash. The two ways of escaping disagree only on a backslash before
  * the quote that ends a field: it counts as an escape, unless the record would then never end.
  */
 const csvFields = (text: string): string[] | 'open' | 'broken' => {

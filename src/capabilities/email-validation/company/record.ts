@@ -4,7 +4,7 @@ import { iso31661 } from 'iso-3166'
 import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf } from './web-address.ts'
 
 /**
- * What is known about a company, and how a record of a data set is parsed. Pure: the same record gives the same row.
+ * A company, and how a record of a data set is parsed. Pure: the same record gives the same row.
  *
  * Expect anything of bulk data: fields are missing, have the wrong type, or hold something else. An unreadable field
  * becomes null; a record is refused only if no answer could use it.

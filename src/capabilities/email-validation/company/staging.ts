@@ -41,7 +41,7 @@ export const createStaging =
 const copyIntoStaging = `copy pg_temp.companies_staged (${columnList}) from stdin`
 
 /**
- * Keeps the highest of a batch's records for each domain, unless the stored one is as high. Rows are locked in the order
+ * Keeps the highest of a batch's records for each domain, unless the stored record is as high. Rows are locked in the order
  * of their domains, so concurrent imports wait for each other and cannot deadlock.
  */
 const mergeStaging = `
@@ -61,7 +61,7 @@ const mergeStaging = `
 
 export type Written = { readonly rows: number; readonly added: number; readonly changed: number }
 
-/** Collects a batch while the previous one is being written. Holds two at most. */
+/** Collects a batch while the previous batch is being written. Holds two at most. */
 export const createWriter = (client: pg.PoolClient, onWritten: (written: Written) => void) => {
   let rows: string[] = []
   let characters = 0

@@ -101,7 +101,7 @@ const findExplicit = async (
   return evidenceOf(null, records, usable.slice(0, targetsMax))
 }
 
-/** `implicitly` is the domain that stands in for its missing records. */
+/** `implicitly` is the domain that replaces its missing records. */
 const evidenceOf = (
   implicitly: string | null,
   records: readonly MxRecord[],

@@ -37,7 +37,7 @@ const slipsOfEndings: ReadonlyMap<string, ReadonlySet<string>> = new Map([
 const beforeCountry = ['com', 'co']
 
 /**
- * The provider's domain that the given one is a slip of; null if there is none, or if the domain is listed as one that
+ * The provider's domain of which the given domain is a typo; null if there is none, or if the domain is listed as one that
  * really takes mail. Disposable look-alikes, such as squatted typos, do get a suggestion. `asciiDomain` in lower case.
  */
 export const suggestionFor = (asciiDomain: string, kindOf: ListedDomains['kindOf']): string | null => {
@@ -158,7 +158,7 @@ const differenceOf = (left: string, right: string): number => {
 const sameEnds = (name: string, provider: string): boolean =>
   name[0] === provider[0] && (name.at(-1) === provider.at(-1) || name.at(-1) === provider.at(-2))
 
-/** An ending of the provider that the given one is, or is a slip of. */
+/** The provider's ending that equals the given ending, or of which it is a typo. */
 const correctedEnding = (ending: string, { endings, sole, big }: ProviderName): string | null => {
   if (endings.includes(ending)) return ending
   const country = ending.endsWith('.com') ? ending.slice(0, -4) : ''

@@ -100,7 +100,7 @@ const withoutPrivate = { ...withPrivate, allowPrivateDomains: false }
 
 /**
  * The public suffix plus one label. The suffix list's private section counts: `acme.uk.com` is Acme's, not the
- * registry's that sells names under `uk.com`, and company data of GitHub says nothing about `acme.github.io`. A domain
+ * registry's that sells names under `uk.com`, and company data of GitHub does not describe `acme.github.io`. A domain
  * that is itself such a private suffix (`uk.com`) is its own registrable domain.
  */
 const registrableDomain = (asciiDomain: string, listed: boolean): string | null => {

@@ -69,7 +69,7 @@ export const vendoredDomains = (): ListedDomains => {
   return vendored
 }
 
-/** Reads the lists again. Throws if one is missing or empty; the old lists then stay in use. */
+/** Reads the lists again. Throws if a list is missing or empty; the old lists then stay in use. */
 export const rereadVendoredDomains = (): ListedDomains => {
   vendored = openListedDomains(vendoredListFolder)
   return vendored

@@ -104,7 +104,7 @@ const roleNames: ReadonlySet<string> = new Set(
 /** How many roles are known; spelling variants by separators count once. */
 export const roleCount = roleNames.size
 
-/** What may follow a role after a separator: an owner or a place. */
+/** Words that may follow a role after a separator: an owner or a place. */
 const qualifiers: ReadonlySet<string> = new Set(
   [
     'team dept department desk office center centre group inbox global international emea apac latam europe asia canada australia',

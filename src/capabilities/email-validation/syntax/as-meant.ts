@@ -54,7 +54,7 @@ const withoutIdleJoiners = (text: string): string =>
 /** False beyond the ends, where there is no character code. */
 const isJoinable = (code: number): boolean => code > 127
 
-/** Inside quotes every character stands for itself. */
+/** Inside quotes every character is literal. */
 const withPlainSigns = (text: string): string => {
   const at = Math.max(text.lastIndexOf('@'), text.lastIndexOf(wideAt), 0)
   const quotedTo = text.startsWith('"') ? at : 0

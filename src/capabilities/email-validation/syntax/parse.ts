@@ -199,7 +199,7 @@ const normalIPv4 = (content: string): string | null => {
   return fine ? octets.map(Number).join('.') : null
 }
 
-/** In the form of RFC 5952. `::` stands for two or more groups here; elsewhere it may stand for one. */
+/** In the form of RFC 5952. `::` replaces two or more groups here; elsewhere it may replace a single group. */
 const normalIPv6 = (content: string): string | null => {
   const tailStart = content.lastIndexOf(':') + 1
   const tail = content.slice(tailStart)

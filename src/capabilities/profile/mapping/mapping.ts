@@ -19,7 +19,7 @@ import { fromSchemaOrg, isSchemaOrgPerson } from './schema-org.ts'
 /**
  * Converts a source's answer about a person, in any shape, to the one shape of a profile in answers. Three shapes are understood:
  * our own (the members of Spec §2.4), JSON Resume, and schema.org's Person; the latter two are first rewritten into our
- * own, so that every value passes the same checks. Nothing here throws, whatever the input.
+ * own, so that every value passes the same checks. Nothing here throws, for any input.
  */
 export type MappedProfile = {
   /** As stated by the source; null if it states none. */
@@ -262,7 +262,7 @@ const dateCharactersMax = 100
 const present = new Set(['present', 'current', 'currently', 'now', 'today', 'ongoing', 'to date'])
 
 /**
- * "YYYY", "YYYY-MM" or "YYYY-MM-DD" (ISO 8601); null for everything else, including impossible days. Accepts texts of
+ * "YYYY", "YYYY-MM" or "YYYY-MM-DD" (ISO 8601); null for any other text, including impossible days. Accepts texts of
  * these forms, timestamps, which are cut to their day as written, years as numbers, and `{year, month, day}`.
  */
 export const partialDate = (value: unknown): string | null => {

@@ -18,7 +18,7 @@ type Cached = {
   readonly refresh: boolean
 }
 
-/** What is known about the person, opened. */
+/** The cached data about the person, decrypted. */
 export const readCache = async (
   { lookUps, vault, clock }: CacheParts,
   asked: Asked,

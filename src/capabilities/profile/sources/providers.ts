@@ -5,7 +5,7 @@ import type { ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
 
 /**
  * Combines the sources of this installation into one: a total deadline, a breaker and a pause for each, and a second source
- * that stands in if the first fails or is unusually late. Both count as equals: the second source's answer is the answer, even if
+ * that replaces the first if it fails or is unusually late. Both count as equals: the second source's answer is the answer, even if
  * it is that the identifier belongs to no one.
  */
 export type Providers = {
@@ -47,7 +47,7 @@ type Around = {
 }
 
 export const totalMaxMs = 8_000
-/** If a source says that it is asked too often, but not for how long. */
+/** If a source reports too many requests, but not for how long. */
 const pauseSecondsDefault = 5
 /** Of the last calls. */
 const latenciesKept = 200
@@ -117,7 +117,7 @@ export const combineProviders = (providers: readonly Source[], around: Around): 
 const isFailure = ({ kind }: ProviderAnswer): boolean =>
   kind === 'transient' || kind === 'rate_limited' || kind === 'malformed'
 
-/** Only a source that found the person stands in for the first source: the second's "no one" says nothing about the first. */
+/** Only a source that found the person replaces the first source: "no one" from the second does not describe the first. */
 const knows = ({ kind }: ProviderAnswer): boolean => kind === 'found' || kind === 'gone'
 
 const askTwo = async ({
@@ -278,7 +278,7 @@ export const createBreaker = ({ now }: { now: () => number }): Breaker => {
       const wasClosed = breaker.state(now()) === 'closed'
       if (breaker.refuses(now()) !== null) return null
       return (outcome) => {
-        // Questions from before it opened say nothing new about a source that has been left alone since.
+        // Questions from before it opened show nothing new about a source that was not asked since.
         if (wasClosed && breaker.state(now()) !== 'closed') return
         if (outcome === 'answered') breaker.succeed()
         else if (outcome === 'failed') breaker.fail(null, now())

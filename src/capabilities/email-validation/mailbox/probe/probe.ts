@@ -99,7 +99,7 @@ type ProbeCallOptions = {
 export type MailboxProbe = {
   /**
    * Never rejects because of a server, and never takes longer than `totalTimeoutMs`; if the signal is aborted, the result
-   * is a time-out. At most three targets are tried, in order: the next one only if this one does not answer, or not now.
+   * is a time-out. At most three targets are tried, in order: the next only if the current target does not answer, or not now.
    */
   probe(
     address: EmailAddress,
@@ -345,8 +345,8 @@ type RandomRecipientsOptions = {
   readonly catchAllMs: number
 }
 
-/** `unsaid`: the reply says neither; `unheard`: there is no reply; `unasked`: the caller who asked ran out of time. */
-type Finding = boolean | 'unsaid' | 'unheard' | 'unasked'
+/** `undecided`: the reply shows neither; `no_reply`: there was no reply; `out_of_time`: the wait of the caller ended first. */
+type Finding = boolean | 'undecided' | 'no_reply' | 'out_of_time'
 
 /** Per server, not per domain: a backup may accept mail for anyone where the first server refuses unknown recipients. */
 const keyOf = ({ domain, exchange }: AskedServer): string => `${domain} ${exchange.toLowerCase()}`
@@ -384,17 +384,17 @@ class RandomRecipients {
     if (known !== undefined && this.#options.clock() < known.untilMs) return known.catchAll
     const finding = await this.#share(key, server)
     if (typeof finding === 'boolean') return finding
-    // The server would not say it of this recipient, but said it of another one.
-    return finding === 'unsaid' && this.#options.clock() < (this.#refusing.get(key) ?? 0) ? false : null
+    // The server did not decide about this recipient, but it refused another.
+    return finding === 'undecided' && this.#options.clock() < (this.#refusing.get(key) ?? 0) ? false : null
   }
 
   async #share(key: string, server: AskedServer): Promise<Finding> {
     const shared = this.#asking.get(key)
     if (shared !== undefined) {
-      const finding = await within(shared, { signal: server.signal }, () => 'unasked' as const)
-      if (finding !== 'unasked') return finding
+      const finding = await within(shared, { signal: server.signal }, () => 'out_of_time' as const)
+      if (finding !== 'out_of_time') return finding
     }
-    if (server.signal.aborted) return 'unasked'
+    if (server.signal.aborted) return 'out_of_time'
     const own = this.#ask(key, server)
     this.#asking.set(key, own)
     try {
@@ -408,10 +408,10 @@ class RandomRecipients {
     const mailbox = mailboxOf({ localPart: this.#options.recipientOf(domain), asciiDomain: domain })
     const question = { exchange, mailbox, domain, smtputf8: false, own: true, background, party: '' }
     const answer = await lane.ask(question, signal)
-    if (answer.kind === 'deadline') return 'unasked'
-    if (answer.kind !== 'reply' || answer.stage !== 'rcpt') return 'unheard'
+    if (answer.kind === 'deadline') return 'out_of_time'
+    if (answer.kind !== 'reply' || answer.stage !== 'rcpt') return 'no_reply'
     const catchAll = catchAllOf(answer.reply)
-    if (catchAll === null) return 'unsaid'
+    if (catchAll === null) return 'undecided'
     this.#known.set(key, { catchAll, untilMs: this.#options.clock() + this.#options.catchAllMs })
     return catchAll
   }

@@ -2,8 +2,8 @@
  * What a reply means for a mailbox. The first rule that matches decides; the most decisive come first. Each rule has the reply it
  * was made for, and the source of that reply.
  *
- * A mailbox is missing only if the reply says so. Rules about us come before rules about the mailbox, because a
- * refusal of us says nothing about it and comes with every code; only an explicitly unknown mailbox outweighs 5.7.x.
+ * A mailbox is missing only if the reply states it. Rules about us come before rules about the mailbox, because a
+ * refusal of us does not concern the mailbox and comes with every code; only an explicitly unknown mailbox outweighs 5.7.x.
  */
 import type { MailboxOutcome } from '../../evidence.ts'
 import type { Sense } from './words.ts'
