@@ -1,7 +1,7 @@
 import { provedUserOf } from './operator.ts'
 
 /**
- * Who may approve a change of prices: one rule for price books and re-rates. Pure.
+ * Approval of price changes: one rule for price books and re-rates. Pure.
  *
  * With `twoPerson` a second person must approve, and both must be proved. Otherwise consent is enough (`consents`: a form
  * that was sent, or a yes to the plan of a command).

@@ -81,7 +81,7 @@ export type Seen = Omit<Measured, 'found'> & {
   readonly failure: 'failed' | 'timed_out' | null
 }
 
-/** Runs one check. Never rejects, and waits as long as the check takes. */
+/** Runs one check. Never rejects, and waits until the check is done. */
 export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
   try {
     const looked = await check.look(on)

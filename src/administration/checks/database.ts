@@ -279,7 +279,7 @@ function jobsFound(rows: readonly JobRow[]): Found[] {
         { severity: cron === null ? 'warning' : 'fault' },
       ),
     )
-  // If one is late, usually all of them are, for one reason.
+  // If one job is late, usually all of them are, and for the same reason.
   const [oldest] = rows.toSorted((a, b) => (ageOf(b) ?? 0) - (ageOf(a) ?? 0))
   const seconds = (oldest && ageOf(oldest)) ?? 0
   return [

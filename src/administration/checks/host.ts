@@ -172,7 +172,7 @@ const wellKnown = new Set([
 
 /** Whether the password in a URL is a well-known one, or the name of its user. */
 function isWeak(text: string): boolean {
-  // Node.js cannot parse a URL with several hosts; the first one is enough.
+  // Node.js cannot parse a URL with several hosts; the first host is enough.
   const one = text.replace(/^[a-z+]+:/, 'http:').replace(/,[^/?]*/, '')
   if (!URL.canParse(one)) return false
   const { username, password } = new URL(one)

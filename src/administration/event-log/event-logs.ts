@@ -22,8 +22,8 @@ const leavingPollMs = 100
 
 /**
  * Opens two event logs and copies all of one into the other. `from` is null for the log in the PostgreSQL of this installation;
- * an embedded one is started for it. Throws `ConfigError` if one cannot be used, and `CommandRefused` while the service runs on
- * the source.
+ * an embedded one is started for it. Throws `ConfigError` for a log that cannot be used, and `CommandRefused` while the service
+ * runs on the source.
  */
 export const copyBetween = async (
   config: Config,

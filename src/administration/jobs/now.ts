@@ -155,7 +155,7 @@ const outcome = async (
 const retriedAtOnceMax = 1_000
 
 /**
- * Retries failed runs: one, or all. If several runs of a job had the same task, only one is requested, because jobs are
+ * Retries failed runs: one, or all. If several runs of a job had the same task, a single run is requested, because jobs are
  * idempotent. Returns the number of runs by job. Throws `CommandRefused` if there is none.
  */
 export const retryDeadLetters = async (

@@ -92,7 +92,7 @@ const issue = async (
   return { keyId, apiKey, issued }
 }
 
-/** With an organization, a key of another one is refused as one that does not exist, and so is one whose organization cannot be read. */
+/** With an organization, a key of another organization is refused as unknown, and so is a key whose organization cannot be read. */
 type KeyNamed = { readonly keyId: string; readonly organizationId?: string | undefined }
 
 /** Issues a successor with the same rights; the old key remains valid for the grace period. */

@@ -96,10 +96,10 @@ type AccountRowRead = { readonly totals: AccountTotals; readonly sealed: boolean
 
 const withAccount = (found: Reconciled, row: AccountRowRead | null): Reconciled => {
   if (row === null) return found
-  const told = found.totals === null ? [] : totalDifferences(found.totals, row.totals)
-  if (told.length === 0 && !row.sealed)
-    told.push(`its row in accounts at revision ${row.totals.revision} is not as the projector wrote it`)
-  return { ...found, differences: found.differences + told.length, named: [...found.named, ...told] }
+  const wrong = found.totals === null ? [] : totalDifferences(found.totals, row.totals)
+  if (wrong.length === 0 && !row.sealed)
+    wrong.push(`its row in accounts at revision ${row.totals.revision} is not as the projector wrote it`)
+  return { ...found, differences: found.differences + wrong.length, named: [...found.named, ...wrong] }
 }
 
 /** The position that both read models of money have folded. */
@@ -153,12 +153,12 @@ const comparing =
     const of: LinesRange = { from, to, ...range }
     const query = lineSums(organizationId, of)
     const { rows } = await pool.query<NonNullable<(typeof query)['row']>>(query.text, [...query.values])
-    const told: Group[] = rows.map((row) => ({
+    const groups: Group[] = rows.map((row) => ({
       ...row,
       lines: unspaced(row.lines),
       amount: BigInt(row.amount_micro),
     }))
-    for (const group of told) addGroup(sums, skuOf, group)
+    for (const group of groups) addGroup(sums, skuOf, group)
     const expected = new Map<string, Group>()
     for (const line of lines) {
       const key = keyOf(line)
@@ -171,8 +171,8 @@ const comparing =
     }
     const isCounted = ({ kind }: Group): boolean => counted.has(kind)
     const same =
-      told.filter(isCounted).length === expected.size &&
-      told.filter(isCounted).every((group) => {
+      groups.filter(isCounted).length === expected.size &&
+      groups.filter(isCounted).every((group) => {
         const own = expected.get(keyOf(group))
         return own?.count === group.count && own.amount === group.amount
       })
@@ -204,11 +204,13 @@ const lineDifferences = async (
 ): Promise<string[]> => {
   const query = linesOf(organizationId, range)
   const { rows } = await pool.query<NonNullable<(typeof query)['row']>>(query.text, [...query.values])
-  const told = new Map(rows.filter(({ kind }) => counted.has(kind)).map((row) => [Number(row.revision), row]))
+  const rowAt = new Map(
+    rows.filter(({ kind }) => counted.has(kind)).map((row) => [Number(row.revision), row]),
+  )
   const differences: string[] = []
   for (const line of lines) {
-    const row = told.get(line.revision)
-    told.delete(line.revision)
+    const row = rowAt.get(line.revision)
+    rowAt.delete(line.revision)
     const said =
       row === undefined
         ? 'have no such line'
@@ -222,7 +224,7 @@ const lineDifferences = async (
         `${nameOf(line)}: the log says ${formatCredits(line.amount)}${line.rule === null ? '' : ` by ${line.rule}`}, ledger_lines ${said}`,
       )
   }
-  for (const [revision, { kind, request_id, amount_micro }] of told)
+  for (const [revision, { kind, request_id, amount_micro }] of rowAt)
     differences.push(
       `${nameOf({ revision, kind, requestId: request_id })}: ledger_lines say ${formatCredits(BigInt(amount_micro))}, and the log has no such line`,
     )

@@ -38,7 +38,7 @@ type CloseRequest = {
 
 /**
  * Closes a month: writes off lots that expired in it, and records the totals of its statement. Null if the organization had
- * nothing yet in that month. Throws `CommandRefused` before the month can be closed, and while an earlier one is open.
+ * nothing yet in that month. Throws `CommandRefused` before the month can be closed, and while an earlier month is open.
  */
 export const closeMonth = async (
   foundation: Pick<Foundation, 'ledger'> & Reading,

@@ -12,7 +12,7 @@ export type MonthEnded = {
 }
 
 /**
- * Closes a month of several organizations, one after the other. If one is refused, the others are still closed; any other failure ends the
+ * Closes a month of several organizations, one after the other. If a closing is refused, the others are still made; any other failure ends the
  * run, and running it again continues with the rest.
  */
 export const closeMonths = async (

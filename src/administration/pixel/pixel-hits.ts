@@ -15,7 +15,7 @@ type PixelHits = {
   readonly sums: { readonly fired: string; readonly refused: string }
   /** Newest first, and within a day by domain. */
   readonly days: readonly PixelDayRow[]
-  /** The position after which the next page starts; null: there is no more. */
+  /** The position after which the next page starts; null: this was the last page. */
   readonly until: PixelDayPlace | null
 }
 

@@ -122,7 +122,7 @@ const beginRow = async (
     actor,
   }: { rebuildId: string; names: readonly string[]; reason: string; actor: string },
 ) => {
-  // A killed rebuild seems to run forever; either this one has its tables now, or its lock refuses.
+  // A killed rebuild seems to run forever; either this rebuild has its tables now, or its lock refuses.
   await pool.query(
     `insert into projection_rebuilds (rebuild_id, projections, actor, reason) values ($1, $2, $3, $4)`,
     [rebuildId, names, actor, reason],

@@ -6,7 +6,7 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { provedUserOf } from '../operator.ts'
 
 /**
- * Security events of a person's account, for that person. The rows of the audit say where the events are; their content
+ * Security events of an account, shown to its owner. The rows of the audit say where the events are; their content
  * is read from the event log. Operators are not named, because partners read it too.
  */
 
@@ -35,13 +35,13 @@ export const accountNotices = async (
   const { text, values } = accountChanges(user, { types: noticedTypes, since, max: readMax })
   const { rows } = await pool.query<AuditRow>(text, [...values])
   const events = await Promise.all(rows.map(({ position }) => eventLog.at(BigInt(position))))
-  const told = events.flatMap((event) => {
+  const notices = events.flatMap((event) => {
     if (event === null) return []
     const { metadata, ...domain } = decodeEvent(event)
     const says = sentenceOf(domain, metadata, user)
     return says === null ? [] : [{ at: new Date(event.recordedAtMs), says }]
   })
-  return told.slice(0, max)
+  return notices.slice(0, max)
 }
 
 /** Null: it is not about this account, or there is nothing to show. */

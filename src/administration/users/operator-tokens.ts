@@ -88,7 +88,7 @@ export const checkTokenForm = (text: string): void => {
 export const userOfToken = async (
   { pool, eventLog, secrets }: Parts,
   text: string,
-  /** What is known of the operators now. */
+  /** The current state of the operators. */
   now: () => Promise<OperatorState> = () => operatorsSince(eventLog, noOperators),
 ): Promise<{ readonly user: string; readonly role: UserRole }> => {
   checkTokenForm(text)

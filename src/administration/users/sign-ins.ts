@@ -77,13 +77,13 @@ export const createSignInEvents = (
     writing.add(written)
     return written
   }
-  const tell = (counted: Omit<Counted, 'timer'>): void => void quietly(eventOf(counted), 'system')
+  const recordRefusals = (counted: Omit<Counted, 'timer'>): void => void quietly(eventOf(counted), 'system')
   const flush = (key: string): void => {
     const counted = counts.get(key)
     if (counted === undefined) return
     clearTimeout(counted.timer)
     counts.delete(key)
-    if (counted.count > 0) tell(counted)
+    if (counted.count > 0) recordRefusals(counted)
   }
   const count = (refused: Refused, address: string): void => {
     const key = JSON.stringify(refused)
@@ -93,7 +93,7 @@ export const createSignInEvents = (
       return
     }
     const first = { refused, addressHmac: secrets.addressHmac(address), since: new Date().toISOString() }
-    tell({ ...first, count: 1 })
+    recordRefusals({ ...first, count: 1 })
     const timer = setTimeout(() => flush(key), windowMs)
     timer.unref()
     counts.set(key, { ...first, count: 0, timer })

@@ -16,7 +16,7 @@ import { freshPassword, putUser, type Standing, standingOf } from './users.ts'
 /**
  * Changes of the users and their rights. The event is written first and is decisive; the row follows in the same
  * transaction, under a lock that all processes share. A change that is interrupted between the two has happened, except a new
- * password: then the old one is still valid.
+ * password: then the old password is still valid.
  */
 
 type NewUser = {

@@ -153,7 +153,7 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
 export const userNameMax = 123
 export const passwordMax = 1_024
 
-/** No password has this hash. Unknown users are checked against it, so that they take as long as known ones. */
+/** No password has this hash. Unknown users are checked against it, so that both take the same time. */
 const matchedByNone = phcOf('A'.repeat(22), 'A'.repeat(43))
 
 /** Whether there is such a user with this password. It does not say whether the user may still act. */
