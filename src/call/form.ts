@@ -109,7 +109,7 @@ export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal
 // biome-ignore lint/suspicious/noExplicitAny: the pipeline hands what `parse` returned to `gather`, and so on; it looks into none of it.
 export type AnyCapabilityForm = CapabilityForm<any, any, any>
 
-/** What people read about a capability, in its `contract.ts`. It does not depend on what a process has opened. */
+/** What people read about a capability, in its `document.ts`. It does not depend on what a process has opened. */
 export type CapabilityDocument = {
   /** The OpenAPI document lists its calls under this word, with one sentence about it. */
   readonly tag: string

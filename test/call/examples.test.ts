@@ -16,7 +16,7 @@ const ownFiles = async () => {
     entries
       .filter((entry) => entry.isDirectory())
       .map(async ({ name }) => {
-        const { document } = await import(new URL(`${name}/contract.ts`, folder).href)
+        const { document } = await import(new URL(`${name}/document.ts`, folder).href)
         const calls: readonly { document: { operationId: string } }[] = document.calls
         return {
           file: new URL(`${name}/examples.json`, folder),

@@ -21,8 +21,8 @@ const naming = new RegExp(`(?<![\\w/])(?:${[...new Set(names)].map(RegExp.escape
 const namesIn = ({ code }: Source): string[] => code.match(naming) ?? []
 
 describe('capabilities', () => {
-  test('are described in their contract.ts', () => {
-    const documents = sources.filter(({ path }) => path.endsWith('/contract.ts'))
+  test('are described in their document.ts', () => {
+    const documents = sources.filter(({ path }) => path.endsWith('/document.ts'))
     expect(documents.filter((source) => namesIn(source).length > 0)).toHaveLength(capabilities.length)
   })
 

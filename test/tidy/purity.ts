@@ -15,7 +15,7 @@ import {
 /** Pure code: no async, no clock, no randomness, no input or output. */
 
 const pureFolders = ['events', 'billing', 'keys', 'projections']
-const pureName = /^(decide|state|tariff|contract|[a-z0-9-]+-state)\.ts$/
+const pureName = /^(decide|document|state|tariff|contract|[a-z0-9-]+-state)\.ts$/
 /** The comment at the top of a file describes the file; one directly above a declaration describes only that. */
 const header = /\/\*\*(?:(?!\*\/)[\s\S])*\*\/(?=\n(?:\n|import ))/
 

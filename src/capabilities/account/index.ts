@@ -12,14 +12,13 @@ import {
 } from '../../call/own-account.ts'
 import { unavailableIfAway } from '../../call/unavailable.ts'
 import {
-  accountCalls,
   type BalanceResult,
   type CallResult,
   callNotFound,
-  document,
   type ReceiptResult,
   type UsageResult,
 } from './contract.ts'
+import { accountCalls, document } from './document.ts'
 import { createExports } from './export.ts'
 import { parseExport, parseRequestId, parseUsage, type UsageInput } from './parse.ts'
 

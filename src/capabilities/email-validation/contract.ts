@@ -1,9 +1,8 @@
 import { z } from 'zod'
 import { missingParameter, type Refusal, wrongParameter } from '../../call/errors.ts'
-import type { CapabilityDocument, DescribedCall, JsonObject } from '../../call/form.ts'
+import type { JsonObject } from '../../call/form.ts'
 import { companyStatus, emailStatus } from '../../events/email-validation.ts'
 import { syntaxReasons } from './evidence.ts'
-import examples from './examples.json' with { type: 'json' }
 
 /** The wire of POST /v1/email/validate. Every key is always present; what could not be determined is null, never false. */
 
@@ -105,37 +104,4 @@ export const parseEmailRequest = ({
   if (company !== undefined && company !== null && typeof company !== 'boolean')
     return { refusal: wrongParameter('include_company_data', 'a boolean') }
   return { input: { email, companyRequested: company === true } }
-}
-
-/** What people read about e-mail validation. */
-
-export const emailValidationCall: DescribedCall = {
-  capability: 'email_validation',
-  permission: 'email_validation',
-  method: 'POST',
-  path: '/v1/email/validate',
-  document: {
-    operationId: 'validateEmail',
-    summary: 'Validate an e-mail address',
-    description:
-      'Whether mail can be delivered to an address, and what kind of address it is. Only `status: "valid"` costs something; ' +
-      'company data cost something in addition where they were asked for and found.',
-    request: z.object({
-      email: z.string().describe('As people paste it; a malformed one is answered `invalid`'),
-      include_company_data: z
-        .boolean()
-        .nullish()
-        .describe('Adds the company behind a business domain. Default: false'),
-    }),
-    result: emailValidationResult,
-    codes: ['REQ_002', 'REQ_003', 'CREDIT_001'],
-  },
-}
-
-export const document: CapabilityDocument = {
-  tag: 'email_validation',
-  about: 'E-mail addresses: whether mail can be delivered, and to what kind of mailbox.',
-  calls: [emailValidationCall],
-  examples,
-  firstCall: { call: emailValidationCall, body: { email: 'ada@example.com' } },
 }

@@ -15,9 +15,10 @@ import type { EmailStatus } from '../../events/email-validation.ts'
 import { companiesImport, companiesShow } from './company/commands.ts'
 import { createCompanies } from './company/companies.ts'
 import { createHomePages } from './company/home-page.ts'
-import { document, type EmailValidationResult, emailValidationCall, parseEmailRequest } from './contract.ts'
+import { type EmailValidationResult, parseEmailRequest } from './contract.ts'
 import { decide, type EmailFindings } from './decide.ts'
 import { createMailExchangers } from './dns/mail-exchangers.ts'
+import { document, emailValidationCall } from './document.ts'
 import { mailboxOutcomes } from './evidence.ts'
 import {
   type EmailInput,

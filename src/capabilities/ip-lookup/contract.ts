@@ -1,7 +1,5 @@
 import { z } from 'zod'
 import { missingParameter, type Refusal, submittedCharactersMax, wrongParameter } from '../../call/errors.ts'
-import type { CapabilityDocument, DescribedCall } from '../../call/form.ts'
-import examples from './examples.json' with { type: 'json' }
 
 /** The wire of POST /v1/ip/lookup (Spec §2.3, §4.2). The names come from the specification. */
 
@@ -41,29 +39,3 @@ export const ipMissing = (): Refusal => missingParameter('ip', 'string')
 
 /** Decision 3: a value of another type is not a malformed address. */
 export const ipOfAnotherType = (): Refusal => wrongParameter('ip', 'a string')
-
-/** What people read about IP lookups. */
-
-export const ipLookupCall: DescribedCall = {
-  capability: 'ip_lookup',
-  permission: 'ip_lookup',
-  method: 'POST',
-  path: '/v1/ip/lookup',
-  document: {
-    operationId: 'lookUpIp',
-    summary: 'Look up an IP address',
-    description:
-      'Where an address is. An address that is private, reserved or in no file is answered with `success: false` and costs nothing.',
-    request: z.object({ ip: z.string().describe('IPv4 or IPv6, as text') }),
-    result: ipLookupResult,
-    codes: ['IP_001', 'REQ_002', 'REQ_003', 'CREDIT_001'],
-  },
-}
-
-export const document: CapabilityDocument = {
-  tag: 'ip_lookup',
-  about: 'IP addresses: where they are.',
-  calls: [ipLookupCall],
-  examples,
-  firstCall: { call: ipLookupCall, body: { ip: '8.8.8.8' } },
-}

@@ -8,7 +8,6 @@ import type {
   PixelLimitRemoval,
   PixelLimits,
 } from './contract.ts'
-import { pixelCalls } from './contract.ts'
 import type { HitVerdict } from './counters.ts'
 import {
   type Changed,
@@ -21,6 +20,7 @@ import {
   decideLimitsListed,
   decideUnblocked,
 } from './decide.ts'
+import { pixelCalls } from './document.ts'
 import { block, judgeHit, listBlocks, listLimits, type PixelParts, remove, setLimit } from './gather.ts'
 import {
   type DomainInput,

@@ -1,6 +1,6 @@
 import { type Capability, type Meters, usualJobSecondsMax } from '../../call/capability.ts'
-import { document } from './contract.ts'
 import { forgetHits, forgetPastPeriods, forgottenAtOnceMax, openPixelCounters } from './counters.ts'
+import { document } from './document.ts'
 import { pixelForms } from './forms.ts'
 import type { PixelObserver } from './gather.ts'
 import { openPixelRules } from './rules.ts'

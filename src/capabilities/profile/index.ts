@@ -16,15 +16,10 @@ import type { CallFacts } from '../../events/calls.ts'
 import { type ProfileFacts, profileFacts } from '../../events/profile.ts'
 import { profileStream } from '../../events/streams.ts'
 import { profilesErase, profilesImport } from './commands.ts'
-import {
-  document,
-  type ProfileRequest,
-  type ProfileResult,
-  parseProfileRequest,
-  profileCall,
-} from './contract.ts'
+import { type ProfileRequest, type ProfileResult, parseProfileRequest } from './contract.ts'
 import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
+import { document, profileCall } from './document.ts'
 import type { Identifiers } from './identifier.ts'
 import { createClaims } from './record/claims.ts'
 import { dropOldProfiles, eraseAgain, retainedAtOnceMax } from './record/erase.ts'

@@ -4,8 +4,8 @@ import type { Capability } from '../../call/capability.ts'
 import type { Caller, CapabilityForm } from '../../call/form.ts'
 import { unavailableWhenAway } from '../../call/unavailable.ts'
 import type { Whoami } from './contract.ts'
-import { document, whoamiCall } from './contract.ts'
 import { decide, type WhoamiFindings } from './decide.ts'
+import { document, whoamiCall } from './document.ts'
 
 /** When the caller's key was last used, as far as the read model knows. */
 const gather = async (pool: pg.Pool, { key, atMs }: Caller): Promise<WhoamiFindings> => {
