@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type LoadGenerator, type LoadResult, onOne, openLoadGenerator } from './load.ts'
 import { processorMsOf } from './processor-time.ts'
+import { caughtUp, watchLag } from './projection-lag.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
 import { type BareRoute, type MeasuredService, startBareRoute, startMeasured } from './service.ts'
-import { caughtUp, watchLag } from './standing.ts'
 
 /**
  * The whole call against a bare route with the same answer: throughput, latency at half load and processor time;

@@ -3,9 +3,9 @@ import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-ke
 import { lookup } from '../support/service.ts'
 import { writeHistory } from './ledger-history.ts'
 import { onOne, openLoadGenerator } from './load.ts'
+import { caughtUp } from './projection-lag.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
 import { startMeasured } from './service.ts'
-import { caughtUp } from './standing.ts'
 
 /** Calls with an Idempotency-Key against calls without one: under load in old ledgers, and with read models far behind. */
 export const keyed = async (options: BenchOptions): Promise<Row[]> => [

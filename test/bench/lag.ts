@@ -1,8 +1,8 @@
 import { startDouble } from './eventstoredb.ts'
 import { onOne, openLoadGenerator } from './load.ts'
+import { caughtUp, watchLag } from './projection-lag.ts'
 import { type BenchOptions, figureRow, type Row } from './row.ts'
 import { startMeasured } from './service.ts'
-import { caughtUp, watchLag } from './standing.ts'
 
 /**
  * How far the projections are behind when a steady load ends, on the Postgres log and on EventStoreDB: all roles in one

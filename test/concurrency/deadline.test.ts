@@ -55,7 +55,7 @@ describe('a wait with an end', () => {
   test('does not leave a later failure unhandled', async () => {
     const { promise, reject } = Promise.withResolvers<never>()
     expect(await within(promise, { waitMs: 1 }, late)).toBe('late')
-    reject(new Error('unheard'))
+    reject(new Error('late'))
     await new Promise((resolve) => setImmediate(resolve))
   })
 })

@@ -69,13 +69,13 @@ describe('a gathering', () => {
   test('fails the questions whose run fails, and no other', async () => {
     const { gathering, runs } = scene()
     const answers = [1, 2, 3, 4].map(gathering.ask)
-    const told = Promise.allSettled(answers)
+    const outcomes = Promise.allSettled(answers)
     await turn()
     runs[0]?.reject(new Error('broken'))
     await turn()
     await turn()
     runs[1]?.resolve()
-    expect((await told).map(({ status }) => status)).toEqual([
+    expect((await outcomes).map(({ status }) => status)).toEqual([
       'rejected',
       'rejected',
       'rejected',
@@ -91,10 +91,10 @@ describe('a gathering', () => {
     await without.settled()
 
     const { gathering, runs } = scene({ failsAll: (error) => error === broken })
-    const told = Promise.allSettled([1, 2, 3, 4].map(gathering.ask))
+    const outcomes = Promise.allSettled([1, 2, 3, 4].map(gathering.ask))
     await turn()
     runs[0]?.reject(broken)
-    expect((await told).every(({ status }) => status === 'rejected')).toBe(true)
+    expect((await outcomes).every(({ status }) => status === 'rejected')).toBe(true)
     const again = gathering.ask(5)
     await turn()
     runs[1]?.resolve()

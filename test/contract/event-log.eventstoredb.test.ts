@@ -524,7 +524,7 @@ describe('the event log in EventStoreDB, over the double', () => {
       }
       const opened = logger.child({})
       const errors: unknown[] = []
-      opened.error = (told: unknown) => void errors.push(told)
+      opened.error = (fields: unknown) => void errors.push(fields)
       const own = openEventStoreDb({ url: double.url, logger: opened, limits: quick })
       const { events } = await readToEnd(own, {
         after: third().position,
@@ -620,9 +620,9 @@ describe('the event log in EventStoreDB, over the double', () => {
 
     test('with credentials that will not be sent causes a warning that does not show them', () => {
       const lines: string[] = []
-      const told = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) })
-      openEventStoreDb({ url: 'esdb://admin:sesame@example.test?tls=false', logger: told })
-      openEventStoreDb({ url: 'esdb://admin:sesame@example.test', logger: told })
+      const collecting = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) })
+      openEventStoreDb({ url: 'esdb://admin:sesame@example.test?tls=false', logger: collecting })
+      openEventStoreDb({ url: 'esdb://admin:sesame@example.test', logger: collecting })
       expect(lines).toHaveLength(1)
       expect(lines.join()).toContain('credentials')
       expect(lines.join()).not.toContain('sesame')
@@ -644,9 +644,9 @@ describe('the event log in EventStoreDB, over the double', () => {
   })
 
   test('a cluster answers although one of the named hosts never does, or its name no longer resolves', async () => {
-    const deaf = createServer()
-    await new Promise<void>((resolve) => deaf.listen(0, '127.0.0.1', resolve))
-    const { port } = deaf.address() as AddressInfo
+    const silentServer = createServer()
+    await new Promise<void>((resolve) => silentServer.listen(0, '127.0.0.1', resolve))
+    const { port } = silentServer.address() as AddressInfo
     try {
       // The client asks them in its own order.
       for (let n = 0; n < 6; n++) {
@@ -658,7 +658,7 @@ describe('the event log in EventStoreDB, over the double', () => {
         }
       }
     } finally {
-      deaf.close()
+      silentServer.close()
     }
   })
 

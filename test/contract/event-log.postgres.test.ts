@@ -326,23 +326,23 @@ describe('the event log in PostgreSQL', () => {
       'the $lost of an append is lost: unknown-outcome, and the identical append converges',
       async ({ lost, there }) => {
         const own = await openBehindProxy()
-        const beside = openPostgresEventLog({ url: own.url, logger })
+        const reader = openPostgresEventLog({ url: own.url, logger })
         try {
           const [before, events] = [newEvents(1), newEvents(2)]
           await own.eventLog.append('ledger-a', 'none', before)
           const happened = lost === 'reply' ? own.proxy.loseNextReply() : own.proxy.loseNextRequest()
           await expect(own.eventLog.append('ledger-a', 0, events)).rejects.toThrow(UnknownOutcome)
           await happened
-          expect(await beside.head()).toBe(1n + 2n * BigInt(there))
+          expect(await reader.head()).toBe(1n + 2n * BigInt(there))
           expect(await own.eventLog.append('ledger-a', 0, events)).toEqual({
             revision: 2,
             repeated: lost === 'reply',
           })
           expect(await own.eventLog.append('ledger-a', 0, events)).toEqual({ revision: 2, repeated: true })
           expect((await readAll(own.eventLog, 'ledger-a')).map(asWritten)).toEqual([...before, ...events])
-          expect(await beside.head()).toBe(3n)
+          expect(await reader.head()).toBe(3n)
         } finally {
-          await beside.close()
+          await reader.close()
           await own.close()
         }
       },
@@ -402,11 +402,11 @@ describe('the event log in PostgreSQL', () => {
 
   test('38 a closed log holds no connection, and opens none for a subscriber that was busy at that time', async () => {
     const own = await open()
-    const beside = new pg.Client({ connectionString: own.url })
-    await beside.connect()
+    const observer = new pg.Client({ connectionString: own.url })
+    await observer.connect()
     const connections = async (): Promise<unknown[]> =>
       (
-        await beside.query(
+        await observer.query(
           `select application_name from pg_stat_activity
             where datname = current_database() and application_name like 'event-log-%'`,
         )
@@ -430,7 +430,7 @@ describe('the event log in PostgreSQL', () => {
       }
     } finally {
       stopping.abort()
-      await beside.end()
+      await observer.end()
       await own.close()
     }
   })

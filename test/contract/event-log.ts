@@ -110,20 +110,20 @@ export const reading = (eventLog: EventLog, options: Partial<SubscribeOptions> =
   const waiting = new Set<() => void>()
   let ended = false
   let failure: unknown
-  const tell = (): void => {
+  const notify = (): void => {
     for (const check of [...waiting]) check()
   }
   const run = async (): Promise<void> => {
     try {
       for await (const item of eventLog.subscribe({ after: logStart, prefixes: [], ...options, signal })) {
         items.push(item)
-        tell()
+        notify()
       }
     } catch (error) {
       failure = error
     }
     ended = true
-    tell()
+    notify()
   }
   const running = run()
   const reader: Reader = {
@@ -240,7 +240,7 @@ const reachableBytes = (): number => {
 }
 
 export const eventLogContract = (name: string, engine: EventLogEngine): void => {
-  const told = (revision: number, repeated = false) =>
+  const writtenAt = (revision: number, repeated = false) =>
     engine.tellsRepetition === true ? { revision, repeated } : { revision }
   describe(`the event log contract, kept by ${name}`, () => {
     let log: LogUnderTest
@@ -279,14 +279,14 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       test('1 an append to a stream that does not exist reaches revision 0', async () => {
         const stream = freshStream()
         const event = newEvent()
-        expect(await eventLog.append(stream, 'none', [event])).toEqual(told(0))
+        expect(await eventLog.append(stream, 'none', [event])).toEqual(writtenAt(0))
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual([event])
       })
 
       test('2 N events take revisions 0 to N - 1 without a gap', async () => {
         const stream = freshStream()
         const events = newEvents(50)
-        expect(await eventLog.append(stream, 'none', events)).toEqual(told(49))
+        expect(await eventLog.append(stream, 'none', events)).toEqual(writtenAt(49))
         const recorded = await readAll(eventLog, stream)
         expect(recorded.map(({ revision }) => revision)).toEqual(events.map((_, n) => n))
         expect(recorded.map(asWritten)).toEqual(events)
@@ -301,8 +301,8 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       test('4 an append at the exact revision continues the stream', async () => {
         const stream = freshStream()
         await eventLog.append(stream, 'none', newEvents(2))
-        expect(await eventLog.append(stream, 1, newEvents(2))).toEqual(told(3))
-        expect(await eventLog.append(stream, 3, newEvents(1))).toEqual(told(4))
+        expect(await eventLog.append(stream, 1, newEvents(2))).toEqual(writtenAt(3))
+        expect(await eventLog.append(stream, 3, newEvents(1))).toEqual(writtenAt(4))
         expect((await readAll(eventLog, stream)).map(({ revision }) => revision)).toEqual([0, 1, 2, 3, 4])
       })
 
@@ -332,7 +332,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
         await expect(readAll(eventLog, missing)).rejects.toThrow(StreamMissing)
         expect(await eventLog.head()).toBe(head)
-        expect(await eventLog.append(missing, 'none', newEvents(1))).toEqual(told(0))
+        expect(await eventLog.append(missing, 'none', newEvents(1))).toEqual(writtenAt(0))
       })
 
       test.each([
@@ -373,9 +373,9 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         await eventLog.append(stream, 'none', first)
         await eventLog.append(stream, 1, second)
         const head = await eventLog.head()
-        expect(await eventLog.append(stream, 1, second)).toEqual(told(4, true))
-        expect(await eventLog.append(stream, 'none', first)).toEqual(told(1, true))
-        expect(await (await log.reopen()).append(stream, 1, second)).toEqual(told(4, true))
+        expect(await eventLog.append(stream, 1, second)).toEqual(writtenAt(4, true))
+        expect(await eventLog.append(stream, 'none', first)).toEqual(writtenAt(1, true))
+        expect(await (await log.reopen()).append(stream, 1, second)).toEqual(writtenAt(4, true))
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual([...first, ...second])
         expect(await eventLog.head()).toBe(head)
       })
@@ -391,11 +391,12 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const answered = outcomes.filter(({ status }) => status === 'fulfilled')
         expect(answered.length).toBeGreaterThan(0)
         for (const outcome of outcomes)
-          if (outcome.status === 'fulfilled') expect([told(1), told(1, true)]).toContainEqual(outcome.value)
+          if (outcome.status === 'fulfilled')
+            expect([writtenAt(1), writtenAt(1, true)]).toContainEqual(outcome.value)
           // An engine that is still writing the first copy need not report whether this one wrote it.
           else expect(outcome.reason).toBeInstanceOf(UnknownOutcome)
         for (const client of senders)
-          expect(await appendUntilKnown(client, stream, 'none', events)).toEqual(told(1, true))
+          expect(await appendUntilKnown(client, stream, 'none', events)).toEqual(writtenAt(1, true))
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
       })
 
@@ -406,8 +407,8 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         await eventLog.append(stream, 1, second)
         for (let revision = 3; revision < 40; revision++)
           await eventLog.append(stream, revision, newEvents(1))
-        expect(await eventLog.append(stream, 'none', first)).toEqual(told(1, true))
-        expect(await eventLog.append(stream, 1, second)).toEqual(told(3, true))
+        expect(await eventLog.append(stream, 'none', first)).toEqual(writtenAt(1, true))
+        expect(await eventLog.append(stream, 1, second)).toEqual(writtenAt(3, true))
         expect(await readAll(eventLog, stream)).toHaveLength(41)
       })
 
@@ -439,7 +440,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const [one, two] = [freshStream(), freshStream()]
         const event = newEvent()
         await eventLog.append(one, 'none', [event])
-        expect(await eventLog.append(two, 'none', [event])).toEqual(told(0))
+        expect(await eventLog.append(two, 'none', [event])).toEqual(writtenAt(0))
         expect((await readAll(eventLog, two)).map(asWritten)).toEqual([event])
       })
 
@@ -478,9 +479,9 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           expect(await errorOf(() => eventLog.append(stream, 0, events))).toBeInstanceOf(TooLarge)
         expect(await readAll(eventLog, stream)).toHaveLength(1)
         const largest = sized(appendBytesMax)
-        expect(await eventLog.append(stream, 0, [largest])).toEqual(told(1))
+        expect(await eventLog.append(stream, 0, [largest])).toEqual(writtenAt(1))
         expect(await eventLog.append(stream, 1, newEvents(appendEventsMax))).toEqual(
-          told(1 + appendEventsMax),
+          writtenAt(1 + appendEventsMax),
         )
         expect((await eventLog.read(stream, { from: 1, max: 1 })).map(asWritten)).toEqual([largest])
       })
@@ -619,11 +620,11 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
 
       test('21 an event that gives its time of recording keeps that time, because a digest covers it', async () => {
         const stream = freshStream('key')
-        const said = '2026-01-02T03:04:05.678Z'
-        const metadata = `{"actor":"\\",\\"recorded_at\\":\\"x","recorded_at":"${said}","digest":"d"}`
+        const recordedAt = '2026-01-02T03:04:05.678Z'
+        const metadata = `{"actor":"\\",\\"recorded_at\\":\\"x","recorded_at":"${recordedAt}","digest":"d"}`
         await eventLog.append(stream, 'none', [newEvent({ metadata })])
         const [recorded] = await readAll(eventLog, stream)
-        expect(recorded?.recordedAtMs).toBe(Date.parse(said))
+        expect(recorded?.recordedAtMs).toBe(Date.parse(recordedAt))
       })
     })
 
@@ -786,10 +787,10 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           for (let to = from + 1; to <= events.length; to++)
             expect(
               await eventLog.append(stream, from === 0 ? 'none' : from - 1, events.slice(from, to)),
-            ).toEqual(told(to - 1, true))
+            ).toEqual(writtenAt(to - 1, true))
         // Only the ids are compared, not the data.
         const other = events.slice(1, 5).map((event) => ({ ...event, data: '{"other":true}' }))
-        expect(await eventLog.append(stream, 0, other)).toEqual(told(4, true))
+        expect(await eventLog.append(stream, 0, other)).toEqual(writtenAt(4, true))
         for (let at = 1; at < 5; at++)
           await expectConflict(
             eventLog.append(stream, 0, events.slice(1, 5).with(at - 1, newEvent())),
@@ -848,7 +849,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           })
           const other = await reopen()
           expect((await readAll(other, stream)).map(asWritten)).toEqual(events.slice(0, 3))
-          expect(await other.append(stream, 2, newEvents(2))).toEqual(told(4))
+          expect(await other.append(stream, 2, newEvents(2))).toEqual(writtenAt(4))
           const place = recorded[3]
           if (place === undefined) throw new Error('nothing was read')
           expect(await stillHolds(other, placeOf(place))).toBe(false)
@@ -1206,7 +1207,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           for (const asked of [read, head])
             expect(asked).toMatchObject({ status: 'rejected', reason: expect.any(Unavailable) })
           silenceable.speak()
-          expect(await appendUntilKnown(own, 'ledger-a', 1, two)).toEqual(told(3, true))
+          expect(await appendUntilKnown(own, 'ledger-a', 1, two)).toEqual(writtenAt(3, true))
           expect((await readAll(own, 'ledger-a')).map(asWritten)).toEqual([...one, ...two])
         } finally {
           silenceable.speak()
@@ -1309,10 +1310,10 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           one.append(a, 'none', newEvents(1)),
           two.append(b, 'none', newEvents(2)),
         ])
-        expect(await appends).toEqual([told(0), told(1)])
+        expect(await appends).toEqual([writtenAt(0), writtenAt(1)])
         await expectConflict(one.append(b, 'none', newEvents(1)), 1)
         await one.close()
-        expect(await two.append(b, 1, newEvents(1))).toEqual(told(2))
+        expect(await two.append(b, 1, newEvents(1))).toEqual(writtenAt(2))
         await readerOfTwo.until((now) => now.events().length === 3)
         await readerOfTwo.stop()
         expect(await readAll(two, b)).toHaveLength(3)

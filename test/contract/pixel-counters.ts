@@ -186,8 +186,8 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(firing(verdicts)).toBe(5_000)
       expect(await usedOf(cap)).toEqual([5_000])
       // Each of the 5,000 hits got its own count.
-      const told = verdicts.filter(({ fires }) => fires).map(({ used }) => used[0])
-      expect(new Set(told).size).toBe(5_000)
+      const counts = verdicts.filter(({ fires }) => fires).map(({ used }) => used[0])
+      expect(new Set(counts).size).toBe(5_000)
     })
 
     test('on overlapping limits, in any order, through three processes: none exceeds its limit, and none waits for ever', {

@@ -268,8 +268,8 @@ describe('answer and facts', () => {
 
   test('a server that was never dialled counts as not attempted; one that did not answer counts as attempted', () => {
     const smtpOf = (connected: boolean | null) => {
-      const unheard = { connected, code: null, enhancedCode: null, retryAfterSeconds: 60 }
-      const decision = decide({ ...findings, ...replied('temporary_failure', unheard) }, request)
+      const noReply = { connected, code: null, enhancedCode: null, retryAfterSeconds: 60 }
+      const decision = decide({ ...findings, ...replied('temporary_failure', noReply) }, request)
       if ('refusal' in decision) throw new Error('refused')
       const { checks, sub_status, retry_after } = decision.result
       expect({ sub_status, retry_after }).toEqual({ sub_status: 'temporary_failure', retry_after: 60 })

@@ -82,14 +82,14 @@ test('invalid texts are found at any depth, and texts of all scripts are accepte
 
 test('the refusal does not repeat the refused text', () => {
   const secret = 'somebody@example.com'.padEnd(201, '!')
-  let told = ''
+  let refusal = ''
   try {
     encode({ type: 'CreditGranted', data: { ...granted, reason: secret } })
   } catch (error) {
-    told = String(error)
+    refusal = String(error)
   }
-  expect(told).toContain('reason')
-  expect(told).not.toContain('somebody')
+  expect(refusal).toContain('reason')
+  expect(refusal).not.toContain('somebody')
 })
 
 test('data at their limits are written unchanged', () => {

@@ -3,17 +3,17 @@ import { createOutage } from '../../src/event-log/outage.ts'
 
 /** A minute here is an assignment: the number of failures does not decide how often they are logged. */
 const scene = () => {
-  const said: string[] = []
+  const logged: string[] = []
   let nowMs = 0
   const say = (level: string) => (fields: object, message?: string) =>
-    void said.push(`${nowMs / 1_000} ${level} ${message} ${'failures' in fields ? fields.failures : ''}`)
+    void logged.push(`${nowMs / 1_000} ${level} ${message} ${'failures' in fields ? fields.failures : ''}`)
   const outage = createOutage({
     logger: { info: say('info'), warn: say('warn'), error: say('error') } as never,
     what: 'reading',
     clock: { now: () => nowMs },
   })
   return {
-    said,
+    logged,
     outage,
     /** Fails four times a second. */
     failFor: (seconds: number) => {
@@ -26,12 +26,12 @@ const scene = () => {
 }
 
 test('a failing loop is logged immediately, then once a minute, and when it works again', () => {
-  const { said, outage, failFor } = scene()
+  const { logged, outage, failFor } = scene()
   outage.works()
   failFor(150)
   outage.works()
   outage.works()
-  expect(said).toEqual([
+  expect(logged).toEqual([
     '0 warn reading fails, trying again 1',
     '60 warn reading fails, trying again 241',
     '120 warn reading fails, trying again 481',
@@ -40,20 +40,20 @@ test('a failing loop is logged immediately, then once a minute, and when it work
 })
 
 test('an intermittent failure is logged five times a minute, and its end is always logged', () => {
-  const { said, outage, pass } = scene()
+  const { logged, outage, pass } = scene()
   for (let i = 0; i < 200; i++) {
     outage.failed(new Error('away'))
     outage.works()
     pass(0.25)
   }
-  expect(said.length).toBe(10)
-  expect(said.at(-1)).toContain('info reading works again')
+  expect(logged.length).toBe(10)
+  expect(logged.at(-1)).toContain('info reading works again')
 })
 
 test('without a success report, a minute without a failure is the end of the outage', () => {
-  const { said, outage, failFor, pass } = scene()
+  const { logged, outage, failFor, pass } = scene()
   failFor(1)
   pass(3_600)
   outage.failed(new Error('away'))
-  expect(said).toEqual(['0 warn reading fails, trying again 1', '3601 warn reading fails, trying again 1'])
+  expect(logged).toEqual(['0 warn reading fails, trying again 1', '3601 warn reading fails, trying again 1'])
 })

@@ -87,9 +87,9 @@ test('without a prefix, a foreign event in a stream called ledger-… halts mone
     await organization(foundation)
     await others()
     await catchUp(foundation, logger)
-    const said = await halted(foundation)
-    expect(said.length).toBeGreaterThan(0)
-    for (const error of said)
+    const haltErrors = await halted(foundation)
+    expect(haltErrors.length).toBeGreaterThan(0)
+    for (const error of haltErrors)
       expect(error).toMatch(
         /ledger-general, of type "BookingPosted", is none of this service's.*EVENT_LOG_PREFIX/,
       )

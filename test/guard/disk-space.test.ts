@@ -86,14 +86,14 @@ test.each([
 })
 
 describe('the watch', () => {
-  const said: string[] = []
+  const logged: string[] = []
   const logger = {
-    info: (_fields: object, message: string) => void said.push(`info ${message}`),
-    warn: (_fields: object, message: string) => void said.push(`warn ${message}`),
-    error: (_fields: object, message: string) => void said.push(`error ${message}`),
+    info: (_fields: object, message: string) => void logged.push(`info ${message}`),
+    warn: (_fields: object, message: string) => void logged.push(`warn ${message}`),
+    error: (_fields: object, message: string) => void logged.push(`error ${message}`),
   }
   beforeEach(() => {
-    said.length = 0
+    logged.length = 0
     vi.useFakeTimers()
   })
   afterEach(() => void vi.useRealTimers())
@@ -116,12 +116,12 @@ describe('the watch', () => {
     expect([watch.isFull(), watch.seen()]).toEqual([false, null])
     await watch.watch()
     await watch.watch()
-    expect([watch.isFull(), watch.seen()?.state, said]).toEqual([false, 'ok', []])
+    expect([watch.isFull(), watch.seen()?.state, logged]).toEqual([false, 'ok', []])
     await pass(2_000 + 250 + 250)
     expect(watch.isFull()).toBe(true)
     await pass(2_000)
     expect([watch.isFull(), watch.seen()?.state]).toEqual([false, 'ok'])
-    expect(said).toEqual([
+    expect(logged).toEqual([
       'warn disk space: little is left; see "doctor"',
       'error disk space: new calls are refused until there is more',
       'info disk space: there is enough again',
@@ -136,7 +136,7 @@ describe('the watch', () => {
     await watch.watch()
     await pass(3_000)
     expect(watch.isFull()).toBe(true)
-    expect(said.slice(1)).toEqual(['warn disk space: it cannot be told how much is free'])
+    expect(logged.slice(1)).toEqual(['warn disk space: it cannot be told how much is free'])
     await pass(1_000)
     expect(watch.isFull()).toBe(false)
     watch.close()
@@ -155,16 +155,16 @@ describe('the watch', () => {
   })
 
   test('ends with close, also during a check', async () => {
-    const told = Promise.withResolvers<DiskSpace>()
+    const measured = Promise.withResolvers<DiskSpace>()
     let asked = 0
     const read = () => {
       asked++
-      return told.promise
+      return measured.promise
     }
     const watch = createDiskWatch({ dirs: ['/data'], logger, read })
     const looked = watch.watch()
     watch.close()
-    told.resolve(large(0.5))
+    measured.resolve(large(0.5))
     await looked
     // It would check again after two seconds. Timers cannot be counted, because other files of the process have some.
     await pass(60_000)

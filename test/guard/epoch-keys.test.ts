@@ -125,10 +125,10 @@ describe('a key', () => {
 
   test('opens nothing without the installation key, and the installation key opens nothing without it', async () => {
     const sealed = await seal(process())
-    const thief = process({ secretKey: 'another secret key, guessed by somebody' })
-    expect(open(thief, sealed)).toBeNull()
-    expect(thief.failure()?.message).toContain('belongs to another installation')
-    await expect(seal(thief)).rejects.toThrow('belongs to another installation')
+    const stranger = process({ secretKey: 'another secret key, guessed by a stranger' })
+    expect(open(stranger, sealed)).toBeNull()
+    expect(stranger.failure()?.message).toContain('belongs to another installation')
+    await expect(seal(stranger)).rejects.toThrow('belongs to another installation')
     await unlink(join(dir, '716.key'))
     expect(open(process(), sealed)).toBeNull()
   })

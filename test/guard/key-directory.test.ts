@@ -101,7 +101,7 @@ describe('a key', () => {
     const directory = await open()
     expect(ended(await directory.get(keyId))).toBe(false)
     await append(revoked)
-    await until('it was heard', async () => ended(await directory.get(keyId)))
+    await until('the event was applied', async () => ended(await directory.get(keyId)))
     expect(ended(await (await open()).get(keyId))).toBe(true)
   })
 
@@ -133,7 +133,7 @@ describe('a key', () => {
     expect(directory.get(keyId)).toBeUndefined()
     expect(reads).toBe(1)
     await append(issued())
-    await until('it was heard', async () => (await directory.get(keyId)) !== undefined)
+    await until('the event was applied', async () => (await directory.get(keyId)) !== undefined)
   })
 
   test('is unknown while the log is unavailable, and known afterwards', async () => {
@@ -192,7 +192,7 @@ describe('a stream with an event that cannot be read', () => {
     expect(directory.doubtful()).toEqual([keyId])
     expect(fatal).toEqual([{ stream, revision: 1 }])
     await append(revoked)
-    await until('the revocation was heard', async () => directory.failure() === null)
+    await until('the revocation was applied', async () => directory.failure() === null)
     expect(directory.doubtful()).toEqual([])
     expect(ended(await directory.get(keyId))).toBe(true)
   })
@@ -201,7 +201,7 @@ describe('a stream with an event that cannot be read', () => {
     await append(issued())
     const directory = await open()
     await append(unknownEvent)
-    await until('it was heard', async () => directory.doubtful().length === 1)
+    await until('the event was applied', async () => directory.doubtful().length === 1)
     expect(directory.get(keyId)).toBe('in_doubt')
     expect(fatal).toContainEqual({ stream, revision: 1 })
   })
@@ -211,7 +211,7 @@ describe('a stream with an event that cannot be read', () => {
     await writer.append('key-value', 'none', [
       { id: uuidV5('foreign'), type: 'ValueStored', data: '{}', metadata: '{}' },
     ])
-    await until('it was heard', async () => fatal.length > 0)
+    await until('the event was applied', async () => fatal.length > 0)
     await directory.parked(['key-value'])
     expect(directory.failure()).toBeNull()
     expect(directory.doubtful()).toEqual([])
@@ -227,7 +227,7 @@ describe('a stream with an event that cannot be read', () => {
     await directory.parked([])
     expect(directory.failure()).toBeNull()
     await append(revoked)
-    await until('the revocation was heard', async () => ended(await directory.get(keyId)))
+    await until('the revocation was applied', async () => ended(await directory.get(keyId)))
     await directory.parked([stream])
     expect(directory.failure()).toBeNull()
   })

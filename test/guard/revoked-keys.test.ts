@@ -197,10 +197,10 @@ test(
           const started = await another()
           await house.query(moved, [head])
           try {
-            for (const { key, happened, ...told } of keys) {
+            for (const { key, happened, ...rest } of keys) {
               const ended = happened.some((name) => happenings[name]?.meaning !== 'open')
-              const expected = { happened, ...told, status: ended ? 401 : 200 }
-              expect({ happened, ...told, status: await whoami(started.dashboardUrl, key) }).toEqual(expected)
+              const expected = { happened, ...rest, status: ended ? 401 : 200 }
+              expect({ happened, ...rest, status: await whoami(started.dashboardUrl, key) }).toEqual(expected)
               // It may not have received it yet.
               await until(
                 `the process that runs knows, too: ${happened}`,

@@ -270,17 +270,17 @@ describe('the families of a file are read from its tree', () => {
     const networks = { '10.0.0.0/8': flat('US', 'X'), '2a00:1::/32': flat('DE', 'Berlin') }
     const path = await file({ ipVersion: 6, networks, buildEpoch: builtSeconds })
     const database = await open([path])
-    const told = [
+    const warnings = [
       [{ path, family: 4 }, 'geo database: the file locates no public IPv4 address'],
       [
         { paths: [path], family: 4 },
         'geo database: no file locates IPv4 addresses, every one of them answers success: false',
       ],
     ]
-    expect(logger.warn.mock.calls).toEqual(told)
+    expect(logger.warn.mock.calls).toEqual(warnings)
     await replaceFile(path, { ipVersion: 6, networks, buildEpoch: builtSeconds + 1 })
     await database.reload()
-    expect(logger.warn.mock.calls).toEqual([...told, ...told])
+    expect(logger.warn.mock.calls).toEqual([...warnings, ...warnings])
   })
 
   it('and two files of one family each cause no report', async () => {

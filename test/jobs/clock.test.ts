@@ -132,7 +132,7 @@ test('a scheduled run is tried three times before it becomes a dead letter', asy
   try {
     const id = (await boss.send('leap', null)) ?? ''
     for (const tried of [1, 2]) {
-      await until(`try ${tried} has failed`, async () => {
+      await until(`attempt ${tried} has failed`, async () => {
         const [run] = await house.query('select state, retry_count from pgboss.job where id = $1', [id])
         return run?.state === 'retry' && run.retry_count === tried - 1
       })

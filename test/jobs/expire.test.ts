@@ -41,11 +41,11 @@ test('a lot is written off when the clocks of the job and of the ledger have bot
   expect(await writtenOff(expired)).toBe(1)
 
   const toCome = Date.now() + 3_600_000
-  const standing = await withLot(new Date(toCome).toISOString())
+  const unexpired = await withLot(new Date(toCome).toISOString())
   await expect(expireCredits(foundation, toCome)).rejects.toThrow(
-    `lots of ${standing} could not be written off`,
+    `lots of ${unexpired} could not be written off`,
   )
-  expect(await writtenOff(standing)).toBe(0)
+  expect(await writtenOff(unexpired)).toBe(0)
 })
 
 test('every list of organizations shows the balance that the ledger has at that instant', async () => {

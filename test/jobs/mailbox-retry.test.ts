@@ -58,7 +58,7 @@ const jobOf = async (email = `someone-${++named}@example.com`) => {
 
 const ask = (
   data: string,
-  said: MailboxEvidence,
+  evidenceNow: MailboxEvidence,
   { mx = found, seen = [] as string[] }: { mx?: MxEvidence; seen?: string[] } = {},
 ): Promise<boolean> =>
   askAgain(
@@ -67,7 +67,7 @@ const ask = (
       mailbox: {
         probe: async ({ normalized }) => {
           seen.push(normalized)
-          return said
+          return evidenceNow
         },
       },
       checks,
@@ -83,13 +83,13 @@ describe('the new answer', () => {
     evidence({ outcome: 'mailbox_not_found', catchAll: null, code: 550, enhancedCode: '5.1.1' }),
     evidence({ outcome: 'mailbox_full', catchAll: null, code: 452, enhancedCode: null }),
     evidence({ catchAll: true }),
-  ])('is kept if it is about the mailbox: $outcome', async (said) => {
+  ])('is kept if it is about the mailbox: $outcome', async (evidenceNow) => {
     const { email, hmac, data } = await jobOf()
     const seen: string[] = []
-    expect(await ask(data, said, { seen })).toBe(true)
+    expect(await ask(data, evidenceNow, { seen })).toBe(true)
     expect(seen).toEqual([email])
     await pool.query('update mailbox_checks set checked_at = now() where address_hmac = $1', [hmac])
-    expect((await checks.find(hmac))?.evidence).toEqual(said)
+    expect((await checks.find(hmac))?.evidence).toEqual(evidenceNow)
   })
 
   test.each([
@@ -102,9 +102,9 @@ describe('the new answer', () => {
     evidence({ outcome: 'timeout', catchAll: null, code: null, enhancedCode: null }),
     evidence({ outcome: 'timeout', connected: null, catchAll: null, code: null, enhancedCode: null }),
     evidence({ outcome: 'no_connect', connected: false, catchAll: null, code: null, enhancedCode: null }),
-  ])('is not kept if the next call may learn more: $outcome', async (said) => {
+  ])('is not kept if the next call may learn more: $outcome', async (evidenceNow) => {
     const { hmac, data } = await jobOf()
-    expect(await ask(data, said)).toBe(false)
+    expect(await ask(data, evidenceNow)).toBe(false)
     expect(await rowsOf(hmac)).toEqual([])
   })
 

@@ -58,8 +58,9 @@ const lint = async (folders: readonly string[]): Promise<void> => {
       const key = JSON.stringify([expression.checked, expression.excuse])
       const fault = faults.get(key) ?? faultOf(expression)
       faults.set(key, fault)
-      const said = await fault
-      if (said !== null) found.push(`${file}:${expression.line} ${expression.text.slice(0, 200)}\n  ${said}`)
+      const message = await fault
+      if (message !== null)
+        found.push(`${file}:${expression.line} ${expression.text.slice(0, 200)}\n  ${message}`)
     }
   for (const one of found) console.error(one)
   console.log(`${expressions} regular expressions in ${files.length} files, ${found.length} refused`)

@@ -227,17 +227,17 @@ describe('profiles', () => {
 })
 
 describe('the pixel', () => {
-  const tell = async (path: string, body: unknown): Promise<Readonly<Record<string, unknown>>> => {
+  const postJson = async (path: string, body: unknown): Promise<Readonly<Record<string, unknown>>> => {
     const answer = await house.post(advertiser, path, body)
     expect(answer.status).toBe(200)
     return Object(answer.body.result)
   }
   const hit = async (domain: string): Promise<unknown> =>
-    (await tell('/pixel/decide', { url: `https://${domain}/` })).reason
+    (await postJson('/pixel/decide', { url: `https://${domain}/` })).reason
 
   test('hits are counted by the reason for their verdict, and hits without counters separately', async () => {
-    await tell('/pixel/limit', { domain: 'limited.example.com', period: 'month', number: 1 })
-    await tell('/pixel/block', { domain: 'blocked.example.com' })
+    await postJson('/pixel/limit', { domain: 'limited.example.com', period: 'month', number: 1 })
+    await postJson('/pixel/block', { domain: 'blocked.example.com' })
     const before = await text()
     expect(await hit('free.example.com')).toBe('no_rule')
     expect(await hit('blocked.example.com')).toBe('blocked')

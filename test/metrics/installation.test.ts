@@ -25,8 +25,8 @@ let ageAtFirst: number | undefined
 
 beforeAll(async () => {
   house = await openHouse()
-  atFirst = await Promise.all(verdicts.map((name) => told(name)))
-  ageAtFirst = (await told('backup_age_seconds'))['']
+  atFirst = await Promise.all(verdicts.map((name) => samplesOf(name)))
+  ageAtFirst = (await samplesOf('backup_age_seconds'))['']
 })
 afterAll(() => house?.close())
 
@@ -36,7 +36,7 @@ const meter = ({ meters }: Metrics, parts: Parts): void =>
   createHealth({ ...house.foundation, ...parts, config: house.config }).meter(meters)
 
 /** As from a process that was just started. */
-const told = async (name: string, parts: Parts = house.foundation) => {
+const samplesOf = async (name: string, parts: Parts = house.foundation) => {
   const metrics = createMetrics()
   meter(metrics, parts)
   return samples(await metrics.text(), name)
@@ -54,33 +54,33 @@ test('a log that is sound, and one in which an event was changed', async () => {
   const partner = await house.partner({ credits: '9' })
   await house.lookup(partner, { ip: places.london })
   expect(await verifyLogOnward(foundation, logger)).toBe(0)
-  expect(await told('log_verification_faults')).toEqual({ '': 0 })
-  expect((await told('log_verification_age_seconds'))['']).toBeLessThan(60)
+  expect(await samplesOf('log_verification_faults')).toEqual({ '': 0 })
+  expect((await samplesOf('log_verification_age_seconds'))['']).toBeLessThan(60)
   const owner = new pg.Client({ connectionString: house.config.DATABASE_MIGRATION_URL })
   await owner.connect()
   await changeEvent(owner, { stream: ledgerStream(partner.organizationId), revision: 1 }, ({ data }) => ({
     data: data.replace('"9"', '"90"'),
   }))
   await owner.end()
-  const said: string[] = []
-  const loud = pino({ level: 'fatal' }, { write: (line) => void said.push(line) })
-  expect(await verifyLogOnward(foundation, loud)).toBe(1)
-  expect(await told('log_verification_faults')).toEqual({ '': 1 })
-  expect(said.join()).toContain(`${ledgerStream(partner.organizationId)} revision 1`)
+  const logged: string[] = []
+  const fatalLogger = pino({ level: 'fatal' }, { write: (line) => void logged.push(line) })
+  expect(await verifyLogOnward(foundation, fatalLogger)).toBe(1)
+  expect(await samplesOf('log_verification_faults')).toEqual({ '': 1 })
+  expect(logged.join()).toContain(`${ledgerStream(partner.organizationId)} revision 1`)
 })
 
 test('parked events, by projection and by whether its rows authorize keys', async () => {
   const { foundation } = house
-  expect((await told('parked_events'))['{projection="api_keys",guards="yes"}']).toBe(0)
+  expect((await samplesOf('parked_events'))['{projection="api_keys",guards="yes"}']).toBe(0)
   await house.query(
     `insert into parked_events (projection, position, stream, error)
      select 'api_keys', n, 'key-x', 'test' from generate_series(1, 3) n`,
   )
-  const counts = await told('parked_events')
+  const counts = await samplesOf('parked_events')
   expect(counts['{projection="api_keys",guards="yes"}']).toBe(3)
   expect(counts['{projection="accounts",guards="no"}']).toBe(0)
   await house.query(`update parked_events set released_at = now() where position = 1`)
-  expect((await told('parked_events', foundation))['{projection="api_keys",guards="yes"}']).toBe(2)
+  expect((await samplesOf('parked_events', foundation))['{projection="api_keys",guards="yes"}']).toBe(2)
   await house.query(`delete from parked_events`)
 })
 
@@ -95,7 +95,7 @@ test('a figure that takes longer than a second is left out, and the others are w
   expect(samples(text, 'log_verification_faults')).toEqual({})
   expect(Object.keys(samples(text, 'parked_events')).length).toBeGreaterThan(3)
   const broken = { query: () => Promise.reject(new Error('away')) } as unknown as typeof pool
-  expect(await told('parked_events', { eventLog, pool: broken })).toEqual({})
+  expect(await samplesOf('parked_events', { eventLog, pool: broken })).toEqual({})
 })
 
 test('the newest acts are found among any number of others, and each check reads only new events', async () => {

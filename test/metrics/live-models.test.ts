@@ -175,14 +175,14 @@ describe('a follower', () => {
 })
 
 describe('models that follow one log', () => {
-  const model = (prefix: string, after: bigint, heard: string[], name = prefix) => {
+  const model = (prefix: string, after: bigint, received: string[], name = prefix) => {
     const following = follow({
       eventLog: fragile.eventLog,
       after,
       prefixes: [prefix],
       logger,
-      apply: ({ recorded }) => heard.push(`${name} ${recorded.stream} ${recorded.revision}`),
-      unreadable: ({ stream, revision }) => heard.push(`${name} ${stream} ${revision}`),
+      apply: ({ recorded }) => received.push(`${name} ${recorded.stream} ${recorded.revision}`),
+      unreadable: ({ stream, revision }) => received.push(`${name} ${stream} ${revision}`),
     })
     stopping.push(following.stop)
     return following
@@ -194,32 +194,32 @@ describe('models that follow one log', () => {
   }
 
   test('share one subscription: each gets its own events, once and in order, also one that joins later', async () => {
-    const heard: string[] = []
-    const keys = model('key-', logStart, heard)
+    const received: string[] = []
+    const keys = model('key-', logStart, received)
     await write('key-a', 0)
     await write('pixel-a', 0)
-    await until(() => heard.length === 1)
-    const pixels = model('pixel-', logStart, heard)
+    await until(() => received.length === 1)
+    const pixels = model('pixel-', logStart, received)
     await Promise.all([keys.caughtUp, pixels.caughtUp])
-    expect(heard).toEqual(['key- key-a 0', 'pixel- pixel-a 0'])
+    expect(received).toEqual(['key- key-a 0', 'pixel- pixel-a 0'])
     await write('pixel-a', 1)
     await write('ledger-a', 0)
     await write('key-a', 1)
-    await until(() => heard.length === 4)
-    expect(heard.slice(2)).toEqual(['pixel- pixel-a 1', 'key- key-a 1'])
+    await until(() => received.length === 4)
+    expect(received.slice(2)).toEqual(['pixel- pixel-a 1', 'key- key-a 1'])
     // One subscription for the first model, another from the start for both.
     expect(fragile.begun).toEqual([0n, 0n])
     await keys.stop()
     await write('key-a', 2)
     await write('pixel-a', 2)
-    await until(() => heard.length === 5)
-    expect(heard.at(-1)).toBe('pixel- pixel-a 2')
+    await until(() => received.length === 5)
+    expect(received.at(-1)).toBe('pixel- pixel-a 2')
     expect([keys.failure(), pixels.failure()]).toEqual([null, null])
-    const later = model('key-', await fragile.eventLog.head(), heard, 'later')
+    const later = model('key-', await fragile.eventLog.head(), received, 'later')
     await later.caughtUp
     await write('key-a', 3)
-    await until(() => heard.length === 6)
-    expect(heard.at(-1)).toBe('later key-a 3')
+    await until(() => received.length === 6)
+    expect(received.at(-1)).toBe('later key-a 3')
   })
 
   test('fail together if the log is a different one, and log that once', async () => {

@@ -27,7 +27,7 @@ const scene = () => {
       answer = how
     },
     asked: () => asked,
-    told: async (afterMs = 0) => {
+    collected: async (afterMs = 0) => {
       const text = registry.metrics()
       await vi.advanceTimersByTimeAsync(afterMs)
       const values = samples(await text, 'asked')
@@ -41,38 +41,38 @@ const scene = () => {
 }
 
 test('current figures have the age 0', async () => {
-  expect(await scene().told()).toEqual([7, 1, 0])
+  expect(await scene().collected()).toEqual([7, 1, 0])
 })
 
 test('a source that takes longer than a second gives its last known figures with their age; after that no one waits for it, and it is not asked again', async () => {
-  const { answering, told, asked } = scene()
-  await told()
+  const { answering, collected, asked } = scene()
+  await collected()
   answering(() => new Promise(() => undefined))
   await vi.advanceTimersByTimeAsync(30_000)
-  expect(await told(1_000)).toEqual([7, 1, 31])
-  expect(await told()).toEqual([7, 1, 31])
+  expect(await collected(1_000)).toEqual([7, 1, 31])
+  expect(await collected()).toEqual([7, 1, 31])
   await vi.advanceTimersByTimeAsync(60_000)
-  expect(await told()).toEqual([7, 1, 91])
+  expect(await collected()).toEqual([7, 1, 91])
   expect(asked()).toBe(2)
 })
 
 test('an error counts like silence, and the next answer is current', async () => {
-  const { answering, told } = scene()
-  await told()
+  const { answering, collected } = scene()
+  await collected()
   await vi.advanceTimersByTimeAsync(10_000)
   answering(() => Promise.reject(new Error('away')))
-  expect(await told()).toEqual([7, 1, 10])
+  expect(await collected()).toEqual([7, 1, 10])
   answering(async () => [{ value: 8 }])
-  expect(await told()).toEqual([8, 1, 0])
+  expect(await collected()).toEqual([8, 1, 0])
 })
 
 test('figures that were never known, or not for five minutes, are left out', async () => {
-  const { answering, told } = scene()
+  const { answering, collected } = scene()
   answering(() => Promise.reject(new Error('away')))
-  expect(await told()).toEqual([undefined, 1, 0])
+  expect(await collected()).toEqual([undefined, 1, 0])
   answering(async () => [{ value: 8 }])
-  await told()
+  await collected()
   answering(() => Promise.reject(new Error('away')))
   await vi.advanceTimersByTimeAsync(301_000)
-  expect((await told()).slice(0, 2)).toEqual([undefined, 1])
+  expect((await collected()).slice(0, 2)).toEqual([undefined, 1])
 })

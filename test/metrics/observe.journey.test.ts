@@ -60,7 +60,7 @@ describe('the queried series', () => {
   let dataDir = ''
   let service: Service
   /** The labels of each series, by metric. */
-  let told: Map<string, Record<string, string>[]>
+  let byMetric: Map<string, Record<string, string>[]>
 
   beforeAll(async () => {
     dataDir = await mkdtemp(join(tmpdir(), 'observe-'))
@@ -92,7 +92,7 @@ describe('the queried series', () => {
     for (let n = 0; n < 21; n++) statuses.push(await post('/v1/ip/lookup', { ip: '8.8.8.8' }))
     expect([new Set(statuses.slice(0, 20)), statuses[20]]).toEqual([new Set([200]), 402])
     // Jobs are scheduled a moment after the service answers, and rows are checked from time to time.
-    told = await eventually(async () => {
+    byMetric = await eventually(async () => {
       const series = seriesIn(await (await fetch(`${service.metricsUrl}/metrics`)).text())
       const all = [
         'enrichment_jobs_success_age_seconds',
@@ -112,7 +112,7 @@ describe('the queried series', () => {
     expect(selectors.length).toBeGreaterThan(0)
     for (const { metric, matchers } of selectors) {
       if (ownMetrics.has(metric)) continue
-      const series = told.get(metric) ?? []
+      const series = byMetric.get(metric) ?? []
       expect([metric, series.length > 0]).toEqual([metric, true])
       const fits = series.some((labels) =>
         matchers.every(({ label, operator, value }) =>
@@ -123,7 +123,9 @@ describe('the queried series', () => {
       )
       expect([metric, matchers, fits]).toEqual([metric, matchers, true])
     }
-    const labels = new Set(selectors.flatMap(({ metric }) => (told.get(metric) ?? []).flatMap(Object.keys)))
+    const labels = new Set(
+      selectors.flatMap(({ metric }) => (byMetric.get(metric) ?? []).flatMap(Object.keys)),
+    )
     const named = [
       ...groupedBy(expr),
       ...[...words.matchAll(/\{\{ ?\$labels\.(\w+)|\{\{(\w+)\}\}/g)].map(

@@ -47,7 +47,7 @@ const openOn = async (client: EventLog): Promise<PixelRulesModel> => {
 const open = (faults: ClientFaults = {}): Promise<PixelRulesModel> =>
   openOn(eventLog.client(`process ${opened.length}`, faults))
 /** A process without notifications: its subscription is connected and silent. */
-const openDeaf = (faults: ClientFaults = {}): Promise<PixelRulesModel> => {
+const openSilent = (faults: ClientFaults = {}): Promise<PixelRulesModel> => {
   const client = eventLog.client(`process ${opened.length}`, faults)
   return openOn({
     ...client,
@@ -123,11 +123,11 @@ describe('a change', () => {
   })
 
   test('is decided by the current log, not by the state of this process', async () => {
-    const [here, deaf] = [await open(), await openDeaf()]
-    await give(deaf, limitOf('example.com', 5))
+    const [here, silent] = [await open(), await openSilent()]
+    await give(silent, limitOf('example.com', 5))
     await give(here, limitOf('example.com', 7))
     // By its own state, nothing would have to change.
-    expect(await give(deaf, limitOf('example.com', 5))).toMatchObject({ changed: true })
+    expect(await give(silent, limitOf('example.com', 5))).toMatchObject({ changed: true })
     expect(recorded().map(({ data }) => 'number' in data && data.number)).toEqual([5, 7, 5])
   })
 
@@ -245,7 +245,7 @@ describe('the rules of an organization', () => {
     const released = Promise.withResolvers<void>()
     const client = eventLog.client('slow')
     let reads = 0
-    let heard = 0
+    let received = 0
     const rules = await openOn({
       ...client,
       // The result of the first read is outdated when it arrives.
@@ -257,14 +257,14 @@ describe('the rules of an organization', () => {
       subscribe: async function* (options) {
         for await (const item of client.subscribe(options)) {
           yield item
-          if (item.kind === 'events') heard += item.events.length
+          if (item.kind === 'events') received += item.events.length
         }
       },
     })
     const asked = rules.of(organizationId)
     await until('the read is under way', async () => reads === 1)
     await seed(3)
-    await until('the new events were heard', async () => heard === 3)
+    await until('the new events were received', async () => received === 3)
     released.resolve()
     expect(await asked).toMatchObject({ revision: 4, count: 5 })
     expect(rules.of(organizationId)).toMatchObject({ revision: 4, count: 5 })
@@ -293,7 +293,7 @@ describe('the rules of an organization', () => {
     await early.of(organizationId)
     const unknown: NewEvent = { ...encoded(setEvent(1), 1), type: 'PixelPainted' }
     await client.append(stream, 'none', [encoded(setEvent(0), 0), unknown, encoded(setEvent(2), 2)])
-    await until('the unreadable event was heard', async () => early.doubtful() === 1)
+    await until('the unreadable event was received', async () => early.doubtful() === 1)
     const late = await open()
     for (const rules of [early, late]) {
       await expect(rules.of(organizationId)).rejects.toThrow(/cannot be read at revision 1/)

@@ -25,22 +25,22 @@ test.each([
 test('it is logged once when it begins, and once when it is over', () => {
   vi.useFakeTimers()
   try {
-    const said: string[] = []
+    const logged: string[] = []
     let processes = counting('a', 'b')
-    const logger = { warn: (text: string) => said.push(text), info: (text: string) => said.push(text) }
+    const logger = { warn: (text: string) => logged.push(text), info: (text: string) => logged.push(text) }
     const own = { known: () => processes }
     const end = warnOfApart(own as never, logger as never)
     vi.advanceTimersByTime(60_000)
-    expect(said).toEqual([
+    expect(logged).toEqual([
       'rate limits: each of 2 processes counts for itself; set REDIS_URL to one Redis for all',
     ])
     processes = counting('a')
     vi.advanceTimersByTime(60_000)
-    expect(said.slice(1)).toEqual(['rate limits: processes count together'])
+    expect(logged.slice(1)).toEqual(['rate limits: processes count together'])
     end()
     processes = counting('a', 'b')
     vi.advanceTimersByTime(60_000)
-    expect(said).toHaveLength(2)
+    expect(logged).toHaveLength(2)
   } finally {
     vi.useRealTimers()
   }

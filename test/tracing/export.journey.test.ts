@@ -89,15 +89,15 @@ describe('a service with a collector endpoint', () => {
 
   test('sends no span of a call if the partner does not record its trace', async () => {
     const silent = trace.replace('4b', '5b')
-    const told = trace.replace('4b', '6b')
+    const recordedTrace = trace.replace('4b', '6b')
     for (const [id, flags] of [
       [silent, '00'],
-      [told, '01'],
+      [recordedTrace, '01'],
     ])
       await lookup(service.apiUrl, partner.apiKey, places.munich, {
         traceparent: `00-${id}-${parent}-${flags}`,
       })
-    await spansOf(told, 3)
+    await spansOf(recordedTrace, 3)
     expect(receiver.spans().filter(({ traceId }) => traceId === silent)).toEqual([])
   })
 

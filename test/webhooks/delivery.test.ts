@@ -186,7 +186,7 @@ describe('events of the log', () => {
     memory.restore(2)
     await append(moved(2))
     follow('two')
-    await until('read anew', async () => {
+    await until('read again', async () => {
       const { rows } = await pool.query('select balance_micro::text as balance from webhook_balances')
       return rows[0]?.balance === '7000000'
     })
