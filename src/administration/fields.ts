@@ -120,10 +120,10 @@ const organizationIdOf = (typed: string): string => {
 const text = <Value>(parse: (text: string) => Value, words: Shown) =>
   z.string().transform(reading(parse)).register(shown, words)
 
-export const organization = ({
-  label = 'Organization',
-  help = 'organization id, such as org_01J…',
-}: Partial<FieldWords> = {}) =>
+/** Forms, which find it by its name too, say something else. */
+export const organizationHelp = 'organization id, such as org_01J…'
+
+export const organization = ({ label = 'Organization', help = organizationHelp }: Partial<FieldWords> = {}) =>
   text((typed) => typed.trim(), {
     ...{ label, help, flag: 'org' },
     ...{ control: 'organization', picks: 'organizations' },

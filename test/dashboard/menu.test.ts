@@ -55,9 +55,9 @@ test.each(roles)('a person with the role %s finds every command of that role in 
   for (const href of listed) expect([href, (await as(role).get(href)).statusCode]).toEqual([href, 200])
 })
 
-test('commands that only the command line offers are listed without a link', async () => {
+test('commands that other interfaces offer are listed without a link', async () => {
   expect((await as('admin').get('/commands')).body).toContain(
-    'event-log announce-key <small>command line only',
+    'event-log show <small>command line, admin API</small>',
   )
 })
 

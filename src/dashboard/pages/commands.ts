@@ -6,7 +6,7 @@ import { layout, organizationHead, table, type Viewer } from './layout.ts'
 
 /** Every command and query that a person may use, by noun. */
 
-/** `href`: null if only the command line and the admin API offer it. */
+/** `href`: null if only other interfaces offer it. */
 type Usable = { readonly declared: Declared; readonly href: string | null }
 
 const headings: Readonly<Record<string, string>> = {
@@ -53,8 +53,10 @@ ${table({
   columns: [
     {
       ...{ head: 'Command', kind: 'name' },
-      cell: ({ declared: { name }, href }) =>
-        href === null ? html`${name} <small>command line only</small>` : html`<a href="${href}">${name}</a>`,
+      cell: ({ declared: { name, interfaces }, href }) =>
+        href === null
+          ? html`${name} <small>${interfaces.join(', ')}</small>`
+          : html`<a href="${href}">${name}</a>`,
     },
     {
       head: 'Summary',

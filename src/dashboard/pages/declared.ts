@@ -1,5 +1,5 @@
 import type { Column, Page, Row } from '../../administration/declare.ts'
-import type { Field } from '../../administration/fields.ts'
+import { type Field, organizationHelp } from '../../administration/fields.ts'
 import type { Answer, Plan, Sections } from '../../call/command.ts'
 import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
@@ -113,7 +113,7 @@ ${askedFields(place).map((field) => control(view, field))}
 
 const hintOf = ({ help, picks, control, byDefault }: Field): string =>
   [
-    capitalized(help),
+    ...(help === organizationHelp ? [] : [capitalized(help)]),
     ...(picks === undefined || picks === 'users' ? [] : ['Type a part of the name, or the id']),
     ...(control === 'instant' ? ['In UTC'] : []),
     ...(control === 'line' && byDefault !== undefined ? [`If you leave it empty: ${byDefault}`] : []),
