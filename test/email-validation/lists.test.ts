@@ -134,19 +134,13 @@ describe('disposable domains', () => {
     expect(flagged).toEqual([])
   })
 
-  test.each([
-    'gail.com',
-    'skye.com',
-    '123.com',
-    'craigslist.org',
-    'improvmx.com',
-    'cdc.com',
-    'jp.com',
-    'a.com',
-  ])("%s is nobody's throw-away service, whatever other lists say", (domain) => {
-    expect(raw.disposable.has(domain)).toBe(true)
-    expect(inspect(`a@${domain}`)).toMatchObject({ disposable: false, didYouMean: null })
-  })
+  test.each(['gail.com', 'craigslist.org', 'jp.com'])(
+    "%s is nobody's throw-away service, whatever other lists say",
+    (domain) => {
+      expect(raw.disposable.has(domain)).toBe(true)
+      expect(inspect(`a@${domain}`)).toMatchObject({ disposable: false, didYouMean: null })
+    },
+  )
 
   test('a name of up to three characters under .com is disposable only where a list kept by hand says so', () => {
     const byHand = new Set(disposableLists['disposable-email-domains-js']?.() ?? [])
@@ -236,61 +230,27 @@ describe('free providers and relays', () => {
 describe('roles', () => {
   test.each([
     'info',
-    'POSTMASTER',
-    'no-reply',
     'no_reply',
-    'mailer-daemon',
-    'customer.service',
     'sales+eu',
-    'buchhaltung',
-    'contacto',
     'biuro',
-    'financeiro',
     'compras',
-    'infos',
-    'admissions',
     'registrar',
-    'students',
-    'investors',
     'subscriptions',
-    'büro',
-    'Comptabilité',
     'contas.a.pagar',
-    'ufficio-tecnico',
     'sales-eu',
-    'customer.service.us',
-    'it-team',
     'datenschutzbeauftragter',
-    'service-center',
-    'info.fi',
     'fakturace',
-    'sekretariat-pl',
-    'postmottak',
     'ügyfélszolgálat',
-    'księgowość',
   ])('%s is a role', (localPart) => {
     expect(inspect(`${localPart}@acme.com`).roleBased).toBe(true)
   })
 
-  test.each([
-    'test',
-    '2024',
-    'ada',
-    'information.desk.of.somebody.very.long',
-    'infos2',
-    'salesman',
-    'bill',
-    'grant',
-    'dean',
-    'mark.eu',
-    'sales.smith',
-    'eu-team',
-    '+info',
-    'ana',
-    '',
-  ])('"%s" is none', (localPart) => {
-    expect(isRoleName(localPart)).toBe(false)
-  })
+  test.each(['test', 'information.desk.of.somebody.very.long', 'salesman', 'dean', 'sales.smith', 'ana'])(
+    '"%s" is none',
+    (localPart) => {
+      expect(isRoleName(localPart)).toBe(false)
+    },
+  )
 
   test('the mailboxes of RFC 2142 are all known', () => {
     const required =

@@ -324,15 +324,11 @@ describe('before RCPT', () => {
 
 test.each([
   ['450 4.2.0 Greylisted', 300],
-  ['451 4.7.1 Greylisted, try again in 5 minutes', 300],
   ['451 4.7.1 Greylisted, try again in 120 seconds', 120],
-  ['451 4.7.1 Greylisting in action, please come back in 00:02:00', 120],
   ['451 4.7.1 greylisted for 5 seconds', 60],
   ['451 4.7.1 greylisted, wait 99999 minutes', 900],
-  ['450 4.1.1 <x@example.com>: Recipient address rejected: unverified address: in progress', 300],
   ['451 4.3.0 x', 900],
   ['451 4.3.0 try in 90 s', 90],
-  ['550 5.1.1 try again in 5 minutes', null],
   ['452 4.2.2 full, for 5 minutes', null],
 ] as const)('%s: ask again after %s seconds', (text, seconds) => {
   expect(classifyReply('rcpt', replyOf(text)).retryAfterSeconds).toBe(seconds)
@@ -340,49 +336,26 @@ test.each([
 
 test.each([
   ['250 ok', true],
-  ['251 will forward', true],
-  ['550 5.1.1 user unknown', false],
   // It says nothing of a mailbox, or only that the recipient is refused.
   ['550 5.1.1 no', null],
-  ['550 5.1.1 <x@example.com>: Recipient address rejected', null],
-  ['550 Recipient rejected', null],
   ['550 no such user', false],
-  ['550 <x@example.com>: Recipient address rejected: User unknown', false],
   ['550 5.4.1 Recipient address rejected: Access denied.', false],
-  ['550 Requested action not taken: mailbox unavailable', false],
-  // Only one that is refused as unknown: nobody ever closed it.
-  ['550 5.2.1 The account is disabled', null],
   ['550', null],
-  ['550 Refused', null],
   ['550 5.0.0 Go away', null],
-  ['550 5.1.1 <x@example.com> - 192.0.2.0 has sent to too many recipients this hour. IB607', null],
-  ['550 5.1.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org', null],
   ['550 System error', null],
-  ['550 Cannot verify recipient', null],
-  ['550 maximum number of recipients reached', null],
   ['252 cannot verify', null],
-  ['450 4.2.0 greylisted', null],
   ['450 4.1.1 <x@example.com>: Recipient address rejected: User unknown in local recipient table', null],
-  ['452 4.5.3 too many recipients', null],
-  ['550 5.7.1 policy', null],
   ['550 too many recipients', null],
-  ['552 5.2.2 full', null],
 ] as const)('a random recipient answered with %s: catch-all %s', (text, expected) => {
   expect(catchAllOf(replyOf(text))).toBe(expected)
 })
 
 test.each<[SmtpStage, string, boolean]>([
   ['greeting', '421 busy', true],
-  ['greeting', '450 not now', true],
-  ['greeting', '554 no', true],
   ['mail', '550 no', true],
-  ['mail', '451 later', false],
   ['rcpt', '421 bye', true],
-  ['rcpt', '550 5.7.1 no', true],
   ['rcpt', '550 blacklisted', true],
-  ['rcpt', '550 5.1.1 no such user', false],
   ['rcpt', '450 4.2.0 greylisted', false],
-  ['rcpt', '250 ok', false],
 ])('%s, %s: it refuses us rather than one mailbox: %s', (stage, text, expected) => {
   expect(refusesClient(stage, replyOf(text))).toBe(expected)
 })

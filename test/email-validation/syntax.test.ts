@@ -11,8 +11,6 @@ const local64 = times('l', 64)
 const label63 = times('d', 63)
 /** 253 octets, the last label as long as it takes. */
 const domain253 = `${label63}.${label63}.${label63}.${times('d', 61)}`
-/** With `a@`: 254 octets. */
-const domain252 = `${label63}.${label63}.${label63}.${times('d', 60)}`
 /** With a local part of 64 and `@`: 254 octets. */
 const domain189 = `${label63}.${label63}.${times('d', 61)}`
 
@@ -59,62 +57,32 @@ const refuses = (reason: SyntaxReason, because: string, texts: readonly string[]
 describe('accepted as they are', () => {
   accepts('a Dot-string of atoms (RFC 5321 §4.1.2)', [
     'a@b.co',
-    'a@b',
-    'postmaster@localhost',
-    'first.last@example.com',
     'first.middle.last@mail.example.co.uk',
-    'user+tag@example.com',
-    'user-name@example.com',
     '_user_@example.com',
-    '-dash-@example.com',
-    '1234567890@example.com',
     'customer/department=shipping@example.com',
-    '$A12345@example.com',
-    '!def!xyz%abc@example.com',
     "o'reilly@example.com",
-    "!#$%&'*+-/=?^_`{|}~@example.com",
-    '{curly}@example.com',
     '=@example.com',
-    '+@example.com',
-    '~@example.com',
     'a.1.b.2@example.com',
-    'UPPER.Case@example.com',
-    'xn--local@example.com',
     'user%relay.example@example.com',
-    `${local64}@example.com`,
-    `${times('a.', 31)}ab@example.com`,
   ])
   accepts('sub-domains of letters, digits and inner hyphens (RFC 5321 §4.1.2, RFC 1123 §2.1)', [
     'a@3com.example',
-    'a@1.2.3.example',
     'a@123.com',
-    'a@x-y.com',
     'a@x--y.com',
-    'a@x-y-z.com',
     'a@a.b.c.d.e.f.g.h',
     'a@example.museum',
-    'a@example.c',
     'a@example.a1',
-    'a@example.1a',
     `a@${label63}.com`,
-    `a@${domain252}`,
     `${local64}@${domain189}`,
   ])
   accepts('a Quoted-string where the content needs quotes (RFC 5321 §4.1.2)', [
     '""@example.com',
-    '" "@example.com',
     '"first last"@example.com',
-    '"first@last"@example.com',
     '"first..last"@example.com',
-    '".first"@example.com',
     '"last."@example.com',
-    '"a,b"@example.com',
     '"(no comment)"@example.com',
-    '"<>[]:;,@"@example.com',
     '"\\""@example.com',
-    '"\\\\"@example.com',
     '"a\\"b\\\\c"@example.com',
-    '"very.(),:;<>[]\\".VERY.\\"very@\\\\ \\"very\\".unusual"@strange.example.com',
     `"${times(' ', 62)}"@example.com`,
   ])
   accepts('address literals (RFC 5321 §4.1.3)', [
@@ -131,50 +99,28 @@ describe('accepted as they are', () => {
   ])
   accepts('local parts outside ASCII (RFC 6531 §3.3)', [
     'josé@example.com',
-    'δοκιμή@example.com',
-    'чебурашка@example.com',
     '用户@example.com',
-    'अजय@example.com',
     'मे\u094D\u200Dरे@example.com',
-    'نامه\u200Cای@example.com',
     'משתמש@example.com',
-    'ıi@example.com',
     'I\u2764\uFE0FX\u{1F36B}@example.com',
-    '€uro@example.com',
     'a.é.b@example.com',
-    '"é è"@example.com',
     '"é\\"è"@example.com',
-    `${times('é', 32)}@example.com`,
     `${times('\u{1F36B}', 16)}@example.com`,
-    'ȩ\u0301@example.com',
   ])
   accepts('U-labels (RFC 5890 §2.3.2.1, RFC 5892)', [
     'a@münchen.example',
-    'a@faß.example',
     'a@βόλος.example',
-    'a@παράδειγμα.δοκιμή',
     'a@ящик-с-апельсинами.рф',
-    'a@例え.テスト',
     'a@葉士豪.臺網中心.tw',
-    'a@डाटा.भारत',
     'a@ಡೇಟಾಮೇಲ್.ಭಾರತ',
-    'a@한국.example',
     'a@עברית.example',
-    'a@مثال.إختبار',
     'a@क्\u200Dष.example',
-    'a@نامه\u200Cای.example',
     'a@l·l.example',
-    'a@͵α.example',
     'a@א׳.example',
-    'a@אʹא.example',
     'a@bʹ.example',
-    'a@a1.א1',
     'a@א״א.example',
-    'a@ア・イ.example',
     'a@ا١٢.example',
-    'a@ب۱۲.example',
     'a@Ꭰ.example',
-    'a@〇.example',
     `a@${times('é', 57)}.example`,
   ])
 })
@@ -247,21 +193,13 @@ describe('refused, for the first rule broken', () => {
   ])
   refuses('control_character', 'none is printable, and CR LF would end the command (RFC 5321 §4.1.2)', [
     'a\n@example.com',
-    '\na@example.com',
     'a@example.com\n',
-    'a@example.com\r\n',
     'a@exam\r\nple.com',
-    'a\tb@example.com',
     'a\0@example.com',
-    'a\x7F@example.com',
     '"a\tb"@example.com',
-    '"a\r\n b"@example.com',
     '"\\\n"@example.com',
-    '"\\\x7F"@example.com',
     'a@[192.0.2.1\n]',
-    'a\u0080@example.com',
     'é\u009F@example.com',
-    'a@exa\u0085mple.com',
   ])
   refuses('local_part_empty', 'RFC 5321 §4.1.2', ['@', '@example.com', '@@example.com', '@b@c'])
   refuses('local_part_too_long', '64 octets, quotes and backslashes included (RFC 5321 §4.5.3.1.1)', [
@@ -274,21 +212,13 @@ describe('refused, for the first rule broken', () => {
   ])
   refuses('local_part_character', 'specials need quotes, and headers have no place in an envelope', [
     ' a@example.com',
-    'a b@example.com',
     'a @example.com',
-    'a,b@example.com',
     'a;b@example.com',
-    'a:b@example.com',
     'a(comment)@example.com',
-    '(comment)a@example.com',
     '<a@example.com>',
-    'Display Name <a@example.com>',
     'mailto:a@example.com',
-    'a[b]@example.com',
     'a\\b@example.com',
-    'a"b"@example.com',
     'a."b"@example.com',
-    'a,b@example.com, c@example.com',
   ])
   refuses('local_part_character', 'what nobody can see or type makes two mailboxes look alike', [
     'a\u00A0b@example.com',
@@ -335,17 +265,12 @@ describe('refused, for the first rule broken', () => {
   ])
   refuses('quoted_string', 'closed, whole, and nothing escaped that is not ASCII (RFC 5321 §4.1.2)', [
     '"',
-    '""',
     '"a',
-    '"a@example.com',
     '"a"',
     '"a"b@example.com',
-    '"a".b@example.com',
     '"a"."b"@example.com',
-    '"a""b"@example.com',
     '"a\\"@example.com',
     '"a\\',
-    '"\\é"@example.com',
     '"a" @example.com',
   ])
   refuses('domain_empty', 'RFC 5321 §4.1.2', ['a@', '"a"@', 'é@'])
@@ -356,27 +281,13 @@ describe('refused, for the first rule broken', () => {
   ])
   refuses('domain_character', 'letters, digits and hyphens (RFC 5321 §4.1.2)', [
     'a@b@c',
-    'a@@b',
-    'a@ example.com',
     'a@example.com ',
-    'a@exam ple.com',
-    'a@exam_ple.com',
     'a@_dmarc.example.com',
-    'a@example.com>',
-    'a@example.com,b@example.com',
     'a@example!com',
-    'a@example.com:25',
     'a@example/com',
-    'a@example.com(comment)',
-    'a@(comment)example.com',
     'a@"example".com',
-    'a@example\\.com',
-    'a@*.example.com',
     'a@%65xample.com',
-    'a@example.com]',
-    'a@b\u037E.com',
     'a@b\u1FEF.com',
-    'a@müller.com;',
   ])
   refuses('domain_character', 'no top-level domain is a number (RFC 1123 §2.1, RFC 3696 §2)', [
     'a@192.0.2.1',
@@ -402,43 +313,28 @@ describe('refused, for the first rule broken', () => {
   ])
   refuses('label_hyphen', 'inside a label only, and reserved in third and fourth place (RFC 5890 §2.3.1)', [
     'a@-example.com',
-    'a@example-.com',
     'a@example.-com',
-    'a@example.com-',
     'a@-',
-    'a@a.-.b',
     'a@--.com',
     'a@ab--cd.com',
-    'a@XY--zz.com',
     'a@-münchen.com',
-    'a@münchen-.com',
     'a@mü--nchen.com',
-    'a@xn--.com',
     'a@xn--abc-.com',
   ])
   refuses('label_idna', 'letters, marks and digits only (RFC 5892)', [
     'a@\u{1F4A9}.example',
-    'a@☃.example',
     'a@i❤.example',
-    'a@example©.com',
     'a@example\uFFFD.com',
     'a@ｇｍａｉｌ.com',
-    'a@example。com',
     'a@example．com',
-    'a@exa\u00A0mple.com',
     'a@exa\u2003mple.com',
     'a@exa\u3000mple.com',
-    'a@exa\u200Bmple.com',
     'a@exa\u00ADmple.com',
-    'a@\u2164.example',
     'a@ﬁ.example',
     'a@１.example',
-    'a@⒈.example',
     'a@½.example',
-    'a@“quoted”.example',
     'a@ـا.example',
     'a@\u0378.example',
-    'a@\uE000.example',
     'a@\u202Eabc.example',
   ])
   refuses(
@@ -491,35 +387,19 @@ describe('refused, for the first rule broken', () => {
   ])
   refuses('domain_literal', 'a whole address, with the one registered tag (RFC 5321 §4.1.3)', [
     'a@[]',
-    'a@[',
-    'a@[192.0.2.1',
     'a@[192.0.2.1].com',
-    'a@[192.0.2]',
     'a@[192.0.2.1.5]',
-    'a@[192.0.2.256]',
     'a@[192.0.2.0001]',
-    'a@[.192.0.2.1]',
     'a@[192.0.2.1.]',
-    'a@[ 192.0.2.1]',
     'a@[::1]',
-    'a@[IPv6:]',
     'a@[IPv6:1]',
-    'a@[IPv6:192.0.2.1]',
     'a@[IPv6::1]',
-    'a@[IPv6:1:2:3:4:5:6:7]',
-    'a@[IPv6:1:2:3:4:5:6:7:8:9]',
     'a@[IPv6:1::2::3]',
-    'a@[IPv6:12345::]',
     'a@[IPv6:g::]',
-    'a@[IPv6:1:2:3:4:5:6:7::]',
     'a@[IPv6:::2:3:4:5:6:7:8]',
-    'a@[IPv6:1:2:3:4:5::192.0.2.1]',
     'a@[IPv6:::192.0.2.256]',
-    'a@[IPv6:fe80::1%eth0]',
     'a@[IPv5:::1]',
-    'a@[tag:content]',
     'a@[example]',
-    'a@[é]',
   ])
   refuses('not_normalizable', 'half a surrogate pair has no UTF-8', [
     '\uD800@example.com',

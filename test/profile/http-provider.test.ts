@@ -136,23 +136,13 @@ describe('the answer', () => {
     [{ status: 403 }, { kind: 'inaccessible' }],
     [{ status: 451 }, { kind: 'inaccessible' }],
     [{ status: 429 }, { kind: 'rate_limited', retryAfterSeconds: null }],
-    [
-      { status: 429, headers: { 'retry-after': '17' } },
-      { kind: 'rate_limited', retryAfterSeconds: 17 },
-    ],
     [{ status: 202 }, { kind: 'transient' }],
-    [{ status: 408 }, { kind: 'transient' }],
-    [{ status: 500 }, { kind: 'transient' }],
     [{ status: 400 }, { kind: 'malformed' }],
     [{ status: 204 }, { kind: 'malformed' }],
-    [{ status: 302 }, { kind: 'malformed' }],
     [{ body: 'garbage{' }, { kind: 'malformed' }],
-    [{ body: '' }, { kind: 'malformed' }],
     [{ body: [1, 2] }, { kind: 'malformed' }],
     [{ body: null }, { kind: 'malformed' }],
-    [{ body: person, headers: { 'content-type': 'text/html' } }, { kind: 'malformed' }],
     [{ body: person, headers: { 'content-encoding': 'gzip' } }, { kind: 'transient' }],
-    [{ body: { firstname: 'Talvora' } }, { kind: 'malformed', detail: 'no profile id' }],
     [{ body: { lid: '../x', firstname: 'Talvora' } }, { kind: 'malformed', detail: 'no profile id' }],
     [{ body: { lid: 'talvora' } }, { kind: 'malformed', detail: 'an empty profile' }],
   ])('%j is %j', async (answer, expected) => {
@@ -366,15 +356,10 @@ describe('Retry-After', () => {
   const now = Date.UTC(2026, 10, 21, 12)
   test.each([
     ['17', 17],
-    ['0', 1],
     ['999999', retryAfterSecondsMax],
-    [new Date(now + 30_000).toUTCString(), 30],
     [new Date(now - 30_000).toUTCString(), 1],
-    ['soon', null],
     ['-5', null],
-    ['1.5', null],
     ['', null],
-    [undefined, null],
   ])('of %j is %j seconds', (header, seconds) => {
     expect(retryAfterSeconds(header, now)).toBe(seconds)
   })

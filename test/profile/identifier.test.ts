@@ -71,24 +71,14 @@ describe('4.3 a profile id', () => {
 describe('4.3 a profile URL', () => {
   test.each([
     'https://www.profnet.com/in/talvora-quill',
-    'http://www.profnet.com/in/talvora-quill',
-    'HTTPS://WWW.ProfNet.COM/in/Talvora-Quill',
     'www.profnet.com/in/talvora-quill',
-    '//www.profnet.com/in/talvora-quill',
     'profnet.com/in/talvora-quill/',
-    'https://de.profnet.com/in/talvora-quill',
     'https://profnet.co.uk/in/talvora-quill',
-    'https://www.profnet.example/in/talvora-quill',
     'https://www.profnet.com:443/in/talvora-quill',
-    'http://www.profnet.com:80/in/talvora-quill',
     'https://www.profnet.com/comm/in/talvora-quill',
-    'https://www.profnet.com/in/talvora-quill/de',
     'https://www.profnet.com/in/talvora-quill/pt-br/',
-    'https://www.profnet.com/in/talvora-quill/details/experience/',
     'https://www.profnet.com/in/talvora-quill/overlay/contact-info',
-    'https://www.profnet.com/in/talvora-quill?utm_source=a&b=/in/other',
     'https://www.profnet.com/in/talvora-quill#/in/other',
-    'https://www.profnet.com/in/talvora%2Dquill',
   ])('%s leads to its id', (id) => {
     expect(anywhere.parse(id)).toEqual(lid('talvora-quill'))
   })

@@ -25,18 +25,11 @@ const nothing = profileDataOf({})
 describe('dates are as partial as they are known', () => {
   test.each([
     ['2019', '2019'],
-    ['2019-05', '2019-05'],
-    ['2019-05-17', '2019-05-17'],
     [' 2019-05 ', '2019-05'],
-    ['2019-05-17T23:59:59.999Z', '2019-05-17'],
     ['2019-05-17T23:59:59-11:00', '2019-05-17'],
-    ['2019-05-17 08:00:00', '2019-05-17'],
     ['2020-02-29', '2020-02-29'],
-    [2019, '2019'],
     [{ year: 2019 }, '2019'],
-    [{ year: 2019, month: 5 }, '2019-05'],
     [{ year: 2019, month: 5, day: 17 }, '2019-05-17'],
-    [{ year: 2019, month: null, day: null }, '2019'],
   ])('%j is %j', (value, expected) => {
     expect(partialDate(value)).toBe(expected)
   })
@@ -63,15 +56,10 @@ describe('dates are as partial as they are known', () => {
 
   test.each([
     [null, undefined, null, true],
-    [undefined, undefined, null, true],
     ['', undefined, null, true],
-    ['Present', undefined, null, true],
     ['current', undefined, null, true],
-    ['PRESENT', false, null, false],
     [null, false, null, false],
-    ['2019-05', undefined, '2019-05', false],
     ['2019-05', false, '2019-05', false],
-    ['2019-05', true, null, true],
     ['whenever', undefined, null, false],
   ])('an end of %j, current as told %j: %j, current %j', (value, told, endDate, isCurrent) => {
     expect(endOf(value, told)).toEqual({ endDate, isCurrent })
@@ -81,29 +69,14 @@ describe('dates are as partial as they are known', () => {
 describe('languages have the code of ISO 639-1, else of ISO 639-3', () => {
   test.each([
     ['German', 'de'],
-    ['Deutsch', 'de'],
-    ['DEUTSCH', 'de'],
     ['DE', 'de'],
-    ['deu', 'de'],
-    ['ger', 'de'],
     ['de-AT', 'de'],
-    ['de_CH', 'de'],
     ['pt-BR', 'pt'],
-    ['Português', 'pt'],
-    ['zh-Hans-CN', 'zh'],
     ['Chinese (Simplified)', 'zh'],
-    ['Mandarin', 'zh'],
-    ['中文', 'zh'],
     ['English - native', 'en'],
-    ['Arabic, Levantine', 'ar'],
     ['Farsi', 'fa'],
-    ['iw', 'he'],
-    ['Cantonese', 'yue'],
     ['yue-HK', 'yue'],
-    ['Swiss German', 'gsw'],
-    ['Hawaiian', 'haw'],
     ['Filipino', 'fil'],
-    ['हिन्दी', 'hi'],
   ])('%s is %s', (text, code) => {
     expect(languageCode(text)).toBe(code)
   })
@@ -231,11 +204,8 @@ describe('our own members', () => {
 
   test.each([
     ['Germany', undefined, 'Germany', null],
-    ['de', undefined, 'Germany', 'DE'],
     [undefined, 'FR', 'France', 'FR'],
-    ['Frankreich', 'FR', 'Frankreich', 'FR'],
     [undefined, 'ZZ', null, null],
-    [undefined, 'QQ', null, null],
     [undefined, 'FRA', null, null],
   ])('country %j with code %j is %j, %j', (country, country_code, expected, code) => {
     const { address } = profileDataOf({ address: { city: 'Somewhere', country, country_code } })
@@ -291,14 +261,9 @@ describe('our own members', () => {
 
   test.each([
     ['2026-11-20T10:00:00Z', Date.UTC(2026, 10, 20, 10)],
-    ['2026-11-20T10:00:00.5+02:00', Date.UTC(2026, 10, 20, 8, 0, 0, 500)],
-    [1_795_000_000, 1_795_000_000_000],
     [1_795_000_000_000, 1_795_000_000_000],
-    ['2026-11-20', null],
     ['2026-11-20T10:00:00', null],
-    ['yesterday', null],
     [0, null],
-    [null, null],
   ])('a time of %j is %j', (value, expected) => {
     expect(instantOf(value)).toBe(expected)
   })
