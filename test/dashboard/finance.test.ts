@@ -1,22 +1,17 @@
 /** Months, the statement with filters, and lots, as finance works with them. */
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { grant } from '../../src/administration/credits/credits.ts'
 import { closeMonth } from '../../src/administration/months/close-month.ts'
 import { closableAt } from '../../src/administration/months/statements.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
-import { parseCredits } from '../../src/billing/money.ts'
 import { monthBefore, monthStart } from '../../src/billing/months.ts'
 import { until } from '../support/house.ts'
 import { verifyReceipt } from '../support/verify-receipt.ts'
 import {
   type Browser,
   type DashboardHost,
-  encoded,
   give,
-  hiddenIn,
-  openBrowser,
   openDashboardHost,
   signedIn,
   userWhoChose,
@@ -232,24 +227,6 @@ describe('the statement with filters', () => {
     expect([found, ids.size]).toEqual([rows[0]?.n, rows[0]?.n])
   })
 
-  test('of a day holds that day alone', async () => {
-    const day = new Date(nowMs - 5 * 86_400_000).toISOString().slice(0, 10)
-    const { body } = await ada.get(`${base}/statement?from=${day}&to=${day}`)
-    expect(lines(body)).toBeGreaterThan(0)
-    for (const [, at] of body.matchAll(/<td data-head="Time \(UTC\)"><div><time datetime="([^T]+)T/g))
-      expect(at).toBe(day)
-  })
-
-  test.each([
-    'kind=grant',
-    'kind=rate_limited',
-    'kind=refused',
-    'capability=ip_lookup',
-    'from=2000-01-01&to=2000-01-02',
-  ])('takes %s', async (query) => {
-    expect((await ada.get(`${base}/statement?${query}`)).statusCode).toBe(200)
-  })
-
   test.each([
     'kind=%00',
     'key=%00',
@@ -262,61 +239,9 @@ describe('the statement with filters', () => {
   ])('is not broken by %s', async (query) => {
     expect((await ada.get(`${base}/statement?${query}`)).statusCode).toBe(200)
   })
-
-  test('of an organization without lines says so', async () => {
-    const { organizationId } = await createOrganization(room.foundation, {
-      name: 'None',
-      overdraftLimit: 0n,
-      actor: 'cli',
-    })
-    await room.caughtUp()
-    for (const query of ['', '?from=2026-01-01']) {
-      const { body } = await ada.get(`/organizations/${organizationId}/statement${query}`)
-      expect(body).toContain('No line fits.')
-    }
-  })
 })
 
 describe('lots', () => {
-  test('show why they were opened, and are taken back once, with a reason', async () => {
-    const { organizationId } = await createOrganization(room.foundation, {
-      name: 'Lots',
-      overdraftLimit: 0n,
-      actor: 'cli',
-    })
-    for (const [amount, reason] of [
-      ['10', 'first <b>'],
-      ['20.5', 'second'],
-    ] as const)
-      await grant(room.foundation, {
-        ...{
-          organizationId,
-          amount: parseCredits(amount),
-          priority: 100,
-          expiresAt: null,
-          reason,
-          actor: 'cli',
-        },
-      })
-    await room.caughtUp()
-    const own = `/organizations/${organizationId}/lots`
-    const { body } = await ada.get(own)
-    expect(body).toContain('first &lt;b&gt;')
-    const path = /href="([^"]+\/void\?grant=[^"]+)"/.exec(body)?.[1] ?? ''
-    const grantId = path.split('=')[1] ?? ''
-    expect((await ada.get(path)).body).toContain(`value="${grantId}" required readonly`)
-    const [action = ''] = path.split('?')
-    expect((await ada.submit(path, { grant: grantId, reason: ' ' }, action)).statusCode).toBe(422)
-    const asked = await ada.submit(path, { grant: grantId, reason: 'a mistake' }, action)
-    expect(asked.body).toContain('its balance becomes 20.5')
-    const done = await ada.post(action, encoded(hiddenIn(asked.body)))
-    expect([done.statusCode, done.body.includes('<h1>Done</h1>')]).toEqual([200, true])
-    expect((await ada.get(own)).body).not.toContain('first &lt;b&gt;')
-    expect((await ada.get(`/organizations/${organizationId}`)).body).toContain('<strong>20.5</strong>')
-    const again = await ada.submit(path, { grant: grantId, reason: 'a mistake' }, action)
-    expect(again.statusCode).toBe(422)
-  })
-
   test('of another organization are no lots of this one', async () => {
     const theirs = /void\?grant=([^"]+)"/.exec((await ada.get(`${base}/lots`)).body)?.[1] ?? ''
     const { organizationId } = await createOrganization(room.foundation, {
@@ -356,42 +281,6 @@ describe('a call', () => {
     expect(() => verifyReceipt(JSON.parse(body.replace('KeyUsed', 'KeyUsee')))).toThrow()
   })
 
-  test('is refunded after a page that says what that will do, once', async () => {
-    const path = `${base}/credits/refund`
-    expect((await ada.get(call())).body).toContain(`href="${path}?request=${scene.requestId}"`)
-    const wanted = { request: scene.requestId, amount: '0.25', reason: 'slow <b>', reference: 'CRN <1>' }
-    for (const [amount, why] of [
-      ['0', 'A positive decimal number'],
-      ['many', 'A positive decimal number'],
-      ['2', 'costs 1 now, which is less than 2'],
-    ] as const) {
-      const wrong = await ada.submit(path, { ...wanted, amount })
-      expect([wrong.statusCode, wrong.body.includes(why)]).toEqual([422, true])
-    }
-    const shown = await ada.submit(path, wanted)
-    expect(shown.body).toContain('<dt>Costs now</dt><dd>0.75</dd>')
-    expect(shown.body).toContain('slow &lt;b&gt;')
-    const head = await room.foundation.eventLog.head()
-    const form = encoded(hiddenIn(shown.body))
-    const sent = await Promise.all([1, 2].map(() => ada.post(path, form)))
-    // The second one gets the page of the first, if that is still under way.
-    for (const { statusCode } of sent) expect([200, 409]).toContain(statusCode)
-    // What the reference names, and the refund.
-    expect(await room.foundation.eventLog.head()).toBe(head + 2n)
-    const after = await ada.get(call())
-    expect(after.body).toContain('<dt>Costs now</dt><dd>0.75</dd>')
-    expect(after.body).toContain('refund of 0.25: slow &lt;b&gt;')
-    expect((await ada.submit(path, wanted)).body).toContain(
-      'it was done under the reference &quot;CRN &lt;1&gt;&quot; already',
-    )
-    const other = await ada.submit(path, { ...wanted, amount: '0.2' })
-    expect([other.statusCode, other.body.includes('asked for was a refund of 0.2 credits')]).toEqual([
-      422,
-      true,
-    ])
-    expect(await room.foundation.eventLog.head()).toBe(head + 2n)
-  })
-
   test('of another organization is no call of this one', async () => {
     const { organizationId } = await createOrganization(room.foundation, {
       name: 'Elsewhere',
@@ -405,17 +294,4 @@ describe('a call', () => {
     const answer = await ada.submit(refund, { request: scene.requestId, reason: 'x' })
     expect([answer.statusCode, answer.body.includes('holds no call')]).toEqual([422, true])
   })
-})
-
-test('none of it is for people who are not signed in', async () => {
-  const stranger = openBrowser(room.host)
-  for (const rest of [
-    'months',
-    'months/2026-01',
-    'months/2026-01/statement.csv',
-    'statement',
-    'lots',
-    'usage.csv',
-  ])
-    expect((await stranger.get(`${base}/${rest}`)).statusCode).toBe(303)
 })

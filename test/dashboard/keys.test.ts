@@ -10,13 +10,7 @@ import { firstCalls } from '../../src/dashboard/first-call.ts'
 import { takeForm } from '../../src/dashboard/once.ts'
 import { createWorks } from '../../src/dashboard/works.ts'
 import { testOrganizationOf } from '../../src/events/test-organization.ts'
-import {
-  type Browser,
-  type DashboardHost,
-  openBrowser,
-  openDashboardHost,
-  signedIn,
-} from './dashboard-host.ts'
+import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
 let room: DashboardHost
@@ -76,11 +70,6 @@ describe('the page of a key', () => {
     })
     await room.caughtUp()
     expect((await ada.get(`/organizations/${organizationId}/keys/${scene.keyId}`)).statusCode).toBe(404)
-  })
-
-  test('is for people who are signed in', async () => {
-    const stranger = openBrowser(room.host)
-    expect((await stranger.get(`${base}/keys/${scene.keyId}`)).statusCode).toBe(303)
   })
 })
 

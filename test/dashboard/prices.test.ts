@@ -2,12 +2,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { pricesAt, proposePriceBook } from '../../src/administration/prices/prices.ts'
-import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import {
   type Browser,
   type DashboardHost,
-  encoded,
   openDashboardHost,
   signedIn,
   userWhoChose,
@@ -128,25 +126,6 @@ describe('a proposal', () => {
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 
-  test('through the admin API names no file, and its rules by their name in JSON', async () => {
-    const { token } = await issueOperatorToken(room.foundation, { user: 'ada', actor })
-    const ask = async (payload: object) =>
-      room.host.inject({
-        ...{ method: 'POST', url: '/admin/v1/price/propose', payload },
-        headers: { authorization: `Bearer ${token}` },
-      })
-    for (const [payload, field] of [
-      [{ rules: '/etc/passwd', from: at(1) }, 'rules'],
-      [{ rules: [{ rule: 'sold' }], from: at(1) }, 'rules'],
-      [{ file: '/etc/passwd', from: at(1) }, 'file'],
-    ] as const) {
-      const answer = await ask(payload)
-      expect([answer.statusCode, answer.json().details, answer.body.includes('root:')]).toEqual([
-        ...[400, { field }, false],
-      ])
-    }
-  })
-
   test('is approved by another person than the one who proposed it, once', async () => {
     const name = await proposed('3.5')
     const before = await room.foundation.eventLog.head()
@@ -168,31 +147,6 @@ describe('a proposal', () => {
     ])
     expect((await bob.submit(approve, { proposal: name })).body).toContain('is approved already')
   })
-
-  test('is not approved by a request from elsewhere', async () => {
-    const before = await upcoming()
-    const name = await proposed('4.5')
-    const form = encoded({ _csrf: 'guessed', proposal: name, confirmed: 'yes' })
-    expect((await bob.post(approve, form)).statusCode).toBe(403)
-    expect(await upcoming()).toEqual(before)
-  })
-
-  test('that a label made is approved by no one', async () => {
-    const name = await proposed('5.5', 'cli:ada')
-    for (const fields of [{ proposal: name }, { proposal: name, confirmed: 'yes' }])
-      expect((await bob.submit(approve, fields)).body).toContain('which is a label only')
-  })
-
-  test('is withdrawn, and so is a book that is still to come', async () => {
-    const withdraw = '/commands/price/withdraw'
-    const name = await proposed('6.5')
-    expect((await done(ada, withdraw, { name, reason: 'no' })).body).toContain('<h1>Done</h1>')
-    expect((await done(ada, withdraw, { name, reason: 'no' })).statusCode).toBe(422)
-    const [book] = await upcoming()
-    expect((await ada.get(show)).body).toContain(`href="${withdraw}?name=${book?.version}"`)
-    expect((await done(ada, withdraw, { name: String(book?.version), reason: 'no' })).statusCode).toBe(200)
-    expect(await upcoming()).toEqual([])
-  })
 })
 
 describe('what a month would have cost', () => {
@@ -206,35 +160,5 @@ describe('what a month would have cost', () => {
     expect([wrong.statusCode, /id="month"[^>]*aria-invalid="true"/.test(wrong.body)]).toEqual([422, true])
     const early = await asked('9998-01')
     expect([early.statusCode, early.body.includes('9998-01 has not begun')]).toEqual([422, true])
-  })
-})
-
-describe('prices of an organization’s own', () => {
-  test('are set, listed and withdrawn', async () => {
-    const base = `/organizations/${organizationId}/price`
-    for (const wrong of [
-      { sku: 'nothing' },
-      { sku: '' },
-      { amount: 'x' },
-      { amount: '' },
-      { 'effective-from': '2020-01-01T00:00:00Z' },
-    ])
-      expect(
-        (await done(ada, `${base}/override`, { sku: 'ip_lookup', amount: '0.5', ...wrong })).statusCode,
-      ).toBe(422)
-    const set = { sku: 'ip_lookup', amount: '0.5', reason: 'contract <b>' }
-    expect((await done(ada, `${base}/override`, set)).body).toContain('<h1>Done</h1>')
-    const { body } = await ada.get(`${base}/show`)
-    expect(body).toContain('contract &lt;b&gt;')
-    expect(body).toContain('user:ada')
-    const listed = (await ada.get('/commands/price/overrides')).body
-    const href = new RegExp(`href="(${base}/override\\?withdraw=[0-9a-f-]{36})"`).exec(listed)?.[1] ?? ''
-    const form = (await ada.get(href)).body
-    expect(form).toMatch(/id="withdraw"[^>]* readonly/)
-    const withdraw = /withdraw=([0-9a-f-]{36})/.exec(href)?.[1] ?? ''
-    const none = { withdraw: withdraw.replaceAll(/[1-9a-f]/g, '0') }
-    expect((await done(ada, `${base}/override`, none)).body).toContain('has no override')
-    expect((await done(ada, `${base}/override`, { withdraw })).body).toContain('<h1>Done</h1>')
-    expect((await ada.get(`${base}/overrides`)).body).toContain('There is nothing to show')
   })
 })

@@ -7,9 +7,7 @@ import type { KeyLimits } from '../../src/events/keys.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import { until } from '../support/house.ts'
 import {
-  type Browser,
   type DashboardHost,
-  encoded,
   openBrowser,
   openDashboardHost,
   signedIn,
@@ -51,43 +49,6 @@ const signIns = async () => {
     .flat()
     .map(({ type, data, metadata }) => ({ type, ...JSON.parse(data), by: JSON.parse(metadata).actor }))
 }
-
-const pages = () => ({
-  '/': ['admin', 'finance', 'operations', 'viewer'],
-  [`/organizations/${ours}`]: ['admin', 'finance', 'operations', 'viewer', 'partner'],
-  [`/organizations/${ours}/usage`]: ['admin', 'finance', 'operations', 'viewer', 'partner'],
-  [`/organizations/${ours}/key/issue`]: ['admin', 'operations', 'partner'],
-})
-
-describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)('%s', (role) => {
-  let browser: Browser
-
-  beforeAll(async () => {
-    browser = await signedIn(room, await person(role, role === 'partner' ? ours : null))
-  })
-
-  test('opens what the table of roles permits, and nothing else', async () => {
-    for (const [path, permitted] of Object.entries(pages())) {
-      const { statusCode } = await browser.get(path)
-      const expected = role === 'partner' && path === '/' ? 303 : permitted.includes(role) ? 200 : 403
-      expect([path, statusCode]).toEqual([path, expected])
-    }
-  })
-
-  test('sends the forms that the table permits, and a refused one changes nothing', async () => {
-    const before = await room.foundation.eventLog.head()
-    const page = await browser.get(`/organizations/${ours}`)
-    const csrf = /name="_csrf" value="([^"]+)"/.exec(page.body)?.[1] ?? ''
-    const statusOf = async (path: string): Promise<number> =>
-      (await browser.post(path, encoded({ _csrf: csrf }))).statusCode
-    // With an empty form 422 is what one gets who may send it.
-    const keys = await statusOf(`/organizations/${ours}/key/issue`)
-    expect(keys === 403).toBe(!['admin', 'operations', 'partner'].includes(role))
-    const prices = await statusOf('/commands/price/approve')
-    expect(prices).toBe(['admin', 'finance'].includes(role) ? 422 : 403)
-    expect(await room.foundation.eventLog.head()).toBe(before)
-  })
-})
 
 describe('a partner', () => {
   test('is led to its own organization, and does not learn whether there is another', async () => {

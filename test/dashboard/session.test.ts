@@ -221,22 +221,6 @@ describe('signing in', () => {
 })
 
 describe('a session', () => {
-  test('no page opens without one', async () => {
-    const paths = [
-      '/',
-      '/organizations/org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
-      '/organizations/x/key/issue',
-      '/organizations/x/key/rotate',
-      '/organizations/x/key/revoke',
-    ]
-    for (const path of paths) {
-      const answer = await openBrowser(room.host).get(path)
-      expect(answer.statusCode).toBe(303)
-      expect(answer.headers.location).toMatch(/^\/login/)
-      expect(answer.body).toBe('')
-    }
-  })
-
   test('a visitor gets no session, and leaves none behind', async () => {
     const before = await sessions()
     const browser = openBrowser(room.host)
