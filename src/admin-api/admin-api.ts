@@ -4,8 +4,16 @@ import type { Logger } from 'pino'
 import { ulid } from 'ulid'
 import service from '../../package.json' with { type: 'json' }
 import { createAttempts } from '../administration/attempts.ts'
+import { capabilityDataOf } from '../administration/capabilities.ts'
 import { declarationNamed, declarations } from '../administration/declarations.ts'
-import { type Context, type Declared, type Given, pageOf, rowsDefault } from '../administration/declare.ts'
+import {
+  type Asked,
+  type Context,
+  type Declared,
+  type Given,
+  pageOf,
+  rowsDefault,
+} from '../administration/declare.ts'
 import { InputFault } from '../administration/input.ts'
 import { requestLongWork } from '../administration/jobs/long-work.ts'
 import { provedOperator } from '../administration/operator.ts'
@@ -13,9 +21,10 @@ import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import { openUserDirectory } from '../administration/users/user-directory.ts'
 import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
 import { safeHeaders } from '../call/answer.ts'
+import { sendFile } from '../call/streamed.ts'
 import { createPixelControls } from '../capabilities/index.ts'
 import { createFairShare } from '../concurrency/fair-share.ts'
-import { ConfigError } from '../config.ts'
+import { type Config, ConfigError } from '../config.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { callerAddress } from '../guard/caller-address.ts'
@@ -40,13 +49,18 @@ const tooMuch = 'too many of your requests are under way; wait for one of them t
 
 type Options = {
   readonly twoPerson: boolean
+  readonly settings: Config
   readonly outside: WebhookOutside
   /** The dashboard's public address, without a slash at its end; null: the address of the request. */
   readonly publicUrl: string | null
 }
 
 export const adminApi =
-  (foundation: Foundation, logger: Logger, { twoPerson, outside, publicUrl }: Options): FastifyPluginAsync =>
+  (
+    foundation: Foundation,
+    logger: Logger,
+    { twoPerson, settings, outside, publicUrl }: Options,
+  ): FastifyPluginAsync =>
   async (host) => {
     const users = openUserDirectory(foundation)
     const pixel = createPixelControls({ ...foundation, logger })
@@ -101,6 +115,7 @@ export const adminApi =
         ...{ foundation, logger, twoPerson },
         operator: { ...provedOperator(user), role },
         outside: async () => outside,
+        data: async () => capabilityDataOf(foundation, { settings, logger }),
         pixel: (use) => use(pixel),
         progress: () => undefined,
         interrupted: new AbortController().signal,
@@ -142,6 +157,19 @@ export const adminApi =
           const context = await contextOf(request, declared)
           const leave = enter(context.operator.actor)
           if (leave === null) throw new Refused('limited', tooMuch, { retryAfterSeconds: 1 })
+          const given = ((changes ? request.body : request.query) ?? {}) as Given
+          if (!changes && declared.types !== undefined) {
+            const { file } = await readAs(declared, given)
+              .catch(namedAsIn(declared, given))
+              .catch((error: unknown) => {
+                leave()
+                throw error
+              })
+            if (file !== undefined)
+              return sendFile(reply, file, (write) => file.write(context, write).finally(leave)).catch(
+                namedAsIn(declared, given),
+              )
+          }
           const answer = (changes ? changed : found)(request, reply, declared, context)
           return send(
             reply,
@@ -164,6 +192,14 @@ export const adminApi =
 const send = (reply: FastifyReply, body: object): FastifyReply =>
   reply.headers(safeHeaders).type('application/json; charset=utf-8').send(JSON.stringify(body))
 
+/** Throws `InputFault`, also for a file of this machine, which the command line alone may name. */
+const readAs = async (declared: Declared, given: Given): Promise<Asked> => {
+  const path = declared.fields.find(({ name, control }) => control === 'file' && Object.hasOwn(given, name))
+  if (path !== undefined)
+    throw new InputFault(path.name, 'it names a file of the server: only the command line takes it')
+  return declared.read(given)
+}
+
 /** Throws the error; a fault names the field as the command line does, and here as JSON does. */
 const namedAsIn =
   ({ fields }: Declared, given: unknown) =>
@@ -182,7 +218,7 @@ const changed = async (
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw new Refused('body', 'a JSON object is expected')
   const given = body as Given
-  const { plan, run } = declared.read(given)
+  const { plan, run } = await readAs(declared, given)
   if ((query as { plan?: string }).plan === 'true') {
     const { says, json = {} } = await plan(context)
     return { dry_run: true, would: says, ...json }

@@ -121,7 +121,7 @@ const pathOf = (declared: Declared): Json => {
   }
   const schema = schemaOf(declared)
   if (adminMethodOf(declared) === 'GET')
-    return { get: { ...about, parameters: queryParameters(declared, schema), responses: listed(declared) } }
+    return { get: { ...about, parameters: queryParameters(declared, schema), responses: readable(declared) } }
   return {
     post: {
       ...about,
@@ -167,6 +167,22 @@ const queryParameters = ({ columns }: Declared, schema: Json): Json[] => {
   ]
 }
 
+/** A file, or what a query answers. */
+const readable = (declared: Declared): Json => {
+  const { types = [] } = declared
+  const answer = listed(declared)
+  if (types.length === 0) return answer
+  const content = Object.fromEntries(types.map((type) => [type, { schema: { type: 'string' } }]))
+  const json = { 'application/json': { schema: { type: 'object' } } }
+  return {
+    ...answer,
+    '200': {
+      description: 'The file, or the answer where the values ask for none.',
+      content: { ...content, ...json },
+    },
+  }
+}
+
 const listed = ({ columns }: Declared): Json =>
   columns === undefined
     ? answered({ type: 'object' }, 'The answer.')
@@ -183,7 +199,7 @@ const listed = ({ columns }: Declared): Json =>
         'One page of the list.',
       )
 
-const schemaOf = ({ input }: Declared): Json => {
+const schemaOf = ({ input, fields }: Declared): Json => {
   const { $schema: _, ...schema } = z.toJSONSchema(input, {
     io: 'input',
     unrepresentable: 'any',
@@ -193,5 +209,7 @@ const schemaOf = ({ input }: Declared): Json => {
       if (words?.control === 'choice') jsonSchema.enum = [...(words.options ?? [])]
     },
   })
+  // It takes no file of the server.
+  for (const { name, control } of fields) if (control === 'file') delete schema.properties?.[name]
   return schema
 }

@@ -1,3 +1,4 @@
+import { capabilityDeclarations } from './capabilities.ts'
 import { creditCommands } from './credits/commands.ts'
 import { creditQueries } from './credits/queries.ts'
 import type { Declared } from './declare.ts'
@@ -6,6 +7,8 @@ import { eventLogQueries } from './event-log/queries.ts'
 import { jobDeclarations } from './jobs/commands.ts'
 import { keyDeclarations } from './keys/commands.ts'
 import { ledgerDeclarations } from './ledgers/commands.ts'
+import { ledgerExports } from './ledgers/exports.ts'
+import { ledgerQueries } from './ledgers/queries.ts'
 import { organizationDeclarations } from './organizations/commands.ts'
 import { pixelDeclarations } from './pixel/commands.ts'
 import { priceCommands } from './prices/commands.ts'
@@ -26,6 +29,8 @@ export const declarations: readonly Declared[] = [
   ...priceQueries,
   ...rerateCommands,
   ...rerateQueries,
+  ...ledgerQueries,
+  ...ledgerExports,
   ...ledgerDeclarations,
   ...projectionDeclarations,
   ...jobDeclarations,
@@ -36,6 +41,7 @@ export const declarations: readonly Declared[] = [
   ...userCommands,
   ...userQueries,
   ...pixelDeclarations,
+  ...capabilityDeclarations,
 ]
 
 /** The declaration of that name. Throws if there is none. */

@@ -1,6 +1,10 @@
 import type { Logger } from 'pino'
 import { z } from 'zod'
+import type { Projection } from '../../projections/projection.ts'
+import type { InputVerdict } from '../call/capability.ts'
 import type { Answer, Change, Plan } from '../call/command.ts'
+import type { Config } from '../config.ts'
+import type { CallFacts } from '../events/calls.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { type Field, fieldsIn } from './fields.ts'
@@ -37,6 +41,22 @@ export type Context = {
   readonly dashboardUrl: () => Promise<string>
   /** Resolves when rows show what the event log holds now. Pages do not wait: they say how late their rows are. */
   readonly caughtUp: () => Promise<void>
+  /** Opened when it is first asked for. */
+  readonly data: () => Promise<CapabilityData>
+}
+
+/** What commands and queries need that are about the data of capabilities. */
+export type CapabilityData = {
+  readonly settings: Config
+  /** Resolves when rows show what the event log holds now, in every interface. */
+  readonly folded: () => Promise<void>
+  /** Removes deleted rows from tables immediately. Returns what prevented it for a table; null: nothing did. */
+  readonly vacuum: (of: {
+    readonly tables: readonly string[]
+    readonly projections: readonly Projection[]
+  }) => Promise<string | null>
+  /** Whether a text was what a call was about; null: no capability can say. */
+  readonly recognize: (facts: CallFacts, text: string) => Promise<InputVerdict | null>
 }
 
 /** Values by the names of the fields: texts, or what JSON has for them. A field that is absent was not given. */
@@ -81,6 +101,25 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
 }
+
+/**
+ * A file that is never in memory as a whole: it is written while it is read. Its address names everything, so it can be a link.
+ */
+type ExportDeclaration<Shape extends z.ZodRawShape> = Omit<Described<Shape>, 'run' | 'long'> & {
+  /** The content types of its files. */
+  readonly types: readonly FileType[]
+  /** What the file is called; null: these values ask for no file, and `run` answers. Throws `InputFault`. */
+  readonly file: (input: z.output<z.ZodObject<Shape>>) => FileName | null
+  /** Writes the file. Throws what `write` throws: the reader has left, or is too slow. */
+  readonly write: (context: Context, input: z.output<z.ZodObject<Shape>>, write: Write) => Promise<Answer>
+  readonly run?: Described<Shape>['run']
+}
+
+/** Of JSON Lines, every piece that is written ends with a line break, or is empty. */
+export type FileType = 'application/jsonl' | 'text/csv'
+export type FileName = { readonly name: string; readonly type: FileType }
+/** Resolves when more can be written. An empty text only asks whether the reader is still there. */
+export type Write = (text: string) => Promise<void>
 
 /** How much of a list is read: at most `max` rows after a cursor; null: from the first row on. */
 export type Stretch = { readonly cursor: string | null; readonly max: number }
@@ -141,6 +180,8 @@ export type Declared = Pick<
   readonly nextOfRow?: readonly NextOfRow[]
   /** Its rows are read a page at a time: see `Asked`. */
   readonly paged?: true
+  /** The content types of the files that it writes. */
+  readonly types?: readonly FileType[]
   /** Reads the values. Throws `InputFault`, which names the field as the command line does. */
   readonly read: (given: Given) => Asked
 }
@@ -156,6 +197,8 @@ export type Asked = {
     readonly cursor: string
     readonly lacks: (context: Context) => Promise<string | null>
   }
+  /** If these values ask for a file. `write` answers what it wrote. */
+  readonly file?: FileName & { readonly write: (context: Context, write: Write) => Promise<Answer> }
 }
 
 /**
@@ -216,6 +259,25 @@ export const pagedList = <Shape extends z.ZodRawShape>(declaration: PagedDeclara
         plan: async () => ({ says: [] }),
         run: async (context) => ({ json: await Array.fromAsync(paged.rows(context, first)) }),
         paged,
+      }
+    },
+  }
+}
+
+export const exported = <Shape extends z.ZodRawShape>(declaration: ExportDeclaration<Shape>): Declared => {
+  const { input, types, file, write, run } = declaration
+  return {
+    ...declaredOf({ ...declaration, changes: 'nothing' }),
+    types,
+    read: (given) => {
+      const values = valuesOf(input, given)
+      const named = file(values)
+      return {
+        plan: async () => ({ says: [] }),
+        run: async (context) => (await run?.(context, values)) ?? { json: {} },
+        ...(named && {
+          file: { ...named, write: (context: Context, to: Write) => write(context, values, to) },
+        }),
       }
     },
   }

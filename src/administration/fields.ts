@@ -311,3 +311,25 @@ export const prices = (words: FieldWords) =>
       }),
     )
     .register(shown, { ...words, control: 'document', named: true })
+
+/** A text that the command itself judges. */
+export const anyText = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
+
+/** A text that other people or programs wrote, with its line breaks: in forms a text, and on the command line the path of a file. */
+export const writtenText = (words: FieldWords & { readonly flag?: string }) =>
+  text((typed) => typed, { ...words, control: 'document' })
+
+/** A file on the machine that runs the command: for the command line alone. */
+export const path = (words: FieldWords) => text((typed) => typed, { ...words, control: 'file' })
+
+/** A place in a ledger: a revision, which is digits only, or an instant in UTC. */
+export const revisionOrInstant = (words: FieldWords) =>
+  text(
+    (typed) =>
+      /^\s*\d+\s*$/.test(typed)
+        ? ({ kind: 'revision', revision: wholeNumber('', typed, revisionBounds) } as const)
+        : ({ kind: 'instant', instant: instantOf('', typed) } as const),
+    { ...words, control: 'text' },
+  )
+
+const revisionBounds = { min: 0, max: Number.MAX_SAFE_INTEGER }

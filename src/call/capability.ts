@@ -6,8 +6,8 @@ import type { Checkpoints } from '../event-log/tree/checkpoints.ts'
 import type { CallFacts } from '../events/calls.ts'
 import type { ErasureFile } from '../guard/secrets/erasures.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets/secrets.ts'
+import { CommandRefused } from '../ledger/command.ts'
 import type { Ledger } from '../ledger/write/commit.ts'
-import type { CapabilityCommand } from './command.ts'
 import type { DataSource } from './data-source.ts'
 import type { AnyCapabilityForm, CapabilityDocument } from './form.ts'
 
@@ -22,8 +22,6 @@ export type Capability<Settings = unknown> = {
   readonly document: CapabilityDocument
   /** Rejects with `SettingFault` where a setting makes no sense. */
   readonly open: (ports: CapabilityPorts<Settings>) => OpenCapability | Promise<OpenCapability>
-  /** Outside `open`, because `--help` needs no database. */
-  readonly commands?: readonly CapabilityCommand<Settings>[]
   /**
    * Whether a text was what a call was about, by the keyed hashes in its facts: the event log holds nothing else of it. Null where
    * the facts are another capability's.
@@ -104,7 +102,7 @@ export type OpenCapability = {
 }
 
 /** A setting makes no sense. `message` names the variable, never a secret's value. */
-export class SettingFault extends Error {
+export class SettingFault extends CommandRefused {
   override name = 'SettingFault'
 }
 

@@ -1,7 +1,3 @@
-import type { Logger } from 'pino'
-import type { Projection } from '../../projections/projection.ts'
-import type { CapabilityStorage } from './capability.ts'
-
 /** One verb of the command line: its parameters, its changes, its work and its answer. */
 export type CommandOf<Context> = {
   /** `noun verb`. */
@@ -95,29 +91,4 @@ export type Answer = {
   readonly next?: readonly Next[]
   /** The command has written its output itself. */
   readonly written?: boolean
-}
-
-export type CapabilityCommand<Settings = unknown> = CommandOf<{
-  readonly settings: Settings
-  readonly logger: Logger
-  /** Opened when it is first asked for. */
-  readonly storage: () => Promise<CommandStorage>
-  /** Resolves when the projections have folded what the event log holds now. */
-  readonly caughtUp: () => Promise<void>
-  /** Removes deleted rows from tables immediately. Returns what prevented it for a table; null: nothing did. */
-  readonly vacuum: (of: {
-    readonly tables: readonly string[]
-    readonly projections: readonly Projection[]
-  }) => Promise<string | null>
-  /** Shows how far long work is. */
-  readonly progress: (line: string) => void
-  /** Aborted when the user interrupts a command whose change has `stopsItself`. */
-  readonly interrupted: AbortSignal
-}>
-
-type CommandStorage = CapabilityStorage & {
-  /** Who gives the command. */
-  readonly operator: { readonly actor: string }
-  /** `lastCopyGoneByMs`: by when no key opens what is deleted today. */
-  readonly epochKeys: { lastCopyGoneByMs(): Promise<number> }
 }

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { PassThrough } from 'node:stream'
+import type { FastifyReply } from 'fastify'
 
 /** How slowly an answer may be read that is made while it is sent. */
 export type ReaderBounds = {
@@ -51,4 +52,36 @@ export const streamed = (
     (error: unknown) => body.destroy(error instanceof Error ? error : new Error(String(error))),
   )
   return body
+}
+
+/**
+ * Answers with a file that is written while it is sent. Rejects with what goes wrong before its first piece; after that, the file is cut
+ * off. When the reader leaves, its next piece fails.
+ */
+export const sendFile = async (
+  reply: FastifyReply,
+  { name, type }: { readonly name: string; readonly type: string },
+  produce: (write: Write) => Promise<unknown>,
+): Promise<FastifyReply> => {
+  const { promise: begun, resolve: begin, reject: failed } = Promise.withResolvers<void>()
+  const body = streamed(async (write) => {
+    try {
+      await produce(async (text) => {
+        const accepted = write(text)
+        if (text !== '') begin()
+        await accepted
+      })
+      begin()
+    } catch (error) {
+      failed(error)
+      throw error
+    }
+  })
+  reply.raw.once('close', () => body.destroy())
+  await begun
+  return reply
+    .type(`${type}; charset=utf-8`)
+    .header('cache-control', 'no-store')
+    .header('content-disposition', `attachment; filename="${name}"`)
+    .send(body)
 }

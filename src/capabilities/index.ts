@@ -1,8 +1,13 @@
+import type { Declared } from '../administration/declare.ts'
 import type { ServiceWords } from '../call/openapi.ts'
 import { account } from './account/index.ts'
+import { companyDeclarations } from './email-validation/company/commands.ts'
 import { emailValidation } from './email-validation/index.ts'
+import { listDeclarations } from './email-validation/lists/commands.ts'
+import { geoDeclarations } from './ip-lookup/commands.ts'
 import { ipLookup } from './ip-lookup/index.ts'
 import { pixel } from './pixel/index.ts'
+import { profileDeclarations } from './profile/commands.ts'
 import { profile } from './profile/index.ts'
 import { whoami } from './whoami/index.ts'
 
@@ -15,6 +20,14 @@ import { whoami } from './whoami/index.ts'
  * 3. `capabilities/<name>/`: `contract`, `gather`, `decide`, `document`, and `index`, which exports one `Capability`; and its name here.
  */
 export const capabilities = [ipLookup, emailValidation, profile, pixel, whoami, account] as const
+
+/** Their commands and queries for operators, in the order of the help. */
+export const capabilityDeclarations: readonly Declared[] = [
+  ...geoDeclarations,
+  ...companyDeclarations,
+  ...listDeclarations,
+  ...profileDeclarations,
+]
 
 /** What the OpenAPI document says about all of them. */
 export const serviceWords: ServiceWords = {

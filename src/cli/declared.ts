@@ -13,8 +13,16 @@ import { catchUp } from '../administration/projections/catch-up.ts'
 import { twoPersonOf } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { addressesNow } from '../start/addresses.ts'
-import type { Answer, Command, CommandContext, Given, Parameter } from './command.ts'
+import {
+  type Answer,
+  type Command,
+  type CommandContext,
+  type Given,
+  type Parameter,
+  UsageError,
+} from './command.ts'
 import { fromUser, readTextFile } from './files.ts'
+import { outputParameters, withOutput } from './output.ts'
 import { cut, nameCharsMax, table } from './table.ts'
 
 /** A document may be the plan of every organization of a large installation: far below the available memory. */
@@ -33,6 +41,7 @@ export const commandOf = (declared: Declared): Command => {
       ...(out === undefined ? [] : [{ name: 'out', help: out, kind: 'file' } as const]),
       ...(declared.paged === true ? [limitParameter] : []),
       ...(asJob ? [hereParameter] : []),
+      ...(declared.types === undefined ? [] : outputParameters),
     ],
     changes:
       changes === 'nothing'
@@ -44,8 +53,11 @@ export const commandOf = (declared: Declared): Command => {
           },
     run: async (context, given) => {
       const values = await givenIn(fields, given)
-      const { run, paged } = declared.read(values)
+      const { run, paged, file: exported } = declared.read(values)
       if (paged !== undefined) return streamed(declared, paged, context, given)
+      if (exported !== undefined) return written(declared, exported, context, given)
+      if (declared.types !== undefined && given.text('out') !== undefined)
+        throw new UsageError('--out: these values make no file; --help says which ones do')
       const own = await contextIn(declared, context, given)
       const elsewhere = asJob && !given.flag('here') ? await fromWorker(declared, values, own, context) : null
       const answer = elsewhere ?? (await run(own))
@@ -94,6 +106,10 @@ const contextIn = async (
     dashboardUrl: async () => config.DASHBOARD_URL ?? (await addressesNow(config)).dashboardUrl,
     caughtUp: () => catchUp(foundation, logger),
     pixel: withPixel({ ...foundation, logger }),
+    data: async () => {
+      const { capabilityDataOf } = await import('../administration/capabilities.ts')
+      return capabilityDataOf(foundation, { settings: config, logger })
+    },
     progress: progressOf(context),
   }
 }
@@ -152,6 +168,34 @@ const streamed = async (
   const missing = await lacks(own)
   if (missing !== null) process.stderr.write(`${missing}\n`)
   return { json: [], written: true, failed: missing !== null }
+}
+
+/** A file, to where the person wants it. With `--json`, JSON Lines become an array. */
+const written = async (
+  declared: Declared,
+  file: NonNullable<Asked['file']>,
+  context: CommandContext,
+  given: Given,
+): Promise<Answer> => {
+  const { json } = context
+  if (json && file.type !== 'application/jsonl')
+    throw new UsageError('--json and a form that is not JSON do not go together: leave out one of them')
+  const own = await contextIn(declared, context, given)
+  const answer = await withOutput(context, given, async (write) => {
+    if (!json) return file.write(own, write)
+    let before = '['
+    const done = await file.write(own, async (lines) => {
+      if (lines === '') return
+      // Within a line of JSON Lines, there is no line break.
+      await write(`${before}${lines.slice(0, -1).replaceAll('\n', ',')}`)
+      before = ','
+    })
+    await write(before === '[' ? '[]\n' : ']\n')
+    return done
+  })
+  const out = given.text('out')
+  if (out === undefined) return { ...answer, written: true }
+  return { ...answer, lines: (answer.lines ?? []).map((line) => `${out}: ${line}`) }
 }
 
 const lineOf = ({ columns = [] }: Declared, row: Row): string =>

@@ -1,5 +1,6 @@
 import { NeedsConsent } from '../administration/declare.ts'
 import { InputFault } from '../administration/input.ts'
+import { SettingFault } from '../call/capability.ts'
 import { ConfigError } from '../config.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
@@ -39,6 +40,7 @@ export const exitCodeOf = (error: unknown): 1 | 2 =>
   error instanceof NeedsYes ||
   isUsageError(error) ||
   error instanceof ConfigError ||
+  error instanceof SettingFault ||
   error instanceof EventDataError
     ? 2
     : 1
@@ -84,7 +86,8 @@ const failureOf = (error: unknown, command: Command): Failure => {
     const told = error instanceof UsageError ? error.remedy : null
     return failure('usage', { field: fieldIn(message), remedy: told ?? seeHelp(command) })
   }
-  if (error instanceof ConfigError) return failure('configuration', { field: variableIn(message) })
+  if (error instanceof ConfigError || error instanceof SettingFault)
+    return failure('configuration', { field: variableIn(message) })
   if (error instanceof CommandRefused) return failure('refused')
   if (
     error instanceof Unavailable ||

@@ -2,8 +2,6 @@ import { requestIdsIn, reverseCalls } from '../administration/credits/reverse-ca
 import { catchUp } from '../administration/projections/catch-up.ts'
 import { creditsText, formatCredits } from '../billing/money.ts'
 import type { Command, CommandContext, Given } from './command.ts'
-import { explainCommand } from './explain.ts'
-import { exportCommand } from './export.ts'
 import { readTextFile } from './files.ts'
 
 const requestsBytesMax = 1_000_000
@@ -81,4 +79,4 @@ const reverse: Command = {
   },
 }
 
-export const ledgerCommands: readonly Command[] = [explainCommand, exportCommand, reverse]
+export const ledgerCommands: readonly Command[] = [reverse]

@@ -16,13 +16,12 @@ const declared = async (declarations: Promise<readonly Declared[]>): Promise<rea
 }
 
 /** Commands about what a capability keeps. */
-const ofCapabilities = (name: string) => async (): Promise<readonly Command[]> => {
-  const [{ commandsOf }, { capabilities }] = await Promise.all([
-    import('./capability.ts'),
-    import('../capabilities/index.ts'),
-  ])
-  return commandsOf(capabilities).filter((one) => one.name.startsWith(`${name} `))
-}
+const ofCapabilities = (noun: string) => () =>
+  declared(
+    import('../capabilities/index.ts').then(({ capabilityDeclarations }) =>
+      capabilityDeclarations.filter(({ name }) => name.startsWith(`${noun} `)),
+    ),
+  )
 
 /** Two nouns are about what the event log holds. */
 const eventLogDeclarations = async (noun: string): Promise<readonly Declared[]> => {
@@ -74,11 +73,18 @@ export const nouns: readonly Noun[] = [
     name: 'ledger',
     about: 'ledgers: explain a call, verify, reconcile, statements, closing a month',
     load: async () => [
-      ...(await import('./ledger.ts')).ledgerCommands,
       ...(await declared(
-        import('../administration/ledgers/commands.ts').then((of) => of.ledgerDeclarations),
+        Promise.all([
+          import('../administration/ledgers/queries.ts'),
+          import('../administration/ledgers/exports.ts'),
+          import('../administration/ledgers/commands.ts'),
+        ]).then(([{ ledgerQueries }, { ledgerExports }, { ledgerDeclarations }]) => [
+          ...ledgerQueries,
+          ...ledgerExports,
+          ...ledgerDeclarations,
+        ]),
       )),
-      ...(await import('./statement.ts')).statementCommands,
+      ...(await import('./ledger.ts')).ledgerCommands,
     ],
   },
   {

@@ -7,9 +7,6 @@ import type { Command } from './command.ts'
 
 export const commandActions: Readonly<Record<string, Action>> = {
   'ledger reverse': 'credits.change',
-  'ledger explain': 'accounts.read',
-  'ledger export': 'ledgers.export',
-  'ledger statement': 'ledgers.export',
   'event-log verify': 'system.read',
   'event-log copy': 'log.change',
   'event-log prepare': 'log.change',
@@ -17,12 +14,6 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'backup verify': 'log.change',
   'backup restore': 'installation.change',
   seed: 'installation.change',
-  'geo status': 'system.read',
-  'companies import': 'data.change',
-  'companies show': 'system.read',
-  'lists refresh': 'data.change',
-  'profiles import': 'data.change',
-  'profiles erase': 'profiles.erase',
   'epoch-key list': 'system.read',
   'epoch-key abandon': 'log.change',
   'secrets status': 'system.read',

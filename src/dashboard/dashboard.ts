@@ -10,6 +10,7 @@ import { createSignInEvents } from '../administration/users/sign-ins.ts'
 import { openUserDirectory } from '../administration/users/user-directory.ts'
 import { retryAfterSeconds } from '../call/waiting.ts'
 import { createPixelControls } from '../capabilities/index.ts'
+import type { Config } from '../config.ts'
 import { sendFile } from '../documentation/file.ts'
 import { createOutage } from '../event-log/outage.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -43,6 +44,7 @@ const lagLookMs = 5_000
 
 type DashboardOptions = {
   readonly insecureCookies?: boolean
+  readonly settings: Config
   readonly twoPerson: boolean
   readonly requiredFactor?: Dashboard['requiredFactor']
   readonly apiUrl?: string | null
@@ -68,6 +70,7 @@ export const dashboard =
     logger: Logger,
     {
       insecureCookies = false,
+      settings,
       twoPerson,
       requiredFactor = 'optional',
       apiUrl = null,
@@ -96,6 +99,7 @@ export const dashboard =
       signIns,
       foundation,
       logger,
+      settings,
       twoPerson,
       requiredFactor,
       apiUrl,

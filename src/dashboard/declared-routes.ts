@@ -1,7 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
+import { capabilityDataOf } from '../administration/capabilities.ts'
 import { type Context, type Given, pageOf, type Row, rowsDefault } from '../administration/declare.ts'
 import { provedOperator } from '../administration/operator.ts'
+import { sendFile } from '../call/streamed.ts'
+import { CommandRefused } from '../ledger/command.ts'
 import { csvOf } from './csv.ts'
 import { askedFields, givenIn, hasCsv, isSent, type Place, places } from './declared.ts'
 import { firstCalls } from './first-call.ts'
@@ -9,7 +12,7 @@ import { type Form, formOf } from './form.ts'
 import type { Html } from './html.ts'
 import { longWorkRoutes, requestedWork } from './long-work-routes.ts'
 import { takeForm } from './once.ts'
-import { accountAt, attempt, type Dashboard, sendPage, viewerOf } from './page.ts'
+import { accountAt, askerOf, attempt, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
 import type { Choices } from './pages/choices.ts'
 import {
   answerPage,
@@ -25,6 +28,7 @@ import type { FormFault, Viewer } from './pages/layout.ts'
 import { firstChoices, withIds } from './picking.ts'
 import { namesOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
+import { createPlaces } from './works.ts'
 
 /** The forms of all commands and the tables of all queries: a form, its plan, and the change, which a form makes once. */
 
@@ -35,6 +39,7 @@ export const declaredRoutes = (pages: FastifyInstance, context: Dashboard): void
     if (place.declared.changes === 'nothing') queryRoutes(pages, context, place)
     else formRoute(pages, context, place)
     if (isSent(place.declared)) sentRoute(pages, context, place)
+    if (place.declared.types !== undefined) fileRoute(pages, context, place)
   }
   longWorkRoutes(pages, context)
 }
@@ -171,9 +176,29 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
   })
 }
 
+/** At the same time in this process. */
+const filesMax = 4
+
+const fileRoute = (pages: FastifyInstance, context: Dashboard, place: Place): void => {
+  const enter = createPlaces(filesMax)
+  pages.get<PlaceParams>(`${place.path}/file`, async (request, reply) => {
+    const view = { ...(await viewAt(context, place, request, reply)), typed: formOf(request.query) }
+    const outcome = await attempt(async () => {
+      const { file } = place.declared.read(givenIn(place, view.typed, view.account?.organization_id ?? null))
+      if (file === undefined) throw new PageMissing()
+      const leave = enter(askerOf(request))
+      if (leave === null) throw new CommandRefused('other files are being written: try again in a moment')
+      const own = contextOf(context, view, request)
+      return sendFile(reply, file, (write) => file.write(own, write).finally(leave))
+    })
+    if ('done' in outcome) return outcome.done
+    return sendPage(reply.code(422), listPage({ ...view, ...nothing, fault: outcome.fault }))
+  })
+}
+
 /** Long work begins when its form is sent; and a form that was not filled in yet has no fault. */
 const isAsked = (place: Place, typed: Form, given: Given): boolean => {
-  if (place.declared.long !== undefined) return false
+  if (place.declared.long !== undefined || place.declared.types !== undefined) return false
   const fields = askedFields(place)
   return (
     fields.some(({ flag }) => typed.text(flag) !== '') ||
@@ -215,13 +240,14 @@ const viewAt = async (
 }
 
 const contextOf = (
-  { foundation, logger, twoPerson, outside, pixel, publicUrl }: Dashboard,
+  { foundation, logger, settings, twoPerson, outside, pixel, publicUrl }: Dashboard,
   { viewer }: DeclaredView,
   request: FastifyRequest,
 ): Context => ({
   ...{ foundation, logger, twoPerson },
   operator: { ...provedOperator(viewer.user), role: viewer.role },
   outside: async () => outside,
+  data: async () => capabilityDataOf(foundation, { settings, logger }),
   caughtUp: async () => undefined,
   pixel: (use) => use(pixel),
   progress: () => undefined,

@@ -17,7 +17,10 @@ const placesOf = (declared: Declared): Place[] => {
   const path = declared.name.replace(' ', '/')
   const field = declared.fields.find(({ control }) => control === 'organization')
   return [
-    ...(field === undefined ? [] : [{ declared, path: `${organizationPath}/${path}`, organization: true }]),
+    // Files of whole ledgers name operators: they are not for partners, who have pages of their organization alone.
+    ...(field === undefined || declared.types !== undefined
+      ? []
+      : [{ declared, path: `${organizationPath}/${path}`, organization: true }]),
     { declared, path: `/commands/${path}`, organization: false },
   ]
 }
@@ -37,6 +40,7 @@ export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntrie
     [`GET ${path}`, declared.action],
     ...(isSent(declared) ? [[`POST ${path}`, declared.action]] : []),
     ...(hasCsv(declared) ? [[`GET ${path}.csv`, declared.action]] : []),
+    ...(declared.types === undefined ? [] : [[`GET ${path}/file`, declared.action]]),
   ]),
 )
 
@@ -61,9 +65,12 @@ export const hrefOf = (
   return values.length === 0 ? path : `${path}?${new URLSearchParams(values).toString()}`
 }
 
-/** The fields that a form asks for. */
+/** The fields that a form asks for. Below an organization nothing is about all of them. */
 export const askedFields = ({ declared: { fields }, organization }: Place): readonly Field[] =>
-  fields.filter(({ control }) => control !== 'file' && !(organization && control === 'organization'))
+  fields.filter(
+    ({ control, name }) =>
+      control !== 'file' && !(organization && (control === 'organization' || name === 'all')),
+  )
 
 /** The values that a form sent. Browsers also send empty fields: they were not given. No ticked box, where some are by default, is a choice. */
 export const givenIn = (place: Place, form: Form, organizationId: string | null): Given => {

@@ -8,6 +8,7 @@ import type { UserDirectory } from '../administration/users/user-directory.ts'
 import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
 import type { FoundData } from '../call/data-source.ts'
 import type { PixelControls } from '../capabilities/index.ts'
+import type { Config } from '../config.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { Health } from '../metrics/health.ts'
@@ -30,6 +31,7 @@ import type { Asker, Works } from './works.ts'
 export type Dashboard = {
   readonly foundation: Foundation
   readonly logger: Logger
+  readonly settings: Config
   readonly signIn: SignIn
   readonly codeAttempts: CodeAttempts
   readonly devices: Devices

@@ -79,6 +79,7 @@ const contextOf = (
     },
     interrupted: new AbortController().signal,
     caughtUp: () => catchUp(foundation, logger),
+    data: notHere,
     outside: notHere,
     pixel: notHere,
     dashboardUrl: notHere,

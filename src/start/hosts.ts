@@ -74,6 +74,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
     host.register(
       dashboard(foundation, logger, {
         insecureCookies,
+        settings: config,
         twoPerson: twoPersonOf(config),
         apiUrl: config.API_URL ?? apiUrl,
         outside,
@@ -85,7 +86,9 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         health,
       }),
     )
-    host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config), outside, publicUrl }))
+    host.register(
+      adminApi(foundation, logger, { twoPerson: twoPersonOf(config), settings: config, outside, publicUrl }),
+    )
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
   }
   if (tls === null) return { apiUrl, dashboardUrl, renewCertificate: async () => undefined }

@@ -94,17 +94,17 @@ const writeStatement = async (
   return summary.lines
 }
 
-const writeExport = ({ eventLog }: Foundation, organizationId: string): Promise<number> => {
+const writeExport = async ({ eventLog }: Foundation, organizationId: string): Promise<number> => {
   const hash = createHash('sha256')
-  return exportLedger(
-    { eventLog },
-    { organizationId, range: { by: 'revision', from: 0, to: null } },
-    async (page) => {
-      let text = ''
-      for (const event of page) text += `${eventLine(event)}\n`
-      hash.update(text)
-    },
-  )
+  let events = 0
+  const range = { by: 'revision', from: 0, to: null } as const
+  for await (const page of exportLedger({ eventLog }, { organizationId, range })) {
+    events += page.length
+    let text = ''
+    for (const event of page) text += `${eventLine(event)}\n`
+    hash.update(text)
+  }
+  return events
 }
 
 const sampleEveryMs = 50

@@ -4,10 +4,7 @@
  */
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { InputFault, instantOf } from '../../src/administration/input.ts'
 import { type Capability, SettingFault } from '../../src/call/capability.ts'
-import { commandsOf } from '../../src/cli/capability.ts'
-import type { CommandContext } from '../../src/cli/command.ts'
 import { ConfigError } from '../../src/config.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { openCapabilities } from '../../src/start/capabilities.ts'
@@ -53,18 +50,6 @@ const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
       close: async () => void happened.push('closed'),
     }
   },
-  commands: [
-    {
-      name: 'echo show',
-      summary: 'how texts are sent back',
-      parameters: [{ name: 'since', help: 'an instant' }],
-      changes: 'nothing',
-      run: async ({ settings }, given) => {
-        if (settings.LOG_LEVEL === 'trace') throw new InputFault('since', 'not at this level')
-        return { json: { since: instantOf('since', given.required('since')) } }
-      },
-    },
-  ],
 }
 
 let house: House
@@ -128,20 +113,4 @@ test('it is not opened in a process that neither answers its calls nor runs jobs
 
 test('a setting that it refuses is a configuration error', async () => {
   await expect(openAs({ LOG_LEVEL: 'trace' })).rejects.toThrow(new ConfigError('LOG_LEVEL: too much to say'))
-})
-
-test('its command needs no database, and gets the flags as typed', async () => {
-  const [command] = commandsOf([imaginary])
-  const run = (values: Record<string, string>, changed: Partial<House['config']> = {}) => {
-    const context = { config: { ...house.config, ...changed } } satisfies Partial<CommandContext>
-    return command?.run(context as CommandContext, {
-      text: (name) => values[name],
-      required: (name) => values[name] ?? '',
-      flag: () => false,
-    })
-  }
-  expect(command).toMatchObject({ name: 'echo show', summary: 'how texts are sent back' })
-  expect(await run({ since: '2027-01-31' })).toEqual({ json: { since: '2027-01-31T00:00:00.000Z' } })
-  await expect(run({ since: 'now' })).rejects.toThrow('"now" is not an ISO 8601 instant')
-  await expect(run({}, { LOG_LEVEL: 'trace' })).rejects.toThrow(new InputFault('since', 'not at this level'))
 })

@@ -134,12 +134,19 @@ export const openDashboardHost = async ({
   host.register(
     dashboard(foundation, logger, {
       health: findings === undefined ? health : { ...health, findings },
-      ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },
+      ...{ insecureCookies, settings: config, twoPerson: twoPersonOf(config), outside, provider },
       dataSources: createDataSources(foundation, { config, logger }),
       ...{ lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
     }),
   )
-  host.register(adminApi(foundation, logger, { twoPerson: twoPersonOf(config), outside, publicUrl: null }))
+  host.register(
+    adminApi(foundation, logger, {
+      twoPerson: twoPersonOf(config),
+      settings: config,
+      outside,
+      publicUrl: null,
+    }),
+  )
   // Beside the dashboard there is a process that runs jobs, from the first long work on.
   let worker: Promise<PgBoss> | undefined
   host.addHook('onSend', async (_, reply) => {

@@ -34,7 +34,7 @@ import {
 import { openScene } from '../dashboard/scene.ts'
 import { until } from '../support/house.ts'
 import { root } from '../support/service.ts'
-import { jobEnded, onApi, onCommandLine, onDashboard, type Person } from './interfaces.ts'
+import { jobEnded, linesIn, onApi, onCommandLine, onDashboard, type Person } from './interfaces.ts'
 import { refusals, sampleOf, samplesOfNothing, type Things, withoutEvents } from './samples.ts'
 
 let room: DashboardHost
@@ -53,11 +53,16 @@ const person = async (name: string, role: Person['role'], organizationId: string
 let still: Things
 
 beforeAll(async () => {
+  // No list is fetched from outside.
+  vi.stubGlobal('fetch', () => Promise.reject(new TypeError('there is no network')))
   room = await openDashboardHost()
   still = await sceneWithLot()
   for (const role of roles) if (role !== 'partner') people.set(role, await person(`the-${role}`, role))
 })
-afterAll(() => room?.close())
+afterAll(async () => {
+  vi.unstubAllGlobals()
+  await room?.close()
+})
 
 const as = (role: string): Person => {
   const found = people.get(role)
@@ -181,6 +186,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
             expect(job).toMatchObject({ name: declared.name, state: 'done', error: null })
             return answers.push(alike(job?.answer))
           }
+          if (declared.types !== undefined) return answers.push(alike(linesIn(answer.body)))
           const json = answer.json()
           answers.push(alike(declared.columns === undefined ? json : json.items))
         }),
@@ -193,6 +199,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
         await added(async () => {
           const pages = await onDashboard(admin, declared, given, scene.organizationId)
           expect(pages.map(({ statusCode }) => statusCode)).toEqual(pages.map(() => 200))
+          if (declared.types !== undefined) answers.push(alike(linesIn(pages[0]?.body ?? '')))
           if (declared.changes !== 'nothing')
             expect(pages.at(-1)?.body).toMatch(/<h1>(Done|Done, with failures)<\/h1>/)
           if (declared.secret !== undefined)

@@ -67,16 +67,18 @@ export const onCommandLine = async (
 const textOf = (value: unknown): string => (typeof value === 'object' ? JSON.stringify(value) : String(value))
 
 const pathOf = (declared: Declared, organizationId: string): string => {
-  const scoped = declared.fields.some(({ control }) => control === 'organization')
+  const scoped =
+    declared.types === undefined && declared.fields.some(({ control }) => control === 'organization')
   const path = declared.name.replace(' ', '/')
   return scoped ? `/organizations/${organizationId}/${path}` : `/commands/${path}`
 }
 
-const formOf = ({ fields }: Declared, given: Given): Record<string, string | string[]> =>
+const formOf = ({ fields, types }: Declared, given: Given): Record<string, string | string[]> =>
   Object.fromEntries(
     fields.flatMap(({ name, flag, control }) => {
       const value = given[name]
-      if (value === undefined || value === false || control === 'organization') return []
+      if (value === undefined || value === false || (control === 'organization' && types === undefined))
+        return []
       if (control === 'document') return [[flag, textOf(value)]]
       return [[flag, control === 'flag' ? 'on' : Array.isArray(value) ? value.map(String) : String(value)]]
     }),
@@ -93,7 +95,8 @@ export const onDashboard = async (
   const form = formOf(declared, given)
   if (declared.changes === 'nothing' && declared.long === undefined) {
     const query = encoded(form)
-    return [await browser.get(query === '' ? path : `${path}?${query}`)]
+    const at = declared.types === undefined ? path : `${path}/file`
+    return [await browser.get(query === '' ? at : `${at}?${query}`)]
   }
   const first = await waited(browser, await browser.submit(path, form))
   if (!first.body.includes('name="confirmed"')) return [first]
@@ -139,3 +142,10 @@ export const jobEnded = async (
   })
   return job
 }
+
+/** What JSON Lines hold. */
+export const linesIn = (text: string): unknown[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))

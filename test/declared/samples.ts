@@ -1,5 +1,8 @@
 /** An example of each command and query: what the suite gives through every interface. */
 import { randomUUID } from 'node:crypto'
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { Secret, TOTP } from 'otpauth'
 import pino from 'pino'
 import { declarationNamed, declarations } from '../../src/administration/declarations.ts'
@@ -96,7 +99,29 @@ const proposed = async (foundation: Foundation): Promise<string> => {
   return `p${proposal}`
 }
 
+const folder = mkdtempSync(join(tmpdir(), 'samples-'))
+
+const fileWith = (name: string, line: object): { readonly file: string } => {
+  const file = join(folder, name)
+  writeFileSync(file, `${JSON.stringify(line)}\n`)
+  return { file }
+}
+
 const samples: Readonly<Record<string, Sample>> = {
+  'ledger explain': ({ requestId }) => ({ request: requestId }),
+  'ledger export': () => ({ from: '0', to: '3' }),
+  'ledger statement': () => ({ month: new Date().toISOString().slice(0, 7), jsonl: true }),
+  'geo status': () => ({}),
+  'companies import': () => fileWith('companies.jsonl', { name: 'Tailspin', website: 'tailspin.com' }),
+  'companies show': () => ({ domain: 'nobody.com' }),
+  'lists refresh': () => ({}),
+  'profiles import': () =>
+    fileWith('people.jsonl', {
+      lid: 'sample-person',
+      urn: 'urn:profnet:person:8172635445362718',
+      firstname: 'Ada',
+    }),
+  'profiles erase': () => ({ id: `https://www.profnet.com/in/${freshName()}`, note: 'request 17' }),
   'org create': () => ({ name: 'Tailspin <Toys>', overdraft_limit: '12.5' }),
   'org list': () => ({}),
   'ledger verify': () => ({}),
@@ -244,6 +269,8 @@ export const refusals: Readonly<Record<string, string>> = {
 
 /** Commands whose work is a message or a row, or that find nothing to do in the scene: no event says that they did it. */
 export const withoutEvents: readonly string[] = [
+  'lists refresh',
+  'profiles erase',
   'ledger reconcile',
   'ledger close',
   'projection cancel',

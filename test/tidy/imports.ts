@@ -44,17 +44,17 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
       'stored-event',
       'event-id',
     ].map((name) => `src/event-log/${name}.ts`),
-    // Parsing of operators' input, for the commands of a capability.
-    'src/administration/input.ts',
+    // The form of commands and queries, for those about what a capability keeps.
+    ...['declare', 'fields', 'input'].map((name) => `src/administration/${name}.ts`),
   ],
   webhooks: [...pure, ...engine, 'egress'],
   documentation: [],
-  capabilities: ['call', 'events', 'every capability'],
+  capabilities: ['call', 'events', 'every capability', 'src/administration/declare.ts'],
   foundation: belowFoundation,
   // From the package, its release: a backup names it.
   administration: [
     ...[...belowFoundation, 'foundation', 'webhooks', 'src/egress/guard.ts', 'src/egress/post.ts'],
-    'src/call/command.ts',
+    ...['src/call/command.ts', 'src/call/capability.ts'],
     'package.json',
   ],
   cli: [...outer, 'package.json'],
@@ -70,6 +70,9 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   config: ['config'],
 }
 
+/** The one file of administration that knows the capabilities. */
+const joint = 'src/administration/capabilities.ts'
+
 /** The key of a file in the table. */
 const partOf = (path: string): string => {
   const folder = folderOf(path)
@@ -80,7 +83,7 @@ const partOf = (path: string): string => {
 
 const mayImport = (from: string, target: string): boolean => {
   if (folderOf(from) === folderOf(target) && folderOf(from) !== 'top') return true
-  const list = allowed[partOf(from)] ?? []
+  const list = [...(allowed[partOf(from)] ?? []), ...(from === joint ? ['capabilities'] : [])]
   const part = partOf(target)
   // Code that waits may have a deadline; a pure file never waits.
   if (part === 'concurrency') return !pure.includes(partOf(from))

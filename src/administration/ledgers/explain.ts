@@ -11,7 +11,8 @@ import { CommandRefused } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 import { organizationsOf } from './ledgers.ts'
 
-const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
+/** In any case. */
+export const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i
 /** A request id is used once; if two organizations have it, the rows are faulty. */
 const organizationsMax = 10
 

@@ -30,29 +30,23 @@ export type LedgerRange =
   | { readonly by: 'time'; readonly from: string | null; readonly until: string | null }
 
 /**
- * Passes on an organization's events of a range, some at a time, and counts them. Memory does not grow with the ledger. Throws
- * `CommandRefused` if the ledger does not exist.
+ * An organization's events of a range, some at a time; none where a part of the ledger has none. Memory does not grow with the ledger.
+ * Throws `CommandRefused` if the ledger does not exist.
  */
-export const exportLedger = async (
+export async function* exportLedger(
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { organizationId, range }: { organizationId: string; range: LedgerRange },
-  onPage: (events: readonly RecordedEvent[]) => Promise<void>,
-): Promise<number> => {
+): AsyncGenerator<readonly RecordedEvent[]> {
   const { pages } = readLedger(eventLog, organizationId, {
     from: range.by === 'revision' ? range.from : 0,
     ...(range.by === 'revision' && range.to !== null ? { to: range.to } : {}),
   })
-  let events = 0
   try {
-    for await (const page of pages()) {
-      const wanted = range.by === 'revision' ? page : page.filter((event) => isWithin(event, range))
-      events += wanted.length
-      if (wanted.length > 0) await onPage(wanted)
-    }
+    for await (const page of pages())
+      yield range.by === 'revision' ? page : page.filter((event) => isWithin(event, range))
   } catch (error) {
     throw error instanceof StreamMissing ? missingLedger(organizationId) : error
   }
-  return events
 }
 
 const isWithin = (

@@ -12,7 +12,6 @@ import {
 import type { DataSource } from '../../call/data-source.ts'
 import type { CapabilityForm } from '../../call/form.ts'
 import type { EmailStatus } from '../../events/email-validation.ts'
-import { companiesImport, companiesShow } from './company/commands.ts'
 import { createCompanies } from './company/companies.ts'
 import { createHomePages } from './company/home-page.ts'
 import { type EmailValidationResult, parseEmailRequest } from './contract.ts'
@@ -28,7 +27,6 @@ import {
   namedAddressOf,
 } from './gather.ts'
 import { listsAge, listsAgeDaysMax, listsDayMs, listsRemedy } from './lists/age.ts'
-import { listsRefresh } from './lists/commands.ts'
 import { listPath, readRefreshed, vendoredListFolder } from './lists/file.ts'
 import { rereadLists } from './lists/inspect.ts'
 import { vendoredDomains } from './lists/listed-domains.ts'
@@ -303,7 +301,6 @@ export const emailValidation: Capability<EmailValidationSettings> = {
   },
   checks: () => [listsAge()],
   data: emailData,
-  commands: [companiesImport, companiesShow, listsRefresh],
   recognizes: ({ secrets }, facts, text) => {
     if (facts.kind !== 'email_validation') return null
     const hmac = secrets.addressHmac(namedAddressOf(readAddress(text)))

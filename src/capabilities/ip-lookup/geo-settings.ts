@@ -1,11 +1,10 @@
 import { type Logger, pino } from 'pino'
 import { type CapabilityCheck, SettingFault } from '../../call/capability.ts'
-import type { CapabilityCommand } from '../../call/command.ts'
 import type { DataSource } from '../../call/data-source.ts'
 import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './geo-database.ts'
 import { signatureOf } from './geo-file.ts'
 
-/** The location files that the settings name, and what operators see of them: a check, a source of data, and a command. */
+/** The location files that the settings name, and what operators see of them: a check, and a source of data. */
 
 export type GeoSettings = {
   /** Undefined: the files that come as an npm package. */
@@ -93,25 +92,3 @@ const createGeoData = () => {
 }
 
 export const geoData = createGeoData()
-
-export const geoStatus: CapabilityCommand<GeoSettings> = {
-  name: 'geo status',
-  summary: 'which location files would be served, how old they are, and whether they are sound',
-  parameters: [],
-  changes: 'nothing',
-  run: async ({ settings, logger }) => {
-    const geo = await openConfiguredDatabase(settings, logger)
-    try {
-      const status = geo.status()
-      const { files, ...all } = status
-      const rows = files.map(({ path, families, ...file }) => ({
-        families: families.map((family) => `IPv${family}`).join(', '),
-        ...file,
-        path,
-      }))
-      return { json: status, sections: [rows, all] }
-    } finally {
-      geo.close()
-    }
-  },
-}

@@ -7,7 +7,7 @@ import { ipMissing, ipOfAnotherType, notAnAddress } from './contract.ts'
 import { decide, type IpFindings, type LocatedAddress, resultOf } from './decide.ts'
 import { document, ipLookupCall } from './document.ts'
 import type { GeoDatabase } from './geo-database.ts'
-import { type GeoSettings, geoAge, geoData, geoStatus, openConfiguredDatabase } from './geo-settings.ts'
+import { type GeoSettings, geoAge, geoData, openConfiguredDatabase } from './geo-settings.ts'
 import type { Location } from './location.ts'
 
 type IpLookupParts = {
@@ -94,7 +94,6 @@ export const ipLookup: Capability<GeoSettings> = {
       close: async () => geo.close(),
     }
   },
-  commands: [geoStatus],
   checks: (settings) => [geoAge(settings)],
   data: ({ settings }) => geoData(settings),
   recognizes: ({ secrets }, facts, text) => {

@@ -1,46 +1,47 @@
 import { createReadStream } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
+import { z } from 'zod'
 import { profileCache } from '../../../projections/profile-cache.ts'
-import { InputFault, labelOf } from '../../administration/input.ts'
-import type { CapabilityCommand, Given } from '../../call/command.ts'
+import { command } from '../../administration/declare.ts'
+import { anyText, line, path } from '../../administration/fields.ts'
+import { InputFault } from '../../administration/input.ts'
 import { recordImport } from '../../call/data-source.ts'
 import { importProfilesFrom } from './dataset/installed.ts'
 import { eraseProfile } from './record/erase.ts'
 import { identifiersOf, type ProfileSettings } from './settings.ts'
 import { erasureParts } from './storage.ts'
 
-export const profilesImport: CapabilityCommand<ProfileSettings> = {
+const importProfiles = command({
   name: 'profiles import',
+  action: 'data.change',
   summary:
     'take people into the data set of the "dataset" provider; a line replaces what was known of its person',
-  parameters: [
-    { name: 'file', help: 'JSON lines, .gz or not; - for standard input', required: true, kind: 'file' },
-  ],
+  input: z.object({
+    file: path({ label: 'File', help: 'JSON lines, .gz or not; - for standard input' }),
+  }),
+  interfaces: ['command line'],
   changes: {
     of: 'people',
     asks: 'never',
     left: 'The lines up to some point are imported: the same file again changes nothing of them.',
-    plan: async (_, given) => ({
-      says: [
-        `Take the people of ${given.required('file')} into the data set; a line replaces what was known of its person.`,
-      ],
-    }),
   },
-  run: async ({ settings, storage, progress }, given) => {
-    const file = given.required('file')
+  plan: async (_, { file }) => ({
+    says: [`Take the people of ${file} into the data set; a line replaces what was known of its person.`],
+  }),
+  run: async ({ foundation, operator, data, progress }, { file }) => {
+    const { settings } = await data()
     const input = file === '-' ? process.stdin : createReadStream(file)
     const stream = file.endsWith('.gz') ? unpacked(input) : input
-    const open = await storage()
-    const report = await importProfilesFrom(open, settings, {
+    const report = await importProfilesFrom(foundation, settings, {
       stream: stream as AsyncIterable<Uint8Array>,
       onProgress: ({ lines, imported }) => progress(`${lines} lines read, ${imported} people imported`),
     })
     if (report.imported > 0)
       await recordImport(
-        open.eventLog,
+        foundation.eventLog,
         { data: 'profiles', source: null, as_of: null, imported: report.imported },
-        open.operator,
+        operator,
       )
     return {
       json: {
@@ -54,7 +55,7 @@ export const profilesImport: CapabilityCommand<ProfileSettings> = {
       failed: report.imported === 0 && report.bad > 0,
     }
   },
-}
+})
 
 /** An error in the file also ends the reader, instead of leaving it waiting. */
 const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
@@ -63,46 +64,45 @@ const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
   return gunzip
 }
 
-const refOf = (settings: ProfileSettings, given: Given) => {
-  const ref = identifiersOf(settings).parse(given.required('id'))
+const refOf = (settings: ProfileSettings, id: string) => {
+  const ref = identifiersOf(settings).parse(id)
   if (ref === null) throw new InputFault('id', 'neither a profile id, nor a profile URL, nor a person URN')
   return ref
 }
 
-export const profilesErase: CapabilityCommand<ProfileSettings> = {
+const eraseProfiles = command({
   name: 'profiles erase',
+  action: 'profiles.erase',
   summary:
     'forget a person: destroy the keys of what is recorded, and never fetch, serve or import them again',
-  parameters: [
-    { name: 'id', help: 'profile id, URL or URN', required: true },
-    { name: 'note', help: 'such as the number of the request; kept in the event log, so nothing personal' },
-  ],
+  input: z.object({
+    id: anyText({ label: 'Person', help: 'profile id, URL or URN' }),
+    note: line({
+      label: 'Note',
+      help: 'such as the number of the request; kept in the event log, so nothing personal',
+    }).optional(),
+  }),
   changes: {
     of: 'people',
     asks: 'always',
     left: 'Something of the person may be left: the same command again erases the rest.',
-    plan: async ({ settings }, given) => {
-      const noted = given.text('note')
-      if (noted !== undefined) labelOf('note', noted)
-      refOf(settings, given)
-      return {
-        says: [
-          'Forget a person: destroy the keys of what is recorded of them, and never fetch, serve or import them again. Nothing takes this back.',
-        ],
-      }
-    },
   },
-  run: async ({ settings, storage, caughtUp, vacuum }, given) => {
-    // Read before anything is erased, because its event is written after the keys are destroyed.
-    const noted = given.text('note')
-    const note = noted === undefined ? null : labelOf('note', noted)
-    const open = await storage()
-    await caughtUp()
-    const ref = refOf(settings, given)
-    const erased = await eraseProfile(erasureParts(open), ref, { ...open.operator, note })
-    await caughtUp()
+  plan: async ({ data }, { id }) => {
+    refOf((await data()).settings, id)
+    return {
+      says: [
+        'Forget a person: destroy the keys of what is recorded of them, and never fetch, serve or import them again. Nothing takes this back.',
+      ],
+    }
+  },
+  run: async ({ foundation, operator, data }, { id, note = null }) => {
+    const { settings, folded, vacuum } = await data()
+    const ref = refOf(settings, id)
+    await folded()
+    const erased = await eraseProfile(erasureParts(foundation), ref, { ...operator, note })
+    await folded()
     const kept = await vacuum({ tables: ['profile_keys', 'profile_dataset'], projections: [profileCache] })
-    const goneBy = new Date(await open.epochKeys.lastCopyGoneByMs()).toISOString()
+    const goneBy = new Date(await foundation.epochKeys.lastCopyGoneByMs()).toISOString()
     const suppressed = `${erased.identifiers} ${erased.identifiers === 1 ? 'identifier is' : 'identifiers are'} suppressed: never fetched, served or imported again.`
     return {
       json: {
@@ -127,4 +127,6 @@ export const profilesErase: CapabilityCommand<ProfileSettings> = {
       ],
     }
   },
-}
+})
+
+export const profileDeclarations = [importProfiles, eraseProfiles]

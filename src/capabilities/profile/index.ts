@@ -15,7 +15,6 @@ import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { CallFacts } from '../../events/calls.ts'
 import { type ProfileFacts, profileFacts } from '../../events/profile.ts'
 import { profileStream } from '../../events/streams.ts'
-import { profilesErase, profilesImport } from './commands.ts'
 import { type ProfileRequest, type ProfileResult, parseProfileRequest } from './contract.ts'
 import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
@@ -295,7 +294,6 @@ export const profile: Capability<ProfileSettings> = {
       },
     }
   },
-  commands: [profilesImport, profilesErase],
   data: profileData,
   recognizes: recognizePerson,
   sealed: ({ pool, epochKeys }) => [

@@ -62,6 +62,10 @@ const homes: Readonly<Record<string, string>> = {
   price: '/commands/price/show',
   rerate: '/commands/rerate/list',
   ledger: '/months',
+  geo: '/operations/data',
+  companies: '/operations/data',
+  lists: '/operations/data',
+  profiles: '/operations/data',
   user: '/commands/user/list',
   projection: '/operations',
   jobs: '/operations',
@@ -280,6 +284,7 @@ export const listPage = (view: FormView & Found): Html => {
   const { place, viewer, fault, answer, page, typed } = view
   const fields = askedFields(place)
   const long = place.declared.long !== undefined
+  const file = place.declared.types !== undefined
   const query = new URLSearchParams(
     fields.flatMap(({ flag }) =>
       typed.text(flag) === '' ? [] : [[flag, typed.text(flag)] as [string, string]],
@@ -291,10 +296,10 @@ export const listPage = (view: FormView & Found): Html => {
     html`${faultNotice(fault)}
 ${
   (fields.length > 0 || long) &&
-  html`<form class="fields" method="${long ? 'post' : 'get'}" action="${addressOf(view)}">
+  html`<form class="fields" method="${long ? 'post' : 'get'}" action="${addressOf(view)}${file && '/file'}">
 ${long && formFields(viewer)}
 ${fields.map((field) => control(view, field))}
-<p class="actions"><button type="submit">${long ? 'Begin' : 'Show'}</button></p>
+<p class="actions"><button type="submit">${long ? 'Begin' : file ? 'Download' : 'Show'}</button></p>
 </form>`
 }
 ${nextLinks(view)}

@@ -40,42 +40,39 @@ export const readLedger = async (
   const ids = new Map<string, number>()
   let limit = 0n
   let balance = 0n
-  await exportLedger(
-    foundation,
-    { organizationId, range: { by: 'revision', from: 0, to: null } },
-    async (page) => {
-      for (const recorded of page) {
-        const { type, data, metadata } = decodeEvent(recorded)
-        const at = `${organizationId} revision ${recorded.revision}`
-        const first = ids.get(recorded.id)
-        if (first !== undefined)
-          faults.push(
-            `${at}: event ${recorded.id} of revision ${first} twice: ${recorded.data} ${recorded.metadata}`,
-          )
-        ids.set(recorded.id, recorded.revision)
-        const requestId = metadata.request_id ?? ''
-        if (type === 'OrganizationRegistered') limit = parseCredits(data.overdraft_limit)
-        if (type === 'KeyUsed') calls.set(requestId, (calls.get(requestId) ?? 0) + 1)
-        if (type === 'CreditGranted') {
-          balance += parseCredits(data.amount)
-          grants.set(data.grant_id, (grants.get(data.grant_id) ?? 0) + 1)
-        }
-        if (type === 'CreditCharged') {
-          const charge = { id: data.charge_id, amount: parseCredits(data.amount), requestId }
-          balance -= charge.amount
-          add(chargesOfRequest, requestId, charge)
-          add(chargesOfCall, metadata.causation_id ?? '', charge)
-        }
-        if (type === 'CreditAdjusted') {
-          balance += parseCredits(data.amount)
-          const { adjusts } = data
-          if (adjusts !== null && reversed.has(adjusts)) faults.push(`${at}: ${adjusts} given back twice`)
-          if (adjusts !== null) reversed.add(adjusts)
-        }
-        if (balance < -limit) faults.push(`${at}: overdrawn to ${balance}`)
+  const range = { by: 'revision', from: 0, to: null } as const
+  for await (const page of exportLedger(foundation, { organizationId, range })) {
+    for (const recorded of page) {
+      const { type, data, metadata } = decodeEvent(recorded)
+      const at = `${organizationId} revision ${recorded.revision}`
+      const first = ids.get(recorded.id)
+      if (first !== undefined)
+        faults.push(
+          `${at}: event ${recorded.id} of revision ${first} twice: ${recorded.data} ${recorded.metadata}`,
+        )
+      ids.set(recorded.id, recorded.revision)
+      const requestId = metadata.request_id ?? ''
+      if (type === 'OrganizationRegistered') limit = parseCredits(data.overdraft_limit)
+      if (type === 'KeyUsed') calls.set(requestId, (calls.get(requestId) ?? 0) + 1)
+      if (type === 'CreditGranted') {
+        balance += parseCredits(data.amount)
+        grants.set(data.grant_id, (grants.get(data.grant_id) ?? 0) + 1)
       }
-    },
-  )
+      if (type === 'CreditCharged') {
+        const charge = { id: data.charge_id, amount: parseCredits(data.amount), requestId }
+        balance -= charge.amount
+        add(chargesOfRequest, requestId, charge)
+        add(chargesOfCall, metadata.causation_id ?? '', charge)
+      }
+      if (type === 'CreditAdjusted') {
+        balance += parseCredits(data.amount)
+        const { adjusts } = data
+        if (adjusts !== null && reversed.has(adjusts)) faults.push(`${at}: ${adjusts} given back twice`)
+        if (adjusts !== null) reversed.add(adjusts)
+      }
+      if (balance < -limit) faults.push(`${at}: overdrawn to ${balance}`)
+    }
+  }
   return { ...{ organizationId, calls, chargesOfRequest, chargesOfCall }, reversed, grants, balance, faults }
 }
 

@@ -1,28 +1,35 @@
-import type { CapabilityCommand } from '../../../call/command.ts'
+import { z } from 'zod'
+import { command } from '../../../administration/declare.ts'
+import { path } from '../../../administration/fields.ts'
 import { ListRefused, refreshLists } from './refresh.ts'
 
-export const listsRefresh: CapabilityCommand = {
+const refresh = command({
   name: 'lists refresh',
+  action: 'data.change',
   summary:
-    'fetch the lists of disposable and free domains anew; services read them when they start and on SIGHUP',
-  parameters: [
-    { name: 'from', help: 'a folder of downloads, <source>.txt each, instead of the network', kind: 'file' },
-  ],
+    'fetch the current lists of disposable and free domains; services read them when they start and on SIGHUP',
+  input: z.object({
+    from: path({
+      label: 'From',
+      help: 'a folder of downloads, <source>.txt each, instead of the network',
+    }).optional(),
+  }),
   changes: {
     of: 'records',
     asks: 'never',
     left: 'Some lists may be new and others as they were: the same command fetches the rest.',
-    plan: async (_, given) => ({
-      says: [`Take the lists of domains anew from ${given.text('from') ?? 'the network'}.`],
-    }),
   },
-  run: async (_context, given) => {
-    const from = given.text('from')
+  plan: async (_, { from }) => ({
+    says: [`Take the current lists of domains from ${from ?? 'the network'}.`],
+  }),
+  run: async (_, { from }) => {
     try {
-      return { json: await refreshLists({ ...(from === undefined ? {} : { from }), now: new Date() }) }
+      return { json: await refreshLists({ ...(from && { from }), now: new Date() }) }
     } catch (error) {
       if (error instanceof ListRefused) return { json: { refused: error.message }, failed: true }
       throw error
     }
   },
-}
+})
+
+export const listDeclarations = [refresh]

@@ -115,7 +115,7 @@ const neverDisposable = [
 
 /**
  * Downloads (or reads) the sources, builds both lists and replaces the files.
- * @throws ListRefused if a list fails a check, Error if a source cannot be fetched. Then no file has changed.
+ * @throws ListRefused if a list fails a check or a source cannot be fetched. Then no file has changed.
  */
 export const refreshLists = async (options: RefreshOptions): Promise<RefreshReport> => {
   const { folder = vendoredListFolder, sources = defaultListSources, now } = options
@@ -252,8 +252,8 @@ const download = async (
   { name, url }: ListSource,
   { signal, sizeBytesMax }: { signal: AbortSignal; sizeBytesMax: number },
 ): Promise<string> => {
-  const cannot = (why: string, cause?: unknown): Error =>
-    new Error(`${name} cannot be downloaded: ${why}`, { cause })
+  const cannot = (why: string, cause?: unknown): ListRefused =>
+    new ListRefused(`${name} cannot be downloaded: ${why}`, { cause })
   let response: Response
   try {
     response = await fetch(url, {

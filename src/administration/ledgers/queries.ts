@@ -1,57 +1,57 @@
-import { explainCall } from '../administration/ledgers/explain.ts'
-import { creditsText } from '../billing/money.ts'
-import type { InputVerdict } from '../call/capability.ts'
-import { capabilities } from '../capabilities/index.ts'
-import type { Config } from '../config.ts'
-import type { CallFacts } from '../events/calls.ts'
-import type { Foundation } from '../foundation/foundation.ts'
-import type { Explanation } from '../ledger/explain/explanation.ts'
-import type { AnyCapability } from '../start/capabilities.ts'
-import type { Command } from './command.ts'
+import { z } from 'zod'
+import { creditsText } from '../../billing/money.ts'
+import type { InputVerdict } from '../../call/capability.ts'
+import type { CallFacts } from '../../events/calls.ts'
+import type { Explanation } from '../../ledger/explain/explanation.ts'
+import { query } from '../declare.ts'
+import { anyText, flag, id, organization } from '../fields.ts'
+import { explainCall, requestIdPattern } from './explain.ts'
 
-export const explainCommand: Command = {
+/** Why a call cost what it did. */
+
+const explain = query({
   name: 'ledger explain',
+  action: 'accounts.read',
   summary:
     'why a call cost what it did, by its request id: facts, rule, price, lots, and what was corrected since',
-  parameters: [
-    { name: 'request', help: 'request id, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2', required: true },
-    { name: 'org', help: 'in the ledger of this organization only (default: whichever has it)' },
-    {
-      name: 'input',
+  // The dashboard has a page of each call.
+  interfaces: ['command line', 'admin API'],
+  input: z.object({
+    request: id(
+      { label: 'Call', help: 'request id, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2' },
+      requestIdPattern,
+      '01JB2ZQ5V7N3K2M4P6R8T0W1X2',
+    ),
+    organization: organization({
+      help: 'in the ledger of this organization only (default: whichever has it)',
+    }).optional(),
+    input: anyText({
+      label: 'Input',
       help: 'also say whether this e-mail address, IP address or profile was what the call was about',
-    },
-    { name: 'whole', kind: 'flag', help: 'read the whole ledger and go by no read model' },
-  ],
-  changes: 'nothing',
-  run: async ({ foundation, config, progress }, given) => {
-    const opened = await foundation({ anyHistory: true })
-    const explanation = await explainCall(opened, {
-      requestId: given.required('request'),
-      organizationId: given.text('org'),
-      whole: given.flag('whole'),
-      onProgress: (organizationId, events) => progress(`${organizationId}: ${events} events`),
+    }).optional(),
+    whole: flag({ label: 'Whole ledger', help: 'read the whole ledger and go by no read model' }),
+  }),
+  anyHistory: true,
+  run: async ({ foundation, data, progress }, { request, organization: organizationId, input, whole }) => {
+    const explanation = await explainCall(foundation, {
+      ...{ requestId: request, organizationId, whole },
+      onProgress: (of, events) => progress(`${of}: ${events} events`),
     })
-    const text = given.text('input')
-    const input = text === undefined ? null : await inputVerdict(opened, config, explanation, text)
+    const verdict =
+      input === undefined
+        ? null
+        : ((await (await data()).recognize(explanation.facts, input)) ?? unknownInput(explanation))
     return {
-      json: { ...explanation, ...(input === null ? {} : { input }) },
-      lines: [...linesOf(explanation), ...(input === null ? [] : ['', inputLine(input)])],
+      json: { ...explanation, ...(verdict && { input: verdict }) },
+      lines: [...linesOf(explanation), ...(verdict === null ? [] : ['', inputLine(verdict)])],
     }
   },
-}
+})
 
-const inputVerdict = async (
-  storage: Foundation,
-  settings: Config,
-  { facts, repeats }: Explanation,
-  text: string,
-): Promise<InputVerdict> => {
-  for (const { recognizes } of capabilities as readonly AnyCapability[]) {
-    const verdict = await recognizes?.({ ...storage, settings }, facts, text)
-    if (verdict !== null && verdict !== undefined) return verdict
-  }
-  return { verdict: 'cannot_be_told', why: whyUntold(facts, repeats) }
-}
+const unknownInput = ({ facts, repeats }: Explanation): InputVerdict => ({
+  verdict: 'cannot_be_told',
+  why: whyUntold(facts, repeats),
+})
 
 const whyUntold = ({ kind }: CallFacts, repeats: string | null): string => {
   if (kind === 'replay')
@@ -137,3 +137,5 @@ const adjustmentLines = ({ adjustments }: Explanation): string[] =>
       `${amount.startsWith('-') ? `Raised by ${amount.slice(1)}` : `Lowered by ${amount}`} at ${at}: ${kind}, ${reason}` +
       `${rerate_run === null ? '' : `, run ${rerate_run}`}${event === null ? '' : ` (revision ${event.revision}, digest ${event.digest})`}`,
   )
+
+export const ledgerQueries = [explain]

@@ -1,0 +1,32 @@
+import type { Logger } from 'pino'
+import type { Capability } from '../call/capability.ts'
+import { capabilities } from '../capabilities/index.ts'
+import type { Config } from '../config.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { vacuum } from '../foundation/vacuum.ts'
+import { liveTable } from '../projector/tables.ts'
+import type { CapabilityData } from './declare.ts'
+import { catchUp } from './projections/catch-up.ts'
+
+/** The capabilities as commands and queries use them. No other file of administration imports them. */
+
+export { capabilityDeclarations } from '../capabilities/index.ts'
+
+export const capabilityDataOf = (
+  foundation: Foundation,
+  { settings, logger }: { readonly settings: Config; readonly logger: Logger },
+): CapabilityData => ({
+  settings,
+  folded: () => catchUp(foundation, logger),
+  vacuum: async ({ tables, projections }) => {
+    const rows = projections.flatMap((one) => one.tables.map(({ name }) => liveTable(one)(name)))
+    return vacuum(foundation.migrationUrl, [...tables, ...rows])
+  },
+  recognize: async (facts, text) => {
+    for (const { recognizes } of capabilities as readonly Capability<Config>[]) {
+      const verdict = await recognizes?.({ ...foundation, settings }, facts, text)
+      if (verdict !== null && verdict !== undefined) return verdict
+    }
+    return null
+  },
+})

@@ -1,0 +1,185 @@
+import { z } from 'zod'
+import { formatCredits } from '../../billing/money.ts'
+import { closedTotals, type StatementLine } from '../../billing/statement.ts'
+import { csv, jsonLines, summaryJson } from '../../billing/statement-file.ts'
+import { type Context, exported } from '../declare.ts'
+import { eventLine } from '../event-log/event-json.ts'
+import { flag, month, organization, revisionOrInstant } from '../fields.ts'
+import { InputFault } from '../input.ts'
+import { type MonthStatement, monthStatement, type StatementFile } from '../months/statements.ts'
+import { exportLedger, type LedgerRange, organizationsOf } from './ledgers.ts'
+
+/** Ledgers and statements as files. */
+
+const exporting = z.object({
+  organization: organization({ help: 'organization id; not with --all' }).optional(),
+  from: revisionOrInstant({
+    label: 'From',
+    help: 'first revision, or the instant from which events are effective (default: all)',
+  }).optional(),
+  to: revisionOrInstant({
+    label: 'To',
+    help: 'last revision, or the instant before which events are effective (default: all)',
+  }).optional(),
+  all: flag({ label: 'All', help: 'of every organization, one after the other' }),
+})
+
+const exportLedgers = exported({
+  name: 'ledger export',
+  action: 'ledgers.export',
+  summary: 'write ledgers event by event, one a line (JSON Lines; --json: one array)',
+  input: exporting,
+  anyHistory: true,
+  types: ['application/jsonl'],
+  file: (input) => {
+    rangeOf(input)
+    const { organization: id, all } = input
+    if (all && id !== undefined) throw new InputFault('org', 'give an organization or --all, not both')
+    if (!all && id === undefined) throw new InputFault('org', 'name an organization, or give --all')
+    return { name: `${id ?? 'ledgers'}.jsonl`, type: 'application/jsonl' }
+  },
+  write: async ({ foundation, progress }, input, write) => {
+    const { organization: id } = input
+    const organizations = id === undefined ? await organizationsOf(foundation) : [id]
+    const range = rangeOf(input)
+    let events = 0
+    for (const organizationId of organizations)
+      for await (const page of exportLedger(foundation, { organizationId, range })) {
+        events += page.length
+        await write(page.map((event) => `${eventLine(event)}\n`).join(''))
+        progress(`${organizationId}: ${events} events`)
+      }
+    return { json: { organizations: organizations.length, events }, lines: [`${events} events`] }
+  },
+})
+
+/** Both ends are of one kind. */
+const rangeOf = ({ from, to }: z.output<typeof exporting>): LedgerRange => {
+  if (from?.kind !== 'instant' && to?.kind !== 'instant') {
+    const range = { by: 'revision', from: from?.revision ?? 0, to: to?.revision ?? null } as const
+    if (range.to !== null && range.to < range.from)
+      throw new InputFault('to', `${range.to} is before --from ${range.from}`)
+    return range
+  }
+  if (from?.kind === 'revision' || to?.kind === 'revision')
+    throw new InputFault('to', 'give two revisions or two instants')
+  const range = { by: 'time', from: from?.instant ?? null, until: to?.instant ?? null } as const
+  if (range.from !== null && range.until !== null && range.until <= range.from)
+    throw new InputFault('to', `${range.until} is not after --from ${range.from}`)
+  return range
+}
+
+/** As many as a person reads; a file contains all of them. */
+const shownMax = 1_000
+const reasonCharsMax = 30
+
+const monthOfOrganization = z.object({
+  organization: organization(),
+  month: month({ label: 'Month (UTC)', help: 'such as 2026-11, in UTC' }),
+  csv: flag({ label: 'CSV', help: 'as CSV' }),
+  jsonl: flag({
+    label: 'JSON Lines',
+    help: 'as JSON Lines, the form whose digest a closed month keeps',
+  }),
+})
+
+const statement = exported({
+  name: 'ledger statement',
+  action: 'ledgers.export',
+  summary: "what an organization's month comes to, and every line of it",
+  input: monthOfOrganization,
+  // The dashboard has pages of months, with these files.
+  interfaces: ['command line', 'admin API'],
+  anyHistory: true,
+  types: ['text/csv', 'application/jsonl'],
+  file: ({ organization: id, month: of, csv: asCsv, jsonl }) => {
+    if (asCsv && jsonl) throw new InputFault('csv', 'give --csv or --jsonl, not both')
+    if (asCsv) return { name: `${id}-${of}.csv`, type: 'text/csv' }
+    return jsonl ? { name: `${id}-${of}.jsonl`, type: 'application/jsonl' } : null
+  },
+  write: async (context, input, write) => {
+    const found = await read(context, input, { file: { form: input.csv ? csv : jsonLines, write } })
+    return { json: statementJson(found), lines: [`${stateOf(found)}; ${found.summary.lines} lines`] }
+  },
+  run: async (context, input) => {
+    const shown: StatementLine[] = []
+    const onLines = (lines: readonly StatementLine[]): void =>
+      void shown.push(...lines.slice(0, shownMax - shown.length))
+    const found = await read(context, input, { onLines })
+    return { json: statementJson(found), sections: statementSections(found, shown) }
+  },
+})
+
+const read = (
+  { foundation, progress }: Context,
+  { organization: organizationId, month: of }: z.output<typeof monthOfOrganization>,
+  {
+    file = null,
+    onLines,
+  }: { file?: StatementFile | null; onLines?: (lines: readonly StatementLine[]) => void },
+): Promise<MonthStatement> =>
+  monthStatement(foundation, {
+    ...{ organizationId, month: of, file, onLines },
+    nowMs: Date.now(),
+    onProgress: (events) => progress(`${organizationId}: ${events} events`),
+  })
+
+const stateOf = ({ head, closing, through }: MonthStatement): string => {
+  if (closing === null) return `open, as of revision ${through}`
+  if (closing.month !== head.month) return `closed with ${closing.month}, for nothing counted in it`
+  return `closed, through revision ${closing.closed.through_revision}, digest ${closing.closed.digest}`
+}
+
+const statementJson = (found: MonthStatement) => {
+  const { head, summary, closing, through } = found
+  return {
+    organization_id: head.organizationId,
+    name: head.name,
+    month: head.month,
+    state: closing === null ? 'open' : 'closed',
+    as_of_revision: closing === null ? through : closing.closed.through_revision,
+    digest: closing === null || closing.month !== head.month ? null : closing.closed.digest,
+    ...summaryJson(summary),
+  }
+}
+
+const statementSections = (found: MonthStatement, shown: readonly StatementLine[]): (string | object)[] => {
+  const { head, summary } = found
+  const { calls, ...totals } = closedTotals(summary)
+  const json = summaryJson(summary)
+  const section = (title: string, rows: readonly object[]) => (rows.length === 0 ? [] : [title, rows])
+  const more = summary.lines - shown.length
+  return [
+    `${head.name}, ${head.organizationId}, ${head.month}: ${stateOf(found)}`,
+    { ...totals, calls },
+    ...section('Charges', json.charges),
+    ...section('Free calls', json.free_calls),
+    ...section(
+      'Grants, refunds, adjustments and expiries',
+      json.movements.filter(({ kind }) => kind !== 'charge'),
+    ),
+    ...section('Corrections of earlier months, all counted above', json.corrections),
+    ...section('Lines', shown.map(shownLine)),
+    ...(more > 0 ? [`… and ${more} lines more: --csv or --jsonl writes all of them`] : []),
+  ]
+}
+
+const shownLine = ({ record, content, balance, corrects }: StatementLine) => ({
+  effective_at: record.metadata.effective_at,
+  kind: content.kind,
+  request_id: record.metadata.request_id ?? null,
+  what: content.sku ?? content.code ?? content.capability ?? content.grantId ?? content.adjusts,
+  rule: content.rule === null ? null : `${content.rule} v${content.ruleVersion}`,
+  book: content.priceBookVersion,
+  override: content.override === null ? null : 'yes',
+  calls: content.calls,
+  amount: formatCredits(content.amount),
+  balance: formatCredits(balance),
+  corrects,
+  reason: content.reason === null ? null : shortened(content.reason),
+})
+
+const shortened = (reason: string): string =>
+  reason.length <= reasonCharsMax ? reason : `${reason.slice(0, reasonCharsMax - 1)}…`
+
+export const ledgerExports = [exportLedgers, statement]

@@ -1,0 +1,44 @@
+/** What the command line alone offers, with a reason for each. Everything else is declared once and offered by the other interfaces too. */
+import { expect, test } from 'vitest'
+import { declarations } from '../../src/administration/declarations.ts'
+import { commands } from '../cli/commands.ts'
+
+const files = 'it reads or writes files of the server'
+const secrets = 'it changes secrets of the installation, which only its machine has'
+const stopped = 'it works while the service is stopped'
+
+const reasons: Readonly<Record<string, string>> = {
+  'companies import': files,
+  'profiles import': files,
+  'ledger reverse': 'it reads a file that a stopping process left on the server',
+  'event-log verify': 'it reads the whole log, and a file of the server',
+  'event-log announce-key': secrets,
+  'event-log copy': stopped,
+  'event-log prepare': secrets,
+  'backup create': files,
+  'backup verify': files,
+  'backup restore': stopped,
+  seed: 'it makes the first user, so no one can sign in yet',
+  'epoch-key list': files,
+  'epoch-key abandon': files,
+  'secrets status': secrets,
+  'secrets rotate': secrets,
+  doctor: 'it works where nothing else does; the dashboard shows the same checks',
+  migrate: stopped,
+  completion: 'it writes a script for a shell',
+}
+
+test('the command line alone offers what has a reason', () => {
+  const offeredElsewhere = new Set(
+    declarations
+      .filter(({ interfaces }) => interfaces.some((one) => one !== 'command line'))
+      .map(({ name }) => name as string),
+  )
+  const alone = commands.map(({ name }) => name).filter((name) => !offeredElsewhere.has(name))
+  expect(alone.sort()).toEqual(Object.keys(reasons).sort())
+})
+
+test('the command line offers everything that another interface offers', () => {
+  const names = commands.map(({ name }) => name)
+  expect(declarations.filter(({ name }) => !names.includes(name)).map(({ name }) => name)).toEqual([])
+})
