@@ -315,10 +315,6 @@ export const prices = (words: FieldWords) =>
 /** A text that the command itself judges. */
 export const anyText = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
 
-/** A text that other people or programs wrote, with its line breaks: in forms a text, and on the command line the path of a file. */
-export const writtenText = (words: FieldWords & { readonly flag?: string }) =>
-  text((typed) => typed, { ...words, control: 'document' })
-
 /** A file on the machine that runs the command: for the command line alone. */
 export const path = (words: FieldWords) => text((typed) => typed, { ...words, control: 'file' })
 

@@ -363,7 +363,8 @@ test('what is done as a job has no secret, and is not for partners: people of th
 })
 
 const ofThings = declarations.filter(
-  ({ action, fields }) =>
+  ({ action, fields, interfaces }) =>
+    interfaces.includes('dashboard') &&
     mayDo('partner', action) &&
     fields.some(({ control }) => control === 'organization') &&
     fields.some(({ control, required }) => required && (control === 'key' || control === 'id')),
