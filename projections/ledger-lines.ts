@@ -49,6 +49,9 @@ const linesTable = {
     'create index on $table (request_id)',
     'create unique index on $table (event_id) where idempotent',
     'create index on $table (adjusts) where adjusts is not null',
+    // For lists of calls of all organizations by time, and of those that were refused or failed.
+    'create index on $table (effective_at, ledger, revision) where calls is not null',
+    `create index on $table (effective_at, ledger, revision) where calls is not null and outcome <> 'answered'`,
   ],
 } as const satisfies Table
 type Line = RowOf<typeof linesTable>
@@ -67,7 +70,7 @@ const readers = (table: TableName): string[] => [
  */
 export const ledgerLines: StatelessProjection = {
   name: 'ledger_lines',
-  version: 1,
+  version: 2,
   prefixes: ['ledger-'],
   money: true,
   tables: [ledgersTable, linesTable],

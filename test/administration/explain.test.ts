@@ -58,8 +58,8 @@ describe('a call', () => {
     const lost = await lookedUp(partner, places.london)
     const moved = await lookedUp(partner, places.london)
     await house.projected()
-    await house.query(`delete from ledger_lines_v1 where request_id = $1`, [lost])
-    await house.query(`update ledger_lines_v1 set request_id = 'elsewhere' where request_id = $1`, [moved])
+    await house.query(`delete from ledger_lines_v2 where request_id = $1`, [lost])
+    await house.query(`update ledger_lines_v2 set request_id = 'elsewhere' where request_id = $1`, [moved])
     for (const requestId of [lost, moved])
       expect((await explainCall(house.foundation, { requestId })).events).toHaveLength(2)
     const bounded = explainCall(house.foundation, { requestId: lost, bounded: true })
@@ -71,11 +71,11 @@ describe('a call', () => {
     const one = await lookedUp(partner, places.london)
     const other = await lookedUp(partner, places.unknown)
     await house.projected()
-    await house.query(`update ledger_lines_v1 set request_id = $2 where request_id = $1`, [
+    await house.query(`update ledger_lines_v2 set request_id = $2 where request_id = $1`, [
       other,
       `0${one.slice(1)}X`,
     ])
-    await house.query(`update ledger_lines_v1 set request_id = $2 where request_id = $1`, [one, other])
+    await house.query(`update ledger_lines_v2 set request_id = $2 where request_id = $1`, [one, other])
     expect((await explainCall(house.foundation, { requestId: other })).facts).toMatchObject({
       success: false,
     })

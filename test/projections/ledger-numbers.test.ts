@@ -41,7 +41,7 @@ test('a line is found by its index', async () => {
     return rows.map((row) => row['QUERY PLAN']).join('\n')
   }
   expect(await plan()).toMatch(
-    /Index Scan Backward using ledger_lines_v1_pkey.*\n\s*Index Cond: \(\(l?\.?ledger = /,
+    /Index Scan Backward using ledger_lines_v2_pkey.*\n\s*Index Cond: \(\(l?\.?ledger = /,
   )
 })
 
@@ -55,9 +55,9 @@ test('the number of a ledger is the same in the database and here', async () => 
 })
 
 test('a ledger whose number another one has is halted, and no line of it is told as the other one', async () => {
-  await house.pool.query('delete from ledger_lines_v1 where ledger = ledger_key($1)', [org])
+  await house.pool.query('delete from ledger_lines_v2 where ledger = ledger_key($1)', [org])
   await house.pool.query(
-    `update statement_ledgers_v1 set organization_id = 'org_other' where ledger = ledger_key($1)`,
+    `update statement_ledgers_v2 set organization_id = 'org_other' where ledger = ledger_key($1)`,
     [org],
   )
   const again = house.start()

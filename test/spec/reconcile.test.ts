@@ -50,9 +50,9 @@ const reconcile = async (options: { onward?: boolean } = {}): Promise<Reconciled
 
 const rowsChanged = async (set: string, request: string, run: () => Promise<void>): Promise<void> => {
   const [before] = await house.query('select * from ledger_lines where request_id = $1', [request])
-  await house.query(`update ledger_lines_v1 set ${set} where request_id = $1`, [request])
+  await house.query(`update ledger_lines_v2 set ${set} where request_id = $1`, [request])
   await run()
-  await house.query('update ledger_lines_v1 set amount_micro = $2, rule = $3 where request_id = $1', [
+  await house.query('update ledger_lines_v2 set amount_micro = $2, rule = $3 where request_id = $1', [
     request,
     before?.amount_micro,
     before?.rule,
@@ -127,7 +127,7 @@ describe('reconciling', () => {
     await house.lookup(other, { ip: places.london })
     expect(await onward()).toMatchObject([{ calls: 1, differences: 0 }])
     await house.query(
-      'update ledger_lines_v1 set amount_micro = 0 where ledger = ledger_key($1) and kind = $2',
+      'update ledger_lines_v2 set amount_micro = 0 where ledger = ledger_key($1) and kind = $2',
       [other.organizationId, 'call'],
     )
     const differing = await onward()
