@@ -153,8 +153,8 @@ const commitCall = (ledger: Ledger, organizationId: string) =>
 
 const bytesOf = async ({ pool }: Foundation): Promise<{ bytes: number; lines: number }> => {
   const { rows } = await pool.query<{ bytes: string; lines: string }>(
-    `select (pg_total_relation_size('log_segments') + pg_total_relation_size('ledger_lines_v1'))::text as bytes,
-            (select count(*) from ledger_lines_v1)::text as lines`,
+    `select (pg_total_relation_size('log_segments') + pg_total_relation_size('ledger_lines_v2'))::text as bytes,
+            (select count(*) from ledger_lines_v2)::text as lines`,
   )
   return { bytes: Number(rows[0]?.bytes), lines: Number(rows[0]?.lines) }
 }

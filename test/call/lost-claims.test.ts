@@ -44,7 +44,7 @@ const holdProjection = async (): Promise<() => Promise<void>> => {
   holder.on('error', () => undefined)
   await holder.connect()
   await holder.query('begin')
-  await holder.query('lock table ledger_lines_v1 in share row exclusive mode')
+  await holder.query('lock table ledger_lines_v2 in share row exclusive mode')
   return async () => {
     await holder.query('rollback')
     await holder.end()
@@ -139,7 +139,7 @@ test('a row missing from the statement charges no one again: the claim gives the
       end,
     ])
   await until('all is projected', async () => (await linesTo()).length > 0)
-  await house.query('delete from ledger_lines_v1 where ledger = ledger_key($1) and idempotent', [
+  await house.query('delete from ledger_lines_v2 where ledger = ledger_key($1) and idempotent', [
     organizationId,
   ])
   // A process that remembers nothing of the ledger.

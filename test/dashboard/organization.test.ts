@@ -383,7 +383,7 @@ describe('the statement', () => {
       for (const { text, values } of asked) {
         const plan = await room.foundation.pool.query(`explain ${text}`, values)
         expect(JSON.stringify(plan.rows)).toMatch(
-          /Index Scan using \w+ on ledger_lines_v1.*Index Cond: \(request_id/,
+          /Index Scan using \w+ on ledger_lines_v2.*Index Cond: \(request_id/,
         )
       }
     }

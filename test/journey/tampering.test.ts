@@ -29,7 +29,7 @@ const tables = [
   'log_segments',
   'log_streams',
   'account_lots_v1',
-  'ledger_lines_v1',
+  'ledger_lines_v2',
   'log_tree_tiles',
   'log_head',
   'projection_checkpoints',
@@ -214,7 +214,7 @@ const rows: Row[] = [
   {
     what: 'a line of a statement',
     tamper: () =>
-      sql('update ledger_lines_v1 set amount_micro = amount_micro + 500000 where request_id = $1', [
+      sql('update ledger_lines_v2 set amount_micro = amount_micro + 500000 where request_id = $1', [
         requests[0],
       ]),
     named: { 'ledger reconcile': /\w{26}/, 'projection verify ledger_lines': /ledger_lines/ },
