@@ -14,6 +14,8 @@ const actionOfPage = {
   'GET /organizations/:organization/months/:month/statement.csv': 'ledgers.export',
   'GET /organizations/:organization/months/:month/statement.jsonl': 'ledgers.export',
   'GET /organizations/:organization/lots': 'accounts.read',
+  'GET /organizations/:organization/calls': 'accounts.read',
+  'GET /organizations/:organization/calls.csv': 'accounts.read',
   'GET /organizations/:organization/calls/:request': 'accounts.read',
   'GET /organizations/:organization/calls/:request/receipt.json': 'ledgers.export',
   'GET /organizations/:organization/keys/:key': 'accounts.read',
@@ -26,6 +28,9 @@ const actionOfPage = {
   'GET /pick/organizations': 'finance.read',
   'GET /pick/keys': 'finance.read',
   'GET /pick/users': 'users.read',
+  'GET /organizations': 'finance.read',
+  'GET /calls': 'finance.read',
+  'GET /calls.csv': 'finance.read',
   'GET /months': 'finance.read',
   // For all organizations: a partner exports only its own.
   'GET /months.csv': 'finance.read',

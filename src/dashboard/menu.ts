@@ -8,7 +8,8 @@ type MenuLine = {
 /** The links of every page's menu, for the people who may open them: a line for each page. */
 export const menu = [
   { href: '/', name: 'Overview', route: 'GET /', group: null },
-  { href: '/commands/org/list', name: 'Organizations', route: 'GET /commands/org/list', group: 'Customers' },
+  { href: '/organizations', name: 'Organizations', route: 'GET /organizations', group: 'Customers' },
+  { href: '/calls', name: 'Calls', route: 'GET /calls', group: 'Customers' },
   { href: '/months', name: 'Months', route: 'GET /months', group: 'Billing' },
   { href: '/commands/price/show', name: 'Prices', route: 'GET /commands/price/show', group: 'Billing' },
   { href: '/commands/rerate/list', name: 'Re-rates', route: 'GET /commands/rerate/list', group: 'Billing' },
@@ -25,6 +26,7 @@ export type MenuPlace = (typeof menu)[number]['href']
 /** The pages of one organization: the path after its address, and the label. A person who may open one may open all of them. */
 export const organizationMenu = [
   { path: '', name: 'Account' },
+  { path: '/calls', name: 'Calls' },
   { path: '/usage', name: 'Usage' },
   { path: '/statement', name: 'Statement' },
   { path: '/months', name: 'Months' },

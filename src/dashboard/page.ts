@@ -55,6 +55,8 @@ export type Dashboard = {
   readonly publicUrl: string | null
   /** How far the projections are behind the event log, and the results of this process's checks. */
   readonly health: Pick<Health, 'projectionLags' | 'findings'>
+  /** The 95th percentile of the duration of calls in this process; null: it answers none. */
+  readonly p95Seconds: () => number | null
   /** How far rows may be behind before pages say so; milliseconds. */
   readonly lateAfterMs: number
   /** The commands to type before anyone can sign in; empty from the first user on. */

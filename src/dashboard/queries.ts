@@ -9,7 +9,7 @@ export const rowsOf = async <Row extends pg.QueryResultRow>(
 ): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
 
 /** The amount that can be drawn at $1, minus the overdraft used: the balance, from `accounts a`. */
-const balanceMicro = `(coalesce((select sum(l.remaining_micro) from account_lots l
+export const balanceMicro = `(coalesce((select sum(l.remaining_micro) from account_lots l
   where l.organization_id = a.organization_id and l.remaining_micro > 0
     and (l.expires_at is null or l.expires_at > $1)), 0) - a.overdrawn_micro)::text`
 

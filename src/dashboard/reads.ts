@@ -7,16 +7,20 @@ const organization = '/organizations/:organization'
  * from the event log itself, or are about the delay itself. Names of organizations may be shown, but no figure depends on them.
  */
 const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
-  [`${organization}/usage`, ['accounts', 'ledger_index', 'ledger_lines']],
+  [`${organization}/usage`, ['accounts', 'ledger_index', 'usage_buckets']],
   [`${organization}/keys`, ['accounts', 'api_keys', 'key_usage', 'ledger_index']],
-  [`${organization}/calls`, ['accounts', 'ledger_lines', 'ledger_index']],
+  [`${organization}/calls`, ['accounts', 'api_keys', 'ledger_lines', 'ledger_index']],
+  [`${organization}/calls.csv`, ['accounts', 'ledger_lines']],
   [`${organization}/statement`, ['accounts', 'ledger_lines']],
   [`${organization}/months`, ['accounts', 'ledger_lines']],
   [`${organization}/lots`, ['accounts']],
   [`${organization}/pixel`, ['accounts', 'pixel_days']],
   [`${organization}/pick`, ['api_keys']],
   [`${organization}/commands`, ['accounts']],
-  [organization, ['accounts', 'api_keys', 'key_usage', 'ledger_lines']],
+  [organization, ['accounts', 'api_keys', 'key_usage', 'ledger_index', 'ledger_lines', 'usage_buckets']],
+  ['/organizations', ['accounts', 'api_keys', 'key_usage']],
+  ['/calls', ['accounts', 'api_keys', 'ledger_lines']],
+  ['/calls.csv', ['accounts', 'ledger_lines']],
   ['/months', ['accounts', 'ledger_index']],
   ['/months.csv', ['accounts', 'ledger_index']],
   ['/commands/audit', ['audit']],
@@ -30,7 +34,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/waiting', []],
   ['/jobs', []],
 ]
-const overview = ['accounts', 'api_keys', 'key_usage']
+const overview = ['accounts', 'ledger_index', 'usage_buckets']
 
 /** The projections whose rows a page in the table of pages shows; null if the table does not say. */
 export const readsOf = (url: string): readonly string[] | null =>

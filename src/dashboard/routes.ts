@@ -1,10 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { callsOfRequest } from '../../projections/statement-lines.ts'
-import { lastReconciliation } from '../administration/ledgers/reconciliations.ts'
-import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { allMonthsRoutes } from './all-months-routes.ts'
 import { callRoutes } from './call-routes.ts'
+import { callsRoutes } from './calls-routes.ts'
 import { codeRoutes } from './code-routes.ts'
 import { commandRoutes } from './command-routes.ts'
 import { dataRoutes } from './data-routes.ts'
@@ -20,22 +19,15 @@ import { lotRoutes } from './lot-routes.ts'
 import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
 import { operationsRoutes } from './operations-routes.ts'
+import { rangeFigures } from './overview.ts'
+import { overviewRoutes, rangeOrFault } from './overview-routes.ts'
 import { ownRoutes } from './own-routes.ts'
-import {
-  accountAt,
-  csrfOf,
-  type Dashboard,
-  type OrganizationParams,
-  organizationPattern,
-  sendPage,
-  viewerOf,
-} from './page.ts'
+import { accountAt, csrfOf, type Dashboard, type OrganizationParams, sendPage, viewerOf } from './page.ts'
 import { organizationPage, type StatementView } from './pages/organization.ts'
-import { overviewPage } from './pages/overview.ts'
 import { signInPage } from './pages/sign-in.ts'
 import { pickRoutes } from './picking.ts'
 import { pixelRoutes } from './pixel-routes.ts'
-import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
+import { keysOf, lotsOf, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
 import { tellRows } from './rows.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
@@ -43,13 +35,14 @@ import { sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
 import { timesRoutes } from './times.ts'
+import { newestCallMs } from './usage-queries.ts'
 import { usageRoutes } from './usage-routes.ts'
+import { usedUpOf } from './used-up.ts'
 import { webhookRoutes } from './webhook-routes.ts'
 import { workRoutes } from './work-routes.ts'
 
 /** Signing in and out, and every page. GET requests change nothing. */
 
-const organizationsMax = 100
 const lotsMax = 100
 const keysMax = 200
 
@@ -121,11 +114,12 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.addHook('onRequest', gate(context))
   endWhenIdle(pages, context)
   tellRows(pages, context)
-  overviewRoute(pages, context)
+  overviewRoutes(pages, context)
   organizationRoute(pages, context)
   keyPageRoutes(pages, context)
   reconcileRoutes(pages, context)
   callRoutes(pages, context)
+  callsRoutes(pages, context)
   usageRoutes(pages, context)
   monthRoutes(pages, context)
   allMonthsRoutes(pages, context)
@@ -145,48 +139,21 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   workRoutes(pages, context)
 }
 
-const overviewRoute = (
-  pages: FastifyInstance,
-  { foundation: { pool, eventLog, checkpoints }, health }: Dashboard,
-): void => {
-  pages.get('/', async (request, reply) => {
-    const nowMs = Date.now()
-    const asked = formOf(request.query).text('after')
-    const after = organizationPattern.test(asked) ? asked : ''
-    const [found, findings, checkpoint, reconciliation] = await Promise.all([
-      rowsOf(pool, organizations({ after, max: organizationsMax + 1, nowMs })),
-      health.findings(),
-      checkpoints.last().catch((error: unknown) => {
-        if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
-        throw error
-      }),
-      lastReconciliation(eventLog),
-    ])
-    const shown = found.slice(0, organizationsMax)
-    const page = overviewPage({
-      viewer: viewerOf(request, reply),
-      organizations: shown,
-      further: after !== '',
-      next: found.length > shown.length ? (shown.at(-1)?.organization_id ?? null) : null,
-      findings,
-      checkpoint,
-      reconciliation,
-      nowMs,
-    })
-    return sendPage(reply, page)
-  })
-}
-
 const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => {
   const { pool } = context.foundation
   pages.get<OrganizationParams>('/organizations/:organization', async (request, reply) => {
     const account = await accountAt(context, request.params.organization)
     const id = account.organization_id
     const nowMs = Date.now()
-    const [lots, keys, statement] = await Promise.all([
+    const [newest] = await rowsOf(pool, newestCallMs(id))
+    const when = { nowMs, newestMs: newest?.at?.getTime() ?? null }
+    const { range, fault } = rangeOrFault(request.query, when)
+    const [lots, keys, statement, usedUp, figures] = await Promise.all([
       rowsOf(pool, lotsOf(id, { max: lotsMax + 1, nowMs })),
       rowsOf(pool, keysOf(id, { max: keysMax + 1, nowMs })),
       statementOf(context, id, request),
+      usedUpOf(pool, account, nowMs),
+      rangeFigures(pool, range, { organizationId: id, by: 'capability' }),
     ])
     const page = organizationPage({
       viewer: viewerOf(request, reply),
@@ -197,8 +164,9 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
       moreKeys: keys.length > keysMax,
       atMs: nowMs,
       statement,
+      use: { ...usedUp, ...figures, range, fault },
     })
-    return sendPage(reply, page)
+    return sendPage(fault === null ? reply : reply.code(422), page)
   })
 }
 

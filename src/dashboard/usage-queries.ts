@@ -1,97 +1,68 @@
 import type { Query } from '../../projections/projection.ts'
 import { dayOf } from './queries.ts'
+import type { Range } from './ranges.ts'
 
-/** An organization's usage, by day from the daily sums, and by hour from its statement's lines. */
+/** Usage of one organization or of all: by minute and hour from the buckets, by day from the daily sums. */
 
 export const usageDimensions = ['outcome', 'capability', 'key', 'rule'] as const
 export type UsageDimension = (typeof usageDimensions)[number]
 
-/** Days, both inclusive: 2026-11-21. */
-export type UsageRange = {
-  readonly from: string
-  readonly to: string
-  readonly by: UsageDimension
-  /** Of this key only; null: of all. */
+export type UsageAsk = Pick<Range, 'step' | 'fromMs' | 'untilMs'> & {
+  /** Null: all. */
+  readonly organizationId: string | null
   readonly keyId: string | null
 }
 
-const dayColumns = {
+const columnOf = {
   outcome: 'outcome',
   capability: 'capability',
   key: 'key_id',
   rule: 'rule',
 } as const satisfies Record<UsageDimension, string>
 
-/** The lines of refused calls cover several capabilities, and those of a rate limit cover any. */
-const lineColumns = {
-  outcome: `case kind when 'rate_limited' then 'rate_limited' else outcome end`,
-  capability: `coalesce(capability, 'any')`,
-  key: 'key_id',
-  rule: `coalesce(rule, '')`,
-} as const satisfies Record<UsageDimension, string>
+/** The parameters $1 to $4 of every query here. */
+const valuesOf = ({ fromMs, untilMs, organizationId, keyId }: UsageAsk): unknown[] => [
+  new Date(fromMs),
+  new Date(untilMs),
+  organizationId,
+  keyId,
+]
+
+/** Rows of usage within the range, with the time they belong to. Only days have rules, and only minutes and hours have codes. */
+const usedIn = ({ step, organizationId }: UsageAsk): string => {
+  const own = organizationId === null ? '$3::text is null' : 'organization_id = $3'
+  const rest = `${own} and ($4::text is null or key_id = $4)`
+  if (step !== 'day') return `select * from usage_${step}s where at >= $1 and at < $2 and ${rest}`
+  // Organization by organization: the daily sums are in their order.
+  return `select d.*, d.day::timestamp at time zone 'utc' as at
+            from (select organization_id as id from accounts where ${own}) a
+            cross join lateral (
+              select * from usage_days where organization_id = a.id and day >= ($1 at time zone 'utc')::date
+                 and day < ($2 at time zone 'utc')::date and ($4::text is null or key_id = $4) offset 0) d`
+}
 
 /** The number of groups that are shown separately; the others are summed up. */
 const groupsMax = 6
 
 export type UsagePointRow = {
-  /** A day, or the instant at which an hour begins. */
-  at: string
+  at: Date
   /** Null: the groups beyond the first. */
   name: string | null
   calls: string
   charged_micro: string
 }
 
-/** The largest groups separately, and the others as one. */
-const pointsOf = (used: string): string => `with used as (${used}),
-  placed as (select name, row_number() over (order by sum(charged) desc, sum(calls) desc, name) as place from used group by name)
-  select used.at, case when place <= ${groupsMax} then name end as name,
-         sum(calls)::text as calls, sum(charged)::text as charged_micro
-    from used join placed using (name) group by 1, 2 order by 1`
-
-export const usageByDay = (
-  organizationId: string,
-  { from, to, by, keyId }: UsageRange,
-): Query<UsagePointRow> => ({
-  text: pointsOf(`select day::text as at, ${dayColumns[by]} as name, sum(calls) as calls, sum(charged_micro) as charged
-                    from usage_days
-                   where organization_id = $1 and day between $2::date and $3::date and ($4::text is null or key_id = $4)
-                   group by 1, 2`),
-  values: [organizationId, from, to, keyId],
-})
-
-/** Revisions, both inclusive: the range of the lines of some days, which may include other lines. */
-export type LinePlaces = { readonly first: string; readonly last: string }
-
-export const usageByHour = (
-  organizationId: string,
-  { from, to, by, keyId }: UsageRange,
-  { first, last }: LinePlaces,
-): Query<UsagePointRow> => ({
-  text: pointsOf(`select to_char(date_trunc('hour', effective_at at time zone 'utc'), 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as at,
-                         ${lineColumns[by]} as name, sum(calls) as calls, sum(-amount_micro) as charged
-                    from ledger_lines
-                   where ledger = ledger_key($1) and revision between $5::bigint and $6::bigint
-                     and kind in ('call', 'refused', 'rate_limited')
-                     and effective_at >= $2::date::timestamp at time zone 'utc'
-                     and effective_at < ($3::date + 1)::timestamp at time zone 'utc'
-                     and ($4::text is null or key_id = $4)
-                   group by 1, 2`),
-  values: [organizationId, from, to, keyId, first, last],
-})
-
-/** The number of calls refused for lack of credits. */
-export const unpaidCalls = (
-  organizationId: string,
-  { from, to, keyId }: UsageRange,
-  { first, last }: LinePlaces,
-): Query<{ calls: string }> => ({
-  text: `select coalesce(sum(calls), 0)::text as calls from ledger_lines
-          where ledger = ledger_key($1) and revision between $5::bigint and $6::bigint and code = 'CREDIT_001'
-            and effective_at >= $2::date::timestamp at time zone 'utc'
-            and effective_at < ($3::date + 1)::timestamp at time zone 'utc'
-            and ($4::text is null or key_id = $4)`,
-  values: [organizationId, from, to, keyId, first, last],
+/** Sums by step and group: the largest groups separately, and the others as one. */
+export const usagePoints = (ask: UsageAsk, by: UsageDimension): Query<UsagePointRow> => ({
+  text: `with used as (
+           select at, ${columnOf[by]} as name, sum(calls) as calls, sum(charged_micro) as charged
+             from (${usedIn(ask)}) u group by 1, 2),
+         placed as (
+           select name, row_number() over (order by sum(charged) desc, sum(calls) desc, name) as place from used group by name)
+         select used.at, case when place <= ${groupsMax} then name end as name,
+                sum(calls)::text as calls, sum(charged)::text as charged_micro
+           from used join placed using (name) group by 1, 2 order by 1`,
+  values: valuesOf(ask),
 })
 
 export type UsageGroupRow = {
@@ -104,36 +75,65 @@ export type UsageGroupRow = {
   charged_micro: string
 }
 
+const callsBy = (outcome: string): string =>
+  `coalesce(sum(calls) filter (where outcome = '${outcome}'), 0)::text as ${outcome}`
+const sums = `coalesce(sum(calls), 0)::text as calls, ${callsBy('answered')}, ${callsBy('refused')}, ${callsBy('failed')},
+  ${callsBy('rate_limited')}, coalesce(sum(charged_micro), 0)::text as charged_micro`
+
 /** Groups, most expensive first. */
-export const usageGroups = (
-  organizationId: string,
-  { from, to, by, keyId }: UsageRange,
-  max: number,
-): Query<UsageGroupRow> => {
-  const calls = (outcome: string): string =>
-    `coalesce(sum(calls) filter (where outcome = '${outcome}'), 0)::text as ${outcome}`
-  return {
-    text: `select ${dayColumns[by]} as name, sum(calls)::text as calls, ${calls('answered')}, ${calls('refused')},
-                  ${calls('failed')}, ${calls('rate_limited')}, sum(charged_micro)::text as charged_micro
-             from usage_days
-            where organization_id = $1 and day between $2::date and $3::date and ($4::text is null or key_id = $4)
-            group by 1 order by sum(charged_micro) desc, sum(calls) desc, 1 limit $5`,
-    values: [organizationId, from, to, keyId, max],
-  }
-}
+export const usageGroups = (ask: UsageAsk, by: UsageDimension, max: number): Query<UsageGroupRow> => ({
+  text: `select ${columnOf[by]} as name, ${sums} from (${usedIn(ask)}) u
+          group by 1 order by sum(charged_micro) desc, sum(calls) desc, 1 limit $5`,
+  values: [...valuesOf(ask), max],
+})
 
 /** Of all groups, regardless of their number. */
-export const usageTotals = (
-  organizationId: string,
-  { from, to, keyId }: UsageRange,
-): Query<Omit<UsageGroupRow, 'name' | 'refused' | 'failed'>> => ({
-  text: `select coalesce(sum(calls), 0)::text as calls,
-                coalesce(sum(calls) filter (where outcome = 'answered'), 0)::text as answered,
-                coalesce(sum(calls) filter (where outcome = 'rate_limited'), 0)::text as rate_limited,
-                coalesce(sum(charged_micro), 0)::text as charged_micro
-           from usage_days
-          where organization_id = $1 and day between $2::date and $3::date and ($4::text is null or key_id = $4)`,
-  values: [organizationId, from, to, keyId],
+export const usageTotals = (ask: UsageAsk): Query<Omit<UsageGroupRow, 'name'>> => ({
+  text: `select ${sums} from (${usedIn(ask)}) u`,
+  values: valuesOf(ask),
+})
+
+export type CodeRow = { code: string; calls: string }
+
+/** Calls with an error by code, most frequent first. Days are looked up by hour, which are kept for 90 days. */
+export const callsByCode = (ask: UsageAsk, max: number): Query<CodeRow> => ({
+  text: `select code, sum(calls)::text as calls
+           from (${usedIn({ ...ask, step: ask.step === 'day' ? 'hour' : ask.step })} and code <> '') u
+          group by 1 order by sum(calls) desc, 1 limit $5`,
+  values: [...valuesOf(ask), max],
+})
+
+export type OrganizationUseRow = {
+  organization_id: string
+  organization_name: string | null
+  calls: string
+  errors: string
+  charged_micro: string
+}
+
+/** The organizations with the most credits charged, or the most calls that were not answered. */
+export const topOrganizations = (
+  ask: UsageAsk,
+  by: 'charged' | 'errors',
+  max: number,
+): Query<OrganizationUseRow> => ({
+  text: `select t.organization_id, (select name from accounts a where a.organization_id = t.organization_id) as organization_name,
+                t.calls::text, t.errors::text, t.charged::text as charged_micro
+           from (select organization_id, sum(calls) as calls, sum(charged_micro) as charged,
+                        coalesce(sum(calls) filter (where outcome <> 'answered'), 0) as errors
+                   from (${usedIn(ask)}) u group by 1) t
+          where t.${by} > 0 order by t.${by} desc, t.calls desc, 1 limit $5`,
+  values: [...valuesOf(ask), max],
+})
+
+export type HourRow = { at: Date; calls: string; errors: string; charged_micro: string }
+
+/** Sums by step, in the order of time. */
+export const usageBySteps = (ask: UsageAsk): Query<HourRow> => ({
+  text: `select at, sum(calls)::text as calls, coalesce(sum(calls) filter (where outcome <> 'answered'), 0)::text as errors,
+                sum(charged_micro)::text as charged_micro
+           from (${usedIn(ask)}) u group by 1 order by 1`,
+  values: valuesOf(ask),
 })
 
 /** The charges on the whole days before the day of `nowMs`, at most seven, and how many of them there were since the first use. */
@@ -147,6 +147,16 @@ export const burned = (
   values: [organizationId, dayOf(nowMs)],
 })
 
+/** When a call was last counted, in an hour or on a day. */
+export const newestCallMs = (organizationId: string | null): Query<{ at: Date | null }> =>
+  organizationId === null
+    ? { text: 'select max(at) as at from usage_hours', values: [] }
+    : {
+        text: `select coalesce((select max(at) from usage_hours where organization_id = $1),
+                               (select max(day)::timestamp at time zone 'utc' from usage_days where organization_id = $1)) as at`,
+        values: [organizationId],
+      }
+
 /** The first line at or above a revision that is not an expiry, which is effective long before it is written. */
 export const lineFrom = (
   organizationId: string,
@@ -156,3 +166,6 @@ export const lineFrom = (
           where ledger = ledger_key($1) and revision >= $2::bigint and kind <> 'expiry' order by revision limit 1`,
   values: [organizationId, revision],
 })
+
+/** Revisions, both inclusive: the range of the lines of some days, which may include other lines. */
+export type LinePlaces = { readonly first: string; readonly last: string }

@@ -34,6 +34,8 @@ export type Metrics = {
   /** Everything, as Prometheus reads it. */
   text(): Promise<string>
   readonly contentType: string
+  /** The 95th percentile of the duration of calls since the process started; null: it answered none. */
+  p95Seconds(): number | null
 }
 
 const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -58,12 +60,18 @@ const eventLoopLookMs = 20
 export const createMetrics = ({ service }: { service?: { readonly version: string } } = {}): Metrics => {
   const registry = new Registry()
   const meters = createMeters(registry)
+  const durations = new CallDurations({
+    name: 'enrichment_call_duration_seconds',
+    help: 'Calls from arrival to answer',
+    buckets: durationBuckets,
+    registers: [registry],
+  })
   if (service !== undefined) {
     collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: eventLoopLookMs })
     buildInfo(meters, service)
   }
   return {
-    call: callMetrics(registry, meters),
+    call: callMetrics(durations, meters),
     ledger: ledgerMetrics(meters),
     rateLimiter: {
       degraded: meters.counter({
@@ -78,6 +86,7 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
     }),
     text: () => registry.metrics(),
     contentType: registry.contentType,
+    p95Seconds: () => durations.percentile(0.95),
   }
 }
 
@@ -145,13 +154,7 @@ type CapabilityCounts = Record<CallOutcome, { calls: Map<string, number>; durati
 }
 
 /** Calls are counted in plain numbers, see `meters.ts`. */
-const callMetrics = (registry: Registry, meters: Meters): Required<CallObserver> => {
-  const durations = new CallDurations({
-    name: 'enrichment_call_duration_seconds',
-    help: 'Calls from arrival to answer',
-    buckets: durationBuckets,
-    registers: [registry],
-  })
+const callMetrics = (durations: CallDurations, meters: Meters): Required<CallObserver> => {
   const countsOf = (name: Capability): CapabilityCounts => ({
     answered: { calls: new Map([['', 0]]), durations: durations.of(name, 'answered') },
     refused: { calls: new Map(), durations: durations.of(name, 'refused') },
@@ -272,6 +275,24 @@ class CallDurations extends Histogram<'capability' | 'outcome'> {
         counted.sum += seconds
       },
     }
+  }
+
+  /** As Prometheus computes it: linear within its bucket, and at most the largest bound. Null: there is no duration. */
+  percentile(share: number): number | null {
+    const counts = Array.from({ length: this.#bounds.length + 1 }, (_, i) =>
+      this.#counted.reduce((sum, { buckets }) => sum + (buckets[i] ?? 0), 0),
+    )
+    const all = counts.reduce((sum, count) => sum + count, 0)
+    if (all === 0) return null
+    let below = 0
+    for (const [i, bound] of this.#bounds.entries()) {
+      const count = counts[i] ?? 0
+      const lower = this.#bounds[i - 1] ?? 0
+      if (count > 0 && below + count >= share * all)
+        return lower + ((bound - lower) * (share * all - below)) / count
+      below += count
+    }
+    return this.#bounds.at(-1) ?? null
   }
 
   /** Called by the library when a histogram is read, as text or otherwise. */

@@ -84,6 +84,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         idleMinutes: config.DASHBOARD_IDLE_MINUTES,
         requiredFactor: config.DASHBOARD_SECOND_FACTOR,
         health,
+        p95Seconds: metrics.p95Seconds,
       }),
     )
     host.register(

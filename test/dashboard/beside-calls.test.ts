@@ -118,6 +118,8 @@ test('pages hold no script but files of ours, and no inline style; the files are
     '/mark.svg',
     '/style.css',
     '/page.js',
+    '/more.js',
+    '/plots.js',
   ])
   for (const href of files) {
     const file = await browser.get(href)

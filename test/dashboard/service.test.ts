@@ -33,7 +33,7 @@ test('a person signs in over HTTP, and a program is still refused in JSON', asyn
     headers: { cookie: session?.split(';')[0] ?? '' },
   })
   expect(overview.status).toBe(200)
-  expect(await overview.text()).toContain('There is no organization yet')
+  expect(await overview.text()).toContain('Needs attention')
   const whoami = await fetch(`${house.dashboardUrl}/whoami`)
   expect(whoami.status).toBe(401)
   expect(await whoami.json()).toMatchObject({ code: 'AUTH_001' })

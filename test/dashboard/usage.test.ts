@@ -4,8 +4,10 @@ import { createOrganization } from '../../src/administration/organizations/organ
 import { putUser } from '../../src/administration/users/users.ts'
 import { usedUpAtMs } from '../../src/dashboard/burn.ts'
 import { csvOf } from '../../src/dashboard/csv.ts'
+import { formOf } from '../../src/dashboard/form.ts'
 import { linePlaces } from '../../src/dashboard/line-places.ts'
-import { seriesOf, timesOf } from '../../src/dashboard/usage-series.ts'
+import { inDays, type Range, rangeIn, timesOf } from '../../src/dashboard/ranges.ts'
+import { seriesOf } from '../../src/dashboard/usage-series.ts'
 import {
   type Browser,
   type DashboardHost,
@@ -52,14 +54,16 @@ const ledgerSums = async () => {
 }
 
 describe('the usage page', () => {
-  test('shows a row for every day of its thirty, with links to the same as CSV', async () => {
+  test('shows a row for every hour of the last day, with links to the same as CSV', async () => {
     const { body, statusCode } = await ada.get(usage())
+    expect(body).toContain('<option value="24h" selected>')
     expect(statusCode).toBe(200)
-    expect(body.match(/<th scope="row" class="name" data-head="Time \(UTC\)">/g)).toHaveLength(60)
-    expect(body).toContain(`<time datetime="${day(0)}">${day(0)}</time>`)
+    expect(body.match(/<th scope="row" class="name" data-head="Time \(UTC\)">/g)).toHaveLength(48)
+    expect((await ada.get(usage('?range=30d'))).body).toContain(`<time datetime="${day(0)}">${day(0)}</time>`)
     expect(body).toMatch(/<data value="17">17<\/data>/)
     expect(body).toMatch(/402, no credits<\/dt><dd>\d\.\d\d %/)
-    const csv = /href="([^"]+table=steps)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
+    const month = (await ada.get(usage('?range=30d'))).body
+    const csv = /href="([^"]+table=steps)"/.exec(month)?.[1]?.replaceAll('&amp;', '&') ?? ''
     const { headers, body: text } = await ada.get(csv)
     expect(headers['content-type']).toBe('text/csv; charset=utf-8')
     const sums = await ledgerSums()
@@ -70,21 +74,23 @@ describe('the usage page', () => {
   test.each(['outcome', 'capability', 'key', 'rule'])(
     'by %s comes to the same, in days, hours and groups',
     async (by) => {
-      const range = `from=${day(-4)}&to=${day(0)}&by=${by}`
+      const range = `from=${day(-4)}&to=${day(0)}`
       const [days, hours, groups] = await Promise.all(
-        [`unit=day&table=steps`, `unit=hour&table=steps`, `table=groups`].map(async (rest) =>
-          rowsIn((await ada.get(`/organizations/${scene.organizationId}/usage.csv?${range}&${rest}`)).body),
+        [`range=30d&table=steps`, `${range}&table=steps`, `${range}&table=groups`].map(async (rest) =>
+          rowsIn((await ada.get(`/organizations/${scene.organizationId}/usage.csv?by=${by}&${rest}`)).body),
         ),
       )
       if (days === undefined || hours === undefined || groups === undefined) throw new Error('no rows')
-      expect(new Set(days.map(([at]) => at)).size).toBe(5)
-      expect(new Set(hours.map(([at]) => at)).size).toBe(120)
+      const within = days.filter(([at = '']) => at >= day(-4))
+      expect(new Set(within.map(([at]) => at)).size).toBe(5)
+      // Rules are counted by day only.
+      expect(new Set(hours.map(([at]) => at)).size).toBe(by === 'rule' ? 5 : 120)
       const calls = sumOf(groups, 1)
       expect(calls).toBeGreaterThan(17)
-      expect([sumOf(days, 2), sumOf(hours, 2)]).toEqual([calls, calls])
+      expect([sumOf(within, 2), sumOf(hours, 2)]).toEqual([calls, calls])
       const credits = sumOf(groups, 6)
       expect(credits).toBeGreaterThan(0)
-      expect([sumOf(days, 3), sumOf(hours, 3)]).toEqual([credits, credits])
+      expect([sumOf(within, 3), sumOf(hours, 3)]).toEqual([credits, credits])
     },
   )
 
@@ -96,11 +102,12 @@ describe('the usage page', () => {
   })
 
   test.each([
-    ['from=2026-02-30', 'is not a day'],
-    ['from=2026-01-02&to=2026-01-01', 'is before 2026-01-02'],
+    ['from=2026-02-30', 'is not a time'],
+    ['from=2026-01-02&to=2026-01-01', 'is not after 2026-01-02'],
     ['from=2020-01-01', 'At most 366 days'],
-    ['from=%00', 'is not a day'],
-    ['from=0000-00-00', 'is not a day'],
+    ['range=custom', 'is not a time'],
+    ['from=%00', 'is not a time'],
+    ['from=0000-00-00', 'is not a time'],
   ])('says what is wrong with %s', async (query, why) => {
     const { statusCode, body } = await ada.get(usage(`?${query}`))
     expect(statusCode).toBe(422)
@@ -115,7 +122,7 @@ describe('the usage page', () => {
   })
 
   test('takes any text for a key, a group or a step, and shows all then', async () => {
-    for (const query of ['key=%00', 'key=x', 'by=%27', 'unit=week'])
+    for (const query of ['key=%00', 'key=x', 'by=%27', 'range=week'])
       expect((await ada.get(usage(`?${query}`))).statusCode).toBe(200)
   })
 
@@ -124,10 +131,8 @@ describe('the usage page', () => {
       ...{ name: 'Quiet Ltd', overdraftLimit: 0n, actor: 'cli' },
     })
     await room.caughtUp()
-    for (const unit of ['day', 'hour']) {
-      const { body, statusCode } = await ada.get(
-        `/organizations/${organizationId}/usage?unit=${unit}&from=${day(-1)}`,
-      )
+    for (const range of ['30d', '24h', '1h']) {
+      const { body, statusCode } = await ada.get(`/organizations/${organizationId}/usage?range=${range}`)
       expect(statusCode).toBe(200)
       expect(body).toContain('Nothing was used in this time.')
       expect(body).toContain('not yet known')
@@ -183,30 +188,70 @@ describe('when credits are used up', () => {
   })
 })
 
-describe('tables of time', () => {
-  test('have a row for every day, over the end of a year, and for every hour', () => {
-    expect(timesOf({ from: '2026-12-30', to: '2027-01-02', unit: 'day' })).toEqual([
-      '2026-12-30',
-      '2026-12-31',
-      '2027-01-01',
-      '2027-01-02',
-    ])
-    const hours = timesOf({ from: '2026-12-31', to: '2026-12-31', unit: 'hour' })
-    expect([hours.length, hours.at(0), hours.at(-1)]).toEqual([
-      24,
-      '2026-12-31T00:00:00Z',
-      '2026-12-31T23:00:00Z',
-    ])
+describe('ranges', () => {
+  const now = Date.parse('2026-11-27T12:34:56.789Z')
+  const of = (query: Record<string, string>, newestMs: number | null = null): Range =>
+    rangeIn(formOf(query), { nowMs: now, newestMs })
+  const shown = ({ name, step, ...range }: Range) => {
+    const times = timesOf({ name, step, ...range })
+    return [name, step, times.length, times.at(0), times.at(-1)]
+  }
+
+  test.each([
+    ['15m', 'minute', 15, '2026-11-27T12:20:00Z', '2026-11-27T12:34:00Z'],
+    ['1h', 'minute', 60, '2026-11-27T11:35:00Z', '2026-11-27T12:34:00Z'],
+    ['24h', 'hour', 24, '2026-11-26T13:00:00Z', '2026-11-27T12:00:00Z'],
+    ['7d', 'hour', 168, '2026-11-20T13:00:00Z', '2026-11-27T12:00:00Z'],
+    ['30d', 'day', 30, '2026-10-29', '2026-11-27'],
+    ['month', 'day', 27, '2026-11-01', '2026-11-27'],
+  ])('%s is in steps of a %s and ends with the present one', (range, ...expected) => {
+    expect(shown(of({ range }))).toEqual([range, ...expected])
   })
 
+  test.each([
+    ['a day of the last weeks', { from: '2026-11-02', to: '2026-11-02' }, ['hour', 24]],
+    ['two hours of today', { from: '2026-11-27T09:00', to: '2026-11-27T11:00' }, ['minute', 120]],
+    [
+      'two hours before the minutes that are kept',
+      { from: '2026-11-25T09:10', to: '2026-11-25T11:10' },
+      ['hour', 3],
+    ],
+    ['a day before the hours that are kept', { from: '2026-06-02', to: '2026-06-02' }, ['day', 1]],
+    ['a quarter', { from: '2026-07-01', to: '2026-09-30' }, ['day', 92]],
+  ])('%s is shown in the finest steps that are kept', (_what, query, expected) => {
+    const range = of(query)
+    expect([range.step, timesOf(range).length]).toEqual(expected)
+  })
+
+  test.each([
+    ['no call', null, '24h'],
+    ['a call an hour ago', now - 3_600_000, '24h'],
+    ['a call two days ago', now - 2 * dayMs, '7d'],
+    ['a call two weeks ago', now - 14 * dayMs, '30d'],
+    ['a call half a year ago', now - 180 * dayMs, 'custom'],
+  ])('the default, with %s, has it in it', (_what, newestMs, expected) => {
+    const range = of({}, newestMs)
+    expect(range.name).toBe(expected)
+    if (newestMs === null) return
+    expect(range.fromMs).toBeLessThanOrEqual(newestMs)
+    expect(range.untilMs).toBeGreaterThan(newestMs)
+  })
+
+  test('in days are the days that hold them', () => {
+    expect(timesOf(inDays(of({ range: '24h' })))).toEqual(['2026-11-26', '2026-11-27'])
+  })
+})
+
+describe('the series of a plot', () => {
   test('have the groups beyond the first at the end', () => {
     const { groups, points } = seriesOf(
       ['2026-01-01'],
       [
-        { at: '2026-01-01', name: null, calls: '3', charged_micro: '0' },
-        { at: '2026-01-01', name: 'b', calls: '2', charged_micro: '1' },
-        { at: '2025-01-01', name: 'a', calls: '9', charged_micro: '9' },
+        { at: new Date('2026-01-01'), name: null, calls: '3', charged_micro: '0' },
+        { at: new Date('2026-01-01'), name: 'b', calls: '2', charged_micro: '1' },
+        { at: new Date('2025-01-01'), name: 'a', calls: '9', charged_micro: '9' },
       ],
+      'day',
     )
     expect(groups).toEqual(['a', 'b', null])
     expect(points).toEqual([{ at: '2026-01-01', calls: [0n, 2n, 3n], chargedMicro: [0n, 1n, 0n] }])

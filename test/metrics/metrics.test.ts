@@ -240,3 +240,17 @@ describe('the routes', () => {
     }
   })
 })
+
+test('the 95th percentile of the duration of calls is within the bucket that holds it, and unknown without a call', () => {
+  const { call, p95Seconds } = createMetrics()
+  expect(p95Seconds()).toBeNull()
+  const answered = (times: number, seconds: number): void => {
+    for (let i = 0; i < times; i++) call.answered('ip_lookup', 'answered', undefined, seconds, 0n)
+  }
+  answered(90, 0.002)
+  answered(10, 0.04)
+  // Half of the ten durations between 25 and 50 ms are below it.
+  expect(p95Seconds()).toBeCloseTo(0.0375, 6)
+  answered(100, 60)
+  expect(p95Seconds()).toBe(30)
+})

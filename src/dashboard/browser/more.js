@@ -10,3 +10,23 @@ document.addEventListener('htmx:config:request', (event) => {
   if (sourceElement instanceof HTMLInputElement && sourceElement.value.trim().startsWith('enl_'))
     event.preventDefault()
 })
+
+/** A part that refreshes itself keeps the focus: on the link of the same address and place. */
+let focused = null
+const alike = (root, { tag, href }) =>
+  [...root.querySelectorAll(tag)].filter((one) => one.getAttribute('href') === href)
+
+document.addEventListener('htmx:beforeSwap', ({ detail: { target } }) => {
+  const element = document.activeElement
+  focused = null
+  if (element === null || element === document.body || !target.contains(element)) return
+  const kind = { tag: element.tagName, href: element.getAttribute('href') }
+  focused = { ...kind, place: alike(target, kind).indexOf(element) }
+})
+document.addEventListener('htmx:afterSwap', ({ detail: { target } }) => {
+  const part = document.getElementById(target.id)
+  if (focused === null || part === null || part.contains(document.activeElement)) return
+  const found = alike(part, focused)
+  const one = found[focused.place] ?? found[0]
+  one?.focus({ preventScroll: true })
+})

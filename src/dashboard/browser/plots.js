@@ -1,5 +1,9 @@
 import uPlot from './uplot.js'
 
+/** Hidden series and open tables, by figure: they stay so when the page refreshes itself. */
+const hidden = new Map()
+const opened = new Set()
+
 /** Draws the tables that are marked for it. The table remains: the plot shows only data that is in it. */
 
 const colorOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
@@ -45,7 +49,7 @@ const daySteps = [1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * day)
 const hourSteps = [1, 2, 3, 6, 12].map((hours) => hours * hour)
 const valueText = (value, step) => (step < 0.01 ? exact.format(value) : compact.format(value))
 
-const optionsOf = ({ at, series }, { width, step }) => {
+const optionsOf = ({ at, series }, { width, step, unit }) => {
   const isWhole = series.every(({ values }) => values.every(Number.isInteger))
   const [minor, line] = [colorOf('--minor'), colorOf('--line')]
   const axis = { stroke: minor, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } }
@@ -54,7 +58,7 @@ const optionsOf = ({ at, series }, { width, step }) => {
     width,
     height: 240,
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
-    cursor: { points: { show: false }, drag: { x: false, y: false } },
+    cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false } },
     scales: {
       x: { range: () => [at[0] - half, at[at.length - 1] + half] },
       y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.08 : 1] },
@@ -71,6 +75,8 @@ const optionsOf = ({ at, series }, { width, step }) => {
         ...axis,
         size: 62,
         ...(isWhole ? { incrs: wholeSteps } : {}),
+        label: unit,
+        labelSize: 18,
         values: (_plot, splits, _axis, _space, step) => splits.map((value) => valueText(value, step)),
       },
     ],
@@ -95,6 +101,54 @@ const optionsOf = ({ at, series }, { width, step }) => {
   }
 }
 
+/** The values of all series at the cursor, next to it. */
+const tooltip = ({ at, series }, step, isHidden) => {
+  const box = document.createElement('div')
+  box.className = 'tooltip'
+  box.hidden = true
+  return {
+    hooks: {
+      init: (plot) => plot.over.append(box),
+      setCursor: (plot) => {
+        const { idx, left, top } = plot.cursor
+        box.hidden = idx == null || left < 0
+        if (box.hidden) return
+        const lines = series.flatMap(({ label, values }) =>
+          isHidden(label) ? [] : [`${label}: ${exact.format(values[idx])}`],
+        )
+        box.replaceChildren(
+          ...[timeText(at[idx], step, true), ...lines].map((text) => {
+            const line = document.createElement('div')
+            line.textContent = text
+            return line
+          }),
+        )
+        const toLeft = left > plot.over.clientWidth / 2
+        box.style.left = `${toLeft ? left - box.offsetWidth - 12 : left + 12}px`
+        box.style.top = `${Math.min(top, Math.max(0, plot.over.clientHeight - box.offsetHeight))}px`
+      },
+    },
+  }
+}
+
+/** Opens the same page for the time that was dragged over. */
+const zoom = (at, step) => ({
+  hooks: {
+    setSelect: (plot) => {
+      if (plot.select.width < 8) return
+      const [from, until] = [plot.select.left, plot.select.left + plot.select.width]
+      const first = Math.floor((plot.posToVal(from, 'x') + step / 2) / step) * step
+      const last = Math.ceil((plot.posToVal(until, 'x') + step / 2) / step) * step
+      const address = new URL(location.href)
+      const text = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16)
+      address.searchParams.set('range', 'custom')
+      address.searchParams.set('from', text(Math.max(first, at[0])))
+      address.searchParams.set('to', text(last))
+      location.assign(address)
+    },
+  },
+})
+
 const draw = (figure) => {
   const table = figure.querySelector('table')
   const chart = figure.querySelector('.chart')
@@ -104,16 +158,43 @@ const draw = (figure) => {
   if (data.at.length === 0) return
   const step = data.at.length > 1 ? data.at[1] - data.at[0] : 86_400
   chart.hidden = false
-  figure.querySelector('details').open = false
-  const sums = stacked(data.series)
+  const details = figure.querySelector('details')
+  const id = figure.getAttribute('aria-labelledby')
+  details.open = opened.has(id)
+  details.addEventListener('toggle', () => (details.open ? opened.add(id) : opened.delete(id)))
+  if (!hidden.has(id)) hidden.set(id, new Set())
+  const off = hidden.get(id)
+  const isHidden = (label) => off.has(label)
+  const unit = figure.dataset.unit
   let plot = null
   const render = () => {
     plot?.destroy()
+    // A hidden series does not lift those above it.
+    const shown = data.series.map(({ label, values }) => ({
+      label,
+      values: isHidden(label) ? values.map(() => 0) : values,
+    }))
+    const options = optionsOf(data, { width: chart.clientWidth, step, unit })
     plot = new uPlot(
-      optionsOf(data, { width: chart.clientWidth, step }),
-      [data.at, ...sums.toReversed()],
+      {
+        ...options,
+        series: options.series.map((one) => ({ ...one, show: !isHidden(one.label) })),
+        plugins: [
+          tooltip(data, step, isHidden),
+          ...(figure.dataset.zoom === undefined ? [] : [zoom(data.at, step)]),
+        ],
+        hooks: { setSeries: [toggled] },
+      },
+      [data.at, ...stacked(shown).toReversed()],
       chart,
     )
+  }
+  const toggled = (drawn, index, { show }) => {
+    if (index === null || show === undefined) return
+    const { label } = drawn.series[index]
+    if (show) off.delete(label)
+    else off.add(label)
+    queueMicrotask(render)
   }
   render()
   new ResizeObserver(() => {
@@ -122,4 +203,12 @@ const draw = (figure) => {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', render)
 }
 
-for (const figure of document.querySelectorAll('figure.plot')) draw(figure)
+const drawAll = (root) => {
+  for (const figure of root.querySelectorAll('figure.plot')) draw(figure)
+}
+drawAll(document)
+// A part of the page that was replaced.
+document.addEventListener('htmx:afterSwap', ({ detail }) => {
+  const part = document.getElementById(detail.target?.id ?? '')
+  if (part !== null) drawAll(part)
+})

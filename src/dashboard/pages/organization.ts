@@ -1,8 +1,11 @@
 import { mayDo } from '../../administration/roles.ts'
 import { balance, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
+import type { RangeFigures } from '../overview.ts'
 import type { AccountRow, KeyRow, LotRow, StatementRow } from '../queries.ts'
+import { type Range, rangeQuery } from '../ranges.ts'
 import type { StatementPage } from '../statement.ts'
+import type { UsedUp } from '../used-up.ts'
 import {
   type Column,
   described,
@@ -14,6 +17,9 @@ import {
   table,
   type Viewer,
 } from './layout.ts'
+import { codesSection } from './overview.ts'
+import { usagePlot } from './plot.ts'
+import { rangeFields } from './ranges.ts'
 import { lineColumns } from './statement-lines.ts'
 
 type OrganizationView = {
@@ -26,6 +32,7 @@ type OrganizationView = {
   readonly moreKeys: boolean
   readonly atMs: number
   readonly statement: StatementView
+  readonly use: RangeFigures & UsedUp & { readonly range: Range; readonly fault: FormFault | null }
 }
 
 export type StatementView =
@@ -43,6 +50,7 @@ export const organizationPage = (view: OrganizationView): Html =>
   layout({
     title: view.account.name,
     viewer: view.viewer,
+    scripts: ['plots.js'],
     main: html`${organizationHead(view.viewer, view.account, '')}
 <h1>${view.account.name}</h1>
 <p class="note">${copyable(view.account.organization_id)} · registered ${utc(view.account.registered_at)}
@@ -54,12 +62,39 @@ ${figures([
   ['Expired', credits(view.account.expired_micro)],
   ['Adjusted', movement(view.account.adjusted_micro)],
   ['Overdraft limit', credits(view.account.overdraft_limit_micro)],
+  ['Days left at the present rate', daysLeft(view.use, view.atMs)],
 ])}
 ${mayDo(view.viewer.role, 'credits.change') && creditLinks(view.account)}
+${useSection(view)}
 ${lotsSection(view)}
 ${keysSection(view)}
 ${statementSection(view)}`,
   })
+
+/** At the mean of the last seven whole days. */
+const daysLeft = ({ perDayMicro, usedUpAtMs }: UsedUp, nowMs: number): string => {
+  if (perDayMicro === null) return 'not yet known'
+  return usedUpAtMs === null ? 'more than ten years' : count(Math.round((usedUpAtMs - nowMs) / 86_400_000))
+}
+
+const useSection = ({
+  account: { organization_id: id },
+  use: { series, codes, range, fault },
+}: OrganizationView): Html => {
+  const csv = `/organizations/${id}/usage.csv?${new URLSearchParams({ ...rangeQuery(range), by: 'capability', table: 'steps' }).toString()}`
+  const all = { series, range, csvHref: csv }
+  return html`<section aria-labelledby="use">
+<div class="heading"><h2 id="use">Usage</h2><a href="/organizations/${id}/calls">All calls</a></div>
+<form class="filters" method="get" action="/organizations/${id}">
+${rangeFields(range, fault)}
+<p class="actions"><button type="submit">Show</button></p>
+</form>
+${faultNotice(fault)}
+${usagePlot({ ...all, id: 'calls', title: 'Calls by capability', of: 'calls' })}
+${usagePlot({ ...all, id: 'credits', title: 'Credits by capability', of: 'credits' })}
+${codesSection(codes, { range, path: `/organizations/${id}/calls` })}
+</section>`
+}
 
 const creditLinks = ({ organization_id: id }: AccountRow): Html => html`<p class="actions">
 <a class="button" href="/organizations/${id}/credits/grant">Grant credits</a>

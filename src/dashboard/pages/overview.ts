@@ -1,85 +1,221 @@
 import type { Finding } from '../../administration/checks/check.ts'
 import type { LastReconciled } from '../../administration/ledgers/reconciliations.ts'
 import { mayDo } from '../../administration/roles.ts'
-import { balance, count, credits, instant } from '../format.ts'
-import { type Html, html } from '../html.ts'
-import type { OrganizationLine } from '../queries.ts'
+import { mayOpen } from '../access.ts'
+import { balance, capitalized, count, credits } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import type { Leaders, RangeFigures, TodayFigures } from '../overview.ts'
+import type { LowBalanceRow } from '../overview-queries.ts'
+import { type Range, rangeQuery } from '../ranges.ts'
+import type { CodeRow, OrganizationUseRow } from '../usage-queries.ts'
 import { type CheckpointView, checkpointSection } from './checkpoint.ts'
-import { findingsTable } from './findings.ts'
-import { layout, table, type Viewer } from './layout.ts'
+import { type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
+import { usagePlot } from './plot.ts'
+import { rangeFields } from './ranges.ts'
 import { reconciliationSection } from './reconciliation.ts'
+
+/** All organizations at a glance: today, what needs attention, and usage over a range. It refreshes itself. */
 
 type Overview = {
   readonly viewer: Viewer
-  readonly organizations: readonly OrganizationLine[]
-  /** The page is not the first; the start of the next page. */
-  readonly further: boolean
-  readonly next: string | null
+  readonly range: Range
+  readonly fault: FormFault | null
+  readonly today: TodayFigures
+  readonly figures: RangeFigures
+  readonly leaders: Leaders
+  readonly low: readonly LowBalanceRow[]
+  readonly p95Seconds: number | null
   readonly findings: readonly Finding[]
   readonly checkpoint: CheckpointView
   readonly reconciliation: LastReconciled | null
   readonly nowMs: number
 }
 
-export const overviewPage = ({
-  viewer,
-  organizations,
-  further,
-  next,
-  findings,
-  checkpoint,
-  reconciliation,
-  nowMs,
-}: Overview): Html =>
+export const overviewPage = (view: Overview): Html =>
   layout({
     title: 'Overview',
     at: '/',
-    viewer,
+    viewer: view.viewer,
+    scripts: ['more.js', 'plots.js'],
     main: html`<h1>Overview</h1>
-<section aria-labelledby="organizations">
-<div class="heading"><h2 id="organizations">Organizations</h2>
-${mayDo(viewer.role, 'organizations.change') && html`<a class="button" href="/commands/org/create">Register an organization</a>`}</div>
+<div id="live" hx-get="/?${new URLSearchParams(rangeQuery(view.range)).toString()}" hx-trigger="every 10s" hx-select="#live" hx-swap="outerHTML settle:0ms">
+${todaySection(view)}
+${attentionSection(view)}
+<section aria-labelledby="usage-heading">
+<h2 id="usage-heading">Usage</h2>
+<div hx-preserve="true" id="range-form"><form class="filters" method="get" action="/">
+${rangeFields(view.range, view.fault)}
+<p class="actions"><button type="submit">Show</button></p>
+</form></div>
+${faultNotice(view.fault)}
+${usagePlot({ id: 'calls', title: 'Calls by outcome', of: 'calls', series: view.figures.series, range: view.range })}
+${codesSection(view.figures.codes, { range: view.range, path: '/calls' })}
+${leadersSection(view)}
+</section>
+</div>
+${checkpointSection(view.checkpoint, view.nowMs)}
+${reconciliationSection(view.reconciliation)}`,
+  })
+
+const share = (part: bigint, whole: bigint): string =>
+  whole === 0n ? '–' : `${(Number((part * 10_000n) / whole) / 100).toFixed(2)} %`
+
+const ratio = (part: bigint, whole: bigint): number => (whole === 0n ? 0 : Number(part) / Number(whole))
+
+const todaySection = ({ today: { today, yesterday, hours }, low, p95Seconds }: Overview): Html => {
+  const before = (shown: Renderable): Html => html`<small>${shown} by now yesterday</small>`
+  return html`<section aria-labelledby="today">
+<h2 id="today" class="unseen">Today</h2>
+<dl class="figures today">
+${figure('Calls today', count(today.calls), [before(count(yesterday.calls)), sparkline(hours.map(({ calls }) => Number(calls)))])}
+${figure('Credits today', credits(String(today.chargedMicro)), [
+  before(credits(String(yesterday.chargedMicro))),
+  sparkline(hours.map(({ chargedMicro }) => Number(chargedMicro))),
+])}
+${figure('Share of errors today', share(today.errors, today.calls), [
+  before(share(yesterday.errors, yesterday.calls)),
+  sparkline(hours.map(({ errors, calls }) => ratio(errors, calls))),
+])}
 ${
-  organizations.length === 0
-    ? html`<p class="empty">${further ? 'There are no more organizations.' : html`There is no organization yet. Create one with <code>npm run -s cli -- org create NAME</code>.`}</p>`
+  p95Seconds !== null &&
+  figure(
+    'p95 latency',
+    `${(p95Seconds * 1_000).toFixed(0)} ms`,
+    html`<small>since this process started</small>`,
+  )
+}
+${figure('Organizations with a low balance', count(low.length), html`<small>below their threshold</small>`)}
+</dl>
+</section>`
+}
+
+const figure = (name: string, value: Renderable, below: Renderable): Html =>
+  html`<div><dt>${name}</dt><dd><strong>${value}</strong>${below}</dd></div>`
+
+const [sparkWidth, sparkHeight] = [120, 24]
+
+/** A line without axes: how a figure came about, hour by hour. The figure itself is the text next to it. */
+const sparkline = (values: readonly number[]): Renderable => {
+  const most = Math.max(...values)
+  if (values.length < 2 || most === 0) return null
+  const points = values.map((value, i) => {
+    const x = (i / (values.length - 1)) * sparkWidth
+    return `${x.toFixed(1)},${(sparkHeight - 1 - (value / most) * (sparkHeight - 2)).toFixed(1)}`
+  })
+  return html`<svg class="spark" viewBox="0 0 ${sparkWidth} ${sparkHeight}" aria-hidden="true" focusable="false"><polyline points="${points.join(' ')}"></polyline></svg>`
+}
+
+/** The page on which a check's finding is looked into. */
+const placeOf: Readonly<Record<string, string>> = {
+  projections: '/operations#projections',
+  'events set aside': '/operations#projections',
+  rebuild: '/operations#rebuilds',
+  jobs: '/operations#jobs',
+  reconciliation: '/reconcile',
+}
+
+const attentionSection = ({ viewer, findings, low }: Overview): Html => {
+  const wrong = findings.filter(({ level }) => level !== 'ok')
+  const faults = wrong.filter(({ level }) => level === 'fault')
+  const mayGrant = mayDo(viewer.role, 'credits.change')
+  const lines = [
+    ...[...faults, ...wrong.filter(({ level }) => level !== 'fault')].map(
+      ({ about, level, says, remedy }) =>
+        html`<li><span class="mark ${level === 'fault' ? 'bad' : 'warn'}">${level}</span> <strong>${capitalized(about)}</strong>: ${says} ${remedy} <a href="${placeOf[about] ?? '/operations'}">Open<span class="unseen"> ${about}</span></a></li>`,
+    ),
+    ...low.map(
+      ({ organization_id: id, name, balance_micro, threshold_micro }) =>
+        html`<li><span class="mark warn">low balance</span> <a href="/organizations/${id}">${name}</a> has ${balance(balance_micro)} credits, less than its threshold of ${credits(threshold_micro)}.${
+          mayGrant &&
+          html` <a href="/organizations/${id}/credits/grant">Grant credits<span class="unseen"> to ${name}</span></a>`
+        }</li>`,
+    ),
+  ]
+  return html`<section aria-labelledby="attention">
+<h2 id="attention">Needs attention</h2>
+${lines.length === 0 ? html`<p class="empty">Nothing needs attention.</p>` : html`<ul class="attention">${lines}</ul>`}
+<p class="note" id="health">${healthLine(findings, wrong.length)}${
+    mayOpen(viewer.role, 'GET /operations') && html` <a href="/operations">Operations</a>`
+  }</p>
+</section>`
+}
+
+const healthLine = (findings: readonly Finding[], wrong: number): string =>
+  wrong === 0
+    ? `Healthy: all ${findings.length} checks of this process are ok.`
+    : `${findings.length - wrong} of ${findings.length} checks of this process are ok.`
+
+/** Errors by code, each with a link to its calls. */
+export const codesSection = (
+  codes: readonly CodeRow[],
+  { range, path }: { readonly range: Range; readonly path: string },
+): Html => html`<section aria-labelledby="codes">
+<div class="heading"><h3 id="codes">Errors by code</h3>
+<a href="${path}?${new URLSearchParams({ range: '1h', outcome: 'failed' }).toString()}">Failed in the last hour</a></div>
+${
+  codes.length === 0
+    ? html`<p class="empty">No errors in this time.</p>`
     : table({
-        caption: 'Organizations with balance, charges, keys and last call',
-        rows: organizations,
+        caption: 'Errors by code',
+        rows: codes,
+        columns: [
+          {
+            head: 'Code',
+            kind: 'name',
+            cell: ({ code }) =>
+              html`<a href="${path}?${new URLSearchParams({ ...rangeQuery(range), code }).toString()}"><span class="code">${code}</span></a>`,
+          },
+          { head: 'Calls', kind: 'number', cell: ({ calls }) => count(calls) },
+        ],
+      })
+}
+</section>`
+
+const leadersSection = ({ leaders, range }: Overview): Html => html`<div class="beside">
+${leadersTable('Organizations by credits', leaders.byCredits, {
+  id: 'by-credits',
+  path: 'usage',
+  range,
+  head: 'Credits',
+  cell: ({ charged_micro }) => credits(charged_micro),
+})}
+${leadersTable('Organizations by errors', leaders.byErrors, {
+  id: 'by-errors',
+  path: 'calls',
+  range,
+  head: 'Errors',
+  cell: ({ errors }) => count(errors),
+})}
+</div>`
+
+const leadersTable = (
+  title: string,
+  rows: readonly OrganizationUseRow[],
+  {
+    id,
+    path,
+    range,
+    head,
+    cell,
+  }: { id: string; path: string; range: Range; head: string; cell: (row: OrganizationUseRow) => string },
+): Html => html`<section aria-labelledby="${id}">
+<h3 id="${id}">${title}</h3>
+${
+  rows.length === 0
+    ? html`<p class="empty">None in this time.</p>`
+    : table({
+        caption: `${title}, the first ten`,
+        rows,
         columns: [
           {
             head: 'Organization',
             kind: 'name',
-            cell: (row) => html`<a href="/organizations/${row.organization_id}">${row.name}</a>
-<span class="id below">${row.organization_id}</span>`,
+            cell: ({ organization_id: of, organization_name: name }) =>
+              html`<a href="/organizations/${of}/${path}?${new URLSearchParams(rangeQuery(range)).toString()}">${name ?? of}</a>`,
           },
-          { head: 'Balance, credits', kind: 'number', cell: (row) => balance(row.balance_micro) },
-          { head: 'Charged so far', kind: 'number', cell: (row) => credits(row.charged_micro) },
-          { head: 'Live keys', kind: 'number', cell: (row) => count(row.live_keys) },
-          {
-            head: 'Last call (UTC)',
-            cell: (row) => (row.last_call_at === null ? 'never' : instant(row.last_call_at)),
-          },
+          { head, kind: 'number', cell },
+          { head: 'Calls', kind: 'number', cell: ({ calls }) => count(calls) },
         ],
       })
 }
-<nav class="pager" aria-label="Pages of organizations">
-${further && html`<a href="/">First page</a>`}
-${next !== null && html`<a href="/?after=${next}">Next page</a>`}
-</nav>
-</section>
-<section aria-labelledby="checks">
-<h2 id="checks">Checks</h2>
-${checksShown(findings)}
-<p class="actions"><a class="button" href="/operations">Operations</a></p>
-</section>
-${checkpointSection(checkpoint, nowMs)}
-${reconciliationSection(reconciliation)}`,
-  })
-
-/** Faults first, as far as this process can find them immediately. */
-const checksShown = (findings: readonly Finding[]): Html => {
-  const wrong = findings.filter(({ level }) => level !== 'ok')
-  return wrong.length === 0
-    ? html`<p class="note">All checks of this process are ok.</p>`
-    : findingsTable(wrong)
-}
+</section>`

@@ -1,5 +1,7 @@
-import { instant } from '../format.ts'
+import { capitalized, count, credits, instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
+import type { Range } from '../ranges.ts'
+import type { UsageSeries } from '../usage-series.ts'
 import { table } from './layout.ts'
 
 /** A table by time that a script draws; without scripts, the table alone. */
@@ -14,16 +16,19 @@ export const plot = ({
   groups,
   points,
   csvHref,
+  zooms = false,
 }: {
   readonly id: string
   readonly title: string
   readonly unit: string
   readonly groups: readonly string[]
   readonly points: readonly { readonly at: string; readonly values: readonly PlotValue[] }[]
-  readonly csvHref: string
-}): Html => html`<figure class="plot" aria-labelledby="${id}">
+  readonly csvHref: string | null
+  /** Dragging over the plot opens the page for that time. */
+  readonly zooms?: boolean
+}): Html => html`<figure class="plot" aria-labelledby="${id}" data-unit="${unit}"${zooms && html` data-zoom`}>
 <figcaption class="heading"><h2 id="${id}">${title}</h2>
-<a href="${csvHref}">CSV<span class="unseen"> of ${title}</span></a></figcaption>
+${csvHref !== null && html`<a href="${csvHref}">CSV<span class="unseen"> of ${title}</span></a>`}</figcaption>
 ${
   groups.length === 0
     ? html`<p class="empty">Nothing was used in this time.</p>`
@@ -44,6 +49,43 @@ ${table({
 </details>`
 }
 </figure>`
+
+/** Calls or credits of a series by time. */
+export const usagePlot = ({
+  id,
+  title,
+  of,
+  series: { groups, points },
+  range,
+  nameOf = (name) => (name === null ? 'all others' : words(name)),
+  csvHref = null,
+}: {
+  readonly id: string
+  readonly title: string
+  readonly of: 'calls' | 'credits'
+  readonly series: UsageSeries
+  readonly range: Range
+  readonly nameOf?: (name: string | null) => string
+  readonly csvHref?: string | null
+}): Html =>
+  plot({
+    id,
+    title: `${capitalized(title)} per ${range.step}`,
+    unit: of === 'calls' ? 'calls' : 'credits charged',
+    groups: groups.map(nameOf),
+    csvHref,
+    zooms: true,
+    points: points.map(({ at, calls, chargedMicro }) => ({
+      at,
+      values:
+        of === 'calls'
+          ? calls.map((value) => ({ value: String(value), shown: count(value) }))
+          : chargedMicro.map((micro) => {
+              const shown = credits(String(micro))
+              return { value: shown.replaceAll(',', ''), shown }
+            }),
+    })),
+  })
 
 const timeOf = (at: string): Html =>
   at.length === 10 ? html`<time datetime="${at}">${at}</time>` : instant(new Date(at))

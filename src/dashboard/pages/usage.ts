@@ -2,11 +2,11 @@ import type { Form } from '../form.ts'
 import { capitalized, count, credits, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
+import type { Range } from '../ranges.ts'
 import type { UsageGroupRow } from '../usage-queries.ts'
 import { type UsageDimension, usageDimensions } from '../usage-queries.ts'
 import type { UsageSeries } from '../usage-series.ts'
 import {
-  described,
   type FormFault,
   faultNotice,
   figures,
@@ -15,7 +15,8 @@ import {
   table,
   type Viewer,
 } from './layout.ts'
-import { plot } from './plot.ts'
+import { usagePlot } from './plot.ts'
+import { rangeFields } from './ranges.ts'
 
 /** An organization's usage: plots, the tables they are drawn from, and when its credits will be used up. */
 
@@ -23,8 +24,8 @@ export type UsageFigures = {
   readonly calls: bigint
   readonly answered: bigint
   readonly rateLimited: bigint
-  /** Refused for lack of credits; null if there are too many lines to count them. */
-  readonly unpaid: bigint | null
+  /** Refused for lack of credits, in the last 90 days of the range. */
+  readonly unpaid: bigint
   readonly chargedMicro: bigint
   /** Mean of the last whole days; null before there was one. */
   readonly perDayMicro: bigint | null
@@ -35,11 +36,12 @@ type UsageView = {
   readonly viewer: Viewer
   readonly account: AccountRow
   readonly typed: Form
+  readonly range: Range
   readonly fault: FormFault | null
   readonly keys: readonly { readonly key_id: string; readonly name: string }[]
   readonly shown: {
     readonly by: UsageDimension
-    readonly unit: 'day' | 'hour'
+    readonly range: Range
     readonly series: UsageSeries
     readonly groups: readonly UsageGroupRow[]
     readonly figures: UsageFigures
@@ -67,17 +69,13 @@ ${shown !== null && [shown.note !== null && html`<p class="notice">${shown.note}
 const usageForm = ({
   account,
   typed,
+  range,
   fault,
   keys,
 }: UsageView): Html => html`<form class="filters" method="get" action="/organizations/${account.organization_id}/usage">
-<p><label for="from">From (UTC)</label>
-<input id="from" name="from" type="date" value="${typed.text('from')}" required${described('from', fault)}></p>
-<p><label for="to">Through</label>
-<input id="to" name="to" type="date" value="${typed.text('to')}" required${described('to', fault)}></p>
-<p><label for="unit">In steps of a</label>
-<select id="unit" name="unit"${described('unit', fault)}>${options(['day', 'hour'], typed.text('unit'))}</select></p>
+${rangeFields(range, fault)}
 <p><label for="by">By</label>
-<select id="by" name="by">${options(usageDimensions, typed.text('by'))}</select></p>
+<select id="by" name="by">${options(usageDimensions, typed.text('by') || 'outcome')}</select></p>
 <p><label for="key">Key</label>
 <select id="key" name="key"><option value="">all keys</option>${keys.map(
   ({ key_id, name }) =>
@@ -95,36 +93,16 @@ const shareOf = (part: bigint, whole: bigint): string =>
   whole === 0n ? '0 %' : `${(Number((part * 10_000n) / whole) / 100).toFixed(2)} %`
 
 const shownParts = (view: UsageView, shown: NonNullable<UsageView['shown']>): Renderable => {
-  const { series, by, unit, query } = shown
-  const names = series.groups.map((name) => groupName(view, by, name))
+  const { series, by, query, range } = shown
   const csv = `/organizations/${view.account.organization_id}/usage.csv?${query}`
+  const all = {
+    ...{ series, range, csvHref: `${csv}&table=steps` },
+    nameOf: (name: string | null) => groupName(view, by, name),
+  }
   return [
     figuresOf(shown.figures),
-    plot({
-      id: 'calls',
-      title: `Calls by ${unit} and ${by}`,
-      unit: 'calls',
-      groups: names,
-      csvHref: `${csv}&table=steps`,
-      points: series.points.map(({ at, calls }) => ({
-        at,
-        values: calls.map((value) => ({ value: String(value), shown: count(value) })),
-      })),
-    }),
-    plot({
-      id: 'credits',
-      title: `Credits by ${unit} and ${by}`,
-      unit: 'credits charged',
-      groups: names,
-      csvHref: `${csv}&table=steps`,
-      points: series.points.map(({ at, chargedMicro }) => ({
-        at,
-        values: chargedMicro.map((micro) => {
-          const shownCredits = credits(String(micro))
-          return { value: shownCredits.replaceAll(',', ''), shown: shownCredits }
-        }),
-      })),
-    }),
+    usagePlot({ ...all, id: 'calls', title: `Calls by ${by}`, of: 'calls' }),
+    usagePlot({ ...all, id: 'credits', title: `Credits by ${by}`, of: 'credits' }),
     groupsSection(view, shown, `${csv}&table=groups`),
   ]
 }
@@ -141,7 +119,7 @@ const figuresOf = ({
   ['Calls', html`<strong>${count(calls)}</strong>`],
   ['Credits charged', credits(String(chargedMicro))],
   ['Answered', shareOf(answered, calls)],
-  ['402, no credits', unpaid === null ? 'not counted' : shareOf(unpaid, calls)],
+  ['402, no credits', shareOf(unpaid, calls)],
   ['429, rate limited', shareOf(rateLimited, calls)],
   ['Credits a day', perDayMicro === null ? 'not yet known' : credits(String(perDayMicro))],
   ['Used up', perDayMicro === null ? 'not yet known' : usedUpText(usedUpAtMs)],

@@ -1,0 +1,181 @@
+import { Readable } from 'node:stream'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { InputFault } from '../administration/input.ts'
+import { capability } from '../events/capabilities.ts'
+import { callsPage as pageOfCalls, placeIn } from './calls.ts'
+import { type CallFilters, organizationOfKey } from './calls-queries.ts'
+import { csvOf } from './csv.ts'
+import { type Form, faultOf, formOf } from './form.ts'
+import { credits } from './format.ts'
+import {
+  accountAt,
+  type Dashboard,
+  keyIdPattern,
+  type OrganizationParams,
+  organizationPattern,
+  sendPage,
+  viewerOf,
+} from './page.ts'
+import { callFields, callOutcomes, callsPage } from './pages/calls.ts'
+import { type AccountRow, keysOf, rowsOf } from './queries.ts'
+import { type Range, rangeIn, rangeQuery } from './ranges.ts'
+import { newestCallMs } from './usage-queries.ts'
+
+/** Lists of calls, of all organizations and of one, and the same as CSV. */
+
+const pageCalls = 50
+const keysMax = 200
+/** Of one file: calls, and pages that are looked through for them. */
+const csvCallsMax = 50_000
+const csvPagesMax = 500
+const csvPageCalls = 1_000
+
+const oneOf = (form: Form, field: string, known: readonly string[]): string | null => {
+  const text = form.text(field)
+  if (text === '') return null
+  if (!known.includes(text)) throw new InputFault(field, `"${text}" is not one of ${known.join(', ')}`)
+  return text
+}
+
+const fitting = (form: Form, field: string, pattern: RegExp, example: string): string | null => {
+  const text = form.text(field).trim()
+  if (text !== '' && !pattern.test(text)) throw new InputFault(field, `"${text}" is not such as ${example}`)
+  return text === '' ? null : text
+}
+
+const costIn = (form: Form): bigint | null => {
+  const text = form.text('cost').trim()
+  if (text === '') return null
+  if (!/^\d{1,12}(\.\d{1,6})?$/.test(text))
+    throw new InputFault('cost', `"${text}" is not a number of credits`)
+  const [whole = '', fraction = ''] = text.split('.')
+  return BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'))
+}
+
+/** Throws `InputFault`. */
+const filtersIn = async (
+  { foundation: { pool } }: Dashboard,
+  form: Form,
+  { range, account }: { readonly range: Range; readonly account: AccountRow | null },
+): Promise<CallFilters> => {
+  const keyId = fitting(form, 'key', keyIdPattern, '0123456789abcdef')
+  const typed = fitting(form, 'organization', organizationPattern, 'org_01JB2ZQ5V7N3K2M4P6R8T0W1X2')
+  const named = account?.organization_id ?? typed
+  const [owner] = keyId !== null && named === null ? await rowsOf(pool, organizationOfKey(keyId)) : []
+  return {
+    ...{ fromMs: range.fromMs, untilMs: range.untilMs, keyId },
+    organizationId: named ?? owner?.organization_id ?? null,
+    capability: oneOf(form, 'capability', capability.options),
+    outcome: oneOf(form, 'outcome', callOutcomes),
+    code: fitting(form, 'code', /^[A-Z]{2,12}_\d{3}$/, 'CREDIT_001'),
+    costMicro: costIn(form),
+  }
+}
+
+const queryOf = (form: Form, range: Range): Record<string, string> => ({
+  ...rangeQuery(range),
+  ...Object.fromEntries(
+    callFields.map((name) => [name, form.text(name)]).filter(([, value]) => value !== ''),
+  ),
+})
+
+const rangeOf = async (
+  { foundation: { pool } }: Dashboard,
+  form: Form,
+  account: AccountRow | null,
+): Promise<Range> => {
+  const [newest] = await rowsOf(pool, newestCallMs(account?.organization_id ?? null))
+  return rangeIn(form, { nowMs: Date.now(), newestMs: newest?.at?.getTime() ?? null })
+}
+
+type Asking = {
+  readonly request: FastifyRequest
+  readonly reply: FastifyReply
+  readonly account: AccountRow | null
+}
+
+const showCalls = async (context: Dashboard, { request, reply, account }: Asking): Promise<FastifyReply> => {
+  const { pool } = context.foundation
+  const typed = formOf(request.query)
+  const keys =
+    account === null
+      ? []
+      : await rowsOf(pool, keysOf(account.organization_id, { max: keysMax, nowMs: Date.now() }))
+  const live = /^\d{1,4}$/.test(typed.text('live')) ? Number(typed.text('live')) : null
+  const view = { viewer: viewerOf(request, reply), account, typed, keys, live }
+  const nothing = { calls: [], older: null }
+  let range = await rangeOf(context, formOf({}), account)
+  try {
+    range = await rangeOf(context, typed, account)
+    const filters = await filtersIn(context, typed, { range, account })
+    const page = await pageOfCalls(pool, filters, { before: placeIn(typed.text('before')), max: pageCalls })
+    return sendPage(reply, callsPage({ ...view, fault: null, range, page, query: queryOf(typed, range) }))
+  } catch (error) {
+    const fault = faultOf(error)
+    if (fault === null) throw error
+    return sendPage(reply.code(422), callsPage({ ...view, fault, range, page: nothing, query: {} }))
+  }
+}
+
+const csvHead = [
+  'time_utc',
+  'organization_id',
+  'organization',
+  'request_id',
+  'key_id',
+  'capability',
+  'outcome',
+  'code',
+  'calls',
+  'credits',
+]
+
+async function* csvLines(context: Dashboard, filters: CallFilters): AsyncGenerator<string> {
+  yield csvOf(csvHead, [])
+  let sent = 0
+  let before = null
+  for (let pages = 0; pages < csvPagesMax && sent < csvCallsMax; pages++) {
+    const { calls, older } = await pageOfCalls(context.foundation.pool, filters, {
+      before,
+      max: csvPageCalls,
+    })
+    sent += calls.length
+    yield csvOf(
+      csvHead,
+      calls.map((call) => [
+        call.effective_at.toISOString(),
+        ...[call.organization_id, call.organization_name ?? '', call.request_id ?? '', call.key_id ?? ''],
+        ...[call.capability ?? 'any', call.outcome ?? '', call.code ?? ''],
+        { number: call.calls ?? '1' },
+        { number: credits(String(-BigInt(call.amount_micro))).replaceAll(',', '') },
+      ]),
+    ).slice(csvOf(csvHead, []).length)
+    if (older === null) return
+    before = older
+  }
+}
+
+const sendCsv = async (context: Dashboard, { request, reply, account }: Asking): Promise<FastifyReply> => {
+  const form = formOf(request.query)
+  const range = await rangeOf(context, form, account)
+  const filters = await filtersIn(context, form, { range, account })
+  const name = `calls-${account?.organization_id ?? 'all'}-${new Date(range.fromMs).toISOString().slice(0, 10)}.csv`
+  return reply
+    .type('text/csv; charset=utf-8')
+    .header('cache-control', 'no-store')
+    .header('content-disposition', `attachment; filename="${name}"`)
+    .send(Readable.from(csvLines(context, filters)))
+}
+
+export const callsRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  pages.get('/calls', (request, reply) => showCalls(context, { request, reply, account: null }))
+  pages.get('/calls.csv', (request, reply) => sendCsv(context, { request, reply, account: null }))
+  pages.get<OrganizationParams>('/organizations/:organization/calls', async (request, reply) => {
+    const account = await accountAt(context, request.params.organization)
+    return showCalls(context, { request, reply, account })
+  })
+  pages.get<OrganizationParams>('/organizations/:organization/calls.csv', async (request, reply) => {
+    const account = await accountAt(context, request.params.organization)
+    return sendCsv(context, { request, reply, account })
+  })
+}

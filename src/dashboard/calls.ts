@@ -1,0 +1,58 @@
+import type pg from 'pg'
+import {
+  type CallFilters,
+  type CallPlace,
+  type CallRow,
+  callsThatMatch,
+  lookedThrough,
+} from './calls-queries.ts'
+import { linePlaces } from './line-places.ts'
+import { rowsOf } from './queries.ts'
+
+/** Pages of calls. One page looks through a bounded number of lines, whether or not they match. */
+
+const lookedMax = 20_000
+
+export type CallsPage = {
+  readonly calls: readonly CallRow[]
+  /** Where the next page begins; null: no further call matches. */
+  readonly older: CallPlace | null
+}
+
+export const callsPage = async (
+  pool: pg.Pool,
+  filters: CallFilters,
+  { before, max }: { readonly before: CallPlace | null; readonly max: number },
+): Promise<CallsPage> => {
+  const start = before ?? (await lastPlace(pool, filters))
+  const [end] = await rowsOf(pool, lookedThrough(filters, start, lookedMax))
+  const downTo = end === undefined ? null : { ...end, atMs: end.at.getTime() }
+  const found = await rowsOf(pool, callsThatMatch(filters, { before: start, downTo, max: max + 1 }))
+  const calls = found.slice(0, max)
+  const last = calls.at(-1)
+  if (found.length > max && last !== undefined)
+    return { calls, older: { ...last, atMs: last.effective_at.getTime() } }
+  return { calls, older: downTo }
+}
+
+/** The end of the range in the lines of one organization, which are looked through by revision. */
+const lastPlace = async (
+  pool: pg.Pool,
+  { organizationId, fromMs, untilMs }: CallFilters,
+): Promise<CallPlace | null> => {
+  if (organizationId === null) return null
+  const places = await linePlaces(pool, organizationId, { fromMs, untilMs })
+  return places === null ? null : { atMs: untilMs, ledger: '0', revision: String(BigInt(places.last) + 1n) }
+}
+
+const placePattern = /^(\d{1,15})_(-?\d{1,19})_(\d{1,15})$/
+
+export const placeText = ({ atMs, ledger, revision }: CallPlace): string => `${atMs}_${ledger}_${revision}`
+
+/** Null for any text that is no place. */
+export const placeIn = (text: string): CallPlace | null => {
+  const [, at, ledger, revision] = placePattern.exec(text) ?? []
+  return at === undefined || ledger === undefined || revision === undefined
+    ? null
+    : { atMs: Number(at), ledger, revision }
+}

@@ -1,0 +1,62 @@
+import type { FastifyInstance } from 'fastify'
+import { lastReconciliation } from '../administration/ledgers/reconciliations.ts'
+import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
+import { faultOf, formOf } from './form.ts'
+import { leadersOf, lowOrganizations, rangeFigures, todayFigures } from './overview.ts'
+import { type Dashboard, organizationPattern, sendPage, viewerOf } from './page.ts'
+import { organizationsPage } from './pages/organizations.ts'
+import { overviewPage } from './pages/overview.ts'
+import { organizations, rowsOf } from './queries.ts'
+import { rangeIn } from './ranges.ts'
+import { newestCallMs } from './usage-queries.ts'
+
+/** The overview of all organizations, and their list. */
+
+const organizationsMax = 100
+
+export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation, health, p95Seconds } = context
+  const { pool, eventLog, checkpoints } = foundation
+  pages.get('/', async (request, reply) => {
+    const nowMs = Date.now()
+    const [newest] = await rowsOf(pool, newestCallMs(null))
+    const newestMs = newest?.at?.getTime() ?? null
+    const { range, fault } = rangeOrFault(request.query, { nowMs, newestMs })
+    const [today, figures, leaders, low, findings, checkpoint, reconciliation] = await Promise.all([
+      todayFigures(pool, null, nowMs),
+      rangeFigures(pool, range, { organizationId: null, by: 'outcome' }),
+      leadersOf(pool, range),
+      lowOrganizations(pool, nowMs),
+      health.findings(),
+      checkpoints.last().catch((error: unknown) => {
+        if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
+        throw error
+      }),
+      lastReconciliation(eventLog),
+    ])
+    const shown = { range, fault, today, figures, leaders, low, findings, checkpoint, reconciliation, nowMs }
+    const page = overviewPage({ ...shown, viewer: viewerOf(request, reply), p95Seconds: p95Seconds() })
+    return sendPage(fault === null ? reply : reply.code(422), page)
+  })
+
+  pages.get('/organizations', async (request, reply) => {
+    const asked = formOf(request.query).text('after')
+    const after = organizationPattern.test(asked) ? asked : ''
+    const found = await rowsOf(pool, organizations({ after, max: organizationsMax + 1, nowMs: Date.now() }))
+    const shown = found.slice(0, organizationsMax)
+    const next = found.length > shown.length ? (shown.at(-1)?.organization_id ?? null) : null
+    const viewer = viewerOf(request, reply)
+    return sendPage(reply, organizationsPage({ viewer, organizations: shown, further: after !== '', next }))
+  })
+}
+
+/** The range that an address names; the default one, with the fault, if it names none. */
+export const rangeOrFault = (query: unknown, when: Parameters<typeof rangeIn>[1]) => {
+  try {
+    return { range: rangeIn(formOf(query), when), fault: null }
+  } catch (error) {
+    const fault = faultOf(error)
+    if (fault === null) throw error
+    return { range: rangeIn(formOf({}), when), fault }
+  }
+}

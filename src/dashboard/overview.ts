@@ -1,0 +1,108 @@
+import type pg from 'pg'
+import { type LowBalanceRow, lowBalances } from './overview-queries.ts'
+import { rowsOf } from './queries.ts'
+import { type Range, stepMs, timesOf } from './ranges.ts'
+import {
+  type CodeRow,
+  callsByCode,
+  type HourRow,
+  type OrganizationUseRow,
+  topOrganizations,
+  type UsageDimension,
+  usageBySteps,
+  usagePoints,
+} from './usage-queries.ts'
+import { seriesOf, type UsageSeries } from './usage-series.ts'
+
+/** What the overview of all organizations, and that of one, shows of usage. */
+
+const topMax = 10
+const codesMax = 10
+const lowMax = 50
+
+/** Today until now, and yesterday until the same minute. */
+export type Today = {
+  readonly calls: bigint
+  readonly errors: bigint
+  readonly chargedMicro: bigint
+}
+export type TodayFigures = {
+  readonly today: Today
+  readonly yesterday: Today
+  /** By hour, from midnight to now. */
+  readonly hours: readonly Today[]
+}
+
+const { hour: hourMs, day: dayMs, minute: minuteMs } = stepMs
+const none: Today = { calls: 0n, errors: 0n, chargedMicro: 0n }
+
+const summed = (rows: readonly HourRow[]): Today =>
+  rows.reduce(
+    (sum, { calls, errors, charged_micro }) => ({
+      calls: sum.calls + BigInt(calls),
+      errors: sum.errors + BigInt(errors),
+      chargedMicro: sum.chargedMicro + BigInt(charged_micro),
+    }),
+    none,
+  )
+
+/** Whole hours from the buckets of hours; the hour that yesterday's part ends in from those of minutes. */
+export const todayFigures = async (
+  pool: pg.Pool,
+  organizationId: string | null,
+  nowMs: number,
+): Promise<TodayFigures> => {
+  const midnight = Math.floor(nowMs / dayMs) * dayMs
+  const sameTime = Math.floor(nowMs / minuteMs) * minuteMs + minuteMs - dayMs
+  const sameHour = Math.floor((nowMs - dayMs) / hourMs) * hourMs
+  const all = { organizationId, keyId: null }
+  const [hours, minutes] = await Promise.all([
+    rowsOf(pool, usageBySteps({ ...all, step: 'hour', fromMs: midnight - dayMs, untilMs: midnight + dayMs })),
+    rowsOf(pool, usageBySteps({ ...all, step: 'minute', fromMs: sameHour, untilMs: sameTime })),
+  ])
+  const ofToday = hours.filter(({ at }) => at.getTime() >= midnight)
+  const before = hours.filter(({ at }) => at.getTime() < sameHour)
+  const count = Math.floor((nowMs - midnight) / hourMs) + 1
+  return {
+    today: summed(ofToday),
+    yesterday: summed([...before, ...minutes]),
+    hours: Array.from({ length: count }, (_, i) =>
+      summed(ofToday.filter(({ at }) => at.getTime() === midnight + i * hourMs)),
+    ),
+  }
+}
+
+export type RangeFigures = {
+  readonly series: UsageSeries
+  readonly codes: readonly CodeRow[]
+}
+
+export const rangeFigures = async (
+  pool: pg.Pool,
+  range: Range,
+  { organizationId, by }: { readonly organizationId: string | null; readonly by: UsageDimension },
+): Promise<RangeFigures> => {
+  const ask = { ...range, organizationId, keyId: null }
+  const [points, codes] = await Promise.all([
+    rowsOf(pool, usagePoints(ask, by)),
+    rowsOf(pool, callsByCode(ask, codesMax)),
+  ])
+  return { series: seriesOf(timesOf(range), points, range.step), codes }
+}
+
+export type Leaders = {
+  readonly byCredits: readonly OrganizationUseRow[]
+  readonly byErrors: readonly OrganizationUseRow[]
+}
+
+export const leadersOf = async (pool: pg.Pool, range: Range): Promise<Leaders> => {
+  const ask = { ...range, organizationId: null, keyId: null }
+  const [byCredits, byErrors] = await Promise.all([
+    rowsOf(pool, topOrganizations(ask, 'charged', topMax)),
+    rowsOf(pool, topOrganizations(ask, 'errors', topMax)),
+  ])
+  return { byCredits, byErrors }
+}
+
+export const lowOrganizations = (pool: pg.Pool, nowMs: number): Promise<LowBalanceRow[]> =>
+  rowsOf(pool, lowBalances(nowMs, lowMax))

@@ -1,0 +1,164 @@
+import { capability } from '../../events/capabilities.ts'
+import { type CallsPage, placeText } from '../calls.ts'
+import type { CallRow } from '../calls-queries.ts'
+import type { Form } from '../form.ts'
+import { count, credits, instant, words } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import type { AccountRow } from '../queries.ts'
+import type { Range } from '../ranges.ts'
+import {
+  type Column,
+  described,
+  type FormFault,
+  faultNotice,
+  layout,
+  organizationHead,
+  table,
+  type Viewer,
+} from './layout.ts'
+import { rangeFields } from './ranges.ts'
+
+/** Calls of all organizations or of one, newest first. */
+
+export const callOutcomes = ['answered', 'refused', 'failed'] as const
+export const callFields = ['organization', 'key', 'capability', 'outcome', 'code', 'cost'] as const
+
+type CallsView = {
+  readonly viewer: Viewer
+  /** Null: all organizations. */
+  readonly account: AccountRow | null
+  readonly typed: Form
+  readonly range: Range
+  readonly fault: FormFault | null
+  readonly keys: readonly { readonly key_id: string; readonly name: string }[]
+  readonly page: CallsPage
+  /** The filters and the range, for the links of the page. */
+  readonly query: Readonly<Record<string, string>>
+  /** How often the list has refreshed itself; null: it does not. */
+  readonly live: number | null
+}
+
+/** Every two seconds, for ten minutes. */
+const refreshesMax = 300
+
+export const callsPage = (view: CallsView): Html => {
+  const { viewer, account } = view
+  const title = account === null ? 'Calls' : `Calls of ${account.name}`
+  return layout({
+    title,
+    viewer,
+    ...(account === null ? { at: '/calls' as const } : {}),
+    scripts: ['more.js'],
+    main: html`${account !== null && organizationHead(viewer, account, '/calls')}
+<h1>${title}</h1>
+${filterForm(view)}
+${faultNotice(view.fault)}
+${view.fault === null && list(view)}`,
+  })
+}
+
+const pathOf = ({ account }: Pick<CallsView, 'account'>): string =>
+  account === null ? '/calls' : `/organizations/${account.organization_id}/calls`
+
+const hrefOf = (view: CallsView, more: Readonly<Record<string, string>> = {}, suffix = ''): string =>
+  `${pathOf(view)}${suffix}?${new URLSearchParams({ ...view.query, ...more }).toString()}`
+
+const choice = (
+  { typed, fault }: Pick<CallsView, 'typed' | 'fault'>,
+  { name, label, options }: { name: string; label: string; options: readonly (readonly [string, string])[] },
+): Html => html`<p><label for="${name}">${label}</label>
+<select id="${name}" name="${name}"${described(name, fault)}><option value="">any</option>${options.map(
+  ([value, shown]) =>
+    html`<option value="${value}"${value === typed.text(name) && html` selected`}>${shown}</option>`,
+)}</select></p>`
+
+const input = (
+  { typed, fault }: Pick<CallsView, 'typed' | 'fault'>,
+  { name, label, hint }: { name: string; label: string; hint: string },
+): Html => html`<p><label for="${name}">${label}</label>
+<input id="${name}" name="${name}" value="${typed.text(name)}" placeholder="${hint}" maxlength="40" autocomplete="off" spellcheck="false"${described(name, fault)}></p>`
+
+const filterForm = (
+  view: CallsView,
+): Html => html`<form class="filters" method="get" action="${pathOf(view)}">
+${rangeFields(view.range, view.fault)}
+${view.account === null && input(view, { name: 'organization', label: 'Organization', hint: 'org_…' })}
+${
+  view.account === null
+    ? input(view, { name: 'key', label: 'Key', hint: 'Key id' })
+    : choice(view, {
+        name: 'key',
+        label: 'Key',
+        options: view.keys.map(({ key_id, name }) => [key_id, `${name} ${key_id}`]),
+      })
+}
+${choice(view, { name: 'capability', label: 'Capability', options: capability.options.map((one) => [one, words(one)]) })}
+${choice(view, { name: 'outcome', label: 'Outcome', options: callOutcomes.map((one) => [one, one]) })}
+${input(view, { name: 'code', label: 'Error code', hint: 'CREDIT_001' })}
+${input(view, { name: 'cost', label: 'Credits, at least', hint: '0.5' })}
+<p class="actions"><button type="submit">Show</button> <a href="${pathOf(view)}">Reset</a></p>
+</form>`
+
+const list = (view: CallsView): Html => {
+  const { page, live, account } = view
+  const refreshes = live !== null && live < refreshesMax
+  const polling = html` hx-get="${hrefOf(view, { live: String((live ?? 0) + 1) })}" hx-trigger="every 2s" hx-select="#calls" hx-swap="outerHTML"`
+  return html`<section id="calls" aria-label="Calls"${refreshes && polling}>
+<div class="heading"><p class="note">${liveNote(view, refreshes)}</p>
+<a href="${hrefOf(view, {}, '.csv')}">CSV<span class="unseen"> of these calls</span></a></div>
+${
+  page.calls.length === 0
+    ? html`<p class="empty">${page.older === null ? 'No calls match. Choose a longer range or fewer filters.' : 'No calls match among the newest of this range. Continue with older ones.'}</p>`
+    : table({
+        caption: 'Calls, newest first',
+        rows: page.calls,
+        idOf: ({ ledger, revision }) => `call-${ledger}-${revision}`,
+        columns: columnsOf(account),
+      })
+}
+<nav class="pager" aria-label="Pages of calls">${
+    page.older !== null && html`<a href="${hrefOf(view, { before: placeText(page.older) })}">Older calls</a>`
+  }</nav>
+</section>`
+}
+
+const liveNote = (view: CallsView, refreshes: boolean): Renderable => {
+  if (refreshes) return html`Live: refreshes every two seconds. <a id="live" href="${hrefOf(view)}">Pause</a>`
+  const paused = view.live !== null && 'Paused after ten minutes. '
+  return html`${paused}<a id="live" href="${hrefOf(view, { live: '0' })}">Live</a>`
+}
+
+const columnsOf = (account: AccountRow | null): readonly Column<CallRow>[] => [
+  {
+    head: 'Time (UTC)',
+    kind: 'name',
+    cell: (call) =>
+      call.kind === 'call' && call.request_id !== null
+        ? html`<a href="/organizations/${call.organization_id}/calls/${call.request_id}">${instant(call.effective_at, { milliseconds: true })}</a>`
+        : instant(call.effective_at, { milliseconds: true }),
+  },
+  ...(account === null
+    ? [
+        {
+          head: 'Organization',
+          cell: ({ organization_id: id, organization_name: name }: CallRow) =>
+            html`<a href="/organizations/${id}/calls">${name ?? id}</a>`,
+        },
+      ]
+    : []),
+  {
+    head: 'Key',
+    cell: ({ organization_id: id, key_id, key_name }) =>
+      key_id !== null && html`<a href="/organizations/${id}/keys/${key_id}">${key_name ?? key_id}</a>`,
+  },
+  { head: 'Capability', cell: ({ capability: called }) => words(called ?? 'any') },
+  {
+    head: 'Outcome',
+    cell: ({ outcome, code, calls }) => [
+      calls !== null && calls !== '1' && `${count(calls)} calls `,
+      outcome,
+      code !== null && html` <span class="code">${code}</span>`,
+    ],
+  },
+  { head: 'Credits', kind: 'number', cell: ({ amount_micro }) => credits(String(-BigInt(amount_micro))) },
+]

@@ -1,0 +1,126 @@
+/** The overview: today, what needs attention, and usage over a range; and the same for one organization. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { setThreshold } from '../../src/administration/credits/corrections.ts'
+import { putUser } from '../../src/administration/users/users.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import { formOf } from '../../src/dashboard/form.ts'
+import { leadersOf, lowOrganizations, rangeFigures, todayFigures } from '../../src/dashboard/overview.ts'
+import { rangeIn } from '../../src/dashboard/ranges.ts'
+import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+let room: DashboardHost
+let ada: Browser
+let scene: Scene
+let other: Scene
+const user = { name: 'ada', password: 'correct horse battery staple' }
+const nowMs = Date.now()
+
+beforeAll(async () => {
+  room = await openDashboardHost({ findings: async () => [] })
+  await putUser(room.foundation.pool, user)
+  ada = await signedIn(room, user)
+  scene = await openScene(room, { nowMs, days: 12 })
+  other = await openScene(room, { nowMs: nowMs - 1, days: 3, name: 'Contoso' })
+})
+afterAll(() => room?.close())
+
+const sumsOf = async (where: string, values: unknown[]) => {
+  const { rows } = await room.foundation.pool.query<{ calls: string; errors: string; charged: string }>(
+    `select coalesce(sum(calls), 0)::text as calls, coalesce(sum(calls) filter (where outcome <> 'answered'), 0)::text as errors,
+            coalesce(sum(-amount_micro), 0)::text as charged from ledger_lines where calls is not null and ${where}`,
+    values,
+  )
+  return rows[0]
+}
+
+const asSums = ({
+  calls,
+  errors,
+  chargedMicro,
+}: {
+  calls: bigint
+  errors: bigint
+  chargedMicro: bigint
+}) => ({
+  calls: String(calls),
+  errors: String(errors),
+  charged: String(chargedMicro),
+})
+
+describe('the figures', () => {
+  test('of today and of the same hours yesterday are what the ledgers say', async () => {
+    for (const organizationId of [null, scene.organizationId]) {
+      const found = await todayFigures(room.foundation.pool, organizationId, nowMs)
+      const midnight = new Date(Math.floor(nowMs / 86_400_000) * 86_400_000)
+      const own = '($1::text is null or organization_id = $1)'
+      expect(asSums(found.today)).toEqual(
+        await sumsOf(`${own} and effective_at >= $2`, [organizationId, midnight]),
+      )
+      const sameMinute = new Date(Math.floor(nowMs / 60_000) * 60_000 + 60_000 - 86_400_000)
+      expect(asSums(found.yesterday)).toEqual(
+        await sumsOf(`${own} and effective_at >= $2::timestamptz - interval '1 day' and effective_at < $3`, [
+          organizationId,
+          midnight,
+          sameMinute,
+        ]),
+      )
+      const calls = found.hours.reduce((sum, hour) => sum + hour.calls, 0n)
+      expect(calls).toBe(found.today.calls)
+    }
+  })
+
+  test.each(['24h', '7d', '30d'])('of %s are the same by hour and by day as in the ledgers', async (name) => {
+    const range = rangeIn(formOf({ range: name }), { nowMs, newestMs: null })
+    const { series, codes } = await rangeFigures(room.foundation.pool, range, {
+      organizationId: null,
+      by: 'outcome',
+    })
+    const calls = series.points.flatMap((point) => point.calls).reduce((sum, one) => sum + one, 0n)
+    const from = [new Date(range.fromMs)]
+    expect(String(calls)).toBe((await sumsOf('effective_at >= $1', from))?.calls)
+    const failed = codes.reduce((sum, one) => sum + BigInt(one.calls), 0n)
+    expect(String(failed)).toBe((await sumsOf('effective_at >= $1 and code is not null', from))?.calls)
+    const { byCredits, byErrors } = await leadersOf(room.foundation.pool, range)
+    expect(byCredits.map(({ organization_id }) => organization_id)).toEqual([
+      scene.organizationId,
+      other.organizationId,
+    ])
+    expect(byCredits[0]?.charged_micro).toBe(
+      (await sumsOf('effective_at >= $1 and organization_id = $2', [...from, scene.organizationId]))?.charged,
+    )
+    expect(byErrors).toHaveLength(2)
+  })
+})
+
+test('an organization below its threshold is in the list of low balances, and on the overview with its action', async () => {
+  expect((await ada.get('/')).body).toContain('Nothing needs attention.')
+  const amount = parseCredits('1000000')
+  await setThreshold(room.foundation, { organizationId: other.organizationId, amount, actor: 'cli' })
+  await room.caughtUp()
+  const low = await lowOrganizations(room.foundation.pool, nowMs)
+  expect(low.map(({ name }) => name)).toEqual(['Contoso'])
+  const { body } = await ada.get('/')
+  expect(body).not.toContain('Nothing needs attention.')
+  expect(body).toContain(`href="/organizations/${other.organizationId}/credits/grant"`)
+})
+
+test('the overview refreshes itself with its range, and has a table behind its chart', async () => {
+  const { body } = await ada.get('/?range=7d')
+  expect(body).toContain('hx-get="/?range=7d" hx-trigger="every 10s" hx-select="#live"')
+  expect(body).toContain('Calls by outcome per hour as a table')
+  expect(body).toContain('href="/calls?range=1h&amp;outcome=failed"')
+  expect(body).toContain('<a href="/calls?range=7d&amp;code=CREDIT_001">')
+  const wrong = await ada.get('/?from=2026-02-30')
+  expect(wrong.statusCode).toBe(422)
+  expect(wrong.body).toContain('is not a time such as')
+})
+
+test('the page of an organization shows days left, usage by capability and errors by code', async () => {
+  const { body } = await ada.get(`/organizations/${scene.organizationId}`)
+  expect(body).toMatch(/Days left at the present rate<\/dt><dd>[\d,]+<\/dd>/)
+  expect(body).toContain('Credits by capability per hour')
+  expect(body).toContain(
+    `<a href="/organizations/${scene.organizationId}/calls?range=24h&amp;code=CREDIT_001">`,
+  )
+})
