@@ -195,7 +195,7 @@ test('a plot is drawn from its table, which closes, and can be opened again', as
   expect(await window.page.locator('.chart canvas').count()).toBe(2)
   expect(await window.page.locator('figure details[open]').count()).toBe(0)
   await window.page.click('figure:first-of-type summary')
-  expect(await window.page.locator('figure details[open] tbody tr').count()).toBe(30)
+  expect(await window.page.locator('figure details[open] tbody tr').count()).toBe(24)
   await window.close()
 })
 
