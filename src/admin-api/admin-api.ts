@@ -166,9 +166,9 @@ export const adminApi =
                 throw error
               })
             if (file !== undefined)
-              return sendFile(reply, file, (write) => file.write(context, write).finally(leave)).catch(
-                namedAsIn(declared, given),
-              )
+              return sendFile(reply.headers(safeHeaders), file, (write) =>
+                file.write(context, write).finally(leave),
+              ).catch(namedAsIn(declared, given))
           }
           const answer = (changes ? changed : found)(request, reply, declared, context)
           return send(

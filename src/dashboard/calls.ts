@@ -52,7 +52,7 @@ export const placeText = ({ atMs, ledger, revision }: CallPlace): string => `${a
 /** Null for any text that is no place. */
 export const placeIn = (text: string): CallPlace | null => {
   const [, at, ledger, revision] = placePattern.exec(text) ?? []
-  return at === undefined || ledger === undefined || revision === undefined
-    ? null
-    : { atMs: Number(at), ledger, revision }
+  if (at === undefined || ledger === undefined || revision === undefined) return null
+  // PostgreSQL refuses a larger number.
+  return BigInt.asIntN(64, BigInt(ledger)) === BigInt(ledger) ? { atMs: Number(at), ledger, revision } : null
 }

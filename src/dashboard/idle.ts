@@ -15,6 +15,11 @@ declare module 'fastify' {
   }
 }
 
+/** In the address that a page asks for to refresh itself. */
+export const refreshing = { refresh: 'yes' } as const
+
+const refreshes = (query: unknown): boolean => (query as { refresh?: unknown }).refresh === refreshing.refresh
+
 /** For everything that needs a person. */
 export const endWhenIdle = (
   pages: FastifyInstance,
@@ -22,9 +27,9 @@ export const endWhenIdle = (
 ): void => {
   const outage = createOutage({ logger, what: 'dashboard: putting off the end of a session' })
   pages.decorateRequest('asksByItself', false)
-  pages.addHook('onSend', async ({ session, asksByItself }) => {
+  pages.addHook('onSend', async ({ session, asksByItself, query }) => {
     // A session that ended during the request is null, although its type does not allow null.
-    if (asksByItself || session?.user === undefined || session.aging !== true) return
+    if (asksByItself || refreshes(query) || session?.user === undefined || session.aging !== true) return
     // If the extension fails, the session ends sooner, but the page is still shown.
     await putOffIdleEnd(pool, session.sessionId, idleMinutes).then(outage.works, outage.failed)
   })

@@ -100,7 +100,8 @@ describe('pages of calls', () => {
 })
 
 test('no text but a place is one', () => {
-  for (const text of ['', '1', '1_2', 'a_1_2', '1_2_3_4', '1_2_\u0000']) expect(placeIn(text)).toBeNull()
+  for (const text of ['', '1', '1_2', 'a_1_2', '1_2_3_4', '1_2_\u0000', `1_${2n ** 63n}_1`])
+    expect(placeIn(text)).toBeNull()
   expect(placeIn('5_-3_9')).toEqual({ atMs: 5, ledger: '-3', revision: '9' })
 })
 
@@ -134,7 +135,7 @@ describe('the page', () => {
     expect((await ada.get('/calls')).body).not.toContain('hx-trigger')
     const { body } = await ada.get('/calls?live=0')
     expect(body).toContain('hx-trigger="every 2s"')
-    expect(body).toContain('live=1"')
+    expect(body).toContain('live=1&amp;refresh=yes"')
     expect((await ada.get('/calls?live=300')).body).toContain('Paused after ten minutes.')
     expect((await ada.get('/calls?live=300')).body).not.toContain('hx-trigger')
   })

@@ -4,7 +4,7 @@ import { listUsers } from '../../src/administration/users/user-changes.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { parseConfig } from '../../src/config.ts'
 import type { Browser, DashboardHost } from './dashboard-host.ts'
-import { openBrowser, openDashboardHost, signedIn } from './dashboard-host.ts'
+import { openBrowser, openDashboardHost, signedIn, unescaped } from './dashboard-host.ts'
 
 let room: DashboardHost
 let ada: Browser
@@ -101,7 +101,12 @@ describe('with a request of its person', () => {
 
   test('what a page asks for by itself does not prolong it', async () => {
     await setLeft(90)
-    for (const path of ['/jobs/none', '/jobs/none/progress', '/waiting/none/progress']) await ada.get(path)
+    const [calls, overview] = [await ada.get('/calls?live=0'), await ada.get('/')]
+    const refreshed = [calls, overview].map(({ body }) => unescaped(/hx-get="([^"]+)"/.exec(body)?.[1] ?? ''))
+    expect(refreshed).toEqual([expect.stringContaining('/calls?'), expect.stringMatching(/^\/\?/)])
+    await setLeft(90)
+    for (const path of ['/jobs/none', '/jobs/none/progress', '/waiting/none/progress', ...refreshed])
+      await ada.get(path)
     expect(await minutesLeft()).toBeLessThan(2)
   })
 })

@@ -4,6 +4,7 @@ import type { CallRow } from '../calls-queries.ts'
 import type { Form } from '../form.ts'
 import { count, credits, instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
+import { refreshing } from '../idle.ts'
 import type { AccountRow } from '../queries.ts'
 import type { Range } from '../ranges.ts'
 import {
@@ -102,7 +103,7 @@ ${input(view, { name: 'cost', label: 'Credits, at least', hint: '0.5' })}
 const list = (view: CallsView): Html => {
   const { page, live, account } = view
   const refreshes = live !== null && live < refreshesMax
-  const polling = html` hx-get="${hrefOf(view, { live: String((live ?? 0) + 1) })}" hx-trigger="every 2s" hx-select="#calls" hx-swap="outerHTML"`
+  const polling = html` hx-get="${hrefOf(view, { live: String((live ?? 0) + 1), ...refreshing })}" hx-trigger="every 2s" hx-select="#calls" hx-swap="outerHTML"`
   return html`<section id="calls" aria-label="Calls"${refreshes && polling}>
 <div class="heading"><p class="note">${liveNote(view, refreshes)}</p>
 <a href="${hrefOf(view, {}, '.csv')}">CSV<span class="unseen"> of these calls</span></a></div>

@@ -4,6 +4,7 @@ import { mayDo } from '../../administration/roles.ts'
 import { mayOpen } from '../access.ts'
 import { balance, capitalized, count, credits } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
+import { refreshing } from '../idle.ts'
 import type { Leaders, RangeFigures, TodayFigures } from '../overview.ts'
 import type { LowBalanceRow } from '../overview-queries.ts'
 import { type Range, rangeQuery } from '../ranges.ts'
@@ -38,7 +39,7 @@ export const overviewPage = (view: Overview): Html =>
     viewer: view.viewer,
     scripts: ['more.js', 'plots.js'],
     main: html`<h1>Overview</h1>
-<div id="live" hx-get="/?${new URLSearchParams(rangeQuery(view.range)).toString()}" hx-trigger="every 10s" hx-select="#live" hx-swap="outerHTML settle:0ms">
+<div id="live" hx-get="/?${new URLSearchParams({ ...rangeQuery(view.range), ...refreshing }).toString()}" hx-trigger="every 10s" hx-select="#live" hx-swap="outerHTML settle:0ms">
 ${todaySection(view)}
 ${attentionSection(view)}
 <section aria-labelledby="usage-heading">
