@@ -115,12 +115,6 @@ describe('the usage page', () => {
     expect((await ada.get(usage(`.csv?${query}`))).statusCode).toBe(422)
   })
 
-  test('shows hours of the last days where the range is longer', async () => {
-    const { body, statusCode } = await ada.get(usage('?unit=hour'))
-    expect([statusCode, body]).toEqual([200, expect.stringContaining('Hours are shown of at most 7 days')])
-    expect(body).toContain(`name="from" type="date" value="${day(-6)}"`)
-  })
-
   test('takes any text for a key, a group or a step, and shows all then', async () => {
     for (const query of ['key=%00', 'key=x', 'by=%27', 'range=week'])
       expect((await ada.get(usage(`?${query}`))).statusCode).toBe(200)

@@ -46,15 +46,18 @@ ${mayChange && key.revoked_at === null && endSection(view)}`,
   })
 }
 
-/** For a key that may have leaked: its use and its calls between two days, in the pages that have filters for them. */
+/** For a key that may have leaked: its use and its calls, on the pages that have ranges and filters for them. */
 const investigateSection = ({ account, key: { key_id: key } }: KeyView): Html => {
   const path = `/organizations/${account.organization_id}`
-  const usage = new URLSearchParams({ key, by: 'capability', unit: 'hour' }).toString()
+  const [usage, calls] = [
+    { range: '7d', by: 'capability', key },
+    { range: '7d', key },
+  ].map((query) => new URLSearchParams(query).toString())
   return html`<section aria-labelledby="investigate">
 <h2 id="investigate">Investigate</h2>
-<p class="note">If the key may have leaked: see what was used with it and when, then revoke it and issue another.</p>
-<p class="actions"><a class="button quiet" href="${path}/usage?${usage}">Use by hour and capability</a>
-<a class="button quiet" href="${path}/statement?key=${key}&amp;kind=call">Calls with this key</a></p>
+<p class="note">If the key may have leaked: see what was used with it in the last seven days or at another time, then revoke it and issue another.</p>
+<p class="actions"><a class="button quiet" href="${path}/usage?${usage}">Use by capability</a>
+<a class="button quiet" href="${path}/calls?${calls}">Calls with this key</a></p>
 </section>`
 }
 
