@@ -104,7 +104,8 @@ test('a webhook is made, tried, listed and ended; its secret is shown once', asy
     { webhook_id, organization_id: null, events: ['checkpoint'], pending: 0 },
   ])
   expect(listed.out).not.toContain('whsec_')
-  expect((await cli(['webhook', 'deliveries', webhook_id], environment)).out.trim()).toBe('none')
+  const sent = await cliJson(['webhook', 'deliveries', webhook_id], environment)
+  expect(sent).toMatchObject([{ event: 'webhook.test', state: 'delivered', attempts: 1 }])
   expect((await cli(['webhook', 'delete', webhook_id, '--yes'], environment)).code).toBe(0)
   const again = await cli(['webhook', 'delete', webhook_id, '--yes'], environment)
   expect(again).toMatchObject({ code: 1 })
@@ -136,7 +137,7 @@ test('a receiver that never answers costs a test ten seconds, and a process that
   await eventually(async () => (unanswered > before ? true : undefined), 150_000)
   expect(await worker.end('SIGTERM')).toBe(0)
   const { rows } = await pool.query(
-    'select state, attempts, busy_until from webhook_deliveries join webhook_endpoints using (webhook_id)',
+    `select state, attempts, busy_until from webhook_deliveries join webhook_endpoints using (webhook_id) where delivery_id = 'msg_1'`,
   )
   expect(rows).toEqual([{ state: 'pending', attempts: 0, busy_until: null }])
 }, 240_000)

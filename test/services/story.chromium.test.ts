@@ -134,7 +134,7 @@ const agree = async (page: Page): Promise<void> => {
 const approvePrice = async (page: Page, proposal: string): Promise<void> => {
   await click(page, 'Prices')
   await click(page, `What ${proposal} would have cost`)
-  await press(page, 'Show')
+  await press(page, 'Begin')
   await page.getByRole('heading', { name: `1 → ${proposal}` }).waitFor({ timeout: eventualMs })
   await click(page, 'Prices')
   await click(page, `Approve ${proposal}`)

@@ -1,4 +1,5 @@
-import { createReadStream } from 'node:fs'
+import { constants, createReadStream, fstatSync, openSync } from 'node:fs'
+import { Socket } from 'node:net'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { z } from 'zod'
@@ -31,7 +32,7 @@ const importProfiles = command({
   }),
   run: async ({ foundation, operator, data, progress }, { file }) => {
     const { settings } = await data()
-    const input = file === '-' ? process.stdin : createReadStream(file)
+    const input = file === '-' ? process.stdin : opened(file)
     const stream = file.endsWith('.gz') ? unpacked(input) : input
     const report = await importProfilesFrom(foundation, settings, {
       stream: stream as AsyncIterable<Uint8Array>,
@@ -56,6 +57,14 @@ const importProfiles = command({
     }
   },
 })
+
+/** A named pipe is read like standard input: a thread that waits for its writer would keep an interrupted process from ending. */
+const opened = (file: string) => {
+  const fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK)
+  return fstatSync(fd).isFIFO()
+    ? new Socket({ fd, readable: true, writable: false })
+    : createReadStream(file, { fd })
+}
 
 /** An error in the file also ends the reader, instead of leaving it waiting. */
 const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {

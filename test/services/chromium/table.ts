@@ -11,7 +11,7 @@ export const passing: readonly Route[] = [
 ]
 
 /** What is downloaded, not looked at. */
-export const isFile = (route: Route): boolean => /\.[a-z]+$/.test(route)
+export const isFile = (route: Route): boolean => /(\.[a-z]+|\/file)$/.test(route)
 
 /** A part of a page, for its scripts. */
 const isPart = (route: Route): boolean => route.includes('/pick/')
