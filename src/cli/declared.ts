@@ -71,7 +71,7 @@ export const commandOf = (declared: Declared): Command => {
 const hereParameter: Parameter = {
   name: 'here',
   kind: 'flag',
-  help: 'do it in this process, and not as a job of the service that goes on when this process ends',
+  help: 'do it in this process, and not as a job of the service, which continues when this process ends',
 }
 
 const fromWorker = async (
@@ -84,7 +84,7 @@ const fromWorker = async (
   return answerFromWorker(own, {
     ...{ declared, given },
     onBegun: (id) =>
-      leaves(`The service goes on with it: "jobs show ${id}" shows how far it is, and its answer.`),
+      leaves(`The service continues it: "jobs show ${id}" shows how far it is, and its answer.`),
   })
 }
 

@@ -128,7 +128,7 @@ export const callsThatMatch = (
   }
 }
 
-/** The organization of a key; no row: there is no such key. */
+/** The organization of a key; no row: the key does not exist. */
 export const organizationOfKey = (keyId: string): Query<{ organization_id: string }> => ({
   text: 'select organization_id from api_keys where key_id = $1',
   values: [keyId],

@@ -81,7 +81,7 @@ const sentRoute = (pages: FastifyInstance, context: Dashboard, place: Place): vo
 /** The next page, or its address. */
 type Outcome = { readonly page: (viewer: Viewer) => Html } | { readonly at: string }
 
-/** After a sent form: its plan, or the answer of its command. A command that asks nowhere makes its change at once. */
+/** After a sent form: its plan, or the answer of its command. A command that never asks makes its change without a plan. */
 const answered = async (
   context: Dashboard,
   view: DeclaredView,

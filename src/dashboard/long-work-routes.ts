@@ -6,9 +6,11 @@ import { mayDo } from '../administration/roles.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { places } from './declared.ts'
 import { faultOf } from './form.ts'
+import { capitalized } from './format.ts'
 import { takeForm } from './once.ts'
 import { accountAt, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
-import { workAnswerPage, workFailedPage, workUnderWayPage } from './pages/declared.ts'
+import { workAnswerPage, workFailedPage } from './pages/declared.ts'
+import { workPage } from './pages/work.ts'
 import { sendProgress } from './work-routes.ts'
 
 /** Long work that people requested, from any process: its progress, and its answer. */
@@ -35,10 +37,9 @@ export const longWorkRoutes = (pages: FastifyInstance, context: Dashboard): void
     const view = await viewOf(context, work, request, reply)
     if (work.state === 'waiting' || work.state === 'running') {
       const stream = `/jobs/${work.id}/progress`
-      return sendPage(
-        reply,
-        workUnderWayPage({ ...view, since: work.requestedAt, progress: saidOf(work), stream }),
-      )
+      const title = capitalized(view.place.declared.summary)
+      const progress = { title, since: work.requestedAt, progress: saidOf(work), stream }
+      return sendPage(reply, workPage({ viewer: view.viewer, ...progress }))
     }
     // The page after the work is one that a person looks at.
     request.asksByItself = false

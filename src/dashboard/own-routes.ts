@@ -76,7 +76,7 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
 }
 
 /**
- * Every session of the old password has ended: the person who changed it goes on in a new one, of the same way of signing in. False: the
+ * Every session of the old password has ended: the person who changed it continues in a new one, with the same way of signing in. False: the
  * password was changed again since.
  */
 const continueSession = async (request: FastifyRequest, { mark }: { mark: string }): Promise<boolean> => {

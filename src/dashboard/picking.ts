@@ -73,7 +73,7 @@ const exactly = async (
 
 const suggestedForm = /^.* \(([0-9A-Za-z_]{1,64})\)$/
 
-/** Texts that are ids, whatever rows say. Rows may be late: what looks like an id is left to the command if they do not have it. */
+/** Texts in the form of an id. Rows may be late, so the command decides about an id that no row has. */
 const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessNamed: RegExp }>> = {
   organizations: { always: /^org_/, unlessNamed: /^org_/ },
   keys: { always: /^enl_/, unlessNamed: /^[0-9A-Za-z]{16}$/ },

@@ -121,7 +121,7 @@ export const timeOf = (atMs: number, step: Step): string => {
   return step === 'day' ? iso.slice(0, 10) : `${iso.slice(0, 19)}Z`
 }
 
-/** The same in whole days: what is counted by day only. */
+/** The same range in whole days, for values that are counted by day only. */
 export const inDays = (range: Range): Range =>
   range.step === 'day'
     ? range

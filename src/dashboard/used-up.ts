@@ -12,7 +12,7 @@ export type UsedUp = {
   readonly usedUpAtMs: number | null
 }
 
-/** When an organization's credits will be used up at its present rate. */
+/** When an organization's credits will be used up at its current rate. */
 export const usedUpOf = async (pool: pg.Pool, account: AccountRow, nowMs: number): Promise<UsedUp> => {
   const [lots, [rate]] = await Promise.all([
     rowsOf(pool, lotsOf(account.organization_id, { max: lotsMax, nowMs })),

@@ -25,8 +25,8 @@ import { CommandRefused } from '../ledger/write/commit.ts'
 const concurrencyMax = 2
 /** New work is announced; this finds what waited while the process had enough to do. */
 const pollingSeconds = 2
-const progressPauseMs = 500
-/** The text of an answer. A larger one would make every page that shows it slow. */
+const progressPauseMs = 200
+/** The text of an answer. Pages that show a larger answer would be slow. */
 const answerCharactersMax = 16 * 1024 * 1024
 
 type Options = { readonly logger: Logger; readonly twoPerson: boolean }

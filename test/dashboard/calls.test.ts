@@ -56,7 +56,7 @@ const ids = (calls: readonly CallRow[]): string[] =>
   calls.map(({ ledger, revision }) => `${ledger} ${revision}`).toSorted()
 
 describe('pages of calls', () => {
-  test('hold each call once, newest first, whatever their size', async () => {
+  test('hold each call once, newest first, for pages of any size', async () => {
     const all = await expected('true')
     expect(all.length).toBeGreaterThan(40)
     for (const max of [1, 7, 1_000]) {

@@ -159,7 +159,7 @@ test('statements of one partner that take long leave people of the operator thei
 })
 
 describe('long work', () => {
-  test('is told as a stream of events that ends, to people whose role may do it', async () => {
+  test('shows its progress as a stream of events that ends, to people whose role may do it', async () => {
     const { eventLog } = room.foundation
     const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
     const read = eventLog.read.bind(eventLog)

@@ -107,7 +107,7 @@ test('an organization below its threshold is in the list of low balances, and on
 
 test('the overview refreshes itself with its range, and has a table behind its chart', async () => {
   const { body } = await ada.get('/?range=7d')
-  expect(body).toContain('hx-get="/?range=7d" hx-trigger="every 10s" hx-select="#live"')
+  expect(body).toContain('hx-get="/?range=7d&amp;refresh=yes" hx-trigger="every 10s" hx-select="#live"')
   expect(body).toContain('Calls by outcome per hour as a table')
   expect(body).toContain('href="/calls?range=1h&amp;outcome=failed"')
   expect(body).toContain('<a href="/calls?range=7d&amp;code=CREDIT_001">')
@@ -118,7 +118,7 @@ test('the overview refreshes itself with its range, and has a table behind its c
 
 test('the page of an organization shows days left, usage by capability and errors by code', async () => {
   const { body } = await ada.get(`/organizations/${scene.organizationId}`)
-  expect(body).toMatch(/Days left at the present rate<\/dt><dd>[\d,]+<\/dd>/)
+  expect(body).toMatch(/Days left at the current rate<\/dt><dd>[\d,]+<\/dd>/)
   expect(body).toContain('Credits by capability per hour')
   expect(body).toContain(
     `<a href="/organizations/${scene.organizationId}/calls?range=24h&amp;code=CREDIT_001">`,

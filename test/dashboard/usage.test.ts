@@ -198,7 +198,7 @@ describe('ranges', () => {
     ['7d', 'hour', 168, '2026-11-20T13:00:00Z', '2026-11-27T12:00:00Z'],
     ['30d', 'day', 30, '2026-10-29', '2026-11-27'],
     ['month', 'day', 27, '2026-11-01', '2026-11-27'],
-  ])('%s is in steps of a %s and ends with the present one', (range, ...expected) => {
+  ])('%s is in steps of a %s and ends with the current one', (range, ...expected) => {
     expect(shown(of({ range }))).toEqual([range, ...expected])
   })
 

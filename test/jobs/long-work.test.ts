@@ -133,7 +133,7 @@ test('a change of the command line is done by the process that runs jobs, if the
   await withWorker(async () => {
     const { jobs, left } = await worked()
     expect(jobs).toBe(1)
-    expect(left.join()).toMatch(/^(|The service goes on with it: "jobs show [0-9a-f-]{36}" shows .*)$/)
+    expect(left.join()).toMatch(/^(|The service continues it: "jobs show [0-9a-f-]{36}" shows .*)$/)
     expect(await worked('--here')).toEqual({ jobs: 0, left: [] })
   })
 })

@@ -137,7 +137,10 @@ test('a receiver that never answers costs a test ten seconds, and a process that
   await eventually(async () => (unanswered > before ? true : undefined), 150_000)
   expect(await worker.end('SIGTERM')).toBe(0)
   const { rows } = await pool.query(
-    `select state, attempts, busy_until from webhook_deliveries join webhook_endpoints using (webhook_id) where delivery_id = 'msg_1'`,
+    `select event, state, attempts, busy_until from webhook_deliveries join webhook_endpoints using (webhook_id) order by event, state`,
   )
-  expect(rows).toEqual([{ state: 'pending', attempts: 0, busy_until: null }])
+  expect(rows).toEqual([
+    { event: 'checkpoint', state: 'pending', attempts: 0, busy_until: null },
+    { event: 'webhook.test', state: 'dead', attempts: 1, busy_until: null },
+  ])
 }, 240_000)

@@ -56,6 +56,6 @@ test('when will this customer run out: two clicks', async () => {
   await page.goto('/')
   await page.getByRole('link', { name: 'Organizations', exact: true }).click()
   await page.getByRole('link', { name: 'Northwind Traders' }).first().click()
-  expect(await main()).toContain('Days left at the present rate')
+  expect(await main()).toContain('Days left at the current rate')
   await picture(page, 'question-runs-out')
 })

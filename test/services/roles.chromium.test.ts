@@ -106,9 +106,15 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
   /** With a value for each field without which the list says nothing. */
   const fileOf = (route: Route) => {
     const { method, path } = requestOf(route, furnished.examples)
-    const place = places.find((one) => `GET ${one.path}.csv` === route)
-    const needed = place === undefined ? [] : askedFields(place).filter(({ required }) => required)
-    const values = needed.map(({ flag }): [string, string] => [flag, furnished.examples[`${flag}s`] ?? ''])
+    const place = places.find((one) => [`GET ${one.path}.csv`, `GET ${one.path}/file`].includes(route))
+    const needed =
+      place === undefined
+        ? []
+        : askedFields(place).filter(({ required, control }) => required || control === 'organization')
+    const values = needed.map(({ flag, control }): [string, string] => [
+      flag,
+      furnished.examples[control === 'organization' ? 'organizations' : `${flag}s`] ?? '',
+    ])
     return { method, path: `${path}?${new URLSearchParams(values).toString()}` }
   }
 
@@ -117,9 +123,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     for (const route of fileRoutes) {
       const { status, type, body } = await fetched(window.page, fileOf(route))
       const isGiven = status === 200 && !type.startsWith('text/html') && body !== ''
-      // A file of one organization, asked for without naming it.
-      const isUnnamed = status === 422 && route.startsWith('GET /commands/')
-      if (mayOpen(role, route) ? !isGiven && !isUnnamed : status !== 403) wrong[route] = { status, type }
+      if (mayOpen(role, route) ? !isGiven : status !== 403) wrong[route] = { status, type }
     }
     expect(wrong).toEqual({})
   })

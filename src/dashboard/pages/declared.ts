@@ -22,7 +22,6 @@ import {
   type Viewer,
 } from './layout.ts'
 import { type Names, organizationLink } from './organization-link.ts'
-import { workPage } from './work.ts'
 
 /** The pages of commands and queries: a form, its plan, its answer; a table with its filters. */
 
@@ -330,11 +329,6 @@ export const workFailedPage = (view: DeclaredView & { readonly message: string }
     html`<p class="notice bad" role="alert">${view.message}</p>
 <p class="actions"><a class="button" href="${addressOf(view)}">Try again</a> <a href="${homeOf(view)}">Back</a></p>`,
   )
-
-/** Long work that has not ended. */
-export const workUnderWayPage = (
-  view: DeclaredView & { readonly since: Date; readonly progress: string; readonly stream: string },
-): Html => workPage({ ...view, title: titleOf(view) })
 
 const askerOf = ({ viewer, account }: DeclaredView) => ({
   role: viewer.role,

@@ -41,7 +41,7 @@ export type StatementView =
       readonly kind: 'search'
       readonly requestId: string
       readonly lines: readonly StatementRow[]
-      /** The organization that has it, if this one does not and the person may know. */
+      /** The other organization that the call belongs to, if the person may know it. */
       readonly elsewhere: string | null
     }
   | { readonly kind: 'fault'; readonly requestId: string; readonly fault: FormFault }
@@ -62,7 +62,7 @@ ${figures([
   ['Expired', credits(view.account.expired_micro)],
   ['Adjusted', movement(view.account.adjusted_micro)],
   ['Overdraft limit', credits(view.account.overdraft_limit_micro)],
-  ['Days left at the present rate', daysLeft(view.use, view.atMs)],
+  ['Days left at the current rate', daysLeft(view.use, view.atMs)],
 ])}
 ${mayDo(view.viewer.role, 'credits.change') && creditLinks(view.account)}
 ${useSection(view)}

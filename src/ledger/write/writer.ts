@@ -404,7 +404,7 @@ type Pacing = {
   competed(nowMs: number): void
   /** This process has appended. */
   appended(nowMs: number): void
-  /** An append of this process was refused: it tries again immediately. `tell`: notify the others that it tries. */
+  /** An append of this process was refused: it tries again immediately. `tell`: whether to notify the others. */
   lost(nowMs: number): { readonly tell: boolean }
   /** How long the next append has to wait. */
   waitMs(nowMs: number): number
