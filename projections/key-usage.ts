@@ -60,14 +60,15 @@ export const keyUsage: StatelessProjection = {
   },
 }
 
-type UsageRow = RowOf<typeof usageTable> & { readonly calls: number }
+type UsageRow = RowOf<typeof usageTable> & { calls: number }
 
 const dayOf = (instant: string): string => instant.slice(0, 10)
 
 const add = (usage: Map<string, UsageRow>, row: UsageRow): void => {
   const cell = `${row.key_id} ${row.day} ${row.capability} ${row.outcome}`
-  const before = usage.get(cell)
-  usage.set(cell, before === undefined ? row : { ...row, calls: before.calls + row.calls })
+  const sum = usage.get(cell)
+  if (sum === undefined) usage.set(cell, row)
+  else sum.calls += row.calls
 }
 
 /** When a key was last used; no row for a key never used. */

@@ -20,7 +20,7 @@ export const usageTable = {
   key: ['organization_id', 'day', 'key_id', 'capability', 'outcome', 'rule'],
 } as const satisfies Table
 
-export type UsageRow = RowOf<typeof usageTable> & { readonly calls: number; readonly charged_micro: bigint }
+export type UsageRow = RowOf<typeof usageTable> & { calls: number; charged_micro: bigint }
 
 export const organizationOf = ({ stream }: ProjectedEvent): string => stream.slice('ledger-'.length)
 
@@ -65,17 +65,12 @@ export const usageOf = (event: ProjectedEvent): UsageRow[] => {
 export const addUsage = (usage: Map<string, UsageRow>, row: UsageRow): void => {
   const { organization_id, day, key_id, capability, outcome, rule } = row
   const cell = `${organization_id} ${day} ${key_id} ${capability} ${outcome} ${rule}`
-  const before = usage.get(cell)
-  usage.set(
-    cell,
-    before === undefined
-      ? row
-      : {
-          ...row,
-          calls: before.calls + row.calls,
-          charged_micro: before.charged_micro + row.charged_micro,
-        },
-  )
+  const sum = usage.get(cell)
+  if (sum === undefined) usage.set(cell, row)
+  else {
+    sum.calls += row.calls
+    sum.charged_micro += row.charged_micro
+  }
 }
 
 /** The position up to which an organization's rows are complete: before the event they stopped at, if they did. */

@@ -20,7 +20,7 @@ export type Build = {
   readonly note?: (to: LogPlace, poison: readonly Poison[]) => Promise<void>
 }
 
-const batchMax = 5_000
+const batchMax = 10_000
 
 /** Folds every build up to its target. Reading, folding and writing overlap by one batch each. */
 export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
