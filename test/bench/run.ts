@@ -5,6 +5,7 @@ import { append } from './append.ts'
 import { backup } from './backup.ts'
 import { call } from './call.ts'
 import { companies } from './companies.ts'
+import { dashboardPages } from './dashboard.ts'
 import { emailLists } from './email-lists.ts'
 import { emailSyntax } from './email-syntax.ts'
 import { eventLogVerify } from './event-log-verify.ts'
@@ -40,6 +41,7 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   rebuild,
   'event-log-verify': eventLogVerify,
   finance,
+  dashboard: dashboardPages,
   growth,
   age,
   backup,

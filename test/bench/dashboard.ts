@@ -1,0 +1,187 @@
+import pg from 'pg'
+import { ulid } from 'ulid'
+import { projections } from '../../projections/index.ts'
+import { changePassword, createUser } from '../../src/administration/users/user-changes.ts'
+import { parseConfig } from '../../src/config.ts'
+import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { rebuildProjections } from '../../src/projector/rebuild.ts'
+import { openHistories } from './ledger-history.ts'
+import { onOne, openLoadGenerator } from './load.ts'
+import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
+import { openAccount, startOn } from './service.ts'
+import { logger, openStore } from './store.ts'
+
+/** The pages of the dashboard over a long log of many organizations, and calls while people use them. */
+
+const organizations = 500
+const historyDays = 20
+const dayMs = 86_400_000
+const people = 5
+/** The pause between a person's pages. */
+const readMs = 1_000
+const callsPerSecond = 100
+const firstByteMsMost = 300
+const slowdownMost = 1.2
+const password = 'chosen for the benchmark'
+
+export const dashboardPages = async ({
+  events,
+  rounds,
+  seconds,
+  begin,
+  report,
+}: BenchOptions): Promise<Row[]> => {
+  const store = await openStore()
+  const foundation = await openFoundation(parseConfig(store.environment), { logger })
+  const load = openLoadGenerator()
+  try {
+    const ids = Array.from({ length: organizations }, () => `org_${ulid()}`)
+    const { apiKey } = await openAccount(foundation)
+    for (const name of names()) {
+      await createUser(foundation, { name, role: 'admin', organizationId: null, actor: 'system' })
+      await changePassword(foundation, { name, actor: name, chosen: password })
+    }
+    await write(foundation, ids, events, report)
+    const service = await startOn(store, { ROLES: 'api,dashboard,projector' })
+    try {
+      const sessions = []
+      for (const name of names()) sessions.push(await signIn(service.dashboardUrl, name))
+      const [session = ''] = sessions
+      const paths = await pathsOf(foundation, ids[0] ?? '')
+      begin()
+      const rows: Row[] = []
+      for (const [what, path] of Object.entries(paths)) {
+        const times: number[] = []
+        for (let round = 0; round < rounds; round++)
+          times.push(await firstByteMs(service.dashboardUrl, path, session))
+        report(`dashboard: ${what}: ${times.map((ms) => ms.toFixed(0)).join(', ')} ms`)
+        rows.push(figureRow(`${what}: first byte`, median(times), 'ms', { most: firstByteMsMost }))
+      }
+      const port = Number(new URL(service.apiUrl).port)
+      const calls = (seed: number) =>
+        load.run({ ...onOne({ port, apiKey }), connections: 8, seconds, rate: callsPerSecond, seed })
+      await calls(1)
+      const alone = await calls(2)
+      const using = new AbortController()
+      const readers = sessions.map((one) =>
+        read(service.dashboardUrl, Object.values(paths), one, using.signal),
+      )
+      const beside = await calls(3)
+      using.abort()
+      const read_ = (await Promise.all(readers)).reduce((sum, count) => sum + count, 0)
+      report(`dashboard: ${people} people read ${read_} pages in ${seconds} s`)
+      rows.push(
+        ratioRow(`p99 of calls while ${people} people use it`, {
+          ...{ measured: beside.p99Ms, against: alone.p99Ms, unit: 'ms', bound: { most: slowdownMost } },
+        }),
+      )
+      return rows
+    } finally {
+      await service.end('SIGTERM')
+    }
+  } finally {
+    await load.stop()
+    await foundation.close()
+    await store.close()
+  }
+}
+
+const names = (): string[] => Array.from({ length: people }, (_, n) => `reader${n + 1}`)
+
+const write = async (
+  { url, migrationUrl, eventLog, secrets }: Foundation,
+  ids: readonly string[],
+  events: number,
+  report: BenchOptions['report'],
+): Promise<void> => {
+  const to = Date.now() - 60_000
+  const ledgers = openHistories(url, ids)
+  let written = 0
+  for (let day = historyDays; day > 0; day--) {
+    const from = to - day * dayMs
+    written += await ledgers.grow(Math.round(events / historyDays / ids.length), { from, to: from + dayMs })
+  }
+  report(`dashboard: wrote ${written} events`)
+  const client = new pg.Client({ connectionString: migrationUrl })
+  await client.connect()
+  await client.query('update projection_checkpoints set position = (select position from log_head)')
+  const startedAt = performance.now()
+  await rebuildProjections({ url, eventLog, seal: secrets.rowSeal, projections })
+  report(`dashboard: rebuilt in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`)
+  await client.query('vacuum analyze')
+  await client.end()
+}
+
+/** Pages by what a person wants to know. */
+const pathsOf = async ({ pool }: Foundation, organization: string): Promise<Record<string, string>> => {
+  const { rows } = await pool.query<{ request_id: string }>(
+    'select request_id from ledger_lines where ledger = ledger_key($1) and calls is not null order by revision desc limit 1',
+    [organization],
+  )
+  return {
+    overview: '/',
+    'overview of 30 days': '/?range=30d',
+    organizations: '/organizations',
+    'calls of all organizations': '/calls',
+    'calls that failed in 7 days': '/calls?range=7d&outcome=failed',
+    'calls of one organization': `/organizations/${organization}/calls?range=30d`,
+    'one call': `/organizations/${organization}/calls/${rows[0]?.request_id}`,
+    'usage of one organization': `/organizations/${organization}/usage?range=30d`,
+    'account of one organization': `/organizations/${organization}`,
+  }
+}
+
+/** Reads pages in turn, at a person's pace, until it is aborted. Resolves with their number. */
+const read = async (
+  url: string,
+  paths: readonly string[],
+  session: string,
+  signal: AbortSignal,
+): Promise<number> => {
+  let count = 0
+  while (!signal.aborted) {
+    await firstByteMs(url, paths[count++ % paths.length] ?? '/', session)
+    await new Promise((resolve) => setTimeout(resolve, readMs))
+  }
+  return count
+}
+
+const firstByteMs = async (url: string, path: string, cookie: string): Promise<number> => {
+  const startedAt = performance.now()
+  const answer = await fetch(`${url}${path}`, {
+    headers: { cookie, accept: 'text/html' },
+    redirect: 'manual',
+  })
+  const ms = performance.now() - startedAt
+  const text = await answer.text()
+  if (answer.status !== 200)
+    throw new Error(`${path} was answered with ${answer.status}: ${text.slice(0, 500)}`)
+  return ms
+}
+
+/** Resolves with the cookies of the session. */
+const signIn = async (url: string, name: string): Promise<string> => {
+  const cookies = new Map<string, string>()
+  const header = (): string => [...cookies].map((pair) => pair.join('=')).join('; ')
+  const keep = ({ headers }: Response): void => {
+    for (const cookie of headers.getSetCookie()) {
+      const [, key = '', value = ''] = /^([^=]+)=([^;]*)/.exec(cookie) ?? []
+      cookies.set(key, value)
+    }
+  }
+  const form = await fetch(`${url}/login`)
+  keep(form)
+  const text = await form.text()
+  const hidden = ['_csrf', 'once'].map((field) => [
+    field,
+    new RegExp(`name="${field}" value="([^"]+)"`).exec(text)?.[1] ?? '',
+  ])
+  const answer = await fetch(`${url}/login`, {
+    ...{ method: 'POST', redirect: 'manual' },
+    headers: { cookie: header(), 'content-type': 'application/x-www-form-urlencoded' },
+    body: new URLSearchParams({ ...Object.fromEntries(hidden), name, password }),
+  })
+  keep(answer)
+  if (answer.status !== 303) throw new Error(`the sign-in was answered with ${answer.status}`)
+  return header()
+}
