@@ -1,4 +1,4 @@
-/** Who is not found is not yet gone: by which name, of which source, and for how long silence about a person is believed. */
+/** A person who is not found is not necessarily gone: which name was asked for, which source answered, and how long "not found" is trusted. */
 import { describe, expect, test } from 'vitest'
 import {
   dayMs,
@@ -14,7 +14,7 @@ import {
 const scene = retrievalScene()
 const { askAndSettle, foundAs, processOver, source } = scene
 
-/** Long enough that what was fetched is no longer fresh. */
+/** Long enough for fetched data to be no longer fresh. */
 const laterMs = 2 * 60_000
 const unavailable = { kind: 'unavailable', retryAfterSeconds: expect.any(Number) }
 const down = { kind: 'transient', detail: 'down' } as const
@@ -23,8 +23,8 @@ const notFound = { kind: 'not_found' } as const
 const eventsAfter = async (count: number): Promise<string[]> =>
   (await scene.profileEvents()).slice(count).map(({ type }) => type)
 
-describe('a source that cannot be asked by number', () => {
-  test('is asked by name for whom a number leads to, and nobody becomes deleted', async () => {
+describe('a source that cannot look up numbers', () => {
+  test('is asked for the name that belongs to the number, and the person does not become deleted', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const page = source(() => foundAs(name, number), { kinds: ['lid'] })
     const retrieval = processOver([page])
@@ -42,7 +42,7 @@ describe('a source that cannot be asked by number', () => {
       expect(await askAndSettle(retrieval, ref)).toMatchObject({ kind: 'found', source: 'cached' })
   })
 
-  test('says nothing about a number nobody knows: nothing is recorded', async () => {
+  test('is not asked about an unknown number, and nothing is recorded', async () => {
     const page = source(() => foundAs(freshLid(), null), { kinds: ['lid'] })
     const retrieval = processOver([page])
     const before = (await scene.profileEvents()).length
@@ -51,7 +51,7 @@ describe('a source that cannot be asked by number', () => {
     expect(await eventsAfter(before)).toEqual([])
   })
 
-  test('a failure of the source asked by name instead is a failure, and nothing is recorded', async () => {
+  test('when the lookup by name fails, the call fails and nothing is recorded', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const page = source(() => foundAs(name, number), { kinds: ['lid'] })
     const retrieval = processOver([page])
@@ -66,37 +66,34 @@ describe('a source that cannot be asked by number', () => {
   })
 })
 
-describe('a name that is not found, of a person with a number', () => {
+describe('a name that is not found, of a person with a known number', () => {
   test.each([
-    ['cannot be asked', down],
-    ['is asked too often', { kind: 'rate_limited', retryAfterSeconds: 1 }],
-    ['talks nonsense', { kind: 'malformed', detail: 'json' }],
-  ] as const)(
-    'while the source %s by number: come back later, and nothing is recorded',
-    async (_, byNumber) => {
-      const [name, number] = [freshLid(), freshUrn()]
-      const http = source(() => foundAs(name, number))
-      const retrieval = processOver([http])
-      const before = await askAndSettle(retrieval, lid(name))
-      const events = (await scene.profileEvents()).length
-      scene.move(laterMs)
-      http.script = ({ kind }) => (kind === 'lid' ? notFound : byNumber)
-      expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual(unavailable)
-      expect(http.asked.slice(1)).toEqual([lid(name), urn(number)])
-      expect(await eventsAfter(events)).toEqual([])
-      expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
-      for (const ref of [lid(name), urn(number)])
-        expect(await askAndSettle(retrieval, ref)).toMatchObject({
-          kind: 'found',
-          source: 'cached',
-          subjectId: subjectIdOf(before),
-        })
-    },
-  )
+    ['fails', down],
+    ['is rate-limited', { kind: 'rate_limited', retryAfterSeconds: 1 }],
+    ['returns malformed data', { kind: 'malformed', detail: 'json' }],
+  ] as const)('while the lookup by number %s: retry later, and nothing is recorded', async (_, byNumber) => {
+    const [name, number] = [freshLid(), freshUrn()]
+    const http = source(() => foundAs(name, number))
+    const retrieval = processOver([http])
+    const before = await askAndSettle(retrieval, lid(name))
+    const events = (await scene.profileEvents()).length
+    scene.move(laterMs)
+    http.script = ({ kind }) => (kind === 'lid' ? notFound : byNumber)
+    expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual(unavailable)
+    expect(http.asked.slice(1)).toEqual([lid(name), urn(number)])
+    expect(await eventsAfter(events)).toEqual([])
+    expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
+    for (const ref of [lid(name), urn(number)])
+      expect(await askAndSettle(retrieval, ref)).toMatchObject({
+        kind: 'found',
+        source: 'cached',
+        subjectId: subjectIdOf(before),
+      })
+  })
 })
 
 describe('two sources', () => {
-  test('the first fails and the second knows nobody: come back later, and nothing is recorded', async () => {
+  test('the first fails and the second does not know the person: retry later, and nothing is recorded', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))
     const dataset = source(() => notFound, { name: 'dataset' })
@@ -112,14 +109,14 @@ describe('two sources', () => {
     expect(await askAndSettle(retrieval, lid(name))).toMatchObject({ kind: 'found', source: 'cached' })
   })
 
-  test('of somebody nobody knew yet: come back later, too', async () => {
+  test('the first fails and the person was never known: retry later', async () => {
     const retrieval = processOver([source(() => down), source(() => notFound, { name: 'dataset' })])
     const events = (await scene.profileEvents()).length
     expect(await askAndSettle(retrieval, lid(freshLid()))).toEqual(unavailable)
     expect(await eventsAfter(events)).toEqual([])
   })
 
-  test('the one that knew the person is the one whose silence counts', async () => {
+  test('only a "not found" from the source that knew the person counts', async () => {
     const name = freshLid()
     const http = source(() => down)
     const dataset = source(() => foundAs(name, null), { name: 'dataset' })
@@ -127,7 +124,7 @@ describe('two sources', () => {
     const before = await askAndSettle(retrieval, lid(name))
     expect(before).toMatchObject({ kind: 'found' })
     scene.move(laterMs)
-    // The first never knew the person: that it does not now is no end of anybody.
+    // The first source never knew the person, so its "not found" does not end them.
     http.script = () => notFound
     expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual({ kind: 'missing' })
     expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
@@ -136,7 +133,7 @@ describe('two sources', () => {
 })
 
 describe('a former name', () => {
-  test('that is not found does not end the person under the current one', async () => {
+  test('that is not found does not delete the person under the current name', async () => {
     const [old, current] = [freshLid(), freshLid()]
     const http = source(() => foundAs(current, null, { redirected: true }))
     const retrieval = processOver([http])
@@ -153,7 +150,7 @@ describe('a former name', () => {
     expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
   })
 
-  test('that its new holder deleted does not end the person either', async () => {
+  test('that its new holder deleted does not delete the person either', async () => {
     const [old, current] = [freshLid(), freshLid()]
     const http = source(() => foundAs(current, null, { redirected: true }))
     const retrieval = processOver([http])
@@ -165,7 +162,7 @@ describe('a former name', () => {
     expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
   })
 
-  test('not confirmed within 55 s is asked for again where fresh data are wanted: it may be somebody else’s by now', async () => {
+  test('not confirmed within 55 s is fetched again for fresh data: it may belong to someone else by now', async () => {
     const [old, current] = [freshLid(), freshLid()]
     const [number, stranger] = [freshUrn(), freshUrn()]
     const http = source(() => foundAs(old, number))
@@ -182,11 +179,11 @@ describe('a former name', () => {
     scene.move(1_000)
     expect(await askAndSettle(retrieval, lid(old), 'fresh')).toEqual({ kind: 'missing' })
     expect(http.asked.slice(asked)).toContainEqual(lid(old))
-    // Neither does the name lead to its former holder afterwards.
+    // The name does not lead to its former holder afterwards either.
     expect(await askAndSettle(retrieval, lid(old))).toEqual({ kind: 'missing' })
   })
 
-  test('confirmed within 55 s is fresh without asking', async () => {
+  test('confirmed within 55 s is fresh without another fetch', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))
     const retrieval = processOver([http])
@@ -197,9 +194,9 @@ describe('a former name', () => {
   })
 })
 
-describe('how long somebody known is believed to be gone', () => {
+describe('how long a known person is treated as gone', () => {
   test.each(['not_found', 'inaccessible'] as const)(
-    '%s: a day, and what was cached stays readable',
+    '%s: for a day, and the cached data stays readable',
     async (kind) => {
       const name = freshLid()
       const http = source(() => foundAs(name, null))
@@ -247,7 +244,7 @@ describe('how long somebody known is believed to be gone', () => {
     expect(await askAndSettle(retrieval, lid(name))).toMatchObject({ kind: 'found', subjectId })
   })
 
-  test('gone, as the source says itself: a tombstone for 30 days, and their data are unreadable at once', async () => {
+  test('the source reports the person as gone: a tombstone for 30 days, and the data is unreadable immediately', async () => {
     const name = freshLid()
     const http = source(() => foundAs(name, null))
     const retrieval = processOver([http])
@@ -260,7 +257,7 @@ describe('how long somebody known is believed to be gone', () => {
       ageMs: 0,
     })
     expect(await scene.keysOf(subjectId)).toBe(0)
-    // As long as the name is known to be theirs.
+    // The name is known to be theirs for 30 days.
     scene.move(30 * dayMs - hourMs)
     expect(await askAndSettle(retrieval, lid(name))).toEqual({
       kind: 'deleted',

@@ -18,7 +18,7 @@ describe('4.3 the request', () => {
     [{ id: 'https://www.profnet.com/in/talvora', cached: true }, { kind: 'lid', value: 'talvora' }, true],
     [{ id: 'urn:profnet:person:12', cached: false }, { kind: 'urn', value: '12' }, false],
     [{ id: 'talvora', cached: null, more: 1 }, { kind: 'lid', value: 'talvora' }, true],
-  ])('%j is understood', (body, ref, cached) => {
+  ])('%j is valid', (body, ref, cached) => {
     expect(parse(body)).toEqual({ input: { ref, id: body.id, cached } })
   })
 
@@ -33,7 +33,7 @@ describe('4.3 the request', () => {
     ['a b', 'a b'],
     ['https://www.profnet.com/company/talvora', 'https://www.profnet.com/company/talvora'],
     ['y'.repeat(5_000), 'y'.repeat(1_024)],
-  ])('4.3.1 an id of %j is no supported format', (id, echoed) => {
+  ])('4.3.1 an id of %j is not a supported format', (id, echoed) => {
     expect(parse({ id })).toEqual({
       refusal: {
         code: 'PROFNET_001',
@@ -55,7 +55,7 @@ describe('4.3 the request', () => {
     })
   })
 
-  test('4.3.2 a profile nobody knows is refused with the id as it was written, cut', () => {
+  test('4.3.2 an unknown profile is refused with the id as written, truncated', () => {
     expect(profileNotFound(`z${'y'.repeat(2_000)}`)).toMatchObject({
       code: 'PROFNET_002',
       details: { id: `z${'y'.repeat(1_023)}` },
@@ -80,7 +80,7 @@ describe('2.4 the result', () => {
     ...['address', 'educations', 'employment_history', 'emails', 'phone_numbers', 'deleted'],
   ]
 
-  test('has every member of the specification, in its order, also where nothing is known', () => {
+  test('has every member of the specification, in its order, even if no value is known', () => {
     const result = resultOf(ids, profileDataOf({ firstname: 'Talvora' }), identifiers.urlOf(ids.lid))
     expect(Object.keys(result)).toEqual(members)
     expect(profileResult.parse(result)).toEqual(result)
@@ -94,7 +94,7 @@ describe('2.4 the result', () => {
     })
   })
 
-  test('of somebody who is gone says who, and nothing else', () => {
+  test('of a deleted person has the identifiers and nothing more', () => {
     const result = deletedResult(ids.lid, identifiers.urlOf(ids.lid))
     expect(Object.keys(result)).toEqual(members)
     expect(profileResult.parse(result)).toEqual(result)
@@ -108,7 +108,7 @@ describe('2.4 the result', () => {
     })
   })
 
-  test('of somebody who is gone and was asked for by number has every member', () => {
+  test('of a deleted person asked for by number has every member', () => {
     const result = deletedResult(null, null)
     expect(Object.keys(result)).toEqual(members)
     expect(profileResult.parse(result)).toMatchObject({ lid: null, url: null, deleted: true })

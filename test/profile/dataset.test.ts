@@ -87,7 +87,7 @@ const load = (
   })
 const lines = (...records: object[]) => records.map((record) => JSON.stringify(record)).join('\n')
 const person = (lid: string, urn: string | null = null, firstname = 'Talvora') => ({ lid, urn, firstname })
-/** What the rows say, opened, by lid. */
+/** The decrypted rows, by lid. */
 const rows = async () => {
   const stored = await pool.query<{ lid_hmac: string; sealed: string }>(
     'select lid_hmac, sealed from profile_dataset',
@@ -101,7 +101,7 @@ const rows = async () => {
 }
 
 describe('an import', () => {
-  test('makes people found by id and by number, as if they had just been fetched; the import date stays', async () => {
+  test('makes people available by id and by number, as if just fetched; the import date stays the same', async () => {
     const report = await load(lines(person('Talvora', '12')), { atMs: nowMs - 90 * 86_400_000 })
     expect(report).toEqual({ lines: 1, imported: 1, gone: 0, suppressed: 0, bad: 0, badLines: [] })
     for (const answer of [await find('lid', 'talvora'), await find('urn', '12')])
@@ -117,7 +117,7 @@ describe('an import', () => {
     expect(await find('lid', 'brax-hatch')).toEqual({ kind: 'not_found' })
   })
 
-  test('takes resumes and schema.org too, blank lines, a byte order mark and other line ends', async () => {
+  test('also takes JSON Resume and schema.org, blank lines, a byte order mark and other line endings', async () => {
     const report = await load(
       `\ufeff${JSON.stringify(person('abc'))}\r\n\r\n  \n${lines(
         { lid: 'def', basics: { name: 'Mer Vane' } },
@@ -132,7 +132,7 @@ describe('an import', () => {
     ])
   })
 
-  test('can be cut anywhere by the stream', async () => {
+  test('accepts a stream that is split at any byte', async () => {
     const text = lines(person('jürgen-müller', '7', 'Jürgen'), person('山田太郎', '8', '太郎'))
     for (const size of [1, 2, 3, 7]) {
       await pool.query('truncate profile_dataset')
@@ -141,7 +141,7 @@ describe('an import', () => {
     }
   })
 
-  test('says which lines are bad and why, without repeating them, and goes on', async () => {
+  test('reports bad lines with the reason but without their content, and continues', async () => {
     const text = Buffer.concat([
       Buffer.from(
         `${lines(person('abc'))}\nnot json\n[1]\n{"firstname":"Nobody"}\n{"lid":"x"}\n{"lid":"def"}\n`,
@@ -170,13 +170,13 @@ describe('an import', () => {
     })
   })
 
-  test('reports no more bad lines than a person reads', async () => {
+  test('reports a limited number of bad lines', async () => {
     const report = await load('x\n'.repeat(badLinesReportedMax * 3))
     expect(report.bad).toBe(badLinesReportedMax * 3)
     expect(report.badLines).toHaveLength(badLinesReportedMax)
   })
 
-  test('goes in batches and says how far it is', async () => {
+  test('works in batches and reports its progress', async () => {
     const seen: number[] = []
     const count = batchSizeMax * 2 + 7
     const text = lines(...Array.from({ length: count }, (_, index) => person(`person-${index}`)))
@@ -184,7 +184,7 @@ describe('an import', () => {
     expect(seen).toEqual([batchSizeMax, batchSizeMax * 2, count])
   })
 
-  test('again changes nothing but the date', async () => {
+  test('a second time changes nothing but the date', async () => {
     const text = lines(person('abc', '1'), person('def', '2'), { lid: 'ghi', deleted: true })
     await load(text)
     const before = await rows()
@@ -192,9 +192,9 @@ describe('an import', () => {
     expect(await rows()).toEqual(before)
   })
 
-  test('replaces what was known under the id and under the number: the latest line wins', async () => {
+  test('replaces earlier data under the same id and number: the last line wins', async () => {
     await load(lines(person('abc', '1', 'Old'), person('def', '2', 'Other'), person('ghi', null, 'Third')))
-    // 1 was renamed; def went to 3; ghi got a number.
+    // 1 was renamed; def moved to 3; ghi got a number.
     await load(
       lines(person('abc-new', '1', 'New'), person('def', '3', 'Stranger'), person('ghi', '9', 'Third')),
     )
@@ -205,19 +205,19 @@ describe('an import', () => {
     ])
   })
 
-  test('whose lines contradict each other keeps the later ones', async () => {
+  test('with contradicting lines keeps the later ones', async () => {
     await load(lines(person('abc', '1', 'First'), person('def', '1', 'Second'), person('def', '2', 'Third')))
     expect(await rows()).toMatchObject([{ lid: 'def', urn: '2', name: 'Third' }])
   })
 
-  test('of somebody who is gone leaves a mark and no data', async () => {
+  test('of a deleted person leaves a mark and no data', async () => {
     await load(lines(person('abc', '1')))
     await load(lines({ ...person('abc', '1'), deleted: true }))
     expect(await rows()).toEqual([{ lid: 'abc', urn: '1', name: null, gone: true }])
     expect(await find('urn', '1')).toEqual({ kind: 'gone' })
   })
 
-  test('that fails leaves what was committed before, and can be repeated', async () => {
+  test('that fails keeps what was committed before, and can be repeated', async () => {
     const text = lines(...Array.from({ length: batchSizeMax + 1 }, (_, index) => person(`person-${index}`)))
     let asked = 0
     const failing: AreSuppressed = async (people) => {
@@ -230,7 +230,7 @@ describe('an import', () => {
   })
 })
 
-/** For a lock, in this database. */
+/** Waits until a session of this database waits for a lock. */
 const untilSomebodyWaits = async () => {
   const waiting =
     "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
@@ -238,13 +238,13 @@ const untilSomebodyWaits = async () => {
 }
 
 describe('erasure', () => {
-  test('what rests in the table is readable by nobody without the secret', async () => {
+  test('the table is unreadable without the secret', async () => {
     await load(lines(person('abc-quill', '1', 'Talvora')))
     const { rows: stored } = await pool.query('select row_to_json(t)::text as row from profile_dataset t')
     expect(JSON.stringify(stored)).not.toMatch(/abc-quill|Talvora/)
   })
 
-  test('removes who is known by any of the aliases, and names all aliases of theirs', async () => {
+  test('removes a person known by any of the aliases, and returns all of their aliases', async () => {
     await load(lines(person('abc', '1'), person('def', '2'), person('ghi')))
     const erased = await eraseFromDataset(pool, ['lid:abc', 'urn:2', 'lid:nobody'].map(hmacOf))
     expect(erased.removed).toBe(2)
@@ -254,7 +254,7 @@ describe('erasure', () => {
     expect(await eraseFromDataset(pool, [hmacOf('lid:abc')])).toEqual({ removed: 0, hmacs: [] })
   })
 
-  test('keeps who is suppressed from coming back, by id or by number', async () => {
+  test('keeps a suppressed person from being imported again, by id or by number', async () => {
     const suppressed = new Set(['lid:abc', 'urn:2'])
     const areSuppressed: AreSuppressed = async (people) =>
       people.map((aliases) => aliases.some((alias) => suppressed.has(alias)))
@@ -265,12 +265,12 @@ describe('erasure', () => {
     expect(await rows()).toMatchObject([{ lid: 'ghi' }])
   })
 
-  test('that comes in the middle of an import leaves nothing of the person', async () => {
+  test('during an import leaves no data of the person', async () => {
     const suppressed = new Set<string>()
     let erasing: Promise<unknown> = Promise.resolve()
     const areSuppressed: AreSuppressed = async (people) => {
       const answer = people.map((aliases) => aliases.some((alias) => suppressed.has(alias)))
-      // Suppressed just after the import was told that nobody is.
+      // Suppressed just after the import checked and found no suppressed identifiers.
       suppressed.add('lid:abc')
       erasing = eraseFromDataset(pool, [hmacOf('lid:abc')])
       await Promise.race([erasing, untilSomebodyWaits()])
@@ -282,8 +282,8 @@ describe('erasure', () => {
   })
 })
 
-describe('the invented people', () => {
-  test('fill an empty dataset, once', async () => {
+describe('the sample people', () => {
+  test('are loaded into an empty dataset, once', async () => {
     const seed = () =>
       seedDatasetIfEmpty({ pool, secrets, identifiers, areSuppressed: nobody, epochMs: () => nowMs })
     expect(await seed()).toBe(inventedPeopleCount)
@@ -296,7 +296,7 @@ describe('the invented people', () => {
     expect(await seed()).toBe(0)
   })
 
-  test('do not come to a dataset that holds anybody', async () => {
+  test('are not loaded into a dataset that already has people', async () => {
     await load(lines(person('abc')))
     expect(
       await seedDatasetIfEmpty({ pool, secrets, identifiers, areSuppressed: nobody, epochMs: () => nowMs }),

@@ -1,6 +1,6 @@
 /**
- * What is left of somebody in the files of a database: the heap's dead rows and the write-ahead log, searched by somebody who
- * has SECRET_KEY. An embedded PostgreSQL of its own, because they search all of it.
+ * What remains of an erased person in the database files: the heap's dead rows and the write-ahead log, searched with SECRET_KEY.
+ * The test reads all the files, so it has its own embedded PostgreSQL.
  */
 import { randomUUID } from 'node:crypto'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
@@ -78,7 +78,7 @@ afterAll(async () => {
 
 const sealerFor = (purpose: string) => foundation.epochKeys.sealer(purpose)
 
-/** Everything there is to say about a person, in all the places that keep it. */
+/** Stores data about one person everywhere we store such data. */
 const leaveTraces = async (): Promise<void> => {
   const { pool, eventLog, keyedEvents, secrets, url } = foundation
   const retrieval = createRetrieval({
@@ -126,7 +126,7 @@ const leaveTraces = async (): Promise<void> => {
   await queue.close()
 }
 
-/** What can be opened in the files of the data directory, as they are after an orderly end. */
+/** Everything that can be decrypted in the data directory after a clean shutdown. */
 const scan = async (): Promise<string[]> => {
   const { secrets, eventLog } = foundation
   const payloads = new Map<string, string>()
@@ -166,13 +166,13 @@ const endOfEpoch = () =>
     logger,
   })
 
-test('a person erased can be read in heap and write-ahead log until their epoch’s key is destroyed, and not after', async () => {
+test('an erased person can be read from heap and write-ahead log until the key of the epoch is destroyed, and not after', async () => {
   await leaveTraces()
   await catchUp(foundation, logger)
   expect(await scan()).toEqual(['answer', 'data set', 'profile', 'retry'])
   const ref = { kind: 'lid', value: 'zorvina' } as const
   await eraseProfile(erasureParts(foundation), ref, { actor: 'cli', note: null })
-  // Only the rows are gone.
+  // Only the rows are deleted.
   expect(await scan()).toEqual(['answer', 'data set', 'profile', 'retry'])
   vi.setSystemTime((epochOf(Date.now()) + 1) * epochMs + 26 * 3_600_000)
   await endOfEpoch()

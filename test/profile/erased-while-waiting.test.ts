@@ -1,4 +1,4 @@
-/** An erasure while a caller waits for another process that fetches the same person: nobody is asked for them any more. */
+/** A person is erased while a caller waits for another process to fetch them: the source is not asked again. */
 import { expect, test, vi } from 'vitest'
 import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
 import type { Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
@@ -13,7 +13,7 @@ const { ask, askAndSettle, foundAs, processOver, source } = scene
 const laterMs = 2 * 60_000
 const missing = { kind: 'missing' }
 
-/** Asks; resolves when the caller was found to have to wait for a fetch, with what it is told in the end. */
+/** Starts a request. Resolves once the caller has to wait for a fetch, and returns the promise of its answer. */
 const beginAsking = async (
   retrieval: Retrieval,
   ref: ProfileRef,
@@ -33,7 +33,7 @@ const beginAsking = async (
 }
 
 test.each(['cached', 'fresh'] as const)(
-  'who waits for %s data of somebody is told that there is nobody, and the source is not asked',
+  'a caller who waits for %s data of an erased person gets "missing", and the source is not asked',
   async (wants) => {
     const name = freshLid()
     const claims = createClaims(scene.foundation().pool)
@@ -49,7 +49,7 @@ test.each(['cached', 'fresh'] as const)(
   },
 )
 
-test('who waits for another name of somebody known is told so too, and nothing of what was cached is served', async () => {
+test('a caller who waits for another name of an erased person gets "missing" too, and no cached data is served', async () => {
   const [name, number] = [freshLid(), freshUrn()]
   const http = source(() => foundAs(name, number))
   await askAndSettle(processOver([http]), lid(name))
@@ -65,12 +65,12 @@ test('who waits for another name of somebody known is told so too, and nothing o
   expect(http.asked).toHaveLength(1)
 })
 
-test('a tombstone that is still projected is not served to who waited', async () => {
+test('a tombstone that is still projected is not served to a caller who waited', async () => {
   const name = freshLid()
   const http = source(() => foundAs(name, null))
   const subjectId = subjectIdOf(await askAndSettle(processOver([http]), lid(name)))
   scene.move(laterMs)
-  // Another process finds them gone, and has not let its claim go yet.
+  // Another process finds that the person is gone, and still holds its claim.
   const { vault, destroying, goOn } = slowToDestroy()
   const other = processOver([source(() => ({ kind: 'gone' }))], { vault })
   const finding = ask(other, lid(name), 'fresh')
@@ -83,7 +83,7 @@ test('a tombstone that is still projected is not served to who waited', async ()
   const holder = await pool.connect()
   try {
     await holder.query('begin')
-    // The projector waits: the tombstone stays where it is.
+    // The lock stops the projector, so the tombstone stays in the table.
     await holder.query(`lock table ${await profileTables()} in share row exclusive mode`)
     await scene.erase(lid(name))
     goOn()
@@ -98,7 +98,7 @@ test('a tombstone that is still projected is not served to who waited', async ()
   expect(http.asked).toHaveLength(1)
 })
 
-/** A vault that is told to destroy keys, and does not before it may go on. */
+/** A vault that waits for `goOn` before it destroys keys. */
 const slowToDestroy = () => {
   const told = Promise.withResolvers<void>()
   const going = Promise.withResolvers<void>()
@@ -121,7 +121,7 @@ const goneOf = async (subjectId: string): Promise<unknown> => {
   return rows[0]?.gone_reason
 }
 
-/** The tables the projection is in, under whatever names they have now. */
+/** The current names of the projection's tables. */
 const profileTables = async (): Promise<string> => {
   const { rows } = await scene.foundation().pool.query<{ name: string }>(
     `select format('%I.%I', n.nspname, c.relname) as name

@@ -1,4 +1,4 @@
-/** An erasure reaches what is being written while it runs, and whoever a name ever led to. */
+/** An erasure also covers data that is being written while it runs, and every person a name ever led to. */
 import { describe, expect, test, vi } from 'vitest'
 import type { Erasure } from '../../src/capabilities/profile/record/erase.ts'
 import type { Retrieved } from '../../src/capabilities/profile/record/retrieved.ts'
@@ -15,7 +15,7 @@ const missing = { kind: 'missing' }
 
 const suppressed = (ref: ProfileRef): Promise<boolean> => scene.vault().suppressed([scene.hmacOf(ref)])
 
-/** A vault whose `seal` is done, key and all, and does not come back before it is told to. */
+/** A vault that seals, stores the key, and then waits to be released before `seal` returns. */
 const slowVault = () => {
   const sealed = Promise.withResolvers<void>()
   const going = Promise.withResolvers<void>()
@@ -32,7 +32,7 @@ const slowVault = () => {
   return { slow, sealed: sealed.promise, goOn: () => going.resolve() }
 }
 
-/** Somebody is erased by `by` when their data, asked for as `asked`, are sealed and not yet recorded. */
+/** Erases a person by `by` when their data, requested as `asked`, is sealed but not yet recorded. */
 const eraseBetween = async (
   http: Source,
   { asked, by, wants }: { asked: ProfileRef; by: ProfileRef; wants?: 'fresh' },
@@ -55,7 +55,7 @@ const lastFetched = async (): Promise<string> =>
     .at(-1) ?? ''
 
 describe('an erasure between sealing and recording', () => {
-  test('destroys the key, and suppresses every identifier the payload was sealed under', async () => {
+  test('destroys the key, and suppresses every identifier of the sealed payload', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))
     expect(await eraseBetween(http, { asked: lid(name), by: lid(name) })).toEqual({
@@ -74,7 +74,7 @@ describe('an erasure between sealing and recording', () => {
     expect(http.asked).toHaveLength(1)
   })
 
-  test('by the number, where the name was asked for, is one too', async () => {
+  test('by number destroys the key even if the fetch was by name', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))
     await eraseBetween(http, { asked: lid(name), by: urn(number) })
@@ -82,7 +82,7 @@ describe('an erasure between sealing and recording', () => {
     for (const ref of [lid(name), urn(number)]) expect(await suppressed(ref)).toBe(true)
   })
 
-  test('reaches what a known person is renamed to meanwhile', async () => {
+  test('covers the new name of a person who is renamed at the same time', async () => {
     const [old, young, number] = [freshLid(), freshLid(), freshUrn()]
     const http = source(() => foundAs(old, number))
     await askAndSettle(processOver([http]), lid(old))
@@ -95,7 +95,7 @@ describe('an erasure between sealing and recording', () => {
       expect(await askAndSettle(other, ref)).toEqual(missing)
   })
 
-  test('leaves somebody else’s data alone', async () => {
+  test("does not affect another person's data", async () => {
     const [name, number, other] = [freshLid(), freshUrn(), freshLid()]
     const bystander = processOver([source(() => foundAs(other, null))])
     const subjectId = subjectIdOf(await askAndSettle(bystander, lid(other)))
@@ -107,7 +107,7 @@ describe('an erasure between sealing and recording', () => {
 })
 
 describe('an erasure between recording and the projection', () => {
-  test('destroys the key, and suppresses every identifier the payload was sealed under', async () => {
+  test('destroys the key, and suppresses every identifier of the sealed payload', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const { pool } = scene.foundation()
     const holder = await pool.connect()
@@ -115,7 +115,7 @@ describe('an erasure between recording and the projection', () => {
     let asking: Promise<Retrieved>
     try {
       await holder.query('begin')
-      // The projector waits: what is recorded from here on shows in no table before this is let go.
+      // The lock stops the projector, so new records reach no table until it is released.
       await holder.query(`lock table ${await profileTables()} in share row exclusive mode`)
       asking = ask(fetching, lid(name))
       expect(await asking).toMatchObject({ kind: 'found' })
@@ -132,14 +132,14 @@ describe('an erasure between recording and the projection', () => {
       expect(await suppressed(ref)).toBe(true)
       expect(await askAndSettle(other, ref)).toEqual(missing)
     }
-    // The projection comes to the same in the end.
+    // The projection ends in the same state.
     await vi.waitFor(async () => expect(await scene.aliasesOf(lid(name), urn(number))).toEqual([]), {
       timeout: 30_000,
     })
   })
 })
 
-/** The tables the projection is in, under whatever names they have now. */
+/** The current names of the projection's tables. */
 const profileTables = async (): Promise<string> => {
   const { rows } = await scene.foundation().pool.query<{ name: string }>(
     `select distinct format('%I.%I', n.nspname, c.relname) as name
@@ -150,7 +150,7 @@ const profileTables = async (): Promise<string> => {
 }
 
 describe('a former name, after two subjects turned out to be one person', () => {
-  /** A name known under no number, whose holder is then found to be somebody known by number. */
+  /** A name without a number, whose holder turns out to be a person known by number. */
   const merged = async () => {
     const [former, name, young, number] = [freshLid(), freshLid(), freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))
@@ -168,7 +168,7 @@ describe('a former name, after two subjects turned out to be one person', () => 
     return { former, name, young, number, kept, retrieval, http }
   }
 
-  test('leads an erasure to the person, all of their names and their number', async () => {
+  test('leads an erasure to the person with all of their names and their number', async () => {
     const { former, name, young, number, kept, http } = await merged()
     expect(await scene.keysOf(kept)).toBe(1)
     expect(await scene.erase(lid(former))).toEqual({ subjects: 1, identifiers: 4 })
@@ -180,13 +180,13 @@ describe('a former name, after two subjects turned out to be one person', () => 
     expect(http.asked).toHaveLength(asked)
   })
 
-  test('is suppressed by an erasure by any other name', async () => {
+  test('is suppressed by an erasure under any other name', async () => {
     const { former, young } = await merged()
     expect(await scene.erase(lid(young))).toMatchObject({ identifiers: 4 })
     expect(await suppressed(lid(former))).toBe(true)
   })
 
-  test('finds nobody by itself: whose it is now is asked', async () => {
+  test('does not lead to a person by itself: the source is asked who has it now', async () => {
     const { former, kept, retrieval, http } = await merged()
     http.script = () => foundAs(former, freshUrn(), { firstname: 'Somebody else' })
     const answer = await askAndSettle(retrieval, lid(former))

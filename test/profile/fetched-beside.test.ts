@@ -1,4 +1,4 @@
-/** Two fetches of one person under a name and a number, beside each other: what is recorded last can be read. */
+/** Two concurrent fetches of one person, by name and by number: the data recorded last is readable. */
 import { describe, expect, test } from 'vitest'
 import type { Vault } from '../../src/capabilities/profile/record/vault.ts'
 import { freshLid, freshUrn, lid, retrievalScene, subjectIdOf, urn } from './retrieval-scene.ts'
@@ -8,7 +8,7 @@ const { ask, askAndSettle, foundAs, processOver, source } = scene
 
 const laterMs = 2 * 60_000
 
-/** A vault whose keys are handed out when two are there: neither fetch records before the other has sealed. */
+/** A vault that returns keys once there are two: neither fetch records before the other has sealed. */
 const sealingTogether = (): Vault => {
   const vault = scene.vault()
   const both = Promise.withResolvers<void>()
@@ -25,7 +25,7 @@ const sealingTogether = (): Vault => {
   }
 }
 
-/** Somebody known, then fetched under their name and under their number at once, by two processes. */
+/** A known person is fetched by name and by number at the same time, by two processes. */
 const fetchedBeside = async () => {
   const [name, number] = [freshLid(), freshUrn()]
   const http = source(() => foundAs(name, number))
@@ -41,9 +41,9 @@ const fetchedBeside = async () => {
   return { name, number, http, subjectId }
 }
 
-describe('a person fetched under name and number at once', () => {
+describe('a person fetched by name and by number at the same time', () => {
   test.each(['name', 'number'] as const)(
-    'is served from the cache by %s, and nobody is asked',
+    'is served from the cache by %s, without asking the source',
     async (by) => {
       const { name, number, http, subjectId } = await fetchedBeside()
       const answer = await askAndSettle(processOver([http]), by === 'name' ? lid(name) : urn(number))
@@ -53,7 +53,7 @@ describe('a person fetched under name and number at once', () => {
     },
   )
 
-  test('leaves the key of nothing older, and after the next fetch only that one’s', async () => {
+  test('keeps no older keys, and after the next fetch only the new one', async () => {
     const { name, http, subjectId } = await fetchedBeside()
     expect(await scene.keysOf(subjectId)).toBe(2)
     scene.move(laterMs)
@@ -61,7 +61,7 @@ describe('a person fetched under name and number at once', () => {
     expect(await scene.keysOf(subjectId)).toBe(1)
   })
 
-  test('is forgotten with both keys', async () => {
+  test('is erased with both keys', async () => {
     const { name, subjectId } = await fetchedBeside()
     await scene.erase(lid(name))
     expect(await scene.keysOf(subjectId)).toBe(0)

@@ -62,7 +62,7 @@ const ask = (
 ): Promise<ProviderAnswer> =>
   one.fetch(ref, { deadlineMs: performance.now() + withinMs, ageMaxMs, signal: new AbortController().signal })
 
-describe('the question', () => {
+describe('the request', () => {
   test('is built from the template and the canonical identifier, encoded', async () => {
     upstream.answers(() => ({ body: person }))
     await ask(provider(), { kind: 'lid', value: 'j|ürgen' })
@@ -75,7 +75,7 @@ describe('the question', () => {
     expect(provider({ url: 'https://a.example/{lid}' }).supports({ kind: 'urn', value: '1' })).toBe(false)
   })
 
-  test('carries the key, and tells caches how old an answer may be', async () => {
+  test('carries the key, and limits the age of the answer for caches', async () => {
     upstream.answers(() => ({ body: person }))
     await ask(provider({ key: 'secret' }), talvora, { ageMaxMs: 60_000 })
     await ask(provider({ key: 'X-Api-Key: secret' }))
@@ -97,7 +97,7 @@ describe('the question', () => {
     expect(() => parseTemplate(url)).toThrow(TypeError)
   })
 
-  test('an identifier is never more than one segment', () => {
+  test('an identifier is always one path segment', () => {
     expect(expandTemplate('https://a.example/p/{lid}', { kind: 'lid', value: '../x?y#z' })).toBe(
       'https://a.example/p/..%2Fx%3Fy%23z',
     )
@@ -150,12 +150,12 @@ describe('the answer', () => {
     expect(await ask()).toMatchObject(expected)
   })
 
-  test('about somebody else is handed on with whose it says it is, and not called redirected', async () => {
+  test("about another person is returned with that person's ids, and not marked as redirected", async () => {
     upstream.answers(() => ({ body: { ...person, lid: 'somebody-else', urn: '99' } }))
     expect(await ask()).toMatchObject({ ids: { lid: 'somebody-else', urn: '99' }, redirected: false })
   })
 
-  test('a body without an end is given up, and little of it is kept', async () => {
+  test('an endless body is abandoned, and little of it is kept', async () => {
     upstream.answers(() => 'endless')
     const before = process.memoryUsage().rss
     expect(await ask()).toEqual({ kind: 'malformed', detail: 'too_large wire' })
@@ -166,7 +166,7 @@ describe('the answer', () => {
 describe('renames and redirects', () => {
   const renamed = { ...person, lid: 'talvora-quill' }
 
-  test('an address that names who answers is the source saying so', async () => {
+  test('a redirect to an address with the new name confirms the rename', async () => {
     upstream.answers(({ path }) =>
       path.startsWith('/people/talvora-quill')
         ? { body: renamed }
@@ -175,7 +175,7 @@ describe('renames and redirects', () => {
     expect(await ask()).toMatchObject({ kind: 'found', ids: { lid: 'talvora-quill' }, redirected: true })
   })
 
-  test('an address that names nobody, or who was asked for, is not', async () => {
+  test('a redirect to an address without a name, or with the requested name, does not', async () => {
     upstream.answers(({ path }, index) =>
       index % 2 === 1
         ? { body: renamed }
@@ -186,7 +186,7 @@ describe('renames and redirects', () => {
     expect(other).toMatchObject({ ids: { lid: 'talvora-quill' }, redirected: false })
   })
 
-  test('a body that lists the former id is the source saying so', async () => {
+  test('a body that lists the requested id as a former one confirms the rename', async () => {
     upstream.answers(() => ({ body: { ...renamed, former_lids: ['Talvora'] } }))
     expect(await ask()).toMatchObject({ ids: { lid: 'talvora-quill' }, redirected: true })
   })
@@ -203,7 +203,7 @@ describe('renames and redirects', () => {
     expect(upstream.requests).toHaveLength(1)
   })
 
-  test('a circle ends', async () => {
+  test('a redirect loop ends', async () => {
     upstream.answers(({ path }) => ({ status: 302, headers: { location: path } }))
     expect(await ask()).toEqual({ kind: 'malformed', detail: 'too_many_redirects' })
     expect(upstream.requests).toHaveLength(4)
@@ -221,22 +221,22 @@ describe("the source's own age", () => {
     ['a member', { observed_at: new Date(now - hour).toISOString() }, {}, hour],
     ['Age', {}, { age: '120', date: dated(0) }, 120_000],
     ['Date', {}, { date: dated(hour) }, hour],
-    ['both, of which the older counts', {}, { age: '5', date: dated(hour) }, hour],
-    ['a Date within what clocks differ', {}, { date: dated(1_000) }, 0],
-    ['a time to come', { observed_at: new Date(now + hour).toISOString() }, {}, 0],
+    ['Age and Date, of which the older counts', {}, { age: '5', date: dated(hour) }, hour],
+    ['a Date within the tolerance between clocks', {}, { date: dated(1_000) }, 0],
+    ['a time in the future', { observed_at: new Date(now + hour).toISOString() }, {}, 0],
   ])('from %s', async (_, more, headers, ageMs) => {
     upstream.answers(() => ({ body: { ...person, ...more }, headers: { date: dated(0), ...headers } }))
     const answer = await ask(provider({ clock }))
     expect(answer).toMatchObject({ kind: 'found', observedAtMs: now - ageMs })
   })
 
-  test('from the envelope of our own kind', async () => {
+  test('from our own envelope', async () => {
     const body = { result: person, cached: true, cache_age_hours: 2 }
     upstream.answers(() => ({ body, headers: { date: dated(0) } }))
     expect(await ask(provider({ clock }))).toMatchObject({ observedAtMs: now - 2 * hour })
   })
 
-  test('data older than asked for are not used, however fresh the source calls them', async () => {
+  test('data older than requested is not used, even if the source calls it fresh', async () => {
     const headers = { date: dated(0), age: '61' }
     upstream.answers(() => ({ body: person, headers }))
     expect(await ask(provider({ clock }), talvora, { ageMaxMs: 60_000 })).toEqual({
@@ -256,18 +256,18 @@ describe('a source that fails', () => {
     expect(upstream.requests).toHaveLength(attemptsMax)
   })
 
-  test('by hanging up is asked once more', async () => {
+  test('by closing the connection is asked once more', async () => {
     upstream.answers((_, index) => (index === 0 ? 'reset' : { body: person }))
     expect(await ask()).toMatchObject({ kind: 'found' })
   })
 
-  test('with a time to come back at is not asked before', async () => {
+  test('with a Retry-After is not asked earlier', async () => {
     upstream.answers(() => ({ status: 503, headers: { 'retry-after': '90' } }))
     expect(await ask()).toEqual({ kind: 'transient', detail: 'status 503', retryAfterSeconds: 90 })
     expect(upstream.requests).toHaveLength(1)
   })
 
-  test('after 4.5 seconds is one: an attempt may take what the call has left, and no more than it is given', async () => {
+  test('after 4.5 seconds has failed: an attempt may take the time that is left of the call, and no more', async () => {
     upstream.answers(async () => {
       await sleep(4_500)
       return { body: person }
@@ -285,7 +285,7 @@ describe('a source that fails', () => {
     expect(cut.tookMs).toBeLessThan(4_000)
   })
 
-  test('each attempt gets what is left of the call, to the millisecond', async () => {
+  test("each attempt gets the rest of the call's time, to the millisecond", async () => {
     const given: number[] = []
     let nowMs = 0
     const one = provider({
@@ -306,7 +306,7 @@ describe('a source that fails', () => {
     expect(upstream.requests).toHaveLength(1)
   })
 
-  test('that nobody listens for is transient', async () => {
+  test('because nothing listens on its port is transient', async () => {
     const gone = await profileUpstream()
     await gone.close()
     expect(await ask(provider({ url: `${gone.url}/{lid}` }))).toEqual({
@@ -315,7 +315,7 @@ describe('a source that fails', () => {
     })
   })
 
-  test('by saying nothing is left at the deadline', async () => {
+  test('by not answering is abandoned at the deadline', async () => {
     upstream.answers(() => 'silence')
     const startedMs = performance.now()
     expect(await ask(provider(), talvora, { withinMs: 150 })).toMatchObject({ kind: 'transient' })
@@ -323,14 +323,17 @@ describe('a source that fails', () => {
     expect(upstream.requests).toHaveLength(1)
   })
 
-  test.each([401, 402, 407])('by refusing our key with %i hides nobody, and alarms', async (status) => {
-    upstream.answers(() => ({ status }))
-    const one = provider({ key: 'secret' })
-    for (let count = 0; count < 3; count++) expect(await ask(one)).toMatchObject({ kind: 'transient' })
-    expect(alarms).toEqual([{ provider: 'http', status }])
-  })
+  test.each([401, 402, 407])(
+    'by refusing our key with %i hides no person, and raises an alarm',
+    async (status) => {
+      upstream.answers(() => ({ status }))
+      const one = provider({ key: 'secret' })
+      for (let count = 0; count < 3; count++) expect(await ask(one)).toMatchObject({ kind: 'transient' })
+      expect(alarms).toEqual([{ provider: 'http', status }])
+    },
+  )
 
-  test('by forbidding everybody has shut us out, until somebody is shown again', async () => {
+  test('by answering 403 for everyone has locked us out, until it serves a person again', async () => {
     const one = provider()
     upstream.answers(() => ({ status: 403 }))
     const kinds = async (count: number) => {
@@ -364,7 +367,7 @@ describe('Retry-After', () => {
     expect(retryAfterSeconds(header, now)).toBe(seconds)
   })
 
-  test('999 is how some networks say 429', () => {
+  test('some networks use 999 for 429', () => {
     const page = { kind: 'page', status: 999, headers: {}, body: Buffer.alloc(0), url: 'u' } as const
     expect(answerOfStatus(page, now)).toEqual({ kind: 'rate_limited', retryAfterSeconds: null })
   })

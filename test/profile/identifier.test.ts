@@ -31,9 +31,9 @@ describe('4.3 a profile id', () => {
     ['a~b|c', 'a~b|c'],
     ['x'.repeat(100), 'x'.repeat(100)],
     ['😀😀😀', '😀😀😀'],
-    // A capital without a composed form, whose small letter has one.
+    // A capital letter without a composed form, whose small letter has one.
     ['J\u030cab', '\u01f0ab'],
-    // Turkish would make it a dotless one.
+    // Turkish rules would make it a dotless i.
     ['ISTANBUL', 'istanbul'],
   ])('%j is %j', (id, value) => {
     expect(anywhere.parse(id)).toEqual(lid(value))
@@ -63,7 +63,7 @@ describe('4.3 a profile id', () => {
     '%ED%A0%80abc',
     '\ud800abc',
     ...Array.from("!@#$+.&'=<>?\\[]^{}", (character) => `ab${character}cd`),
-  ])('%j is none', (id) => {
+  ])('%j is not one', (id) => {
     expect(anywhere.parse(id)).toBeNull()
   })
 })
@@ -127,18 +127,18 @@ describe('4.3 a profile URL', () => {
     'https://ｗｗｗ.profnet.com/in/talvora-quill',
     'https://www%2eprofnet.com/in/talvora-quill',
     'https://www.profnet.com./in/talvora-quill',
-  ])('%j leads nowhere', (id) => {
+  ])('%j leads to no id', (id) => {
     expect(anywhere.parse(id)).toBeNull()
   })
 
-  test('a configured domain is the only one, with one label below it', () => {
+  test('a configured domain replaces the default, and allows one label below it', () => {
     for (const host of ['people.example.org', 'www.people.example.org', 'de.people.example.org'])
       expect(configured.parse(`https://${host}/in/talvora`)).toEqual(lid('talvora'))
     for (const host of ['www.profnet.com', 'example.org', 'a.b.people.example.org', '-.people.example.org'])
       expect(configured.parse(`https://${host}/in/talvora`)).toBeNull()
   })
 
-  test('the printed URL is that of the network, encoded, and leads back to the id', () => {
+  test("the URL we print is the network's, encoded, and leads back to the id", () => {
     expect(anywhere.urlOf('talvora')).toBe('https://www.profnet.com/in/talvora')
     expect(anywhere.urlOf('jürgen')).toBe('https://www.profnet.com/in/j%C3%BCrgen')
     expect(createIdentifiers({ domain: 'example.org', urnPrefix: null }).urlOf('abc')).toBe(
@@ -172,26 +172,26 @@ describe('4.3 a person URN', () => {
     ':person:12',
     'x:person:12',
     'urn:profnet:person:１２',
-  ])('%j is none', (id) => {
+  ])('%j is not one', (id) => {
     expect(anywhere.parse(id)).toBeNull()
   })
 
-  test('a configured prefix is the only one', () => {
+  test('a configured prefix replaces the default', () => {
     expect(configured.parse('urn:acme:person:7')).toEqual(urn('7'))
     expect(configured.parse('acme:person:7')).toBeNull()
     expect(configured.parse('urn:profnet:person:7')).toBeNull()
   })
 })
 
-describe('whatever arrives', () => {
-  test('more than is looked at is no identifier, however it begins', () => {
+describe('any input', () => {
+  test('text over the length limit is not an identifier, however it begins', () => {
     const query = `https://www.profnet.com/in/talvora?${'q'.repeat(idCharactersMax)}`
     expect(anywhere.parse(query.slice(0, idCharactersMax))).toEqual(lid('talvora'))
     expect(anywhere.parse(query)).toBeNull()
   })
 
-  test('nothing throws, and what is accepted is canonical and comes back from its own URL', () => {
-    // Of what matters to the parser, so that a good part of the texts gets past its first steps.
+  test('nothing throws, and accepted ids are canonical and survive a round trip through their own URL', () => {
+    // Characters that matter to the parser, so that many texts get past its first steps.
     const pieces = [
       ...'abzÄßİǅ0-_~%/\\?#@:.☆\u0301\u200d\ud83d\ude00\n ',
       ...[
@@ -220,12 +220,12 @@ describe('whatever arrives', () => {
       if (ref.kind === 'urn') continue
       if (canonicalLid(ref.value) !== ref.value) throw new Error(`${JSON.stringify(id)} is not canonical`)
       if (anywhere.parse(anywhere.urlOf(ref.value))?.value !== ref.value)
-        throw new Error(`${JSON.stringify(id)} does not come back`)
+        throw new Error(`${JSON.stringify(id)} does not survive the round trip`)
     }
     expect(accepted).toBeGreaterThan(800)
   })
 
-  test('any Unicode text is judged without an exception', () => {
+  test('any Unicode text is parsed without an exception', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 120 }), (id) => {
         const ref = anywhere.parse(id)
@@ -236,7 +236,7 @@ describe('whatever arrives', () => {
   })
 })
 
-describe('what sources say', () => {
+describe('formats that sources use', () => {
   test.each([
     [12, '12'],
     ['12', '12'],

@@ -1,4 +1,4 @@
-/** Look-ups that share statements: everybody gets their own answer, nobody an older one than they asked for. */
+/** Look-ups that share statements: each caller gets the answer to its own question, and never one older than its request. */
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { profileCache } from '../../projections/profile-cache.ts'
@@ -32,7 +32,7 @@ const hmacOf = (n: number): string => `hmac-${n}`
 const suppress = (hmac: string) =>
   pool.query('insert into profile_suppressions (hmac, suppressed_at) values ($1, now())', [hmac])
 
-test('of a thousand at once each is told about the identifier it asked for, in a few statements', async () => {
+test('a thousand concurrent look-ups take a few statements, and each caller gets the answer for its identifier', async () => {
   for (let n = 0; n < 40; n += 3) await suppress(hmacOf(n))
   const lookUps = createLookUps(pool)
   statements = 0
@@ -40,11 +40,11 @@ test('of a thousand at once each is told about the identifier it asked for, in a
   const found = await Promise.all(asked.map((n) => lookUps.of(hmacOf(n))))
   expect(found.map(({ suppressed }) => suppressed)).toEqual(asked.map((n) => n < 40 && n % 3 === 0))
   expect(found.every(({ row, sealedKey }) => row === undefined && sealedKey === null)).toBe(true)
-  // Two of 64 identifiers each, and what is left of 170.
+  // Two statements of 64 identifiers each, and the rest of 170.
   expect(statements).toBeLessThanOrEqual(Math.ceil(1_000 / 64))
 })
 
-test('what was committed before somebody asks is seen, however many look-ups are under way', async () => {
+test('data committed before a look-up starts is visible to it, however many look-ups are running', async () => {
   const lookUps = createLookUps(pool)
   const before = Array.from({ length: 300 }, (_, n) => lookUps.of(hmacOf(n)))
   for (let n = 0; n < 20; n++) {
@@ -55,7 +55,7 @@ test('what was committed before somebody asks is seen, however many look-ups are
   await Promise.all(before)
 })
 
-test('a database that fails is an outage for those who asked, and for nobody after', async () => {
+test('a database failure is an outage for the look-ups it affects, and for none that follow', async () => {
   const lookUps = createLookUps(pool)
   await pool.query('alter table profile_suppressions rename to elsewhere')
   const failed = await Promise.allSettled(Array.from({ length: 200 }, (_, n) => lookUps.of(hmacOf(n))))
@@ -69,10 +69,10 @@ test('a database that fails is an outage for those who asked, and for nobody aft
 })
 
 describe('a database that does not answer', () => {
-  /** Identifiers of one statement, statements under way, and statements that wait. */
+  /** Identifiers per statement, running statements, and statements that wait. */
   const [batchMax, underWayMax, waitingMax] = [64, 2, 64]
   let holder: pg.Client
-  /** Sees what happens meanwhile, as a transaction does not. */
+  /** A second connection, because a transaction would not see the change. */
   let watcher: pg.Client
 
   beforeEach(async () => {
@@ -94,7 +94,7 @@ describe('a database that does not answer', () => {
       )
     ).rows.map(({ pid }) => pid)
 
-  /** So many callers, each for an identifier of its own; resolves when as many statements hang as may. */
+  /** Starts `count` callers, each with its own identifier. Resolves when as many statements hang as may run. */
   const askFor = async (
     { of }: ReturnType<typeof createLookUps>,
     count: number,
@@ -104,16 +104,16 @@ describe('a database that does not answer', () => {
     return told
   }
 
-  test('is an outage for everybody who waits behind it, together, and not one statement after the other', async () => {
+  test('is an outage for all waiting callers together, not one statement after the other', async () => {
     const lookUps = createLookUps(pool)
     statements = 0
     const callers = 10 * batchMax
     const told: unknown[] = []
     for (const one of await askFor(lookUps, callers)) void one.then((answer) => told.push(answer))
-    // The lock stays: who needs another statement would go on waiting.
+    // The lock stays: a caller that needs another statement would keep waiting.
     for (const pid of await hanging()) await watcher.query('select pg_terminate_backend($1)', [pid])
     await until(
-      'all are told, or others are asked about',
+      'all callers have an answer, or more statements run',
       async () => told.length === callers || statements > underWayMax,
     )
     expect(statements).toBe(underWayMax)
@@ -122,7 +122,7 @@ describe('a database that does not answer', () => {
     expect((await lookUps.of('somebody')).suppressed).toBe(false)
   })
 
-  test('holds as many callers as the queue does; one more is told to come back, at once', async () => {
+  test('holds as many callers as fit in the queue; the next caller is refused immediately', async () => {
     const lookUps = createLookUps(pool)
     const first = await askFor(lookUps, underWayMax * batchMax)
     const waiting = Array.from({ length: waitingMax * batchMax }, (_, n) => lookUps.of(`waiting-${n}`))

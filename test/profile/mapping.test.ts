@@ -22,7 +22,7 @@ import { textBytesMax } from '../../src/capabilities/profile/sources/provider.ts
 const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
 const nothing = profileDataOf({})
 
-describe('dates are as partial as they are known', () => {
+describe('dates keep the precision that is known', () => {
   test.each([
     ['2019', '2019'],
     [' 2019-05 ', '2019-05'],
@@ -50,7 +50,7 @@ describe('dates are as partial as they are known', () => {
       { year: '2019' },
       { year: 2019, day: 3 },
     ],
-  ])('%j is none', (value) => {
+  ])('%j is not a date', (value) => {
     expect(partialDate(value)).toBeNull()
   })
 
@@ -61,12 +61,12 @@ describe('dates are as partial as they are known', () => {
     [null, false, null, false],
     ['2019-05', false, '2019-05', false],
     ['whenever', undefined, null, false],
-  ])('an end of %j, current as told %j: %j, current %j', (value, told, endDate, isCurrent) => {
+  ])('an end of %j, current given as %j: %j, current %j', (value, told, endDate, isCurrent) => {
     expect(endOf(value, told)).toEqual({ endDate, isCurrent })
   })
 })
 
-describe('languages have the code of ISO 639-1, else of ISO 639-3', () => {
+describe('languages get the code of ISO 639-1, or else of ISO 639-3', () => {
   test.each([
     ['German', 'de'],
     ['DE', 'de'],
@@ -82,7 +82,7 @@ describe('languages have the code of ISO 639-1, else of ISO 639-3', () => {
   })
 
   test.each(['', ' ', '-', 'xx', 'xxx', 'und', 'mul', 'Elvish', 'native', 'constructor', 'a'.repeat(10_000)])(
-    '%j is none',
+    '%j is not a language',
     (text) => {
       expect(languageCode(text)).toBeNull()
     },
@@ -128,7 +128,7 @@ describe('our own members', () => {
     observed_at: '2026-11-20T10:00:00Z',
   }
 
-  test('every value is checked, normalized, and null or left out where it is none', () => {
+  test('each value is checked and normalized; invalid values are null or left out', () => {
     expect(mapProfile(full, identifiers)).toEqual({
       lid: 'talvora-quill',
       urn: '12',
@@ -189,12 +189,12 @@ describe('our own members', () => {
     })
   })
 
-  test('mapping what was mapped changes nothing', () => {
+  test('mapping a mapped profile changes nothing', () => {
     const mapped = mapProfile(full, identifiers)
     expect(profileDataOf(JSON.parse(JSON.stringify(mapped?.data)))).toEqual(mapped?.data)
   })
 
-  test('a number without a country code is one of the country the person lives in', () => {
+  test("a number without a country code belongs to the person's country", () => {
     const phone_numbers = ['(202) 555-0143']
     expect(profileDataOf({ phone_numbers, address: { country_code: 'US' } }).phone_numbers).toEqual([
       { value: '+12025550143', sub_type: null },
@@ -212,7 +212,7 @@ describe('our own members', () => {
     expect(address).toMatchObject({ country: expected, country_code: code })
   })
 
-  test('nothing throws, nothing is made up, whatever the members are', () => {
+  test('nothing throws and no data is invented, for any members', () => {
     const values = [null, 0, -1, Number.NaN, '', '\0', [], {}, [[]], [null], { value: {} }, true, '__proto__']
     for (const value of values) {
       const record = Object.fromEntries(
@@ -234,7 +234,7 @@ describe('our own members', () => {
     expect(isEmptyProfile({ ...nothing, skills: ['SQL'] })).toBe(false)
   })
 
-  test('texts and lists are cut to what an answer may hold, at whole characters, and so is the whole', () => {
+  test('texts, lists and the whole answer are truncated to their limits, at whole characters', () => {
     const data = profileDataOf({
       firstname: '€'.repeat(50_000),
       about: `x${'€'.repeat(50_000)}`,
@@ -255,7 +255,7 @@ describe('our own members', () => {
     expect(huge.employment_history.length).toBeGreaterThan(5)
   })
 
-  test('control characters and half characters do not get through', () => {
+  test('control characters and lone surrogates are removed', () => {
     expect(profileDataOf({ headline: 'a\0b\u0007c\ud800' }).headline).toBe('a b c\ufffd')
   })
 
@@ -270,7 +270,7 @@ describe('our own members', () => {
 })
 
 describe('JSON Resume', () => {
-  test('is rewritten into our members', () => {
+  test('is converted to our members', () => {
     const resume = {
       basics: {
         name: 'Talvora van der Quill',
@@ -423,7 +423,7 @@ describe('schema.org Person', () => {
     ],
   }
 
-  test('is rewritten into our members; masked values are dropped and followers are not connections', () => {
+  test('is converted to our members; masked values are dropped, and followers are not connections', () => {
     const mapped = mapProfile(person, identifiers)
     expect(mapped).toMatchObject({ lid: 'talvora-quill', urn: null })
     const company = (company_name: string, lid: string | null = null) => ({ lid, company_name, urn: null })
@@ -476,7 +476,7 @@ describe('schema.org Person', () => {
     })
   })
 
-  test('types may be written in full or with others', () => {
+  test('types may be full URLs, or one of several', () => {
     for (const type of ['http://schema.org/Person', 'schema:Person', ['Person', 'Patient']])
       expect(mapProfile({ '@type': type, name: 'Talvora Quill' }, identifiers)?.data.lastname).toBe('Quill')
   })
@@ -528,7 +528,7 @@ describe('a declared mapping', () => {
     })
   })
 
-  test('may begin below the top', () => {
+  test('may start below the top level', () => {
     const rewrite = declaredMapping({ root: 'people.0', lid: 'slug', firstname: 'names.first' })
     expect(mapProfile(rewrite(body), identifiers)).toMatchObject({
       lid: 'talvora-quill',
@@ -536,7 +536,7 @@ describe('a declared mapping', () => {
     })
   })
 
-  test('finds nothing in anything else, and nothing that every object inherits', () => {
+  test('finds nothing in any other shape, and no inherited properties', () => {
     const rewrite = declaredMapping({
       ...declared,
       firstname: 'constructor.name',
@@ -559,17 +559,17 @@ describe('a declared mapping', () => {
   })
 })
 
-describe('the invented people', () => {
+describe('the sample people', () => {
   const people = [...inventedPeople()]
 
-  test('are the same ones every time, and no two share an identifier', () => {
+  test('are the same every time, and no two share an identifier', () => {
     expect([...inventedPeople()]).toEqual(people)
     expect(people).toHaveLength(inventedPeopleCount)
     expect(new Set(people.map(({ lid }) => lid)).size).toBe(inventedPeopleCount)
     expect(new Set(people.map(({ urn }) => urn)).size).toBe(inventedPeopleCount)
   })
 
-  test('pass through the mapping unharmed, every one', () => {
+  test('pass through the mapping unchanged', () => {
     for (const person of people) {
       const mapped = mapProfile(person, identifiers)
       expect(mapped).toMatchObject({ lid: person.lid, urn: person.urn, deleted: person.deleted === true })
@@ -582,7 +582,7 @@ describe('the invented people', () => {
     }
   })
 
-  test('can be reached by nobody: their addresses and numbers are reserved for examples', () => {
+  test('cannot be contacted: their addresses and numbers are reserved for examples', () => {
     const data = people.map((person) => profileDataOf(person))
     for (const { value } of data.flatMap(({ emails }) => emails))
       expect(value).toMatch(/@example\.(com|org)$/)
@@ -592,7 +592,7 @@ describe('the invented people', () => {
   })
 })
 
-describe('a record made to keep us busy', () => {
+describe('a record made to slow us down', () => {
   test.each([
     ' ',
     '-',
@@ -606,7 +606,7 @@ describe('a record made to keep us busy', () => {
     '\u0301',
     '\n',
     'a@',
-  ])('whose every member repeats %j is read at once', (piece) => {
+  ])('with %j repeated in every member is read quickly', (piece) => {
     const text = `${piece.repeat(Math.ceil(500_000 / piece.length))}!`
     const own =
       'lid url urn firstname numOfConnections headline about skills languages address emails observed_at'

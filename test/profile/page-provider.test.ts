@@ -20,7 +20,7 @@ const fetchPage: FetchPage = (request) =>
     resolveHost: async (host) => ({ addresses: [host], code: null }),
   })
 
-/** Without the thread, whose start takes longer than the rest of a test. */
+/** Without the worker thread, which takes longer to start than the rest of a test. */
 const readHere = (async (html, { charset = null, reader }) => {
   const { read } = await import(reader.module.href)
   return readPage({ html: new Uint8Array(html), charset }, (nodes) => read(nodes, reader.input))
@@ -66,8 +66,8 @@ describe('a public page', () => {
     ['as a person with the address of the profile', named('Talvora')],
     ['in a list', [{ '@type': 'WebSite' }, person]],
     ['in a graph', { '@graph': [{ '@type': 'WebPage' }, person] }],
-    ['as what the page is about', { '@type': 'ProfilePage', mainEntity: person }],
-  ])('that describes somebody %s is read', async (_, block) => {
+    ['as the main entity of the page', { '@type': 'ProfilePage', mainEntity: person }],
+  ])('that describes a person %s is read', async (_, block) => {
     upstream.answers(() => html(block))
     expect(await ask()).toMatchObject({
       kind: 'found',
@@ -78,7 +78,7 @@ describe('a public page', () => {
     expect(upstream.requests[0]?.path).toBe('/in/talvora')
   })
 
-  test('that shows other people too gives the one who was asked for', async () => {
+  test('that also shows other people returns the requested person', async () => {
     const other = { ...named('brax-hatch'), name: 'Brax Hatch' }
     upstream.answers(() => html(other, named('talvora')))
     expect(await ask(provider({ readJsonLd }))).toMatchObject({
@@ -87,24 +87,24 @@ describe('a public page', () => {
     })
   })
 
-  test('that shows several people and does not say who is who gives nobody', async () => {
+  test('that shows several people without a main entity returns no one', async () => {
     upstream.answers(() => html(person, { ...person, name: 'Brax Hatch' }))
     expect(await ask()).toEqual({ kind: 'malformed', detail: 'several persons in the page' })
   })
 
-  test('of somebody else is handed on with whose it says it is', async () => {
+  test("of another person is returned with that person's ids", async () => {
     upstream.answers(() => html(named('brax-hatch')))
     expect(await ask()).toMatchObject({ ids: { lid: 'brax-hatch' }, redirected: false })
   })
 
-  test('that moved names who it belongs to by its address', async () => {
+  test('that moved gets the new name from its address', async () => {
     upstream.answers(({ path }) =>
       path === '/in/talvora' ? { status: 301, headers: { location: '/in/talvora-quill' } } : html(person),
     )
     expect(await ask()).toMatchObject({ ids: { lid: 'talvora-quill' }, redirected: true })
   })
 
-  test('that moved to where nobody is named gives nobody', async () => {
+  test('that moved to an address without a name returns no one', async () => {
     upstream.answers(({ path }) =>
       path === '/in/talvora' ? { status: 302, headers: { location: '/welcome' } } : html(person),
     )
@@ -113,9 +113,9 @@ describe('a public page', () => {
 
   test.each([
     ['without JSON-LD', html(), 'JSON-LD: none'],
-    ['with JSON-LD that is no JSON', html('{'), 'JSON-LD: malformed'],
+    ['with JSON-LD that is not JSON', html('{'), 'JSON-LD: malformed'],
     ['about an organization', html({ '@type': 'Organization', name: 'Nimbrel' }), 'no person in the page'],
-    ['with nothing but masked values', html({ ...person, name: '****** *****' }), 'an empty profile'],
+    ['with only masked values', html({ ...person, name: '****** *****' }), 'an empty profile'],
     ['that is none', { body: person }, 'refused content_type'],
   ])('%s is malformed', async (_, answer, detail) => {
     upstream.answers(() => answer)
@@ -133,7 +133,7 @@ describe('a public page', () => {
     expect(await ask()).toEqual(expected)
   })
 
-  test('gets all of the time its call has left, and its Retry-After is told', async () => {
+  test('gets all of the time its call has left, and its Retry-After is returned', async () => {
     const given: number[] = []
     const fetched: FetchPage = async ({ deadlineMs, url }) => {
       given.push(deadlineMs)
@@ -150,13 +150,13 @@ describe('a public page', () => {
     expect(given).toEqual([7_900])
   })
 
-  test('that keeps its reader busy is given up', async () => {
+  test('that takes too long to read is abandoned', async () => {
     upstream.answers(() => html(person))
     const readJsonLd = async () => ({ kind: 'too_slow' }) as const
     expect(await ask(provider({ readJsonLd }))).toMatchObject({ kind: 'transient' })
   })
 
-  test('cannot be asked for by a number', async () => {
+  test('cannot be looked up by number', async () => {
     expect(provider().supports({ kind: 'urn', value: '12' })).toBe(false)
     upstream.answers(() => html(person))
     expect(await ask(provider(), { kind: 'urn', value: '12' })).toEqual({ kind: 'unsupported' })

@@ -21,7 +21,7 @@ import {
   totalMaxMs,
 } from '../../src/capabilities/profile/sources/providers.ts'
 
-/** Time goes on only when told to. */
+/** A clock that only moves when the test moves it. */
 const manualClock = () => {
   let nowMs = 1_000
   let timers: { atMs: number; run: () => void }[] = []
@@ -38,7 +38,7 @@ const manualClock = () => {
   return {
     clock,
     pending: () => timers.length,
-    /** What was waited for happens on the way, in its order, with everything that follows from it. */
+    /** Timers that are due fire in order, with all that follows from them. */
     pass: async (ms: number) => {
       const untilMs = nowMs + ms
       await settled()
@@ -54,7 +54,7 @@ const manualClock = () => {
     },
   }
 }
-/** Promises that follow from each other, however many, are done before the next turn of the event loop. */
+/** All chained promises settle before the next turn of the event loop. */
 const settled = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 const ref: ProfileRef = { kind: 'lid', value: 'talvora' }
@@ -73,7 +73,7 @@ const limited = (retryAfterSeconds: number | null): ProviderAnswer => ({
 
 type Script = { answer: ProviderAnswer | 'never' | 'throws'; tookMs: number }
 
-/** A source that answers as the test says, on the test's clock, and counts. */
+/** A source with scripted answers on the test's clock that counts its calls. */
 const source = (name: string, clock: Clock, kinds: readonly ProfileRef['kind'][] = ['lid', 'urn']) => {
   const state = {
     script: { answer: found, tookMs: 0 } as Script,
@@ -134,14 +134,14 @@ describe('a breaker', () => {
     expect(worn(answered, failed).breaker.state()).toBe(state)
   })
 
-  test('stays closed where an answer comes between the failures', () => {
+  test('stays closed if there is an answer between the failures', () => {
     const { breaker } = worn(0, failuresMax - 1)
     breaker.admit()?.('answered')
     for (let count = 1; count < failuresMax; count++) breaker.admit()?.('failed')
     expect(breaker.state()).toBe('closed')
   })
 
-  test('lets nobody through while open, then one call alone, on which it depends', () => {
+  test('lets no call through while open, then a single trial call decides', () => {
     const { breaker, nowMs } = worn(0, failuresMax)
     expect(breaker.admit()).toBeNull()
     nowMs.value = openMs
@@ -158,7 +158,7 @@ describe('a breaker', () => {
     expect(breaker.state()).toBe('closed')
   })
 
-  test('learns nothing from a caller who went away, who blocks no other either', () => {
+  test('learns nothing from a caller who left, and that caller blocks no one', () => {
     const { breaker, nowMs } = worn(0, failuresMax)
     nowMs.value = openMs
     breaker.admit()?.('unknown')
@@ -166,7 +166,7 @@ describe('a breaker', () => {
     expect(breaker.admit()).not.toBeNull()
   })
 
-  test('does not count what was asked before it opened', () => {
+  test('does not count calls that started before it opened', () => {
     const nowMs = { value: 0 }
     const breaker = createBreaker({ now: () => nowMs.value })
     const early = Array.from({ length: failuresMax }, () => breaker.admit())
@@ -189,7 +189,7 @@ describe('one source', () => {
   test.each([
     [3_000, 3_000],
     [60_000, totalMaxMs],
-  ])('that never answers, asked for %i ms, is given up after %i and told so', async (withinMs, tookMs) => {
+  ])('that never answers, with %i ms left, is abandoned after %i ms', async (withinMs, tookMs) => {
     const { ask, first, pass, pending } = setUp()
     first.script = { answer: 'never', tookMs: 0 }
     let answer: ProviderAnswer | null = null
@@ -205,7 +205,7 @@ describe('one source', () => {
     expect(pending()).toBe(0)
   })
 
-  test('is not asked without time, nor for a caller who has left', async () => {
+  test('is not asked if no time is left, or if the caller has left', async () => {
     const { ask, first } = setUp()
     const left = AbortSignal.abort()
     expect(await ask(0)).toMatchObject({ kind: 'transient' })
@@ -213,7 +213,7 @@ describe('one source', () => {
     expect(first.calls).toBe(0)
   })
 
-  test('is let go when the caller leaves, which is not its failure', async () => {
+  test('is aborted when the caller leaves, which does not count as a failure', async () => {
     const { ask, first, providers } = setUp()
     first.script = { answer: 'never', tookMs: 0 }
     for (let count = 0; count < failuresMax * 2; count++) {
@@ -225,7 +225,7 @@ describe('one source', () => {
     expect(providers.status()).toMatchObject([{ breaker: 'closed' }])
   })
 
-  test('that throws is transient, and a bug to be seen', async () => {
+  test('that throws is transient, and the bug is logged', async () => {
     const { ask, first, errors } = setUp()
     first.script = { answer: 'throws', tookMs: 0 }
     expect(await ask()).toEqual({ kind: 'transient', detail: 'failed', provider: 'http' })
@@ -246,7 +246,7 @@ describe('one source', () => {
     expect(providers.status()).toMatchObject([{ breaker: 'closed' }])
   })
 
-  test.each(['not_found', 'gone', 'inaccessible'] as const)('that says %s is well', async (kind) => {
+  test.each(['not_found', 'gone', 'inaccessible'] as const)('that answers %s is healthy', async (kind) => {
     const { ask, first, providers } = setUp()
     first.script = { answer: { kind }, tookMs: 0 }
     for (let count = 0; count < failuresMax * 2; count++) await ask()
@@ -272,14 +272,14 @@ describe('one source', () => {
 
 describe('two sources', () => {
   test.each([down, limited(3), { kind: 'malformed', detail: 'no JSON object' } as const])(
-    'when the first fails with %j the second stands in',
+    'when the first fails with %j, the second is asked',
     async (failure) => {
       const { ask, first, second, providers } = setUp(['http', 'page'])
       first.script = { answer: failure, tookMs: 0 }
       expect(providers.name).toBe('http_page')
       expect(await ask()).toEqual({ ...found, provider: 'page' })
       second.script = { answer: { kind: 'not_found' }, tookMs: 0 }
-      // That the second has nobody says nothing about the first.
+      // "Not found" from the second is no evidence about the first.
       expect(await ask()).toMatchObject({ kind: failure.kind, provider: 'http' })
       second.script = { answer: { kind: 'transient', detail: 'also down' }, tookMs: 0 }
       expect(await ask()).toMatchObject({ kind: failure.kind, provider: 'http' })
@@ -287,7 +287,7 @@ describe('two sources', () => {
   )
 
   test.each(['not_found', 'gone', 'inaccessible'] as const)(
-    'when the first says %s that is the answer',
+    'when the first answers %s, that is the answer',
     async (kind) => {
       const { ask, first, second } = setUp(['http', 'page'])
       first.script = { answer: { kind }, tookMs: 0 }
@@ -296,7 +296,7 @@ describe('two sources', () => {
     },
   )
 
-  test('an identifier only one of them knows goes to that one, and one that neither knows to none', async () => {
+  test('an identifier that only one supports goes to that one, and one that neither supports goes to none', async () => {
     const time = manualClock()
     const logger = { error: () => undefined, warn: () => undefined }
     const [page, http] = [source('page', time.clock, ['lid']), source('http', time.clock)]
@@ -309,7 +309,7 @@ describe('two sources', () => {
     expect(page.calls).toBe(0)
   })
 
-  /** So that it is known what is late: 100 ms is what the first takes. */
+  /** Enough calls to know which ones are late: the first source takes 100 ms. */
   const accustomed = async (calls = 40) => {
     const all = setUp(['http', 'page'])
     all.first.script = { answer: found, tookMs: 100 }
@@ -321,7 +321,7 @@ describe('two sources', () => {
     return all
   }
 
-  test('an unusually late first is overtaken by the second, and let go', async () => {
+  test('when the first is unusually late, the second overtakes it and the first is aborted', async () => {
     const { ask, first, second, pass, providers } = await accustomed()
     first.script = { answer: found, tookMs: 3_000 }
     second.script = { answer: found, tookMs: 50 }
@@ -340,7 +340,7 @@ describe('two sources', () => {
     ])
   })
 
-  test('a late first that still comes first wins, and a second that fails decides nothing', async () => {
+  test('a late first can still win, and a failure of the second decides nothing', async () => {
     const { ask, first, second, pass } = await accustomed()
     first.script = { answer: found, tookMs: 120 }
     second.script = { answer: found, tookMs: 500 }
@@ -356,7 +356,7 @@ describe('two sources', () => {
   })
 
   test.each([1, 100])(
-    'when both fail after a hedge the first says why, also where the second took %i ms',
+    'when both fail after a hedge, the first gives the reason, even if the second took %i ms',
     async (tookMs) => {
       const { ask, first, second, pass } = await accustomed()
       first.script = { answer: limited(9), tookMs: 150 }
@@ -368,12 +368,12 @@ describe('two sources', () => {
     },
   )
 
-  test('no more than one call in twenty is asked twice, however late the first is', async () => {
+  test('at most one call in twenty is hedged, however late the first is', async () => {
     const { ask, first, second, pass } = await accustomed(20)
     second.script = { answer: found, tookMs: 10 }
     let calls = 20
     for (; calls < 400; calls++) {
-      // Every fifth call is later than any before, which is four times what may be hedged.
+      // Every fifth call is later than all before it: four times as many as may be hedged.
       first.script = { answer: found, tookMs: calls % 5 === 0 ? 110 + calls : 100 }
       const answer = ask()
       await pass(600)
@@ -383,7 +383,7 @@ describe('two sources', () => {
     expect(second.calls).toBeGreaterThan(10)
   })
 
-  test('nothing is hedged before it is known what is late', async () => {
+  test('nothing is hedged before there are enough calls to know which ones are late', async () => {
     const { ask, first, second, pass } = await accustomed(10)
     first.script = { answer: found, tookMs: 5_000 }
     const answer = ask()
@@ -393,7 +393,7 @@ describe('two sources', () => {
   })
 })
 
-describe('what the configuration names', () => {
+describe('the configured sources', () => {
   const settings: ProfileSettings = {
     PROFILE_PROVIDER: ['dataset'],
     PROFILE_HTTP_TIMEOUT_MS: 8_000,
@@ -418,7 +418,7 @@ describe('what the configuration names', () => {
     )
   const PROFILE_HTTP_URL = 'https://source.example/{lid}'
 
-  test('is asked in its order', async () => {
+  test('are asked in the configured order', async () => {
     const both = await open({
       PROFILE_PROVIDER: ['http', 'dataset'],
       PROFILE_HTTP_URL,
@@ -442,11 +442,11 @@ describe('what the configuration names', () => {
       { PROFILE_PROVIDER: ['http'], PROFILE_HTTP_URL, PROFILE_HTTP_MAPPING: '/nowhere/mapping.json' },
       /^PROFILE_HTTP_MAPPING: .*cannot be read/,
     ],
-  ] as const)('%j is refused by the name of its variable', async (more, message) => {
+  ] as const)('%j is refused with the name of its variable', async (more, message) => {
     await expect(open(more)).rejects.toThrow(message)
   })
 
-  test('a key that cannot be sent is refused and not repeated', async () => {
+  test('a key that cannot be sent is refused, and the error does not repeat it', async () => {
     const error = await open({
       PROFILE_PROVIDER: ['http'],
       PROFILE_HTTP_URL,

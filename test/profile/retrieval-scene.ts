@@ -1,6 +1,6 @@
 /**
- * Retrieval over a real database, a real event log and a running projector; only the sources are scripted, behind the provider
- * port. Several processes share the database as they do in an installation.
+ * Retrieval over a real database, a real event log and a running projector. Only the sources are scripted, behind the provider
+ * port. Several processes share the database, as in an installation.
  */
 import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
@@ -34,7 +34,7 @@ export const dayMs = 24 * hourMs
 const logger = pino({ level: 'silent' })
 
 type Script = (ref: ProfileRef) => ProviderAnswer | Promise<ProviderAnswer>
-/** A source that says what it is told to, and remembers who was asked for. */
+/** A source with scripted answers that records its requests. */
 export type Source = ProfileProvider & {
   readonly asked: ProfileRef[]
   script: Script
@@ -51,9 +51,9 @@ export type RetrievalScene = {
     urn: string | null,
     more?: Partial<ProfileData> & { redirected?: boolean; observedAtMs?: number },
   ): ProviderAnswer
-  /** `kinds`: by what it can be asked. */
+  /** `kinds`: the identifiers it supports. */
   source(script: Script, options?: { name?: string; kinds?: readonly ProfileRef['kind'][] }): Source
-  /** One process's view of its sources, the first being asked first; of one source alone, with no breaker or pause before it. */
+  /** One process with its own view of the sources, in the order they are asked; with a single source there is no breaker and no pause. */
   processOver(
     sources: Source | readonly Source[],
     options?: { vault?: Vault; answerMaxMs?: number; fetchesMax?: number },
@@ -64,12 +64,12 @@ export type RetrievalScene = {
     wants?: 'cached' | 'fresh',
     organizationId?: string,
   ): Promise<Retrieved>
-  /** Asks, and waits until what came of it can be read back. */
+  /** Asks, and waits until the result can be read back. */
   askAndSettle(retrieval: Retrieval, ref: ProfileRef, wants?: 'cached' | 'fresh'): Promise<Retrieved>
   erase(ref: ProfileRef): Promise<Erasure>
-  /** How many keys there are to what is recorded of a subject: without one, nothing of them is readable. */
+  /** The number of keys for the recorded data of a subject. Without a key, none of it is readable. */
   keysOf(subjectId: string): Promise<number>
-  /** The HMACs of these identifiers that the projection leads to somebody by. */
+  /** The HMACs of these identifiers that the projection has as aliases. */
   aliasesOf(...refs: readonly ProfileRef[]): Promise<string[]>
   hmacOf(ref: ProfileRef): string
   profileEvents(): Promise<DomainEvent[]>
@@ -79,14 +79,14 @@ export const lid = (value: string): ProfileRef => ({ kind: 'lid', value })
 export const urn = (value: string): ProfileRef => ({ kind: 'urn', value })
 
 let names = 0
-/** Names and numbers nobody had before in this file. */
+/** Names and numbers that no other test of this file uses. */
 export const freshLid = (): string => `person-${++names}-${randomUUID().slice(0, 8)}`
 export const freshUrn = (): string => String(1_000_000 + ++names)
 
 export const subjectIdOf = (retrieved: Retrieved): string =>
   retrieved.kind === 'found' || retrieved.kind === 'deleted' ? retrieved.subjectId : ''
 
-/** Opened for the file that calls this; every test begins more than a year after the one before. */
+/** Opened for the test file that calls it. Each test starts more than a year after the previous one. */
 export const retrievalScene = (): RetrievalScene => {
   let foundation: Foundation
   let stop = async (): Promise<void> => undefined

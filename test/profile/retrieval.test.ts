@@ -1,4 +1,4 @@
-/** Where a profile comes from: cache, upstream, or nowhere. */
+/** Where a profile comes from: the cache, the upstream, or nowhere. */
 import { describe, expect, test, vi } from 'vitest'
 import { dropOldProfiles } from '../../src/capabilities/profile/record/erase.ts'
 import type { Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
@@ -17,7 +17,7 @@ const scene = retrievalScene()
 const { ask, askAndSettle, foundAs, processOver, source } = scene
 
 describe('freshness', () => {
-  test('what was fetched is served from the cache for 30 days, and its age told', async () => {
+  test('fetched data is served from the cache for 30 days, with its age', async () => {
     const id = freshLid()
     const http = source(() => foundAs(id, null))
     const retrieval = processOver(http)
@@ -32,7 +32,7 @@ describe('freshness', () => {
     expect(http.asked).toHaveLength(1)
   })
 
-  test('data of exactly 720 hours are served, a millisecond more are not, not even when the upstream fails', async () => {
+  test('data of exactly 720 hours is served; a millisecond older is not, not even if the upstream fails', async () => {
     const id = freshLid()
     const http = source(() => foundAs(id, null))
     const retrieval = processOver(http)
@@ -47,7 +47,7 @@ describe('freshness', () => {
     })
   })
 
-  test('a fetch of 55 seconds ago is fresh; of 56 it is not', async () => {
+  test('a fetch 55 seconds ago is fresh; 56 seconds ago is not', async () => {
     const id = freshLid()
     const http = source(() => foundAs(id, null))
     const retrieval = processOver(http)
@@ -60,7 +60,7 @@ describe('freshness', () => {
     expect(http.asked).toHaveLength(2)
   })
 
-  test('an upstream whose own data are older than a minute serves nobody who asks for fresh ones', async () => {
+  test('an upstream whose data is older than a minute serves no caller who asks for fresh data', async () => {
     const id = freshLid()
     const retrieval = processOver(source(() => foundAs(id, null, { observedAtMs: scene.now() - 61_000 })))
     expect(await askAndSettle(retrieval, lid(id), 'fresh')).toMatchObject({ kind: 'unavailable' })
@@ -71,7 +71,7 @@ describe('freshness', () => {
     })
   })
 
-  test('from the 25th day on cached data are refreshed behind the answer', async () => {
+  test('from day 25 on, cached data is refreshed in the background', async () => {
     const id = freshLid()
     const http = source(() => foundAs(id, null))
     const retrieval = processOver(http)
@@ -82,7 +82,7 @@ describe('freshness', () => {
     expect(await askAndSettle(retrieval, lid(id))).toMatchObject({ source: 'cached', ageMs: 0 })
   })
 
-  test('that nobody was found is believed for a day where cached answers will do, for 55 s where not', async () => {
+  test('"not found" is trusted for a day for cached answers, and for 55 s for fresh ones', async () => {
     const id = freshLid()
     const http = source(() => ({ kind: 'not_found' }))
     const retrieval = processOver(http)
@@ -100,10 +100,10 @@ describe('freshness', () => {
 
   test.each([
     ['late', { kind: 'transient', detail: 'timeout' }, 5],
-    ['talking nonsense', { kind: 'malformed', detail: 'json' }, 5],
-    ['telling us to wait', { kind: 'rate_limited', retryAfterSeconds: 17 }, 17],
-    ['telling us to wait for long', { kind: 'rate_limited', retryAfterSeconds: 1_200 }, 1_200],
-    ['away and says until when', { kind: 'transient', detail: 'status 503', retryAfterSeconds: 90 }, 90],
+    ['sending malformed data', { kind: 'malformed', detail: 'json' }, 5],
+    ['asking us to wait', { kind: 'rate_limited', retryAfterSeconds: 17 }, 17],
+    ['asking us to wait for long', { kind: 'rate_limited', retryAfterSeconds: 1_200 }, 1_200],
+    ['down until a given time', { kind: 'transient', detail: 'status 503', retryAfterSeconds: 90 }, 90],
   ] as const)(
     'an upstream that is %s leaves no trace: the next call asks again',
     async (_, answer, seconds) => {
@@ -120,8 +120,8 @@ describe('freshness', () => {
   )
 })
 
-describe('one fetch for everybody', () => {
-  test('1,000 callers at once, in two processes, ask the upstream once', async () => {
+describe('one fetch for all callers', () => {
+  test('1,000 concurrent callers in two processes cause one upstream request', async () => {
     const id = freshLid()
     const answering = Promise.withResolvers<void>()
     const http = source(async () => {
@@ -142,7 +142,7 @@ describe('one fetch for everybody', () => {
     await Promise.all(processes.map((one) => one.close()))
   })
 
-  test('a caller who cannot wait any longer is told to come back, and the fetch goes on into the cache', async () => {
+  test('a caller who runs out of time is asked to retry, and the fetch continues into the cache', async () => {
     const id = freshLid()
     const answering = Promise.withResolvers<void>()
     const http = source(async () => {
@@ -156,7 +156,7 @@ describe('one fetch for everybody', () => {
     expect(await ask(retrieval, lid(id))).toMatchObject({ kind: 'found', source: 'cached' })
   })
 
-  test('a claim left behind by a dead process is outlived', async () => {
+  test('a claim left behind by a dead process expires', async () => {
     const id = freshLid()
     await scene
       .foundation()
@@ -168,7 +168,7 @@ describe('one fetch for everybody', () => {
     expect(await askAndSettle(retrieval, lid(id))).toMatchObject({ kind: 'found' })
   })
 
-  test('a caller who comes after a fetch has failed asks anew, also while that one lets go of its claim', async () => {
+  test('a caller who arrives after a failed fetch asks again, even while that fetch releases its claim', async () => {
     const id = freshLid()
     const lock = await scene.foundation().pool.connect()
     const http = source(async () => {
@@ -195,7 +195,7 @@ describe('one fetch for everybody', () => {
     await retrieval.close()
   })
 
-  test('a caller who cannot pay ends before the upstream is asked', async () => {
+  test('a caller who cannot pay is refused before the upstream is asked', async () => {
     const http = source(() => foundAs('x', null))
     const broke = processOver(http).retrieve(lid(freshLid()), {
       wants: 'fresh',
@@ -219,7 +219,7 @@ describe('whose data it is', () => {
     expect(http.asked).toHaveLength(1)
   })
 
-  test('an answer about somebody else is nobody', async () => {
+  test('an answer about another person counts as "not found"', async () => {
     const [name, other] = [freshLid(), freshLid()]
     const retrieval = processOver(source(() => foundAs(other, null)))
     expect(await askAndSettle(retrieval, lid(name))).toEqual({ kind: 'missing' })
@@ -227,7 +227,7 @@ describe('whose data it is', () => {
     expect(await askAndSettle(wrongNumber, urn(freshUrn()))).toEqual({ kind: 'missing' })
   })
 
-  test('a name taken over by somebody else leads to nobody: neither to its former owner nor to the new one', async () => {
+  test('a name taken over by another person leads neither to its former owner nor to the new one', async () => {
     const [name, number, stranger] = [freshLid(), freshUrn(), freshUrn()]
     const http = source(() => foundAs(name, number))
     const retrieval = processOver(http)
@@ -236,7 +236,7 @@ describe('whose data it is', () => {
     scene.move(hourMs)
     expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual({ kind: 'missing' })
     expect(await askAndSettle(retrieval, lid(name))).toEqual({ kind: 'missing' })
-    // By number both are who they are.
+    // By number, both are still found.
     expect(await askAndSettle(retrieval, urn(number))).toMatchObject({ data: { firstname: 'Zorvina' } })
     expect(await askAndSettle(retrieval, urn(stranger))).toMatchObject({
       data: { firstname: 'Somebody else' },
@@ -258,7 +258,7 @@ describe('whose data it is', () => {
     })
   })
 
-  test('a name that is gone is asked for by its number before the person is', async () => {
+  test('a person whose name is not found is looked up by number before they count as gone', async () => {
     const [old, young, number] = [freshLid(), freshLid(), freshUrn()]
     const http = source(() => foundAs(old, number))
     const retrieval = processOver(http)
@@ -271,14 +271,14 @@ describe('whose data it is', () => {
     })
   })
 
-  test('somebody never known who is gone was not found', async () => {
+  test('a person who is gone and was never known is "not found"', async () => {
     const retrieval = processOver(source(() => ({ kind: 'gone' })))
     expect(await askAndSettle(retrieval, lid(freshLid()))).toEqual({ kind: 'missing' })
   })
 })
 
 describe('erasure', () => {
-  test('reaches a person by any identifier, at once, for ever', async () => {
+  test('reaches a person by any identifier, immediately and permanently', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))
     const retrieval = processOver(http)
@@ -290,7 +290,7 @@ describe('erasure', () => {
     expect(http.asked).toHaveLength(1)
   })
 
-  test('wins against a fetch under way: nothing of it is kept or served', async () => {
+  test('wins against a running fetch: nothing of it is stored or served', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const answering = Promise.withResolvers<void>()
     const http = source(async () => {
@@ -337,7 +337,7 @@ describe('erasure', () => {
     for (const mark of marks) expect(log.includes(mark)).toBe(false)
   })
 
-  test('keys older than 30 days are dropped, with what they opened', async () => {
+  test('keys older than 30 days are deleted, together with the data they opened', async () => {
     const name = freshLid()
     const http = source(() => foundAs(name, null))
     const retrieval = processOver(http)
@@ -345,7 +345,7 @@ describe('erasure', () => {
     scene.move(30 * dayMs + 1)
     const { eventLog, pool } = scene.foundation()
     while ((await dropOldProfiles({ eventLog, vault: scene.vault(), clock: scene })) > 0) {
-      // As many portions as there are.
+      // Until no batch is left.
     }
     const { rows } = await pool.query('select 1 from profile_keys')
     expect(rows).toEqual([])
@@ -354,8 +354,8 @@ describe('erasure', () => {
   })
 })
 
-describe('a source that can be asked twice at once', () => {
-  test('an organization that asks for one person waits for one answer, however many another one asks for', async () => {
+describe('a source that allows two concurrent requests', () => {
+  test('an organization with one request waits for one answer, however many requests another organization has', async () => {
     const releases: (() => void)[] = []
     const http = source(async (ref) => {
       await new Promise<void>((resolve) => releases.push(resolve))
@@ -366,7 +366,7 @@ describe('a source that can be asked twice at once', () => {
     await vi.waitUntil(() => releases.length === 2, 30_000)
     const one = freshLid()
     const quiet = ask(retrieval, lid(one), 'cached', 'org_quiet')
-    // It is in line when its looking into the cache is over: the answer that it waits for comes after that.
+    // Its cache look-up started first, so after this look-up the request is in the queue.
     await expect(retrieval.retrieve(lid(freshLid()), { ...asks, upstream: false })).resolves.toBeDefined()
     releases.shift()?.()
     await vi.waitUntil(() => http.asked.length === 3, 30_000)
@@ -377,7 +377,7 @@ describe('a source that can be asked twice at once', () => {
     expect(await quiet).toMatchObject({ kind: 'found', ids: { lid: one } })
     const told = await Promise.all(flood)
     clearInterval(end)
-    // Some may have waited too long on a slow machine: they are told to come back, and nothing else.
+    // On a slow machine some may have waited too long: they are asked to retry.
     for (const { kind } of told) expect(['found', 'unavailable']).toContain(kind)
     await retrieval.close()
   })
