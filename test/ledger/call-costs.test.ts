@@ -1,4 +1,4 @@
-/** What a call costs after what was given back of it. */
+/** The cost of a call after refunds. */
 import { describe, expect, test } from 'vitest'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { type DecodedEvent, decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
@@ -85,7 +85,7 @@ const adjusted = (key: string, requestId: string | null, change: Partial<CreditA
   },
 })
 
-describe('what a call costs now', () => {
+describe('the current cost of a call', () => {
   const events = ledger([
     used('one'),
     charged('one', '5'),
@@ -98,7 +98,7 @@ describe('what a call costs now', () => {
     adjusted('d', null, { amount: '100', kind: 'adjustment' }),
   ])
 
-  test('is its charge less its own refunds, in ledger order', async () => {
+  test('is its charge minus its refunds, in ledger order', async () => {
     const cost = await costsOf(events, { requestId: 'one' }, sources)
     expect(cost).toMatchObject({
       charge: { revision: 1, micro: 5_000_000n },
@@ -110,7 +110,7 @@ describe('what a call costs now', () => {
     })
   })
 
-  test('is found by its charge as well', async () => {
+  test('can also be found by its charge', async () => {
     expect(await costsOf(events, { chargeId: id('two/charged') }, sources)).toMatchObject({
       call: { revision: 2, requestId: 'two' },
       adjustments: [{ kind: 'reversal' }],
@@ -118,7 +118,7 @@ describe('what a call costs now', () => {
     })
   })
 
-  test('is nothing for a call that was free', async () => {
+  test('is zero for a free call', async () => {
     expect(await costsOf(events, { requestId: 'free' }, sources)).toMatchObject({
       charge: null,
       adjustments: [],
@@ -126,18 +126,18 @@ describe('what a call costs now', () => {
     })
   })
 
-  test('is as of the last event given', async () => {
+  test('is as of the last event passed in', async () => {
     expect(await costsOf(events.slice(0, 5), { requestId: 'one' }, sources)).toMatchObject({
       now: 3_500_000n,
     })
   })
 
-  test('is not told of a call that is not there', async () => {
+  test('is not returned for an unknown call', async () => {
     expect(await costsOf(events, { requestId: 'none' }, sources)).toBeNull()
     expect(await costsOf(events, { chargeId: id('none') }, sources)).toBeNull()
   })
 
-  test('is refused where a re-rate cannot be read', async () => {
+  test('is refused if a re-rate cannot be read', async () => {
     const rerated = ledger([
       used('one'),
       charged('one', '5'),

@@ -1,6 +1,6 @@
 /**
- * What a ledger does when something it stands on is wrong: a snapshot somebody changed, a log that was restored from an
- * older copy, an engine that contradicts itself, one that never answers, one that takes no appends.
+ * What the ledger does when something it depends on is wrong: a modified snapshot, a log restored from an older copy, an engine
+ * that contradicts itself, never answers, or takes no appends.
  */
 import { pino } from 'pino'
 import { beforeEach, describe, expect, test } from 'vitest'
@@ -41,7 +41,7 @@ const processOf = (
 
 const opened = (credits: string): Promise<void> => openLedger(processOf('opener'), credits)
 
-/** Which of many calls were paid, and which the ledger refused to take. */
+/** How many calls were paid, and how many the ledger refused to take. */
 const make = async (
   ledger: Ledger,
   count: number,
@@ -58,7 +58,7 @@ const make = async (
 }
 
 describe('a snapshot', () => {
-  /** What a row said that was changed with its seal in place, had anybody the key: the digest is what is left to compare. */
+  /** A row modified by someone who can sign it: only the digest can still reveal the change. */
   const generous = (change: Partial<Account>): AccountSnapshot => {
     const honest = processOf('honest').account(org)
     return async () => {
@@ -76,18 +76,18 @@ describe('a snapshot', () => {
     ['ahead of the ledger', { revision: 40 }],
     ['of an event that has another digest', { revision: 0 }],
   ])(
-    'sealed, and %s: the log has lost what the projector read, and the organization is refused',
+    'sealed, and %s: the log has lost events the projector read, and the organization is refused',
     async (_, change) => {
       await opened('10')
       const ledger = processOf('a', { snapshot: generous(change) })
       await expect(ledger.lastSeen(org)).rejects.toThrow(LedgerUnavailable)
       expect(await make(ledger, 15)).toEqual({ paid: 0, refused: 15 })
-      // This organization alone: nothing is known of the others.
+      // Only this organization is affected: other ledgers may be fine.
       expect(ledger.failure()).toBeNull()
     },
   )
 
-  test('that does not carry the seal of the projector is not believed: the ledger is folded from its start', async () => {
+  test('without the seal of the projector is ignored: the ledger is folded from its start', async () => {
     await opened('10')
     expect(await make(processOf('a', { snapshot: async () => 'not sealed' }), 15)).toEqual({
       paid: 10,
@@ -96,12 +96,12 @@ describe('a snapshot', () => {
   })
 })
 
-describe('a log that was restored from an older copy under a running process', () => {
+describe('a log restored from an older copy under a running process', () => {
   test.each([
     ['shorter than the account', 0],
-    ['as long as the account again', 4],
+    ['of the same length as the account', 4],
     ['longer than the account', 9],
-  ])('%s: no call is taken any more, and draining ends', async (_, others) => {
+  ])('%s: no more calls are taken, and draining ends', async (_, others) => {
     await opened('10')
     const ledger = processOf('a')
     expect(await make(ledger, 4)).toEqual({ paid: 4, refused: 0 })
@@ -110,7 +110,7 @@ describe('a log that was restored from an older copy under a running process', (
     const standing = log.eventsOf(stream).length
     const before = log.attempts.length
     const after = await ledger.submit(org, call('after')).catch((error: unknown) => error)
-    // An append at exactly the old revision is the one thing that no engine can tell apart.
+    // No engine can detect an append at exactly the old revision.
     if (others !== 4) {
       expect(after).toBeInstanceOf(LedgerUnavailable)
       expect(ledger.failure()).toMatchObject({ kind: 'rewritten' })
@@ -122,7 +122,7 @@ describe('a log that was restored from an older copy under a running process', (
     await ledger.drain()
   })
 
-  test('a reader that finds out ends the taking of calls as well', async () => {
+  test('a reader that detects the restore also stops the ledger from taking calls', async () => {
     await opened('10')
     const ledger = processOf('a')
     expect(await make(ledger, 1)).toEqual({ paid: 1, refused: 0 })
@@ -132,7 +132,7 @@ describe('a log that was restored from an older copy under a running process', (
   })
 })
 
-test('an engine that refuses every append although it shows no newer event is asked a bounded number of times', async () => {
+test('an engine that refuses every append but shows no newer event is retried a limited number of times', async () => {
   await opened('10')
   const client = log.client('a')
   let appends = 0
@@ -152,7 +152,7 @@ test('an engine that refuses every append although it shows no newer event is as
   expect(ledger.failure()).toMatchObject({ kind: 'appends_fail' })
 })
 
-test('a caller is told in time although the append hangs; what it is charged later is given back', async () => {
+test('a caller gets an answer in time although the append hangs; a later charge is given back', async () => {
   await opened('10')
   const client = log.client('a')
   const held = Promise.withResolvers<void>()
@@ -166,7 +166,7 @@ test('a caller is told in time although the append hangs; what it is charged lat
     },
     limits: { callerWaitMaxMs: 50, unknownRetryMs: 60_000 },
   })
-  // Some in the append, some decided on top of it, some waiting: all of them are answered.
+  // Some are in the append, some are decided on top of it, some wait. All of them get an answer.
   const calls = [ledger.submit(org, call('one'))]
   await new Promise((resolve) => setImmediate(resolve))
   for (const key of ['two', 'three']) calls.push(ledger.submit(org, call(key)))
@@ -183,7 +183,7 @@ test('a caller is told in time although the append hangs; what it is charged lat
   )
 })
 
-test('appends that fail are told until one succeeds, which is found out without a call', {
+test('failing appends are reported until one succeeds, which is detected without a call', {
   timeout: 20_000,
 }, async () => {
   await opened('10')

@@ -1,6 +1,6 @@
 /**
- * Laws of credits, over random histories of grants, calls, expiries, voids, refunds, adjustments and re-rates: no movement makes or
- * loses a credit, and whoever folds the ledger comes to the same.
+ * Invariants of credits, over random histories of grants, calls, expiries, voids, refunds, adjustments and re-rates: credits are
+ * never created or lost, and every fold of the ledger has the same result.
  */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
@@ -29,10 +29,10 @@ const runs = { seed: 20_261_122, numRuns: 100 }
 const dayMs = 86_400_000
 const startMs = Date.UTC(2026, 0, 20)
 
-// ---- what may happen ----
+// ---- possible operations ----
 
 const amount = fc.bigInt({ min: 1n, max: 80n }).map((quarters) => quarters * 250_000n)
-/** Chosen among what is there when it happens. */
+/** Chosen from the existing items when the operation runs. */
 const which = fc.nat({ max: 50 })
 
 const happening = fc.oneof(
@@ -73,9 +73,9 @@ const histories = ({ skewMs }: { skewMs: number }) =>
     steps: fc.array(
       fc.record({
         what: happening,
-        /** Until it happens. */
+        /** Time before the operation. */
         waitMs: fc.oneof(fc.constant(0), fc.nat({ max: 9 * dayMs })),
-        /** What the clock of the process that decides it is off by. */
+        /** The clock error of the process that decides it. */
         skewMs: fc.integer({ min: -skewMs, max: skewMs }),
       }),
       { minLength: 5, maxLength: 40 },
@@ -83,7 +83,7 @@ const histories = ({ skewMs }: { skewMs: number }) =>
   })
 type History = ReturnType<typeof histories> extends fc.Arbitrary<infer T> ? T : never
 
-// ---- what a ledger makes of it ----
+// ---- running the operations ----
 
 const book = (price: MicroCredits) =>
   priceBookOf({
@@ -232,7 +232,7 @@ const tell = ({ overdraftLimit, steps }: History): Told => {
   return told
 }
 
-/** What an event moves the balance by. */
+/** The change an event makes to the balance. */
 const movementOf = ({ type, data }: LedgerEvent): MicroCredits => {
   if (type === 'CreditGranted' || type === 'CreditAdjusted') return parseCredits(data.amount)
   if (type === 'CreditCharged' || type === 'CreditExpired') return -parseCredits(data.amount)
@@ -250,8 +250,8 @@ const balanceAtOf = (events: readonly Recorded[], atMs: number): MicroCredits =>
 
 const monthEnds = Array.from({ length: 14 }, (_, month) => Date.UTC(2026, month, 1) - 1)
 
-describe('whatever happens to credits', () => {
-  test('allocations and overdraft sum to every charge, no lot is below zero or above its grant, and lots less overdraft are the sum of all movements', () => {
+describe('any operations on credits', () => {
+  test('allocations and overdraft add up to every charge, no lot is below zero or above its grant, and lots minus overdraft equal the sum of all movements', () => {
     fc.assert(
       fc.property(histories({ skewMs: 3_000 }), (history) => {
         const { events, accounts, charges } = tell(history)
@@ -278,7 +278,7 @@ describe('whatever happens to credits', () => {
     )
   })
 
-  test('opening balance and movements give the closing balance, of every month and of every part of a range', () => {
+  test('opening balance and movements give the closing balance, for every month and every part of a range', () => {
     fc.assert(
       fc.property(
         histories({ skewMs: 3_000 }),
@@ -304,7 +304,7 @@ describe('whatever happens to credits', () => {
     )
   })
 
-  test('a balance as of an instant, as known at another, is that of the account folded up to then', () => {
+  test('a balance at one instant, as known at another, is that of the account folded up to then', () => {
     fc.assert(
       fc.property(
         histories({ skewMs: 0 }),
@@ -329,7 +329,7 @@ describe('whatever happens to credits', () => {
     )
   })
 
-  test("the accounts projection comes to the ledger's account: refunds that open emptied lots again too", () => {
+  test('the accounts projection has the same account as the ledger, even when refunds reopen emptied lots', () => {
     let reopened = 0
     fc.assert(
       fc.property(histories({ skewMs: 3_000 }), (history) => {
@@ -355,7 +355,7 @@ describe('whatever happens to credits', () => {
   })
 })
 
-/** Lots by their ids, with an expiry that both folds write alike. */
+/** Lots by id, with the expiry in a format that is the same for both folds. */
 const lotsOf = (
   lots: readonly {
     grantId: string

@@ -1,5 +1,5 @@
 /**
- * Where keyed events are: found wherever they are, by however many ask, whoever wrote them; and no event is read twice for it
+ * Keyed events are found at any place, for any number of callers and from any writer, and no event is read twice
  * while it is remembered.
  */
 import { pino } from 'pino'
@@ -21,7 +21,7 @@ const stream = ledgerStream(org)
 let log: MemoryEventLog
 let writer: EventLog
 let eventsRead: number
-/** Counts what is handed out. */
+/** Counts the events it returns. */
 let counted: EventLog
 
 beforeEach(() => {
@@ -57,7 +57,7 @@ const append = async (events: readonly NewEvent[], through = writer, to = stream
 const many = (count: number, name: string): NewEvent[] =>
   Array.from({ length: count }, (_, n) => plain(`${name}-${n}`))
 
-/** 5,000 events without keys, and three with, at the beginning, in the middle and at the end. */
+/** 5,000 events without keys, and three with a key: at the beginning, in the middle and at the end. */
 const fill = async (): Promise<void> => {
   await append([keyed('a')])
   for (let n = 0; n < 5; n++) {
@@ -69,21 +69,21 @@ const fill = async (): Promise<void> => {
 }
 const names = ['a', 'b', 'c', 'x0-1', 'nowhere'].map(idOf)
 
-test('each is found at its place, from the projection’s end on, and nothing else is', async () => {
+test('each keyed event is found at its place, from the end of the projection on, and nothing more', async () => {
   await fill()
   const { places, upTo } = await createKeyedEvents(counted).find(org, names, -1)
   expect(Object.fromEntries(places)).toEqual({ [idOf('a')]: 0, [idOf('b')]: 2_501, [idOf('c')]: 5_002 })
   expect(upTo).toBe(5_002)
-  // What the projection has is not looked for.
+  // Events in the projection are not searched for.
   const behind = await createKeyedEvents(counted).find(org, names, 3_001)
   expect([...behind.places.keys()]).toEqual([idOf('c')])
 })
 
-test('a ledger that is not there holds nothing', async () => {
+test('a ledger that does not exist has no keyed events', async () => {
   expect(await createKeyedEvents(counted).find(org, names, -1)).toEqual({ places: new Map(), upTo: -1 })
 })
 
-describe.each(['PostgreSQL', 'EventStoreDB, by its double'])('on %s', (engine) => {
+describe.each(['PostgreSQL', 'EventStoreDB (test double)'])('on %s', (engine) => {
   let open: () => EventLog
   const closing: (() => Promise<unknown>)[] = []
 
@@ -103,7 +103,7 @@ describe.each(['PostgreSQL', 'EventStoreDB, by its double'])('on %s', (engine) =
     for (const close of closing.reverse()) await close()
   })
 
-  test('one process finds what another appended, and what a ledger over it appended, up to the end', async () => {
+  test('one process finds the events of another, and those of a ledger over it, up to the end', async () => {
     const [another, own] = [open(), open()]
     closing.push(another.close, own.close)
     const events = createKeyedEvents(own, { ...keyedEventsLimits, pageMax: 5 })
@@ -124,7 +124,7 @@ describe.each(['PostgreSQL', 'EventStoreDB, by its double'])('on %s', (engine) =
 })
 
 describe('no event is read twice', () => {
-  test('by a hundred who ask at once, and a hundred after them', async () => {
+  test('for a hundred concurrent callers, and a hundred after them', async () => {
     await fill()
     const events = createKeyedEvents(counted)
     const ask = () => events.find(org, names, -1)
@@ -148,7 +148,7 @@ describe('no event is read twice', () => {
     expect(eventsRead).toBeLessThan(5)
   })
 
-  test('where the projection is behind the account’s', async () => {
+  test('where the projection is behind the account', async () => {
     await fill()
     const events = createKeyedEvents(counted)
     await events.eventLog.read(stream, { from: 4_500, max: 1_000 })
@@ -157,8 +157,8 @@ describe('no event is read twice', () => {
   })
 })
 
-describe('found all the same', () => {
-  test('is what another process appended since', async () => {
+describe('events that are still found', () => {
+  test('appended by another process since the last read', async () => {
     await fill()
     const events = createKeyedEvents(counted)
     await events.find(org, names, -1)
@@ -166,14 +166,14 @@ describe('found all the same', () => {
     expect((await events.find(org, [idOf('elsewhere')], -1)).places.size).toBe(1)
   })
 
-  test('is what was appended while an earlier reading was under way', async () => {
+  test('appended while an earlier read was running', async () => {
     await fill()
     let asked: Promise<unknown> | undefined
     const events = createKeyedEvents({
       ...counted,
       read: async (name, options) => {
         const page = await counted.read(name, options)
-        // The page is on its way; what comes now is not in it.
+        // The page is already read, so events appended now are not in it.
         if (page.length < 1_000 && asked === undefined) {
           await append([keyed('late')])
           asked = events.find(org, [idOf('late')], -1)
@@ -185,7 +185,7 @@ describe('found all the same', () => {
     expect(await asked).toMatchObject({ places: new Map([[idOf('late'), 5_003]]) })
   })
 
-  test('is what was forgotten to make room, of this ledger and of others', async () => {
+  test('forgotten to make room, in this ledger and in others', async () => {
     const events = createKeyedEvents(counted, {
       ...keyedEventsLimits,
       placesMax: 2,
@@ -203,7 +203,7 @@ describe('found all the same', () => {
     }
   })
 
-  test('is what is asked for again after a reading failed', async () => {
+  test('asked for again after a failed read', async () => {
     await fill()
     let away = true
     const events = createKeyedEvents({
@@ -218,7 +218,7 @@ describe('found all the same', () => {
   })
 })
 
-test('a projection, or a memory, that is ahead of the log is told so, and finds nothing', async () => {
+test('a projection or a memory that is ahead of the log gets an error, and finds nothing', async () => {
   await fill()
   const events = createKeyedEvents(counted)
   await expect(events.find(org, names, 6_000)).rejects.toBeInstanceOf(Unavailable)
@@ -231,7 +231,7 @@ test('a projection, or a memory, that is ahead of the log is told so, and finds 
   await expect(remembering.find(org, names, -1)).rejects.toBeInstanceOf(Unavailable)
 })
 
-test('whatever is appended, read, asked and forgotten in whatever order, what is found is what is there', async () => {
+test('any order of appending, reading, asking and forgetting finds exactly the existing events', async () => {
   for (let seed = 1; seed <= 8; seed++) {
     const random = seededRandom(seed)
     log = createMemoryEventLog()

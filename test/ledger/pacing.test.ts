@@ -1,8 +1,8 @@
-/** When a process leaves a ledger to others. Pure. */
+/** When a process leaves a ledger to other processes. Pure. */
 import { expect, test } from 'vitest'
 import { createPacing } from '../../src/ledger/write/writer.ts'
 
-test('a process that knows of no other never waits', () => {
+test('a process that has noticed no other never waits', () => {
   const pacing = createPacing(() => 0.5)
   for (let nowMs = 0; nowMs < 100; nowMs++) {
     pacing.appended(nowMs)
@@ -10,7 +10,7 @@ test('a process that knows of no other never waits', () => {
   }
 })
 
-test('after another one was noticed, each append is followed by a pause, and for two seconds', () => {
+test('for two seconds after another process was noticed, each append is followed by a pause', () => {
   const pacing = createPacing(() => 0.5)
   pacing.competed(1_000)
   pacing.appended(1_001)
@@ -32,7 +32,7 @@ test('one pause in eight is long', () => {
   expect(pacing.waitMs(2)).toBe(3.5)
 })
 
-test('a process that lost tries again at once, and tells the others at most twice a second', () => {
+test('a process that lost tries again immediately, and notifies the others at most twice a second', () => {
   const pacing = createPacing(() => 0.5)
   pacing.competed(0)
   pacing.appended(1)

@@ -1,4 +1,4 @@
-/** Reading a long ledger: every closing is told before the first event it makes a correction. */
+/** Reading a long ledger: every closing is known before the first event it makes a correction. */
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { closingGapMax } from '../../src/billing/months.ts'
@@ -37,7 +37,7 @@ const eventAt = (revision: number, closing: { at: number; through: number }): Re
 
 const ledgerOf = (length: number, closing: { at: number; through: number }): Pick<EventLog, 'read'> => ({
   read: async (_, { from = 0, max }) => {
-    // Later than whatever is under way: nothing is known that was not waited for.
+    // Later than everything already running, so only awaited results are known.
     await setImmediate()
     const count = Math.max(0, Math.min(max, length - from))
     return Array.from({ length: count }, (__, n) => eventAt(from + n, closing))
@@ -59,14 +59,14 @@ test.each([
   expect(read).toEqual(Array.from({ length: 10_000 }, (_, n) => n))
 })
 
-test('reading ends where it is told to, and from where it is told', async () => {
+test('reading starts and ends at the given revisions', async () => {
   const { pages } = readLedger(ledgerOf(10_000, { at: 0, through: 0 }), org, { from: 4_100, to: 8_099 })
   const revisions: number[] = []
   for await (const page of pages()) for (const { revision } of page) revisions.push(revision)
   expect(revisions).toEqual(Array.from({ length: 4_000 }, (_, n) => 4_100 + n))
 })
 
-test('a page that cannot be read fails the reading, whether it was asked for yet or not', async () => {
+test('a page that cannot be read fails the reading, whether it was requested yet or not', async () => {
   const broken: Pick<EventLog, 'read'> = {
     read: async (stream, options) => {
       if ((options.from ?? 0) >= 6_000) throw new Error('the log is away')

@@ -1,4 +1,4 @@
-/** Which book prices calls, as processes hear of it: withdrawn ones never do, and doubt stops pricing. */
+/** Which price book prices calls, as seen by each process: withdrawn books never do, and a book that cannot be trusted stops pricing. */
 import pino from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { approvePriceBook, proposePriceBook, withdrawPrices } from '../../src/administration/prices/prices.ts'
@@ -50,7 +50,7 @@ const versionHeard = async (books: PriceBooks, atMs: number, version: number): P
   await expect.poll(() => books.at(atMs).version, { timeout: 5_000 }).toBe(version)
 }
 
-test('a proposal prices nothing; the approved book does from its instant on; a withdrawn one never', async () => {
+test('a proposed book prices nothing; an approved one prices from its effective time on; a withdrawn one never does', async () => {
   const from = new Date(Date.now() + hourMs).toISOString()
   const fromMs = Date.parse(from)
   const live = await open()
@@ -69,7 +69,7 @@ test('a proposal prices nothing; the approved book does from its instant on; a w
   expect((await open()).at(fromMs + hourMs).version).toBe(1)
 })
 
-test('a book whose rules were changed in the log stops pricing, and is not left out', async () => {
+test('a book whose rules were changed in the log stops pricing, and is not skipped', async () => {
   const live = await open()
   const book: PriceBookPublished = {
     ...defaultPriceBook,
@@ -93,7 +93,7 @@ test('a book whose rules were changed in the log stops pricing, and is not left 
   await expect(open()).rejects.toThrow('price book 2 is not the one that was published')
 })
 
-test('two people: the proposer, a label and the command line approve nothing', async () => {
+test('two people: the proposer, a label and the command line cannot approve', async () => {
   const proposal = await propose('2', new Date(Date.now() + hourMs).toISOString())
   await expect(approve(proposal, 'user:ada')).rejects.toThrow('ada proposed it: another person')
   await expect(approve(proposal, 'cli:bob')).rejects.toThrow('"cli:bob" is a label only')
@@ -107,7 +107,7 @@ test('two people: the proposer, a label and the command line approve nothing', a
   expect((await approve(proposal)).approver).toBe('user:bob')
 })
 
-test('alone: a word of consent approves, and the book names the label as what it is', async () => {
+test('alone: an explicit consent approves, and the book shows that the approver is a label', async () => {
   const proposal = await propose('2', new Date(Date.now() + hourMs).toISOString())
   const alone = { proposal, actor: 'cli:bob', twoPerson: false }
   await expect(approvePriceBook({ eventLog }, { ...alone, consents: false })).rejects.toThrow(
@@ -116,7 +116,7 @@ test('alone: a word of consent approves, and the book names the label as what it
   expect((await approvePriceBook({ eventLog }, { ...alone, consents: true })).approver).toBe('cli:bob')
 })
 
-test('of two who approve at once one does, and of two who propose the same one does', async () => {
+test('of two concurrent approvals one succeeds, and so does one of two identical proposals', async () => {
   const from = new Date(Date.now() + hourMs).toISOString()
   const proposals = await Promise.allSettled([propose('2', from), propose('2', from)])
   expect(proposals.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])

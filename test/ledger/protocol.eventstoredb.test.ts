@@ -1,6 +1,6 @@
 /**
- * The ledger protocol over the EventStoreDB adapter, over the double of the server: whatever the server and the network
- * do, two processes charging one organization charge nothing twice, overdraw nothing, and lose nothing they confirmed.
+ * The ledger protocol over the EventStoreDB adapter and a double of the server. Whatever the server and the network do, two
+ * processes that charge one organization never charge twice, never overdraw, and never lose a confirmed charge.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
@@ -28,9 +28,9 @@ import {
 import { call, command, grantOf, org, registration } from '../support/ledger-commands.ts'
 
 const credits = 40
-/** Distinct calls; some of them reach both processes, as a client's own retries do. */
+/** Distinct calls. Some reach both processes, like a client's own retries. */
 const calls = 120
-/** So that trouble is over soon. A busy machine is too late for them now and then. */
+/** Short limits, so that faults end soon. A busy machine sometimes exceeds them. */
 const impatient: Partial<EventStoreDbLimits> = {
   connectTimeoutMs: 1_000,
   appendDeadlineMs: 250,
@@ -38,7 +38,7 @@ const impatient: Partial<EventStoreDbLimits> = {
   heartbeatMs: 300,
 }
 
-/** A process: its own client, its own ledger. */
+/** One process: its own client and its own ledger. */
 const processOn = (double: EventStoreDouble, { unknownRetryMs = 5_000, limits = impatient } = {}) => {
   const logger = pino({ level: 'silent' })
   const eventLog = openEventStoreDb({ url: double.url, logger, limits })
@@ -59,7 +59,7 @@ const opening = async (ledger: Ledger): Promise<void> => {
     )
 }
 
-/** Charges from two processes while `trouble` lasts, then without; and then looks at what stands. */
+/** Charges from two processes during `trouble` and afterwards, then checks the ledger. */
 const chargeUnder = async (
   trouble: (double: EventStoreDouble) => (() => Promise<void> | void) | void,
   { random, limits = impatient }: { random?: RandomFaults; limits?: Partial<EventStoreDbLimits> } = {},
@@ -77,7 +77,7 @@ const chargeUnder = async (
     let requests = 0
     const submit = async (ledger: Ledger, key: string): Promise<boolean> => {
       try {
-        // What comes to several processes, or comes again, is another request with the same key, as a partner's retry is.
+        // A second attempt, or the same call at another process, is a new request with the same key, like a partner's retry.
         const requestId = `${key}/${requests++}`
         const committed = await ledger.submit(
           org,
@@ -101,7 +101,7 @@ const chargeUnder = async (
     await Promise.all(sends.flat())
     await over?.()
     double.calm()
-    // What was refused, or is unknown, is sent once more, as a client would: now every call must be known.
+    // Refused and unknown calls are sent once more, as a client would do. Now every call must have an outcome.
     const again = processes.map(({ ledger }, p) =>
       Array.from({ length: calls }, async (_, n) => {
         const key = `call-${n}`
@@ -130,7 +130,7 @@ const expectSound = async (
   if (first === undefined || second === undefined) throw new Error('not two processes')
   const stored = double.eventsOf(ledgerStream(org))
   const ids = stored.map(({ id }) => id)
-  // No event stands twice, so no call is charged twice: the id of a charge derives from its call.
+  // No event exists twice, so no call is charged twice: the id of a charge derives from its call.
   expect(new Set(ids).size).toBe(ids.length)
   const standing = new Set(ids)
   const reversed = stored.filter(({ type }) => type === 'CreditAdjusted').length
@@ -140,7 +140,7 @@ const expectSound = async (
   for (const [key, answers] of confirmed) {
     expect(standing, key).toContain(eventIdOf(org, key, 0))
     const charged = standing.has(eventIdOf(org, key, 1))
-    // Whoever asked, and however often: one answer.
+    // Every process gives the same answer, however often it is asked.
     for (const { events } of answers)
       expect(
         events.some(({ type }) => type === 'CreditCharged'),
@@ -157,7 +157,7 @@ const expectSound = async (
   expect(new Set(balances)).toEqual(new Set([String(credits - charges + reversed)]))
 }
 
-/** As a caller does who is told to come again. */
+/** Retries, like a caller who is asked to retry. */
 const insist = async <Value>(ask: () => Promise<Value>): Promise<Value> => {
   for (let tries = 1; ; tries++, await sleep(20)) {
     try {
@@ -173,7 +173,7 @@ const insist = async <Value>(ask: () => Promise<Value>): Promise<Value> => {
 }
 const accountOf = (ledger: Ledger) => insist(() => ledger.account(org))
 
-/** Every third append, or so, meets the fault. */
+/** About every third append meets the fault. */
 const often = (fault: DoubleAppendFault) => (double: EventStoreDouble) => {
   let appends = 0
   double.onAppend = () => (appends++ % 3 === 1 ? fault : undefined)
@@ -200,7 +200,7 @@ describe.concurrent('two processes charge one organization with 40 credits, 120 
     expect(all).toEqual({ confirmed: calls, refused: 0, faults: 0 })
   })
 
-  // What every other fault of the server is to a caller is in the contract of the event log.
+  // The event log contract covers the other server faults.
   test.each(['lose-reply', 'lose-request', 'no-leader', 'hide-actual'] as const)(
     'and every third append meets: %s',
     async (fault) => {
@@ -208,7 +208,7 @@ describe.concurrent('two processes charge one organization with 40 credits, 120 
     },
   )
 
-  test('and a server that lost its reply calls the resend a bad request: the charge that stands is not refused', async () => {
+  test('and a server that lost its reply answers the resend with "bad request": the recorded charge is not refused', async () => {
     const double = await startEventStoreDouble({})
     const { eventLog, ledger } = processOn(double, { unknownRetryMs: 600 })
     try {
@@ -224,11 +224,11 @@ describe.concurrent('two processes charge one organization with 40 credits, 120 
     }
   })
 
-  test('and the server restarts again and again, forgetting the ids it saw lately', async () => {
+  test('and the server restarts again and again, and forgets the ids it saw recently', async () => {
     await chargeUnder((double) => every(40, double.restart))
   })
 
-  test('and the server falls silent, and does later what it was asked meanwhile', async () => {
+  test('and the server stops answering, and executes the requests later', async () => {
     await chargeUnder((double) =>
       every(50, async () => {
         double.silence()

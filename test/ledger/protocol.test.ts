@@ -1,6 +1,6 @@
 /**
- * The ledger protocol, rule by rule. Several ledgers over one log are several processes. Whatever a test does, every
- * ledger it wrote must verify afterwards.
+ * The ledger protocol, rule by rule. Several ledgers over one log represent several processes. Every ledger a test writes
+ * must verify afterwards.
  */
 import { randomUUID } from 'node:crypto'
 import { pino } from 'pino'
@@ -76,7 +76,7 @@ beforeEach(() => {
   logged = []
 })
 
-/** A process. Its limits are short; its snapshot is none unless given. */
+/** A process with short limits, and by default no snapshot. */
 const processOf = (
   name: string,
   options: {
@@ -98,7 +98,7 @@ const processOf = (
       hostile.get(command.key)?.(account) ?? decideCommand(account, command, ...rest),
   })
 
-/** Commands that no rule of ours would decide so, by key. */
+/** Decisions that our rules would never make, by key. */
 const hostile = new Map<string, (account: Account) => Decision>()
 
 const hostileCommand = (key: string, decide: (account: Account) => Decision): LedgerCommand => {
@@ -114,14 +114,14 @@ const call = (key: string, facts?: CallFacts): LedgerCommand => callAt(key, { at
 const grant = (key: string, amount: string, expiresAt: string | null = null): LedgerCommand =>
   command(key, { ...grantOf(amount), expiresAt })
 
-/** Writes off the lot a grant opened, once it has expired. */
+/** Writes off the lot of a grant after its expiry. */
 const sweep = (grantKey: string, organizationId = org): LedgerCommand =>
   command(`expire/${grantKey}`, { kind: 'expire', grantId: eventIdOf(organizationId, grantKey, 0) })
 
 const register = (overdraft = '0'): LedgerCommand =>
   command('register', { ...registration, overdraftLimit: parseCredits(overdraft) })
 
-/** An organization with credits, written by a process that is gone again. */
+/** An organization with credits, written by a process that has ended. */
 const opened = async ({ credits = '100', overdraft = '0', organizationId = org } = {}): Promise<void> => {
   const opener = processOf('opener')
   await opener.submit(organizationId, register(overdraft))
@@ -135,7 +135,7 @@ const standing = (organizationId = org) =>
 
 const typesOf = (organizationId = org): string[] => standing(organizationId).map(({ type }) => type)
 
-/** The events a command key left, wherever they stand. */
+/** All events of a command key, in the order of the stream. */
 const eventsOfKey = (key: string, organizationId = org): string[] => {
   const ids = new Set([0, 1, 2].map((index) => eventIdOf(organizationId, key, index)))
   return standing(organizationId)
@@ -170,7 +170,7 @@ const gate = () => {
   }
 }
 
-/** The account after the first `count` events: what a projection cut there has. */
+/** The account after the first `count` events: the state of a projection that stopped there. */
 const folded = (count: number, organizationId = org): Account => {
   const account = newAccount(organizationId)
   for (const { type, data, revision, metadata } of standing(organizationId).slice(0, count)) {
@@ -187,7 +187,7 @@ const snapshotAfter =
     count() === 0 ? null : folded(count(), organizationId)
 
 describe('rule 1: ids', () => {
-  test('every event id and the charge id derive from organization, key and index, in every process alike', async () => {
+  test('every event id and the charge id derive from organization, key and index, in every process', async () => {
     await opened()
     await processOf('a').submit(org, call('request-1'))
     const [used, charged] = standing().slice(-2)
@@ -212,7 +212,7 @@ describe('a log that does not answer', () => {
     }
   }
 
-  test('nothing is taken while its gate is shut, and nothing of it is sent; once it opens, commands are taken again', async () => {
+  test('while its gate is closed no command is taken or sent; once it opens, commands are taken again', async () => {
     await opened()
     const { gate, shut, open } = shutting()
     const ledger = processOf('a', { gate })
@@ -221,7 +221,7 @@ describe('a log that does not answer', () => {
     expect(await outcomeOf(ledger.submit(org, call('meanwhile')))).toBe('LedgerUnavailable')
     expect(await outcomeOf(ledger.account(org))).toBe('LedgerUnavailable')
     expect(await outcomeOf(processOf('b', { gate }).figures(org, { atMs: nowMs }))).toBe('LedgerUnavailable')
-    // What this process has in memory it still tells.
+    // It still returns what it has in memory.
     expect((await ledger.figures(org, { atMs: nowMs })).balance).toBe(parseCredits('99'))
     expect(attemptsBy('a')).toHaveLength(1)
     open()
@@ -229,7 +229,7 @@ describe('a log that does not answer', () => {
     expect(eventsOfKey('meanwhile')).toEqual([])
   })
 
-  test('what waits to be decided is refused when the gate shuts; what was sent is seen through to its end', async () => {
+  test('commands that wait for a decision are refused when the gate closes; sent commands are completed', async () => {
     await opened()
     const { gate: shutGate, shut, open } = shutting()
     const network = gate()
@@ -258,7 +258,7 @@ describe('rule 2: batches', () => {
     expect(committed.events.map(({ type }) => type)).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('what is submitted while an append is under way becomes the next append, in its order', async () => {
+  test('commands submitted during an append become the next append, in order', async () => {
     await opened()
     const network = gate()
     const ledger = processOf('a', { faults: { onAppend: network.wait } })
@@ -278,7 +278,7 @@ describe('rule 2: batches', () => {
     )
   })
 
-  test('one organization never has two appends under way; another organization does not wait for it', async () => {
+  test('an organization never has two concurrent appends; another organization does not wait for it', async () => {
     await opened()
     await opened({ organizationId: otherOrg })
     let under = 0
@@ -316,7 +316,7 @@ describe('rule 2: batches', () => {
     expect(await balanceNow()).toBe('400')
   })
 
-  test('a batch is closed by the command that reaches the size limit', async () => {
+  test('the command that reaches the size limit closes the batch', async () => {
     await opened()
     const ledger = processOf('a', { limits: { batchBytesMax: 2_000 } })
     await Promise.all(Array.from({ length: 30 }, (_, i) => ledger.submit(org, call(`call-${i}`))))
@@ -349,7 +349,7 @@ describe('rule 2: batches', () => {
     for (const { events } of attemptsBy('a')) expect(events.length).toBeLessThanOrEqual(appendEventsMax)
   })
 
-  test('a command the rules forbid is refused alone and leaves nothing', async () => {
+  test('a command the rules forbid is refused alone and leaves no events', async () => {
     await opened()
     const ledger = processOf('a')
     const outcomes = await Promise.all([
@@ -391,12 +391,12 @@ describe('rule 2: batches', () => {
   })
 
   test.each([
-    ['hold what JSON cannot', { type: 'CreditExpired', data: { grant_id: 1n, amount: '1' } }],
+    ['hold values JSON cannot represent', { type: 'CreditExpired', data: { grant_id: 1n, amount: '1' } }],
     [
-      'take credits that no lot holds',
+      'take credits that no lot has',
       { type: 'CreditExpired', data: { grant_id: eventIdOf(org, 'nobody', 0), amount: '1' } },
     ],
-  ])('a command whose events %s fails alone, and the ledger works on', async (_, event) => {
+  ])('a command whose events %s fails alone, and the ledger keeps working', async (_, event) => {
     const crashes: unknown[] = []
     const onCrash = (error: unknown): void => void crashes.push(error)
     const others = process.listeners('unhandledRejection')
@@ -420,7 +420,7 @@ describe('rule 2: batches', () => {
     }
   })
 
-  test('the queue of an organization is bounded: more is refused at once, nothing of it is written', async () => {
+  test('the queue of an organization is bounded: further commands are refused immediately, and nothing of them is written', async () => {
     await opened()
     const network = gate()
     const ledger = processOf('a', {
@@ -440,7 +440,7 @@ describe('rule 2: batches', () => {
 })
 
 describe('rule 3: unknown outcomes', () => {
-  test('the identical append is resent, same ids, bytes and revision, and nothing else before it is known', async () => {
+  test('the identical append is resent, with the same ids, bytes and revision, before any other append', async () => {
     await opened()
     let lost = 0
     const faults = ['lose-request', 'lose-reply', 'lose-reply', 'unavailable', 'lose-request'] as const
@@ -454,7 +454,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(typesOf()).toEqual(['OrganizationRegistered', 'CreditGranted', 'KeyUsed', 'CreditCharged'])
   })
 
-  test('calls that arrive meanwhile wait and follow it', async () => {
+  test('calls that arrive while the outcome is unknown wait and follow it', async () => {
     await opened()
     const network = gate()
     let sent = 0
@@ -476,7 +476,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(attemptsBy('a').map(({ expected }) => expected)).toEqual([1, 1, 1, 1, 1, 3])
   })
 
-  test('a known failure after an unknown outcome does not make it known: resending goes on past the shorter limit', async () => {
+  test('a known failure after an unknown outcome does not make it known: resending continues past the shorter limit', async () => {
     await opened()
     let sent = 0
     const ledger = processOf('a', {
@@ -494,7 +494,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('past the deadline the stream is read: it was written, so it is answered as written', async () => {
+  test('past the deadline the stream is read: the append was written, so the answer is that of the events', async () => {
     await opened()
     let unheard = true
     const ledger = processOf('a', {
@@ -519,7 +519,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(typesOf().filter((type) => type === 'CreditCharged')).toHaveLength(3)
   })
 
-  test('past the deadline its place is empty: a fence takes it, and the call is decided again behind the fence', async () => {
+  test('past the deadline its place is empty: a fence takes it, and the call is decided again after the fence', async () => {
     await opened()
     let sent = 0
     const ledger = processOf('a', {
@@ -566,7 +566,7 @@ describe('rule 3: unknown outcomes', () => {
     },
   )
 
-  test('two processes fence the same place: one fence is there, and both go on behind it', async () => {
+  test('two processes fence the same place: there is one fence, and both continue after it', async () => {
     await opened()
     const losing = () => {
       let sent = 0
@@ -581,7 +581,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(await balanceNow()).toBe('98')
   })
 
-  test('something else is at its place: it can never be written, and is decided again behind it', async () => {
+  test('another event is at its place: it can never be written, and is decided again after that event', async () => {
     await opened()
     const foreign = processOf('b')
     let sent = 0
@@ -604,7 +604,7 @@ describe('rule 3: unknown outcomes', () => {
     expect(await balanceNow()).toBe('98')
   })
 
-  /** Process `a`, whose appends meet what `append` makes of them. */
+  /** Process `a`, with `append` deciding the outcome of its appends. */
   const meeting = async (append: (sent: number, own: () => Promise<Appended>) => Promise<Appended>) => {
     await opened()
     const client = log.client('a')
@@ -616,7 +616,7 @@ describe('rule 3: unknown outcomes', () => {
     return processOf('a', { eventLog, limits: { unknownRetryMs: 1_000_000, drainMaxMs: 50 } })
   }
 
-  test('the log is rewritten after an append with an unknown outcome: its place decides, and it was written', async () => {
+  test('the log is rewritten after an append with an unknown outcome: its place shows that it was written', async () => {
     const ledger = await meeting(async (sent, own) => {
       if (sent === 2) throw new LogRewritten('a standby took over')
       const appended = await own()
@@ -645,8 +645,8 @@ describe('rule 3: unknown outcomes', () => {
     expect(await balanceNow()).toBe('98')
   })
 
-  describe('the place cannot be decided for as long as the caller waits', () => {
-    /** Process `a` does not know what became of `keys`; their append is still under way. Nor does anyone else: it has no network. */
+  describe('the place cannot be decided while the caller waits', () => {
+    /** Process `a` does not know the outcome of `keys`, whose append is still on its way. It has no network to find out. */
     const unknown = async (
       keys: readonly string[],
       { snapshot, more = {} }: { snapshot?: AccountSnapshot; more?: Partial<LedgerCommand> } = {},
@@ -686,7 +686,7 @@ describe('rule 3: unknown outcomes', () => {
         },
       }
     }
-    /** Keys that another request may have too. */
+    /** Keys that another request may also have. */
     const keyed = { more: { requestId: 'a request' } } as const
 
     const adjustedCharges = (): unknown[] =>
@@ -728,7 +728,7 @@ describe('rule 3: unknown outcomes', () => {
       expect(await balanceNow()).toBe('100')
     })
 
-    test('it was written: a call with an Idempotency-Key stays charged, and its repetition finds it', async () => {
+    test('it was written: a call with an Idempotency-Key stays charged, and its repetition finds the charge', async () => {
       const { ledger, reach } = await unknown(['first'], keyed)
       reach()
       log.deliverLate()
@@ -748,7 +748,7 @@ describe('rule 3: unknown outcomes', () => {
       expect(await balanceNow()).toBe('100')
     })
 
-    test('calls that arrive meanwhile were never sent: they are refused, and it is final', async () => {
+    test('calls that arrive in the meantime were never sent: their refusal is final', async () => {
       const { ledger, reach } = await unknown(['first'])
       const later = outcomeOf(ledger.submit(org, call('later')))
       nowMs += 10_000
@@ -759,7 +759,7 @@ describe('rule 3: unknown outcomes', () => {
       expect(eventsOfKey('later')).toEqual([])
     })
 
-    test('a repetition that waits at the same process as long as its caller does is unknown too, for the earlier request may be charged', async () => {
+    test('a repetition at the same process whose caller stops waiting is also unknown, because the earlier request may be charged', async () => {
       const { ledger, reach } = await unknown(['first'], keyed)
       const again = { ...call('first'), requestId: 'another request', absentUpTo: 1 }
       const repeated = outcomeOf(ledger.submit(org, again))
@@ -786,7 +786,7 @@ describe('rule 3: unknown outcomes', () => {
     })
 
     test.each([0, 1])(
-      'it is given back also where the projection has it, all but %i events, before this process does',
+      'it is also given back if the projection has all but %i of its events before this process does',
       async (without) => {
         let projected = 0
         const { ledger, reach } = await unknown(['first'], { snapshot: snapshotAfter(() => projected) })
@@ -799,7 +799,7 @@ describe('rule 3: unknown outcomes', () => {
       },
     )
 
-    test('it is given back also where the reversal cannot be written at first', async () => {
+    test('it is also given back if the reversal cannot be written at first', async () => {
       const { ledger, reach, failAppends } = await unknown(['first'])
       failAppends(8)
       reach()
@@ -825,7 +825,7 @@ describe('rule 3: unknown outcomes', () => {
       expect(adjustedCharges()).toHaveLength(2)
     })
 
-    test('a process that stops does not log calls with an Idempotency-Key: repeating them is safe', async () => {
+    test('a process that stops does not log calls with an Idempotency-Key, which are safe to repeat', async () => {
       const { ledger } = await unknown(['first'], keyed)
       await expect(ledger.drain()).rejects.toThrow('did not say in time')
       expect(logged.filter(({ requestIds }) => requestIds !== undefined)).toEqual([])
@@ -834,7 +834,7 @@ describe('rule 3: unknown outcomes', () => {
 })
 
 describe('rule 4: conflicts', () => {
-  /** Process `a`, whose appends run `before` once when they are about to arrive. */
+  /** Process `a`, which runs `before` once, just before its first append arrives. */
   const interrupted = (before: () => Promise<unknown>): Ledger => {
     let once = true
     return processOf('a', {
@@ -849,7 +849,7 @@ describe('rule 4: conflicts', () => {
     })
   }
 
-  test('its own charge is there already: answered from the ledger, not charged twice', async () => {
+  test('its own charge exists already: answered from the ledger, not charged twice', async () => {
     await opened()
     const b = processOf('b')
     const ledger = interrupted(() => Promise.all([b.submit(org, call('other')), b.submit(org, call('same'))]))
@@ -860,7 +860,7 @@ describe('rule 4: conflicts', () => {
     expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('the same ids at the same place, but other bytes: the account goes on from what stands', async () => {
+  test('the same ids at the same place with other bytes: the account continues from the recorded events', async () => {
     await opened()
     const b = processOf('b')
     const dearer = command('price', {
@@ -879,7 +879,7 @@ describe('rule 4: conflicts', () => {
     expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  /** Commands decided together, in a log that does not tell whether it held an append already, with another process ahead of it. */
+  /** Commands decided together, in a log that does not report whether an append was already there, with another process ahead of it. */
   const inUntellingLog = async (keyed: string[], alone: string[]) => {
     await opened()
     const b = processOf('b')
@@ -907,12 +907,12 @@ describe('rule 4: conflicts', () => {
       [...again, ...alone.map((key) => call(key))].map((one) => ledger.submit(org, one)),
     )
     await committed
-    // The pause after an append that others competed with is over.
+    // The pause after an append that met competition is over.
     nowMs += 1_000
     return { ledger, looks, committed: await committed }
   }
 
-  test('the same ids, in a log that does not tell so: it is looked at, and the account goes on from what is there', async () => {
+  test('the same ids, in a log that does not report duplicates: the place is read, and the account continues from the recorded events', async () => {
     const { ledger, looks, committed } = await inUntellingLog(['same', 'too'], [])
     expect(committed.map(({ revision }) => revision)).toEqual([3, 5])
     expect(looks).toEqual([5])
@@ -920,7 +920,7 @@ describe('rule 4: conflicts', () => {
     for (const key of ['same', 'too']) expect(eventsOfKey(key)).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('a call that no other process has, in a log that does not tell so: not looked at, for the log refuses it beside ids it holds', async () => {
+  test('a call that no other process has, in a log that does not report duplicates: nothing is read, because the log refuses to mix it with ids it has', async () => {
     const { ledger, looks, committed } = await inUntellingLog(['same'], ['alone'])
     expect(committed).toMatchObject([
       { revision: 3, repeated: true },
@@ -931,7 +931,7 @@ describe('rule 4: conflicts', () => {
     for (const key of ['same', 'alone']) expect(eventsOfKey(key)).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('a queued call whose charge is there already is dropped as well, not only those of the refused batch', async () => {
+  test('a queued call whose charge already exists is also dropped, not only those of the refused batch', async () => {
     await opened()
     const b = processOf('b')
     const network = gate()
@@ -959,7 +959,7 @@ describe('rule 4: conflicts', () => {
     expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
-  test('foreign charges: decided again against the new balance, in the order of arrival', async () => {
+  test('charges of other processes: decided again against the new balance, in the order of arrival', async () => {
     await opened({ credits: '10' })
     const b = processOf('b')
     const ledger = interrupted(() => Promise.all([b.submit(org, call('f1')), b.submit(org, call('f2'))]))
@@ -983,7 +983,7 @@ describe('rule 4: conflicts', () => {
     expect(eventsOfKey('mine')).toEqual(['KeyUsed'])
   })
 
-  test('a price set meanwhile by another process is the price', async () => {
+  test('a price set by another process in the meantime applies', async () => {
     await opened({ credits: '10' })
     const b = processOf('b')
     const dearer = command('price', {
@@ -1053,7 +1053,7 @@ describe('rule 4: conflicts', () => {
     expect(await balanceNow()).toBe('91')
   })
 
-  test('the tail cannot be read: refused, and nothing of the batch stands', async () => {
+  test('the tail cannot be read: refused, and nothing of the batch is written', async () => {
     await opened()
     const b = processOf('b')
     let readable = true
@@ -1074,7 +1074,7 @@ describe('rule 4: conflicts', () => {
 })
 
 describe('the same command key in one process', () => {
-  test('twice in one batch: one charge, both told', async () => {
+  test('twice in one batch: one charge, and both get the answer', async () => {
     await opened()
     const ledger = processOf('a')
     const [one, two, other] = await Promise.all(
@@ -1106,7 +1106,7 @@ describe('the same command key in one process', () => {
     expect(await balanceNow()).toBe('98')
   })
 
-  test('a key that comes back while the ledger is looked through for another: one charge', async () => {
+  test('a key that is repeated while the ledger is searched for another: one charge', async () => {
     await opened()
     await processOf('b').submit(org, call('same'))
     await processOf('b').submit(org, call('later'))
@@ -1117,7 +1117,7 @@ describe('the same command key in one process', () => {
     expect((await ledger.account(org)).revision).toBe(5)
     const another = ledger.submit(org, { ...call('another'), requestId: 'another-request', absentUpTo: 3 })
     await reading.reached
-    // Known to be absent up to the revision before its first events, and not looked for beyond that.
+    // Known to be absent up to the revision before its first events, and not searched for after that.
     const again = ledger.submit(org, { ...call('same'), requestId: 'same-request', absentUpTo: 1 })
     reading.open()
     expect(await again).toMatchObject({ revision: 3, repeated: true })
@@ -1126,7 +1126,7 @@ describe('the same command key in one process', () => {
     expect(await balanceNow()).toBe('97')
   })
 
-  test('again while the first is being written: one charge, both told', async () => {
+  test('again while the first is being written: one charge, and both get the answer', async () => {
     await opened()
     const network = gate()
     const ledger = processOf('a', { faults: { onAppend: network.wait } })
@@ -1141,7 +1141,7 @@ describe('the same command key in one process', () => {
 })
 
 describe('rule 5: credits', () => {
-  test('the call that cannot be paid is refused and recorded at zero; the rest of the batch goes on', async () => {
+  test('a call that cannot be paid is refused and recorded at zero; the rest of the batch continues', async () => {
     await opened({ credits: '2.5' })
     const ledger = processOf('a')
     const keys = ['c1', 'c2', 'c3', 'free', 'c4']
@@ -1169,7 +1169,7 @@ describe('rule 5: credits', () => {
     ])
   })
 
-  test('the overdraft limit is drawn to the last credit and never beyond', async () => {
+  test('the overdraft limit can be used to the last credit and never beyond', async () => {
     await opened({ credits: '1', overdraft: '2' })
     const ledger = processOf('a')
     await Promise.all(['c1', 'c2', 'c3', 'c4', 'c5'].map((key) => ledger.submit(org, call(key))))
@@ -1178,7 +1178,7 @@ describe('rule 5: credits', () => {
     expect(await balanceNow()).toBe('3')
   })
 
-  test('a batch grants and then spends what was granted', async () => {
+  test('a batch can spend credits that it grants', async () => {
     await opened({ credits: '0' })
     const ledger = processOf('a')
     const [unpaid, , paid] = await Promise.all(
@@ -1201,7 +1201,7 @@ describe('rule 5: credits', () => {
 })
 
 describe('known failures', () => {
-  test('are retried, the identical append again', async () => {
+  test('are retried with the identical append', async () => {
     await opened()
     let failures = 3
     const ledger = processOf('a', {
@@ -1213,7 +1213,7 @@ describe('known failures', () => {
     for (const attempt of attempts) expect(attempt).toEqual(attempts[0])
   })
 
-  test('past their limit the batch is refused, nothing of it stands, and the next one works', async () => {
+  test('past their limit the batch is refused, nothing of it is written, and the next one works', async () => {
     await opened()
     let failing = true
     const ledger = processOf('a', {
@@ -1255,7 +1255,7 @@ describe('known failures', () => {
 })
 
 describe('rule 6: loading the account', () => {
-  /** A ledger in which everything happened that can. */
+  /** A ledger with every kind of event. */
   const history = async (): Promise<void> => {
     await opened({ credits: '3', overdraft: '2' })
     const ledger = processOf('writer')
@@ -1280,7 +1280,7 @@ describe('rule 6: loading the account', () => {
     await ledger.submit(org, call('h10'))
   }
 
-  test('snapshot and tail give the same account as the whole stream, wherever the snapshot was cut', async () => {
+  test('snapshot and tail give the same account as the whole stream, for a snapshot at any revision', async () => {
     await history()
     const whole = folded(standing().length)
     expect(whole.revision).toBeGreaterThan(15)
@@ -1305,11 +1305,11 @@ describe('rule 6: loading the account', () => {
     })
     await ledger.submit(org, call('next'))
     await ledger.submit(org, call('after'))
-    // The snapshot's own last event is read as well, and compared.
+    // The last event of the snapshot is also read, and compared.
     expect(from).toEqual([5])
   })
 
-  test('a decision on a snapshot cut between a call and its charge is the decision on the whole stream', async () => {
+  test('a decision on a snapshot cut between a call and its charge equals the decision on the whole stream', async () => {
     await history()
     const before = standing().length
     const cut = standing().findLastIndex(({ type }) => type === 'CreditCharged')
@@ -1321,7 +1321,7 @@ describe('rule 6: loading the account', () => {
     expect(formatCredits(balance)).toBe(await balanceNow())
   })
 
-  test('a command that the snapshot holds half of is answered whole', async () => {
+  test('a command of which the snapshot holds half is answered completely', async () => {
     await opened()
     const { events } = await processOf('b').submit(org, call('same'))
     expect(events).toHaveLength(2)
@@ -1331,7 +1331,7 @@ describe('rule 6: loading the account', () => {
     ).toMatchObject({ events, revision: 3, repeated: true })
   })
 
-  test('`account` sees what other processes have written; `lastSeen` costs no read', async () => {
+  test('`account` includes the writes of other processes; `lastSeen` needs no read', async () => {
     await opened()
     let reads = 0
     const ledger = processOf('a', {
@@ -1350,7 +1350,7 @@ describe('rule 6: loading the account', () => {
     expect(reads).toBe(before)
   })
 
-  test('`lastSeen` never falls behind what this process has committed', async () => {
+  test('`lastSeen` is never behind the commits of its own process', async () => {
     await opened()
     const slow = gate()
     const client = log.client('a')
@@ -1375,7 +1375,7 @@ describe('rule 6: loading the account', () => {
     expect((await ledger.lastSeen(org)).revision).toBeGreaterThanOrEqual(revision)
   })
 
-  test('idle accounts beyond the bound are forgotten and loaded again', async () => {
+  test('idle accounts beyond the limit are forgotten and loaded again', async () => {
     const ids = ['1', '2', '3', '4'].map((digit) => `org_01K9XXXXXXXXXXXXXXXXXXXXX${digit}`)
     for (const organizationId of ids) await opened({ organizationId })
     const ledger = processOf('a', { limits: { accountsMax: 2 } })
@@ -1386,7 +1386,7 @@ describe('rule 6: loading the account', () => {
 })
 
 describe('rule 7: the hash chain', () => {
-  test('names the first event that was changed, whatever was changed in it', async () => {
+  test('names the first event with any change', async () => {
     await opened()
     const ledger = processOf('a')
     for (const key of ['c1', 'c2', 'c3']) await ledger.submit(org, call(key))

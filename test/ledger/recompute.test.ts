@@ -1,6 +1,6 @@
 /**
- * Charges are recomputed from what a ledger itself says. Each case rewrites the whole chain, as somebody would who owns the
- * database: every digest is right, and what the events say is not.
+ * Charges are recomputed from the ledger's own events. Each case rewrites the whole chain, as the owner of the database could:
+ * every digest is right, but the events are wrong.
  */
 import { pino } from 'pino'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -36,7 +36,7 @@ const lookup = (success: boolean): CallFacts => ({
 })
 
 let events: readonly RecordedEvent[] = []
-/** Revisions of the scene. */
+/** Revisions in the scene. */
 const [free, cheapFact, cheapCharge, dearFact, dearCharge, ownCharge] = [2, 3, 4, 5, 6, 9]
 
 beforeAll(async () => {
@@ -77,7 +77,7 @@ beforeAll(async () => {
   events = log.eventsOf(stream)
 })
 
-/** The ledger with some events changed or left out, and every digest made anew. */
+/** The ledger with some events changed or removed, and every digest recomputed. */
 const rewritten = (change: (event: RecordedEvent) => RecordedEvent | null) => {
   let previous = ''
   const all = events
@@ -100,11 +100,11 @@ const textOf = (revision: number, from: string, to: string) => (event: RecordedE
 const verdictOf = (change: (event: RecordedEvent) => RecordedEvent | null, of = books) =>
   verifyLedger(rewritten(change), org, { books: of })
 
-test('what the ledger recorded is what the rules give', async () => {
+test('the recorded charges are those the rules give', async () => {
   expect(await verdictOf((event) => event)).toMatchObject({ fault: null, events: 10, contradicted: [] })
 })
 
-describe('with every digest made anew, the event is named that says', () => {
+describe('with every digest recomputed, the contradicting event is named', () => {
   test.each([
     [
       'another amount',
@@ -136,7 +136,7 @@ describe('with every digest made anew, the event is named that says', () => {
       'is free by whoami version 1; facts, tariff and prices give free by ip_lookup.not_located version 1',
     ],
     [
-      'that a charged call was free',
+      'a charged call recorded as free',
       dearFact,
       textOf(dearFact, '"facts":', '"free_by":{"rule":"ip_lookup.not_located","rule_version":1},"facts":'),
       'is free by ip_lookup.not_located version 1; facts, tariff and prices give 3 (ip_lookup 3 by ip_lookup.located version 1)',
@@ -168,13 +168,13 @@ describe('with every digest made anew, the event is named that says', () => {
     expect((await verdictOf(change)).fault).toMatchObject({ revision, fault })
   })
 
-  test('nothing of a charge that is gone', async () => {
+  test('a charge that was removed', async () => {
     const { fault } = await verdictOf((event) => (event.revision === cheapCharge ? null : event))
     expect(fault).toMatchObject({ revision: cheapCharge, type: 'KeyUsed' })
     expect(fault?.fault).toBe(`the call before it, ${events[cheapFact]?.id}, is neither charged nor free`)
   })
 
-  test('that it was recorded before the event it follows', async () => {
+  test('an event recorded before the event it follows', async () => {
     const back = (event: RecordedEvent) => event
     const ledger = rewritten(back)
     const [one, ...rest] = await ledger.read(stream, { max: 100 })
@@ -200,7 +200,7 @@ describe('with every digest made anew, the event is named that says', () => {
   })
 })
 
-test('a price book that was changed is told with the charges it contradicts, and the ledger is not blamed', async () => {
+test('a changed price book is reported with the charges it contradicts, and the ledger is not blamed', async () => {
   const cheaper = priceBookOf({
     ...defaultPriceBook,
     version: 2,

@@ -1,13 +1,13 @@
-/** What calls in progress may come to cost: added up for each organization, and given back once, whatever happens. */
+/** The maximum cost of calls in progress, added up per organization. Each hold is released once. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { createReservations } from '../../src/ledger/write/reservations.ts'
 
-test('nobody who has no calls in progress has anything held', () => {
+test('an organization without calls in progress has nothing on hold', () => {
   expect(createReservations().held('org_a')).toBe(0n)
 })
 
-test('holds add up for each organization, and no other', () => {
+test('holds add up for each organization separately', () => {
   const reservations = createReservations()
   reservations.hold('org_a', 1_000_000n)
   reservations.hold('org_a', 2n)
@@ -19,7 +19,7 @@ test('holds add up for each organization, and no other', () => {
   ])
 })
 
-test('a hold is given back once, however often it is let go', () => {
+test('a hold is released once, however often it is let go', () => {
   const reservations = createReservations()
   const release = reservations.hold('org_a', 3n)
   reservations.hold('org_a', 4n)
@@ -28,7 +28,7 @@ test('a hold is given back once, however often it is let go', () => {
   expect(reservations.held('org_a')).toBe(4n)
 })
 
-test('a hold of nothing is one as well', () => {
+test('a hold of zero counts as a hold', () => {
   const reservations = createReservations()
   const release = reservations.hold('org_a', 0n)
   expect(reservations.held('org_a')).toBe(0n)
@@ -36,7 +36,7 @@ test('a hold of nothing is one as well', () => {
   expect(reservations.held('org_a')).toBe(0n)
 })
 
-test('in any order of holds and releases, what is held is what was not released', () => {
+test('in any order of holds and releases, the total is the sum of the holds not yet released', () => {
   const step = fc.record({
     organization: fc.constantFrom('org_a', 'org_b', 'org_c'),
     amount: fc.bigInt(0n, 10n ** 15n),
@@ -53,7 +53,7 @@ test('in any order of holds and releases, what is held is what was not released'
           release: reservations.hold(organization, amount),
           held: true,
         })
-        // Not every step releases, and some release what is released already.
+        // Some steps release nothing, and some repeat a release.
         const released = holds[release]
         released?.release()
         if (released !== undefined) released.held = false

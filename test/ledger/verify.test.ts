@@ -1,4 +1,4 @@
-/** What verification compares a ledger with, and which faults it takes for known. */
+/** The sources verification compares a ledger with, and which faults count as known. */
 import { beforeEach, describe, expect, test } from 'vitest'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { chain } from '../../src/event-log/hash-chain.ts'
@@ -50,7 +50,7 @@ beforeEach(async () => {
   await log.client('writer').append(stream, 'none', chained)
 })
 
-/** The log with some events changed, or without its last ones; its own last revision stays what it was. */
+/** The log with some events changed, or without its last ones. It still reports the original last revision. */
 const reading = (change: (events: readonly RecordedEvent[]) => readonly RecordedEvent[]) => {
   const events = change(log.eventsOf(stream))
   return {
@@ -64,8 +64,8 @@ const everything = (events: readonly RecordedEvent[]) => events
 const changed = (at: number, text: (data: string) => string) => (events: readonly RecordedEvent[]) =>
   events.map((event, i) => (i === at ? { ...event, data: text(event.data) } : event))
 
-describe('what else tells of a ledger', () => {
-  test('agrees: no fault', async () => {
+describe('other records of a ledger', () => {
+  test('agree: no fault', async () => {
     const witnesses = [
       { name: 'its row', revision: 3, digest: digests[3] ?? '' },
       { name: 'its statement', revision: 2 },
@@ -76,7 +76,7 @@ describe('what else tells of a ledger', () => {
     })
   })
 
-  test('the engine itself: an end that was cut off is missed by no chain, and found', async () => {
+  test('the engine itself: a truncated end breaks no chain, but is found', async () => {
     const { fault } = await verifyLedger(
       reading((events) => events.slice(0, 3)),
       org,
@@ -89,7 +89,7 @@ describe('what else tells of a ledger', () => {
     })
   })
 
-  test('a read model, where the engine was cut as well', async () => {
+  test('a read model, if the engine was truncated too', async () => {
     const cut = {
       ...reading((events) => events.slice(0, 3)),
       lastRevision: async () => 2,
@@ -102,7 +102,7 @@ describe('what else tells of a ledger', () => {
     })
   })
 
-  test('a read model of another event at the same revision', async () => {
+  test('a read model with another event at the same revision', async () => {
     const witnesses = [{ name: 'its row', revision: 2, digest: 'x'.repeat(43) }]
     expect((await verifyLedger(reading(everything), org, { witnesses })).fault).toMatchObject({
       revision: 2,
@@ -110,7 +110,7 @@ describe('what else tells of a ledger', () => {
     })
   })
 
-  test('a ledger that is gone altogether', async () => {
+  test('a ledger that has been deleted', async () => {
     const gone = { ...reading(() => []), lastRevision: async () => null }
     const witnesses = [{ name: 'its row', revision: 4 }]
     expect((await verifyLedger(gone, org, { witnesses })).fault).toMatchObject({
@@ -123,7 +123,7 @@ describe('what else tells of a ledger', () => {
 describe('a fault an operator acknowledged', () => {
   const cheaper = changed(2, (data) => data.replace('"amount":"5"', '"amount":"4"'))
 
-  test('is known, and what comes after it is looked at', async () => {
+  test('is known, and the events after it are checked', async () => {
     const { fault } = await verifyLedger(reading(cheaper), org)
     if (fault === null) throw new Error('the change was missed')
     const acknowledged = (revision: number, digest: string): boolean =>
@@ -141,7 +141,7 @@ describe('a fault an operator acknowledged', () => {
     })
   })
 
-  test('is another one as soon as its bytes are others', async () => {
+  test('becomes a new fault if its bytes change', async () => {
     const { fault } = await verifyLedger(reading(cheaper), org)
     const cheapest = changed(2, (data) => data.replace('"amount":"5"', '"amount":"3"'))
     const acknowledged = (revision: number, digest: string): boolean =>
@@ -179,7 +179,7 @@ describe('a lot that was written off', () => {
     return (await verifyLedger(log.client('auditor'), org)).fault
   }
 
-  test('from its expiry on, by a clock that had come to it, is sound', async () => {
+  test('after its expiry, by a clock that had reached it, is sound', async () => {
     expect(await faultWhere({ effectiveAt: expiresAt, recordedAt: expiresAt })).toBeNull()
   })
 
@@ -191,7 +191,7 @@ describe('a lot that was written off', () => {
     })
   })
 
-  test('and recorded before that time had come is a fault', async () => {
+  test('and recorded before that time is a fault', async () => {
     const recordedAt = '2026-03-01T23:59:59.999Z'
     expect(await faultWhere({ effectiveAt: expiresAt, recordedAt })).toMatchObject({
       ...{ revision: 6, type: 'CreditExpired' },

@@ -1,6 +1,6 @@
 /**
- * Every state of a ledger's writer by every event: the table is the specification, and a real writer is taken into each
- * state and made to meet each event. What the table does not hold must not be survived.
+ * Every state of a ledger's writer with every event: the table is the specification, and the test brings a real writer into each
+ * state and sends it each event. An event that the table does not list must throw.
  */
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -60,23 +60,23 @@ const clock = { now: () => nowMs }
 
 const grant = (key: string): LedgerCommand => command(key, grantOf('1'), { actor: 'cli' })
 
-/** Every append and every read waits here until the test says what becomes of it. */
+/** Every append and every read waits here until the test decides its outcome. */
 type Held<Fault> = (fault: Fault | undefined) => void
 
 type Scene = {
   readonly writer: Writer
   readonly appends: Held<AppendFault>[]
   readonly reads: Held<'unavailable'>[]
-  /** What the callers were told, in the order in which they sent their commands. */
+  /** The outcomes of the commands, in the order they were sent. */
   readonly told: string[]
   submit(key?: string, more?: Partial<LedgerCommand>): void
-  /** Lets everything that is at hand happen. */
+  /** Runs everything that is ready to run. */
   turn(): Promise<void>
-  /** Lets the log answer whatever it is asked, until the writer is at rest. */
+  /** Answers every read and append until the writer is idle. */
   settle(): Promise<void>
 }
 
-// Pauses are ended by a test, and by no clock that runs on while a state is looked at.
+// The test ends pauses itself, so that no timer fires while it inspects a state.
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
 afterEach(() => void vi.useRealTimers())
 
@@ -142,7 +142,7 @@ const foreign = async (): Promise<void> => {
   await other.submit(org, grant(`foreign-${log.attempts.length}`))
 }
 
-/** Takes a writer into a state, with a command on its way where the state has one. */
+/** Brings a writer into a state, with a pending command if the state has one. */
 const enter: Record<StateKind, (scene: Scene) => Promise<void>> = {
   unloaded: async () => {},
   loading: async (scene) => {
@@ -184,7 +184,6 @@ const readPlace = async (scene: Scene): Promise<void> => {
   for (let n = 0; n < 2; n++) await happen.loaded(scene)
 }
 
-/** Makes an event happen. */
 const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
   submit: async ({ submit }) => submit('arrives'),
   ask: async ({ writer }) => void writer.lastSeen().catch(() => undefined),
@@ -218,7 +217,7 @@ const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
   },
   failed: async (scene) => {
     if (scene.writer.state === 'deciding') {
-      // The event before the place is gone.
+      // The event before the place is lost.
       log.restore(1)
       scene.reads.shift()?.(undefined)
       await scene.turn()
@@ -231,16 +230,16 @@ const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
   },
 }
 
-/** Where the table leads when nothing else waits: one step further than the table says, where that does not end at rest. */
+/** The state the writer reaches if no other command waits. If the table does not lead to rest, the writer takes one more step. */
 const arrivesAt = (event: WriterEvent, next: Next): StateKind => {
   if (next === 'restart') return 'unloaded'
   if (next !== 'onwards') return next
-  // The command that was on its way is decided next, unless it was just written.
+  // The pending command is decided next, unless it was just written.
   if (event === 'written') return 'idle'
   return 'writing'
 }
 
-describe('what the table holds', () => {
+describe('events in the table', () => {
   const possible = cases.filter(({ next }) => next !== undefined)
   test.each(possible)('$state, $event: $next', async ({ state, event, next }) => {
     const scene = sceneOf()
@@ -249,7 +248,7 @@ describe('what the table holds', () => {
     const appendsBefore = log.attempts.length
     await happen[event](scene)
     expect(scene.writer.state).toBe(arrivesAt(event, next ?? 'onwards'))
-    // Never two pieces of work at once, and nothing is appended from where nothing was decided.
+    // The writer does one thing at a time, and appends only after a decision.
     expect(scene.appends.length + scene.reads.length).toBeLessThanOrEqual(1)
     if (next === state) expect(log.attempts).toHaveLength(appendsBefore)
     await scene.settle()
@@ -259,7 +258,7 @@ describe('what the table holds', () => {
     expect(scene.told).toEqual(toldAfter(state, event))
   })
 
-  /** A command on its way is committed, unless the event means that its caller is refused; one that arrives is committed. */
+  /** A pending command is committed, unless the event refuses its caller. A command that arrives is committed. */
   const toldAfter = (state: StateKind, event: WriterEvent): string[] => {
     const onItsWay = state === 'unloaded' || state === 'idle' ? [] : ['committed']
     const isSent = state === 'writing' || state === 'deciding'
@@ -270,9 +269,9 @@ describe('what the table holds', () => {
     return event === 'submit' ? [...first, 'committed'] : first
   }
 
-  test('every command that was committed is in the ledger once, and of those refused only the one that was under way', async () => {
+  test('every committed command is in the ledger once, and of the refused ones only the one that was being written', async () => {
     for (const { state, event } of possible) {
-      // There the log itself was cut.
+      // In this case the log itself was truncated.
       if (state === 'deciding' && event === 'failed') continue
       while (log.late.length > 0) log.deliverLate()
       log.restore(2)
@@ -285,7 +284,7 @@ describe('what the table holds', () => {
       expect(new Set(standing.map(({ id }) => id)).size).toBe(standing.length)
       const committed = scene.told.filter((told) => told === 'committed').length
       const others = log.attempts.filter(({ client }) => client === 'b').length - foreignBefore
-      // Its caller does not know, and it was written.
+      // Its caller got no outcome, but it was written.
       const arrived = state === 'writing' && event === 'late' ? 1 : 0
       const fences = standing.filter(({ type }) => type === 'LedgerFenced').length
       expect(standing.length - fences - 2, `${state}, ${event}`).toBe(committed + others + arrived)
@@ -293,7 +292,7 @@ describe('what the table holds', () => {
   })
 })
 
-describe('what the table does not hold', () => {
+describe('events not in the table', () => {
   test.each(cases.filter(({ next }) => next === undefined))(
     '$state, $event: cannot happen',
     ({ state, event }) => {
@@ -301,7 +300,7 @@ describe('what the table does not hold', () => {
     },
   )
 
-  test('only what ends a piece of work leaves a state that has one', () => {
+  test('only an event that ends the current work leaves a state that has work', () => {
     for (const state of states) {
       if (state === 'unloaded' || state === 'idle') continue
       for (const event of ['submit', 'ask', 'late'] as const)
