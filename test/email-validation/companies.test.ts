@@ -5,7 +5,7 @@ import type { CompanyRecord } from '../../src/capabilities/email-validation/comp
 import { Unavailable } from '../../src/event-log/port.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-/** The lookup: what it remembers and for how long, and that an outage is never an answer. */
+/** The lookup: which results are cached and for how long, and that an outage never counts as an answer. */
 
 let database: TestDatabase
 let pool: pg.Pool
@@ -15,7 +15,7 @@ const clock = { now: () => nowMs }
 beforeAll(async () => {
   database = await testDatabase()
   pool = new pg.Pool({ connectionString: database.url, max: 2 })
-  // Its last connections may be ended with the database.
+  // Open connections may be closed when the database is dropped.
   pool.on('error', () => undefined)
 })
 afterAll(async () => {
@@ -30,7 +30,7 @@ const put = (domain: string, name: string) =>
     [domain, name],
   )
 
-/** Counts what reaches the database; `held` keeps queries waiting until it resolves. */
+/** Counts the queries that reach the database. `held` delays them until it resolves. */
 const counted = (held: Promise<void> = Promise.resolve()) => {
   const seen: string[] = []
   const query = async (statement: pg.QueryConfig<string[]>) => {
@@ -42,7 +42,7 @@ const counted = (held: Promise<void> = Promise.resolve()) => {
 }
 
 describe('companies', () => {
-  test('a domain that was imported is found, another is not', async () => {
+  test('an imported domain is found, another is not', async () => {
     await put('found.com', 'Found')
     const companies = createCompanies({ pool, homePages: null, clock })
     expect(await companies.find('found.com')).toMatchObject({
@@ -54,7 +54,7 @@ describe('companies', () => {
     expect(await companies.find("'; drop table companies; --")).toBeNull()
   })
 
-  test('companies and their absence are remembered for a minute, no longer', async () => {
+  test('companies and misses are remembered for a minute, no longer', async () => {
     await put('kept.com', 'First')
     const { seen, pool: asked } = counted()
     const companies = createCompanies({ pool: asked, homePages: null, clock })
@@ -71,7 +71,7 @@ describe('companies', () => {
     expect((await companies.find('later.com'))?.name).toBe('Later')
   })
 
-  test('a hundred askers of one domain are one query', async () => {
+  test('a hundred callers for one domain cause one query', async () => {
     await put('crowd.com', 'Crowd')
     const gate = Promise.withResolvers<void>()
     const { seen, pool: asked } = counted(gate.promise)
@@ -82,7 +82,7 @@ describe('companies', () => {
     expect(seen).toEqual(['crowd.com'])
   })
 
-  test('a database that cannot be asked makes the lookup fail, not "not found", and nothing of it is remembered', async () => {
+  test('a database error makes the lookup fail, not "not found", and nothing is remembered', async () => {
     await put('back.com', 'Back')
     let away = true
     const flaky = {
@@ -95,7 +95,7 @@ describe('companies', () => {
     expect((await companies.find('back.com'))?.name).toBe('Back')
   })
 
-  test('sessions that an operator ends, and real refused connections, count as away; a wrong schema is a fault of ours', async () => {
+  test('sessions ended by an operator and refused connections count as an outage; a wrong schema is our own fault', async () => {
     const closed = new pg.Pool({
       connectionString: 'postgres://nobody@127.0.0.1:1/none',
       connectionTimeoutMillis: 2_000,
@@ -116,7 +116,7 @@ describe('companies', () => {
     })
   })
 
-  test('who cannot wait any longer leaves; the lookup goes on for the others', async () => {
+  test('a caller who runs out of time leaves; the lookup continues for the others', async () => {
     await put('slow.com', 'Slow')
     const gate = Promise.withResolvers<void>()
     const { seen, pool: asked } = counted(gate.promise)
@@ -132,7 +132,7 @@ describe('companies', () => {
     expect(seen).toEqual(['slow.com'])
   })
 
-  test('too many lookups at once are refused as temporary, not answered', async () => {
+  test('too many concurrent lookups are refused as temporary, not answered', async () => {
     const gate = Promise.withResolvers<void>()
     const companies = createCompanies({ pool: counted(gate.promise).pool, homePages: null, clock })
     const many = Array.from({ length: 1_000 }, (_, i) => companies.find(`many-${i}.com`))
@@ -142,7 +142,7 @@ describe('companies', () => {
     expect(await companies.find('one-more.com')).toBeNull()
   })
 
-  test('the home page is asked for domains that were not imported, and only for them', async () => {
+  test('the home page is asked only for domains that were not imported', async () => {
     await put('imported.com', 'Imported')
     const visited: string[] = []
     const fromPage = { name: 'Page' } as CompanyRecord

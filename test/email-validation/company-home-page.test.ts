@@ -9,15 +9,15 @@ import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { JsonObject } from '../../src/egress/json-ld-nodes.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from '../../src/egress/page.ts'
 
-/** What a company says about itself: what is believed, and what it costs to ask. */
+/** What a company publishes about itself: which data is accepted, and what a request costs. */
 
 const nowMs = Date.parse('2026-11-21T12:00:00Z')
 const at = { domain: 'example.com', pageUrl: 'https://www.example.com/', nowMs }
 const onPage = (...nodes: JsonObject[]) => read(nodes, at)
 const organization = { '@type': 'Organization', name: 'Example', url: 'https://example.com/' }
 
-describe('reading an organization', () => {
-  test('every member that the answer has is read from a full organization', () => {
+describe('parsing an organization', () => {
+  test('every member of the answer is read from a full organization', () => {
     const company = onPage({
       '@context': 'https://schema.org',
       '@type': 'Corporation',
@@ -74,7 +74,7 @@ describe('reading an organization', () => {
   )
 
   test.each([['Person'], ['WebSite'], ['Product'], [undefined], [7], ['Organizations']])(
-    '%j is none',
+    '%j is not an organization',
     (type) => {
       expect(onPage({ ...organization, '@type': type })).toBeNull()
     },
@@ -85,7 +85,7 @@ describe('reading an organization', () => {
     ['http://shop.example.com/de'],
     ['/about'],
     [['https://EXAMPLE.com/']],
-  ])('an organization at %j is the one of the domain', (url) => {
+  ])('an organization at %j matches the domain', (url) => {
     expect(onPage({ ...organization, url })).not.toBeNull()
   })
 
@@ -97,11 +97,11 @@ describe('reading an organization', () => {
     [undefined],
     [''],
     [{}],
-  ])('an organization at %j is somebody else', (url) => {
+  ])('an organization at %j belongs to another domain', (url) => {
     expect(onPage({ ...organization, url })).toBeNull()
   })
 
-  test('without a url the @id speaks; a blank node says nothing', () => {
+  test('without a url the @id counts; a blank node does not', () => {
     const bare = { '@type': 'Organization', name: 'Example' }
     expect(onPage({ ...bare, '@id': 'https://example.com/#organization' })).toMatchObject({
       website: 'https://www.example.com',
@@ -109,7 +109,7 @@ describe('reading an organization', () => {
     expect(onPage({ ...bare, '@id': '_:b0' })).toBeNull()
   })
 
-  test('the organization behind a site is found where the site names it; of several the one that says most counts', () => {
+  test('the organization of a site is found where the site names it; the most complete one wins', () => {
     const site = { '@type': 'WebSite', url: 'https://example.com/', publisher: organization }
     expect(onPage(site)?.name).toBe('Example')
     const fuller = { ...organization, name: 'Fuller', foundingDate: '1990' }
@@ -117,7 +117,7 @@ describe('reading an organization', () => {
     expect(onPage(fuller, site)?.name).toBe('Fuller')
   })
 
-  test('of a list only the first fifty are looked at, however long a page makes it', () => {
+  test('only the first fifty entries of a list are read, however long the page is', () => {
     const behind = <T>(count: number, last: T): unknown[] => [
       ...Array.from({ length: count }, () => 'x'),
       last,
@@ -136,13 +136,13 @@ describe('reading an organization', () => {
     expect(published(50)).toBeNull()
   })
 
-  test('an organization without a usable name is none', () => {
+  test('an organization without a usable name is ignored', () => {
     expect(onPage({ ...organization, name: '' })).toBeNull()
     expect(onPage({ ...organization, name: 'x'.repeat(300) })).toBeNull()
     expect(onPage({ ...organization, name: null, legalName: 'Legal' })?.name).toBe('Legal')
   })
 
-  test('values that are no addresses are left out', () => {
+  test('values that are not addresses are left out', () => {
     expect(
       onPage({
         ...organization,
@@ -173,7 +173,7 @@ const pageOf = (url: string, body: Buffer, status = 200): PageAnswer => ({
 })
 const down: PageAnswer = { kind: 'unreachable', detail: 'ENOTFOUND' }
 
-/** Home pages over a table of answers by host. */
+/** Home pages from a table of answers by host. */
 const over = (answers: Record<string, PageAnswer>) => {
   const asked: PageRequest[] = []
   let time = nowMs
@@ -189,8 +189,8 @@ const over = (answers: Record<string, PageAnswer>) => {
 }
 const hourMs = 3_600_000
 
-describe('asking home pages', () => {
-  test('the domain itself is asked first, then its www, within one deadline', async () => {
+describe('requesting home pages', () => {
+  test('the domain itself is requested first, then its www, within one deadline', async () => {
     const { homePages, hosts, asked } = over({
       'www.example.com': pageOf('https://www.example.com/', html(organization)),
     })
@@ -202,7 +202,7 @@ describe('asking home pages', () => {
     expect(second.deadlineMs).toBeLessThanOrEqual(first.deadlineMs)
   })
 
-  test('a domain that leads to its www is asked once', async () => {
+  test('a domain that redirects to its www is requested once', async () => {
     const { homePages, hosts } = over({ 'example.com': pageOf('https://www.example.com/', html()) })
     expect(await homePages.find('example.com')).toBeNull()
     expect(hosts()).toEqual(['example.com'])
@@ -219,7 +219,7 @@ describe('asking home pages', () => {
     expect(mayGo('http://127.0.0.1/')).toBe(false)
   })
 
-  test('what a page says, and that it says nothing, is remembered for a day', async () => {
+  test('the data of a page, or its absence, is remembered for a day', async () => {
     for (const body of [html(organization), html()]) {
       const { homePages, hosts, wait } = over({
         'example.com': pageOf('https://example.com/', body),
@@ -240,17 +240,20 @@ describe('asking home pages', () => {
     ['unreachable', down],
     ['late', { kind: 'timeout', detail: 'deadline' } as const],
     ['in trouble', pageOf('https://example.com/', Buffer.alloc(0), 503)],
-  ])('a page that is %s is no company now, and is asked again after ten minutes', async (_, answer) => {
-    const { homePages, answers, wait } = over({ 'example.com': answer })
-    expect(await homePages.find('example.com')).toBeNull()
-    answers['example.com'] = pageOf('https://example.com/', html(organization))
-    wait(9 * 60_000)
-    expect(await homePages.find('example.com')).toBeNull()
-    wait(2 * 60_000)
-    expect((await homePages.find('example.com'))?.name).toBe('Example')
-  })
+  ])(
+    'a page that is %s counts as no company for now, and is requested again after ten minutes',
+    async (_, answer) => {
+      const { homePages, answers, wait } = over({ 'example.com': answer })
+      expect(await homePages.find('example.com')).toBeNull()
+      answers['example.com'] = pageOf('https://example.com/', html(organization))
+      wait(9 * 60_000)
+      expect(await homePages.find('example.com')).toBeNull()
+      wait(2 * 60_000)
+      expect((await homePages.find('example.com'))?.name).toBe('Example')
+    },
+  )
 
-  test('a page nobody had time to look into is asked again after ten minutes, as one that could not be had', async () => {
+  test('a page that was not read in time is requested again after ten minutes, like one that could not be fetched', async () => {
     const { homePages, answers, wait } = over({})
     const page = pageOf('https://example.com/', html(organization))
     const now = performance.now.bind(performance)
@@ -259,7 +262,7 @@ describe('asking home pages', () => {
     try {
       Object.defineProperty(answers, 'example.com', {
         configurable: true,
-        // It comes with the last moment of the call's time.
+        // It arrives at the last moment of the call.
         get: () => {
           lateMs = 5_000
           return page
@@ -276,12 +279,12 @@ describe('asking home pages', () => {
     expect((await homePages.find('example.com'))?.name).toBe('Example')
   })
 
-  test('pages of other statuses are not read', async () => {
+  test('pages with other statuses are not read', async () => {
     const { homePages } = over({ 'example.com': pageOf('https://example.com/', html(organization), 404) })
     expect(await homePages.find('example.com')).toBeNull()
   })
 
-  test('a hundred askers of one domain are one visit; too many domains at once are nobody, and not remembered', async () => {
+  test('a hundred callers for one domain cause one visit; too many domains at a time find no company, and are not remembered', async () => {
     const gate = Promise.withResolvers<void>()
     let visits = 0
     const homePages = createHomePages({
@@ -305,14 +308,14 @@ describe('asking home pages', () => {
   })
 })
 
-describe('a page made to keep us busy', () => {
+describe('a page made to slow us down', () => {
   const cpuMs = async (run: () => unknown): Promise<number> => {
     const before = process.threadCpuUsage()
     await run()
     return process.threadCpuUsage(before).user / 1_000
   }
 
-  test('120,000 spaces in a member cost the thread that answers calls nothing', async () => {
+  test('120,000 spaces in a member do not block the main thread', async () => {
     const hostile = { ...organization, industry: `${' '.repeat(120_000)}x` }
     const { homePages } = over({ 'example.com': pageOf('https://example.com/', html(hostile)) })
     let company: { name: string; industry: string | null } | null = null
@@ -324,7 +327,7 @@ describe('a page made to keep us busy', () => {
   })
 
   test.each([' ', '-', ',', '0', 'a', 'a ', ' null', '[', '?', '/', '.', '1-', '\n', '\u0301'])(
-    'a record whose every member and name repeats %j is read at once',
+    'a record with %j repeated in every member and name is read quickly',
     async (piece) => {
       const text = `${piece.repeat(120_000)}!`
       const members = 'id name legal_name industry size employee_count founded locality region country logo'
@@ -362,7 +365,7 @@ describe('over a real connection', () => {
 
   const homePages = () =>
     createHomePages({
-      // The loopback has no certificate for strangers' names and no port 443.
+      // The loopback interface has no certificate for other hosts and no port 443.
       fetchPage: ({ url, mayRedirectTo, ...request }) =>
         fetchBounded(
           {
@@ -378,7 +381,7 @@ describe('over a real connection', () => {
       userAgent: 'enrichment-test/1',
     })
 
-  test('a packed page behind a redirect to www is read', async () => {
+  test('a compressed page behind a redirect to www is read', async () => {
     const seen: string[] = []
     answer = (request, response) => {
       seen.push(`${request.headers.host} ${request.headers['user-agent']}`)
@@ -396,7 +399,7 @@ describe('over a real connection', () => {
     ])
   })
 
-  test('a page that never ends, or is no page, is no company', async () => {
+  test('an endless page, or a response that is not a page, is no company', async () => {
     answer = (_, response) => {
       response.writeHead(200, { 'content-type': 'text/html' })
       const flood = setInterval(() => response.write(Buffer.alloc(256 * 1024, 'x')), 1)

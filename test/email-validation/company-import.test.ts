@@ -18,7 +18,7 @@ import {
 } from '../../src/capabilities/email-validation/company/import.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-/** A data set into the database: every way a file can be broken, and that the order of its lines means nothing. */
+/** Importing a data set: every way a file can be broken, and that the order of its lines does not matter. */
 
 let database: TestDatabase
 let pool: pg.Pool
@@ -27,7 +27,7 @@ let folder: string
 beforeAll(async () => {
   database = await testDatabase()
   pool = new pg.Pool({ connectionString: database.url, max: 4 })
-  // Its last connections may be ended with the database.
+  // Open connections may be closed when the database is dropped.
   pool.on('error', () => undefined)
   folder = await mkdtemp(join(tmpdir(), 'companies-'))
 })
@@ -69,7 +69,7 @@ const everything = async (): Promise<object[]> =>
 const nameOf = async (domain: string): Promise<string | undefined> => (await readCompany(pool, domain))?.name
 
 describe('JSON lines', () => {
-  test('records become companies; those without a website are counted and are no fault', async () => {
+  test('records become companies; those without a website are counted, and are not errors', async () => {
     const report = await load(
       lines(company(1), company(2, { website: null }), company(3), company(4, { website: '' })),
     )
@@ -100,7 +100,7 @@ describe('JSON lines', () => {
     })
   })
 
-  test('every column arrives where it belongs, whatever its text holds', async () => {
+  test('every column is imported correctly, for any text', async () => {
     const full = {
       name: 'back\\slash \\N "quoted", тест 株式会社 🏢',
       legal_name: 'Legal',
@@ -130,13 +130,13 @@ describe('JSON lines', () => {
     })
   })
 
-  test('what the operator calls the source may hold anything', async () => {
+  test("the operator's source name may contain any characters", async () => {
     const source = 'tab\there, line\nend, \\ and \\N'
     await load(lines(company(1)), { source })
     expect(await readCompany(pool, 'company-1.com')).toMatchObject({ source, name: 'company 1' })
   })
 
-  test('broken lines are passed over and named with their numbers and reasons', async () => {
+  test('broken lines are skipped and reported with line numbers and reasons', async () => {
     const content = Buffer.concat([
       Buffer.from('\ufeff'),
       Buffer.from(lines(company(1))),
@@ -164,14 +164,14 @@ describe('JSON lines', () => {
     expect(await nameOf('company-3.com')).toBe('company 3')
   })
 
-  test('of very many broken lines only the first hundred are named, all are counted', async () => {
+  test('of very many broken lines only the first hundred are reported, but all are counted', async () => {
     const report = await load('{\n'.repeat(1_234))
     expect(report).toMatchObject({ read: 1_234, bad: 1_234, badByReason: { not_json: 1_234 } })
     expect(report.badLines).toHaveLength(badLinesMax)
     expect(report.badLines.at(-1)).toEqual({ line: badLinesMax, reason: 'not_json' })
   })
 
-  test('an endless line takes no memory and hides nothing', async () => {
+  test('an endless line takes no memory and hides no other line', async () => {
     const report = await load(
       Buffer.concat([Buffer.alloc(5_000_000, 'x'), Buffer.from(`\n${lines(company(1))}`)]),
     )
@@ -183,7 +183,7 @@ describe('JSON lines', () => {
     })
   })
 
-  test('an empty file is nothing', async () => {
+  test('an empty file imports nothing', async () => {
     expect(await load('')).toMatchObject({ read: 0, imported: 0, bad: 0 })
     expect(await load(gzipSync(''), { extension: '.jsonl.gz' })).toMatchObject({
       read: 0,
@@ -197,7 +197,7 @@ describe('CSV', () => {
   const csv = (...rows: string[]): Promise<Awaited<ReturnType<typeof importCompanies>>> =>
     load(['name,website,industry,size', ...rows, ''].join('\n'), { extension: '.csv' })
 
-  test('quotes may be escaped by doubling or by a backslash, and fields may hold commas and line ends', async () => {
+  test('quotes may be escaped by doubling or by a backslash, and fields may contain commas and line breaks', async () => {
     const report = await csv(
       '"a ""b"" c",a.com,"x, y",11-50',
       String.raw`"d \"e\" f",b.com,"back\\slash",`,
@@ -216,12 +216,12 @@ describe('CSV', () => {
     expect(await nameOf('d.com')).toBe('plain "inner" quotes')
   })
 
-  test('a backslash that ends a quoted field does not swallow the next one', async () => {
+  test('a backslash at the end of a quoted field does not swallow the next one', async () => {
     expect(await csv(String.raw`"ends with \",a.com,"x",1-10`)).toMatchObject({ imported: 1, bad: 0 })
     expect(await readCompany(pool, 'a.com')).toMatchObject({ name: 'ends with \\', industry: 'x' })
   })
 
-  test('a broken record is one fault, and the record after it is whole again', async () => {
+  test('a broken record is one error, and the record after it is complete', async () => {
     const report = await csv(
       'a,a.com,,',
       'too,few',
@@ -237,12 +237,12 @@ describe('CSV', () => {
     expect(report).toMatchObject({ read: 44, imported: 41 })
   })
 
-  test('a quote that the end of the file leaves open takes no record along', async () => {
+  test('a quote left open at the end of the file swallows no record', async () => {
     const report = await csv('"open,a.com,,', 'b,b.com,,', 'c,c.com,,')
     expect(report).toMatchObject({ imported: 2, badLines: [{ line: 2, reason: 'quoting' }] })
   })
 
-  test('bytes that are no UTF-8 are a fault of their record only', async () => {
+  test('bytes that are not UTF-8 are an error of their record only', async () => {
     const content = Buffer.from('name,website\na,a.com\nM\xfcller,b.com\nc,c.com\n', 'latin1')
     expect(await load(content, { extension: '.csv' })).toMatchObject({
       imported: 2,
@@ -250,14 +250,14 @@ describe('CSV', () => {
     })
   })
 
-  test('a file whose header leads to no domain is refused as a whole', async () => {
+  test('a file whose header has no domain column is refused as a whole', async () => {
     await expect(load('a;b;website\n1;2;x.com\n', { extension: '.csv' })).rejects.toThrow(/header/)
     await expect(load('"name\n', { extension: '.csv' })).rejects.toThrow(/header/)
   })
 })
 
 describe('files', () => {
-  test('packed files are unpacked on the way, of several members too', async () => {
+  test('compressed files are decompressed while reading, including those with several members', async () => {
     const packed = Buffer.concat([gzipSync(lines(company(1))), gzipSync(lines(company(2)))])
     expect(await load(packed, { extension: '.ndjson.gz' })).toMatchObject({ imported: 2 })
     expect(await load(gzipSync('name,domain\nx,x.com\n'), { extension: '.csv.gz' })).toMatchObject({
@@ -265,7 +265,7 @@ describe('files', () => {
     })
   })
 
-  test('a packed file that is cut off or damaged says so; what came before is imported', async () => {
+  test('a truncated or damaged compressed file is reported; the part before is imported', async () => {
     const packed = gzipSync(Array.from({ length: 20_000 }, (_, i) => lines(company(i))).join(''))
     await expect(load(packed.subarray(0, packed.length - 100), { extension: '.jsonl.gz' })).rejects.toThrow(
       /damaged or cut off/,
@@ -273,11 +273,11 @@ describe('files', () => {
     const { rows } = await pool.query<{ count: number }>('select count(*)::int as count from companies')
     expect(rows[0]?.count).toBeGreaterThanOrEqual(5_000)
     await expect(load('no gzip at all', { extension: '.jsonl.gz' })).rejects.toThrow(/damaged or cut off/)
-    // Nobody's connection is left in a transaction.
+    // No connection is left in a transaction.
     expect(await load(lines(company(1)))).toMatchObject({ imported: 1 })
   })
 
-  test('a name without a known ending needs a format; a file that is not there says so', async () => {
+  test('a name without a known extension needs a format; a missing file is reported', async () => {
     await expect(load(lines(company(1)), { extension: '.txt' })).rejects.toThrow(/jsonl or csv/)
     expect(await load(lines(company(1)), { extension: '.txt', format: 'jsonl' })).toMatchObject({
       imported: 1,
@@ -289,7 +289,7 @@ describe('files', () => {
 })
 
 describe('repetition and order', () => {
-  test('the same file again changes nothing', async () => {
+  test('importing the same file again changes nothing', async () => {
     const file = lines(
       ...Array.from({ length: 6_000 }, (_, i) => company(i % 4_500, { founded: 1900 + (i % 100) })),
     )
@@ -300,7 +300,7 @@ describe('repetition and order', () => {
     expect(await everything()).toEqual(before)
   })
 
-  test('records of one domain leave the same row in every order, within a batch and across files', async () => {
+  test('records of one domain leave the same row in any order, within a batch and across files', async () => {
     const records = [
       company(1, { website: 'same.com', size: '11-50' }),
       company(2, { website: 'same.com', size: '51-200' }),
@@ -324,7 +324,7 @@ describe('repetition and order', () => {
     expect(await nameOf('same.com')).toBe('company 3')
   })
 
-  test('a later edition replaces an earlier one, also with less; an earlier one changes nothing', async () => {
+  test('a later edition replaces an earlier one, even with less data; an earlier one changes nothing', async () => {
     await load(lines(company(1, { size: '1001-5000', industry: 'mining' })))
     const later = lines({ ...company(1), name: 'renamed', size: '11-50' })
     expect(await load(later, { sourceUpdatedAt: '2026-11-01T00:00:00.000Z' })).toMatchObject({
@@ -343,7 +343,7 @@ describe('repetition and order', () => {
     })
   })
 
-  test('imports at the same time neither wait for each other forever nor leave anything half', async () => {
+  test('concurrent imports neither deadlock nor leave anything incomplete', async () => {
     const records = Array.from({ length: 6_000 }, (_, i) => company(i, { size: '1-10' }))
     const better = records.map((record) => ({ ...record, size: '51-200' }))
     const reports = await Promise.all([
@@ -358,7 +358,7 @@ describe('repetition and order', () => {
 })
 
 describe('long imports', () => {
-  /** Written as a stream: the test must not hold what the import may not hold. */
+  /** Written as a stream, because the test must not hold in memory what the import may not hold. */
   const longFile = async (count: number): Promise<string> => {
     const path = join(folder, `long-${files++}.jsonl`)
     const texts = function* () {
@@ -371,7 +371,7 @@ describe('long imports', () => {
     return path
   }
 
-  test('50,000 lines pass through in constant memory', { timeout: 120_000 }, async () => {
+  test('50,000 lines are imported in constant memory', { timeout: 120_000 }, async () => {
     setFlagsFromString('--expose-gc')
     const collect: () => void = runInNewContext('gc')
     const file = await longFile(50_000)
@@ -396,7 +396,7 @@ describe('long imports', () => {
     expect((heapMax - used(before)) / 1024 / 1024).toBeLessThan(16)
   })
 
-  test('an interrupted import leaves whole batches, says so, and is completed by the next one', async () => {
+  test('an interrupted import leaves complete batches, reports it, and the next import completes it', async () => {
     const file = await longFile(12_000)
     const stop = new AbortController()
     const percents: number[] = []
@@ -428,7 +428,7 @@ describe('long imports', () => {
     })
   })
 
-  test('interrupting works on a packed file too', async () => {
+  test('a compressed file can be interrupted too', async () => {
     const stop = new AbortController()
     const packed = gzipSync(Array.from({ length: 15_000 }, (_, i) => lines(company(i))).join(''))
     const report = await load(packed, {
@@ -440,7 +440,7 @@ describe('long imports', () => {
     expect((await everything()).length).toBe(report.added)
   })
 
-  test('a connection lost on the way fails the import, not the process, and leaves whole batches', async () => {
+  test('a connection lost during the import fails the import, not the process, and leaves complete batches', async () => {
     const file = await longFile(12_000)
     const own = new pg.Pool({ connectionString: database.url })
     own.on('error', () => undefined)

@@ -10,7 +10,7 @@ import {
 import { registrableDomainOf } from '../../src/capabilities/email-validation/company/web-address.ts'
 import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
 
-/** From a record of a data set to a company, or the reason why not. */
+/** From a record of a data set to a company, or the reason for its refusal. */
 
 const defaults = { source: 'pdl', sourceUpdatedAt: '2026-10-01T00:00:00.000Z', yearMax: 2026 }
 
@@ -59,12 +59,12 @@ const acme: CompanyRecord = {
 }
 
 describe('shapes', () => {
-  test('a record of the free company data set becomes a company of the answer', () => {
+  test("a record of the free company data set becomes a company in the answer's shape", () => {
     expect(taken(pdl)).toEqual(acme)
     expect(companyResult.parse(taken(pdl))).toEqual(acme)
   })
 
-  test('a row of a CSV edition with other column names says the same', () => {
+  test('a row of a CSV edition with other column names gives the same company', () => {
     expect(
       taken({
         '': '5872184',
@@ -82,7 +82,7 @@ describe('shapes', () => {
     ).toEqual({ ...acme, employee_count: 274 })
   })
 
-  test('our own shape is taken as it is, source and edition included', () => {
+  test('our own shape is taken unchanged, including source and edition', () => {
     const own = {
       ...acme,
       legal_name: 'Acme Anvils GmbH',
@@ -92,11 +92,11 @@ describe('shapes', () => {
     expect(taken(own)).toEqual(own)
   })
 
-  test.each([[null], ['text'], [7], [[pdl]]])('%j is no record', (raw) => {
+  test.each([[null], ['text'], [7], [[pdl]]])('%j is not a record', (raw) => {
     expect(refusal(raw)).toBe('not_an_object')
   })
 
-  test('members of the wrong type are unknown, not wrong', () => {
+  test('members of the wrong type are unknown, not errors', () => {
     expect(
       taken({
         ...pdl,
@@ -130,7 +130,7 @@ describe('domains', () => {
     ['example.com.', 'example.com', 'https://example.com.'],
     ['tenant.github.io', 'tenant.github.io', 'https://tenant.github.io'],
     ['www.tenant.github.io/page', 'tenant.github.io', 'https://www.tenant.github.io/page'],
-  ])('%s is found by %s', (website, domain, shown) => {
+  ])('%s is found in %s', (website, domain, shown) => {
     expect(taken({ name: 'a', website })).toMatchObject({ domain, website: shown })
   })
 
@@ -142,22 +142,25 @@ describe('domains', () => {
     ['two words.com'],
     ['-'],
     [42],
-  ])('%j leads to no domain', (website) => {
+  ])('%j contains no domain', (website) => {
     expect(refusal({ name: 'a', website })).toBe('website_unusable')
   })
 
-  test.each([[undefined], [null], [''], ['  '], ['null']])('no website (%j) is no fault', (website) => {
-    expect(refusal({ name: 'a', website })).toBe('no_domain')
-  })
+  test.each([[undefined], [null], [''], ['  '], ['null']])(
+    'a missing website (%j) is not an error',
+    (website) => {
+      expect(refusal({ name: 'a', website })).toBe('no_domain')
+    },
+  )
 
-  test('a domain beside a website decides; a website that cannot be read is then left out', () => {
+  test('a domain takes precedence over the website; an unreadable website is then left out', () => {
     expect(taken({ name: 'a', domain: 'Example.com', website: 'ftp://x' })).toMatchObject({
       domain: 'example.com',
       website: null,
     })
   })
 
-  test('the registrable domain of a host', () => {
+  test('the registrable domain of a host is used', () => {
     expect(registrableDomainOf('a.b.example.co.uk')).toBe('example.co.uk')
     expect(registrableDomainOf('MÜNCHEN-test.de')).toBe('xn--mnchen-test-thb.de')
     expect(registrableDomainOf('blogspot.com')).toBeNull()
@@ -216,14 +219,14 @@ describe('values', () => {
     expect(countryCodeOf(country)).toBe(code)
   })
 
-  test('a country nobody knows keeps its name and has no code', () => {
+  test('an unknown country keeps its name and has no code', () => {
     expect(taken({ ...pdl, country: 'atlantis' }).location).toMatchObject({
       country: 'atlantis',
       country_code: null,
     })
   })
 
-  test('text loses control characters and direction marks and is composed', () => {
+  test('control characters and direction marks are removed from text, which is then composed', () => {
     expect(taken({ ...pdl, name: ' A\u0000b\tc \u202eevil\u202c  Mu\u0308ller\u200b ' }).name).toBe(
       'A b c evil Müller',
     )
@@ -238,7 +241,7 @@ describe('values', () => {
     expect(refusal({ ...pdl, ...members })).toBe(reason)
   })
 
-  test('other texts that are too long or no text are unknown', () => {
+  test('other texts that are too long, or not text, are unknown', () => {
     expect(
       taken({
         ...pdl,
@@ -249,7 +252,7 @@ describe('values', () => {
     ).toMatchObject({ industry: null, logo_url: null, location: { locality: null } })
   })
 
-  test("of a page's links the company's page at the network is taken, and no page that looks like it", () => {
+  test("of a page's links only the company's page at the network is taken, not similar pages", () => {
     expect(
       profnetUrlAmong([
         7,
@@ -263,10 +266,10 @@ describe('values', () => {
   })
 })
 
-describe('which of several records answers for a domain', () => {
+describe('which of several records represents a domain', () => {
   const base = { website: 'example.com', size: '11-50', industry: 'x' }
 
-  test('the one whose website is the domain itself, before any larger one on a page or subdomain of it', () => {
+  test('the one whose website is the domain itself, before a larger one on a page or subdomain of it', () => {
     const direct = { ...base, name: 'direct', website: 'www.example.com/', size: '1-10' }
     const page = { ...base, name: 'page', website: 'example.com/stores/page', size: '10001+' }
     const subdomain = { ...base, name: 'subdomain', website: 'shop.example.com', size: '10001+' }
@@ -274,7 +277,7 @@ describe('which of several records answers for a domain', () => {
     expect(preferred(direct, subdomain, page)).toBe('direct')
   })
 
-  test('then the larger one, then the one that says more, then the lower id', () => {
+  test('then the larger one, then the one with more data, then the lower id', () => {
     expect(
       preferred(
         { ...base, name: 'small', founded: 1990, region: 'y' },
@@ -285,7 +288,7 @@ describe('which of several records answers for a domain', () => {
     expect(preferred({ ...base, name: 'b', id: '2' }, { ...base, name: 'a', id: '1' })).toBe('a')
   })
 
-  test('no two different records are level: the order is total whatever they share', () => {
+  test('no two different records are equal: the order is total', () => {
     const one = companyOf({ ...base, name: 'one', id: '1' }, defaults)
     const other = companyOf({ ...base, name: 'two', id: '1' }, defaults)
     if ('refused' in one || 'refused' in other) throw new Error('refused')
@@ -294,7 +297,7 @@ describe('which of several records answers for a domain', () => {
   })
 })
 
-test('whatever a record holds, reading it never throws, and what it gives fits the answer', () => {
+test('parsing a record with any content never throws, and the result fits the answer', () => {
   const names = [
     'id',
     'name',

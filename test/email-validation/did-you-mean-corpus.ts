@@ -1,4 +1,4 @@
-/** What people mistype, with what they meant. One line per provider: the provider, then slips of it. */
+/** Common typos, each with the intended domain. One line per provider: the provider, then its typos. */
 const slipLines = [
   'gmail.com gmial.com gmai.com gmil.com gamil.com gmal.com gmaill.com gmali.com gnail.com gmaol.com gmqil.com gmsil.com gmaul.com gmailcom gmail.con gmail.cm gmail.co gmail.cmo gmail.ocm gmail.om gmail.vom gmail.xom gmail.comm gmail.coom gmail.cim gmail.c0m gmail.cpm gmail.clm gmail.conm gmail.cok gmail.net gmail.org gmaik.com gmailc.om ggmail.com gmmail.com gmaiil.com gmaail.com gmial.con gmai.con gamil.co gmal.con mgail.com gmaio.com gmaip.com gmsil.con gmail.de gmail.fr gmail.comn gmail.ccom gmali.co gmail.xyz hmail.con 1gmail.com',
   'googlemail.com googlmail.com goglemail.com googelmail.com googlemail.con googlemial.com googlemail.de googlemai.com',
@@ -56,8 +56,8 @@ const slipLines = [
 ]
 
 /**
- * What others collected: the tables of a photo network's sign-up, of a clean-up library and of plug-ins. The rules were written
- * without them; only a doubled ending and one entry of a list were mended afterwards. Some of these no rule should correct
+ * Typos collected by others: the tables of a photo network's sign-up, of a clean-up library and of plug-ins. The rules were written
+ * without them; only a doubled ending and one list entry were fixed afterwards. Some of these should not be corrected by any rule
  * (`man.com`, `sol.com`).
  */
 const foundLines = [
@@ -84,8 +84,8 @@ const foundLines = [
 ]
 
 /**
- * What shops and sign-ups of Korea, India, Italy, France, Israel and Russia collected, without what stands above. When first
- * tried, 147 of 208 were right and three wrong (`hotmail.c`); providers, a truncated ending and lost doublings were added then.
+ * Typos collected by shops and sign-ups in Korea, India, Italy, France, Israel and Russia, without those above. On the first run,
+ * 147 of 208 were right and three wrong (`hotmail.c`); providers, a truncated ending and lost doublings were added then.
  */
 const foundLaterLines = [
   'naver.com nave.com naver.cm naver.om',
@@ -138,8 +138,8 @@ const foundLaterLines = [
 ]
 
 /**
- * What fourteen validators of web forms list, without what stands above, `gmail.com.br`, which is left alone, and `yahoo.co.i`, which may be
- * two. When first tried, 140 of 201 were right and none wrong; slips before a country (`con.br`) and a few providers were added then.
+ * Typos listed by fourteen form validators, without those above, `gmail.com.br`, which stays unchanged, and the ambiguous `yahoo.co.i`.
+ * On the first run, 140 of 201 were right and none wrong; typos before a country (`con.br`) and a few providers were added then.
  */
 const formLines = [
   'gmail.com gmaqil.com gmain.com gtmail.com igmail.com gemil.com gmiall.com gmail.co.id gmail.coma gmailm.com gimel.com gmail.xcom gmail.com.2 gmai.l.com gmai.lcom gmaikl.com gmail.co.uk gmail.com3 gmail.fom gmail.som gmail1.com gmailq.com gmailll.com gmmaill.com gmail.comas gnail.con',
@@ -180,7 +180,7 @@ const formLines = [
   'ymail.com ymail.co',
 ]
 
-/** Pairs of a mistyped domain and the one that was meant. */
+/** Pairs of a mistyped domain and the intended one. */
 const pairsOf = (lines: readonly string[]): readonly (readonly [string, string])[] =>
   lines.flatMap((line) => {
     const [meant = '', ...slips] = line.split(' ')
@@ -192,9 +192,9 @@ export const foundMistyped = pairsOf(foundLines)
 export const foundLaterMistyped = pairsOf(foundLaterLines)
 export const formMistyped = pairsOf(formLines)
 
-/** Real domains that are nobody's slip: organizations of every kind, and names that look like a provider's. */
+/** Real domains that are not typos: organizations of every kind, and names similar to a provider's. */
 export const realDomains: readonly string[] = [
-  // Look-alikes of providers.
+  // Names similar to a provider's.
   'mail.com email.com ymail.com gmx.de gmx.net me.com aol.de live.nl hey.com pm.me yahoo.co.uk outlook.de cloud.com ucloud.cn',
   'love.com line.me wahoo.com soho.com photon.com proton.org mail.org mail.de email.de male.com hotel.com hotels.com hoteles.com',
   'overlook.com lookout.com outback.com outlet.com output.com grange.com range.com arrange.com strange.com orange.com charter.com',

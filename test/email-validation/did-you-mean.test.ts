@@ -33,24 +33,24 @@ describe('mistyped provider domains', () => {
     expect(right.length / mistyped.length).toBeGreaterThanOrEqual(0.85)
   })
 
-  test(`at least 88 % of those that others found: ${rightOf(foundMistyped).length} of ${foundMistyped.length}`, () => {
+  test(`at least 88 % of those collected by others: ${rightOf(foundMistyped).length} of ${foundMistyped.length}`, () => {
     expect(foundMistyped.length).toBeGreaterThanOrEqual(300)
     expect(rightOf(foundMistyped).length / foundMistyped.length).toBeGreaterThanOrEqual(0.88)
   })
 
-  test(`at least 85 % of those found later: ${rightOf(foundLaterMistyped).length} of ${foundLaterMistyped.length}, and none wrong`, () => {
+  test(`at least 85 % of those collected later: ${rightOf(foundLaterMistyped).length} of ${foundLaterMistyped.length}, and none wrong`, () => {
     expect(foundLaterMistyped.length).toBeGreaterThanOrEqual(200)
     expect(rightOf(foundLaterMistyped).length / foundLaterMistyped.length).toBeGreaterThanOrEqual(0.85)
     expect(wrongOf(foundLaterMistyped)).toEqual([])
   })
 
-  test(`at least 80 % of the rest that forms look for: ${rightOf(formMistyped).length} of ${formMistyped.length}, and none wrong`, () => {
+  test(`at least 80 % of the other typos in form validators: ${rightOf(formMistyped).length} of ${formMistyped.length}, and none wrong`, () => {
     expect(formMistyped.length).toBeGreaterThanOrEqual(200)
     expect(rightOf(formMistyped).length / formMistyped.length).toBeGreaterThanOrEqual(0.8)
     expect(wrongOf(formMistyped)).toEqual([])
   })
 
-  test(`what is not corrected gets no suggestion rather than a wrong one: ${wrong.length} wrong`, () => {
+  test(`a domain that is not corrected gets no suggestion, not a wrong one: ${wrong.length} wrong`, () => {
     expect(wrong).toEqual([])
   })
 
@@ -59,7 +59,7 @@ describe('mistyped provider domains', () => {
     expect(falseOf([...realDomains, ...listed]).length).toBeLessThanOrEqual(3)
   })
 
-  test('among well-known organizations it stays so without any list to look them up in', () => {
+  test('for well-known organizations this also holds without any domain lists', () => {
     const found = realDomains.filter((domain) => suggestionFor(domain, () => undefined) !== null)
     expect(found.length).toBeLessThanOrEqual(3)
   })
@@ -73,7 +73,7 @@ describe('mistyped provider domains', () => {
     '[10.0.0.1]',
     'com',
     'localhost',
-  ])('"%s" gets none', (domain) => {
+  ])('"%s" gets no suggestion', (domain) => {
     expect(suggestDomain(domain)).toBeNull()
   })
 
@@ -88,15 +88,15 @@ describe('mistyped provider domains', () => {
     ['fre.fr', 'free.fr'],
     ['web.de.com', 'web.de'],
     ['yahoo.oc.in', 'yahoo.co.in'],
-  ])('%s is a slip of %s', (slip, meant) => {
+  ])('%s is a typo of %s', (slip, meant) => {
     expect(suggestDomain(slip)).toBe(meant)
   })
 
-  test('a squatted slip on a disposable list is still explained', () => {
+  test('a squatted typo on a disposable list still gets a suggestion', () => {
     expect(suggestDomain('gmial.com')).toBe('gmail.com')
   })
 
-  test('a suggestion is never itself mistyped, nor the same domain', () => {
+  test('a suggestion is never itself a typo, nor the same domain', () => {
     const names = fc.constantFrom(...mistyped.map(([slip]) => slip), ...listed.slice(0, 500))
     fc.assert(
       fc.property(names, fc.nat(20), fc.constantFrom('', 'a', 'x', '-', '.'), (name, at, put) => {
@@ -110,7 +110,7 @@ describe('mistyped provider domains', () => {
     )
   })
 
-  test('any text is answered', () => {
+  test('any text gets an answer', () => {
     fc.assert(
       fc.property(fc.string({ maxLength: 300, unit: 'binary' }), (text) => {
         const suggestion = suggestDomain(text)
@@ -120,7 +120,7 @@ describe('mistyped provider domains', () => {
   })
 })
 
-describe('slips between two names', () => {
+describe('typos between two names', () => {
   test.each([
     ['gmail', 'gmail', 0],
     ['gmial', 'gmail', 1],
@@ -135,7 +135,7 @@ describe('slips between two names', () => {
     expect(slipsBetween(left, right, 5)).toBe(slips)
   })
 
-  test('they are the same in both directions, and stop at one beyond the bound', () => {
+  test('the count is the same in both directions, and stops one above the limit', () => {
     const word = fc.stringMatching(/^[abc]{0,8}$/)
     fc.assert(
       fc.property(word, word, fc.integer({ min: 0, max: 4 }), (left, right, max) => {

@@ -77,7 +77,7 @@ const refresh = (more: { from?: string; deadlineMs?: number; sizeBytesMax?: numb
 const files = (): Record<string, string> =>
   Object.fromEntries(readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'utf8')]))
 
-test('downloads every source once, writes both lists sorted with their origin, and counts', async () => {
+test('downloads every source once, writes both lists sorted and with their origin, and counts', async () => {
   const report = await refresh()
   expect(asked).toEqual(['/cc0', '/mit', '/free'])
   expect(report.disposable).toMatchObject({ before: 0, after: 101, added: 101, removed: 0 })
@@ -101,7 +101,7 @@ test('downloads every source once, writes both lists sorted with their origin, a
   )
 })
 
-test('the same sources give the same files', async () => {
+test('the same sources produce the same files', async () => {
   await refresh()
   const before = files()
   const report = await refresh()
@@ -109,7 +109,7 @@ test('the same sources give the same files', async () => {
   expect(report.disposable).toMatchObject({ before: 101, after: 101, added: 0, removed: 0 })
 })
 
-test('a folder of downloads is enough, without any network', async () => {
+test('a folder of downloads is enough, without a network', async () => {
   const from = join(folder, 'from')
   mkdirSync(from)
   writeFileSync(join(from, 'cc0.txt'), [...sentinels, ...throwAways].join('\r\n'))
@@ -120,7 +120,7 @@ test('a folder of downloads is enough, without any network', async () => {
   expect(readList(folder, 'disposable')).toContain('another-throwaway.com')
 })
 
-test('providers, relays, businesses, public suffixes, institutions and nonsense are left out of what is disposable', async () => {
+test('providers, relays, businesses, public suffixes, institutions and invalid entries are left out of the disposable list', async () => {
   answers['/mit'] = text([
     'duck.com',
     'zoho.com',
@@ -142,7 +142,7 @@ test('providers, relays, businesses, public suffixes, institutions and nonsense 
   expect(disposable.left).toEqual({ curated: 4, public_suffix: 2, institution: 2, parent_listed: 1 })
 })
 
-test('what is disposable, no mail host by its name, cheap or a slip is left out of what is free', async () => {
+test('disposable domains, those not named like a mail host, cheap ones and typos are left out of the free list', async () => {
   const more = ['yopmail.com', 'starbucks.com', 'somemail.xyz', 'gmial.com', 'a.somemail-1.com', 'mail.edu']
   answers['/free'] = text([...freeSentinels, ...freeMail, ...more])
   await refresh()
@@ -223,7 +223,7 @@ const failures: Record<string, { answer: Answer; says: RegExp }> = {
     answer: (response) => response.end('x'.repeat(70_000)),
     says: /free cannot be downloaded: it is larger than 65536 bytes/,
   },
-  'an answer that never ends': {
+  'endless data': {
     answer: (response) => response.write('gmail.com\n'),
     says: /free cannot be downloaded: the time is up/,
   },
@@ -240,12 +240,12 @@ test.each(Object.entries(failures))(
   },
 )
 
-test('a folder without curated lists is refused: nothing would be allowed', async () => {
+test('a folder without curated lists is refused, because it would allow no domains', async () => {
   rmSync(listPath(folder, 'providers'))
   await expect(refresh()).rejects.toThrow(/ENOENT/)
 })
 
-test('what was refreshed counts instead of what the packages list, and is not judged by them', async () => {
+test('refreshed lists replace those of the packages, and are not filtered by them', async () => {
   const packaged = (): RawLists => ({
     disposable: new Set(['old-throwaway.com']),
     free: new Set(['old-mail.com']),
@@ -257,7 +257,7 @@ test('what was refreshed counts instead of what the packages list, and is not ju
   expect(kindsOf(domains)).toEqual([undefined, undefined, 'disposable', 'free'])
 })
 
-test('a first refresh that is far from what the packages list is refused', async () => {
+test("a first refresh that differs too much from the packages' lists is refused", async () => {
   const packaged = (): RawLists => ({
     disposable: new Set(Array.from({ length: 1_000 }, (_, at) => `packaged-${at}.com`)),
     free: new Set(freeMail),
@@ -267,7 +267,7 @@ test('a first refresh that is far from what the packages list is refused', async
   )
 })
 
-test.each(['disposable', 'free'] as const)('a refreshed %s list that is empty is refused', async (name) => {
+test.each(['disposable', 'free'] as const)('an empty refreshed %s list is refused', async (name) => {
   writeFileSync(listPath(folder, name), '# nothing\n')
   expect(() => openListedDomains(folder, nothing)).toThrow(/is empty/)
 })

@@ -27,13 +27,13 @@ const start = async (
   return { server, exchangers: createMailExchangers({ dns, guard, random, searchDeadlineMs }) }
 }
 
-/** The evidence about `a.test` in these zones. */
+/** The evidence about `a.test` for these zones. */
 const find = async (zones: Zones, options?: Options) =>
   (await start(zones, options)).exchangers.find('a.test')
 
 const mx = (exchange: string, priority = 10) => ({ priority, exchange })
 
-describe('what a domain answers', () => {
+describe('DNS answers of a domain', () => {
   test('exchangers, in order of priority, each with the addresses to dial, IPv4 first', async () => {
     expect(
       await find({
@@ -53,7 +53,7 @@ describe('what a domain answers', () => {
     })
   })
 
-  test('its own address in place of MX records is an implicit exchanger (RFC 5321 §5.1)', async () => {
+  test('without MX records its own address is an implicit exchanger (RFC 5321 §5.1)', async () => {
     expect(await find({ 'a.test': { A: ['8.8.8.8'] } })).toEqual({
       kind: 'found',
       implicit: true,
@@ -87,11 +87,11 @@ describe('what a domain answers', () => {
     ).toMatchObject({ kind: 'found', targets: [{ exchange: 'mx.b.test', addresses: ['8.8.8.8'] }] })
   })
 
-  test('a null MX accepts no mail, even where the domain has an address (RFC 7505)', async () => {
+  test('a null MX accepts no mail, even if the domain has an address (RFC 7505)', async () => {
     expect(await find({ 'a.test': { MX: [mx('', 0)], A: ['8.8.8.8'] } })).toEqual({ kind: 'null_mx' })
   })
 
-  test('a null MX beside others, which RFC 7505 forbids, does not silence them', async () => {
+  test('a null MX next to other records, which RFC 7505 forbids, does not hide them', async () => {
     expect(
       await find({ 'a.test': { MX: [mx('', 0), mx('mx.a.test')] }, 'mx.a.test': { A: ['8.8.8.8'] } }),
     ).toMatchObject({ kind: 'found', records: [mx('mx.a.test')] })
@@ -114,7 +114,7 @@ describe('what a domain answers', () => {
   })
 })
 
-describe('nothing temporary makes a domain look dead', () => {
+describe('temporary failures never make a domain look dead', () => {
   test('no MX, and its own addresses could not be resolved', async () => {
     expect(await find({ 'a.test': { A: 'servfail' } })).toEqual({ kind: 'dns_error', code: 'ESERVFAIL' })
     expect(await find({ 'a.test': { AAAA: 'refused' } })).toEqual({ kind: 'dns_error', code: 'EREFUSED' })
@@ -136,7 +136,7 @@ describe('nothing temporary makes a domain look dead', () => {
     expect(await find(zones)).toEqual({ kind: 'dns_error', code: 'ESERVFAIL' })
   })
 
-  test('what could be resolved is enough', async () => {
+  test('the resolved exchangers are enough', async () => {
     const zones: Zones = {
       'a.test': { MX: [mx('bad.a.test', 10), mx('half.a.test', 20)] },
       'bad.a.test': 'servfail',
@@ -149,7 +149,7 @@ describe('nothing temporary makes a domain look dead', () => {
   })
 })
 
-describe('where mail servers must not lead', () => {
+describe('addresses that mail servers must not have', () => {
   const private4 = [
     '127.0.0.1',
     '10.0.0.1',
@@ -183,7 +183,7 @@ describe('where mail servers must not lead', () => {
     })
   })
 
-  test('nor is a domain that is its own exchanger at a private address', async () => {
+  test('so is a domain that is its own exchanger at a private address', async () => {
     expect(await find({ 'a.test': { A: ['10.0.0.1'] } })).toEqual({
       kind: 'unroutable',
       implicit: true,
@@ -192,7 +192,7 @@ describe('where mail servers must not lead', () => {
     })
   })
 
-  test('of several addresses only the permitted are left, of several exchangers only those with one', async () => {
+  test('only the permitted addresses are kept, and only exchangers that have one', async () => {
     const zones: Zones = {
       'a.test': { MX: [mx('inside.a.test', 5), mx('both.a.test', 10)] },
       'inside.a.test': { A: ['10.0.0.1'] },
@@ -206,7 +206,7 @@ describe('where mail servers must not lead', () => {
   })
 
   test.each(['192.0.2.1', '8.8.8.8', 'localhost', 'mail.localhost'])(
-    'an exchanger named %s is refused without asking, exempt or not',
+    'an exchanger named %s is refused without a query, exempt or not',
     async (exchange) => {
       const zones: Zones = { 'a.test': { MX: [mx(exchange)] }, [exchange]: { A: ['127.0.0.1'] } }
       const { server, exchangers } = await start(zones, { allow: ['0.0.0.0/0', '::/0'] })
@@ -216,7 +216,7 @@ describe('where mail servers must not lead', () => {
   )
 
   test.each(['localhost', '127.0.0.1', '8.8.8.8', '[8.8.8.8]', '::1', 'a b.test', ''])(
-    'a domain %j is not asked about',
+    'a domain %j is not queried',
     async (domain) => {
       const { server, exchangers } = await start({}, { allow: ['0.0.0.0/0', '::/0'] })
       expect(await exchangers.find(domain)).toMatchObject({ kind: 'unroutable' })
@@ -224,7 +224,7 @@ describe('where mail servers must not lead', () => {
     },
   )
 
-  test('an exemption lets a private exchanger be dialled', async () => {
+  test('an exemption allows a private exchanger to be dialled', async () => {
     const zones: Zones = { 'a.test': { MX: [mx('mx.a.test')] }, 'mx.a.test': { A: ['127.0.0.1'] } }
     expect(await find(zones, { allow: ['127.0.0.0/8'] })).toMatchObject({
       kind: 'found',
@@ -237,7 +237,7 @@ describe('order and number', () => {
   const hosts = (names: readonly string[]): Zones =>
     Object.fromEntries(names.map((name) => [name, { A: ['8.8.8.8'] }]))
 
-  test('exchangers of equal priority are tried in random order, and still reported in the same one', async () => {
+  test('exchangers of equal priority are tried in random order, but reported in a fixed order', async () => {
     const names = ['x.a.test', 'y.a.test', 'z.a.test']
     const zones: Zones = { 'a.test': { MX: names.map((name) => mx(name)) }, ...hosts(names) }
     const order = async (lots: number[]) => {
@@ -250,7 +250,7 @@ describe('order and number', () => {
     expect(await order([0.9, 0.5, 0.1])).toEqual(['z.a.test', 'y.a.test', 'x.a.test'])
   })
 
-  test('chance never outranks priority', async () => {
+  test('random order never overrides priority', async () => {
     const zones: Zones = {
       'a.test': { MX: [mx('x.a.test', 20), mx('y.a.test', 10)] },
       ...hosts(['x.a.test', 'y.a.test']),
@@ -261,7 +261,7 @@ describe('order and number', () => {
     })
   })
 
-  test('three targets are enough: the rest is not resolved', async () => {
+  test('three targets are enough: the others are not resolved', async () => {
     const names = Array.from({ length: 12 }, (_, i) => `mx${String(i).padStart(2, '0')}.a.test`)
     const zones: Zones = { 'a.test': { MX: names.map((name, i) => mx(name, i)) }, ...hosts(names) }
     const { server, exchangers } = await start(zones)
@@ -273,7 +273,7 @@ describe('order and number', () => {
     expect(server.queries()).toHaveLength(1 + 3 * 2)
   })
 
-  test('exchangers that lead nowhere give way to later ones, ten at most', async () => {
+  test('exchangers that lead nowhere are replaced by later ones, ten at most', async () => {
     const names = Array.from({ length: 12 }, (_, i) => `mx${String(i).padStart(2, '0')}.a.test`)
     const MX = names.map((name, i) => mx(name, i))
     const tenth = await start({ 'a.test': { MX }, 'mx09.a.test': { A: ['8.8.8.8'] } })
@@ -290,7 +290,7 @@ describe('order and number', () => {
   })
 })
 
-describe('who runs the exchanger', () => {
+describe('the operator of the exchanger', () => {
   test.each([
     ['gmail-smtp-in.l.google.com', 'google'],
     ['aspmx2.googlemail.com', 'google'],
@@ -321,14 +321,14 @@ describe('who runs the exchanger', () => {
     expect(await find(zones)).toMatchObject({ kind: 'found', provider })
   })
 
-  test('is asked of the exchangers of the first priority: a backup elsewhere says nothing about the mailbox', async () => {
+  test('is that of the first-priority exchangers: a backup elsewhere has no information about the mailbox', async () => {
     const zones: Zones = { 'a.test': { MX: [mx('own.a.test', 10), mx('spool.mail.gandi.net', 50)] } }
     expect(await find(zones)).toMatchObject({ provider: null })
   })
 })
 
-describe('load and lateness', () => {
-  test('a hundred identical searches at once are one question of each kind upstream', async () => {
+describe('load and slow servers', () => {
+  test('a hundred identical concurrent searches cause one upstream query of each kind', async () => {
     const zones: Zones = { 'a.test': { MX: [mx('mx.a.test')] }, 'mx.a.test': { A: ['8.8.8.8'] } }
     const { server, exchangers } = await start(zones, { delayMs: 20 })
     const all = await Promise.all(Array.from({ length: 100 }, () => exchangers.find('a.test')))
@@ -336,7 +336,7 @@ describe('load and lateness', () => {
     expect(server.queries().toSorted()).toEqual(['A mx.a.test', 'AAAA mx.a.test', 'MX a.test'])
   })
 
-  test('an abandoned search ends at once', async () => {
+  test('an aborted search ends immediately', async () => {
     const { exchangers } = await start({ 'a.test': 'silence' })
     const abort = new AbortController()
     const search = exchangers.find('a.test', { signal: abort.signal })
@@ -344,13 +344,13 @@ describe('load and lateness', () => {
     expect(await search).toEqual({ kind: 'dns_error', code: 'ECANCELLED' })
   })
 
-  test('servers that are slow at every step end in a dns_error within the deadline', async () => {
+  test('servers that are slow at every step give a dns_error within the deadline', async () => {
     const names = Array.from({ length: 10 }, (_, i) => `mx${i}.a.test`)
     const { exchangers } = await start(
       { 'a.test': { MX: names.map((name) => mx(name)) } },
       { delayMs: 400, searchDeadlineMs: 1_000 },
     )
-    // Asked to the end, all ten would turn out to be missing, four waits later.
+    // With enough time, all ten would turn out to be missing, four waits later.
     expect(await exchangers.find('a.test')).toEqual({ kind: 'dns_error', code: 'ETIMEOUT' })
   })
 })

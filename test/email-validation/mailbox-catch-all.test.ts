@@ -1,4 +1,4 @@
-/** What is known of a server taking mail for anybody is known of that server alone, and of that domain. */
+/** Whether a server takes mail for any recipient is remembered per server and domain. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { describe, expect, test } from 'vitest'
@@ -6,12 +6,12 @@ import { closedPort } from '../support/smtp-servers.ts'
 import { addressOf, ends, probeAt } from './mailbox-scene.ts'
 
 type MailHost = {
-  /** Whom it was asked about, in order. */
+  /** The recipients it was asked about, in order. */
   readonly asked: string[]
   close(): Promise<void>
 }
 
-/** Exchangers of one domain share a port and differ by address. `knows` null: it takes mail for anybody. */
+/** Exchangers of one domain share a port and differ by address. With `knows` null, the server takes mail for any recipient. */
 const mailHost = async (host: string, port: number, knows: string | null): Promise<MailHost> => {
   const asked: string[] = []
   const server = createServer((socket) => {
@@ -47,8 +47,8 @@ const backup = ['mx2.example.com', '127.0.0.2'] as const
 
 const accepted = { outcome: 'accepted', connected: true }
 
-describe('a domain with a backup that takes mail for anybody', () => {
-  test('does not pass for one that refuses the unknown while the backup answers', async () => {
+describe('a domain with a backup that takes mail for any recipient', () => {
+  test('is not reported as refusing unknown recipients while the backup answers', async () => {
     const port = await closedPort()
     const first = await mailHost(primary[1], port, 'ann@example.com')
     const second = await mailHost(backup[1], port, null)
@@ -57,11 +57,11 @@ describe('a domain with a backup that takes mail for anybody', () => {
     expect(await probe.probe(addressOf('ann'), mx)).toMatchObject({ ...accepted, catchAll: false })
     await first.close()
     expect(await probe.probe(addressOf('nobody'), mx)).toMatchObject({ ...accepted, catchAll: true })
-    // It was asked about somebody nobody is, not believed to be like the other.
+    // It was asked about a random recipient, not assumed to behave like the first server.
     expect(second.asked).toEqual(['nobody@example.com', expect.stringMatching(/^[a-z2-9]{20}@example\.com$/)])
   })
 
-  test('does not pass for one that takes anybody once the first answers again', async () => {
+  test('is not reported as a catch-all once the first server answers again', async () => {
     const port = await closedPort()
     await mailHost(backup[1], port, null)
     const { probe } = probeAt(port, { breakerStrikes: 1_000 })
@@ -73,7 +73,7 @@ describe('a domain with a backup that takes mail for anybody', () => {
 })
 
 describe('one server', () => {
-  test('is asked about a domain once, by whatever case its name is written in', async () => {
+  test('is asked about a domain once, in upper or lower case', async () => {
     const port = await closedPort()
     const host = await mailHost(primary[1], port, 'ann@example.com')
     const { probe } = probeAt(port)

@@ -1,10 +1,10 @@
-/** What mail servers see of us: few sessions, used again, at a rate; and nothing once they do not want us. */
+/** How mail servers see us: few sessions, reused, at a limited rate; and none once they refuse us. */
 import { describe, expect, test } from 'vitest'
 import { createTokenBucket } from '../../src/capabilities/email-validation/mailbox/probe/lane.ts'
 import type { SmtpScript } from '../support/smtp-servers.ts'
 import { addressOf, loopback, only, probeAt, scene } from './mailbox-scene.ts'
 
-/** Cuts the connection instead of a reply. */
+/** Closes the connection instead of replying. */
 const leavingAt =
   (verb: string): NonNullable<SmtpScript['reply']> =>
   (line, { cut }) => {
@@ -15,8 +15,8 @@ const leavingAt =
 
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `name${i}`)
 
-describe('sessions are used again', () => {
-  test('20 checks one after the other take one connection and 21 transactions', async () => {
+describe('sessions are reused', () => {
+  test('20 checks in a row take one connection and 21 transactions', async () => {
     const { ask, server } = await scene()
     for (const name of names(20)) expect(await ask(name)).toMatchObject({ outcome: 'accepted' })
     expect(server.conversations).toHaveLength(1)
@@ -24,7 +24,7 @@ describe('sessions are used again', () => {
     expect(server.conversations[0]?.said.filter((line) => line === 'RSET')).toHaveLength(20)
   })
 
-  test('another server of the same name is another server: a session belongs to the address dialled', async () => {
+  test('another server with the same name is another server: a session belongs to the dialled address', async () => {
     const { ask, server, probe } = await scene({}, { connectTimeoutMs: 500 })
     await ask('ann')
     const moved = { targets: [{ exchange: 'mx.example.com', addresses: ['127.0.0.2'] }] }
@@ -32,16 +32,16 @@ describe('sessions are used again', () => {
     expect(server.conversations).toHaveLength(1)
   })
 
-  test('a session nobody uses is ended with QUIT', async () => {
+  test('an unused session is ended with QUIT', async () => {
     const { ask, server, probe } = await scene({}, { sessionIdleMs: 20 })
     await ask('ann')
     await expect.poll(() => server.open()).toBe(0)
     expect(server.conversations[0]?.said.at(-1)).toBe('QUIT')
-    // Our side of the connection learns of its end after the server's.
+    // Our side learns of the end of the connection after the server does.
     await expect.poll(() => probe.status()).toMatchObject({ sessions: 0, sessionsOpened: 1 })
   })
 
-  test('a session carries no more transactions than it may', async () => {
+  test('a session carries no more transactions than allowed', async () => {
     const { ask, server } = await scene({}, { transactionsPerSessionMax: 3 })
     for (const name of names(8)) expect(await ask(name)).toMatchObject({ outcome: 'accepted' })
     expect(server.conversations.map(({ transactions }) => transactions)).toEqual([3, 3, 3])
@@ -56,7 +56,7 @@ describe('sessions are used again', () => {
     expect(server.conversations.map(({ transactions }) => transactions)).toEqual([4, 4, 2])
   })
 
-  test('neither bound is overstepped by many checks at once', async () => {
+  test('many concurrent checks exceed neither limit', async () => {
     const bounds = { transactionsPerSessionMax: 5, refusalsPerSessionMax: 3, sessionsPerAddressMax: 2 }
     const { probe, server } = await scene({ recipient: only('ann') }, bounds)
     for (let i = 0; i < 4; i++) {
@@ -83,25 +83,25 @@ describe('sessions are used again', () => {
       },
     ],
     [
-      'says 421 and goes',
+      'answers 421 and disconnects',
       (line, { said }) =>
         line === 'RSET' && said.filter((other) => other === 'RSET').length === 3
           ? '421 4.7.0 too many commands\r\n'
           : undefined,
     ],
     [
-      'takes no further sender',
+      'accepts no further sender',
       (line, { transactions }) =>
         line.startsWith('MAIL') && transactions === 3 ? '451 4.7.1 too many transactions\r\n' : undefined,
     ],
-  ])('where a server %s in a used session, a fresh one answers', async (_, reply) => {
+  ])('if a server %s in a reused session, a new session gets the answer', async (_, reply) => {
     const { ask, server, probe } = await scene({ reply })
     for (const name of names(11)) expect(await ask(name)).toMatchObject({ outcome: 'accepted' })
     expect(server.conversations.map(({ transactions }) => transactions)).toEqual([3, 3, 3, 3])
     expect(probe.status()).toMatchObject({ breakersOpen: 0, sessionsOpened: 4 })
   })
 
-  test('a server that breaks off in every session, used or fresh, is asked twice and no more', async () => {
+  test('a server that disconnects in every session, new or reused, is asked twice and no more', async () => {
     const { ask, server } = await scene({
       reply: (line, { number, cut }) => {
         if (number === 1 || !line.startsWith('RCPT')) {
@@ -121,8 +121,8 @@ describe('sessions are used again', () => {
   })
 })
 
-describe('no more than a server is to bear', () => {
-  test('30 checks at once take no more sessions than allowed, and all are answered', async () => {
+describe('the load on a server', () => {
+  test('30 concurrent checks take no more sessions than allowed, and all get an answer', async () => {
     const { probe, server } = await scene({ thinkMs: 2 }, { sessionsPerAddressMax: 3 })
     const found = await Promise.all(names(30).map((name) => probe.probe(addressOf(name), loopback)))
     expect(found.every(({ outcome }) => outcome === 'accepted')).toBe(true)
@@ -130,7 +130,7 @@ describe('no more than a server is to bear', () => {
     expect(server.conversations).toHaveLength(3)
   })
 
-  test('a prompt server that can pipeline is asked several things at a time in one session', async () => {
+  test('a fast server with pipelining gets several commands at a time in one session', async () => {
     const { probe, ask, server } = await scene({}, { sessionsPerAddressMax: 1 })
     await ask('ann')
     const found = await Promise.all(names(8).map((name) => probe.probe(addressOf(name), loopback)))
@@ -139,7 +139,7 @@ describe('no more than a server is to bear', () => {
     expect(server.recipients()).toHaveLength(10)
   })
 
-  test('each of them gets its own answer', async () => {
+  test('each check gets its own answer', async () => {
     const { probe, ask } = await scene(
       {
         recipient: (mailbox) => (/[02468]@|^ann@/.test(mailbox) ? '250 2.1.5 ok' : '550 5.1.1 no such user'),
@@ -153,7 +153,7 @@ describe('no more than a server is to bear', () => {
     )
   })
 
-  test('a server that cannot pipeline is never asked two things at a time', async () => {
+  test('a server without pipelining never gets two commands at a time', async () => {
     let underWay = 0
     let most = 0
     const { probe, ask } = await scene(
@@ -174,7 +174,7 @@ describe('no more than a server is to bear', () => {
     expect(most).toBe(1)
   })
 
-  test('who comes when too many wait is turned away at once', async () => {
+  test('a check that arrives when too many wait is refused immediately', async () => {
     const { probe, server } = await scene(
       { reply: (line) => (line.startsWith('RCPT') ? null : undefined) },
       { sessionsPerAddressMax: 1, waitingPerAddressMax: 2, totalTimeoutMs: 800 },
@@ -183,7 +183,7 @@ describe('no more than a server is to bear', () => {
     await expect.poll(() => server.recipients()).toHaveLength(1)
     const waiting = names(2).map((name) => probe.probe(addressOf(name), loopback))
     expect(probe.status()).toMatchObject({ waiting: 2, checksUnderWay: 3 })
-    // For them nobody was dialled, so whether one could have been is not known.
+    // Nothing was dialled for them, so whether a connection was possible is not known.
     expect(await probe.probe(addressOf('late'), loopback)).toMatchObject({
       outcome: 'timeout',
       connected: null,
@@ -196,30 +196,30 @@ describe('no more than a server is to bear', () => {
     expect(server.conversations).toHaveLength(1)
   })
 
-  test('a process checks no more at once than it may', async () => {
+  test('a process runs no more concurrent checks than allowed', async () => {
     const { probe } = await scene({ greeting: null }, { checksMax: 1, totalTimeoutMs: 400 })
     const first = probe.probe(addressOf('ann'), loopback)
     expect(await probe.probe(addressOf('bob'), loopback)).toMatchObject({
       outcome: 'timeout',
       connected: null,
     })
-    // It was dialled, and never said that it was there.
+    // It was dialled, but the server sent no greeting.
     expect(await first).toMatchObject({ outcome: 'timeout', connected: false })
   })
 
-  test('checks come at the rate agreed on', async () => {
+  test('checks keep to the agreed rate', async () => {
     const { probe, server } = await scene(
       { recipient: () => '550 5.1.1 no such user' },
       { checksPerSecond: 10, checksBurst: 3, totalTimeoutMs: 500 },
     )
     const found = await Promise.all(names(30).map((name) => probe.probe(addressOf(name), loopback)))
-    // 3 at once and 10 a second for half a second; the others run out of time while they wait.
+    // 3 at the start and 10 a second for half a second; the others run out of time while they wait.
     expect(server.recipients().length).toBeGreaterThanOrEqual(5)
     expect(server.recipients().length).toBeLessThanOrEqual(9)
     expect(found.filter(({ outcome }) => outcome === 'timeout').length).toBeGreaterThanOrEqual(21)
   })
 
-  test('the sessions of all servers are bounded, and an idle one makes room', async () => {
+  test('sessions are limited across all servers, and the next server takes the place of an idle session', async () => {
     const { probe, server } = await scene(
       { recipient: only('ann') },
       { sessionsMax: 1, connectTimeoutMs: 300 },
@@ -233,7 +233,7 @@ describe('no more than a server is to bear', () => {
     expect(await probe.probe(addressOf('bob'), loopback)).toMatchObject({ outcome: 'mailbox_not_found' })
   })
 
-  test('where none is idle, a check waits until one is', async () => {
+  test('if none is idle, a check waits for one', async () => {
     let answered = false
     const { probe, server } = await scene(
       {
@@ -243,7 +243,7 @@ describe('no more than a server is to bear', () => {
           return '550 5.1.1 no such user'
         },
       },
-      // Only another check that needs the place can end the first session in time.
+      // Only another check that needs the session can end the first one in time.
       { sessionsMax: 1, connectTimeoutMs: 300, sessionIdleMs: 60_000, totalTimeoutMs: 5_000 },
     )
     const first = probe.probe(addressOf('ann'), loopback)
@@ -255,7 +255,7 @@ describe('no more than a server is to bear', () => {
     expect(await first).toMatchObject({ outcome: 'mailbox_not_found' })
   })
 
-  test('addresses are forgotten, those in use are not', async () => {
+  test('addresses are forgotten, except those in use', async () => {
     const { probe, ask } = await scene({}, { addressesMax: 3, connectTimeoutMs: 300, breakerStrikes: 100 })
     await ask('ann')
     for (let i = 2; i < 12; i++) {
@@ -270,7 +270,7 @@ describe('no more than a server is to bear', () => {
 describe('the circuit breaker', () => {
   const bounds = { breakerStrikes: 3, sessionsPerAddressMax: 1 }
 
-  test('refusals in a row close the door for a minute; then one tries, and its success opens it', async () => {
+  test('repeated refusals open it for a minute; then one check is a trial, and its success closes it', async () => {
     let now = 1_000_000
     let welcome = false
     const { ask, server, probe } = await scene(
@@ -296,7 +296,7 @@ describe('the circuit breaker', () => {
     now += 60_000
     expect(await ask('ann')).toMatchObject({ code: 421 })
     expect(server.conversations).toHaveLength(4)
-    // The trial failed: twice as long.
+    // The trial failed, so the breaker stays open twice as long.
     expect(await ask('ann')).toMatchObject({ code: null, retryAfterSeconds: 120 })
     now += 120_000
     welcome = true
@@ -312,7 +312,7 @@ describe('the circuit breaker', () => {
       { reply: (line) => (line.startsWith('MAIL') ? '550 no\r\n' : undefined) },
       'blocked',
     ],
-    ['a greeting that refuses', { greeting: '554 no\r\n' }, 'blocked'],
+    ['a greeting that refuses us', { greeting: '554 no\r\n' }, 'blocked'],
   ])('%s counts', async (_, script, outcome) => {
     const { ask, server } = await scene(script, bounds)
     for (let i = 0; i < 3; i++) expect(await ask('ann')).toMatchObject({ outcome, connected: true })
@@ -321,7 +321,7 @@ describe('the circuit breaker', () => {
     expect(server.conversations).toHaveLength(before)
   })
 
-  test('a policy at RCPT counts once for each domain: one domain cannot close the server to the others', async () => {
+  test('a policy reply at RCPT counts once for each domain: one domain cannot block the server for others', async () => {
     const { server, probe } = await scene(
       {
         recipient: (mailbox) =>
@@ -333,7 +333,7 @@ describe('the circuit breaker', () => {
     for (let i = 0; i < 6; i++) expect(await ask('one.test')).toMatchObject({ outcome: 'blocked', code: 550 })
     expect(probe.status().breakersOpen).toBe(0)
     expect(await ask('open.test')).toMatchObject({ outcome: 'mailbox_not_found' })
-    // From there the count begins anew.
+    // The count starts again here.
     for (const domain of ['one.test', 'two.test', 'two.test', 'one.test']) await ask(domain)
     expect(probe.status().breakersOpen).toBe(0)
     expect(await ask('three.test')).toMatchObject({ outcome: 'blocked', code: 550 })
@@ -343,7 +343,7 @@ describe('the circuit breaker', () => {
     expect(server.recipients()).toHaveLength(before)
   })
 
-  test('a mailbox that was full is nobody else’s: who is turned away is told that it is for now', async () => {
+  test('a full mailbox does not affect others: while the breaker is open, their result is a temporary failure', async () => {
     const { ask, probe } = await scene({ recipient: () => '421 4.2.2 mailbox full, closing' }, bounds)
     for (const name of names(3)) expect(await ask(name)).toMatchObject({ outcome: 'mailbox_full', code: 421 })
     expect(probe.status().breakersOpen).toBe(1)
@@ -357,7 +357,7 @@ describe('the circuit breaker', () => {
     })
   })
 
-  test('where one server is left alone and another does not answer, somebody was dialled', async () => {
+  test('if one server is skipped and another does not answer, the result says that a server was dialled', async () => {
     const { ask, probe } = await scene({ greeting: '421 busy\r\n' }, { ...bounds, connectTimeoutMs: 300 })
     for (let i = 0; i < 3; i++) await ask('ann')
     const left = { exchange: 'mx1.example.com', addresses: ['127.0.0.1'] }
@@ -371,8 +371,8 @@ describe('the circuit breaker', () => {
   })
 
   test.each<[string, SmtpScript, object, string]>([
-    ['goes away at MAIL', { reply: leavingAt('MAIL') }, {}, 'temporary_failure'],
-    ['goes away at RCPT', { reply: leavingAt('RCPT') }, {}, 'temporary_failure'],
+    ['disconnects at MAIL', { reply: leavingAt('MAIL') }, {}, 'temporary_failure'],
+    ['disconnects at RCPT', { reply: leavingAt('RCPT') }, {}, 'temporary_failure'],
     [
       'is silent at MAIL',
       { offers: [], reply: (line) => (line.startsWith('MAIL') ? null : undefined) },
@@ -385,7 +385,7 @@ describe('the circuit breaker', () => {
       { replyTimeoutMs: 100 },
       'timeout',
     ],
-  ])('a server that %s each time counts', async (_, script, more, outcome) => {
+  ])('a server that %s each time counts as failing', async (_, script, more, outcome) => {
     const { ask, server, probe } = await scene(script, { ...bounds, ...more })
     for (const name of names(3)) expect(await ask(name)).toMatchObject({ outcome, connected: true })
     expect(probe.status().breakersOpen).toBe(1)
@@ -395,23 +395,23 @@ describe('the circuit breaker', () => {
 
   test.each<[string, SmtpScript]>([
     [
-      'says goodbye in one breath with its EHLO reply',
+      'sends 421 together with its EHLO reply',
       { reply: (line) => (line.startsWith('EHLO') ? '250 mx.test\r\n421 4.3.2 bye\r\n' : undefined) },
     ],
     [
-      'says more than it was asked for with its EHLO reply',
+      'sends an extra reply with its EHLO reply',
       { reply: (line) => (line.startsWith('EHLO') ? '250 mx.test\r\n250 more\r\n' : undefined) },
     ],
     [
-      'hangs up with its EHLO reply',
+      'disconnects with its EHLO reply',
       { write: (socket, text) => (text.startsWith('250') ? socket.end(text) : socket.write(text)) },
     ],
   ])(
-    'a server that %s is connected to a few times, however many wait, and all are told',
+    'a server that %s is connected to only a few times, however many checks wait, and each check gets a result',
     async (_, script) => {
       const { probe, server } = await scene(script, { breakerStrikes: 5, sessionsPerAddressMax: 4 })
       const found = await Promise.all(names(60).map((name) => probe.probe(addressOf(name), loopback)))
-      // The strikes that open it, and those who were at the door by then.
+      // The failures that open the breaker, and the sessions being opened at that moment.
       expect(server.conversations.length).toBeLessThanOrEqual(5 + 4)
       expect(probe.status()).toMatchObject({ breakersOpen: 1, waiting: 0, checksUnderWay: 0 })
       const outcomes = new Set(found.map(({ outcome }) => outcome))
@@ -421,7 +421,7 @@ describe('the circuit breaker', () => {
     },
   )
 
-  test('a connection nobody answers counts', async () => {
+  test('a connection that gets no answer counts', async () => {
     const { probe } = await scene({}, { ...bounds, connectTimeoutMs: 300 })
     const dead = { targets: [{ exchange: 'mx.example.com', addresses: ['127.0.0.2'] }] }
     for (let i = 0; i < 3; i++) await probe.probe(addressOf('ann'), dead)
@@ -440,7 +440,7 @@ describe('the circuit breaker', () => {
     expect(probe.status().breakersOpen).toBe(0)
   })
 
-  test('a good answer between refusals starts the count again', async () => {
+  test('a good answer between refusals resets the count', async () => {
     let asked = 0
     const { ask, probe } = await scene(
       { recipient: () => (asked++ % 3 === 2 ? '550 5.1.1 no such user' : '550 5.7.1 policy') },
@@ -450,7 +450,7 @@ describe('the circuit breaker', () => {
     expect(probe.status().breakersOpen).toBe(0)
   })
 
-  test('whoever a used session broke under gets no fresh one where the breaker opened meanwhile', async () => {
+  test('a check whose reused session broke gets no new session if the breaker has opened', async () => {
     const { ask, server } = await scene(
       {
         offers: [],
@@ -470,7 +470,7 @@ describe('the circuit breaker', () => {
   })
 })
 
-test('a token bucket gives its burst, then its rate, and survives a clock that goes back', () => {
+test('a token bucket allows its burst, then its rate, and survives a clock that moves backwards', () => {
   const bucket = createTokenBucket({ perSecond: 10, burst: 2 })
   expect([bucket.take(0), bucket.take(0), bucket.take(0)]).toEqual([0, 0, 100])
   expect(bucket.take(100)).toBe(0)
@@ -479,8 +479,8 @@ test('a token bucket gives its burst, then its rate, and survives a clock that g
   expect([bucket.full(150), bucket.full(350)]).toEqual([false, true])
 })
 
-describe('the end', () => {
-  test('closing says QUIT, waits for it, and lets nobody in', async () => {
+describe('closing', () => {
+  test('sends QUIT, waits for the reply, and refuses new checks', async () => {
     const { ask, probe, server } = await scene()
     await ask('ann')
     await probe.close()
@@ -490,7 +490,7 @@ describe('the end', () => {
     expect(probe.status()).toMatchObject({ sessions: 0, checksUnderWay: 0, checks: 2 })
   })
 
-  test('closing ends what hangs', async () => {
+  test('ends hanging checks', async () => {
     const { ask, probe, server } = await scene({
       reply: (line) => (line.startsWith('RCPT') ? null : undefined),
     })
@@ -501,7 +501,7 @@ describe('the end', () => {
     expect(probe.status().sessions).toBe(0)
   })
 
-  test('closing ends an opening', async () => {
+  test('ends a session that is being opened', async () => {
     const { ask, probe, server } = await scene({ greeting: null })
     const hanging = ask('ann')
     await expect.poll(() => server.conversations).toHaveLength(1)
@@ -510,7 +510,7 @@ describe('the end', () => {
     await expect.poll(() => probe.status().sessions).toBe(0)
   })
 
-  test('a bad name or sender stops the start', () => {
+  test('a bad name or sender prevents the start', () => {
     expect(() => probeAt(25, {}, { helo: 'not a host' })).toThrow()
     expect(() => probeAt(25, {}, { mailFrom: 'a@b\r\nDATA' })).toThrow()
   })

@@ -1,4 +1,4 @@
-/** What the recipient that no one has says about a domain, and what it must not spoil. */
+/** What the reply to a random recipient reveals about a domain, and what it must not affect. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { describe, expect, test } from 'vitest'
@@ -10,11 +10,11 @@ import { addressOf, ends, loopback, probeAt, scene } from './mailbox-scene.ts'
 const dayMs = 86_400_000
 const isRandom = (mailbox: string): boolean => /^[a-z][a-z2-9]{19}@/.test(mailbox)
 
-describe('the recipient that no one has', () => {
+describe('the random recipient', () => {
   const at = (now: number, key = 1) =>
     createRecipientOf({ hmac: shortHmac(Buffer.alloc(32, key)), clock: { now: () => now } })
 
-  test('is the same for seven days, and another one for each domain, key and week', () => {
+  test('is the same for seven days, and differs by domain, key and week', () => {
     const start = 2_000 * 7 * dayMs
     const first = at(start)('example.com')
     expect(first).toMatch(/^[a-z][a-z2-9]{19}$/)
@@ -29,7 +29,7 @@ describe('the recipient that no one has', () => {
     ).toBe(4)
   })
 
-  test('has every letter and digit of its alphabet, and each about as often', () => {
+  test('uses every letter and digit of its alphabet, each about equally often', () => {
     const recipientOf = at(0)
     const counts = new Map<string, number>()
     for (let i = 0; i < 500; i++)
@@ -41,7 +41,7 @@ describe('the recipient that no one has', () => {
   })
 })
 
-/** A server that puts off what it has not seen before, each recipient by itself. `missing` is what it says of the others then. */
+/** A server that defers each recipient on the first attempt. `missing` is its later reply to unknown recipients. */
 const greylist = (putOff: string, missing: string) => {
   const seen = new Set<string>()
   return (mailbox: string): string => {
@@ -53,7 +53,7 @@ const greylist = (putOff: string, missing: string) => {
   }
 }
 
-describe('a server that takes a recipient the second time only', () => {
+describe('a server that accepts a recipient only the second time', () => {
   test.each([
     [
       'Postgrey',
@@ -61,16 +61,16 @@ describe('a server that takes a recipient the second time only', () => {
       '550 5.1.1 <x@example.com>: Recipient address rejected: User unknown in virtual mailbox table',
     ],
     [
-      'a server that asks another one first',
+      'a server that asks another server first',
       '450 4.1.1 <x@example.com>: Recipient address rejected: unverified address: Address verification in progress',
       '550 5.1.1 <x@example.com>: Recipient address rejected: undeliverable address: host mx said: 550 no such user',
     ],
     [
-      'one that says so with 450 alone',
+      'a server that uses 450 for both',
       '450 4.1.1 <x@example.com>: Recipient address rejected: unverified address: Address verification in progress',
       '450 4.1.1 <x@example.com>: Recipient address rejected: undeliverable address: unknown user: "x@example.com"',
     ],
-  ])('%s: the second ask tells all', async (_, putOff, missing) => {
+  ])('%s: the second check gives the full answer', async (_, putOff, missing) => {
     const { ask, server } = await scene({ recipient: greylist(putOff, missing) })
     expect(await ask('ann')).toMatchObject({ outcome: 'greylisted', retryAfterSeconds: 300 })
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: false })
@@ -78,13 +78,13 @@ describe('a server that takes a recipient the second time only', () => {
     expect([first, then]).toEqual(['ann@example.com', ['ann@example.com', random]])
   })
 
-  test('a missing one is missing the second time', async () => {
+  test('a missing mailbox is reported missing the second time', async () => {
     const { ask } = await scene({ recipient: greylist('451 4.7.1 Greylisted', '550 5.1.1 no such user') })
     expect(await ask('bob')).toMatchObject({ outcome: 'greylisted' })
     expect(await ask('bob')).toMatchObject({ outcome: 'mailbox_not_found' })
   })
 
-  test('where such a recipient is refused at once, the second ask needs no other', async () => {
+  test('if the random recipient is refused immediately, it is not repeated in the second check', async () => {
     const greylisted = greylist('450 4.2.0 Greylisted', '')
     const { ask, server } = await scene({
       recipient: (mailbox) => (isRandom(mailbox) ? '550 5.1.1 no such user' : greylisted(mailbox)),
@@ -95,7 +95,7 @@ describe('a server that takes a recipient the second time only', () => {
   })
 })
 
-describe('a server that does not say whether it takes everything', () => {
+describe('a server that does not reveal whether it is a catch-all', () => {
   const limited = '550 5.1.1 <x@example.com> - 192.0.2.7 has sent to too many recipients this hour. IB607'
   const saying = (random: string, refusal = '550 5.1.1 no such user') => ({
     recipient: (mailbox: string) =>
@@ -103,19 +103,19 @@ describe('a server that does not say whether it takes everything', () => {
   })
 
   test.each([limited, '550 5.7.1 policy', '450 4.2.0 greylisted', '550 Rejected'])(
-    'leaves it open with %s, until another mailbox was refused with 5.1.1',
+    'leaves it open with %s, until another mailbox is refused with 5.1.1',
     async (reply) => {
       const { ask, probe } = await scene(saying(reply))
       expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: null })
       expect(await ask('bob')).toMatchObject({ outcome: 'mailbox_not_found' })
       expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: false })
-      // Known of that domain alone.
+      // This is known for that domain only.
       expect(await probe.probe(addressOf('ann', 'example.org'), loopback)).toMatchObject({ catchAll: null })
     },
   )
 
   test.each([limited, '550 5.7.1 policy', '550 5.2.1 The account is disabled', '452 4.2.2 full'])(
-    'is not known to know its mailboxes by %s',
+    'does not prove that it knows its mailboxes with %s',
     async (refusal) => {
       const { ask } = await scene(saying('550 5.7.1 policy', refusal))
       await ask('bob')
@@ -123,13 +123,13 @@ describe('a server that does not say whether it takes everything', () => {
     },
   )
 
-  test('takes everything where it took such a recipient, whatever it refused', async () => {
+  test('is a catch-all if it accepted the random recipient, even if it refused others', async () => {
     const { ask } = await scene(saying('250 2.1.5 ok'))
     await ask('bob')
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: true })
   })
 
-  test('is believed for a day', async () => {
+  test('is remembered for a day', async () => {
     let now = 1_000_000
     const { ask } = await scene(saying('550 5.7.1 policy'), {}, { now: () => now })
     await ask('bob')
@@ -146,7 +146,7 @@ describe('the circuit breaker', () => {
     '554 5.7.1 Service unavailable; Client host [192.0.2.7] blocked',
     '421 4.7.0 bye',
   ])(
-    'eight living mailboxes at eight domains of one gateway are all answered, whatever it says of others: %s',
+    'eight existing mailboxes at eight domains of one gateway all get an answer, for any reply to other recipients: %s',
     async (reply) => {
       const { probe } = await scene({
         recipient: (mailbox) => (mailbox.startsWith('ann@') ? '250 2.1.5 ok' : reply),
@@ -163,7 +163,7 @@ describe('the circuit breaker', () => {
     },
   )
 
-  test('is open no longer because the background asks', async () => {
+  test('is not kept open by background checks', async () => {
     let now = 1_000_000
     const { probe, ask } = await scene(
       { greeting: '421 4.7.0 not now\r\n' },
@@ -181,7 +181,7 @@ describe('the circuit breaker', () => {
     expect(await ask('ann')).toMatchObject({ code: null, retryAfterSeconds: 120 })
   })
 
-  test('likewise where the server refuses at RCPT', async () => {
+  test('is not kept open if the server refuses at RCPT either', async () => {
     let now = 1_000_000
     const { probe, ask } = await scene(
       { recipient: () => '550 5.7.1 policy' },
@@ -230,14 +230,14 @@ describe('a first exchanger that greets with a refusal', () => {
         catchAll: false,
       })
       expect(await probe.probe(addressOf('bob'), { targets })).toMatchObject({ outcome: 'mailbox_not_found' })
-      // The first one is left alone after a while, as ever.
+      // The first server is skipped after a while, as usual.
       for (let i = 0; i < 4; i++) await probe.probe(addressOf('ann'), { targets })
       expect(probe.status().breakersOpen).toBe(1)
       expect(await probe.probe(addressOf('ann'), { targets })).toMatchObject({ outcome: 'accepted' })
     },
   )
 
-  test('is what is told where no other answers', async () => {
+  test('gives the result if no other exchanger answers', async () => {
     const port = await closedPort()
     await greeter('127.0.0.1', port, '554 No SMTP service')
     const { probe } = probeAt(port, { connectTimeoutMs: 500 })

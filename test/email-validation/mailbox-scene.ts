@@ -1,4 +1,4 @@
-/** A probe, and a server that does what a test wants, on loopback. */
+/** A probe, and a scripted server on loopback. */
 import { afterEach, vi } from 'vitest'
 import type { EmailAddress, MailboxEvidence } from '../../src/capabilities/email-validation/evidence.ts'
 import {
@@ -63,7 +63,7 @@ export const scene = async (
   return { server, probe, ask: (localPart) => probe.probe(addressOf(localPart), loopback) }
 }
 
-/** Only `known` names a mailbox. */
+/** Accepts only the mailbox `known`. */
 export const only =
   (known: string, refusal = '550 5.1.1 no such user'): NonNullable<SmtpScript['recipient']> =>
   (mailbox) =>

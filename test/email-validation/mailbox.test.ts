@@ -1,4 +1,4 @@
-/** What a mail server does, and what becomes known of it. */
+/** The behaviour of a mail server, and the result it leads to. */
 import { describe, expect, test } from 'vitest'
 import { closedPort, type SmtpScript, startSmtpServer } from '../support/smtp-servers.ts'
 import { addressOf, ends, loopback, only, probeAt, scene } from './mailbox-scene.ts'
@@ -13,8 +13,8 @@ const twoExchanges = {
 const accepted = { outcome: 'accepted', connected: true, code: 250, enhancedCode: '2.1.5' } as const
 const nothing = { catchAll: null, code: null, enhancedCode: null, retryAfterSeconds: null }
 
-describe('what a recipient is answered', () => {
-  test('a mailbox that exists at a domain that refuses others is accepted, and no catch-all', async () => {
+describe('replies to a recipient', () => {
+  test('an existing mailbox at a domain that refuses unknown recipients is accepted, and not a catch-all', async () => {
     const { ask, server } = await scene({ recipient: only('ann') })
     expect(await ask('ann')).toEqual({ ...accepted, catchAll: false, retryAfterSeconds: null })
     expect(server.conversations[0]?.said.slice(0, 4)).toEqual([
@@ -25,7 +25,7 @@ describe('what a recipient is answered', () => {
     ])
   })
 
-  test('a mailbox that does not exist is not found, and nobody else is asked about', async () => {
+  test('a missing mailbox is not found, and no random recipient is tried', async () => {
     const { ask, server } = await scene({ recipient: only('ann') })
     expect(await ask('bob')).toEqual({
       ...nothing,
@@ -44,7 +44,7 @@ describe('what a recipient is answered', () => {
   ] as const)('%s', async (reply, outcome, retryAfterSeconds) => {
     const { ask, server } = await scene({ recipient: () => reply })
     expect(await ask('ann')).toMatchObject({ outcome, connected: true, retryAfterSeconds, catchAll: null })
-    // Where it greylists, the recipient that no one has is made known to it as well.
+    // A greylisting server must see the random recipient once too.
     expect(server.recipients()).toHaveLength(outcome === 'greylisted' ? 2 : 1)
   })
 
@@ -54,7 +54,7 @@ describe('what a recipient is answered', () => {
     expect(server.recipients()[0]).toBe('"ann b"@example.com')
   })
 
-  test('a local part that would break the command is a bug and nothing is sent', async () => {
+  test('a local part that would break the command is a bug, and nothing is sent', async () => {
     const { ask, server } = await scene()
     for (const localPart of ['a\r\nDATA', 'a> SIZE=1', 'a b', '"a\nb"', '', 'a\u0085b', 'x'.repeat(600)])
       await expect(ask(localPart)).rejects.toThrow()
@@ -63,7 +63,7 @@ describe('what a recipient is answered', () => {
 })
 
 describe('catch-all', () => {
-  test('a domain that takes a recipient nobody has is a catch-all; it is asked once a day', async () => {
+  test('a domain that accepts a random recipient is a catch-all; it is asked once a day', async () => {
     let now = 1_000_000
     const { ask, server } = await scene({}, {}, { now: () => now })
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: true })
@@ -74,7 +74,7 @@ describe('catch-all', () => {
     expect(server.recipients()).toHaveLength(5)
   })
 
-  test('that recipient comes after the real one was accepted', async () => {
+  test('the random recipient comes after the real one', async () => {
     const { ask, server } = await scene()
     await ask('ann')
     const [first, random] = server.recipients()
@@ -87,7 +87,7 @@ describe('catch-all', () => {
     '452 4.5.3 too many recipients',
     '550 5.7.1 bounces have one recipient',
   ])(
-    'a random recipient answered with %s leaves it open, spoils nothing and is not remembered',
+    'a random recipient answered with %s leaves it open, does not change the result and is not remembered',
     async (reply) => {
       const { ask, server } = await scene({ recipient: only('ann', reply) })
       expect(await ask('ann')).toEqual({ ...accepted, catchAll: null, retryAfterSeconds: null })
@@ -97,7 +97,7 @@ describe('catch-all', () => {
     },
   )
 
-  test('the random recipient is the only one of its transaction', async () => {
+  test('the random recipient has a transaction of its own', async () => {
     const { ask } = await scene({
       recipient: (mailbox, { recipients }) => {
         if (recipients > 1) return '452 4.5.3 too many recipients'
@@ -107,7 +107,7 @@ describe('catch-all', () => {
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: false })
   })
 
-  test('a server that breaks off at the random recipient does not spoil the answer', async () => {
+  test('a server that disconnects at the random recipient does not change the result', async () => {
     const { ask } = await scene({
       reply: (line, { cut }) => {
         if (!line.startsWith('RCPT') || line.includes('<ann@')) return undefined
@@ -118,7 +118,7 @@ describe('catch-all', () => {
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: null })
   })
 
-  test('a domain known to refuse strangers is not asked about one', async () => {
+  test('a domain known to refuse unknown recipients gets no random one', async () => {
     const { probe, server } = await scene()
     expect(await probe.probe(addressOf('ann', 'gmail.com'), loopback)).toMatchObject({
       outcome: 'accepted',
@@ -127,7 +127,7 @@ describe('catch-all', () => {
     expect(server.recipients()).toEqual(['ann@gmail.com'])
   })
 
-  test('many checks of one domain at once share one random recipient', async () => {
+  test('many concurrent checks of one domain share one random recipient', async () => {
     const { ask, server } = await scene({ thinkMs: 5 })
     const found = await Promise.all(['a', 'b', 'c', 'd', 'e', 'f'].map((name) => ask(name)))
     expect(found.map(({ catchAll }) => catchAll)).toEqual([true, true, true, true, true, true])
@@ -135,7 +135,7 @@ describe('catch-all', () => {
   })
 })
 
-describe('a server that refuses us before it hears of a mailbox', () => {
+describe('a server that refuses us before RCPT', () => {
   test.each<[string, SmtpScript, string, number | null]>([
     ['at the greeting', { greeting: '554 5.7.1 go away\r\n' }, 'blocked', 554],
     [
@@ -151,7 +151,7 @@ describe('a server that refuses us before it hears of a mailbox', () => {
       550,
     ],
     [
-      'at MAIL, for now',
+      'at MAIL, temporarily',
       { reply: (line) => (line.startsWith('MAIL') ? '451 4.3.0 later\r\n' : undefined) },
       'temporary_failure',
       451,
@@ -159,7 +159,7 @@ describe('a server that refuses us before it hears of a mailbox', () => {
     ['for now', { greeting: '421 4.3.2 too many connections\r\n' }, 'temporary_failure', 421],
     ['for now, otherwise', { greeting: '450 4.3.2 not now\r\n' }, 'temporary_failure', 450],
     [
-      'because it wants TLS and offers none',
+      'because it requires TLS but does not offer it',
       { reply: (line) => (line.startsWith('MAIL') ? '530 5.7.0 Must issue a STARTTLS\r\n' : undefined) },
       'blocked',
       530,
@@ -169,7 +169,7 @@ describe('a server that refuses us before it hears of a mailbox', () => {
     expect(await ask('ann')).toMatchObject({ outcome, code, connected: true, catchAll: null })
   })
 
-  test('a server that knows no EHLO is greeted with HELO and asked command by command', async () => {
+  test('a server without EHLO is greeted with HELO and gets one command at a time', async () => {
     const { ask, server } = await scene({
       reply: (line) => (line.startsWith('EHLO') ? '502 5.5.1 unknown\r\n' : undefined),
       recipient: only('ann'),
@@ -182,7 +182,7 @@ describe('a server that refuses us before it hears of a mailbox', () => {
 describe('a server that does not answer', () => {
   const slow = { replyTimeoutMs: 400, greetingTimeoutMs: 400, totalTimeoutMs: 2_000 }
 
-  test('nobody listens: no connection', async () => {
+  test('nothing listens: no connection', async () => {
     const { probe } = probeAt(await closedPort())
     expect(await probe.probe(addressOf('ann'), loopback)).toEqual({
       ...nothing,
@@ -191,7 +191,7 @@ describe('a server that does not answer', () => {
     })
   })
 
-  test('no target at all: no connection', async () => {
+  test('no target: no connection', async () => {
     const { probe } = probeAt(1)
     expect(await probe.probe(addressOf('ann'), { targets: [] })).toMatchObject({
       outcome: 'no_connect',
@@ -211,7 +211,7 @@ describe('a server that does not answer', () => {
     expect(await ask('ann')).toEqual({ ...nothing, outcome: 'timeout', connected: true })
   })
 
-  test('a server that never ends its reply times out, however it drips', async () => {
+  test('a server that sends an endless reply times out, however slowly it sends', async () => {
     const { ask } = await scene(
       {
         write: (socket, text) => {
@@ -230,21 +230,21 @@ describe('a server that does not answer', () => {
     expect(performance.now() - startedAt).toBeLessThan(1_900)
   })
 
-  test('the whole check has an end, whatever the server does', async () => {
+  test('the whole check has a deadline', async () => {
     const { ask } = await scene({ thinkMs: 300 }, { replyTimeoutMs: 5_000, totalTimeoutMs: 500 })
     const startedAt = performance.now()
     expect(await ask('ann')).toMatchObject({ outcome: 'timeout', catchAll: null, code: null })
     expect(performance.now() - startedAt).toBeLessThan(1_500)
   })
 
-  test('a caller who was gone before is nobody to dial for', async () => {
+  test('a caller who left before the check causes no connection', async () => {
     const { probe, server } = await scene()
     const found = await probe.probe(addressOf('ann'), loopback, { signal: AbortSignal.abort() })
     expect(found).toEqual({ ...nothing, outcome: 'timeout', connected: null })
     expect(server.conversations).toHaveLength(0)
   })
 
-  test('where a used session broke and time ends before there is another, the server was connected to', async () => {
+  test('if a reused session broke and time runs out before a new one, the result says connected', async () => {
     const { ask } = await scene(
       {
         greeting: ({ number }) => (number === 1 ? '220 mx.test\r\n' : null),
@@ -259,7 +259,7 @@ describe('a server that does not answer', () => {
     expect(await ask('bob')).toEqual({ ...nothing, outcome: 'timeout', connected: true })
   })
 
-  test('a caller who goes away ends the check', async () => {
+  test('a caller who leaves ends the check', async () => {
     const { probe, server } = await scene({ reply: (line) => (line.startsWith('RCPT') ? null : undefined) })
     const caller = new AbortController()
     const asked = probe.probe(addressOf('ann'), loopback, { signal: caller.signal })
@@ -268,34 +268,37 @@ describe('a server that does not answer', () => {
     expect(await asked).toEqual({ ...nothing, outcome: 'timeout', connected: true })
   })
 
-  test.each(['EHLO', 'MAIL', 'RCPT'])('a server that breaks off at %s failed for now', async (verb) => {
-    const { ask } = await scene({
-      reply: (line, { cut }) => {
-        if (!line.startsWith(verb)) return undefined
-        cut()
-        return null
-      },
-    })
-    expect(await ask('ann')).toMatchObject({ outcome: 'temporary_failure', connected: true, code: null })
-  })
+  test.each(['EHLO', 'MAIL', 'RCPT'])(
+    'a server that disconnects at %s is a temporary failure',
+    async (verb) => {
+      const { ask } = await scene({
+        reply: (line, { cut }) => {
+          if (!line.startsWith(verb)) return undefined
+          cut()
+          return null
+        },
+      })
+      expect(await ask('ann')).toMatchObject({ outcome: 'temporary_failure', connected: true, code: null })
+    },
+  )
 })
 
-describe('a server that speaks something else', () => {
+describe('a server with another protocol', () => {
   const odd: [string, string][] = [
-    ['octets that are no reply', '\u0000\u00ff\u0001 hello\r\n'],
+    ['octets that are not a reply', '\u0000\u00ff\u0001 hello\r\n'],
     ['HTTP', 'HTTP/1.1 400 Bad Request\r\n\r\n'],
-    ['a line without an end', `220 ${'x'.repeat(100_000)}`],
-    ['a reply without an end', '220-hello\r\n'.repeat(5_000)],
+    ['an endless line', `220 ${'x'.repeat(100_000)}`],
+    ['an endless reply', '220-hello\r\n'.repeat(5_000)],
     ['a huge reply', `${`220-${'x'.repeat(900)}\r\n`.repeat(90)}220 done\r\n`],
     ['two codes in one reply', '220-one\r\n250 two\r\n'],
-    ['a reply nobody asked for', '220 hello\r\n250 ok\r\n250 ok\r\n'],
+    ['an unexpected extra reply', '220 hello\r\n250 ok\r\n250 ok\r\n'],
   ]
   test.each(odd)('%s: it cannot be verified', async (_, greeting) => {
     const { ask } = await scene({ greeting })
     expect(await ask('ann')).toEqual({ ...nothing, outcome: 'cannot_verify', connected: true })
   })
 
-  test('replies cut into single octets are understood', async () => {
+  test('replies split into single octets are understood', async () => {
     const { ask } = await scene({
       recipient: only('ann'),
       write: (socket, text) => {
@@ -313,7 +316,7 @@ describe('a server that speaks something else', () => {
 })
 
 describe('TLS', () => {
-  test('it is used where it is offered, and what was said before is forgotten', async () => {
+  test('it is used if offered, and the earlier EHLO reply is discarded', async () => {
     const { ask, server } = await scene({
       tls: 'works',
       offers: ['SMTPUTF8', 'PIPELINING'],
@@ -331,7 +334,7 @@ describe('TLS', () => {
     expect(server.conversations).toHaveLength(1)
   })
 
-  test('a server that insists on it is asked', async () => {
+  test('a server that requires it is asked', async () => {
     const { ask } = await scene({
       tls: 'works',
       recipient: only('ann'),
@@ -341,7 +344,7 @@ describe('TLS', () => {
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted' })
   })
 
-  test('where the handshake fails, the server is asked without it, and not again with it', async () => {
+  test('if the handshake fails, the server is asked without TLS, and the next sessions do not try it', async () => {
     const { ask, server } = await scene({ tls: 'broken', recipient: only('ann') }, { sessionIdleMs: 1 })
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: false })
     expect(server.conversations).toHaveLength(2)
@@ -351,7 +354,7 @@ describe('TLS', () => {
     expect(server.conversations).toHaveLength(3)
   })
 
-  test('a STARTTLS that is refused leaves the session as it is', async () => {
+  test('a refused STARTTLS leaves the session usable', async () => {
     const { ask, server } = await scene({
       tls: 'works',
       recipient: only('ann'),
@@ -361,13 +364,13 @@ describe('TLS', () => {
     expect(server.conversations).toHaveLength(1)
   })
 
-  test('plain text behind the reply to STARTTLS ends the session', async () => {
+  test('plain text after the reply to STARTTLS ends the session', async () => {
     const { ask, server } = await scene({ tls: 'injected' })
     expect(await ask('ann')).toMatchObject({ outcome: 'cannot_verify', connected: true })
     expect(server.recipients()).toEqual([])
   })
 
-  test('a server that breaks off once it is encrypted is asked without', async () => {
+  test('a server that disconnects after the handshake is asked without TLS', async () => {
     const { ask } = await scene({
       tls: 'works',
       recipient: only('ann'),
@@ -382,7 +385,7 @@ describe('TLS', () => {
 })
 
 describe('SMTPUTF8', () => {
-  test('it is said for an address that needs it', async () => {
+  test('it is used for an address that needs it', async () => {
     const { ask, server } = await scene({ recipient: only('jürgen') })
     expect(await ask('jürgen')).toMatchObject({ outcome: 'accepted', catchAll: false })
     const said = server.conversations[0]?.said ?? []
@@ -390,7 +393,7 @@ describe('SMTPUTF8', () => {
     expect(said).toContain('MAIL FROM:<>')
   })
 
-  test('where it is not offered, such an address is never said', async () => {
+  test('without it, such an address is never sent', async () => {
     const { ask, server } = await scene({ offers: ['PIPELINING'] })
     expect(await ask('jürgen')).toEqual({ ...nothing, outcome: 'smtputf8_unsupported', connected: true })
     expect(server.recipients()).toEqual([])
@@ -398,7 +401,7 @@ describe('SMTPUTF8', () => {
 })
 
 describe('several exchangers', () => {
-  test('where the first is dead, the next one is asked', async () => {
+  test('if the first is dead, the check asks the next', async () => {
     const { server, probe } = await scene({ recipient: only('ann') }, { connectTimeoutMs: 500 })
     const targets = [
       { exchange: 'mx1.example.com', addresses: ['127.0.0.2'] },
@@ -408,7 +411,7 @@ describe('several exchangers', () => {
     expect(server.conversations).toHaveLength(1)
   })
 
-  test('where the first address is dead, the next one of the same exchanger is dialled', async () => {
+  test('if the first address is dead, the next one of the same exchanger is dialled', async () => {
     const { probe } = await scene({ recipient: only('ann') }, { connectTimeoutMs: 500 })
     const targets = [{ exchange: 'mx1.example.com', addresses: ['127.0.0.2', '127.0.0.1'] }]
     expect(await probe.probe(addressOf('ann'), { targets })).toMatchObject({ outcome: 'accepted' })
@@ -429,7 +432,7 @@ describe('several exchangers', () => {
       },
     ],
     [
-      'a connection that breaks off',
+      'a closed connection',
       {
         reply: (line, { number, cut }) => {
           if (number !== 1 || !line.startsWith('EHLO')) return undefined
@@ -445,7 +448,7 @@ describe('several exchangers', () => {
   })
 
   test.each(['550 5.1.1 no such user', '450 4.2.0 greylisted', '550 5.7.1 blocked'])(
-    'an answer about the mailbox is final: %s',
+    'a reply about the mailbox is final: %s',
     async (reply) => {
       const { probe, server } = await scene({ recipient: () => reply })
       await probe.probe(addressOf('ann'), twoExchanges)
@@ -453,7 +456,7 @@ describe('several exchangers', () => {
     },
   )
 
-  test('where none answers, the most telling failure is reported', async () => {
+  test('if none answers, the most informative failure is reported', async () => {
     const { probe } = await scene({ greeting: '421 4.3.2 busy\r\n' }, { connectTimeoutMs: 500 })
     const targets = [
       { exchange: 'mx1.example.com', addresses: ['127.0.0.1'] },
@@ -466,7 +469,7 @@ describe('several exchangers', () => {
     })
   })
 
-  test('no more than three are tried', async () => {
+  test('at most three are tried', async () => {
     const { probe, server } = await scene({ greeting: '421 4.3.2 busy\r\n' }, { breakerStrikes: 100 })
     const targets = Array.from({ length: 9 }, () => ({ exchange: 'mx', addresses: ['127.0.0.1'] }))
     await probe.probe(addressOf('ann'), { targets })
@@ -474,7 +477,7 @@ describe('several exchangers', () => {
   })
 })
 
-test('nothing told to the logger holds an address or a reply', async () => {
+test('nothing in the log contains an address or a reply', async () => {
   const server = await startSmtpServer({ recipient: (mailbox) => `550 5.1.1 <${mailbox}> secret text` })
   ends.push(() => server.close())
   const { probe, logger } = probeAt(server.port)

@@ -1,4 +1,4 @@
-/** Decision 16: what people paste is read as they mean it; what they cannot have meant is refused, with the address they may have meant. */
+/** Decision 16: pasted text is read as intended. Text that cannot be intended is refused, with a suggested address. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readAddress } from '../../src/capabilities/email-validation/read-address.ts'
@@ -9,7 +9,7 @@ const shown = (text: string): string =>
 const named = (cases: readonly (readonly [string, string | null])[]) =>
   cases.map(([text, to]) => [shown(text), text, to] as const)
 
-describe('read as meant', () => {
+describe('read as intended', () => {
   test.each(
     named([
       [' ada@acme.com', 'ada@acme.com'],
@@ -31,7 +31,7 @@ describe('read as meant', () => {
     expect(didYouMean).toBeNull()
   })
 
-  test('a text with nothing to read otherwise is parsed as it is', () => {
+  test('a clean address is parsed unchanged', () => {
     fc.assert(
       fc.property(fc.string({ unit: fc.constantFrom(...'ab.@-"\\é中+'), maxLength: 30 }), (text) => {
         const tidy = !text.endsWith('.')
@@ -41,7 +41,7 @@ describe('read as meant', () => {
     )
   })
 
-  test('what is normalized is read as itself', () => {
+  test('a normalized address is read as itself', () => {
     const unit = fc.constantFrom(
       ...'ab.@ \u00A0\u200B\u200C\uFF20\u3002\uFF0E"\\é中,<>',
       '\u202A',
@@ -62,7 +62,7 @@ describe('read as meant', () => {
   })
 })
 
-describe('refused, with the address that may have been meant', () => {
+describe('refused, with a suggested address', () => {
   test.each(
     named([
       ['x@gmail,com', 'x@gmail.com'],
@@ -117,12 +117,12 @@ describe('refused, with the address that may have been meant', () => {
         `${'a'.repeat(500)}@@gmail.com`,
       ].map((text) => [text, null] as const),
     ),
-  )('%s: none is close', (_, text) => {
+  )('%s: no suggestion', (_, text) => {
     expect(readAddress(text)).toMatchObject({ parsed: { valid: false }, didYouMean: null })
   })
 })
 
-describe('names with any dots', () => {
+describe('local parts with any dots', () => {
   test.each(['a..b', 'a.', 'a...', 'a.b.-.', 'a_b..c'])(
     '%s is a mailbox at docomo.ne.jp and ezweb.ne.jp',
     (localPart) => {
@@ -149,13 +149,13 @@ describe('names with any dots', () => {
     'a..b@mail.docomo.ne.jp',
     'a..b@acme.com',
     'é..b@docomo.ne.jp',
-  ])('%s is none', (text) => {
+  ])('%s is not one', (text) => {
     expect(parseEmail(text)).toEqual({ valid: false, reason: 'local_part_dot' })
   })
 })
 
 describe('any text', () => {
-  test('is answered, in time that grows with its length alone', () => {
+  test('gets an answer in linear time', () => {
     const units = [
       '@',
       '.',
@@ -182,7 +182,7 @@ describe('any text', () => {
     const slow = units.filter((unit) => {
       for (const length of [300, 512, 1_024, 16_384]) {
         const text = unit.repeat(length / unit.length)
-        // The best of three: another process may have been given the processor.
+        // The best of three, because another process may have used the processor.
         const best = Math.min(
           ...[1, 2, 3].map(() => Math.min(msFor(text), msFor(`a@${text}`), msFor(`${text}@b.c`))),
         )
@@ -193,7 +193,7 @@ describe('any text', () => {
     expect(slow).toEqual([])
   })
 
-  test('is answered, whatever its characters', () => {
+  test('gets an answer, with any characters', () => {
     fc.assert(
       fc.property(fc.string({ maxLength: 400, unit: 'binary' }), (text) => {
         const { parsed, didYouMean } = readAddress(text)

@@ -1,4 +1,4 @@
-/** What RCPT is worth at the large providers. */
+/** What the RCPT reply is worth at large providers. */
 import { expect, test } from 'vitest'
 import { providerOf } from '../../src/capabilities/email-validation/dns/mail-providers.ts'
 import {
@@ -21,7 +21,7 @@ const exchanges: Readonly<Record<string, string>> = {
   naver: 'mx1.naver.com',
 }
 
-test('these are the providers of which something is known', () => {
+test('the providers with special rules', () => {
   expect(providerRows.map(({ provider }) => provider).sort()).toEqual(Object.keys(exchanges).sort())
 })
 
@@ -45,7 +45,7 @@ test.each([
   ['550 5.7.2 Your email has been blocked because the sender is unauthenticated - nsmtp', 'blocked', null],
   ['421 4.3.2 Your IP(192.0.2.7) is filtered and this connection will be closed', 'temporary_failure', null],
 ])(
-  'Docomo and Naver, %s: %s; a random one so refused shows that mailboxes are known: %s',
+  'Docomo and Naver, %s: %s; the same refusal of a random recipient shows that the server knows its mailboxes: %s',
   (text, outcome, catchAll) => {
     const [reply] = createReplyParser().push(Buffer.from(`${text}\r\n`))
     if (reply === undefined) throw new Error('no reply')
@@ -54,11 +54,11 @@ test.each([
   },
 )
 
-test('a provider that is not listed is asked, and so is one that shares a domain with it', () => {
+test('an unlisted provider is asked, and so is one that shares a domain with it', () => {
   const records = ['mta5.am0.yahoodns.net', 'mx.example.com'].map((exchange) => ({ exchange, priority: 1 }))
   expect(acceptsEverything(records)).toBe(false)
   expect(acceptsEverything([{ exchange: 'mx1.mail.yahoo.co.jp', priority: 1 }])).toBe(false)
-  // No MX record, but an address.
+  // Without an MX record, but with an address.
   expect(acceptsEverything([])).toBe(false)
   expect(refusesUnknown('example.com')).toBe(false)
 })

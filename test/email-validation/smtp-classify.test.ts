@@ -1,4 +1,4 @@
-/** What a reply says about a mailbox: the rules, each with its own reply, and all replies that could be found in public. */
+/** What a reply means for a mailbox: each rule with its example, and all replies that could be found in public. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
@@ -32,7 +32,7 @@ describe('the rules', () => {
     },
   )
 
-  test('each reply is decided by one of them', () => {
+  test('every reply matches a rule', () => {
     for (const stage of ['greeting', 'ehlo', 'mail', 'rcpt'] as const)
       for (let code = 200; code < 600; code++) {
         const reply = { code, enhancedCode: null, lines: [''] }
@@ -40,7 +40,7 @@ describe('the rules', () => {
       }
   })
 
-  test('a code alone never makes a mailbox missing, but for those that say so', () => {
+  test('a code alone never makes a mailbox missing', () => {
     for (let code = 400; code < 600; code++)
       expect(classifyReply('rcpt', { code, enhancedCode: null, lines: [''] }).outcome).not.toMatch(
         /not_found/,
@@ -64,7 +64,7 @@ const later = repliesOf('smtp-replies-later.txt')
 const isFirstHalf = ({ text }: Found): boolean =>
   (createHash('sha256').update(text).digest()[0] ?? 0) % 2 === 0
 
-/** The rules were made for the first half. The second one was looked at when they stood; what was found later amended them. */
+/** The rules were written for the first half. The second half was read afterwards. Replies found later led to changes. */
 const parts = {
   tuning: found.filter(isFirstHalf),
   'held back': found.filter((one) => !isFirstHalf(one)),
@@ -74,28 +74,28 @@ const parts = {
 const shareMax = 0.01
 
 describe('replies found in public', () => {
-  test('there are 300 of them at least, and none twice', () => {
+  test('there are at least 300, without duplicates', () => {
     expect(found.length).toBeGreaterThanOrEqual(300)
     const all = [...found, ...later]
     expect(new Set(all.map(({ text }) => text)).size).toBe(all.length)
   })
 
-  test.each(Object.entries(parts))('%s: invalid and valid are wrong for 1 %% at most', (_, mine) => {
+  test.each(Object.entries(parts))('%s: at most 1 %% are wrongly invalid or wrongly valid', (_, mine) => {
     const others = mine.filter(({ truth }) => truth === 'O')
     const invalid = ({ reply }: Found): boolean =>
       ['mailbox_not_found', 'mailbox_disabled'].includes(classifyReply('rcpt', reply).outcome)
     const wronglyInvalid = others.filter(invalid)
-    // Where the server took the mailbox before, a random recipient refused as unknown makes it valid.
+    // If the server accepted the mailbox, a random recipient refused as unknown makes it valid.
     const wronglyValid = others.filter(({ reply }) => catchAllOf(reply) === false)
     expect(wronglyInvalid.length / others.length, textsOf(wronglyInvalid)).toBeLessThanOrEqual(shareMax)
     expect(wronglyValid.length / others.length, textsOf(wronglyValid)).toBeLessThanOrEqual(shareMax)
-    // A mailbox that is not there and cannot be told so is a loss, and no wrong.
+    // A missing mailbox that is not recognized is a miss, not an error.
     const gone = mine.filter(({ truth }) => truth !== 'O')
     const missed = gone.filter((one) => !invalid(one))
     expect(missed.length / gone.length, textsOf(missed)).toBeLessThanOrEqual(0.1)
   })
 
-  test('what they say, and what is made of it', () => {
+  test('their meaning, and the resulting outcome', () => {
     expect(confusion()).toMatchInlineSnapshot(`
       {
         "found later, anything else": {
@@ -166,7 +166,7 @@ const writtenOf = (name: string): readonly Written[] => {
   return written
 }
 
-describe('replies written down by what they are about', () => {
+describe('replies constructed for each subject', () => {
   const written = writtenOf('smtp-replies-by-class.txt')
   const ends = ({ text }: Written): boolean =>
     ['mailbox_not_found', 'mailbox_disabled'].includes(
@@ -180,24 +180,24 @@ describe('replies written down by what they are about', () => {
     expect(written.length).toBeGreaterThan(300)
   })
 
-  test('a mailbox that may be there is not called invalid, whatever words the reply has', () => {
+  test('a mailbox that may exist is not called invalid, for any words in the reply', () => {
     expect(living.filter(ends).map(({ text }) => text)).toEqual([])
   })
 
-  test('nor does such a reply to a random recipient show that the server knows its mailboxes', () => {
+  test('such a reply to a random recipient does not show that the server knows its mailboxes', () => {
     const known = living.filter(({ text }) => catchAllOf(replyOf(text.replaceAll('\\n', '\r\n'))) === false)
     expect(known.map(({ text }) => text)).toEqual([])
   })
 
-  test('of those that are gone, at most one in ten is missed', () => {
+  test('at most one in ten missing mailboxes is not recognized', () => {
     const gone = written.filter(({ truth }) => truth === 'M' || truth === 'D')
     expect(gone.filter((one) => !ends(one)).length / gone.length).toBeLessThanOrEqual(0.1)
   })
 })
 
-describe('what is not about one mailbox', () => {
+describe('replies that are not about one mailbox', () => {
   test.each<[string, MailboxOutcome]>([
-    // The server's own store is full, or the quota is that of whoever sends.
+    // The server's own storage is full, or the sender's quota is reached.
     ['452 4.3.1 Mail system storage is full', 'temporary_failure'],
     ['452 4.3.1 Mailbox store of the mail system is full', 'temporary_failure'],
     ['550 5.3.1 Mail system storage is full', 'cannot_verify'],
@@ -209,15 +209,15 @@ describe('what is not about one mailbox', () => {
     ['450 4.7.1 Over quota, try again later', 'temporary_failure'],
     ['451 4.7.1 Try again in 10 minutes', 'greylisted'],
     ['451 4.7.1 Greylisted: first attempt of this sender, your quota is one message', 'greylisted'],
-    // Temporary, whatever the code and the words before it.
+    // Temporary, regardless of the code and the words before.
     ['550 5.1.1 User unknown, but maintenance is in progress', 'cannot_verify'],
     ['550 5.1.1 User unknown (temporary failure)', 'cannot_verify'],
     ['550 5.2.1 The mailbox is disabled for maintenance', 'cannot_verify'],
-    // Closed, and no mailbox.
+    // Closed, but not a mailbox.
     ['550 5.2.1 The mailbox is closed', 'mailbox_disabled'],
     ['550 Our office is closed', 'cannot_verify'],
     ['550 This address is closed to external senders', 'blocked'],
-    // How it is written, and which way it goes.
+    // About the syntax, and about the direction of mail.
     ['550 5.1.3 Invalid recipient', 'cannot_verify'],
     ['550 5.1.1 <x@example.com>: mail for example.com loops back to myself', 'cannot_verify'],
     ['550 5.7.1 Inbound is disabled for this address', 'cannot_verify'],
@@ -233,7 +233,7 @@ describe('what is not about one mailbox', () => {
 
 const textsOf = (some: readonly Found[]): string => some.map(({ text }) => text).join('\n')
 
-/** By part and by what is true, how many replies lead to which outcome. */
+/** The number of replies per outcome, by part and true meaning. */
 const confusion = (): Record<string, Record<string, number>> => {
   const table: Record<string, Record<string, number>> = {}
   const truths = { M: 'missing', D: 'closed', O: 'anything else' }
@@ -248,7 +248,7 @@ const confusion = (): Record<string, Record<string, number>> => {
   return table
 }
 
-describe('at RCPT, in words of the languages servers speak', () => {
+describe('at RCPT, in the languages servers use', () => {
   test.each<[string, MailboxOutcome]>([
     ['550 Empfänger unbekannt', 'mailbox_not_found'],
     ['550 Das Postfach ist voll', 'mailbox_full'],
@@ -276,13 +276,13 @@ describe('at RCPT, in words of the languages servers speak', () => {
   })
 
   test.each<[string, MailboxOutcome]>([
-    // Addresses and links may hold any word.
+    // Addresses and links may contain any word.
     ['550 5.1.1 <blocked@spamhaus.example>: User unknown', 'mailbox_not_found'],
     ['550 Unknown user spam-reputation@example.com', 'mailbox_not_found'],
     ['550 <no-such-user@example.com>: refused', 'blocked'],
     ['550 Refused, see https://example.com/no-such-user', 'blocked'],
     ['550 Invalid Recipient - https://community.mimecast.com/docs/DOC-1369#550', 'mailbox_not_found'],
-    // About us, whatever the code.
+    // About us, regardless of the code.
     ['550 5.2.1 Mailbox unavailable. Your IP address 192.0.2.7 is blacklisted', 'blocked'],
     ['550 5.1.1 <x@example.com>: Sender address rejected: User unknown', 'blocked'],
     // "relay" as the name of a table.
@@ -296,7 +296,7 @@ describe('at RCPT, in words of the languages servers speak', () => {
     expect(classifyReply('rcpt', replyOf(text)).outcome).toBe(outcome)
   })
 
-  test('Latin-1 is read where it is no UTF-8', () => {
+  test('Latin-1 is read if the bytes are not UTF-8', () => {
     const [reply] = createReplyParser().push(Buffer.from('550 Empf\xe4nger unbekannt\r\n', 'latin1'))
     expect(reply && classifyReply('rcpt', reply).outcome).toBe('mailbox_not_found')
   })
@@ -336,7 +336,7 @@ test.each([
 
 test.each([
   ['250 ok', true],
-  // It says nothing of a mailbox, or only that the recipient is refused.
+  // Nothing about a mailbox, or only that the recipient is refused.
   ['550 5.1.1 no', null],
   ['550 no such user', false],
   ['550 5.4.1 Recipient address rejected: Access denied.', false],
@@ -356,12 +356,12 @@ test.each<[SmtpStage, string, boolean]>([
   ['rcpt', '421 bye', true],
   ['rcpt', '550 blacklisted', true],
   ['rcpt', '450 4.2.0 greylisted', false],
-])('%s, %s: it refuses us rather than one mailbox: %s', (stage, text, expected) => {
+])('%s, %s: it refuses us, not one mailbox: %s', (stage, text, expected) => {
   expect(refusesClient(stage, replyOf(text))).toBe(expected)
 })
 
 test.each(['<a temporar account mailbox ', 'запис ', '用户', 'unknown a ', 'a', '@', 'user j u x '])(
-  'a text of any length is classified in no time: %s',
+  'a text of any length is classified quickly: %s',
   (words) => {
     const octets = Buffer.from(words.repeat(1_000)).toString('latin1')
     const lines = Array.from({ length: 60 }, (_, i) => octets.slice(i, i + 1_000))

@@ -1,4 +1,4 @@
-/** Nothing but the line that was meant goes out. */
+/** Only the intended line is sent. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
@@ -20,7 +20,7 @@ describe('commands', () => {
     expect(rcpt('a@example.com', ascii)).toBe('RCPT TO:<a@example.com>\r\n')
   })
 
-  test('hold no more than one line may', () => {
+  test('never exceed the length of a line', () => {
     expect(() => rcpt(`${'a'.repeat(520)}@example.com`, ascii)).toThrow()
     expect(() => rcpt('jürgen@example.com', ascii)).toThrow()
     expect(rcpt('jürgen@example.com', { smtputf8: true })).toBe('RCPT TO:<jürgen@example.com>\r\n')
@@ -28,7 +28,7 @@ describe('commands', () => {
       expect(() => ehlo(name), JSON.stringify(name)).toThrow()
   })
 
-  test('never hold a line end, whatever is put in', () => {
+  test('never contain a line break, for any input', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.string({ unit: 'binary' }), (localPart, asciiDomain) => {
         let line: string
@@ -54,7 +54,7 @@ test.each([
   expect(mailboxOf({ localPart, asciiDomain })).toBe(`${localPart}@${asciiDomain}`)
 })
 
-test.each(['a..b', 'a.', 'a.b..'])('%s has dots that only quotes allow', (localPart) => {
+test.each(['a..b', 'a.', 'a.b..'])('%s has dots that are allowed only in quotes', (localPart) => {
   expect(mailboxOf({ localPart, asciiDomain: 'docomo.ne.jp' })).toBe(`"${localPart}"@docomo.ne.jp`)
 })
 
@@ -73,11 +73,11 @@ test.each([
   ['a', '[127.0.0.1]'],
   ['a', 'bücher.example'],
   ['a', 'example.com> SIZE=1'],
-])('%j at %j is none', (localPart, asciiDomain) => {
+])('%j at %j is not a mailbox', (localPart, asciiDomain) => {
   expect(() => mailboxOf({ localPart, asciiDomain })).toThrow()
 })
 
-test('the sender of the settings may be null', () => {
+test('the configured sender may be empty', () => {
   expect(senderOf('<>')).toBe('')
   expect(senderOf('')).toBe('')
   expect(senderOf('<probe@example.net>')).toBe('probe@example.net')

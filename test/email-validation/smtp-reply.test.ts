@@ -1,4 +1,4 @@
-/** What is a reply, wherever the octets are cut. */
+/** What counts as a reply, however the octets are split. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
@@ -38,7 +38,7 @@ describe('a reply', () => {
     expect(parse(`${text}\r\n`)[0]?.enhancedCode).toBe(expected)
   })
 
-  test('is the same wherever it is cut', () => {
+  test('is the same however it is split', () => {
     const text = fc.string({ maxLength: 60 }).map((value) => value.replaceAll(/[\r\n]/g, ' '))
     const reply = fc
       .tuple(fc.integer({ min: 200, max: 599 }), fc.array(text, { minLength: 1, maxLength: 5 }))
@@ -65,13 +65,13 @@ describe('a reply', () => {
   })
 })
 
-describe('no reply', () => {
+describe('not a reply', () => {
   test.each([
     ['an empty line', '\r\n'],
     ['words', 'hello\r\n'],
     ['two digits', '25 ok\r\n'],
     ['four digits', '2500 ok\r\n'],
-    ['a class that does not exist', '650 ok\r\n'],
+    ['an unknown class', '650 ok\r\n'],
     ['a preliminary reply', '120 soon\r\n'],
     ['another code in the next line', '250-a\r\n251 b\r\n'],
     ['a line of more than 1,024 octets', `250 ${'x'.repeat(1_024)}\r\n`],
@@ -82,12 +82,12 @@ describe('no reply', () => {
     expect(() => parse(...text)).toThrow(SmtpProtocolError)
   })
 
-  test('the longest of everything is one', () => {
+  test('the longest allowed reply is accepted', () => {
     expect(parse(`250 ${'x'.repeat(1_019)}\r\n`)).toHaveLength(1)
     expect(parse(`${'250-x\r\n'.repeat(99)}250 x\r\n`)[0]?.lines).toHaveLength(100)
   })
 
-  test('arbitrary octets lead to replies or to that one error', () => {
+  test('arbitrary octets give replies or this error', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 300 }), (octets) => {
         try {

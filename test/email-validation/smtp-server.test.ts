@@ -1,4 +1,4 @@
-/** The same dialogue with a mail server that somebody else wrote. */
+/** The same dialogue with a third-party mail server. */
 import { once } from 'node:events'
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import { expect, test } from 'vitest'
@@ -59,7 +59,7 @@ test('over TLS, in one session', async () => {
   expect(new Set(secure)).toEqual(new Set([true]))
 })
 
-test('a domain that refuses strangers is no catch-all, one that takes all is', async () => {
+test('a domain that refuses unknown recipients is not a catch-all, one that accepts all is', async () => {
   const strict = probeAt(await start({ onRcptTo: recipients })).probe
   expect(await strict.probe(addressOf('ann'), loopback)).toMatchObject({
     outcome: 'accepted',
@@ -79,13 +79,13 @@ test('without TLS, and without pipelining', async () => {
   expect(await probe.probe(addressOf('bob'), loopback)).toMatchObject({ outcome: 'mailbox_not_found' })
 })
 
-test('a client it does not want is refused, not the mailbox', async () => {
+test('refusing the client is not refusing the mailbox', async () => {
   const port = await start({ onConnect: (_session, answer) => answer(refusal(554, 'no service for you')) })
   const { probe } = probeAt(port)
   expect(await probe.probe(addressOf('ann'), loopback)).toMatchObject({ outcome: 'blocked', code: 554 })
 })
 
-test('a server that wants a login is one that refuses us', async () => {
+test('a server that requires a login refuses us', async () => {
   const port = await start({ authOptional: false, onRcptTo: recipients })
   const { probe } = probeAt(port)
   expect(await probe.probe(addressOf('ann'), loopback)).toMatchObject({ outcome: 'blocked', code: 530 })

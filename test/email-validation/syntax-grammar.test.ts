@@ -1,4 +1,4 @@
-/** The grammar of addresses as a whole: generated from the ABNF, mutated, and held against a slow second reading of it. */
+/** The whole grammar of addresses: generated from the ABNF, mutated, and compared with a slow second implementation. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse.ts'
@@ -18,7 +18,7 @@ const from = (characters: Iterable<string>): fc.Arbitrary<string> => fc.constant
 const text = (unit: fc.Arbitrary<string>, minLength: number, maxLength: number): fc.Arbitrary<string> =>
   fc.string({ unit, minLength, maxLength })
 
-/** Up to 63 octets whatever it is made of: 3 atoms of 5 characters of 4 octets, and dots. */
+/** At most 63 octets: 3 atoms of 5 characters of 4 octets, and dots. */
 const dotString = (unit: fc.Arbitrary<string>): fc.Arbitrary<string> =>
   fc.array(text(unit, 1, 5), { minLength: 1, maxLength: 3 }).map((atoms) => atoms.join('.'))
 const asciiLocal = dotString(from(atext))
@@ -38,7 +38,7 @@ const hostname = fc
   .tuple(fc.array(ldhLabel, { maxLength: 4 }), topLabel)
   .map(([labels, top]) => [...labels, top].join('.'))
 
-/** One script a label, none of it right to left: the Bidi rule couples labels, and has its own generator. */
+/** One script per label, none of them right-to-left: the Bidi rule couples labels, and has its own generator. */
 const scripts = ['äöüßéèñøçœžąőğ', 'αβγδεζηθικλμνξοπρστυφχψως', 'абвгдежзийклмнопрстуфхцчшщъыьэюя']
 const moreScripts = [
   '中文例子網路電郵',
@@ -98,13 +98,13 @@ const mailbox = fc
   )
   .map((parts) => parts.join('@'))
 
-// --- A second reading of the ASCII grammar: whole patterns and arithmetic instead of a scanner. ---
+// --- A second implementation of the ASCII grammar: whole patterns and arithmetic instead of a scanner. ---
 
 const oracleLocal =
   /^(?:[A-Za-z0-9!#$%&'*+/=?^_\x60{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_\x60{|}~-]+)*|"(?:[ !#-[\]-~]|\\[ -~])*")$/
 const oracleLabel = /^[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?$/
 
-/** Whether an ASCII text without `xn--` and `[` is a Mailbox. No `@` may stand in an unquoted part, so the last one divides. */
+/** Whether an ASCII text without `xn--` and `[` is a Mailbox. An unquoted part has no `@`, so the last `@` is the separator. */
 function oracle(candidate: string): boolean {
   const divider = candidate.lastIndexOf('@')
   const [local, domain] = [candidate.slice(0, Math.max(divider, 0)), candidate.slice(divider + 1)]
@@ -122,7 +122,7 @@ function oracle(candidate: string): boolean {
   )
 }
 
-/** One to three small accidents. */
+/** One to three small mutations. */
 const mutated = (base: fc.Arbitrary<string>, unit: fc.Arbitrary<string>): fc.Arbitrary<string> =>
   fc
     .tuple(base, fc.array(fc.tuple(fc.nat(), fc.nat(4), unit), { minLength: 1, maxLength: 3 }))
@@ -139,8 +139,8 @@ const mutated = (base: fc.Arbitrary<string>, unit: fc.Arbitrary<string>): fc.Arb
 
 const significant = from(' "\\@.-_()<>[],:;\n\x00\x7Fa1xX')
 
-describe(`addresses made from the ABNF (seed ${seed})`, () => {
-  test('every one of them is valid', () => {
+describe(`addresses generated from the ABNF (seed ${seed})`, () => {
+  test('all of them are valid', () => {
     fc.assert(
       fc.property(mailbox, (given) => {
         expect(parseEmail(given)).toMatchObject({ valid: true })
@@ -149,7 +149,7 @@ describe(`addresses made from the ABNF (seed ${seed})`, () => {
     )
   })
 
-  test('the normal form is its own normal form, and tells the same', () => {
+  test('normalizing twice changes nothing, and the findings stay the same', () => {
     fc.assert(
       fc.property(mailbox, (given) => {
         const parsed = parseEmail(given)
@@ -164,7 +164,7 @@ describe(`addresses made from the ABNF (seed ${seed})`, () => {
     )
   })
 
-  test('with A-labels for its domain an address is the same', () => {
+  test('an address with A-labels in its domain is the same', () => {
     fc.assert(
       fc.property(fc.tuple(asciiLocal, fc.oneof(unicodeHostname, rtlHostname)), ([local, domain]) => {
         const parsed = parseEmail(`${local}@${domain}`)
@@ -175,7 +175,7 @@ describe(`addresses made from the ABNF (seed ${seed})`, () => {
     )
   })
 
-  test('case and composition of a domain, and quotes where none are needed, make no difference', () => {
+  test('case and composition of a domain, and unnecessary quotes, make no difference', () => {
     fc.assert(
       fc.property(asciiLocal, hostname, uLabel, (local, host, label) => {
         const plain = parseEmail(`${local}@${label}.${host.toLowerCase()}`)
@@ -189,7 +189,7 @@ describe(`addresses made from the ABNF (seed ${seed})`, () => {
   })
 })
 
-describe(`against a second reading of the grammar (seed ${seed})`, () => {
+describe(`compared with a second implementation of the grammar (seed ${seed})`, () => {
   const agrees = (candidate: string): void => {
     fc.pre(!/xn--/i.test(candidate) && !candidate.includes('['))
     expect({ candidate, valid: parseEmail(candidate).valid }).toEqual({
@@ -198,7 +198,7 @@ describe(`against a second reading of the grammar (seed ${seed})`, () => {
     })
   }
 
-  test('mutated addresses get the same verdict', () => {
+  test('mutated addresses get the same result', () => {
     const bases = fc.oneof(
       fc.tuple(fc.oneof(asciiLocal, quotedLocal()), hostname).map((parts) => parts.join('@')),
       asciiMailbox,
@@ -206,11 +206,11 @@ describe(`against a second reading of the grammar (seed ${seed})`, () => {
     fc.assert(fc.property(mutated(bases, significant), agrees), { ...runs, numRuns: 3_000 })
   })
 
-  test('so do short texts of the characters that matter', () => {
+  test('short texts of significant characters get the same result', () => {
     fc.assert(fc.property(text(significant, 0, 9), agrees), { ...runs, numRuns: 3_000 })
   })
 
-  test('so do addresses about as long as they may be', () => {
+  test('addresses near the length limit get the same result', () => {
     const long = fc
       .tuple(
         fc.integer({ min: 60, max: 66 }),
@@ -225,9 +225,9 @@ describe(`against a second reading of the grammar (seed ${seed})`, () => {
   })
 })
 
-// --- Anything at all ---
+// --- Any input ---
 
-/** Mulberry32: a million cases want a generator that costs less than what it tests. */
+/** Mulberry32: for a million cases the generator must be cheaper than the code under test. */
 const randomOf = (start: number): ((below: number) => number) => {
   let state = start
   return (below) => {
@@ -281,8 +281,8 @@ const scraps = [
   ],
 ]
 
-describe('anything at all', () => {
-  test(`10,000 random and mutated texts are parsed without a throw, and what is valid stays so (seed ${seed})`, () => {
+describe('any input', () => {
+  test(`10,000 random and mutated texts are parsed without an exception, and valid ones stay valid (seed ${seed})`, () => {
     const random = randomOf(seed)
     const pick = (list: readonly string[]): string => list[random(list.length)] ?? ''
     const randomText = (): string => {
@@ -321,12 +321,12 @@ describe('anything at all', () => {
       if (!same) unstable.push(JSON.stringify(given))
     }
     expect(unstable.slice(0, 10)).toEqual([])
-    // Neither of them is a test of nothing.
+    // Both kinds must occur often enough.
     expect(counts.valid).toBeGreaterThan(1_000)
     expect(counts.invalid).toBeGreaterThan(3_000)
   })
 
-  test('no text beyond 320 characters is read, however long', () => {
+  test('text beyond 320 characters is not read, however long', () => {
     const tenMegabytes = 10_000_000
     const heads = ['', 'a@b.', '"', 'a@[IPv6:', 'é@', '\uD800', '\0', 'a@xn--']
     for (const head of heads)
@@ -337,7 +337,7 @@ describe('anything at all', () => {
         })
   })
 
-  test('repetitions that make patterns backtrack get their verdict at every length up to the limit', () => {
+  test('repetitions that make patterns backtrack get a result at every length up to the limit', () => {
     const repeated = [
       'a.',
       'a',

@@ -1,6 +1,6 @@
 /**
- * What is an address and what is none, by example. The grammar as a whole is covered in `syntax-grammar.test.ts`; these cases
- * say what each rule means, in the order of the rules.
+ * Valid and invalid addresses, by example. `syntax-grammar.test.ts` covers the whole grammar; these cases show what each rule
+ * means, in the order of the rules.
  */
 import { describe, expect, test } from 'vitest'
 import { type SyntaxReason, syntaxReasons } from '../../src/capabilities/email-validation/evidence.ts'
@@ -9,9 +9,9 @@ import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse
 const times = (text: string, count: number): string => text.repeat(count)
 const local64 = times('l', 64)
 const label63 = times('d', 63)
-/** 253 octets, the last label as long as it takes. */
+/** 253 octets, with a shorter last label. */
 const domain253 = `${label63}.${label63}.${label63}.${times('d', 61)}`
-/** With a local part of 64 and `@`: 254 octets. */
+/** With a local part of 64 octets and `@`: 254 octets. */
 const domain189 = `${label63}.${label63}.${times('d', 61)}`
 
 const shown = (text: string): string => {
@@ -54,7 +54,7 @@ const refuses = (reason: SyntaxReason, because: string, texts: readonly string[]
   })
 }
 
-describe('accepted as they are', () => {
+describe('accepted unchanged', () => {
   accepts('a Dot-string of atoms (RFC 5321 §4.1.2)', [
     'a@b.co',
     'first.middle.last@mail.example.co.uk',
@@ -75,7 +75,7 @@ describe('accepted as they are', () => {
     `a@${label63}.com`,
     `${local64}@${domain189}`,
   ])
-  accepts('a Quoted-string where the content needs quotes (RFC 5321 §4.1.2)', [
+  accepts('a Quoted-string if the content needs quotes (RFC 5321 §4.1.2)', [
     '""@example.com',
     '"first last"@example.com',
     '"first..last"@example.com',
@@ -125,8 +125,8 @@ describe('accepted as they are', () => {
   ])
 })
 
-describe('accepted, and written in normal form', () => {
-  rewrites('the domain in lower case, the local part as it is (RFC 5321 §2.4)', [
+describe('accepted, and normalized', () => {
+  rewrites('the domain in lower case, the local part unchanged (RFC 5321 §2.4)', [
     ['John.Doe@EXAMPLE.Com', 'John.Doe@example.com'],
     ['a@MÜNCHEN.example', 'a@münchen.example'],
     ['É@example.com', 'É@example.com'],
@@ -134,7 +134,7 @@ describe('accepted, and written in normal form', () => {
     ['a@\u212Bngstrom.example', 'a@ångstrom.example'],
     ['a@\u212Aelvin.example', 'a@kelvin.example'],
   ])
-  rewrites('quotes and backslashes no longer than needed (RFC 5321 §4.1.2)', [
+  rewrites('no unnecessary quotes and backslashes (RFC 5321 §4.1.2)', [
     ['"abc"@example.com', 'abc@example.com'],
     ['"a.b"@example.com', 'a.b@example.com'],
     ['"a\\bc"@example.com', 'abc@example.com'],
@@ -159,7 +159,7 @@ describe('accepted, and written in normal form', () => {
     ['\u212A@example.com', 'K@example.com'],
     ['\u1112\u1161\u11AB@example.com', '한@example.com'],
   ])
-  rewrites('literals as RFC 5952 and decimal octets have them', [
+  rewrites('literals as in RFC 5952, and decimal octets', [
     ['a@[192.000.002.001]', 'a@[192.0.2.1]'],
     ['a@[ipv6:2001:DB8::1]', 'a@[IPv6:2001:db8::1]'],
     ['a@[IPv6:0:0:0:0:0:0:0:1]', 'a@[IPv6:::1]'],
@@ -172,7 +172,7 @@ describe('accepted, and written in normal form', () => {
 
 describe('refused, for the first rule broken', () => {
   refuses('empty', 'nothing to judge', [''])
-  refuses('too_long', 'a path has 256 octets with its brackets (RFC 5321 §4.5.3.1.3)', [
+  refuses('too_long', 'a path has at most 256 octets, including its brackets (RFC 5321 §4.5.3.1.3)', [
     `a@${domain253}`,
     `${local64}@${domain189}.d`,
     `${times('é', 32)}@${domain189}.a`,
@@ -191,7 +191,7 @@ describe('refused, for the first rule broken', () => {
     'a.b.c',
     times('a', 320),
   ])
-  refuses('control_character', 'none is printable, and CR LF would end the command (RFC 5321 §4.1.2)', [
+  refuses('control_character', 'not printable, and CR LF would end the command (RFC 5321 §4.1.2)', [
     'a\n@example.com',
     'a@example.com\n',
     'a@exam\r\nple.com',
@@ -202,25 +202,33 @@ describe('refused, for the first rule broken', () => {
     'é\u009F@example.com',
   ])
   refuses('local_part_empty', 'RFC 5321 §4.1.2', ['@', '@example.com', '@@example.com', '@b@c'])
-  refuses('local_part_too_long', '64 octets, quotes and backslashes included (RFC 5321 §4.5.3.1.1)', [
-    `l${local64}@example.com`,
-    `${times('a.', 32)}a@example.com`,
-    `${times('é', 33)}@example.com`,
-    `${times('\u{1F36B}', 16)}a@example.com`,
-    `"${times(' ', 63)}"@example.com`,
-    `"${times('\\a', 32)}"@example.com`,
-  ])
-  refuses('local_part_character', 'specials need quotes, and headers have no place in an envelope', [
-    ' a@example.com',
-    'a @example.com',
-    'a;b@example.com',
-    'a(comment)@example.com',
-    '<a@example.com>',
-    'mailto:a@example.com',
-    'a\\b@example.com',
-    'a."b"@example.com',
-  ])
-  refuses('local_part_character', 'what nobody can see or type makes two mailboxes look alike', [
+  refuses(
+    'local_part_too_long',
+    'at most 64 octets, including quotes and backslashes (RFC 5321 §4.5.3.1.1)',
+    [
+      `l${local64}@example.com`,
+      `${times('a.', 32)}a@example.com`,
+      `${times('é', 33)}@example.com`,
+      `${times('\u{1F36B}', 16)}a@example.com`,
+      `"${times(' ', 63)}"@example.com`,
+      `"${times('\\a', 32)}"@example.com`,
+    ],
+  )
+  refuses(
+    'local_part_character',
+    'special characters need quotes, and headers do not belong in an envelope',
+    [
+      ' a@example.com',
+      'a @example.com',
+      'a;b@example.com',
+      'a(comment)@example.com',
+      '<a@example.com>',
+      'mailto:a@example.com',
+      'a\\b@example.com',
+      'a."b"@example.com',
+    ],
+  )
+  refuses('local_part_character', 'invisible characters make two mailboxes look alike', [
     'a\u00A0b@example.com',
     'a\u00ADb@example.com',
     'a\u200Bb@example.com',
@@ -240,7 +248,7 @@ describe('refused, for the first rule broken', () => {
     'a\u{E0061}b@example.com',
     '"a\u00A0b"@example.com',
   ])
-  refuses('local_part_character', 'no character, none yet, nobody else’s, or one that was lost', [
+  refuses('local_part_character', 'noncharacters, unassigned, private use and replacement characters', [
     'a\uFFFE@example.com',
     'a\uFDD0@example.com',
     'a\u{1FFFF}@example.com',
@@ -248,13 +256,12 @@ describe('refused, for the first rule broken', () => {
     'a\uE000@example.com',
     'a\uFFFD@example.com',
   ])
-  refuses('local_part_character', 'a mark needs something to stand on; and NFC may bring specials to light', [
-    '\u0301a@example.com',
-    '"\u0301a"@example.com',
-    '\uFE0Fa@example.com',
-    'a\u037Eb@example.com',
-  ])
-  refuses('local_part_dot', 'dots stand between atoms (RFC 5321 §4.1.2)', [
+  refuses(
+    'local_part_character',
+    'a combining mark needs a base character; and NFC may produce special characters',
+    ['\u0301a@example.com', '"\u0301a"@example.com', '\uFE0Fa@example.com', 'a\u037Eb@example.com'],
+  )
+  refuses('local_part_dot', 'dots separate atoms (RFC 5321 §4.1.2)', [
     '.a@example.com',
     'a.@example.com',
     'a..b@example.com',
@@ -263,7 +270,7 @@ describe('refused, for the first rule broken', () => {
     'é..b@example.com',
     'é.@example.com',
   ])
-  refuses('quoted_string', 'closed, whole, and nothing escaped that is not ASCII (RFC 5321 §4.1.2)', [
+  refuses('quoted_string', 'closed, complete, and only ASCII escaped (RFC 5321 §4.1.2)', [
     '"',
     '"a',
     '"a"',
@@ -274,7 +281,7 @@ describe('refused, for the first rule broken', () => {
     '"a" @example.com',
   ])
   refuses('domain_empty', 'RFC 5321 §4.1.2', ['a@', '"a"@', 'é@'])
-  refuses('domain_too_long', '253 octets as A-labels (RFC 1035 §2.3.4)', [
+  refuses('domain_too_long', 'at most 253 octets as A-labels (RFC 1035 §2.3.4)', [
     `a@${domain253}.d`,
     `a@${times('b.', 127)}c`,
     `a@${Array.from({ length: 20 }, () => 'éééé').join('.')}.${times('a.', 25)}com`,
@@ -289,14 +296,14 @@ describe('refused, for the first rule broken', () => {
     'a@%65xample.com',
     'a@b\u1FEF.com',
   ])
-  refuses('domain_character', 'no top-level domain is a number (RFC 1123 §2.1, RFC 3696 §2)', [
+  refuses('domain_character', 'a top-level domain is not a number (RFC 1123 §2.1, RFC 3696 §2)', [
     'a@192.0.2.1',
     'a@1',
     'a@example.123',
     'a@xn--mnchen-3ya.1',
     'a@münchen.0',
   ])
-  refuses('domain_dot', 'dots stand between labels; the root is not written (RFC 5321 §2.3.5)', [
+  refuses('domain_dot', 'dots separate labels; the root is not written (RFC 5321 §2.3.5)', [
     'a@.',
     'a@.example.com',
     'a@example.com.',
@@ -305,13 +312,13 @@ describe('refused, for the first rule broken', () => {
     'a@münchen..com',
     'a@münchen.com.',
   ])
-  refuses('label_too_long', '63 octets as A-label (RFC 1035 §2.3.4)', [
+  refuses('label_too_long', 'at most 63 octets as A-label (RFC 1035 §2.3.4)', [
     `a@${label63}d.com`,
     `a@com.${label63}d`,
     `a@${times('é', 58)}.example`,
     `a@xn--${times('a', 60)}.example`,
   ])
-  refuses('label_hyphen', 'inside a label only, and reserved in third and fourth place (RFC 5890 §2.3.1)', [
+  refuses('label_hyphen', 'only inside a label, and reserved in third and fourth place (RFC 5890 §2.3.1)', [
     'a@-example.com',
     'a@example.-com',
     'a@-',
@@ -360,7 +367,7 @@ describe('refused, for the first rule broken', () => {
       'a@ا١۱.example',
     ],
   )
-  refuses('label_idna', 'one direction a label (RFC 5893 §2)', [
+  refuses('label_idna', 'one direction per label (RFC 5893 §2)', [
     'a@אa.example',
     'a@aא.example',
     'a@1א.example',
@@ -379,13 +386,13 @@ describe('refused, for the first rule broken', () => {
     'a@xn--ls8h.example',
     'a@xn--mnchen-3yA1.example',
     'a@xn--münchen.example',
-    // Punycode of Münster with its upper case, and of `a` plus a lone combining mark.
+    // Punycode of Münster with its capital letter, and of `a` with only a combining mark.
     'a@xn--Mnster-0ya8.example',
     'a@xn--0ca24w.example',
     'a@xn--a-ecp.example',
     'a@b.xn--zzzzzzzz',
   ])
-  refuses('domain_literal', 'a whole address, with the one registered tag (RFC 5321 §4.1.3)', [
+  refuses('domain_literal', 'a complete address, with the one registered tag (RFC 5321 §4.1.3)', [
     'a@[]',
     'a@[192.0.2.1].com',
     'a@[192.0.2.1.5]',
@@ -408,13 +415,13 @@ describe('refused, for the first rule broken', () => {
     '"\uD83D"@example.com',
   ])
 
-  test('every reason there is has its cases', () => {
+  test('every reason has test cases', () => {
     expect([...refused].sort()).toEqual([...syntaxReasons].sort())
   })
 })
 
-describe('what is told about an address', () => {
-  test('its parts, in Unicode and as DNS and SMTP are asked for it', () => {
+describe('the result for an address', () => {
+  test('its parts, in Unicode and in the form for DNS and SMTP', () => {
     expect(parseEmail('José.X@MÜNCHEN.Example')).toEqual({
       valid: true,
       address: {
@@ -429,15 +436,15 @@ describe('what is told about an address', () => {
     })
   })
 
-  test('a domain outside ASCII alone needs no SMTPUTF8: its A-labels travel', () => {
+  test('a domain outside ASCII alone needs no SMTPUTF8: its A-labels are sent', () => {
     expect(parseEmail('a@münchen.example')).toMatchObject({ address: { smtputf8: false } })
   })
 
-  test('a local part that NFC makes ASCII needs no SMTPUTF8', () => {
+  test('a local part that is ASCII after NFC needs no SMTPUTF8', () => {
     expect(parseEmail('\u212A@example.com')).toMatchObject({ address: { smtputf8: false } })
   })
 
-  test('it is quoted if it still has to be', () => {
+  test('it is quoted only if still necessary', () => {
     expect(parseEmail('"a b"@example.com')).toMatchObject({ address: { quoted: true, localPart: '"a b"' } })
     expect(parseEmail('"a"@example.com')).toMatchObject({ address: { quoted: false, localPart: 'a' } })
   })
