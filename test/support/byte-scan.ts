@@ -1,6 +1,6 @@
 /**
- * What somebody opens who has every byte of a data directory, SECRET_KEY and so the installation key, the epoch keys that are left, and knows whom they look for: every
- * text in any file that may be sealed is tried with every key they can derive.
+ * What an attacker can decrypt who has every byte of a data directory, SECRET_KEY (and so the installation key) and the remaining
+ * epoch keys, and who knows the person they look for. Every text that may be sealed is tried with every key they can derive.
  */
 import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -8,12 +8,12 @@ import { join } from 'node:path'
 import { type InstallationKey, sealerOf } from '../../src/guard/secrets/secrets.ts'
 
 export type Target = {
-  /** What a finding is called. */
+  /** The name of a finding. */
   readonly name: string
   readonly purpose: string
-  /** What the value was sealed for. */
+  /** The contexts the value was sealed for. */
   readonly contexts: readonly string[]
-  /** In the opened text. */
+  /** A part of the decrypted text. */
   readonly mark: string
 }
 
@@ -30,7 +30,7 @@ const filesIn = async (dir: string): Promise<{ path: string; bytes: Buffer }[]> 
 /** 32 bytes as base64url, sealed: a nonce, 43 characters, a tag, as base64url. */
 const sealedKeyLength = 95
 
-/** Names what of the targets can be opened, and whether a profile of the event log can that says `mark`. `payloads`: those, by context. */
+/** Returns the names of the targets that can be decrypted, plus `profile` if a profile in the event log contains `mark`. `payloads`: by context. */
 export const openable = async (
   dir: string,
   {
@@ -81,7 +81,7 @@ export const openable = async (
     for (const [run] of text.matchAll(/[\w-]{50,}/g)) {
       if (seen.has(run)) continue
       seen.add(run)
-      // What stands before and after a value in a page may look like a part of it.
+      // Characters before and after a value in a page may look like part of it.
       for (let at = 0; at + sealedKeyLength <= run.length && at < 64; at++)
         open(run.slice(at, at + sealedKeyLength), profileKeys, contexts, (payloadKey, context) => {
           const bytes = Buffer.from(payloadKey, 'base64url')

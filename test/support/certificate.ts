@@ -2,7 +2,7 @@ import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** A second throw-away certificate for the name `pinned.test`, its own authority, with another key. */
+/** A second throw-away certificate for the name `pinned.test`. It is its own authority and has another key. */
 export const renewedCertificate = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBmjCCAUGgAwIBAgIUQ6CI8ppJLMMgY+Lsftufdwi0dRYwCgYIKoZIzj0EAwIw
@@ -23,9 +23,9 @@ IXkNct+dX9pSCfh6k1/x4J8AJPmhRANCAAR5BSB8uNEg/eDQ0lvklSNugddO/aGq
 }
 
 export type CertificateFiles = {
-  /** The variables of the service that name them. */
+  /** The service's variables that name the files. */
   readonly variables: { readonly TLS_CERT: string; readonly TLS_KEY: string }
-  /** By renaming, as those who renew certificates do. */
+  /** Renames new files into place, like certificate renewal tools do. */
   replace(files: { readonly cert?: string; readonly key?: string }): Promise<void>
   remove(): Promise<void>
 }

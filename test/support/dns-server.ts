@@ -1,4 +1,4 @@
-/** A DNS server on the loopback, over UDP and TCP, that answers from a table and counts what it was asked. */
+/** A DNS server on the loopback, over UDP and TCP, that answers from a table and counts its queries. */
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -9,7 +9,7 @@ export type RecordType = 'A' | 'AAAA' | 'MX' | 'CNAME' | 'PTR'
 type Mx = { readonly priority: number; readonly exchange: string }
 
 /**
- * What is answered for a name and type: records, or how the server fails. A null MX is `[{ priority: 0, exchange: '' }]`.
+ * The answer for a name and type: records, or how the server fails. A null MX is `[{ priority: 0, exchange: '' }]`.
  * `no_data` is an existing name without such records. `silence` never answers.
  */
 export type ZoneAnswer =
@@ -22,26 +22,26 @@ export type ZoneAnswer =
   | 'refused'
   | 'silence'
 
-/** By name, then type. Names not listed are NXDOMAIN, types not listed have no data. An answer alone is for all types. */
+/** By name, then type. Names not listed are NXDOMAIN, types not listed have no data. A single answer applies to all types. */
 export type Zones = Readonly<Record<string, ZoneAnswer | Readonly<Partial<Record<RecordType, ZoneAnswer>>>>>
 
 export type DnsServerDouble = {
   /** `127.0.0.1:port`, as DNS_SERVERS takes it. */
   readonly address: string
-  /** Everything asked so far, in order, as `MX example.test`; or only that. */
+  /** All queries so far, in order, as `MX example.test`; or only those equal to `only`. */
   queries(only?: string): string[]
-  /** Changes one answer from now on. */
+  /** Changes one answer for later queries. */
   set(name: string, type: RecordType, answer: ZoneAnswer): void
   close(): Promise<void>
 }
 
 export type DnsServerOptions = {
-  /** Of records that name none. */
+  /** For records without a TTL of their own. */
   readonly ttlSeconds?: number
-  /** In the SOA that comes with a negative answer; null sends none. */
+  /** In the SOA of a negative answer. Null sends no SOA. */
   readonly negativeTtlSeconds?: number | null
   readonly delayMs?: number
-  /** What is asked over UDP is told to come back over TCP. */
+  /** UDP queries get a truncated answer, so that the client retries over TCP. */
   readonly truncate?: boolean
 }
 
@@ -109,7 +109,7 @@ const tableOf = (zones: Zones): Table =>
     ]),
   )
 
-/** Writes the answer; false where there is to be none. */
+/** Writes the answer. Returns false if there is none to send. */
 const fill = (
   response: Packet,
   table: Table,
@@ -168,7 +168,7 @@ const startOfAuthority = (name: string, minimum: number) =>
 
 type Handle = (request: Packet, send: (response: Packet) => void, overUdp: boolean) => void
 
-/** UDP and TCP have to share a port; the one the system gives for TCP may be taken for UDP. */
+/** UDP and TCP must share a port, and the port the system picks for TCP may be taken for UDP. */
 const listen = async (handle: Handle): Promise<{ port: number; close: () => Promise<void> }> => {
   for (let attempt = 1; ; attempt++) {
     const tcp = createTCPServer((request, send) => handle(request, send, false))

@@ -1,4 +1,4 @@
-/** The users of the EventStoreDB double and what they may do: the server's rules about `$settings`, as far as we use them. */
+/** The users of the EventStoreDB double and their rights: the server's rules for `$settings`, as far as we use them. */
 import usersGrpc from '@eventstore/db-client/generated/users_grpc_pb.js'
 import type {
   CreateReq,
@@ -9,7 +9,7 @@ import type {
 import usersPb from '@eventstore/db-client/generated/users_pb.js'
 import type { handleUnaryCall, Metadata, Server, ServerWritableStream } from '@grpc/grpc-js'
 
-/** As gRPC numbers them. */
+/** gRPC status codes. */
 export const permissionDenied = 7
 export const unauthenticated = 16
 const notFound = 5
@@ -20,7 +20,7 @@ export type User = { password: string; readonly groups: readonly string[]; disab
 export type Users = readonly (readonly [name: string, user: User])[]
 
 export type Access = {
-  /** The gRPC code of a refusal, or undefined where the caller may. */
+  /** The gRPC code of a refusal, or undefined if the caller is allowed. */
   refusal(metadata: Metadata, stream: string, role: Role): number | undefined
   addTo(server: Server): void
 }
@@ -32,7 +32,7 @@ export const createAccess = ({
   keepUsers = () => undefined,
 }: {
   readonly adminPassword: string
-  /** The text of the last event of `$settings`, if there is one. */
+  /** The text of the last event of `$settings`, if any. */
   readonly settings: () => string | undefined
   readonly users?: Users
   readonly keepUsers?: (users: Users) => void

@@ -1,9 +1,9 @@
 /**
- * A double of an EventStoreDB server: it speaks the server's protocol, through the services the client package was
+ * A double of an EventStoreDB server. It speaks the server's protocol, through the services that the client package was
  * generated from, and keeps the server's rules about revisions and resent ids in memory. It fails on demand, in the
- * ways servers and networks do. It proves our adapter, never EventStoreDB.
+ * ways servers and networks do. It tests our adapter, never EventStoreDB.
  *
- * As a process of its own: `node test/support/eventstore-double.ts --port 2113`.
+ * To run it as its own process: `node test/support/eventstore-double.ts --port 2113`.
  */
 import { createRequire } from 'node:module'
 import { createServer, type Socket } from 'node:net'
@@ -42,7 +42,7 @@ import type {
 import { doubleCertificate } from './eventstore-certificate.ts'
 import { createAccess, type Users, unauthenticated } from './eventstore-double-access.ts'
 
-// The client's own copy of gRPC, and of the Any type: ours to use only through the client.
+// The client's own copy of gRPC and of the Any type, reachable only through the client.
 const clientRequire = createRequire(createRequire(import.meta.url).resolve('@eventstore/db-client'))
 const grpc: typeof import('@grpc/grpc-js') = clientRequire('@grpc/grpc-js')
 const anyPb: typeof import('google-protobuf/google/protobuf/any_pb.js') = clientRequire(
@@ -76,17 +76,17 @@ type Committed =
   | { readonly kind: 'too-large'; readonly maxAppendSize: number }
 
 /**
- * What happens to one append.
- * - `lose-reply`: written, and the reply never leaves.
+ * The outcome of one append.
+ * - `lose-reply`: written, but no reply is sent.
  * - `lose-request`: not written, and no reply.
- * - `end-call`: written, and the call is ended politely, with OK and without a reply.
+ * - `end-call`: written, and the call ends cleanly, with OK and without a reply.
  * - `cut`: written, and every connection is cut before the reply.
- * - `not-ready`, `busy`, `no-leader`: not handled, and said so.
+ * - `not-ready`, `busy`, `no-leader`: not handled, and reported as such.
  * - `server-timeout`: written, and answered with a timeout.
  * - `deny`: refused.
- * - `bad-request`: not written, and answered as what the server cannot read.
- * - `hide-actual`: where the append conflicts, the server does not say with what.
- * - a number: written, and answered so many milliseconds later.
+ * - `bad-request`: not written, and answered as unreadable.
+ * - `hide-actual`: if the append conflicts, the server does not report the actual revision.
+ * - a number: written, and answered after that many milliseconds.
  */
 export type DoubleAppendFault =
   | 'lose-reply'
@@ -102,7 +102,7 @@ export type DoubleAppendFault =
   | 'hide-actual'
   | number
 
-/** Chances per append, and intervals; the same seed makes the same choices. */
+/** Probabilities per append, and intervals. The same seed makes the same choices. */
 export type RandomFaults = {
   readonly seed: number
   readonly dropReplies?: number
@@ -110,42 +110,42 @@ export type RandomFaults = {
   readonly endCalls?: number
   readonly notReady?: number
   readonly serverTimeouts?: number
-  /** The chance to be answered late, and by how much at most. */
+  /** The probability of a late answer, and its maximum delay. */
   readonly delays?: number
   readonly delayMaxMs?: number
   readonly cutEveryMs?: number
 }
 
-/** What the server answers to a read of the whole log that cannot begin where it should, or comes to an error. */
+/** The server's answer to a read of the whole log that cannot start at its position, or fails. */
 type ReadRefusal = 'InvalidPosition' | 'Error'
 
 export type EventStoreDoubleOptions = {
   readonly port?: number
-  /** 23.10 says "Error" of every position without an event; 24.10, the default, says so of some and "InvalidPosition" of others. */
+  /** 23.10 answers "Error" for every position without an event. 24.10, the default, answers "Error" for some and "InvalidPosition" for others. */
   readonly version?: '23.10' | '24.10'
-  /** One of the server's own events is written after so many of others. 0 for none at all. */
+  /** The server writes one of its own events after this many others. 0 for none at all. */
   readonly systemEventEvery?: number
-  /** Servers before 23.10 never say that a subscription has caught up. */
+  /** Servers before 23.10 never report that a subscription has caught up. */
   readonly saysCaughtUp?: boolean
   readonly maxAppendSize?: number
-  /** How long a write takes to be replicated, which is when it is answered. Default: a turn of the event loop. */
+  /** How long a write takes to be replicated, and so to be answered. Default: one turn of the event loop. */
   readonly replicationMs?: number
-  /** After this long the server gives up a write, and says "timeout". */
+  /** The server abandons a write after this time, and answers "timeout". */
   readonly writeTimeoutMs?: number
-  /** How long the first append of all takes, on a server that has just started. */
+  /** How long the very first append takes on a server that has just started. */
   readonly coldMs?: number
   readonly random?: RandomFaults
-  /** Speaks TLS, asks for a user and keeps the rights of `$settings`; there is `admin`. Default: like a server with `--insecure`. */
+  /** Uses TLS, requires a user and enforces the rights in `$settings`; `admin` exists. Default: like a server with `--insecure`. */
   readonly secured?: { readonly adminPassword: string; readonly certificate?: { cert: string; key: string } }
-  /** Where it listens. Default: 127.0.0.1. */
+  /** The address it listens on. Default: 127.0.0.1. */
   readonly host?: string
-  /** Where gossip says that the leader is. Default: this server on 127.0.0.1. */
+  /** The leader's address according to gossip. Default: this server on 127.0.0.1. */
   readonly leader?: { readonly address: string; readonly port: number }
-  /** Keeps events and users when the process ends. Default: they are lost. */
+  /** Keeps events and users after the process ends. Default: they are lost. */
   readonly journal?: Journal
 }
 
-/** What a server writes to its disk. */
+/** The data a server writes to its disk. */
 export type Journal = {
   readonly events: readonly StoredEvent[]
   readonly users: Users
@@ -156,41 +156,41 @@ export type Journal = {
 export type EventStoreDouble = {
   readonly port: number
   readonly url: string
-  /** Decides what happens to an append. */
+  /** Decides the outcome of an append. */
   onAppend: ((append: { stream: string; count: number }) => DoubleAppendFault | undefined) | undefined
-  /** Whether the server is in trouble where a read of the whole log begins: at a position, or null for the log's start or end. */
+  /** Whether the server fails a read of the whole log that starts at this position. Null is the log's start or end. */
   troubleAt: ((position: bigint | null) => boolean) | undefined
-  /** A live subscriber further behind than this is dropped, as servers before 24.2 do. */
+  /** A live subscriber that is further behind is dropped, as by servers before 24.2. */
   dropSlowerThan: number | undefined
-  /** Checkpoints claim the end of the log, and past it, whatever was delivered. */
+  /** Checkpoints report the end of the log or a position past it, even if fewer events were delivered. */
   wrongCheckpoints: boolean
-  /** Live subscriptions stay open and deliver nothing more, not even checkpoints. */
+  /** Live subscriptions stay open but deliver nothing more, not even checkpoints. */
   stallSubscriptions: boolean
   readonly connections: number
   readonly subscriptions: number
-  /** Appends the server took in, written or not. */
+  /** Appends the server received, written or not. */
   readonly appends: number
-  /** How many appends met a fault. */
+  /** Appends that met a fault. */
   readonly faults: number
-  /** Every event of a stream as the server keeps it. */
+  /** Every event of a stream, as the server stores it. */
   eventsOf(stream: string): readonly StoredEvent[]
   /**
-   * Changes the text of an event that is kept already, as somebody with access to the server's files would. Whoever
-   * reads it from now on gets the new text. Throws where there is no such event, or the text stays what it was.
+   * Changes the text of a stored event, as someone with access to the server's files could. Later reads return the new
+   * text. Throws if the event does not exist, or if the text does not change.
    */
   alter(stream: string, revision: number, part: 'data' | 'metadata', change: (text: string) => string): void
   cutConnections(): void
-  /** No more faults, neither random ones nor `onAppend`'s and `troubleAt`'s. */
+  /** Ends all faults: random ones, and those of `onAppend` and `troubleAt`. */
   calm(): void
-  /** Ends every subscription politely, with OK. */
+  /** Ends every subscription cleanly, with OK. */
   endSubscriptions(): void
-  /** Nobody is let in any more, and whoever is in is thrown out. */
+  /** Closes all connections and accepts no new ones. */
   refuse(): Promise<void>
   accept(): Promise<void>
-  /** The server stays connected, takes everything in, and does and says nothing until `speak`. */
+  /** The server stays connected and receives everything, but neither works nor answers until `speak`. */
   silence(): void
   speak(): void
-  /** Cuts every connection and forgets what it does not keep on disk: the ids it has lately seen. */
+  /** Cuts every connection and forgets the recently seen ids, which are not on disk. */
   restart(): Promise<void>
   /** Stops, is restored from a copy made when the log ended at `position`, and starts again. */
   restore(position: bigint): Promise<void>
@@ -219,7 +219,7 @@ export const startEventStoreDouble = async (
           },
           ...(journal && { users: journal.users, keepUsers: journal.keepUsers }),
         })
-  /** Where a write ends that is not replicated yet: a resend of it is dropped. */
+  /** The end of each write that is not yet replicated. A resend of it is dropped. */
   const replicating = new Set<string>()
   let appends = 0
   let faults = 0
@@ -246,7 +246,7 @@ export const startEventStoreDouble = async (
     for (const socket of sockets) socket.destroy()
   }
 
-  /** One append, faults included. Says nothing where the reply is lost. */
+  /** One append, including faults. Sends no answer if the reply is lost. */
   const handleAppend = async (
     append: { stream: string; expected: Expected; events: readonly ProposedEvent[]; metadata: Metadata },
     reply: { say: (outcome: Committed | DoubleAppendFault, hideActual: boolean) => void; end: () => void },
@@ -348,7 +348,7 @@ export const startEventStoreDouble = async (
     const send = async (response: ReadResp): Promise<void> => {
       if (silent) await spoken.promise
       if (call.cancelled || call.destroyed) return
-      // The call itself would hold sixteen messages, however large; a server does not.
+      // The call itself would buffer sixteen messages of any size; a server does not.
       const large = (response.getEvent()?.getEvent()?.getData_asU8().length ?? 0) > largeBytes
       const written = Promise.withResolvers<void>()
       if (call.write(response, large ? () => written.resolve() : undefined) && !large) return
@@ -379,7 +379,7 @@ export const startEventStoreDouble = async (
     const position = place === undefined ? null : BigInt(place.getCommitPosition())
     if (double.troubleAt?.(position) === true) return 'Error'
     if (position === null || log.isPlace(position)) return undefined
-    // 24.10 knows only some of the ways in which the bytes there are no event. Which ones depends on those bytes.
+    // 24.10 recognizes only some of the ways in which those bytes are not an event. It depends on the bytes.
     return version === '23.10' || position % 3n === 0n ? 'Error' : 'InvalidPosition'
   }
 
@@ -460,7 +460,7 @@ export const startEventStoreDouble = async (
     socket.setNoDelay(true)
     socket.on('error', () => undefined)
     socket.on('close', () => sockets.delete(socket))
-    // Of a plain HTTP client, such as a health check.
+    // A plain HTTP client, such as a health check.
     if (socket instanceof TLSSocket && socket.alpnProtocol === 'http/1.1')
       return void socket.end('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n')
     injector.injectConnection(socket)
@@ -572,11 +572,11 @@ export const startEventStoreDouble = async (
   return double
 }
 
-/** What the server says instead of taking an append in: nothing of it was written. */
+/** The server's answer instead of accepting an append. Nothing of it was written. */
 const isRefusal = (fault: DoubleAppendFault | undefined): fault is DoubleAppendFault =>
   ['not-ready', 'busy', 'no-leader', 'deny', 'bad-request'].some((refusal) => refusal === fault)
 
-/** What the server keeps, and its rules. */
+/** The stored data, and its rules. */
 const createLog = ({
   systemEventEvery,
   maxAppendSize,
@@ -594,7 +594,7 @@ const createLog = ({
     standing.push(event)
   }
   const deleted = new Set<string>()
-  /** Ids written lately, by stream: what appends at "any" revision are compared with. Lost with the process. */
+  /** Recently written ids, by stream. Appends at "any" revision are compared with them. Lost with the process. */
   const recentIds = new Map<string, number>()
   const waiting = new Set<() => void>()
   let position = all.at(-1)?.position ?? 0n
@@ -608,7 +608,7 @@ const createLog = ({
     const standing = streams.get(stream) ?? []
     streams.set(stream, standing)
     const written = events.map((event) => {
-      // Positions are places in a file: they grow by what a record takes.
+      // Positions are offsets in a file, so they grow by the size of each record.
       position += BigInt(120 + event.data.length + event.metadata.length)
       const stored = { ...event, stream, revision: standing.length, position, createdMs: Date.now() }
       standing.push(stored)
@@ -635,7 +635,7 @@ const createLog = ({
   }
   if (systemEventEvery > 0 && all.length === 0) for (let n = 0; n < 3; n++) writeSystemEvent()
 
-  /** As the server's index writer decides. */
+  /** The same decisions as the server's index writer. */
   const commit = (stream: string, expected: Expected, events: readonly ProposedEvent[]): Committed => {
     const size = events.reduce(
       (sum, { type, data, metadata }) => sum + 2 * type.length + data.length + metadata.length,
@@ -741,13 +741,13 @@ const createLog = ({
     },
     at: (index: number): StoredEvent | undefined => all[index],
     isPlace: (position: bigint): boolean => all[indexAt(position)]?.position === position,
-    /** The events a read asks for, as far as they stand. */
+    /** The events a read asks for, as far as they exist. */
     find: (asked: ReadReq.Options): Generator<StoredEvent> | 'missing' | 'deleted' => {
       const toFront = asked.getReadDirection() === 1
       const stream = asked.getStream()
       if (stream === undefined) {
         const place = placeOf(asked)
-        // Backwards a position is exclusive, as it is for the server.
+        // Reading backwards, a position is exclusive, as on the server.
         const found = toFront
           ? backwards(all, place === undefined ? all.length : place - 1)
           : forwards(all, place ?? 0)
@@ -759,7 +759,7 @@ const createLog = ({
       const standing = streams.get(name)
       if (standing === undefined) return 'missing'
       const from = stream.hasRevision() ? Number(stream.getRevision()) : undefined
-      // The server looks through index entries from there down: so beyond the end there are none within the count.
+      // The server searches index entries downwards from there, so beyond the end the count finds none.
       if (toFront && from !== undefined && from >= standing.length) return forwards([], 0)
       return toFront ? backwards(standing, from ?? standing.length) : forwards(standing, from ?? 0)
     },
@@ -770,7 +770,7 @@ const createLog = ({
     },
     checkpointAt: (next: number, wrong: boolean): bigint =>
       wrong ? position + 1_000n : (all[next - 1]?.position ?? 0n),
-    /** Resolves when something was written, or the call is over. */
+    /** Resolves when something was written, or when the call ends. */
     changed: (call: ServerWritableStream<ReadReq, ReadResp>): Promise<void> =>
       new Promise((resolve) => {
         const done = (): void => {
@@ -791,7 +791,7 @@ const proposed = (message: BatchAppendReq.ProposedMessage | AppendReq.ProposedMe
   id: message.getId()?.getString() ?? '',
   type: message.getMetadataMap().get('type') ?? '',
   contentType: message.getMetadataMap().get('content-type') ?? '',
-  // Copies: the bytes are a view of the whole request.
+  // A copy, because the bytes are a view of the whole request.
   data: Uint8Array.from(message.getData_asU8()),
   metadata: Uint8Array.from(message.getCustomMetadata_asU8()),
 })
@@ -947,7 +947,7 @@ const filtered = (filter: ReadReq.Options.FilterOptions, event: StoredEvent): bo
     : new RegExp(regex).test(text)
 }
 
-/** Errors are emitted; destroying the call instead would leave the client waiting. */
+/** Errors are emitted, because destroying the call would leave the client waiting. */
 const fail = (
   call: ServerWritableStream<ReadReq, ReadResp>,
   code: number,
@@ -994,7 +994,7 @@ const addDiscovery = (
   })
 }
 
-/** Mulberry32: small, fast, and the same everywhere. */
+/** Mulberry32: small, fast, and the same on every platform. */
 const seeded = (seed: number) => {
   let state = seed >>> 0
   return (): number => {

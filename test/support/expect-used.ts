@@ -3,9 +3,9 @@ import { z } from 'zod'
 import { cli } from './service.ts'
 import { type Call, get, type Hosts, make, post, type Use, type Variables } from './used-installation.ts'
 
-/** What still holds of an installation that was used (`used-installation.ts`), however it came here and however long ago it was. */
+/** Expectations that hold for a used installation (`used-installation.ts`), wherever it was moved and however old it is. */
 
-/** Every proof of the command line, green. */
+/** Every verification command succeeds. */
 export const expectProved = async (variables: Variables): Promise<void> => {
   for (const args of [
     ['event-log', 'verify'],
@@ -22,8 +22,8 @@ const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
 /**
- * Keys, repeated calls, the erased person, the user and the token, as they were left. What lapses with time is asked for only before
- * that: answers are kept for 24 hours, a rotated key works for 89 days.
+ * Keys, repeated calls, the erased person, the user and the token, as they were left. Data that expires is only checked before
+ * its expiry: answers are kept for 24 hours, a rotated key works for 89 days.
  */
 export const expectUsable = async (hosts: Hosts, variables: Variables, use: Use): Promise<void> => {
   const ageMs = Date.now() - Date.parse(use.endedAt)
@@ -43,7 +43,7 @@ export const expectUsable = async (hosts: Hosts, variables: Variables, use: Use)
   expect(await statusOf(use.revokedKey, get('/whoami', 'dashboard'))).toBe(401)
   const gone = await make(hosts, use.apiKey, post('/v1/profnet/profile', { id: use.erasedPerson }))
   expect(JSON.stringify(gone.answer)).not.toContain('Quillfeather')
-  // The command line as the person of the token; what is unknown is refused before it does anything.
+  // The command line with the token's owner as actor. An unknown token would be refused before anything else.
   const asAda = await cli(['credits', 'grant', use.otherId, '1', '--dry-run'], {
     ...variables,
     OPERATOR_TOKEN: use.operatorToken,
@@ -51,7 +51,7 @@ export const expectUsable = async (hosts: Hosts, variables: Variables, use: Use)
   expect([asAda.code, asAda.err]).toEqual([0, ''])
 }
 
-/** What was found, without what is each request's own: its id, its time, whether a cache answered. */
+/** The answer without the parts that differ per request: its id, its time, and whether it came from a cache. */
 const found = (answer: unknown): unknown =>
   z.looseObject({ result: z.unknown() }).safeParse(answer).data?.result ??
   z

@@ -1,5 +1,5 @@
 /**
- * One PostgreSQL for the whole run, in memory where there is enough of it, fast instead of durable, with the template databases
+ * One PostgreSQL for the whole run, in memory if there is enough of it, fast instead of durable, with the template databases
  * that tests clone.
  */
 import { existsSync } from 'node:fs'
@@ -17,21 +17,21 @@ declare module 'vitest' {
   interface ProvidedContext {
     /** Superuser connection to the run's server; database `enrichment`, which no test uses. */
     postgresUrl: string
-    /** The databases that tests clone. No one may be connected to them. */
+    /** The databases that tests clone. No connections to them are allowed. */
     postgresTemplates: Templates
   }
 }
 
 export type Templates = {
-  /** Every migration, no rows. */
+  /** Every migration, but no rows. */
   readonly migrated: string
-  /** The same with the tables of the read models, which belong to the superuser. */
+  /** Also with the tables of the read models, which belong to the superuser. */
   readonly prepared: string
-  /** The same with the tables of the read models, and the rights of a service that works under a role of its own. */
+  /** Also with the tables of the read models, and the rights of a service with its own role. */
   readonly separated: string
 }
 
-/** Loses data on a power cut only, which ends the test run anyway. */
+/** Loses data only on a power failure, which ends the test run anyway. */
 const fast = {
   fsync: 'off',
   synchronous_commit: 'off',
@@ -43,7 +43,7 @@ const fast = {
   min_wal_size: '80MB',
   // Passwords are checked thousands of times.
   scram_iterations: '1',
-  // Databases live for seconds: statistics and vacuums come too late for them.
+  // Databases live for seconds, too short for statistics and vacuums.
   autovacuum: 'off',
   io_method: 'sync',
   log_min_messages: 'fatal',
@@ -55,17 +55,17 @@ const templates: Templates = {
   prepared: 'template_prepared',
   separated: 'template_separated',
 }
-/** What the service runs as where a test gives it a role of its own; a database grants it something when it is migrated. */
+/** The service's role if a test gives it its own. Migrating a database grants it rights, so it must exist. */
 const serviceRole = 'test_service'
 
-/** Where Linux keeps files in memory. A container's has 64 MB by default, which is too little. */
+/** Where Linux keeps files in memory. In a container it has 64 MB by default, which is too little. */
 const memoryDir = '/dev/shm'
 const prefix = 'enrichment-test-'
 const memoryBytesMin = 4 * 1024 ** 3
 
 const leftAfterMs = 3_600_000
 
-/** What a run that was killed left in memory stays until the machine is started again. The server of a run that goes on is there. */
+/** Files that a killed run left in memory would stay until a reboot. A server that still runs keeps its files. */
 const removeLeft = async (): Promise<void> => {
   for (const name of await readdir(memoryDir)) {
     if (!name.startsWith(prefix)) continue
@@ -78,7 +78,7 @@ const removeLeft = async (): Promise<void> => {
   }
 }
 
-/** A database is made several times as fast in memory, and the tests make hundreds. */
+/** A database is created several times faster in memory, and the tests create hundreds. */
 const fastestDir = async (): Promise<string> => {
   try {
     await access(memoryDir, constants.W_OK)
@@ -138,7 +138,7 @@ async function createTemplates(url: string): Promise<void> {
   await asking(at(prepared), (client) => prepareProjections(client, projections))
   await migrate({ url: at(separated), serviceUrl: at(separated, serviceRole) })
   await asking(at(separated, serviceRole), (client) => prepareProjections(client, projections))
-  // The first connection after a change writes a file that every later one loads its catalogue from. It is cloned.
+  // The first connection after a change writes a file from which later ones load the catalogue. Clones copy it too.
   for (const name of [migrated, prepared, separated]) await asking(at(name), async () => undefined)
 }
 

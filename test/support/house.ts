@@ -1,6 +1,6 @@
 /**
- * The whole service in this process: a database of its own, both hosts on free ports, answered over real sockets; and
- * the ledger of every partner, read from the event log itself.
+ * The whole service in this process: its own database, both hosts on free ports over real sockets, and the ledger of every
+ * partner, read from the event log itself.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
@@ -31,7 +31,7 @@ import { type MmdbValue, writeMmdb } from './mmdb-writer.ts'
 import { preparedDatabase } from './postgres.ts'
 import { recordedEvents } from './segments.ts'
 
-/** An event of a ledger, as it was recorded. */
+/** A recorded event of a ledger. */
 export type LedgerFact = {
   readonly type: string
   readonly data: Readonly<Record<string, unknown>>
@@ -60,12 +60,12 @@ export type Answer = {
   readonly status: number
   readonly headers: Headers
   readonly text: string
-  /** The JSON object in the body; empty when there is none. */
+  /** The JSON object in the body, or an empty one. */
   readonly body: Readonly<Record<string, unknown>>
 }
 
 export type AnswerAndFacts = Answer & {
-  /** What the partner's ledger gained between request and answer. */
+  /** The events added to the partner's ledger between request and answer. */
   readonly events: readonly LedgerFact[]
 }
 
@@ -75,7 +75,7 @@ export type Question = {
   /** Default: the API host. */
   readonly on?: 'api' | 'dashboard'
   readonly headers?: Readonly<Record<string, string>>
-  /** Text is sent as it is; anything else as JSON. */
+  /** Text is sent unchanged, other values as JSON. */
   readonly body?: unknown
 }
 
@@ -87,7 +87,7 @@ export type House = {
   readonly config: Config
   /** The hosts and workers of this process. */
   readonly app: App
-  /** Another process of this installation, inside this one: an api process over the same foundation, but for what it is given. */
+  /** A second process of this installation, simulated in this one: an api process over the same foundation, except for the given parts. */
   another(own?: {
     readonly config?: Partial<Config>
     readonly foundation?: Partial<Foundation>
@@ -97,9 +97,9 @@ export type House = {
   /** Another key of the same organization. */
   key(organizationId: string, options?: PartnerOptions): Promise<Partner>
   eventsOf(organizationId: string): Promise<LedgerFact[]>
-  /** Every event of the log, of all streams. */
+  /** Every event of the log, in all streams. */
   recorded(): Promise<RecordedEvent[]>
-  /** Sends a request with the partner's key. Where calls of one organization overlap, their `events` mix. */
+  /** Sends a request with the partner's key. If calls of one organization overlap, their `events` mix. */
   ask(partner: Partner, question: Question): Promise<AnswerAndFacts>
   /** Posts JSON to a path of the API host. */
   post(
@@ -111,20 +111,20 @@ export type House = {
   lookup(partner: Partner, body: unknown, headers?: Readonly<Record<string, string>>): Promise<AnswerAndFacts>
   whoami(partner: Partner): Promise<AnswerAndFacts>
   publishPriceBook(book: Pick<PriceBookPublished, 'effective_from' | 'rules'>): Promise<number>
-  /** Resolves when the hosts know every key event recorded until now. */
+  /** Resolves when the hosts know every key event recorded so far. */
   heard(): Promise<void>
-  /** Resolves when every read model has folded what is recorded now. */
+  /** Resolves when every read model has folded all events recorded so far. */
   projected(): Promise<void>
-  /** Lets time pass for this process; only with `clock: 'movable'`. Less than nothing: sets the time of day back. */
+  /** Advances all clocks of this process; only with `clock: 'movable'`. A negative value sets the time of day back. */
   moveClock(ms: number): void
-  /** Sets the time of day by so much; no time passes. */
+  /** Changes the time of day by this much, while no time passes. */
   setClock(ms: number): void
-  /** Appends wait from now on. Nothing else does. */
+  /** Blocks appends, and nothing more. */
   blockLog(): Promise<BlockedLog>
-  /** Appends fail from now on, as with a full disk, until the returned function is called. */
+  /** Makes appends fail, as with a full disk, until the returned function is called. */
   breakLog(): Promise<() => Promise<void>>
   query(text: string, values?: readonly unknown[]): Promise<Record<string, unknown>[]>
-  /** Ends the hosts as SIGTERM does; the ledgers stay readable. */
+  /** Ends the hosts as SIGTERM does. The ledgers stay readable. */
   end(): Promise<void>
   close(): Promise<void>
 }
@@ -132,7 +132,7 @@ export type House = {
 export type BlockedLog = {
   /** Resolves when an append waits. */
   waiting(): Promise<void>
-  /** Ends the connection of the waiting append: its writer cannot know what became of it. */
+  /** Ends the connection of the waiting append, so that its writer cannot know the outcome. */
   cut(): Promise<void>
   release(): Promise<void>
 }
@@ -160,7 +160,7 @@ const munich: MmdbValue = {
   postal: { code: '80331' },
   subdivisions: [{ iso_code: 'BY', names: { en: 'Bavaria' } }],
 }
-/** Every text is empty, and nothing but the country is known. */
+/** Every text is empty, and only the country is known. */
 const canadaOnly: MmdbValue = {
   city: { names: { en: '' } },
   continent: { code: '', names: { en: '' } },
@@ -171,7 +171,7 @@ const canadaOnly: MmdbValue = {
 }
 const nobody: MmdbValue = { continent: { code: 'EU', names: { en: 'Europe' } } }
 
-/** Where the fixture's addresses are. */
+/** Addresses in the fixture. */
 export const places = {
   london: '81.2.69.142',
   munich: '5.1.80.7',
@@ -186,8 +186,8 @@ export const places = {
 } as const
 
 /**
- * Networks are wide: a start looks for a thousand addresses of each family that have a record, and where few have one, that takes
- * almost half of the processor time of a start.
+ * The networks are wide, because a start looks for a thousand addresses of each family that have a record. With few records that
+ * takes almost half of the processor time of a start.
  */
 const fixture = (): Buffer =>
   writeMmdb({
@@ -213,7 +213,7 @@ const secretKey = 'a secret of at least thirty-two characters'
 const conditionDeadlineMs = 30_000
 const ledgerEventsMax = 10_000
 
-/** Resolves when the condition holds; asks every 5 ms. */
+/** Polls every 5 ms until the condition holds. */
 export const until = async (what: string, condition: () => Promise<boolean>): Promise<void> => {
   for (const end = performance.now() + conditionDeadlineMs; ; ) {
     if (await condition()) return
@@ -231,7 +231,7 @@ const objectIn = (text: string): Readonly<Record<string, unknown>> => {
   }
 }
 
-/** Resolves when every read model has folded what is recorded now. */
+/** Resolves when every read model has folded all events recorded so far. */
 export const foldedBy = async ({ eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>): Promise<void> => {
   const head = await eventLog.head()
   await until('every read model has folded what is recorded', async () => {
@@ -240,7 +240,7 @@ export const foldedBy = async ({ eventLog, pool }: Pick<Foundation, 'eventLog' |
   })
 }
 
-/** One request over HTTP. Sends exactly the headers given: no content type of its own. */
+/** One request over HTTP, with exactly the given headers. It has no default content type. */
 export const send = async (
   url: string,
   { method = 'POST', headers = {}, body }: Omit<Question, 'path' | 'on'>,
@@ -249,7 +249,7 @@ export const send = async (
   const response = await fetch(url, {
     method,
     headers: { ...headers },
-    // Bytes, because fetch gives a text a content type.
+    // Bytes, because fetch adds a content type to a text.
     body: text === null ? null : new TextEncoder().encode(text),
   })
   const answered = await response.text()
@@ -258,12 +258,12 @@ export const send = async (
 
 export type RawConnection = {
   write(bytes: string | Buffer): void
-  /** Resolves when so many answers have come in full, or the server has closed the connection. */
+  /** Resolves after this many complete answers, or when the server closes the connection. */
   answers(count: number): Promise<Answer[]>
   close(): void
 }
 
-/** A connection that says exactly what it is told. */
+/** A connection that sends exactly the given bytes. */
 export const openRaw = (url: string): RawConnection => {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)
@@ -278,7 +278,7 @@ export const openRaw = (url: string): RawConnection => {
     ended ??= true
     look()
   })
-  // A server that closes before it has read everything resets: what it said before counts.
+  // A server that closes before it has read everything resets the connection. The bytes it sent before still count.
   socket.on('error', (error) => {
     ended ??= error
     look()
@@ -304,7 +304,7 @@ export const openRaw = (url: string): RawConnection => {
   }
 }
 
-/** Writes bytes to a connection of its own and reads the answers. */
+/** Writes bytes to a new connection and reads the answers. */
 export const sendRaw = async (url: string, bytes: string | Buffer, count = 1): Promise<Answer[]> => {
   const connection = openRaw(url)
   try {
@@ -315,7 +315,7 @@ export const sendRaw = async (url: string, bytes: string | Buffer, count = 1): P
   }
 }
 
-/** The complete answers in what was received. None of ours is chunked: the text of one that is stays empty. */
+/** The complete answers in the received text. Ours are never chunked; the text of a chunked one stays empty. */
 const answersIn = (received: string): Answer[] => {
   const answers: Answer[] = []
   for (let rest = received; ; ) {
@@ -349,20 +349,20 @@ export const openHouse = async ({
 }: {
   clock?: 'real' | 'movable'
   host?: string
-  /** Further variables, or others than the house's own. */
+  /** Additional variables, or replacements for the defaults. */
   environment?: Readonly<Record<string, string>>
   logger?: Logger
-  /** Others than the service's own. */
+  /** Replacements for the service's own capabilities. */
   capabilities?: readonly AnyCapability[]
 } = {}): Promise<House> => {
-  // Before anything keeps a reference to Date.
+  // Before anything stores a reference to Date.
   if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date', 'performance'], shouldAdvanceTime: true })
   const database = await preparedDatabase({ separated: true })
   const directory = await mkdtemp(join(tmpdir(), 'house-'))
   const geoPath = join(directory, 'city.mmdb')
   await writeFile(geoPath, fixture())
   const config = parseConfig({
-    // As in production: the service's role can only append to the event log.
+    // As in production, the service's role can only append to the event log.
     DATABASE_URL: database.serviceUrl,
     DATABASE_MIGRATION_URL: database.url,
     SECRET_KEY: secretKey,
@@ -421,7 +421,7 @@ const createHouse = ({
       throw error
     })
 
-  /** What a test reads to judge by waits for a busy machine; only what it asks has deadlines. */
+  /** Test assertions wait for a busy machine; only requests have deadlines. */
   const read = async (organizationId: string, options: ReadOptions): Promise<RecordedEvent[]> => {
     for (const end = performance.now() + conditionDeadlineMs; ; ) {
       try {
@@ -459,8 +459,8 @@ const createHouse = ({
     send(`${dashboardUrl}/whoami`, { method: 'GET', headers: { 'x-api-key': apiKey } })
 
   /**
-   * The key directory hears events in order: it knows everything before the end of a key it has let in. A key it has not
-   * seen is read from the log, and proves nothing.
+   * The key directory receives events in order: once it accepts a key, it knows all earlier events. A key it does not know
+   * is read from the log, and proves nothing.
    */
   const heard = async (): Promise<void> => {
     canary ??= createOrganization(foundation, { name: 'Canary', overdraftLimit: 0n, actor: 'cli' }).then(
@@ -550,7 +550,7 @@ const createHouse = ({
       return version
     },
     moveClock: (ms) => {
-      // All clocks move when time passes; one that is set back goes back alone.
+      // All clocks advance when time passes. Setting the time back moves only the time of day.
       if (ms > 0) vi.advanceTimersByTime(ms)
       else vi.setSystemTime(Date.now() + ms)
     },

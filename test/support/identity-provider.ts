@@ -2,11 +2,11 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import Provider from 'oidc-provider'
 
-/** A provider of identities on loopback: node-oidc-provider, with the pages on which its developers sign in. */
+/** An identity provider on loopback: node-oidc-provider, with its development sign-in pages. */
 
 export type TestProvider = {
   readonly issuer: string
-  /** Signs a person in there and consents, from the address that the dashboard sent the browser to. Returns where it is sent back. */
+  /** Signs a person in and consents, starting from the address to which the dashboard sent the browser. Returns the redirect back. */
   signIn(authorizationUrl: string, account: string): Promise<URL>
   close(): Promise<void>
 }
@@ -91,5 +91,5 @@ const signInAt = async (
     if (prompt === undefined) throw new Error(`the provider answered ${answer.status}: ${page.slice(0, 300)}`)
     form = prompt === 'login' ? { prompt, login: account, password: 'any' } : { prompt }
   }
-  throw new Error('the provider sends the browser round and round')
+  throw new Error('the provider redirects the browser in a loop')
 }

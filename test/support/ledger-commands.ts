@@ -1,4 +1,4 @@
-/** What tests ask of one organization's ledger: its opening, and calls that cost a credit each, all at one hour. */
+/** Commands for one organization's ledger: its opening, and calls that cost a credit each, all in the same hour. */
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
@@ -18,7 +18,7 @@ export const located = {
   address_hmac: 'A'.repeat(43),
 } as const satisfies CallFacts
 
-/** One that comes with a request: the key is its id too. */
+/** A command that comes with a request, whose id equals the key. */
 export const command = <Asked extends Instruction>(
   key: string,
   asked: Asked,
@@ -29,7 +29,7 @@ export const command = <Asked extends Instruction>(
   ...more,
 })
 
-/** Costs one credit where it was located. */
+/** Costs one credit if the IP was located. */
 export const call = (key: string, more: Partial<Envelope> = {}, facts: CallFacts = located) =>
   command(
     key,
@@ -43,7 +43,7 @@ export const grantOf = (credits: string) =>
 
 export const registration = { kind: 'register', name: 'Example', overdraftLimit: 0n } as const
 
-/** The organization with so many credits: the events of revisions 0 and 1. */
+/** Opens the organization with this many credits: the events of revisions 0 and 1. */
 export const openLedger = async (ledger: Pick<Ledger, 'submit'>, credits: string): Promise<void> => {
   await ledger.submit(org, command('register', registration))
   await ledger.submit(org, command('grant', grantOf(credits)))

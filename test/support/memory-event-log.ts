@@ -1,6 +1,6 @@
 /**
- * A double of the event log: the port's promises kept in memory, and its failures on demand. It proves what stands on
- * the port, never an engine. One double is one log; every process under test gets a client of its own, with its own
+ * A double of the event log: it keeps the port's promises in memory, and fails on demand. It tests code that uses the
+ * port, never an engine. One double is one log. Every process under test gets its own client, with its own
  * faults.
  */
 import {
@@ -19,7 +19,7 @@ import {
   UnknownOutcome,
 } from '../../src/event-log/port.ts'
 
-/** One append as it left a client, successful or not. */
+/** One append as a client sent it, successful or not. */
 export type AppendAttempt = {
   readonly client: string
   readonly stream: string
@@ -28,16 +28,16 @@ export type AppendAttempt = {
 }
 
 /**
- * What happens to one append.
- * - `lose-reply`: written, but nobody hears of it.
- * - `lose-request`: not written, and nobody hears of it.
- * - `late`: nobody hears of it, and a copy is still under way: `deliverLate` lets it arrive.
- * - `duplicate`: written and answered, and a second copy is still under way.
+ * The outcome of one append.
+ * - `lose-reply`: written, but no reply arrives.
+ * - `lose-request`: not written, and no reply arrives.
+ * - `late`: no reply arrives, and a copy is still on its way: `deliverLate` lets it arrive.
+ * - `duplicate`: written and answered, and a second copy is still on its way.
  * - `unavailable`: refused, not written.
  */
 export type AppendFault = 'lose-reply' | 'lose-request' | 'late' | 'duplicate' | 'unavailable'
 
-/** Decides what happens, append by append and read by read. A hook that waits is a slow network. */
+/** Decides the outcome of each append and read. A hook that waits is a slow network. */
 export type ClientFaults = {
   readonly onAppend?: (attempt: AppendAttempt) => AppendFault | undefined | Promise<AppendFault | undefined>
   readonly onRead?: (
@@ -49,20 +49,20 @@ export type ClientFaults = {
 export type MemoryEventLog = {
   /** A client of its own for one process. */
   client(name: string, faults?: ClientFaults): EventLog
-  /** Every append any client sent, in order. */
+  /** Every append of any client, in order. */
   readonly attempts: readonly AppendAttempt[]
-  /** Appends whose copy is still under way. */
+  /** Appends whose copy is still on its way. */
   readonly late: readonly AppendAttempt[]
-  /** Lets the oldest copy arrive, or the one given. Returns whether it was written just now. */
+  /** Lets the oldest copy, or the given one, arrive. Returns whether it was written just now. */
   deliverLate(attempt?: AppendAttempt): boolean
-  /** Restores the log from a copy of when it held so many events: what came later is gone. */
+  /** Restores the log from a copy made when it had this many events. Later events are lost. */
   restore(count: number): void
-  /** What stands in a stream; empty where there is none. */
+  /** The events of a stream; empty if it does not exist. */
   eventsOf(stream: string): readonly RecordedEvent[]
   readonly streams: readonly string[]
 }
 
-/** `now` stamps what is recorded: the log's own clock. */
+/** `now` is the log's own clock, for the recording times. */
 export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } = {}): MemoryEventLog => {
   const all: RecordedEvent[] = []
   const streams = new Map<string, RecordedEvent[]>()
@@ -70,7 +70,7 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
   const late: AppendAttempt[] = []
   const waiting = new Set<() => void>()
 
-  /** The engine itself: atomic, at exactly the expected place; the same ids at the same place succeed for ever. */
+  /** The engine itself: atomic, and only at the expected place. The same ids at the same place always succeed. */
   const place = ({ stream, expected, events }: AppendAttempt): { revision: number; written: boolean } => {
     const standing = streams.get(stream) ?? []
     const first = expected === 'none' ? 0 : expected + 1
@@ -131,7 +131,7 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
         try {
           place(attempt)
         } catch {
-          // Refused, and not even that is heard.
+          // Refused, and the refusal is lost as well.
         }
         throw new UnknownOutcome(`${name}: the reply was lost`)
       }

@@ -1,7 +1,7 @@
 /**
- * Writes small MaxMind DB files, so that tests state the records they need instead of shipping binaries.
+ * Writes small MaxMind DB files, so that tests define the records they need instead of shipping binaries.
  *
- * Numbers become doubles, as coordinates are; equal record objects share one place in the data section.
+ * Numbers become doubles, like coordinates; equal record objects share one place in the data section.
  * Format: maxmind.github.io/MaxMind-DB.
  */
 
@@ -11,7 +11,7 @@ export type MmdbSource = {
   ipVersion: 4 | 6
   /** Address and prefix length, `81.2.69.0/24`; IPv4 networks in an IPv6 file go below `::/96`. */
   networks: Record<string, MmdbValue>
-  /** Networks below which lies a node without any record, as writers leave that keep reserved networks apart. */
+  /** Networks above a node without any record, like those that some writers create for reserved networks. */
   barren?: string[]
   recordSize?: 24 | 28 | 32
   databaseType?: string
@@ -20,7 +20,7 @@ export type MmdbSource = {
 }
 
 type Node = [Child, Child]
-/** A node, or an index into the records, or nothing. */
+/** A node, an index into the records, or null. */
 type Child = Node | number | null
 
 /** The file's bytes. @throws Error when networks overlap. */

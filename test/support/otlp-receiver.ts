@@ -1,5 +1,5 @@
 /**
- * Takes spans by OTLP over HTTP, in JSON, on a loopback port: as much of a collector as a test has to see. It stores nothing and
+ * Receives spans by OTLP over HTTP, in JSON, on a loopback port: the parts of a collector that a test needs. It stores and
  * forwards nothing.
  */
 import { once } from 'node:events'
@@ -27,13 +27,13 @@ type Exported = {
 
 export type OtlpReceiver = {
   readonly url: string
-  /** Everything that was sent until now. */
+  /** All spans received so far. */
   spans(): ReceivedSpan[]
-  /** The bodies as they came, one after the other. */
+  /** The request bodies, concatenated in order. */
   text(): string
-  /** Of every request. */
+  /** For every request. */
   readonly requests: { readonly path: string; readonly headers: IncomingMessage['headers'] }[]
-  /** Takes requests and answers none from now on. */
+  /** Accepts requests but no longer answers them. */
   hang(): void
   close(): Promise<void>
 }

@@ -1,43 +1,43 @@
-/** Databases for tests: real PostgreSQL, migrated, one per caller, independent of every other. */
+/** Databases for tests: real PostgreSQL, migrated, one per caller, independent of all others. */
 import { randomBytes } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { inject } from 'vitest'
-// For its declaration of what the run provides.
+// For the declaration of the values the run provides.
 import type {} from './global-setup.ts'
 import { keyDirOf } from './key-dir.ts'
 import { cutLog } from './segments.ts'
 
 export type TestDatabase = {
-  /** Superuser connection to a database nobody else uses. */
+  /** Superuser connection to a database of the caller's own. */
   url: string
-  /** The same by the role the service runs as, once a foundation was opened with both. */
+  /** The same as the service's role, after a foundation was opened with both. */
   serviceUrl: string
-  /** Where the keys of what is sealed in it are; made when the first is. */
+  /** The directory of the keys for sealed data; created with the first key. */
   keyDir: string
-  /** Drops it, ending whatever is still connected. May be called twice. */
+  /** Drops it and ends all remaining connections. May be called twice. */
   drop(): Promise<void>
 }
 
 /**
- * A fresh database with every migration applied and no rows. Takes some tens of milliseconds; one per test file is the custom.
- * Throws when the run was started without `test/vitest.config.ts`, whose global setup starts the server.
+ * A fresh database with every migration applied and no rows. Takes some tens of milliseconds; usually one per test file.
+ * Throws if the run was started without `test/vitest.config.ts`, whose global setup starts the server.
  */
 export async function testDatabase(): Promise<TestDatabase> {
   return await createTestDatabase(inject('postgresTemplates').migrated)
 }
 
 /**
- * The same with the tables of the read models, as the first start of a service makes them: by the superuser, or by the role that
- * the service has to itself. What a start does to a database that lacks them is tested over `testDatabase()`.
+ * Also with the tables of the read models, as created by the first start of a service, either by the superuser or by the
+ * service's own role. Starts without those tables are tested over `testDatabase()`.
  */
 export async function preparedDatabase({ separated = false } = {}): Promise<TestDatabase> {
   const templates = inject('postgresTemplates')
   return await createTestDatabase(separated ? templates.separated : templates.prepared)
 }
 
-/** The same without migrations: for tests of what comes before them. */
+/** A database without migrations, for tests of the steps before them. */
 export async function emptyDatabase(): Promise<TestDatabase> {
   return await createTestDatabase('template0')
 }
@@ -47,7 +47,7 @@ async function createTestDatabase(template: string): Promise<TestDatabase> {
   const name = `test_${process.pid}_${randomBytes(4).toString('hex')}`
   // Copying the files costs a fifth of writing every page to the write-ahead log.
   await admin.query(`create database ${name} template ${template} strategy file_copy`)
-  // What a database says about itself is not cloned with it; a foundation would set the same.
+  // A clone does not inherit the settings of its template. A foundation would set the same.
   if (template !== 'template0')
     await admin.query(`alter database ${name} set search_path = projections, public`)
   const url = new URL(inject('postgresUrl'))
@@ -69,8 +69,8 @@ async function createTestDatabase(template: string): Promise<TestDatabase> {
 }
 
 /**
- * A pool has ended before the server has let go of its connections: one that is ended by force meanwhile is an error that no one
- * listens to any more. Those that stay are ended all the same.
+ * The server closes connections a little after their pool has ended. Dropping the database earlier would raise an error on them
+ * that nothing handles. Connections that remain after the wait are ended by force.
  */
 async function left(admin: pg.Pool, name: string): Promise<void> {
   for (const until = performance.now() + leavingMs; performance.now() < until; await sleep(10)) {
@@ -81,7 +81,7 @@ async function left(admin: pg.Pool, name: string): Promise<void> {
 
 const leavingMs = 500
 
-/** One connection for all databases of this process: making one takes a fifth of the time of making a database. */
+/** One connection for all databases of this process: opening one takes a fifth of the time of creating a database. */
 let admin: pg.Pool | undefined
 
 function asAdmin(): pg.Pool {

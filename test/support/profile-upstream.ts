@@ -1,4 +1,4 @@
-/** A source of profiles on the loopback that does what a test tells it to, misbehaviour included. */
+/** A source of profiles on the loopback with scripted answers, including misbehaviour. */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
@@ -8,14 +8,14 @@ export type UpstreamAnswer =
   | {
       readonly status?: number
       readonly headers?: Readonly<Record<string, string>>
-      /** What is not text is sent as JSON. */
+      /** Text is sent unchanged, other values as JSON. */
       readonly body?: unknown
     }
-  /** Takes the request and says nothing. */
+  /** Accepts the request and never answers. */
   | 'silence'
   /** Closes the connection without an answer. */
   | 'reset'
-  /** A body that never ends, a thousand million bytes of it at most. */
+  /** An endless body, of at most a thousand million bytes. */
   | 'endless'
 
 export type ProfileUpstream = {
@@ -23,7 +23,7 @@ export type ProfileUpstream = {
   readonly url: string
   /** In the order of arrival. */
   readonly requests: readonly UpstreamRequest[]
-  /** What is answered from now on; the n-th function call gets the n-th request, from 0, since it was set. */
+  /** Sets the answers. The n-th call of the function gets the n-th request, from 0, since it was set. */
   answers(script: (request: UpstreamRequest, index: number) => UpstreamAnswer | Promise<UpstreamAnswer>): void
   close(): Promise<void>
 }
@@ -35,7 +35,7 @@ export async function profileUpstream(): Promise<ProfileUpstream> {
   let script: Parameters<ProfileUpstream['answers']>[0] = () => ({ status: 404 })
   let index = 0
   const server = createServer((request, response) => {
-    // Clients go away in the middle of an answer; that is part of the tests.
+    // Clients disconnect in the middle of an answer, as part of the tests.
     response.on('error', () => undefined)
     const seen = { path: request.url ?? '', headers: request.headers }
     requests.push(seen)

@@ -1,23 +1,23 @@
 /**
- * Recomputes a ledger from its export, offline and with nothing but Node.js 22.18 or later. Give it all pages, the first first:
+ * Recomputes a ledger from its export, offline, with Node.js 22.18 or later and nothing more. Pass all pages, in order:
  *
  *   curl -s "$URL/v1/ledger/export?from_revision=0" -H "x-api-key: $KEY" > 1.jsonl
  *   node recompute-ledger.ts 1.jsonl 2.jsonl …
  *
- * It checks that no event was changed, left out or moved; that charges, and what was free, are what facts, price book and own
- * prices give; and that none exceeds the overdraft limit. Compare the balance it prints with GET /v1/balance.
+ * It checks that no event was changed, removed or moved; that charges and free calls follow from facts, price book and own
+ * prices; and that no charge exceeds the overdraft limit. Compare the balance it prints with GET /v1/balance.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
-// biome-ignore lint/suspicious/noExplicitAny: what was exported is read as it is, and checked by what is made of it.
+// biome-ignore lint/suspicious/noExplicitAny: the export is parsed as it is; recomputing it is the check.
 type Read = any
 const digestOf = (...lines: unknown[]): string =>
   createHash('sha256').update(lines.join('\n')).digest('base64url')
 const check = (holds: boolean, fault: string): void => {
   if (!holds) throw new Error(fault)
 }
-/** Credits as integers of millionths, and back. */
+/** Credits as integers of micro-credits, and back. */
 const micro = (amount: string): bigint => {
   const [whole = '', fraction = ''] = amount.split('.')
   return BigInt(whole + fraction.padEnd(6, '0'))
@@ -28,7 +28,7 @@ const credits = (amount: bigint): string => {
 }
 const sumOf = (parts: Read[]): bigint => parts.reduce((sum, { amount }) => sum + micro(amount), 0n)
 
-/** Whether a rule of the tariff applies to what a call established. */
+/** Whether a rule of the tariff applies to the facts of a call. */
 const applies = ({ rule, rule_version }: Read, facts: Read): boolean => {
   const [kind, value] = rule.split('.')
   if (kind !== facts.kind) return false
@@ -55,7 +55,7 @@ export const createRecomputation = () => {
     return begun.filter((book) => book.effective_from === last)
   }
   const partsOf = ({ rule, rule_version, sku, amount }: Read): Read[] => [rule, rule_version, sku, amount]
-  /** What a book charges for a call, line by line. */
+  /** The charge of a price book for a call, line by line. */
   const linesOf = (book: Read, { facts, at }: Read): string => {
     const lines: Read[] = []
     for (const one of book.rules) {
@@ -68,7 +68,7 @@ export const createRecomputation = () => {
   const give = (id: string, amount: bigint, expires: string | null): void => {
     lots.set(id, { left: (lots.get(id)?.left ?? 0n) + amount, expires })
   }
-  /** Takes parts from their lots; what they do not cover is overdraft. */
+  /** Takes parts from their lots. The amount they do not cover is overdraft. */
   const take = (amount: bigint, parts: Read[]): void => {
     totals.overdrawn += amount - sumOf(parts)
     for (const { grant_id: id, amount: part } of parts) {
@@ -117,7 +117,7 @@ export const createRecomputation = () => {
     own.sort((a, b) => Date.parse(a.effective_from) - Date.parse(b.effective_from))
   }
 
-  /** Takes an export's next line. Throws what is wrong with it. */
+  /** Processes the next line of an export. Throws the first fault. */
   const line = (text: string): void => {
     const read = JSON.parse(text)
     const at = { ledger: read.from_revision, event: read.revision, end: read.through_revision + 1 }

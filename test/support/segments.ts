@@ -1,6 +1,6 @@
 /**
- * What a person with the owner's rights does to the event log in PostgreSQL: looks into the rows, changes an event, cuts the end.
- * A row holds the events of one append, so each of these opens it and writes it again.
+ * Changes to the event log in PostgreSQL that need the owner's rights: reading rows, changing an event, cutting off the end.
+ * A row holds the events of one append, so each of these decodes it and writes it again.
  */
 import type pg from 'pg'
 import type { NewEvent, RecordedEvent } from '../../src/event-log/port.ts'
@@ -18,11 +18,11 @@ const rowsWhere = async (database: Database, where: string, values: unknown[]): 
   return rows
 }
 
-/** Every event the log holds, in order. */
+/** Every event of the log, in order. */
 export const recordedEvents = async (database: Database): Promise<RecordedEvent[]> =>
   (await rowsWhere(database, 'true', [])).flatMap(openSegment)
 
-/** Writes other events into a row. The row's last revision and position are those of the last of them. */
+/** Replaces the events of a row. The row's last revision and position become those of the last event. */
 const rewrite = async (
   database: Database,
   row: SegmentRow,
@@ -45,7 +45,7 @@ const rewrite = async (
   )
 }
 
-/** Changes one event in its place. Throws where the log does not hold it, or where nothing changed. */
+/** Changes one event in place. Throws if the event does not exist, or if nothing changed. */
 export const changeEvent = async (
   database: Database,
   { stream, revision }: { readonly stream: string; readonly revision: number },
@@ -60,7 +60,7 @@ export const changeEvent = async (
   const before = events.find((event) => event.revision === revision)
   if (row === undefined || before === undefined) throw new Error(`no revision ${revision} of ${stream}`)
   const after = { ...before, ...change(before) }
-  if (asText(after) === asText(before)) throw new Error(`revision ${revision} of ${stream} is as it was`)
+  if (asText(after) === asText(before)) throw new Error(`revision ${revision} of ${stream} did not change`)
   await rewrite(
     database,
     row,
@@ -70,7 +70,7 @@ export const changeEvent = async (
 
 const asText = ({ id, type, data, metadata }: NewEvent): string => JSON.stringify([id, type, data, metadata])
 
-/** Cuts off everything after a position, as a copy that was made there would not have it. In the caller's transaction. */
+/** Deletes everything after a position, as in a copy made at that time. Runs in the caller's transaction. */
 export const cutLog = async (database: Database, position: bigint): Promise<void> => {
   const at = position.toString()
   for (const row of await rowsWhere(database, 'last_position > $1 and last_position - count < $1', [at]))

@@ -13,25 +13,25 @@ import type { Permission } from '../../src/events/capabilities.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { keyDirOf } from './key-dir.ts'
 
-/** The service, and its command line, as real processes: what users run. */
+/** The service and its command line as real processes, as users run them. */
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 const startDeadlineMs = 60_000
-/** Of a command and of a call: far above what any takes, so that one that hangs is told and not waited for. */
+/** For a command and for a call. Far more than any needs, so that one that hangs is reported instead of waited for. */
 const commandDeadlineMs = 120_000
 const answerDeadlineMs = 60_000
 
 export type Service = {
   readonly apiUrl: string
-  /** Empty where its ROLES are without the dashboard. */
+  /** Empty if its ROLES do not include the dashboard. */
   readonly dashboardUrl: string
   readonly metricsUrl: string
 } & ServiceProcess
 
-/** What Node compiled, for the next process that loads it: hundreds are started, and most of what one costs is compiling. */
+/** Node's compile cache, shared by the hundreds of processes started here. Compiling is most of their cost. */
 export const compileCache = { NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/compiled') }
 
-/** What a child process gets to see: nothing of the test run's own environment beyond the path. */
+/** The environment of a child process: PATH, and nothing more of the test run's own environment. */
 const environmentOf = (variables: Readonly<Record<string, string>>): Record<string, string> => ({
   PATH: process.env.PATH ?? '',
   HOME: process.env.HOME ?? '',
@@ -41,12 +41,12 @@ const environmentOf = (variables: Readonly<Record<string, string>>): Record<stri
   ...variables,
 })
 
-/** A process that a test or a benchmark started. */
+/** A process started by a test or a benchmark. */
 export type Child = {
   readonly child: ChildProcess
-  /** Everything it has written so far. */
+  /** Its output so far. */
   output(): string
-  /** Resolves when it has written whole lines that match. Rejects when it ends, or a minute passes, before that. */
+  /** Resolves when it has written complete lines that match. Rejects if it ends first, or after a minute. */
   printed(pattern: RegExp): Promise<RegExpExecArray>
   /** Resolves with the exit code, or the signal's name. */
   readonly ended: Promise<number | string>
@@ -55,7 +55,7 @@ export type Child = {
 }
 
 const alive = new Set<ChildProcess>()
-// SIGTERM, not SIGKILL: a service may have a PostgreSQL of its own to end.
+// SIGTERM, not SIGKILL, because a service may have its own PostgreSQL to end.
 process.on('exit', () => {
   for (const child of alive) child.kill('SIGTERM')
 })
@@ -107,23 +107,23 @@ export const startChild = (
   }
 }
 
-/** The double of EventStoreDB in a process of its own, which can be frozen and killed as a server can. */
+/** The double of EventStoreDB in its own process, which can be frozen and killed like a server. */
 export const startEventStore = async (): Promise<Child & { readonly url: string }> => {
   const child = startChild([process.execPath, join(root, 'test/support/eventstore-double.ts')])
   const [, url = ''] = await child.printed(/^(esdb:\S+)$/m)
   return { ...child, url }
 }
 
-/** The service's process, whatever roles it was given. */
+/** The service's process, with any roles. */
 export type ServiceProcess = Pick<Child, 'child' | 'output' | 'end'>
 
-/** How the service is run, where that is not as `serviceCommand` in this working copy. */
+/** How to run the service, if not as `serviceCommand` in this working copy. */
 export type Launch = {
   readonly command?: readonly [string, ...string[]]
   readonly cwd?: string
-  /** A process group of its own, so that a signal can be sent to all of it. */
+  /** In its own process group, so that a signal reaches all of it. */
   readonly ownGroup?: boolean
-  /** The embedded default with data of its own and no demo organization: it prints no call to try. */
+  /** The embedded default with its own data and no demo organization: it prints no sample call. */
   readonly withoutDemo?: boolean
 }
 
@@ -139,11 +139,11 @@ const spawnService = (
     env: environmentOf({ API_PORT: '0', DASHBOARD_PORT: '0', ...variables }),
   })
 
-/** A process that serves nobody and so never says that it is ready: what it does shows in the database. */
+/** A process without a host, which never prints that it is ready. Its work shows in the database. */
 export const startWorker = (variables: Readonly<Record<string, string>>): ServiceProcess =>
   spawnService({ ROLES: 'projector', ...variables })
 
-/** Starts the service, with the API among its roles, on free ports and resolves when it says that it answers. */
+/** Starts the service on free ports, with the API among its roles. Resolves when it prints that it answers. */
 export const startService = async (
   variables: Readonly<Record<string, string>>,
   launch?: Launch,
@@ -155,7 +155,7 @@ export const startService = async (
     const apiUrl = await urlOf('API')
     const dashboardUrl = variables.ROLES?.includes('dashboard') === false ? '' : await urlOf('Dashboard')
     const metricsUrl = await urlOf('Metrics')
-    // The embedded default is ready to be tried only when it has said how.
+    // The embedded default is ready once it has printed the sample call.
     if (variables.DATABASE_URL === undefined && launch?.withoutDemo !== true) await printed(/^curl /m)
     return { apiUrl, dashboardUrl, metricsUrl, child, output, end }
   } catch (error) {
@@ -166,7 +166,7 @@ export const startService = async (
 
 export type CliResult = { readonly code: number; readonly out: string; readonly err: string }
 
-/** Begins one command of the command line, for tests that do more with it than wait for its end. */
+/** Starts one command of the command line, for tests that do more than wait for its end. */
 export const startCli = (
   args: readonly string[],
   variables: Readonly<Record<string, string>>,
@@ -203,7 +203,7 @@ export const cli = async (
   return { code, out, err }
 }
 
-/** Runs a command with --json and reads its answer. Throws what it wrote when it failed. */
+/** Runs a command with --json and parses its answer. Throws the command's output if it failed. */
 export const cliJson = async <Answer>(
   args: readonly string[],
   variables: Readonly<Record<string, string>>,
@@ -216,8 +216,8 @@ export const cliJson = async <Answer>(
 export type Partner = { readonly organizationId: string; readonly apiKey: string; readonly keyId: string }
 
 /**
- * An organization with credits and a key whose limits nothing in a test reaches. Made as the command line makes them, in this
- * process: what a command is told and says is for others to test, and each costs the start of a process.
+ * An organization with credits and a key whose limits no test reaches. Created in this process, as the command line does it:
+ * other tests cover the commands, and each command costs the start of a process.
  */
 export const createPartner = async (
   credits: string,
@@ -253,7 +253,7 @@ export type LookupAnswer = {
   readonly body: Record<string, unknown>
 }
 
-/** One IP lookup over HTTP. Rejects when the connection breaks, and with a TimeoutError when no answer comes. */
+/** One IP lookup over HTTP. Rejects if the connection breaks, and with a TimeoutError if no answer comes. */
 export const lookup = async (
   apiUrl: string,
   apiKey: string,
@@ -273,7 +273,7 @@ export const lookup = async (
   }
 }
 
-/** An event as `ledger export` writes it. */
+/** An event as written by `ledger export`. */
 export type ExportedEvent = {
   readonly type: string
   readonly stream: string
@@ -284,7 +284,7 @@ export type ExportedEvent = {
   readonly metadata: Readonly<Record<string, unknown>> & { readonly request_id?: string }
 }
 
-/** Every event of an organization's ledger, by the command line. Throws what the command wrote when it failed. */
+/** Every event of an organization's ledger, by the command line. Throws the command's output if it failed. */
 export const exportLedger = async (
   organizationId: string,
   variables: Readonly<Record<string, string>>,
@@ -297,10 +297,10 @@ export const exportLedger = async (
     .map((line) => JSON.parse(line) as ExportedEvent)
 }
 
-/** Above what anything takes on a busy machine. */
+/** Longer than anything takes on a busy machine. */
 const eventualMs = 30_000
 
-/** Resolves when `check` gives something else than undefined; asks every 20 ms. */
+/** Polls every 20 ms. Resolves when `check` returns something other than undefined. */
 export const eventually = async <T>(
   check: () => Promise<T | undefined>,
   deadlineMs = eventualMs,

@@ -1,6 +1,6 @@
 /**
- * Before every test file: passwords are hashed with little memory. The suite signs in hundreds of times, and hashing as in production
- * takes a tenth of its processor time.
+ * Before every test file: passwords are hashed with little memory. The suite signs in hundreds of times, and production hashing
+ * would take a tenth of its processor time.
  */
 import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'

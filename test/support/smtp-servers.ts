@@ -1,4 +1,4 @@
-/** A mail server on loopback that says what a test tells it to: well-behaved by default, and as hostile as wanted. */
+/** A scripted mail server on loopback: well-behaved by default, and as hostile as a test wants. */
 import { createRequire } from 'node:module'
 import { createServer, type Server, type Socket } from 'node:net'
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls'
@@ -6,12 +6,12 @@ import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls'
 export type Conversation = {
   /** 1 for the first connection of this server. */
   readonly number: number
-  /** Every line the client said, without its end. */
+  /** Every line the client sent, without its line end. */
   readonly said: string[]
   secure: boolean
-  /** It stands, and QUIT was not said. */
+  /** Whether it is connected and QUIT was not sent. */
   open: boolean
-  /** Transactions begun, RCPT commands of the current one and of all. */
+  /** Transactions started, RCPT commands of the current one and in total. */
   transactions: number
   recipients: number
   recipientsInAll: number
@@ -21,18 +21,18 @@ export type Conversation = {
 }
 
 export type SmtpScript = {
-  /** What is sent at once; null for nothing. With line ends. */
+  /** The text sent on connection, with line ends; null for none. */
   readonly greeting?: string | null | ((conversation: Conversation) => string | null)
-  /** The extensions EHLO lists; another list may follow for TLS. */
+  /** The extensions that EHLO lists. A second list applies after STARTTLS. */
   readonly offers?: readonly string[]
   readonly offersWhenSecure?: readonly string[]
   /** The reply to a recipient; 250 by default. */
   readonly recipient?: (mailbox: string, conversation: Conversation) => string
-  /** The reply to any command, with line ends; null for silence; undefined for what a good server says. */
+  /** The reply to any command, with line ends; null for silence; undefined for the default reply. */
   readonly reply?: (command: string, conversation: Conversation) => string | null | undefined
-  /** What STARTTLS leads to: TLS, octets that are none, or a reply with more plain text behind it. */
+  /** The result of STARTTLS: TLS, octets that are not TLS, or a reply followed by injected plain text. */
   readonly tls?: 'works' | 'broken' | 'injected'
-  /** How octets are put on the wire; all at once by default. */
+  /** How octets are written; in one piece by default. */
   readonly write?: (socket: Socket, text: string) => void
   /** Waits this long before each reply. */
   readonly thinkMs?: number
@@ -41,7 +41,7 @@ export type SmtpScript = {
 export type SmtpServer = {
   readonly port: number
   readonly conversations: readonly Conversation[]
-  /** The conversations that are open now, and the most that ever were at once. */
+  /** The conversations that are open, and the highest number so far. */
   readonly open: () => number
   readonly openMax: () => number
   /** The recipients asked about, in order, over all connections. */
@@ -105,7 +105,7 @@ export const listen = async (server: Server): Promise<number> => {
   return address.port
 }
 
-/** A port nobody listens at any more. */
+/** A port on which nothing listens any more. */
 export const closedPort = async (): Promise<number> => {
   const server = createServer()
   const port = await listen(server)
@@ -140,7 +140,7 @@ const converse = (socket: Socket, conversation: Conversation, script: SmtpScript
         startTls(socket, conversation, script, text)
         return
       }
-      // The replies to what came in one piece go out in one piece.
+      // Replies to commands that arrive together are sent together.
       together += text ?? ''
       if (line.toUpperCase() === 'QUIT' && text !== null) {
         conversation.open = false
@@ -208,7 +208,7 @@ const offersOf = ({ secure }: Conversation, script: SmtpScript): string => {
   return lines.map((text, i) => `250${i === lines.length - 1 ? ' ' : '-'}${text}\r\n`).join('')
 }
 
-/** Made by the test package for its own tests, for `localhost`: whoever trusts it trusts everybody. */
+/** Made by the test package for its own tests, for `localhost`. Its private key is public. */
 const testContext = (): SecureContext => {
   const load = createRequire(import.meta.url)
   const defaults: unknown = load('smtp-server/lib/tls-options.js')

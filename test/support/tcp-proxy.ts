@@ -1,20 +1,20 @@
-/** Stands between a client and its server, and misbehaves as networks do, on command. */
+/** A proxy between a client and its server that misbehaves like a network, on command. */
 import { connect, createServer, type Socket } from 'node:net'
 
 export type TcpProxy = {
   readonly port: number
-  /** Nothing passes either way any more; connections stay open and new ones are accepted. */
+  /** Passes nothing in either direction; connections stay open and new ones are accepted. */
   freeze(): void
-  /** All connections are cut, and every new one as soon as it is made, until `thaw`. */
+  /** Cuts all connections, and every new one immediately, until `thaw`. */
   refuse(): void
-  /** What waited passes on. */
+  /** Delivers what waited. */
   thaw(): void
   /**
-   * The next bytes the server sends are swallowed and their connection is cut: the request arrived, its reply is lost.
+   * Swallows the next bytes from the server and cuts their connection: the request arrived, but its reply is lost.
    * Resolves when that has happened.
    */
   loseNextReply(): Promise<void>
-  /** The next bytes a client sends are swallowed and their connection is cut: the request never arrives. */
+  /** Swallows the next bytes from a client and cuts their connection: the request never arrives. */
   loseNextRequest(): Promise<void>
   close(): Promise<void>
 }

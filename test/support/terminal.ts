@@ -3,14 +3,14 @@ import { once } from 'node:events'
 import { stripVTControlCharacters } from 'node:util'
 import { compileCache, root, serviceCommand } from './service.ts'
 
-/** A program on a terminal, as a person has it: standard input, output and error are all one (util-linux `script`). */
+/** A program on a terminal, like a user's: standard input, output and error are all one (util-linux `script`). */
 export type OnTerminal = {
   readonly child: ChildProcess
-  /** What is shown so far, without colours and movements of the cursor. */
+  /** The text shown so far, without colours and cursor movements. */
   shown(): string
-  /** The same, as the terminal gets it. */
+  /** The same, as the terminal receives it. */
   raw(): string
-  /** Resolves when the text is shown. Rejects when the program ends before. */
+  /** Resolves when the text is shown. Rejects if the program ends first. */
   until(text: string): Promise<void>
   type(keys: string): void
   readonly ended: Promise<number>

@@ -2,8 +2,8 @@ import { cli, cliJson, eventually } from './service.ts'
 
 /**
  * An installation that people have used: calls of every capability, prices, corrections, people imported and erased, users, tokens,
- * webhooks, keys. What was done is plain data, so that another process, at another place or of a later release, can be asked for
- * the same again.
+ * webhooks, keys. The record of this use is plain data, so that another process, in another place or of a later release, can be
+ * asked for the same again.
  */
 
 export type Variables = Readonly<Record<string, string>>
@@ -29,7 +29,7 @@ export type Use = {
   readonly operatorToken: string
   readonly webhookSecret: string
   readonly erasedPerson: string
-  /** With what was answered: under the same Idempotency-Key the same is answered again. */
+  /** With the answers: the same Idempotency-Key gets the same answer again. */
   readonly calls: readonly AnsweredCall[]
   readonly months: readonly string[]
   readonly endedAt: string
@@ -64,11 +64,11 @@ export const get = (path: string, host: Call['host'] = 'api'): Call => ({
   ...{ method: 'GET', host, path, body: null, idempotencyKey: null },
 })
 
-/** As the people of `people()`. */
+/** One of the people in `people()`. */
 export const erasedPerson = 'zoervina-quillfeather-81'
 const keptPerson = 'ottoline-grackle-82'
 
-/** What is imported: lines of people, and of companies. */
+/** The imported data: lines of people and of companies. */
 export const people = (): string =>
   [
     {
@@ -85,7 +85,7 @@ export const people = (): string =>
 export const companies = (): string =>
   `${JSON.stringify({ name: 'Glimmerhurst “Lamps” & Söhne', website: 'glimmerhurst.com', industry: 'lighting', size: '11-50', locality: 'leeds', country: 'united kingdom', founded: '1987' })}\n`
 
-/** Every capability, each with its refusals; what may be repeated has a key. */
+/** Every capability, with its refusals. Calls that may be repeated have a key. */
 const calls = (): Call[] => [
   post('/v1/ip/lookup', { ip: '8.8.8.8' }, 'lookup-1'),
   post('/v1/ip/lookup', { ip: '10.0.0.1' }, 'lookup-2'),
@@ -112,15 +112,15 @@ const calls = (): Call[] => [
 
 type Files = { readonly people: string; readonly companies: string; readonly prices: string }
 
-/** Of the file of prices that is proposed. */
+/** The content of the proposed price file. */
 export const prices = (): string => JSON.stringify([{ rule: 'ip_lookup.located', amount: '2' }])
 
-/** What one person's command and another's approval take, in an installation where one person is enough. */
+/** Operations that normally need one person's command and another's approval. Here one person is enough. */
 const money = async (
   run: <Answer>(...args: string[]) => Promise<Answer>,
   { organizationId, requestId, file }: { organizationId: string; requestId: string; file: string },
 ): Promise<void> => {
-  // Far enough for a copy that is kept for years.
+  // Late enough for a copy that is kept for years.
   const soon = '2099-01-01T00:00:00.000Z'
   const begin = new Date(Date.now() - 3_600_000).toISOString()
   await run(
@@ -169,7 +169,7 @@ const money = async (
   await run('rerate', 'abandon', left, '--reason', 'a mistake')
 }
 
-/** Does all of it. `variables` are those of the command line, in an installation with TWO_PERSON off. */
+/** Runs all of it. `variables` are those of the command line, in an installation with TWO_PERSON off. */
 export const useInstallation = async (hosts: Hosts, variables: Variables, files: Files): Promise<Use> => {
   const run = <Answer>(...args: string[]): Promise<Answer> => cliJson<Answer>([...args, '--yes'], variables)
   const monthNow = (): string => new Date().toISOString().slice(0, 7)
@@ -195,7 +195,7 @@ export const useInstallation = async (hosts: Hosts, variables: Variables, files:
 
   const answered: AnsweredCall[] = []
   for (const call of calls()) {
-    // A key that another process issued is known within a second.
+    // A key issued by another process is known within a second.
     const { status, answer } = await eventually(async () => {
       const made = await make(hosts, key.api_key, call)
       return made.status === 401 ? undefined : made
@@ -241,7 +241,7 @@ export const useInstallation = async (hosts: Hosts, variables: Variables, files:
   }
 }
 
-/** What an operator and a partner can see of it, without what tells of time that passes. */
+/** The state an operator and a partner can see, without values that change over time. */
 export const observe = async (
   variables: Variables,
   { organizationId, otherId, months }: Use,

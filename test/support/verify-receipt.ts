@@ -1,16 +1,16 @@
 /**
- * Verifies a receipt of a call, offline and with nothing but Node.js 22.18 or later:
+ * Verifies a receipt of a call, offline, with Node.js 22.18 or later and nothing more:
  *
  *   node verify-receipt.ts receipt.json [verifier key]
  *
- * A receipt proves that the call's events are in the event log for which a signed checkpoint stands. Give the verifier key as it
- * was published when you began to trust the service. Without one, the receipt is only shown to agree with itself.
+ * A receipt proves that the call's events are in the event log that a signed checkpoint covers. Pass the verifier key as it
+ * was published when you began to trust the service. Without one, the script only checks that the receipt agrees with itself.
  * Formats: RFC 6962 §2.1, c2sp.org/tlog-proof, c2sp.org/tlog-checkpoint.
  */
 import { createHash, createPublicKey, verify } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
-/** Metadata and data are exact texts: the digest covers their bytes. */
+/** Metadata and data are exact texts, because the digest covers their bytes. */
 type ReceiptEvent = { readonly revision: number } & {
   readonly [Text in
     | 'stream'
@@ -36,7 +36,7 @@ const assert = (holds: boolean, fault: string): void => {
   if (!holds) throw new Error(fault)
 }
 
-/** Of the event before, the place, the id, the type, the metadata up to the digest, and the data. */
+/** Covers the previous event's digest, the place, the id, the type, the metadata up to the digest, and the data. */
 const digestOf = (event: ReceiptEvent): string => {
   const { previous_digest, stream, revision, event_id, type, metadata, data } = event
   const at = metadata.lastIndexOf(',"digest":"')
@@ -46,7 +46,7 @@ const digestOf = (event: ReceiptEvent): string => {
   return digest
 }
 
-/** The root of a tree of `size` leaves, from the hash of one and the hashes beside its way up. */
+/** The root of a tree of `size` leaves, from the hash of one leaf and the sibling hashes on its path. */
 const rootFrom = (leaf: Buffer, beside: readonly Buffer[], index: number, size: number): Buffer => {
   const top = beside.at(-1)
   if (size === 1 || top === undefined) {
@@ -60,7 +60,7 @@ const rootFrom = (leaf: Buffer, beside: readonly Buffer[], index: number, size: 
     : sha256(Buffer.of(1), top, rootFrom(leaf, below, index - left, size - left))
 }
 
-/** What a checkpoint says that the key has signed. */
+/** The content of a checkpoint that the key has signed. */
 const checkpointOf = (note: string, verifierKey: string): { size: number; root: string } => {
   const [name = '', id = '', ...key] = verifierKey.split('+')
   const x = base64(key.join('+')).subarray(1).toString('base64url')
@@ -77,7 +77,7 @@ const checkpointOf = (note: string, verifierKey: string): { size: number; root: 
   return { size: Number(size), root }
 }
 
-/** Throws an Error that says what does not hold. `verifierKey`: the one you trust. */
+/** Throws an Error that names the fault. `verifierKey`: the one you trust. */
 export const verifyReceipt = (receipt: Receipt, verifierKey = receipt.verifier_key): void => {
   let before: { event: ReceiptEvent; digest: string } | undefined
   for (const event of receipt.events) {

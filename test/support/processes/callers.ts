@@ -1,4 +1,4 @@
-/** Callers that keep their connections, and what each of their calls came to. */
+/** Callers that keep their connections, and the outcome of each of their calls. */
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseCredits } from '../../../src/billing/money.ts'
@@ -7,7 +7,7 @@ import type { Place } from './places.ts'
 
 export type CallingPartner = { readonly organizationId: string; readonly apiKey: string }
 
-/** One request of a call. A call without an Idempotency-Key has one. */
+/** One request of a call. A call without an Idempotency-Key has only one. */
 export type Try = {
   readonly place: number
   readonly run: number
@@ -22,7 +22,7 @@ export type Answer = {
   readonly requestId: string
   readonly charged: bigint
   readonly replayed: boolean
-  /** Of what is not 200. */
+  /** The body of an answer other than 200. */
   readonly body: string
 }
 
@@ -30,7 +30,7 @@ export type MadeCall = {
   readonly organizationId: string
   /** The Idempotency-Key. */
   readonly key: string | null
-  /** A call that is made costs something. */
+  /** Whether the call costs credits. */
   readonly costs: boolean
   readonly path: string
   readonly body: string
@@ -40,9 +40,9 @@ export type MadeCall = {
 
 export type Load = {
   readonly calls: readonly MadeCall[]
-  /** Makes no further call; resolves when all that were made have ended. */
+  /** Starts no further call. Resolves when all running calls have ended. */
   stop(): Promise<void>
-  /** Asks again for every call with a key that has no answer, each a few times. */
+  /** Repeats every call with a key that has no answer yet, a few times each. */
   askAgain(): Promise<void>
 }
 
@@ -52,10 +52,10 @@ type LoadOptions = {
   readonly partners: readonly CallingPartner[]
   readonly profiles: readonly string[]
   readonly callersPerPlace: number
-  /** On average, between an answer and the next call of a caller. */
+  /** The average time between an answer and the caller's next call. */
   readonly thinkMs: number
   readonly seed: number
-  /** Tells the keys of this load from all others. */
+  /** Distinguishes the keys of this load from all others. */
   readonly name: string
 }
 
@@ -104,7 +104,7 @@ export const startLoad = (options: LoadOptions): Load => {
   }
 }
 
-/** 402 lets the key go: the next request with it is a first one again. */
+/** 402 releases the key: the next request with it counts as the first. */
 const isOver = ({ tries }: MadeCall): boolean =>
   tries.some(({ end }) => end.kind === 'answered' && [200, 402].includes(end.status))
 
@@ -130,7 +130,7 @@ const nextCall = (
   }
 }
 
-/** As a load balancer sees it: callers who ask again ask a process that answers. */
+/** Like a load balancer: callers who retry use a process that answers. */
 const isUp = ({ url, down }: Place): boolean =>
   url !== null && (down.at(-1)?.toMs ?? 0) < Number.POSITIVE_INFINITY
 
@@ -141,7 +141,7 @@ type Making = Pick<LoadOptions, 'places'> & {
   readonly send: Send
 }
 
-/** A call with a key is asked again elsewhere until it is answered; now and then twice at once, or although it was. */
+/** A call with a key is retried elsewhere until it is answered. Some are sent twice in parallel, or again after the answer. */
 const make = async (call: MadeCall, { places, place, random, send }: Making): Promise<void> => {
   if (call.key === null) {
     await send(call, place)
@@ -161,7 +161,7 @@ const make = async (call: MadeCall, { places, place, random, send }: Making): Pr
   if (manner > 0.95) await send(call, elsewhere())
 }
 
-/** Connections that are kept, one for each caller and process. */
+/** Kept connections, one per caller and process. */
 const createLines = () => {
   const agents = new Map<string, Agent>()
   const agentOf = (name: string): Agent => {

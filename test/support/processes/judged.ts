@@ -1,4 +1,4 @@
-/** What callers were told against what the ledger holds. */
+/** Compares the answers that callers got with the ledger. */
 import { exportLedger } from '../../../src/administration/ledgers/ledgers.ts'
 import { parseCredits } from '../../../src/billing/money.ts'
 import { commandKeyOf } from '../../../src/call/key-lookup.ts'
@@ -10,7 +10,7 @@ import type { Window } from './places.ts'
 
 type Charge = { readonly id: string; readonly amount: bigint; readonly requestId: string }
 
-/** An organization's ledger, by what it is asked for here. */
+/** The ledger of an organization, indexed for these checks. */
 export type Read = {
   readonly organizationId: string
   readonly calls: ReadonlyMap<string, number>
@@ -88,7 +88,7 @@ type Judging = {
   readonly hasEnded: (place: number, run: number) => boolean
 }
 
-/** `refusedButCharged` may be on its way of being given back: to be asked again. */
+/** A charge in `refusedButCharged` may still be given back, so check it again later. */
 export const judge = ({ calls, reads, hasEnded }: Judging): Faults => {
   const faults: Faults = { lost: [], doubled: [], overdrawn: [], refusedButCharged: [], unexplained: [] }
   for (const read of reads) {
@@ -119,10 +119,11 @@ const judgeCall = (
   const amount = standing.reduce((sum, charge) => sum + charge.amount, 0n)
   const toldAmount = told.reduce((sum, { charged }) => sum + charged, 0n)
   if (standing.length > (call.costs ? 1 : 0)) faults.doubled.push(`${standing.length} charges: ${name()}`)
-  else if (toldAmount > amount) faults.lost.push(`told ${toldAmount}, charged ${amount}: ${name()}`)
-  else if (call.costs && told.length > 0 && amount === 0n) faults.lost.push(`answered for nothing: ${name()}`)
+  else if (toldAmount > amount) faults.lost.push(`answered ${toldAmount}, charged ${amount}: ${name()}`)
+  else if (call.costs && told.length > 0 && amount === 0n)
+    faults.lost.push(`answered without a charge: ${name()}`)
   else if (told.length > 0 && toldAmount < amount && call.tries.every(({ end }) => isToldWell(end)))
-    faults.unexplained.push(`told ${toldAmount}, charged ${amount}: ${name()}`)
+    faults.unexplained.push(`answered ${toldAmount}, charged ${amount}: ${name()}`)
   else if (told.length === 0 && amount > 0n && !call.tries.some((one) => mayBeCharged(one, call, hasEnded)))
     faults.refusedButCharged.push(name())
 }
@@ -130,12 +131,12 @@ const judgeCall = (
 const nameOf = ({ path, body, key, tries }: MadeCall): string =>
   `${path} ${body} ${key ?? ''} ${JSON.stringify(tries, (_, value) => (typeof value === 'bigint' ? String(value) : value))}`
 
-/** The caller knows what it came to. */
+/** The caller knows the outcome. */
 const isToldWell = (end: Try['end']): boolean => end.kind === 'answered' && end.status < 500
 
 /**
- * Its caller was not answered; or was told that the outcome is unknown, and can repeat it, or the process that would give the charge
- * back has ended. Any other refusal is final.
+ * Its caller got no answer, or got "outcome unknown" and either can repeat the call or called a process that ended before it could
+ * give the charge back. Any other refusal is final.
  */
 const mayBeCharged = (
   { end, place, run }: Try,
@@ -154,22 +155,23 @@ const chargesOf = ({ organizationId, key, tries }: MadeCall, read: Read): readon
   return read.chargesOfCall.get(eventIdOf(organizationId, commandKeyOf(key), 0)) ?? []
 }
 
-/** Charges of requests that no caller heard of: there are no more of them than requests that were cut. */
+/** Charges of requests whose answer no caller received. There cannot be more of them than interrupted requests. */
 const unexplained = (calls: readonly MadeCall[], read: Read, { unexplained: faults }: Faults): void => {
   const known = new Set(calls.flatMap((call) => answersOf(call).map(({ requestId }) => requestId)))
   const cut = calls.flatMap(({ tries }) => tries).filter(({ end }) => end.kind !== 'answered').length
   const unheard = [...read.chargesOfRequest.keys()].filter((requestId) => !known.has(requestId))
-  if (unheard.length > cut) faults.push(`${unheard.length} charges of requests unheard of, ${cut} were cut`)
+  if (unheard.length > cut)
+    faults.push(`${unheard.length} charges of requests without an answer, but ${cut} were interrupted`)
 }
 
-/** The longest part of a span without any of the instants, and outside of all windows. */
+/** The longest part of a span without any of the instants, and outside all windows. */
 export const longestGap = (
   instants: readonly number[],
   { fromMs, toMs }: Window,
   down: readonly Window[],
 ): number => {
   const inside = instants.filter((at) => at > fromMs && at < toMs).sort((a, b) => a - b)
-  // What is to be expected of it begins anew where a window ends.
+  // Counting starts again at the end of a window.
   const spans: Window[] = []
   let at = fromMs
   for (const window of [...down].sort((a, b) => a.fromMs - b.fromMs)) {

@@ -8,20 +8,20 @@ import { startTcpProxy, type TcpProxy } from '../tcp-proxy.ts'
 /** On the clock of `performance.now()`. */
 export type Window = { readonly fromMs: number; readonly toMs: number }
 
-/** Where callers call. Processes come and go there, one at a time. */
+/** An address that callers use. Processes start and end there, one at a time. */
 export type Place = {
   readonly number: number
   /** Null while no process answers there. */
   url: string | null
-  /** Counts the processes it has had. */
+  /** Counts the processes so far. */
   run: number
   pid: number
-  /** When nothing was to be expected of it: killed, drained, frozen, starting. */
+  /** When no answers are expected: killed, drained, frozen or starting. */
   readonly down: Window[]
   service: Service | null
 }
 
-/** What the processes say of themselves: those that live and those that were ended. */
+/** Metrics of the processes, running or ended. */
 export type Figures = {
   readonly conflicts: number
 }
@@ -30,22 +30,22 @@ export type LogLine = { readonly level: number; readonly message: string; readon
 
 export type Installation = {
   readonly places: readonly Place[]
-  /** As all its processes see it. */
+  /** The environment of all its processes. */
   readonly environment: Readonly<Record<string, string>>
   readonly network: TcpProxy
   readonly dataDir: string
   start(place: Place): Promise<void>
   kill(place: Place): Promise<void>
-  /** Callers go on calling it, as behind a load balancer that has not looked yet. Resolves with the exit code. */
+  /** Callers keep calling it, as behind a load balancer that has not checked yet. Resolves with the exit code. */
   drain(place: Place): Promise<number | string>
   freeze(place: Place): void
   thaw(place: Place): void
-  /** Puts right whatever was done to it. */
+  /** Undoes all faults. */
   heal(): Promise<void>
-  /** Whether the process of that run is over. */
+  /** Whether the process of that run has ended. */
   hasEnded(number: number, run: number): boolean
   figures(): Promise<Figures>
-  /** What its processes have logged since this was asked last. */
+  /** The log lines of its processes since the last call. */
   logged(): LogLine[]
   close(): Promise<void>
 }
@@ -140,7 +140,7 @@ const isUp = ({ down }: Place): void => {
 const figuresOf = async ({ metricsUrl, child, output }: Service): Promise<Figures> => {
   const response = await fetch(`${metricsUrl}/metrics`, { signal: AbortSignal.timeout(5_000) }).catch(
     (cause: unknown) => {
-      // A process that ended by itself is what this suite looks for: its last words say why.
+      // The suite looks for processes that end by themselves. Their last output shows the reason.
       const { exitCode, signalCode } = child
       throw new Error(
         `no metrics of a process (${exitCode ?? signalCode ?? 'running'}):\n${output().slice(-4_000)}`,
@@ -158,7 +158,7 @@ const figuresOf = async ({ metricsUrl, child, output }: Service): Promise<Figure
   }
 }
 
-/** What is no JSON was not logged: the announcement, or what Node.js says of a process that breaks. */
+/** Lines that are not JSON are not log lines: the announcement, or Node.js output when a process crashes. */
 const lineOf = (text: string): LogLine[] => {
   if (!text.startsWith('{')) return []
   const { level, msg } = JSON.parse(text) as { level: number; msg: string }
