@@ -1,4 +1,4 @@
-/** Rows from plain objects: what PostgreSQL holds afterwards is what the objects held, whichever way they are written. */
+/** Rows from plain objects: PostgreSQL stores the values of the objects, for every kind of statement. */
 import fc from 'fast-check'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -98,7 +98,7 @@ const text = fc.oneof(
 test.each([
   ['copied into an empty table', insert],
   ['merged into it', upsert],
-])('any text and value comes back as it was: %s', async (_, into) => {
+])('any text and value is read back unchanged: %s', async (_, into) => {
   const row = fc.record({
     note: fc.option(text),
     words: fc.array(text, { maxLength: 3 }),
@@ -123,7 +123,7 @@ test.each([
   )
 })
 
-test('an insert of a row that is there is an error, and so is a value a constraint refuses', async () => {
+test('inserting an existing row is an error, and so is a value that a constraint refuses', async () => {
   await write(insert(things, [thing(1)]))
   await expect(write(insert(things, [thing(2), thing(1)]))).rejects.toMatchObject({ code: '23505' })
   await expect(write(insert(things, [thing(3, { amount: 1_000_000n })]))).rejects.toMatchObject({
@@ -133,7 +133,7 @@ test('an insert of a row that is there is an error, and so is a value a constrai
   expect(await held()).toEqual([shown(thing(1))])
 })
 
-test('an upsert replaces every value, only some, or those that are said', async () => {
+test('an upsert replaces every value, only some of them, or the named ones', async () => {
   await write(insert(things, [thing(1, { note: 'old', amount: 1n }), thing(2, { note: 'old', amount: 1n })]))
   const fresh = [thing(1, { note: 'new', amount: 5n, given: true }), thing(3, { note: 'new' })]
   await write(upsert(things, fresh, { amount: 't.amount + excluded.amount' }))
@@ -148,7 +148,7 @@ test('an upsert replaces every value, only some, or those that are said', async 
   )
 })
 
-test('an update changes the columns given, of rows that are there; a removal goes by the columns given', async () => {
+test('an update changes the given columns of existing rows; a removal matches the given columns', async () => {
   await write(insert(things, [thing(1), thing(1, { part: 'b' }), thing(2)]))
   await write(
     update(things, [
@@ -164,7 +164,7 @@ test('an update changes the columns given, of rows that are there; a removal goe
   expect(await held()).toEqual([shown(thing(2, { amount: -4n }))])
 })
 
-test('no rows are no statement', async () => {
+test('no rows cause no statement', async () => {
   const silent = { query: () => expect.unreachable() } as unknown as pg.ClientBase
   for (const change of [insert(things, []), upsert(things, []), update(things, []), remove(things, [])])
     await writeChanges(silent, [change], (name) => name)

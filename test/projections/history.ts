@@ -1,5 +1,5 @@
 /**
- * What tests of projections stand on: a database of their own, a long and valid history written through the real
+ * The base of the projection tests: their own database, a long and valid history written through the real
  * deciders into the real log, and rows to compare.
  */
 import { Writable } from 'node:stream'
@@ -40,21 +40,21 @@ const startMs = Date.parse('2026-02-27T20:00:00.000Z')
 export const projectionNames = projections.map(({ name }) => name)
 const book = priceBookOf(defaultPriceBook)
 const hmac = 'A'.repeat(43)
-/** What rows carry in these tests. */
+/** The seal of the rows in these tests. */
 export const seal = createSecrets('s'.repeat(40)).rowSeal
 
 export type House = {
   readonly url: string
   readonly pool: pg.Pool
   readonly eventLog: EventLog
-  /** A projector at work, until it is stopped or the house closes, and what it says. */
+  /** A running projector, until it is stopped or the house closes, and its log messages. */
   start(options?: { owner?: string; only?: readonly Projection[]; eventLog?: EventLog }): {
     readonly messages: readonly string[]
     stop(): Promise<void>
   }
   rebuild(projection: Projection): Promise<Rebuilt>
   verify(projection: Projection): Promise<Verdict>
-  /** Many in one pass over the log. */
+  /** Verifies many in one pass over the log. */
   verifyAll(only?: readonly Projection[]): Promise<Verdict[]>
   checkpointOf(projection: Projection): Promise<Checkpoint>
   /** The rows of its live tables. */
@@ -64,7 +64,7 @@ export type House = {
 
 const silent = pino({ level: 'silent' })
 
-/** The projector's own waits, shortened: the mechanisms are the same. */
+/** Shorter versions of the projector's own waits; everything works the same way. */
 const brief = { leaseRetryMs: 50, failurePauseMs: 25, batchIntervalMs: 10, revivalCheckMs: 100 }
 
 /** A logger that keeps its messages. */
@@ -133,7 +133,7 @@ export const openHouse = async (database = preparedDatabase): Promise<House> => 
   }
 }
 
-/** Waits for a condition, and says which one when it does not come. */
+/** Waits for a condition. The error names the condition if it is never met. */
 export const until = async (
   what: string,
   met: () => Promise<boolean> | boolean,
@@ -141,17 +141,17 @@ export const until = async (
 ): Promise<void> => {
   for (const give = performance.now() + withinMs; ; ) {
     if (await met()) return
-    if (performance.now() > give) throw new Error(`waited in vain until ${what}`)
+    if (performance.now() > give) throw new Error(`timed out waiting until ${what}`)
     await new Promise((resolve) => setTimeout(resolve, 15))
   }
 }
 
-/** Waits until every projection named is live and stands at the head. */
+/** Waits until every named projection is live and has reached the head. */
 export const untilProjected = async (
   { pool, eventLog }: House,
   names: readonly string[] = projectionNames,
 ): Promise<void> => {
-  await until(`${names.join(', ')} stand at the head`, async () => {
+  await until(`${names.join(', ')} have reached the head`, async () => {
     const head = await eventLog.head()
     const standing = await readCheckpoints(pool).catch(() => [])
     return names.every((name) =>
@@ -160,7 +160,7 @@ export const untilProjected = async (
   })
 }
 
-/** Everything that stands in the log. */
+/** Every event in the log. */
 export const wholeLog = async (eventLog: EventLog): Promise<RecordedEvent[]> => {
   const events: RecordedEvent[] = []
   const done = new AbortController()
@@ -172,7 +172,7 @@ export const wholeLog = async (eventLog: EventLog): Promise<RecordedEvent[]> => 
   return events
 }
 
-/** A projection's rows as texts, in an order that depends on nothing but the rows. */
+/** A projection's rows as texts, in an order that depends only on the rows. */
 export const rowsOf = async (
   client: pg.Pool | pg.ClientBase,
   projection: Projection,
@@ -188,7 +188,7 @@ export const rowsOf = async (
   return found
 }
 
-/** Appends a key's, price book's or operator's event, or one that should not exist, after what stands in the stream. */
+/** Appends the event of a key, a price book or an operator, or an invalid event, to the end of the stream. */
 export const appendTo = async (
   eventLog: EventLog,
   stream: string,
@@ -208,7 +208,7 @@ export const appendTo = async (
         }
       : encodeEvent(event as DomainEvent, { id, actor: 'cli', effectiveAt: new Date(at).toISOString() })
   await eventLog.append(stream, revision === -1 ? 'none' : revision, [
-    // As a writer stamps it; a test's own metadata is its business.
+    // Like a writer's metadata; a test may override it.
     {
       ...encoded,
       metadata: metadata ?? encoded.metadata.replace(/}$/, `,"recorded_at":"${new Date(at).toISOString()}"}`),
@@ -237,7 +237,7 @@ export const issueKey = (
     },
   })
 
-/** Ends the key of a call that is charged in two lines. */
+/** The suffix of keys whose calls are charged in two lines. */
 const severalLines = '/several lines'
 
 export const ledgerOver = (eventLog: EventLog, now = (): number => startMs): Ledger =>
@@ -269,7 +269,7 @@ export const openOrganizations = async (ledger: Ledger): Promise<void> => {
     })
 }
 
-/** A located lookup, charged. */
+/** A charged lookup of a located address. */
 export const plainCall = (key: string, atMs = startMs): LedgerCommand => ({
   key,
   atMs,
@@ -297,11 +297,11 @@ export const plainGrant = (key: string, amount: string): LedgerCommand => ({
 })
 
 /**
- * Writes a history in which everything happens that can: grants that expire or repay overdraft, prices that change,
+ * Writes a history with everything that can happen: grants that expire or repay overdraft, prices that change,
  * calls that are charged, free, unpaid, idempotent or of several lines, reversals and negative corrections, rate
- * limits, and the lives of keys; several organizations at once, over three days.
+ * limits, and the lives of keys; several organizations in parallel, over three days.
  */
-/** Three people: one fetched twice, one gone, one erased; and a name that leads to nobody. */
+/** Three people: one fetched twice, one deleted, one erased; and a name that leads to no one. */
 const writeProfiles = async (eventLog: EventLog): Promise<void> => {
   const at = new Date(startMs).toISOString()
   const subjects = ['A', 'B', 'C', 'D'].map((letter) => `sub_01J8ZQ5V7N3K2M4P6R8T0W1X2${letter}`)
@@ -416,7 +416,7 @@ export const writeHistory = async (
     for (const { organizationId, grantId } of lots) {
       const command = { key: `expire/${grantId}/${++sequence}`, atMs, actor: 'system' }
       await ledger.submit(organizationId, { ...command, kind: 'expire', grantId }).catch((error: unknown) => {
-        // Its expiry is still to come.
+        // It has not expired yet.
         if (!(error instanceof CommandRefused)) throw error
       })
     }
@@ -438,7 +438,7 @@ export const writeHistory = async (
     })
   }
 
-  /** A correction to the partner's cost, as re-rating makes them. */
+  /** A correction of the partner's cost, as made by re-rating. */
   const correct = (organizationId: string) => {
     const amount = parseCredits(`0.${1 + random.integer(8)}`)
     const atMs = nowMs

@@ -1,4 +1,4 @@
-/** The statement's rows name their ledger by a number. */
+/** The rows of the statement refer to their ledger by a number. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ledgerKeyOf } from '../../projections/ledger-lines.ts'
 import { linesBefore } from '../../src/dashboard/queries.ts'
@@ -33,7 +33,7 @@ beforeAll(async () => {
 })
 afterAll(() => house.close())
 
-test('a line is found by its index', async () => {
+test('a line is found through its index', async () => {
   const plan = async (): Promise<string> => {
     const { text, values } = linesBefore(org, { revision: '1000', max: 3 })
     await house.pool.query('set enable_seqscan = off')
@@ -45,7 +45,7 @@ test('a line is found by its index', async () => {
   )
 })
 
-test('the number of a ledger is the same in the database and here', async () => {
+test('the number of a ledger is the same in the database and in the code', async () => {
   for (const organizationId of [...organizationIds, '', 'org_Ünïcode', String.raw`org_\x41'--`]) {
     const { rows } = await house.pool.query<{ ledger: string }>('select ledger_key($1)::text as ledger', [
       organizationId,
@@ -54,7 +54,7 @@ test('the number of a ledger is the same in the database and here', async () => 
   }
 })
 
-test('a ledger whose number another one has is halted, and no line of it is told as the other one', async () => {
+test('a ledger with the number of another ledger is halted, and none of its lines appear in the other one', async () => {
   await house.pool.query('delete from ledger_lines_v2 where ledger = ledger_key($1)', [org])
   await house.pool.query(
     `update statement_ledgers_v2 set organization_id = 'org_other' where ledger = ledger_key($1)`,

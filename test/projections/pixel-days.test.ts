@@ -1,4 +1,4 @@
-/** What `pixel_days` makes of calls: the same in whatever batches they come. */
+/** The rows `pixel_days` makes from calls: the same for any batches. */
 import { expect, test } from 'vitest'
 import { pixelDays } from '../../projections/pixel-days.ts'
 import type { ProjectedEvent } from '../../projections/projection.ts'
@@ -27,11 +27,11 @@ const events = [
   call('2027-01-01T00:00:01.000Z', { domain: 'a.example.com', fire: false }),
   call('2027-01-01T00:00:02.000Z', { domain: null, fire: false }),
   call('2027-01-01T00:00:03.000Z', { domain: 'a.example.com', fire: true }, other),
-  // Of no hit.
+  // Without a hit.
   call('2027-01-01T00:00:04.000Z', { action: 'blocked', domain: 'a.example.com' }),
 ]
 
-/** As the database sums up what each batch says. */
+/** Adds up the batches as the database does. */
 const summed = (batches: readonly (readonly ProjectedEvent[])[]) => {
   const rows = new Map<string, [number, number]>()
   for (const batch of batches)
@@ -44,7 +44,7 @@ const summed = (batches: readonly (readonly ProjectedEvent[])[]) => {
   return rows
 }
 
-test('hits are counted by organization, UTC day and the domain that decided, in whatever batches they come', () => {
+test('hits are counted by organization, UTC day and the deciding domain, the same for any batches', () => {
   const expected = new Map([
     [`${organization} 2026-12-31 a.example.com`, [1, 0]],
     [`${organization} 2027-01-01 a.example.com`, [1, 2]],

@@ -1,4 +1,4 @@
-/** What the profile cache makes of a history: one row of each person, however the history is cut into batches. */
+/** The rows of the profile cache for a history: one per person, the same for any split into batches. */
 import fc from 'fast-check'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -134,7 +134,7 @@ const profileEvent: fc.Arbitrary<ProfileEvent> = fc.oneof(
     .map((data) => ({ type: 'ProfileErased' as const, data })),
 )
 
-/** The rows there should be, event by event and without SQL. */
+/** The expected rows, computed event by event and without SQL. */
 const expected = (events: readonly ProfileEvent[]) => {
   const people = new Map<string, Record<string, string | null>>()
   const known = new Map<string, Record<string, string | null>>()
@@ -211,7 +211,7 @@ const stored = async () => {
 const inOrder = (rows: readonly Record<string, string | null>[]): string[] =>
   rows.map((row) => JSON.stringify(Object.entries(row).sort())).sort()
 
-test('the events of these histories are events that may stand in the log', () => {
+test('the events of these histories are valid events of the log', () => {
   const schemas = {
     ProfileFetched: profileFetchedV1,
     ProfileMissed: profileMissedV1,
@@ -229,7 +229,7 @@ test('the events of these histories are events that may stand in the log', () =>
   expect([...seen].sort()).toEqual(Object.keys(schemas).sort())
 })
 
-test('however events are cut into batches the rows are the same, and those the events tell of', async () => {
+test('the rows are those the events describe, for any split into batches', async () => {
   const history = fc.array(fc.tuple(profileEvent, fc.boolean()), { maxLength: 24 })
   await fc.assert(
     fc.asyncProperty(history, async (steps) => {
@@ -295,12 +295,12 @@ const ask = async <Row extends pg.QueryResultRow>({ text, values }: Query<Row>):
 const found = async (hmac: string): Promise<ProfileAliasRow | undefined> => (await ask(profileOf(hmac)))[0]
 
 describe('where an identifier leads', () => {
-  test('nowhere, when nobody ever asked for it', async () => {
+  test('nowhere, if it was never requested', async () => {
     await fold([fetched()])
     expect(await found(b)).toBeUndefined()
   })
 
-  test('to what was fetched last', async () => {
+  test('to the person fetched last', async () => {
     await fold([fetched(), fetched({ sealed: 'sealed-two', fetched_at: '2026-03-03T00:00:00.000Z' })])
     expect(await found(a)).toMatchObject({
       subject_id: one,
@@ -310,7 +310,7 @@ describe('where an identifier leads', () => {
     })
   })
 
-  test('once it is missed, to a miss that keeps whose it was', async () => {
+  test('after a miss, to a miss that keeps the person', async () => {
     await fold([fetched(), missed()])
     expect(await found(a)).toMatchObject({
       subject_id: one,
@@ -320,7 +320,7 @@ describe('where an identifier leads', () => {
     })
   })
 
-  test('of several people it once led to, to the one it was last heard of with', async () => {
+  test('of several people it led to, to the one of the latest event', async () => {
     await fold([
       fetched({ subject_id: other, fetched_at: '2026-03-04T00:00:00.000Z' }),
       fetched({ subject_id: one, fetched_at: '2026-03-03T00:00:00.000Z' }),
@@ -330,13 +330,13 @@ describe('where an identifier leads', () => {
     expect(await found(a)).toMatchObject({ subject_id: one, missed_reason: 'mismatch' })
   })
 
-  test('handed on by somebody who was the same person, to nobody; an erasure reaches them all the same', async () => {
+  test('if a person had it before, to no one; an erasure of that person still covers it', async () => {
     await fold([fetched({ former_aliases: [{ kind: 'lid', hmac: c }] })])
     expect(await found(c)).toMatchObject({ subject_id: one, verified_at: null, missed_at: null })
     expect((await ask(subjectsOf([c]))).map(({ hmac }) => hmac).sort()).toEqual([a, c])
   })
 
-  test('after an erasure, nowhere; the sealed payload is gone from the rows with it', async () => {
+  test('after an erasure, nowhere; the sealed payload has been removed from the rows', async () => {
     await fold([fetched(), fetched({ subject_id: other, aliases: [{ kind: 'urn', hmac: b }] }), erased(one)])
     expect(await found(a)).toBeUndefined()
     expect((await found(b))?.subject_id).toBe(other)
@@ -344,8 +344,8 @@ describe('where an identifier leads', () => {
   })
 })
 
-describe('what an erasure has to reach', () => {
-  test('is everybody any of the identifiers ever led to, with all their identifiers', async () => {
+describe('the scope of an erasure', () => {
+  test('is every person any of the identifiers ever led to, with all their identifiers', async () => {
     await fold([
       fetched({ aliases: [a, b].map((hmac) => ({ kind: 'lid' as const, hmac })) }),
       missed({ subject_id: other, aliases: [a, c].map((hmac) => ({ kind: 'urn' as const, hmac })) }),

@@ -1,4 +1,4 @@
-/** The projector: every event becomes rows exactly once, whoever runs, dies, lags or is poisoned. */
+/** The projector: every event becomes rows exactly once, even if projectors die or lag, or an event cannot be folded. */
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
@@ -87,7 +87,7 @@ const stopped = async (): Promise<unknown[]> =>
 const parked = async (): Promise<unknown[]> =>
   (await house.pool.query('select projection, stream from parked_events order by projection, position')).rows
 
-/** Every projection's rows are what a rebuild from the log gives. */
+/** Every projection's rows equal those of a rebuild from the log. */
 const expectSound = async (only: readonly Projection[] = projections): Promise<void> => {
   const verdicts = await house.verifyAll(only)
   expect(verdicts.map(({ name }) => name).sort()).toEqual(only.map(({ name }) => name).sort())
@@ -101,7 +101,7 @@ const allRows = async (): Promise<Record<string, string[]>> => {
 }
 
 describe('following', () => {
-  test('what stood in the log and what is appended later become rows; a restart changes nothing', async () => {
+  test('earlier events in the log and events appended later become rows; a restart changes nothing', async () => {
     await calls('before', 20)
     const first = house.start()
     await untilProjected(house)
@@ -152,7 +152,7 @@ describe('fencing', () => {
     ['a stale epoch', 'update projection_checkpoints set lease_epoch = 8'],
     ['a moved checkpoint', 'update projection_checkpoints set position = position + 1'],
     ['a halted projection', `update projection_checkpoints set state = 'halted'`],
-  ])('%s: Fenced, and nothing of the transaction stays', async (_, change) => {
+  ])('%s: Fenced, and nothing of the transaction is written', async (_, change) => {
     await house.start().stop()
     await house.pool.query(`update projection_checkpoints set lease_epoch = 7, position = 5`)
     await house.pool.query(change)
@@ -173,7 +173,7 @@ describe('fencing', () => {
     expect(await count('parked_events')).toBe(0)
   })
 
-  test('one of several checkpoints stands elsewhere: Fenced', async () => {
+  test('one of several checkpoints is at another position: Fenced', async () => {
     const { stop } = house.start()
     await untilProjected(house)
     await stop()
@@ -202,7 +202,7 @@ describe('fencing', () => {
     }
   })
 
-  test('a projector that lost its lease writes nothing more', async () => {
+  test('a projector that lost its lease stops writing', async () => {
     const { messages } = house.start()
     await untilProjected(house)
     const before = await allRows()
@@ -230,15 +230,15 @@ describe('fencing', () => {
       late.close()
       await issueKey(house.eventLog, 'K9abcdefghijklmn')
       await calls('both', 10)
-      await until('the late one has events in its hands', () => late.holding())
+      await until('the late projector holds events', () => late.holding())
       const two = house.start({ owner: 'two', only })
-      await until('the next one has the lease', async () => {
+      await until('the next projector has the lease', async () => {
         await house.pool.query(`update leases set expires_at = now() - interval '1 s' where owner = 'one'`)
         return two.messages.includes('projector: started')
       })
       await untilProjected(house, own)
       late.open()
-      await until('the late one has tried', () =>
+      await until('the late projector has tried', () =>
         one.messages.some((message) => message !== 'projector: started'),
       )
       expect(await Promise.all(only.map(house.checkpointOf))).toMatchObject(
@@ -272,13 +272,11 @@ describe('fencing', () => {
            join log_segments g on g.stream_id = s.id and g.last_revision >= l.revision and g.last_revision - g.count < l.revision`,
       )
     ).rows[0] ?? { position: '0' }
-    expect(position, 'the checkpoint claims no more than stands in the rows').toBeLessThanOrEqual(
-      BigInt(written),
-    )
+    expect(position, 'the checkpoint is never ahead of the rows').toBeLessThanOrEqual(BigInt(written))
   })
 })
 
-/** An event log whose subscriptions deliver nothing while closed. */
+/** An event log whose subscriptions deliver nothing while it is closed. */
 const gatedLog = (eventLog: EventLog) => {
   let gate = Promise.withResolvers<void>()
   gate.resolve()
@@ -304,7 +302,7 @@ const gatedLog = (eventLog: EventLog) => {
 }
 
 describe('the lease', () => {
-  test('of two projectors one works; the other takes over when it stops', async () => {
+  test('only one of two projectors works; the other takes over when it stops', async () => {
     const one = house.start({ owner: 'one' })
     await until('one has started', () => one.messages.includes('projector: started'))
     const two = house.start({ owner: 'two' })
@@ -321,7 +319,7 @@ describe('the lease', () => {
     await expectSound()
   })
 
-  test('the lease of a projector that died is taken when it expires, not before', async () => {
+  test('the lease of a dead projector is taken when it expires, not earlier', async () => {
     await house.pool.query(
       `insert into leases (name, owner, epoch, expires_at) values ('projector', 'dead', 41, now() + interval '1500 ms')`,
     )
@@ -356,7 +354,7 @@ describe('the lease', () => {
     expect(await acquire('a')).toBe(3n)
   })
 
-  test('of twenty that ask at once one gets it', async () => {
+  test('only one of twenty concurrent requests gets it', async () => {
     const got = await Promise.all(
       Array.from({ length: 20 }, (_, i) => acquireLease(house.pool, { name: 'raced', owner: `o${i}` })),
     )
@@ -368,7 +366,7 @@ describe('events that cannot be folded', () => {
   const brokenCharge = { type: 'CreditCharged', data: '{"amount":"many","lines":[],"allocations":[]}' }
   const unknown = { type: 'SomethingOfTomorrow', data: '{"a":1}' }
 
-  test('money: the rows of the ledger stop before the event, and those of all others go on', async () => {
+  test('money: the rows of the ledger stop before the event, and those of all others continue', async () => {
     await calls('before', 5)
     await appendTo(house.eventLog, ledgerStream(org), brokenCharge)
     const broken = await house.eventLog.head()
@@ -396,7 +394,7 @@ describe('events that cannot be folded', () => {
     expect(await count(`accounts where organization_id = '${otherOrg}' and charged_micro = 8000000`)).toBe(1)
   })
 
-  test('money: a rebuild, and a projector that starts again, stop at the same place and nowhere else', async () => {
+  test('money: a rebuild and a restarted projector stop at the same place and nowhere else', async () => {
     await calls('before', 2)
     await appendTo(house.eventLog, ledgerStream(org), brokenCharge)
     await calls('after', 2, otherOrg)
@@ -416,7 +414,7 @@ describe('events that cannot be folded', () => {
     expect(await count(`ledger_lines where kind = 'call' and organization_id = '${otherOrg}'`)).toBe(4)
   })
 
-  test('an unknown event type stops the rows of money and is parked elsewhere', async () => {
+  test('an unknown event type stops the rows of money and is parked in other projections', async () => {
     await calls('before', 2)
     await appendTo(house.eventLog, ledgerStream(org), unknown)
     await calls('after', 2, otherOrg)
@@ -431,7 +429,7 @@ describe('events that cannot be folded', () => {
     ])
     expect(await parked()).toEqual([
       { projection: 'api_keys', stream: keyStream('K9abcdefghijklmn') },
-      // It may be a change that somebody made.
+      // Someone may have changed the event.
       { projection: 'audit', stream: ledgerStream(org) },
       { projection: 'audit', stream: keyStream('K9abcdefghijklmn') },
       { projection: 'key_usage', stream: ledgerStream(org) },
@@ -442,7 +440,7 @@ describe('events that cannot be folded', () => {
     expect(await callsUsed()).toBe(4)
   })
 
-  test('an unknown event of a stream that concerns no projection stops nobody', async () => {
+  test('an unknown event of a stream that no projection reads stops none of them', async () => {
     await appendTo(house.eventLog, referenceStream(org, 'x'), unknown)
     await calls('after', 2)
     house.start()
@@ -450,7 +448,7 @@ describe('events that cannot be folded', () => {
     expect(await parked()).toEqual([])
   })
 
-  test('a ledger that breaks its own rules, and rows the database refuses: each keeps what came before', async () => {
+  test('a ledger that breaks its own rules, and rows the database refuses: both keep the earlier rows', async () => {
     house.start()
     await untilProjected(house)
     await calls('before', 3)
@@ -492,7 +490,7 @@ describe('events that cannot be folded', () => {
     ])
   })
 
-  test('tables that are not there halt the projection, no event; it goes on by itself once it is rebuilt', async () => {
+  test('missing tables halt the projection, not an event; it continues by itself after a rebuild', async () => {
     house.start()
     await untilProjected(house)
     await house.pool.query(`drop table ${liveTable(accounts)('account_lots')} cascade`)
@@ -508,7 +506,7 @@ describe('events that cannot be folded', () => {
   })
 })
 
-describe('rows of a read model that somebody changed', () => {
+describe('rows of a read model that someone changed', () => {
   const snapshot = () => snapshotFrom(house.pool, seal)
   const lots = (): Promise<unknown[]> =>
     house.pool
@@ -521,7 +519,7 @@ describe('rows of a read model that somebody changed', () => {
     ['the digest', `update accounts_v1 set digest = 'x'`],
     ['the revision', `update accounts_v1 set revision = revision - 2`],
     [
-      'a lot that was not there',
+      'an additional lot',
       `insert into account_lots_v1 select organization_id, gen_random_uuid(), 0, null, 1, 5000000, 5000000 from accounts_v1`,
     ],
     [
@@ -529,11 +527,11 @@ describe('rows of a read model that somebody changed', () => {
       `insert into account_price_overrides_v1 select organization_id, (random() * 1000000)::integer, 'ip_lookup', 0, now() from accounts_v1`,
     ],
     [
-      'the seal of another',
+      'the seal of another row',
       `update accounts_v1 a set seal = b.seal from accounts_v1 b where a.seal <> b.seal`,
     ],
   ])(
-    '%s: they are no snapshot, and what the projector writes next does not make them one',
+    '%s: they are not a snapshot, and the next write of the projector does not make them one',
     async (_, change) => {
       await calls('before', 5)
       const first = house.start()
@@ -544,7 +542,7 @@ describe('rows of a read model that somebody changed', () => {
       await calls('while', 1)
       await untilProjected(house)
       const held = await snapshot()(org)
-      // A row the projector has written again is right; one it has not written is still no snapshot.
+      // A row the projector has rewritten is correct. Until then it is not a snapshot.
       if (held !== 'not sealed') expect(held).toMatchObject({ revision: 13 })
       await first.stop()
       await house.pool.query(change)
@@ -561,9 +559,9 @@ describe('rows of a read model that somebody changed', () => {
   )
 })
 
-describe('an event log that was restored from an older copy', () => {
+describe('an event log restored from an older copy', () => {
   let reopened: EventLog | undefined
-  /** Calls go on through a log that was opened later: the one of before refuses appends to a log shorter than it has read. */
+  /** Calls continue through a log opened later, because the previous one refuses appends to a log shorter than it has read. */
   const restoreTo = async (position: bigint): Promise<void> => {
     await restorePostgresLog(house.url, position)
     reopened = openPostgresEventLog({ url: house.url, logger: pino({ level: 'silent' }) })
@@ -577,7 +575,7 @@ describe('an event log that was restored from an older copy', () => {
   test.each([
     ['shorter than the rows', 0],
     ['outgrown the rows', 30],
-  ])('%s: nothing is folded onto them, whoever starts, until they are rebuilt', async (_, more) => {
+  ])('%s: no projector folds anything onto them until they are rebuilt', async (_, more) => {
     await calls('before', 5)
     const first = house.start()
     await untilProjected(house)
@@ -587,7 +585,7 @@ describe('an event log that was restored from an older copy', () => {
     await calls('after', 1 + more)
     for (const owner of ['two', 'three']) {
       const { messages, stop } = house.start({ owner })
-      await until(`${owner} says so`, () => messages.some((message) => message.includes('restored')))
+      await until(`${owner} reports it`, () => messages.some((message) => message.includes('restored')))
       await stop()
     }
     for (const projection of projections)
@@ -603,7 +601,7 @@ describe('an event log that was restored from an older copy', () => {
     await expectSound()
   })
 
-  test('a release that raised a version does not replace the rows that alone know what was lost', async () => {
+  test('a release with a higher version does not replace the only rows that still have the lost data', async () => {
     await calls('before', 5)
     const first = house.start()
     await untilProjected(house)
@@ -617,21 +615,21 @@ describe('an event log that was restored from an older copy', () => {
     expect(await allRows()).toEqual(before)
   })
 
-  test('under a running projector: it halts, and folds nothing of the other history', async () => {
+  test('under a running projector: it halts, and folds no event of the new history', async () => {
     await calls('before', 5)
     const { messages } = house.start()
     await untilProjected(house)
     const before = await allRows()
     await restoreTo((await house.eventLog.head()) - 6n)
     await calls('after', 30)
-    await until('it says so', () => messages.some((message) => message.includes('restored')))
+    await until('it reports that', () => messages.some((message) => message.includes('restored')))
     expect(await allRows()).toEqual(before)
     await until('all are halted', async () =>
       (await readCheckpoints(house.pool)).every(({ state }) => state === 'halted'),
     )
   })
 
-  test('of checkpoints at the same position each is judged by its own event', async () => {
+  test('checkpoints at the same position are each checked against their own event', async () => {
     await calls('before', 5)
     const first = house.start()
     await untilProjected(house)
@@ -649,7 +647,7 @@ describe('an event log that was restored from an older copy', () => {
     }
   })
 
-  test('a checkpoint that was moved by hand is not gone on from', async () => {
+  test('a projector does not continue from a checkpoint that was moved by hand', async () => {
     await calls('before', 5)
     const first = house.start()
     await untilProjected(house)
@@ -660,7 +658,7 @@ describe('an event log that was restored from an older copy', () => {
     const before = await allRows()
     await calls('after', 5)
     const { messages } = house.start({ owner: 'two' })
-    await until('it says so', () => messages.some((message) => message.includes('restored')))
+    await until('it reports that', () => messages.some((message) => message.includes('restored')))
     await untilProjected(house, ['ledger_lines', 'api_keys', 'key_usage', 'profile_cache'])
     expect((await allRows()).accounts).toEqual(before.accounts)
     await house.rebuild(accounts)

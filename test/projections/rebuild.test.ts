@@ -1,4 +1,4 @@
-/** Rebuilding read models from the log: beside the live ones, compared, switched, and never seen half. */
+/** Rebuilding read models from the log: next to the live ones, compared, switched, and never visible half-built. */
 import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -45,11 +45,11 @@ beforeEach(async () => {
 
 afterEach(() => house.close())
 
-/** What a projector says when something went wrong. */
+/** The projector's messages about problems. */
 const troubles = (messages: readonly string[]): string[] =>
   messages.filter((message) => /stopped|again|halted|cannot/.test(message))
 
-/** What readers see in the columns of the tables. */
+/** The columns of the tables, as readers see them. */
 const seen = (projection: Projection) =>
   rowsOf(house.pool, projection, (name) => {
     const table = projection.tables.find((one) => one.name === name)
@@ -78,7 +78,7 @@ const leftovers = async (): Promise<string[]> =>
   ).rows.map(({ name }) => name)
 
 describe('rebuild', () => {
-  test('gives row for row what the live projector made of the same history', async () => {
+  test('gives the same rows as the live projector, for the same history', async () => {
     await writeHistory(house.eventLog, { seed: 3, steps: 40 })
     house.start()
     await untilProjected(house)
@@ -93,7 +93,7 @@ describe('rebuild', () => {
     expect(await leftovers()).toEqual([])
   })
 
-  test('twice in a row, and with an index of the same name each time', async () => {
+  test('twice in a row, and with the same index names each time', async () => {
     await open()
     for (const keyId of ['K9abcdefghijklmn', 'K9abcdefghijklmo']) await issueKey(house.eventLog, keyId)
     house.start()
@@ -107,7 +107,7 @@ describe('rebuild', () => {
     expect(indexes.rows).toHaveLength(2)
   })
 
-  test('while the projector runs and calls go on, readers see every table whole, all the time', async () => {
+  test('while the projector runs and calls continue, readers always see complete tables', async () => {
     await open()
     const { messages } = house.start()
     await calls('before', 300)
@@ -120,7 +120,7 @@ describe('rebuild', () => {
           failures.push(error instanceof Error ? error.message : String(error))
           stopping.abort()
         })
-        // Otherwise the readers take the processor from what they look at.
+        // Without a pause the readers would take the processor from the rebuild.
         await setTimeout(5)
       }
     }
@@ -156,12 +156,12 @@ describe('rebuild', () => {
     let round = 0
     const writer = looping(async () => {
       await calls(`live-${round++}`, 30)
-      // Otherwise the log grows faster than a busy machine folds it.
+      // Without a pause the log would grow faster than a busy machine can fold it.
       await setTimeout(20)
     })
     const snapshot = snapshotFrom(house.pool, seal)
     const loader = looping(async () => {
-      if ((await snapshot(org)) === null) throw new Error('an account vanished')
+      if ((await snapshot(org)) === null) throw new Error('an account disappeared')
     })
     const readers = [reader(), reader()]
     const rebuilt: unknown[] = []
@@ -177,12 +177,12 @@ describe('rebuild', () => {
     expect(round).toBeGreaterThan(2)
   })
 
-  test('a rebuild and the projector never wait for each other in a circle', async () => {
+  test('a rebuild and the projector never deadlock', async () => {
     await open()
     const { messages } = house.start()
     await calls('before', 10)
     await untilProjected(house)
-    // Whoever moves a checkpoint takes long to begin: a batch is under way most of the time.
+    // Moving a checkpoint takes long, so that a batch is running most of the time.
     await house.pool.query(`
       create function linger() returns trigger language plpgsql as $$ begin perform pg_sleep(0.15); return null; end $$;
       create trigger linger before update of position on projection_checkpoints for each statement execute function linger()`)
@@ -203,7 +203,7 @@ describe('rebuild', () => {
     })
   })
 
-  test('one that is given up leaves the live tables as they were, and the next one goes on', async () => {
+  test('a cancelled rebuild leaves the live tables unchanged, and the next one continues', async () => {
     await open()
     house.start()
     await calls('c', 30)
@@ -228,14 +228,14 @@ describe('rebuild', () => {
     await expect(given).rejects.toThrow(/abort/i)
     expect(await house.live(ledgerLines)).toEqual(before)
     expect(await seen(ledgerLines)).toEqual(before)
-    // The next one may go on with what there is; this one had not written anything.
+    // The next rebuild may continue with existing rows; this rebuild had not written any.
     expect(await leftovers()).toEqual(['ledger_lines', 'statement_ledgers'].map(nextTable(ledgerLines)))
     expect(await house.rebuild(ledgerLines)).toMatchObject({ resumed: false, differences: [] })
     expect(await leftovers()).toEqual([])
     expect(await house.live(ledgerLines)).toEqual(before)
   })
 
-  test('what one that was killed left behind is dropped at the next start, and nothing of one that runs', async () => {
+  test('the tables of a killed rebuild are dropped at the next start, but none of a running rebuild', async () => {
     await open()
     const left = nextTable(keyUsage)('key_usage')
     const running = new pg.Client({ connectionString: house.url })
@@ -250,7 +250,7 @@ describe('rebuild', () => {
     await running.query('select pg_advisory_lock(hashtext($1))', [rebuildLock(keyUsage)])
     await start()
     expect(await leftovers()).toEqual([left])
-    // A killed process loses its connection, and the connection its lock.
+    // A killed process loses its connection, and with it the lock.
     await running.end()
     await until('it is dropped', async () => {
       await start()
@@ -258,7 +258,7 @@ describe('rebuild', () => {
     })
   })
 
-  test('two at once of one projection: the second is refused and does not disturb the first', async () => {
+  test('two concurrent rebuilds of one projection: the second is refused and does not disturb the first', async () => {
     await open()
     house.start()
     await calls('c', 20)
@@ -288,7 +288,7 @@ describe('rebuild', () => {
     expect(await leftovers()).toEqual([])
   })
 
-  test('forgets what was parked and can be folded now', async () => {
+  test('clears parked events that can be folded now', async () => {
     await open()
     house.start()
     await calls('c', 3)
@@ -311,7 +311,7 @@ describe('verify', () => {
     await untilProjected(house)
   })
 
-  test('untouched rows are equal', async () => {
+  test('unchanged rows are equal', async () => {
     const verdicts = new Map((await house.verifyAll()).map((verdict) => [verdict.name, verdict]))
     const position = await house.eventLog.head()
     for (const projection of projections) {
@@ -359,12 +359,12 @@ describe('verify', () => {
   )
 })
 
-/** Every projection, with this one in the place of the one of its name. */
+/** Every projection, with `other` in place of the one with its name. */
 const inPlace = (other: Projection): readonly Projection[] =>
   projections.map((one) => (one.name === other.name ? other : one))
 
 describe('a raised version', () => {
-  /** The same figures under another column, and one more. */
+  /** The same figures under another column, and one additional column. */
   const usageV2: Projection = {
     ...keyUsage,
     version: keyUsage.version + 1,
@@ -375,7 +375,7 @@ describe('a raised version', () => {
     ),
   }
 
-  test('is built beside the old one and switched; the old tables are dropped', async () => {
+  test('is built next to the old one and switched; the old tables are dropped', async () => {
     await open()
     const old = house.start()
     await calls('old', 30)
@@ -401,7 +401,7 @@ describe('a raised version', () => {
     expect((await house.verify(usageV2)).differences).toEqual([])
   })
 
-  test('readers have the old version until the new one is whole', async () => {
+  test('readers get the old version until the new version is complete', async () => {
     await open()
     const old = house.start()
     await calls('old', 60)
@@ -428,7 +428,7 @@ describe('a raised version', () => {
     expect(new Set(seenWhileFolding)).toEqual(new Set([60]))
   })
 
-  test('of a read model that parks: what cannot be folded is parked again, not in the way', async () => {
+  test('of a read model that parks: an event that cannot be folded is parked again and does not block', async () => {
     await open()
     await calls('c', 5)
     await appendTo(house.eventLog, keyStream('K9abcdefghijklmn'), { type: 'SomethingOfTomorrow', data: '{}' })
@@ -450,13 +450,13 @@ describe('a raised version', () => {
     expect((await house.pool.query('select count(*)::integer as n from api_keys')).rows).toEqual([{ n: 1 }])
   })
 
-  test('of a read model that parks: what the database refuses is parked again as well; of money the rows of its stream stop', async () => {
+  test('of a read model that parks: an event the database refuses is parked too; of money, the rows of its stream stop', async () => {
     await open()
     await calls('c', 5)
     const [bad, unread, good] = ['K9abcdefghijklmn', 'K9abcdefghijklmo', 'K9abcdefghijklmp'] as const
     await issueKey(house.eventLog, bad)
     await issueKey(house.eventLog, unread)
-    // An event log takes any JSON; the database knows the calendar.
+    // An event log accepts any JSON, but the database checks dates.
     await appendTo(
       house.eventLog,
       keyStream(bad),
@@ -489,7 +489,7 @@ describe('a raised version', () => {
     expect(await leftovers()).toEqual([])
   })
 
-  test('an event with U+0000, which no text of PostgreSQL holds, is set aside: by the projector and by a rebuild', async () => {
+  test('an event with U+0000, which PostgreSQL cannot store in text, is set aside by the projector and by a rebuild', async () => {
     const key = 'K9abcdefghijklmn'
     await issueKey(house.eventLog, key)
     await appendTo(house.eventLog, keyStream(key), {
@@ -505,7 +505,7 @@ describe('a raised version', () => {
     expect(await parked()).toEqual([{ projection: 'api_keys', stream: keyStream(key) }])
   })
 
-  test('of money that cannot be built: the old one stays in place and the others go on', async () => {
+  test('of money that cannot be built: the old one stays and the others continue', async () => {
     await open()
     const old = house.start()
     await untilProjected(house)

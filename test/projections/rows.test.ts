@@ -1,4 +1,4 @@
-/** What each projection makes of a history, and that it makes the same of it however it is cut into batches. */
+/** The rows of each projection for a history, which are the same for any split into batches. */
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -53,7 +53,7 @@ let house: House
 let recorded: RecordedEvent[]
 let history: DecodedEvent[]
 let client: pg.PoolClient
-/** The rows of the whole history folded at once. */
+/** The rows of the whole history, folded in one batch. */
 let whole: Record<string, string[]>
 
 const cutTable: TableName = (name) => `${name}_cut`
@@ -82,7 +82,7 @@ type Plan = {
   readonly Plans?: readonly Plan[]
 }
 
-/** Rows that every step of a query read or passed on. */
+/** The rows that every step of a query read or passed on. */
 const rowsRead = (plan: Plan): number =>
   (plan['Actual Rows'] + (plan['Rows Removed by Filter'] ?? 0)) * plan['Actual Loops'] +
   (plan.Plans ?? []).reduce((sum, below) => sum + rowsRead(below), 0)
@@ -95,7 +95,7 @@ const foldInto = async (folder: Folder, events: readonly RecordedEvent[]): Promi
   await writeChanges(client, changes, folder.table)
 }
 
-/** Calls `see` with every event, in order, and the account as the event left it. */
+/** Calls `see` with every event, in order, and the account after that event. */
 const eachLedgerEvent = (
   organizationId: string,
   see: (event: DecodedEvent, account: Account) => void,
@@ -111,7 +111,7 @@ const eachLedgerEvent = (
 }
 
 beforeAll(async () => {
-  // The tables are made here.
+  // This test creates the tables itself.
   house = await openHouse(testDatabase)
   await writeHistory(house.eventLog, { seed: 7, steps: 90 })
   recorded = await wholeLog(house.eventLog)
@@ -136,7 +136,7 @@ afterAll(async () => {
   await house.close()
 })
 
-test('the history is a rich and valid one', async () => {
+test('the history is valid and covers many cases', async () => {
   for (const organizationId of organizationIds)
     expect((await verifyLedger(house.eventLog, organizationId)).fault).toBeNull()
   expect(recorded.length).toBeGreaterThan(500)
@@ -165,11 +165,11 @@ test('the history is a rich and valid one', async () => {
 })
 
 describe('batches', () => {
-  test('cut at every boundary the rows are the same: also a charge apart from its call', async () => {
+  test('the rows are the same for a cut at every boundary, even between a call and its charge', async () => {
     expect(await foldCut(recorded.map((_, i) => i + 1))).toEqual(whole)
   })
 
-  test('cut at random boundaries the rows are the same', async () => {
+  test('the rows are the same for cuts at random boundaries', async () => {
     const random = seededRandom(11)
     for (let round = 0; round < 5; round++) {
       const cuts = Array.from({ length: 1 + random.integer(30) }, () => random.integer(recorded.length)).sort(
@@ -179,7 +179,7 @@ describe('batches', () => {
     }
   })
 
-  test('a fold changes nothing it was given and gives the same changes again', () => {
+  test('a fold does not change its input, and gives the same changes again', () => {
     const decoded = decodeBatch(recorded)
     const before = structuredClone(decoded.events)
     for (const projection of projections) {
@@ -192,7 +192,7 @@ describe('batches', () => {
   })
 })
 
-/** What rows do not tell: when the last event was recorded, and whether it was a correction. */
+/** Without the fields that rows do not store: when the last event was recorded, and whether it was a correction. */
 const asInRows = (account: Account): Account => ({
   ...account,
   recordedAtMs: 0,
@@ -201,7 +201,7 @@ const asInRows = (account: Account): Account => ({
 })
 
 describe('accounts', () => {
-  test('a snapshot is the fold of the stream, at every event of it', async () => {
+  test('a snapshot equals the fold of the stream, at every event', async () => {
     const snapshot = snapshotFrom(house.pool, seal)
     for (const organizationId of organizationIds)
       expect(await snapshot(organizationId)).toEqual(
@@ -210,7 +210,7 @@ describe('accounts', () => {
     expect(await snapshot('org_01K9NNNNNNNNNNNNNNNNNNNNNN')).toBeNull()
   })
 
-  test('a snapshot is the fold of the stream wherever the projection stands', async () => {
+  test('a snapshot equals the fold of the stream at any position of the projection', async () => {
     const aside = await house.pool.connect()
     try {
       await aside.query('begin')
@@ -285,7 +285,7 @@ describe('ledger_lines', () => {
       )
     ).rows
 
-  test('one line per call with what it cost, one per movement, none for anything else', async () => {
+  test('one line per call with its cost, one per movement, and none for other events', async () => {
     for (const organizationId of organizationIds) {
       const expected = new Map<number, Record<string, unknown>>()
       eachLedgerEvent(organizationId, ({ type, data, recorded: { id, revision }, metadata }) => {
@@ -299,7 +299,7 @@ describe('ledger_lines', () => {
         if (type === 'KeyUsed')
           expected.set(revision, {
             ...line,
-            // That of any other call derives from its request id.
+            // The event id of any other call derives from its request id.
             event_id: data.idempotent === true || line.request_id === null ? id : null,
             kind: 'call',
             key_id: data.key_id,
@@ -381,7 +381,7 @@ describe('ledger_lines', () => {
     }
   })
 
-  test('the movements add up to the balance of the account, and a changed line is noticed', async () => {
+  test('the movements add up to the balance of the account, and a changed line is detected', async () => {
     const { rows } = await house.pool.query<{ organization_id: string; micro: string }>(
       'select organization_id, sum(amount_micro)::text as micro from ledger_lines group by 1 order by 1',
     )
@@ -407,7 +407,7 @@ describe('ledger_lines', () => {
     await client.query('rollback')
   })
 
-  test('an idempotent call is found by its event id in its own ledger only; any other call is not', async () => {
+  test('an idempotent call is found by its event id only in its own ledger; other calls are not found', async () => {
     const used = history.filter(({ type }) => type === 'KeyUsed')
     let found = 0
     for (const {
@@ -428,7 +428,7 @@ describe('ledger_lines', () => {
     expect(found).toBeGreaterThan(5)
   })
 
-  test('what calls ask of a long ledger reads a few of its lines, not all', async () => {
+  test('queries of calls in a long ledger read a few of its lines, not all', async () => {
     const [organizationId = ''] = organizationIds
     const lines = liveTable(ledgerLines)('ledger_lines')
     await client.query('begin')
@@ -466,7 +466,7 @@ describe('ledger_lines', () => {
 })
 
 describe('api_keys', () => {
-  test('every key stands as the fold of its stream', async () => {
+  test('every key equals the fold of its stream', async () => {
     const { text, values } = keysOf(null)
     const { rows } = await house.pool.query<Record<string, unknown> & { key_id: string }>(text, [...values])
     expect(rows).toHaveLength(6)
@@ -533,7 +533,7 @@ describe('key_usage', () => {
     expect(new Set(Object.keys(expected).map((cell) => cell.split(' ')[1])).size).toBeGreaterThan(2)
   })
 
-  test('a key was last used at its latest call, in whatever order calls were recorded', async () => {
+  test('a key was last used at its latest call, in any recording order', async () => {
     const latest = new Map<string, string>()
     for (const { type, data, metadata } of history)
       if (type === 'KeyUsed' && metadata.effective_at > (latest.get(data.key_id) ?? ''))
@@ -556,7 +556,7 @@ describe('ledger_index', () => {
     values: readonly unknown[]
   }) => (await house.pool.query<Row>(text, [...values])).rows
 
-  test('what a ledger moved before a line is what its events before it say', async () => {
+  test('the totals of a ledger before a line equal the sums of its earlier events', async () => {
     for (const organizationId of organizationIds) {
       let moved = 0n
       for (const { type, data, recorded } of history) {
@@ -577,7 +577,7 @@ describe('ledger_index', () => {
     }
   })
 
-  test('blocks of revisions sum up to the whole, however long the ledger', async () => {
+  test('blocks of revisions add up to the whole, for a ledger of any length', async () => {
     const [organizationId = ''] = organizationIds
     const rows = await ask<{ sum: string }>({
       text: 'select sum(amount_micro)::text as sum from movement_blocks where organization_id = $1',
@@ -587,7 +587,7 @@ describe('ledger_index', () => {
     expect(rows[0]?.sum).toBe(String(balanceOf(account, 0)))
   })
 
-  test('usage is what the calls of the ledgers say', async () => {
+  test('usage equals the calls in the ledgers', async () => {
     const expected = { calls: 0, charged: 0n }
     for (const { type, data } of history) {
       if (type === 'KeyUsed') expected.calls++
@@ -602,7 +602,7 @@ describe('ledger_index', () => {
     expect(row).toEqual({ calls: String(expected.calls), charged: String(expected.charged) })
   })
 
-  test('calls, corrections and replays are where it says', async () => {
+  test('calls, corrections and replays are at the indexed place', async () => {
     for (const { type, data, metadata, recorded } of history) {
       const organizationId = recorded.stream.slice('ledger-'.length)
       if (type === 'KeyUsed' && metadata.request_id !== undefined) {
@@ -623,7 +623,7 @@ describe('ledger_index', () => {
 describe('usage_buckets', () => {
   const sums = `count(*)::integer as buckets, sum(calls)::text as calls, sum(charged_micro)::text as charged`
 
-  test('the hours of a day sum up to the usage of that day', async () => {
+  test('the hours of a day add up to the usage of that day', async () => {
     const { rows: hours } = await house.pool.query(
       `select organization_id, (at at time zone 'utc')::date::text as day, key_id, capability, outcome,
               sum(calls)::text as calls, sum(charged_micro)::text as charged
@@ -638,7 +638,7 @@ describe('usage_buckets', () => {
     expect(hours).toEqual(days)
   })
 
-  test('the minutes of an hour sum up to it', async () => {
+  test('the minutes of an hour add up to it', async () => {
     const of = (table: string) =>
       house.pool.query(
         `select date_trunc('hour', at) as hour, organization_id, code, sum(calls)::text as calls,
@@ -651,7 +651,7 @@ describe('usage_buckets', () => {
     expect(rows).toEqual((await of('usage_hours')).rows)
   })
 
-  test('a call that comes late for a removed minute is in its hour only, in whatever batches', async () => {
+  test('a call that arrives late for a removed minute is only in its hour, for any batches', async () => {
     const call = (at: string): ProjectedEvent => ({
       ...{ id: '', position: 1n, stream: ledgerStream('org_late'), revision: 1, recordedAtMs: 0 },
       metadata: {
@@ -685,7 +685,7 @@ describe('usage_buckets', () => {
   })
 })
 
-test('every projection there is has its test, here or in a file of its own', () => {
+test('every projection has its test, here or in its own file', () => {
   expect(projections).toEqual([
     accounts,
     ledgerLines,

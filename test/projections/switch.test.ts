@@ -1,4 +1,4 @@
-/** Rebuilt rows of money replace the live ones only with the totals of the log; a rebuild that was killed goes on. */
+/** Rebuilt rows of money replace the live ones only if they have the totals of the log. A killed rebuild can be continued. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
@@ -42,7 +42,7 @@ const calls = (prefix: string, count: number): Promise<unknown> =>
       ledger.submit(organizationIds[i % 3] ?? '', plainCall(`${prefix}-${i}`)),
     ),
   )
-/** Somebody writes into the live rows what no event says. */
+/** Changes the live rows so that they no longer match the events. */
 const spoil = (projection: Projection) =>
   house.pool.query(
     `update ${liveTable(projection)('ledger_lines')} set amount_micro = amount_micro - 7000000
@@ -52,7 +52,7 @@ const spoil = (projection: Projection) =>
   )
 
 describe('a switch', () => {
-  test('repairs live rows that do not have the totals of the log, and names every figure', async () => {
+  test('repairs live rows without the totals of the log, and reports every figure', async () => {
     house.start()
     await calls('first', 9)
     await untilProjected(house)
@@ -70,7 +70,7 @@ describe('a switch', () => {
     expect((await house.rebuild(ledgerLines)).differences).toEqual([])
   })
 
-  test('names an organization that only one of the two knows', async () => {
+  test('reports an organization that only one of the two has', async () => {
     house.start()
     await calls('first', 9)
     await untilProjected(house)
@@ -85,7 +85,7 @@ describe('a switch', () => {
     ])
   })
 
-  /** Folds as `ledger_lines` does, except for what `change` makes of it. */
+  /** Folds like `ledger_lines`, but passes the changes through `change`. */
   const folding = (change: (changes: Change[]) => Change[]): Projection => ({
     ...ledgerLines,
     fold: (events) => change(ledgerLines.fold(events)),
@@ -102,7 +102,7 @@ describe('a switch', () => {
     ['an amount that is not in the log', lines((row) => [{ ...row, amount_micro: 5n }]), 'balance'],
     ['no rows at all', folding(() => []), 'balance'],
   ])(
-    'does not take place with %s: the live rows stay, and nothing is left',
+    'does not take place with %s: the live rows stay, and no new rows remain',
     async (_, projection, figure) => {
       house.start()
       await calls('first', 9)
@@ -119,7 +119,7 @@ describe('a switch', () => {
     },
   )
 
-  test('does not take place where the rows of a ledger would stop that do not stop now', async () => {
+  test('does not take place if it would stop the rows of a ledger that have not stopped', async () => {
     house.start()
     await calls('first', 9)
     await untilProjected(house)
@@ -137,7 +137,7 @@ describe('a switch', () => {
 })
 
 describe('a rebuild that ends before its switch', () => {
-  /** Lets some batches through, and then breaks off: as a process that is killed. */
+  /** Delivers some batches and then fails, like a killed process. */
   const breaking = (batches: number, error: Error): EventLog => ({
     ...house.eventLog,
     async *subscribe(options) {
@@ -161,7 +161,7 @@ describe('a rebuild that ends before its switch', () => {
     await untilProjected(house)
   })
 
-  test('is gone on with by the next one, which gives the same rows', async () => {
+  test('is continued by the next one, which gives the same rows', async () => {
     const before = await house.live(ledgerLines)
     await expect(attempt(new Error('killed'))).rejects.toThrow('killed')
     const left = await leftRows()
@@ -175,7 +175,7 @@ describe('a rebuild that ends before its switch', () => {
     expect((await house.verify(ledgerLines)).differences).toEqual([])
   })
 
-  test('of several projections, each goes on where its own rows end', async () => {
+  test('of several projections, each continues where its own rows end', async () => {
     await expect(attempt(new Error('killed'))).rejects.toThrow('killed')
     const { resumed, differences } = await rebuildProjections({
       ...{ url: house.url, eventLog: house.eventLog, seal, projections: [accounts, ledgerLines] },
@@ -186,7 +186,7 @@ describe('a rebuild that ends before its switch', () => {
     expect((await house.pool.query('select from halted_streams')).rows).toEqual([])
   })
 
-  test('is not switched in where the rows it left were changed meanwhile', async () => {
+  test('is not switched in if its rows have been changed since', async () => {
     await expect(attempt(new Error('killed'))).rejects.toThrow('killed')
     await house.pool.query(`delete from ${next} where revision = (select max(revision) from ${next})`)
     await expect(house.rebuild(ledgerLines)).rejects.toThrow(TotalsDiffer)
@@ -194,10 +194,10 @@ describe('a rebuild that ends before its switch', () => {
   })
 
   test.each([
-    ['other code began it', `update projection_builds set fold = 'other'`],
+    ['other code started it', `update projection_builds set fold = 'other'`],
     ['another log was read', `update projection_builds set digest = 'other'`],
-    ['its tables are gone', `drop table ${next}`],
-  ])('is begun again where %s', async (_, change) => {
+    ['its tables were dropped', `drop table ${next}`],
+  ])('starts over if %s', async (_, change) => {
     await expect(attempt(new Error('killed'))).rejects.toThrow('killed')
     expect(await leftRows()).toBeGreaterThan(0)
     await house.pool.query(change)
@@ -205,7 +205,7 @@ describe('a rebuild that ends before its switch', () => {
     expect((await house.verify(ledgerLines)).differences).toEqual([])
   })
 
-  test('leaves nothing where it was cancelled', async () => {
+  test('leaves nothing after it was cancelled', async () => {
     await expect(attempt(new Cancelled('by user:ann'))).rejects.toThrow('by user:ann')
     await expect(leftRows()).rejects.toThrow('does not exist')
     expect((await house.pool.query('select from projection_builds')).rows).toEqual([])
