@@ -1,4 +1,4 @@
-/** Who may approve what changes prices: the whole rule, most decisive case first. */
+/** Which person may approve a price change: the whole rule, most decisive case first. */
 import { describe, expect, test } from 'vitest'
 import { approvalRefusal } from '../../src/administration/approval.ts'
 import { labelledOperator, provedOperator, provedUserOf } from '../../src/administration/operator.ts'
@@ -21,8 +21,8 @@ describe('with two persons', () => {
     ['the command line alone never approves', ada, cli, 'an approval needs a proved person, and "cli" is'],
     ['the system never approves', ada, 'system', 'an approval needs a proved person'],
     ['a key never approves', ada, 'key:l1WO9Eavc8p3Riys', 'an approval needs a proved person'],
-    ['what a label proposed is approved by no one', labelledBob, ada, 'it was proposed by "cli:bob"'],
-    ['nor what the command line alone proposed', cli, ada, 'it was proposed by "cli"'],
+    ['a proposal made under a label cannot be approved', labelledBob, ada, 'it was proposed by "cli:bob"'],
+    ['a proposal from the command line alone cannot be approved', cli, ada, 'it was proposed by "cli"'],
     ['the proposer does not approve', ada, ada, 'ada proposed it: another person has to approve it'],
   ])('%s', (_, proposer, approver, refusal) => {
     for (const consents of [true, false]) {
@@ -39,7 +39,7 @@ describe('alone', () => {
     [cli, cli],
     [labelledBob, cli],
     [ada, bob],
-  ])('what %s proposed is approved by %s with a word of consent, and never without', (proposer, approver) => {
+  ])('a proposal by %s is approved by %s with explicit consent, and never without', (proposer, approver) => {
     const asked = { proposer, approver, twoPerson: false }
     expect(approvalRefusal({ ...asked, consents: true })).toBeNull()
     expect(approvalRefusal({ ...asked, consents: false })).toBe(

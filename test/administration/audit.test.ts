@@ -1,4 +1,4 @@
-/** Who changed what: every change by anyone, told from the event log, found in a log of mostly calls. */
+/** Every change and its actor, read from the event log and found among mostly calls. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import pino from 'pino'
@@ -59,7 +59,7 @@ beforeAll(async () => {
 afterAll(() => house?.close())
 
 describe('the audit', () => {
-  test('tells every change by anyone, the newest first, in a sentence; and no call', async () => {
+  test('lists every change by anyone, the newest first, as a sentence; and no calls', async () => {
     expect(said(atFirst)).toEqual([
       `cli:root revoked the key ${partner.keyId}: leaked`,
       'user:ada disabled bob: left',
@@ -72,7 +72,7 @@ describe('the audit', () => {
     expect([...types].filter((type) => ['KeyUsed', 'CreditCharged'].includes(type))).toEqual([])
   })
 
-  test('tells the oldest first where that is asked for, and no more than is asked for', async () => {
+  test('lists the oldest first on request, and no more entries than requested', async () => {
     const first = await listed({ since: startedAt, oldestFirst: true }, 2)
     expect(said(first)).toEqual([
       `user:ada created the organization ${acme} "Acme"`,
@@ -86,7 +86,7 @@ describe('the audit', () => {
     })
   })
 
-  test('is asked by who, about what, and by type', async () => {
+  test('can be filtered by actor, subject and type', async () => {
     const by = async (filter: Parameters<typeof listed>[0]) => said(await listed(filter))
     expect(await by({ actors: ['user:ada'], type: 'UserDisabled' })).toEqual(['user:ada disabled bob: left'])
     expect(await by({ about: 'bob' })).toEqual([
@@ -102,7 +102,7 @@ describe('the audit', () => {
     expect(await by({ actors: ['user:nobody'] })).toEqual([])
   })
 
-  test('is whole over many pages, in both orders', async () => {
+  test('is complete over many pages, in both orders', async () => {
     for (let n = 0; n < 450; n++)
       await recordOperation(
         house.foundation.eventLog,
@@ -119,7 +119,7 @@ describe('the audit', () => {
     )
   })
 
-  test('tells nothing on the word of a row alone', async () => {
+  test('shows nothing that only a row claims', async () => {
     const [row] = await house.query(
       `insert into audit_entries (position, at, actor, type, stream, about)
        values (9e15::bigint, now(), 'user:ada', 'CreditGranted', 'ledger-x', '{}') returning position::text`,
@@ -133,7 +133,7 @@ describe('the audit', () => {
     } finally {
       await house.query('delete from audit_entries where position = $1', [row?.position])
     }
-    // A row that names another actor than its event.
+    // A row with another actor than its event.
     await house.query(`update audit_entries set actor = 'user:eve' where type = 'UserDisabled'`)
     try {
       expect(said(await listed({ actors: ['user:eve'] }))).toEqual(['user:ada disabled bob: left'])
@@ -142,7 +142,7 @@ describe('the audit', () => {
     }
   })
 
-  test('refuses where its rows have stopped, and says how they go on', async () => {
+  test('is refused if its rows have stopped, and the error names the remedy', async () => {
     await house.query(`update projection_checkpoints set state = 'halted', error = 'x' where name = 'audit'`)
     try {
       await expect(Array.fromAsync(auditEntries(house.foundation, all, { max: 1 }))).rejects.toThrow(
@@ -194,14 +194,14 @@ describe('each kind of change', () => {
     expect(auditedTypes.filter((type) => !sampled.some((one) => one.type === type))).toEqual([])
   })
 
-  test.each(sampled.map((event) => [event.type, event] as const))('%s is a whole sentence', (_, event) => {
+  test.each(sampled.map((event) => [event.type, event] as const))('%s is a complete sentence', (_, event) => {
     const sentence = auditSentence(event)
     expect(sentence).not.toMatch(/undefined|null|NaN|\[object|^\s*$/)
     expect(sentence.length).toBeLessThan(500)
   })
 })
 
-test('a call costs the fold a look at its type: no row, and no change to write', () => {
+test('for a call the fold only checks the type: no row, and no change to write', () => {
   const call = {
     ...{ type: 'KeyUsed', id: 'x', position: 7n, stream: `ledger-${'x'}`, revision: 1, recordedAtMs: 0 },
     ...{

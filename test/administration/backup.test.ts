@@ -1,4 +1,4 @@
-/** Backups: whole, of one moment, refused when they are not as they were written, and never a way back for an erased person. */
+/** Backups are complete and consistent, are refused if they were modified, and never bring back an erased person. */
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -109,7 +109,7 @@ const rowsIn = async (url: string, text: string): Promise<unknown[]> => {
   }
 }
 
-test('every table is copied, or is left out for a reason that is written down', async () => {
+test('every table is copied, or left out for a documented reason', async () => {
   const rows = await house.query(
     `select relname as name from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace`,
   )
@@ -118,7 +118,7 @@ test('every table is copied, or is left out for a reason that is written down', 
   )
 })
 
-test('a backup is recorded with who made it and what it is', async () => {
+test('a backup is recorded with its author and its description', async () => {
   const events = (await house.foundation.eventLog.read(operatorStream, { direction: 'backwards', max: 20 }))
     .map(decodeEvent)
     .filter(({ type }) => type === 'BackupCreated')
@@ -135,7 +135,7 @@ test('a backup is recorded with who made it and what it is', async () => {
   expect((await stat(file('first.tar'))).mode & 0o777).toBe(0o600)
 })
 
-test('restored: every row is there, and the read models are those of the moment', async () => {
+test('after a restore every row exists, and the read models are those of the backup', async () => {
   const there = await target()
   const { rows } = await restore(there, 'second.tar')
   expect(rows.companies).toBe(3_000)
@@ -152,13 +152,13 @@ test('restored: every row is there, and the read models are those of the moment'
     (await foundation.pool.query('select organization_id, remaining_micro from account_lots order by 1, 2'))
       .rows,
   ).toEqual(await house.query('select organization_id, remaining_micro from account_lots order by 1, 2'))
-  // Streams go on where they were, and new ones get ids of their own.
+  // Streams continue from there, and new ones get new ids.
   const account = await foundation.ledger.account(partner.organizationId)
   expect(account).toBeDefined()
   await expect(restore(there, 'second.tar')).rejects.toThrow(/not empty/)
 })
 
-test('before it is restored, a target is looked at as it is: empty, in use, or of another release; and stays so', async () => {
+test('a target is checked before the restore (empty, in use, or of another release) and is not changed', async () => {
   const checking = async ({ config }: { readonly config: Config }): Promise<void> => {
     const asked = { path: file('second.tar'), keysLost: false, onProgress: () => undefined }
     const { backup } = await checkRestorable(config, asked)
@@ -181,7 +181,7 @@ test('before it is restored, a target is looked at as it is: empty, in use, or o
   await expect(checking(other)).rejects.toThrow('and this database those of 9999')
 })
 
-test('a backup gives the moment it was made', async () => {
+test('a backup returns the time it was made', async () => {
   const there = await target()
   await restore(there, 'first.tar')
   const [row] = await rowsIn(there.database.url, 'select position from log_head')
@@ -207,7 +207,7 @@ describe('refused, and nothing is written', () => {
     expect(row).toEqual({ rows: 0 })
   }
 
-  test('a file with any byte changed, by name', async () => {
+  test('a file with any modified byte, by name', async () => {
     const whole = await readFile(file('second.tar'))
     const sound = await checkBackup(file('second.tar'), { secretKeys: ownKeys() })
     let refused = 0
@@ -222,14 +222,14 @@ describe('refused, and nothing is written', () => {
         expect(result.message).toContain(file('damaged.tar'))
         refused++
       } else {
-        // What fills a block up, or the head of an entry beside its name and length, means nothing.
+        // Padding in a block, and the fields of a header other than name and length, have no meaning.
         expect(result).toMatchObject({ manifest: sound.manifest, rows: sound.rows })
       }
     }
     expect(refused).toBeGreaterThan(40)
   })
 
-  test('a file that was cut off, at its end too', async () => {
+  test('a truncated file, even if only the end is missing', async () => {
     const whole = await readFile(file('second.tar'))
     for (const length of [0, 100, 700, whole.length >> 1, whole.length - 3_000]) {
       await writeFile(file('cut.tar'), whole.subarray(0, length))
@@ -239,7 +239,7 @@ describe('refused, and nothing is written', () => {
     }
   })
 
-  test('a file that is no backup, or none at all', async () => {
+  test('a file that is not a backup, and an empty one', async () => {
     await writeFile(file('noise'), randomBytes(10_000))
     await expect(restore(await target(), 'noise')).rejects.toThrow(
       /noise is damaged, incomplete or no backup/,
@@ -253,7 +253,7 @@ describe('refused, and nothing is written', () => {
     await untouched(there)
   })
 
-  test('made by someone who has no SECRET_KEY, though every digest in it fits', async () => {
+  test('made by someone without SECRET_KEY, even if every digest in it is right', async () => {
     const entries: { name: string; sha256: string }[] = []
     const forged = await createArchive(file('forged.tar'))
     for await (const { name, bytes, sha256 } of readArchive(file('first.tar'))) {
@@ -271,7 +271,7 @@ describe('refused, and nothing is written', () => {
     await expect(restore(await target(), 'forged.tar')).rejects.toThrow(/damaged or not ours/)
   })
 
-  test('the keys it is sealed under are not in KEY_DIR; with --keys-lost it goes on', async () => {
+  test('its keys are not in KEY_DIR; with --keys-lost the restore continues', async () => {
     const there = await target({ KEY_DIR: file('other-keys') })
     await expect(restore(there, 'second.tar')).rejects.toThrow(/^KEY_DIR: .*other-keys lacks the key/)
     await untouched(there)
@@ -281,17 +281,17 @@ describe('refused, and nothing is written', () => {
   test('an event log that does not answer', async () => {
     const there = await target({ EVENT_LOG_URL: 'esdb://127.0.0.1:1?tls=false' })
     await expect(restore(there, 'second.tar')).rejects.toThrow(/^EVENT_LOG_URL: /)
-    // The rows are there, and the log is not where it was to be: nothing starts.
+    // The rows exist, but the log is not at its configured place, so nothing starts.
     await expect(openFoundation(there.config, { logger })).rejects.toThrow('is being restored here')
   })
 
-  test('a file that exists, a directory that does not', async () => {
+  test('an existing file, and a missing directory', async () => {
     await expect(backUp('first.tar')).rejects.toThrow(/exists and is not overwritten/)
     await expect(backUp('nowhere/third.tar')).rejects.toThrow(/cannot be written \(ENOENT\)/)
   })
 })
 
-/** As an earlier release would have written it: one migration less, and without what those after it made. */
+/** A backup as an earlier release would write it: without the last migration and everything added since. */
 test('a backup of an earlier release is loaded into its own tables and migrated after that', async () => {
   const earlier = (await newestMigration()) - 1
   const isLater = (name: string): boolean => name.replace('tables/', '').startsWith('webhook_')
@@ -321,7 +321,7 @@ test('a backup of an earlier release is loaded into its own tables and migrated 
 const sha256Of = async (bytes: Buffer): Promise<string> =>
   Buffer.from(await crypto.subtle.digest('SHA-256', Uint8Array.from(bytes))).toString('hex')
 
-test('who was erased after the backup stays erased in what is restored from it', async () => {
+test('a person erased after the backup stays erased after a restore', async () => {
   const parts = erasureParts(house.foundation)
   const hmac = house.foundation.secrets.identifierHmac('lid:erased-later')
   const subjectId = 'sub_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
@@ -339,7 +339,7 @@ test('who was erased after the backup stays erased in what is restored from it',
   expect(await profileOpened(foundation, there.config), 'once').toBe(0)
 })
 
-/** Opens the capability as a process does before it answers; says how many people it erased again. */
+/** Opens the capability as a process does before it answers. Returns how many people it erased again. */
 const profileOpened = async (foundation: Foundation, config: Config): Promise<number> => {
   const told: number[] = []
   const telling = pino({ level: 'warn' }, { write: (line) => told.push(JSON.parse(line).people as number) })
@@ -365,11 +365,11 @@ const finalOf = (config: Config, name: string) =>
     { logger, waitMs: 0 },
   )
 
-describe('while a restore is not complete', () => {
+describe('during an incomplete restore', () => {
   const refused = ({ config }: Target) =>
     expect(openFoundation(config, { logger })).rejects.toThrow('a backup is being restored here')
 
-  test('nothing starts there, and the same restore goes on; another one is refused', async () => {
+  test('nothing starts there, and the same restore continues; any other restore is refused', async () => {
     const there = await target()
     const loaded = await restore(there, 'second.tar')
     await refused(there)
@@ -384,10 +384,10 @@ describe('while a restore is not complete', () => {
     await openFoundation(there.config, { logger }).then(({ close }) => opened.push(close))
   })
 
-  test('nor where it was ended before a row was loaded: it begins again, with any backup', async () => {
+  test('if it ended before a row was loaded, nothing starts either: it begins again, with any backup', async () => {
     const there = await target()
     await restore(there, 'second.tar')
-    // As a kill leaves it between the mark and the rows.
+    // The state after a kill between the mark and the rows.
     await rowsIn(
       there.database.url,
       `truncate log_segments, log_streams, ${keptTables.join(', ')} cascade; update log_head set position = 0;
@@ -408,7 +408,7 @@ describe('a final backup', () => {
     expect(await house.query('select from installation_mark')).toEqual([])
   }, 30_000)
 
-  test('closes the installation; where it fails, it stays open', async () => {
+  test('closes the installation; if it fails, the installation stays open', async () => {
     const own = { KEY_DIR: file('moved-keys') }
     const source = await target(own)
     await openFoundation(source.config, { logger }).then(({ close }) => close())
@@ -418,7 +418,7 @@ describe('a final backup', () => {
     const start = () => openFoundation(source.config, { logger })
     await expect(start()).rejects.toThrow(/^DATABASE_URL: this installation was closed on .*final\.tar/)
     await expect(restore(source, 'final.tar')).rejects.toThrow('this installation was closed')
-    // Killed before the file was there: it is asked for again.
+    // Killed before the file existed, so the backup is requested again.
     await finalOf(source.config, 'final-again.tar')
     await expect(start()).rejects.toThrow('final-again.tar')
     await rowsIn(source.database.url, 'delete from installation_mark')

@@ -1,4 +1,4 @@
-/** The list of checks: each looked at for itself, with doubles of the database's answers where they are named so. */
+/** The list of checks, each tested alone, in some cases with doubles of the database's answers. */
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer } from 'node:net'
@@ -61,7 +61,7 @@ const all: readonly Check<never>[] = [
   ...keyChecks,
 ]
 
-/** What a check of the list finds, given what it looks at. */
+/** The findings of one check, for the given input. */
 const lines = async (name: string, on: object): Promise<string[]> => {
   const found = all.filter((one) => one.name === name)
   if (found.length !== 1) throw new Error(`${found.length} checks are named ${name}`)
@@ -70,7 +70,7 @@ const lines = async (name: string, on: object): Promise<string[]> => {
 const linesOf = async <On>(checks: readonly Check<On>[], on: On): Promise<string[]> =>
   (await lookAt(checks, on)).map(({ level, says }) => `${level}: ${says}`)
 
-test('names are unique, and every check says what it looks at and what to do', () => {
+test('names are unique, and every check describes its subject and its remedy', () => {
   expect(new Set(all.map(({ name }) => name)).size).toBe(all.length)
   for (const { looksAt, advice } of all) {
     expect(looksAt).toMatch(/^\S.{10,}[^.]$/)
@@ -80,7 +80,7 @@ test('names are unique, and every check says what it looks at and what to do', (
   expect(new Set(gauges).size).toBe(gauges.length)
 })
 
-/** A double of the database: answers each statement that matches with these rows. */
+/** A double of the database: answers each matching statement with these rows. */
 const databaseSaying = (...answers: readonly (readonly [RegExp, readonly object[]])[]): pg.Pool =>
   ({
     query: async (text: string) => {
@@ -90,7 +90,7 @@ const databaseSaying = (...answers: readonly (readonly [RegExp, readonly object[
     },
   }) as never
 
-/** A server that takes any question and gives this version. */
+/** A server that accepts any query and reports this version. */
 const startOldPostgres = async (version: string, number: number) => {
   const message = (type: string, body: Buffer): Buffer => {
     const length = Buffer.alloc(4)
@@ -140,7 +140,7 @@ const startOldPostgres = async (version: string, number: number) => {
   }
 }
 
-test('a PostgreSQL that is too old is one fault with its remedy, and nothing else in it is looked at', async () => {
+test('a PostgreSQL that is too old is one fault with its remedy, and no other check reads it', async () => {
   const old = await startOldPostgres('15.8', 150_008)
   const secret = 'a secret of the test, long enough to be one'
   const findings = await examine({ DATABASE_URL: old.url, SECRET_KEY: secret, DATA_DIR: dir, KEY_DIR: dir })
@@ -167,7 +167,7 @@ test('a PostgreSQL that is too old is one fault with its remedy, and nothing els
   expect(old.asked()).toBe(1)
 })
 
-test('every command that a remedy names exists', async () => {
+test('every command named in a remedy exists', async () => {
   const root = new URL('../../', import.meta.url)
   const folder = new URL('src/administration/checks/', root)
   const files = [
@@ -188,8 +188,8 @@ test('every command that a remedy names exists', async () => {
   expect(commanded.filter((words) => !names.has(words))).toEqual([])
 })
 
-describe('looking', () => {
-  test('what throws and what hangs are faults of their own, and the order stays', async () => {
+describe('running checks', () => {
+  test('a check that throws or hangs is its own fault, and the order stays the same', async () => {
     const checkOf = (name: string, look: Check<unknown>['look']): Check<unknown> => ({
       ...{ name, look, looksAt: 'something', severity: 'warning', advice: 'Look elsewhere.' },
       bound: { unit: 'seconds', warning: 10, fault: 20 },
@@ -235,11 +235,11 @@ describe('the environment', () => {
     ['DATABASE_URL', 'postgres://app:Xk3jd8s9@db/x'],
     ['DATABASE_URL', 'postgres://app@db/x'],
     ['EVENT_LOG_URL', 'esdb://localhost:2113?tls=false'],
-  ])('%s=%s is none', async (name, value) => {
+  ])('%s=%s is not', async (name, value) => {
     expect(await passwordLines({ [name]: value })).toEqual(['ok: none is a well-known one'])
   })
 
-  test('what makes no sense is left out, a line for each, and the rest counts', () => {
+  test('invalid settings are left out, with a line for each, and the others still apply', () => {
     const { config, faults } = parseSoundConfig({
       ...{ API_PORT: 'x', SMTP_PORT: '0', TLS_KEY: '/key', DATA_DIR: '/data', SECRET_KEY: 'short' },
     })
@@ -265,7 +265,7 @@ describe('the database', () => {
     [{ standby: true }, 'fault: it takes no writes: it is a standby, or read-only'],
     [{ used: 95 }, 'warning: 95 of 100 connections are in use'],
     [{}, 'ok: safe against a crash; 12 of 100 connections are in use'],
-  ])('%j is told', async (changed, line) => {
+  ])('%j is reported', async (changed, line) => {
     expect(await settings(changed)).toEqual([line])
   })
 })
@@ -299,18 +299,18 @@ describe('jobs', () => {
       { cron: null, state: 'failed', ended_ms: 0 },
       ['warning: checkpoint failed 0 ms ago: no reason is kept', `ok: ${oldest('0 ms')}`],
     ],
-  ])('%j is told', async (changed, told) => {
+  ])('%j is reported', async (changed, told) => {
     expect(await jobLines({ ...job, ...changed })).toEqual(told)
   })
 
-  test('a database that never had a queue of jobs is told', async () => {
+  test('a database that never had a job queue is reported', async () => {
     expect(await lines('jobs', { pool: databaseSaying([/as made/, [{ made: false }]]) })).toEqual([
       'warning: no job was ever scheduled',
     ])
   })
 })
 
-describe('what proves the log and brings it back', () => {
+describe('proof and recovery of the log', () => {
   const ofLog = (eventLog: EventLog): Pick<InLog, 'eventLog' | 'acts'> => ({
     eventLog,
     acts: actsIn(eventLog),
@@ -319,7 +319,7 @@ describe('what proves the log and brings it back', () => {
   const at = (ms: number): string => new Date(ms).toISOString()
   const startMs = Date.parse('2026-05-01T00:00:00Z')
 
-  /** The log as one that was begun, by its own clock, with a first price book. */
+  /** The log as if it had just begun, by its own clock, with a first price book. */
   const begun = (eventLog: EventLog): EventLog => ({
     ...eventLog,
     read: (stream, options) =>
@@ -345,7 +345,7 @@ describe('what proves the log and brings it back', () => {
     }
   }
 
-  test('nothing is missed in an empty log, nor in one that has just begun', async () => {
+  test('nothing is missing in an empty log, or in one that has just begun', async () => {
     const ask = await scene({ type: 'Whatever', data: {}, atMs: startMs })
     const empty = ofLog(createMemoryEventLog().client('doctor'))
     for (const about of ['checkpoints', 'verification', 'reconciliation', 'backup', 'rebuild']) {
@@ -354,7 +354,7 @@ describe('what proves the log and brings it back', () => {
     }
   })
 
-  test('a checkpoint is missed after two hours, and is a fault after 26', async () => {
+  test('a missing checkpoint is a warning after two hours, and a fault after 26', async () => {
     const ask = await scene({ type: 'Whatever', data: {}, atMs: startMs })
     expect(await ask('checkpoints', startMs + 3 * hourMs)).toEqual([
       'warning: none yet; the event log began 3 h ago',
@@ -364,7 +364,7 @@ describe('what proves the log and brings it back', () => {
     ])
   })
 
-  test('a backup is missed after two days; the newest counts', async () => {
+  test('a missing backup is a warning after two days; the newest counts', async () => {
     const made = (atMs: number) => ({ type: 'BackupCreated', data: { position: '1' }, atMs })
     const ask = await scene(made(startMs), made(startMs + dayMs), {
       type: 'Whatever',
@@ -379,7 +379,7 @@ describe('what proves the log and brings it back', () => {
     ])
   })
 
-  test('figures of money that a rebuild changed are a fault for seven days', async () => {
+  test('money figures changed by a rebuild are a fault for seven days', async () => {
     const ended = {
       ...{
         rebuild_id: '0190a8e0-0000-4000-8000-000000000000',
@@ -395,7 +395,7 @@ describe('what proves the log and brings it back', () => {
     expect(await ask('rebuild', startMs + 8 * dayMs)).toEqual(['ok: the last was 8 days ago'])
   })
 
-  test('a reconciliation that found differences is a fault; one that is old is a warning', async () => {
+  test('a reconciliation with differences is a fault; a last reconciliation that is too old is a warning', async () => {
     vi.useFakeTimers({ toFake: ['Date'], now: startMs })
     const eventLog = createMemoryEventLog().client('doctor')
     const ask = (nowMs: number): Promise<string[]> => {
@@ -426,7 +426,7 @@ describe('what proves the log and brings it back', () => {
     ])
   })
 
-  test('webhooks that are disabled, and messages that wait for an hour, are warnings', async () => {
+  test('disabled webhooks, and messages that have waited for an hour, are warnings', async () => {
     const saying = databaseSaying([/webhook_deliveries/, [{ count: '3', oldest: '4000', disabled: '1' }]])
     expect(await lines('webhooks', { pool: saying })).toEqual([
       'warning: messages that wait: 3, the oldest for 67 min',
@@ -443,7 +443,7 @@ describe('clocks', () => {
     })
   }
 
-  test('that differ are told by whose they are', async () => {
+  test('that differ are reported with the process they belong to', async () => {
     expect(await check(Date.now() - 60_000, 100, -5_000, 20 * minuteMs)).toEqual([
       expect.stringMatching(/^warning: this host's clock is (59|60|61) s ahead of the database's$/),
       "ok: the clock of process 1 on api is 100 ms ahead of the database's",
@@ -454,7 +454,7 @@ describe('clocks', () => {
 })
 
 describe('rows', () => {
-  test('of a projection that is halted, and events set aside, are told with what to type', async () => {
+  test('of a halted projection, and events set aside, are reported with the command to run', async () => {
     const states = [
       { name: 'key_usage', state: 'halted', error: 'an event of another release', parked: 0 },
       { name: 'accounts', state: 'live', error: null, parked: 0 },
@@ -473,7 +473,7 @@ describe('rows', () => {
     expect(await lines('events set aside', on)).toEqual(['fault: api_keys: 2'])
   })
 
-  test('are as old for "doctor" as the wall clock says, also where the log stands still', async () => {
+  test('have their age by the wall clock in "doctor", even if the log receives no events', async () => {
     const eventLog = createMemoryEventLog().client('doctor')
     await appendNext(eventLog, operatorStream, [
       { id: eventIdOf(operatorStream, 'late', 0), type: 'Whatever', data: '{}', metadata: '{}' },
@@ -492,7 +492,7 @@ describe('the directory of the keys', () => {
   const keyLines = (environment: Record<string, string>, about = 'KEY_DIR'): Promise<string[]> =>
     lines(about, { config: parseConfig(environment) })
 
-  test('inside DATA_DIR by a choice is a warning, by default a word about backups', async () => {
+  test('inside DATA_DIR by configuration is a warning, by default a remark about backups', async () => {
     const data = join(dir, 'data')
     const keys = join(data, 'keys')
     await mkdir(keys, { recursive: true, mode: 0o700 })
@@ -505,7 +505,7 @@ describe('the directory of the keys', () => {
     expect(await keyLines({ DATA_DIR: data, KEY_DIR: beside })).toEqual([`ok: ${beside}`])
   })
 
-  test('and the secrets in DATA_DIR that others can read are warnings', async () => {
+  test('and secrets in DATA_DIR that others can read are warnings', async () => {
     const data = join(dir, 'open')
     await mkdir(join(data, 'keys'), { recursive: true, mode: 0o700 })
     expect(await keyLines({ DATA_DIR: data }, 'secret files')).toEqual(['ok: no other user can read them'])
@@ -520,7 +520,7 @@ describe('the directory of the keys', () => {
 })
 
 describe('the network', () => {
-  test('where the service should listen there is nothing, something else, or the service', async () => {
+  test("at the service's address there is nothing, something else, or the service", async () => {
     const answers = { ready: 200, not_ready: 503, strange: 200 } as const
     let answer: keyof typeof answers = 'strange'
     const server = createHttpServer((_, response) =>
@@ -548,14 +548,14 @@ describe('the network', () => {
     expect(await ask()).toEqual([`warning: nothing listens at ${url} (API_PORT)`])
   })
 
-  test('a Redis that is away is a warning, and no password is told', async () => {
+  test('an unreachable Redis is a warning, and no password is shown', async () => {
     const config = parseConfig({ REDIS_URL: 'redis://u:geheimnis@127.0.0.1:1' })
     expect(await lines('Redis', { config })).toEqual([
       'warning: it does not answer: connect ECONNREFUSED 127.0.0.1:1',
     ])
   })
 
-  test('the name for mail servers and its address have to lead to each other', async () => {
+  test('the name for mail servers and its address must lead to each other', async () => {
     const dns = await startDnsServer({
       'good.test': { A: ['192.0.2.1'] },
       '1.2.0.192.in-addr.arpa': { PTR: ['good.test'] },
@@ -591,7 +591,7 @@ describe('lists of domains', () => {
   const refreshed = (day: string): string =>
     `# Generated ${day}, not edited. 1 domains; see provenance.md.\nmailinator.com\n`
 
-  test('that were refreshed count by the day in their first line; else that of the packages does', async () => {
+  test('have the date in their first line if they were refreshed, or else that of the packages', async () => {
     const folder = await mkdtemp(join(dir, 'lists-'))
     expect(await linesOf([listsAge(folder, clock)], undefined)).toEqual([
       'ok: domains of the packages; of 2026-09-21, 41 days ago',

@@ -1,4 +1,4 @@
-/** What may be chosen as a password: long enough, and nothing that is tried first. */
+/** Rules for passwords: long enough, and not one that attackers try first. */
 import { describe, expect, test } from 'vitest'
 import { checkPassword } from '../../src/administration/users/chosen-password.ts'
 
@@ -16,7 +16,7 @@ describe('a password is refused', () => {
     'iloveyou1234567',
     'manchesterunited',
     '1q2w3e4r5t6y7u8i',
-  ])('that is common, or made of what is: %s', async (password) => {
+  ])('that is common, or built from common parts: %s', async (password) => {
     await expect(check(password)).rejects.toThrow('too easy to guess')
   })
 
@@ -28,11 +28,11 @@ describe('a password is refused', () => {
     'Northwind Traders',
     'TradersNorthwind!',
     'enrichmentledger',
-  ])('that is a name of the person, the organization or the product: %s', async (password) => {
+  ])('that contains a name of the person, the organization or the product: %s', async (password) => {
     await expect(check(password)).rejects.toThrow('too easy to guess')
   })
 
-  test('of fourteen characters, however many bytes they take', async () => {
+  test('of fourteen characters, for any number of bytes', async () => {
     await expect(check('kÄ9#😀vT2!xQ7§b')).rejects.toThrow('at least 15 characters')
     await expect(check('x'.repeat(1_025))).rejects.toThrow('at most 1024')
   })
@@ -44,11 +44,11 @@ test.each([
   'x7Kd92mVqLw0pZt',
   'lovelace wrote seven programs',
   'горячий чай с лимоном',
-])('a long one that no one tries first is taken: %s', async (password) => {
+])('a long password that attackers do not try first is accepted: %s', async (password) => {
   expect(await check(password)).toBe(password)
 })
 
-test('the longest takes no longer to check than a person notices', async () => {
+test('checking the longest one takes no noticeable time', async () => {
   await check('correct horse battery staple')
   const before = performance.now()
   await check('p4$sw0rd1@! and x7Kd92mVqLw0pZt '.repeat(32)).catch(() => undefined)

@@ -1,4 +1,4 @@
-/** Movements of credits that operators make: once by reference, and never more back than a call cost, whoever asks at once. */
+/** Credit movements made by operators: once per reference, and refunds never exceed the cost of a call, even with concurrent requests. */
 import { pino } from 'pino'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { adjust, voidGrant } from '../../src/administration/credits/corrections.ts'
@@ -27,10 +27,10 @@ type Process = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
 
 let log: MemoryEventLog
 
-/** Read models that know nothing: whatever is found is found in the log. */
+/** Empty read models, so everything must be found in the log. */
 const noRows = { query: async () => ({ rows: [] }) } as unknown as Foundation['pool']
 
-/** What one with faults answers is never looked at, so its callers wait 200 ms for it and not ten seconds. */
+/** The answers of a process with faults are never checked, so its callers wait 200 ms instead of ten seconds. */
 const processOf = (name: string, faults?: ClientFaults, pool = noRows): Process => {
   const eventLog: EventLog = log.client(name, faults)
   const ledger = createLedger({
@@ -71,7 +71,7 @@ const sound = async (): Promise<void> =>
 
 const requestIdOf = (n: number): string => `01M7YKBQZN92PN3ABTVNQE6E${String(n).padStart(2, '0')}`
 
-/** A call that costs so much. Returns its request id. */
+/** A call with this cost. Returns its request id. */
 const call = async (n: number, price: string): Promise<string> => {
   const requestId = requestIdOf(n)
   await one.ledger.submit(org, {
@@ -91,7 +91,7 @@ const call = async (n: number, price: string): Promise<string> => {
 describe('a grant with a reference', () => {
   const wanted = { ...grantOf('100', { expiresAt: '2999-01-01T00:00:00.000Z' }), reference }
 
-  test('is made once, and says when it was there already', async () => {
+  test('is made once, and reports whether it existed already', async () => {
     const first = await grantOnce(one, wanted)
     const again = await grantOnce(other, { ...wanted, reason: 'sent twice' })
     expect(first.already).toBe(false)
@@ -101,7 +101,7 @@ describe('a grant with a reference', () => {
     await sound()
   })
 
-  test('that asks for another amount, expiry, priority or kind is refused, naming both', async () => {
+  test('with another amount, expiry, priority or kind is refused, naming both', async () => {
     await grantOnce(one, wanted)
     const first = `reference "${reference}" names a grant of 100 credits with priority 100 that expires at 2999-01-01T00:00:00.000Z already; asked for was `
     for (const [changed, text] of [
@@ -119,7 +119,7 @@ describe('a grant with a reference', () => {
     expect(await balance()).toBe('100')
   })
 
-  test('by two processes at once is one lot, and one of them says it was there', async () => {
+  test('by two concurrent processes is one lot, and one of them reports that it existed', async () => {
     for (let n = 0; n < 8; n++) {
       const same = { ...grantOf('1'), reference: `at once ${n}` }
       const made = await Promise.all([grantOnce(one, same), grantOnce(other, same)])
@@ -130,7 +130,7 @@ describe('a grant with a reference', () => {
     await sound()
   })
 
-  test('that another process made after this one had looked for it is found by the ledger', async () => {
+  test('made by another process after this one searched for it is found by the ledger', async () => {
     await grantOnce(one, { ...wanted, reference: 'another' })
     const { ledger } = one
     const behind: Process = {
@@ -149,7 +149,7 @@ describe('a grant with a reference', () => {
     await sound()
   })
 
-  test('of two amounts at once is the one or the other', async () => {
+  test('with two concurrent amounts takes one of the two', async () => {
     const made = await Promise.allSettled([
       grantOnce(one, { ...grantOf('1'), reference }),
       grantOnce(other, { ...grantOf('2'), reference }),
@@ -159,7 +159,7 @@ describe('a grant with a reference', () => {
   })
 
   test.each(['lose-reply', 'lose-request', 'late', 'unavailable'] as const)(
-    'whose process ends between reservation and lot, or never hears of it (%s), is finished by giving it again',
+    'whose process ends between reservation and lot, or never gets the reply (%s), is completed by repeating it',
     async (fault) => {
       let broken = true
       const dying = processOf('dying', {
@@ -177,14 +177,14 @@ describe('a grant with a reference', () => {
     },
   )
 
-  test('is found behind everything that came after it', async () => {
+  test('is found behind all later events', async () => {
     await grantOnce(one, wanted)
     for (let n = 0; n < 3; n++) await call(n, '1')
     expect((await grantOnce(other, wanted)).already).toBe(true)
     expect(await balance()).toBe('97')
   })
 
-  test('reserves nothing for an organization that does not exist, nor for a lot that has expired', async () => {
+  test('reserves nothing for an organization that does not exist, or for an expired lot', async () => {
     const nobody = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZY'
     await expect(grantOnce(one, { ...wanted, organizationId: nobody })).rejects.toThrow('is not registered')
     await expect(grantOnce(one, { ...wanted, expiresAt: '2020-01-01T00:00:00.000Z' })).rejects.toThrow(
@@ -195,7 +195,7 @@ describe('a grant with a reference', () => {
 })
 
 describe('adjustments and voids', () => {
-  test('an adjustment takes and gives, once by its reference, and never takes more than is available', async () => {
+  test('an adjustment takes and gives, once per reference, and never takes more than is available', async () => {
     await grant(one, grantOf('10'))
     const asked = { organizationId: org, reason: 'agreed', reference: 'CRN-1', ...who }
     const taken = await adjust(one, { ...asked, amount: parseCredits('-4') })
@@ -208,7 +208,7 @@ describe('adjustments and voids', () => {
     expect(await balance()).toBe('7.5')
   })
 
-  test('a void takes what is left of its lot and of no other', async () => {
+  test('a void takes the rest of its lot and of no other', async () => {
     const { granted } = await grant(one, grantOf('10'))
     await grant(one, grantOf('5', { priority: 200 }))
     await call(1, '3')
@@ -229,7 +229,7 @@ describe('a refund', () => {
     amount: amount === undefined ? undefined : parseCredits(amount),
   })
 
-  test('goes back into the lots the call was drawn from, the last first, and opens emptied ones again', async () => {
+  test('goes back into the lots of the call, the last first, and reopens emptied ones', async () => {
     const first = (await grant(one, grantOf('2', { priority: 1, expiresAt: '2999-01-01T00:00:00.000Z' })))
       .granted
     const second = (await grant(one, grantOf('10', { priority: 2 }))).granted
@@ -259,7 +259,7 @@ describe('a refund', () => {
     await sound()
   })
 
-  test('of lots that have expired is a lot of its own', async () => {
+  test('of expired lots becomes a new lot', async () => {
     const expiresAt = new Date(Date.now() + 60_000).toISOString()
     const { granted } = await grant(one, grantOf('5', { expiresAt }))
     const requestId = await call(1, '5')
@@ -276,7 +276,7 @@ describe('a refund', () => {
     }
   })
 
-  test('shows what it would do, and does nothing, with a dry run', async () => {
+  test('with a dry run shows what it would do, and does nothing', async () => {
     await grant(one, grantOf('10'))
     const requestId = await call(1, '4')
     const before = log.eventsOf(stream).length
@@ -286,7 +286,7 @@ describe('a refund', () => {
     expect(log.eventsOf(stream)).toHaveLength(before)
   })
 
-  test('of more than the call still costs, of a free call, of none, is refused', async () => {
+  test('of more than the call still costs, of a free call, or of no call, is refused', async () => {
     await grant(one, grantOf('10'))
     const [paid, free] = [await call(1, '4'), await call(2, '0')]
     await refund(one, refundsOf(paid, '3'))
@@ -301,7 +301,7 @@ describe('a refund', () => {
     await expect(refund(one, refundsOf('abc'))).rejects.toThrow('is no request id')
   })
 
-  test('is worked out from the log: a row that points elsewhere, or at another call, changes nothing', async () => {
+  test('is computed from the log: a row that points elsewhere, or at another call, changes nothing', async () => {
     await grant(one, grantOf('10'))
     const [first, second] = [await call(1, '4'), await call(2, '1')]
     const rows = [
@@ -314,7 +314,7 @@ describe('a refund', () => {
     expect((await refund(misled, refundsOf(first))).adjusted.amount).toBe('4')
   })
 
-  test('of a request that was recorded twice is of what was charged', async () => {
+  test('of a request that was recorded twice is of the charged call', async () => {
     await grant(one, grantOf('10'))
     const requestId = requestIdOf(1)
     await one.ledger.submit(org, {
@@ -334,7 +334,7 @@ describe('a refund', () => {
     expect((await refund(one, refundsOf(requestId))).adjusted.amount).toBe('3')
   })
 
-  test('by several at once is never more than the call cost in all', async () => {
+  test('by several concurrent requests never exceeds the cost of the call in total', async () => {
     await grant(one, grantOf('1000'))
     for (let n = 0; n < 12; n++) {
       const requestId = await call(n, '4')
@@ -347,7 +347,7 @@ describe('a refund', () => {
       const given = done.flatMap((end) =>
         end.status === 'fulfilled' ? parseCredits(end.value.adjusted.amount) : [],
       )
-      // What no one was told of was not given: each that says so has an event of its own.
+      // A refund that was never confirmed was not made, and each confirmed refund has its own event.
       expect(given.reduce((sum, part) => sum + part, 0n)).toBe(parseCredits('4'))
     }
     expect(await balance()).toBe('1000')
@@ -365,7 +365,7 @@ describe('a refund', () => {
       const due = { chargeId, amount: parseCredits('4'), firstEventId: used.id, revision: charged.revision }
       const reverse = () => other.ledger.submit(org, reversalCommand(due, Date.now()))
       const refunded = refund(one, refundsOf(requestId, n % 2 === 0 ? undefined : '1'))
-      // A process that was refused its append may find out late that it arrived.
+      // A process whose append was refused may learn later that it arrived.
       if (n >= 4) await refunded
       await Promise.allSettled([refunded, reverse()])
     }
@@ -374,7 +374,7 @@ describe('a refund', () => {
   })
 
   test.each(['lose-reply', 'late'] as const)(
-    'whose answer is lost (%s) is not given twice by asking for all again',
+    'whose answer is lost (%s) is not made twice by repeating the whole refund',
     async (fault) => {
       await grant(one, grantOf('10'))
       const requestId = await call(1, '4')
@@ -395,7 +395,7 @@ describe('a refund with a reference', () => {
   const asked = { organizationId: org, reason: 'wrong answer', reference: 'CRN-7', ...who }
   const half = parseCredits('1.5')
 
-  test('of a part is given once, however often and from wherever it is sent', async () => {
+  test('of a part is made once, however often and from wherever it is sent', async () => {
     await grant(one, grantOf('10'))
     const requestId = await call(1, '3')
     const first = await refund(one, { ...asked, requestId, amount: half })
@@ -409,7 +409,7 @@ describe('a refund with a reference', () => {
     expect(again).toEqual({ ...first, already: true })
     expect(await refund(other, { ...asked, requestId, amount: half, dryRun: true })).toEqual(again)
     expect(await balance()).toBe('8.5')
-    // The other half has a reference of its own.
+    // The other half has its own reference.
     const rest = { ...asked, requestId, reference: 'CRN-8' }
     expect(await refund(one, { ...rest, amount: half })).toMatchObject({ already: false, costs: 0n })
     expect(await refund(other, { ...rest, amount: half })).toMatchObject({ already: true, costs: 0n })
@@ -417,7 +417,7 @@ describe('a refund with a reference', () => {
     await sound()
   })
 
-  test('of all that the call still costs is the same with that amount and without one', async () => {
+  test('of the full current cost is the same with that amount and without one', async () => {
     await grant(one, grantOf('10'))
     const requestId = await call(1, '3')
     await refund(one, { ...asked, requestId })
@@ -428,7 +428,7 @@ describe('a refund with a reference', () => {
     expect(await balance()).toBe('10')
   })
 
-  test('that asks for another amount, call or kind is refused, naming both', async () => {
+  test('with another amount, call or kind is refused, naming both', async () => {
     await grant(one, grantOf('10'))
     const [requestId, otherCall] = [await call(1, '3'), await call(2, '3')]
     await refund(one, { ...asked, requestId, amount: half })
@@ -453,7 +453,7 @@ describe('a refund with a reference', () => {
     expect(await balance()).toBe('6.5')
   })
 
-  test('by two processes at once is one refund, and one of them says it was there', async () => {
+  test('by two concurrent processes is one refund, and one of them reports that it existed', async () => {
     await grant(one, grantOf('100'))
     for (let n = 0; n < 8; n++) {
       const requestId = await call(n, '3')
@@ -467,7 +467,7 @@ describe('a refund with a reference', () => {
     await sound()
   })
 
-  test('of two amounts at once is the one or the other', async () => {
+  test('with two concurrent amounts takes one of the two', async () => {
     await grant(one, grantOf('10'))
     const requestId = await call(1, '3')
     const made = await Promise.allSettled([
@@ -483,7 +483,7 @@ describe('a refund with a reference', () => {
       [0, 1].map((before) => [fault, before] as const),
     ),
   )(
-    'whose process ends between reservation and refund, or never hears of it (%s, after %i others), is finished by giving it again',
+    'whose process ends between reservation and refund, or never gets the reply (%s, after %i others), is completed by repeating it',
     async (fault, before) => {
       await grant(one, grantOf('10'))
       const requestId = await call(1, '3')
@@ -506,7 +506,7 @@ describe('a refund with a reference', () => {
     },
   )
 
-  test('that was reserved and not written is not more than the call still costs later', async () => {
+  test('that was reserved but not written cannot later exceed what the call still costs', async () => {
     await grant(one, grantOf('10'))
     const requestId = await call(1, '3')
     const dying = processOf('dying', {
@@ -520,7 +520,7 @@ describe('a refund with a reference', () => {
     expect(await balance()).toBe('8.5')
   })
 
-  test('names a call of its own organization, and reserves nothing where there is nothing to refund', async () => {
+  test('must name a call of its own organization, and reserves nothing if there is nothing to refund', async () => {
     await grant(one, grantOf('10'))
     const free = await call(1, '0')
     await expect(refund(one, { ...asked, requestId: free })).rejects.toThrow('cost nothing')
@@ -528,7 +528,7 @@ describe('a refund with a reference', () => {
   })
 })
 
-test('a lot that an adjustment or a refund opened keeps its reference', async () => {
+test('a lot opened by an adjustment or a refund keeps its reference', async () => {
   await adjust(one, {
     organizationId: org,
     amount: parseCredits('4'),

@@ -11,7 +11,7 @@ import { doubleCertificate } from '../support/eventstore-certificate.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type CliResult, cli } from '../support/service.ts'
 
-/** The user the service works as, on a double that keeps users and the rights of `$settings` as we know a server to. */
+/** The service's user, on a double that keeps users and the rights of `$settings` like a real server. */
 
 const adminPassword = 'the administrator: @/?'
 const password = 'the service of them all: @/?#'
@@ -56,7 +56,7 @@ const prepare = (more: Record<string, string> = {}, user = 'enrichment'): Promis
 const settingsOf = (): unknown[] =>
   double.eventsOf('$settings').map(({ data }) => JSON.parse(Buffer.from(data).toString()))
 
-test('a user is made that reads everything and writes streams; doing it again changes its password and nothing else', async () => {
+test('a user is created that reads everything and writes streams; repeating it only changes the password', async () => {
   const { code, out, err } = await prepare()
   expect(code, err).toBe(0)
   expect(out + err).not.toContain(password)
@@ -85,7 +85,7 @@ test('a user is made that reads everything and writes streams; doing it again ch
   expect(await open('enrichment', 'another one: @/?').read('ledger-a', { max: 10 })).toHaveLength(2)
 })
 
-test('what is missing or refused is said in one line, without a secret', async () => {
+test('missing settings and refusals are reported in one line, without a secret', async () => {
   const { code, err } = await prepare({ EVENT_LOG_ADMIN_URL: urlFor(adminUrl, 'admin', 'wrong') })
   expect(code).toBe(2)
   expect(JSON.parse(err)).toMatchObject({
@@ -110,12 +110,12 @@ test('what is missing or refused is said in one line, without a secret', async (
   expect(settingsOf()).toEqual([])
 })
 
-describe('what becomes of rights that were given already', () => {
+describe('existing rights', () => {
   const $systemStreamAcl = { $r: ['$admins', 'new'] }
 
   test.each([
     [
-      'named users stay, on a server of ones own too',
+      'named users keep their rights, also on a dedicated server',
       false,
       { $r: ['old'], $w: 'old' },
       {
@@ -127,7 +127,7 @@ describe('what becomes of rights that were given already', () => {
       },
     ],
     [
-      'what is open by name stays open',
+      'rights given by name stay',
       false,
       { $r: '$all', $w: ['$all'], $d: 'old' },
       {
@@ -138,8 +138,8 @@ describe('what becomes of rights that were given already', () => {
         $mw: '$admins',
       },
     ],
-    ['on a shared server what everyone may do, everyone may go on doing', true, undefined, undefined],
-    ['on a shared server a named few become one more', true, { $r: ['old'] }, { $r: ['old', 'new'] }],
+    ['on a shared server the rights of everyone remain', true, undefined, undefined],
+    ['on a shared server one user is added to the named ones', true, { $r: ['old'] }, { $r: ['old', 'new'] }],
   ])('%s', (_, shared, before, after) => {
     expect(
       settingsFor(before === undefined ? {} : { $userStreamAcl: before }, { user: 'new', shared }),
@@ -149,7 +149,7 @@ describe('what becomes of rights that were given already', () => {
     })
   })
 
-  test('giving them twice is giving them once', () => {
+  test('giving them twice has the same result', () => {
     const once = settingsFor({}, { user: 'new', shared: false })
     expect(settingsFor(once, { user: 'new', shared: false })).toEqual(once)
   })

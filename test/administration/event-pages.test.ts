@@ -1,4 +1,4 @@
-/** Pages of the event log in EventStoreDB, whose positions have gaps and which holds events that are not ours. */
+/** Pages of the event log in EventStoreDB, whose positions have gaps and which also holds events of other applications. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { eventPage, newestEvents, streamPage } from '../../src/administration/event-log/event-pages.ts'
@@ -38,7 +38,7 @@ afterAll(async () => {
 })
 
 describe('in EventStoreDB', () => {
-  test('the newest events come by pages, without those of other logs on the server', async () => {
+  test('the newest events are paged, without those of other logs on the server', async () => {
     const seen: number[] = []
     for (let before: bigint | null = null; ; ) {
       const page = await newestEvents(eventLog, { before, type: null })
@@ -54,11 +54,11 @@ describe('in EventStoreDB', () => {
       lookedAt: 120,
       next: null,
     })
-    // No event stands there, and so nothing is before it.
+    // The log has nothing at that position, so nothing is before it.
     expect(await newestEvents(eventLog, { before: 3n, type: null })).toMatchObject({ events: [], next: null })
   })
 
-  test('a stream comes by pages with its chain, and one event with its neighbours', async () => {
+  test('a stream is paged with its chain, and an event is shown with its neighbours', async () => {
     const first = await streamPage(eventLog, { stream, before: null, type: null })
     expect(first?.events.map(({ event }) => event.revision)).toEqual(
       Array.from({ length: 50 }, (_, i) => 119 - i),
@@ -80,13 +80,13 @@ describe('in EventStoreDB', () => {
     expect(await eventPage(eventLog, { stream, revision: 120 })).toBeNull()
   })
 
-  test('an event that someone changed on the server breaks its chain there, and there alone', async () => {
+  test('an event changed on the server breaks its chain there, and only there', async () => {
     double.alter(`mine-${stream}`, 40, 'data', (text) => text.replace('40', '41'))
     const page = await streamPage(eventLog, { stream, before: 70, type: null })
     expect(page?.links.filter(({ state }) => state !== 'holds')).toMatchObject([
       { revision: 40, state: 'broken' },
     ])
-    // The page that begins with the event after it judges it by the digest it goes on from.
+    // The next page checks it by the digest its first event continues from.
     expect(await eventPage(eventLog, { stream, revision: 41 })).toMatchObject({ link: { state: 'holds' } })
   })
 })

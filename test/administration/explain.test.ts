@@ -1,4 +1,4 @@
-/** Explaining a call: by the read models, by the ledger alone, and where the read models are wrong. */
+/** Explaining a call with the read models, with the ledger alone, and with wrong read models. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { explainCall } from '../../src/administration/ledgers/explain.ts'
 import { emailValidation } from '../../src/capabilities/email-validation/index.ts'
@@ -20,7 +20,7 @@ const lookedUp = async (partner: Partner, ip: string, headers = {}): Promise<str
   String((await house.lookup(partner, { ip }, headers)).headers.get('x-request-id'))
 
 describe('a call', () => {
-  test('is explained by the ledger alone as it is with the read models', async () => {
+  test('has the same explanation from the ledger alone as with the read models', async () => {
     const partner = await house.partner({ credits: '1.5', overdraft: '3' })
     const by = { actor: 'cli', atMs: Date.now() }
     const ids = [await lookedUp(partner, places.london), await lookedUp(partner, places.unknown)]
@@ -53,7 +53,7 @@ describe('a call', () => {
     })
   })
 
-  test('is found in the ledger where the read models lost it, or say that it is elsewhere', async () => {
+  test('is found in the ledger if the read models lost it, or have it at the wrong place', async () => {
     const partner = await house.partner()
     const lost = await lookedUp(partner, places.london)
     const moved = await lookedUp(partner, places.london)
@@ -66,7 +66,7 @@ describe('a call', () => {
     await expect(bounded).rejects.toThrow('no ledger holds a call')
   })
 
-  test('a place in the read models at which something else is, is no place', async () => {
+  test('a place in the read models with another event is ignored', async () => {
     const partner = await house.partner()
     const one = await lookedUp(partner, places.london)
     const other = await lookedUp(partner, places.unknown)
@@ -81,18 +81,18 @@ describe('a call', () => {
     })
   })
 
-  test('what no ledger holds is not found, with what is recorded otherwise; no request id is refused', async () => {
+  test('a call in no ledger is not found, with a hint about what is recorded; an invalid request id is refused', async () => {
     const unknown = explainCall(house.foundation, { requestId: '01JB2ZQ5V7N3K2M4P6R8T0W1X2' })
     await expect(unknown).rejects.toThrow(/RateLimitExceeded.+CallsRefused/)
     await expect(explainCall(house.foundation, { requestId: 'x' })).rejects.toThrow('is no request id')
   })
 })
 
-describe('what a call was about', () => {
+describe('the subject of a call', () => {
   const storage = () => ({ ...house.foundation, settings: house.config })
   const subject = 'sub_01J8ZQ5V7N3K2M4P6R8T0W1X2A'
 
-  test('an IP address is recognized in whatever form it is written', async () => {
+  test('an IP address is recognized in any notation', async () => {
     const facts = {
       ...({ kind: 'ip_lookup', success: true, country_code: null } as const),
       address_hmac: house.foundation.secrets.addressHmac('2a02:c7c:1::7'),
@@ -106,7 +106,7 @@ describe('what a call was about', () => {
     expect(await emailValidation.recognizes?.(storage(), facts, 'a@b.example')).toBeNull()
   })
 
-  test('an e-mail address is recognized as it is read', async () => {
+  test('an e-mail address is recognized after normalization', async () => {
     const facts = {
       ...({ kind: 'email_validation', status: 'valid', sub_status: 'accepted', decision_row: 17 } as const),
       ...({ company_status: 'not_requested', domain: 'example.com' } as const),
@@ -119,7 +119,7 @@ describe('what a call was about', () => {
       expect(await emailValidation.recognizes?.(storage(), facts, text)).toEqual({ verdict })
   })
 
-  test('a profile is recognized by any identifier of the person; of one nothing is known of, it cannot be told', async () => {
+  test('a profile is recognized by any identifier of the person; for an unknown person this is impossible', async () => {
     const facts = { kind: 'profile', source: 'cached', age_seconds: 1, subject_id: subject } as const
     const verdictOf = async (text: string) => (await profile.recognizes?.(storage(), facts, text))?.verdict
     expect(await verdictOf('ada-lovelace')).toBe('cannot_be_told')

@@ -1,4 +1,4 @@
-/** What an export hands over: a range of a ledger, with the very texts that the event log holds. */
+/** Exporting a range of a ledger, with the exact texts of the event log. */
 import { beforeAll, describe, expect, test } from 'vitest'
 import { eventJson, eventLine } from '../../src/administration/event-log/event-json.ts'
 import { exportLedger, type LedgerRange } from '../../src/administration/ledgers/ledgers.ts'
@@ -32,20 +32,20 @@ const revisions = async (range: LedgerRange): Promise<number[]> => {
 }
 
 describe('a range', () => {
-  test('by revision holds both its ends', async () => {
+  test('by revision includes both ends', async () => {
     expect(await revisions({ by: 'revision', from: 3, to: 5 })).toEqual([3, 4, 5])
     expect(await revisions({ by: 'revision', from: 8, to: null })).toEqual([8, 9])
     expect(await revisions({ by: 'revision', from: 12, to: 15 })).toEqual([])
   })
 
-  test('by time holds what is effective from its beginning and before its end, whenever it was recorded', async () => {
+  test('by time holds events effective from its start and before its end, whenever they were recorded', async () => {
     const at = (day: number) => `2026-01-0${day}T00:00:00.000Z`
     expect(await revisions({ by: 'time', from: at(2), until: at(4) })).toEqual([1, 2])
     expect(await revisions({ by: 'time', from: null, until: at(2) })).toEqual([0, 9])
     expect(await revisions({ by: 'time', from: at(9), until: null })).toEqual([8])
   })
 
-  test('of no ledger is refused', async () => {
+  test('of an unknown ledger is refused', async () => {
     const missing = Array.fromAsync(
       exportLedger(
         { eventLog },
@@ -59,18 +59,18 @@ describe('a range', () => {
 describe('a line', () => {
   const lineOf = async (change: Partial<RecordedEvent>): Promise<{ line: string; event: RecordedEvent }> => {
     const [event] = await eventLog.read(`ledger-${org}`, { from: 4, max: 1 })
-    if (event === undefined) throw new Error('there is no event')
+    if (event === undefined) throw new Error('the event is missing')
     const changed = { ...event, ...change }
     return { line: eventLine(changed), event: changed }
   }
 
-  test('says what the event says, in its own text', async () => {
+  test('contains the event in its original text', async () => {
     const { line, event } = await lineOf({ data: '{"b":1, "a":"é\\n"}' })
     expect(JSON.parse(line)).toEqual(eventJson(event))
     expect(line).toContain('"data":{"b":1, "a":"é\\n"}}')
   })
 
-  test('is one line, and JSON, whatever the log holds', async () => {
+  test('is one line of JSON, for any content of the log', async () => {
     const { line, event } = await lineOf({ data: '{"a":\n1}' })
     expect(line).not.toContain('\n')
     expect(JSON.parse(line)).toEqual(eventJson(event))

@@ -15,7 +15,7 @@ import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { faultOf } from '../../src/dashboard/form.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 
-/** Every rule for what operators type names the field it refuses, and no face has to look for it in the message. */
+/** Every rule for operator input names the refused field, so that no interface has to parse the message. */
 
 const nowMs = Date.parse('2026-11-22T12:00:00Z')
 
@@ -71,7 +71,7 @@ test.each(refusals)('%s: %s', (field, message, read) => {
   expect(read).toThrow(expect.objectContaining({ field, message }))
 })
 
-test('what is typed is taken without the white space around it, as a value of one form', () => {
+test('surrounding white space is removed from input, and values are normalized', () => {
   expect(labelOf('name', ' Acme ')).toBe('Acme')
   expect(wholeNumber('from', ' 7 ', { min: 0, max: 10 })).toBe(7)
   expect(instantOf('at', ' 2027-01-31T01:00:00+01:00 ')).toBe('2027-01-31T00:00:00.000Z')
@@ -88,7 +88,7 @@ test('what is typed is taken without the white space around it, as a value of on
   expect(amountOf('amount', '1.50', { zero: false })).toBe(1_500_000n)
 })
 
-test('a day that does not exist is refused, and is not one of the next month', () => {
+test('a day that does not exist is refused, not taken as one of the next month', () => {
   for (const text of [
     '2026-02-30',
     '2026-02-29T00:00:00Z',
@@ -105,7 +105,7 @@ test('a day that does not exist is refused, and is not one of the next month', (
     expect(() => expiryOf('at', text), text).toThrow(expect.objectContaining({ field: 'at' }))
 })
 
-test('text without a time zone is in UTC, in whatever time zone it is typed', () => {
+test('text without a time zone is in UTC, in any local time zone', () => {
   const { TZ } = process.env
   try {
     process.env.TZ = 'America/New_York'
@@ -128,14 +128,14 @@ describe('an API key', () => {
     expect(keyIdOf('key', text)).toBe(keyId)
   })
 
-  test('that is cut off is refused without its secret', () => {
+  test('that was truncated is refused without repeating its secret', () => {
     const cutOff = apiKey.slice(0, -3)
     expect(() => keyIdOf('key', cutOff)).toThrow('it is cut off or mistyped')
     expect(() => keyIdOf('key', cutOff)).not.toThrow(cutOff.slice(26, 40))
   })
 })
 
-test('a form shows the fault at the field it is about', () => {
+test('a form shows the error next to its field', () => {
   expect(faultOf(new InputFault('grace', 'at most 90d; it is 91d'))).toEqual({
     field: 'grace',
     message: 'At most 90d; it is 91d.',

@@ -1,4 +1,4 @@
-/** Tokens of people for the command line: whose they are, and when they are refused. */
+/** Personal tokens for the command line: their owners, and when they are refused. */
 import { userInfo } from 'node:os'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -48,7 +48,7 @@ const refusal = async (token: string): Promise<string> =>
   )
 
 describe('a token', () => {
-  test('is the person it was made for', async () => {
+  test('identifies the person it was made for', async () => {
     const [first, second] = [await issue('ada'), await issue('bob')]
     expect(await userOfToken(parts(), first.token)).toEqual({ user: 'ada', role: 'admin' })
     expect(await userOfToken(parts(), second.token)).toEqual({ user: 'bob', role: 'admin' })
@@ -63,12 +63,12 @@ describe('a token', () => {
     expect(JSON.parse(event?.data ?? '')).toMatchObject({ token_id: tokenId, user: 'ada' })
   })
 
-  test('of a user that does not exist is not made', async () => {
+  test('cannot be made for an unknown user', async () => {
     await expect(issue('carol')).rejects.toThrow('there is no user "carol"; "user create" makes one')
     expect(await operatorTokens(parts())).toEqual([])
   })
 
-  test('works no more once it is revoked, and the other ones of the person work on', async () => {
+  test("stops working when revoked, while the person's other tokens keep working", async () => {
     const [first, second] = [await issue('ada'), await issue('ada')]
     expect(
       await revokeOperatorTokens(parts(), { user: 'ada', tokenId: first.tokenId, actor: 'user:bob' }),
@@ -93,7 +93,7 @@ describe('a token', () => {
     await expect(revoke('ada')).rejects.toThrow(`ada has no token ${tokenId} that works`)
   })
 
-  test('all of a person are revoked at once', async () => {
+  test('all tokens of a person are revoked together', async () => {
     const made = [await issue('ada'), await issue('bob'), await issue('ada')]
     await revokeOperatorTokens(parts(), { user: 'ada', tokenId: undefined, actor: 'cli' })
     expect(
@@ -101,7 +101,7 @@ describe('a token', () => {
     ).toEqual(['ConfigError', 'works for b', 'ConfigError'])
   })
 
-  test('of another installation, with another secret, or cut off is refused without telling whose it is', async () => {
+  test('of another installation, with another secret, or truncated is refused without naming its owner', async () => {
     const { token, tokenId } = await issue('ada')
     const unknown = 'ConfigError: OPERATOR_TOKEN: no token of this installation; "user token" makes one'
     const bytes = Uint8Array.from({ length: 128 }, (_, i) => i)
@@ -127,7 +127,7 @@ describe('a token', () => {
     expect(await refusal(token)).toContain('the user eve it was made for does not exist any more')
   })
 
-  test('is not made beside 20 that work', async () => {
+  test('cannot be made for a person who has 20 working ones', async () => {
     for (let n = 0; n < 20; n++) await issue('ada')
     await expect(issue('ada')).rejects.toThrow('ada has 20 tokens; revoke those that are not used any more')
     await revokeOperatorTokens(parts(), { user: 'ada', tokenId: undefined, actor: 'cli' })
@@ -135,11 +135,11 @@ describe('a token', () => {
   })
 })
 
-describe('who gives a command', () => {
+describe('the actor of a command', () => {
   const by = async (environment: Record<string, string>, as?: string): Promise<string> =>
     (await operatorOf(parseConfig(environment), as)(parts() as unknown as Foundation)).actor
 
-  test('is proved by a token, and labelled by anything else', async () => {
+  test('is proved by a token; without a token it is a label', async () => {
     const { token } = await issue('ada')
     expect(await by({ OPERATOR_TOKEN: token })).toBe('user:ada')
     expect(await by({ OPERATOR_TOKEN: token, OPERATOR: 'bob' })).toBe('user:ada')
@@ -147,19 +147,19 @@ describe('who gives a command', () => {
     expect(await by({ OPERATOR: 'bob' })).toBe('cli:bob')
     expect(await by({ OPERATOR: 'bob' }, 'carol')).toBe('cli:carol')
     expect(await by({}, 'user:ada')).toBe('cli:user:ada')
-    // Never without a name: the account on the machine, which proves nothing either.
+    // Never without a name: the default is the account on the machine, which proves nothing either.
     expect(await by({})).toBe(`cli:${userInfo().username}`)
     expect(await by({ OPERATOR_TOKEN: '' })).toBe(`cli:${userInfo().username}`)
   })
 
-  test('does not call itself another than the token says', async () => {
+  test("cannot be another than the token's owner", async () => {
     const { token } = await issue('ada')
     await expect(by({ OPERATOR_TOKEN: token }, 'bob')).rejects.toThrow(
       '--as: the OPERATOR_TOKEN is that of ada',
     )
   })
 
-  test('is refused before anything is opened where a token or a label cannot be one', () => {
+  test('is refused before anything is opened if the token or the label is invalid', () => {
     expect(() => operatorOf(parseConfig({ OPERATOR_TOKEN: 'ada' }), undefined)).toThrow(
       'OPERATOR_TOKEN: not a',
     )

@@ -1,4 +1,4 @@
-/** What a month's calls would have cost under two price books: by the ledgers' own facts, and of that month alone. */
+/** The cost of one month's calls under two price books, computed from the ledgers' own facts. */
 import { beforeEach, describe, expect, test } from 'vitest'
 import { comparePrices, lastMonth, rulesNamed } from '../../src/administration/prices/price-diff.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
@@ -29,7 +29,7 @@ const located: CallFacts = {
 const notLocated = { ...located, success: false, country_code: null } as CallFacts
 
 let calls = 0
-/** As an earlier release wrote them: when they were recorded is not said, so it is when they happened. */
+/** Like an event of an earlier release: without a recording time, so the effective time counts. */
 const call = async (organizationId: string, at: string, facts: CallFacts = located): Promise<void> => {
   const stream = ledgerStream(organizationId)
   const event = encodeEvent(
@@ -43,7 +43,7 @@ const call = async (organizationId: string, at: string, facts: CallFacts = locat
   await eventLog.append(stream, last?.revision ?? 'none', [event])
 }
 
-/** Accounts without credits; `overrides` as they are set today. */
+/** Accounts without credits, with the current `overrides`. */
 const ledger = (
   ofAcme: ReadonlyMap<string, { revision: number; amount: bigint; fromMs: number }[]> = new Map(),
 ) =>
@@ -84,8 +84,8 @@ const history = async (): Promise<void> => {
   await call(other, '2026-12-02T00:00:00.000Z')
 }
 
-describe('what a month would have cost', () => {
-  test('counts the calls of that month in UTC, by organization and SKU, free ones too', async () => {
+describe('the cost of a month under other prices', () => {
+  test('counts the calls of that month in UTC, by organization and SKU, including free ones', async () => {
     await history()
     const { organizations, sum, changes } = await compare()
     expect(organizations).toMatchObject([
@@ -101,13 +101,13 @@ describe('what a month would have cost', () => {
     expect(changes.map(({ rule }) => rule)).toEqual(['ip_lookup.located'])
   })
 
-  test('is refused for an organization that no one registered', async () => {
+  test('is refused for an unknown organization', async () => {
     await expect(compare(undefined, undefined, [nobody])).rejects.toThrow(
       `there is no organization ${nobody}`,
     )
   })
 
-  test('goes by an organization’s own prices, from their date on', async () => {
+  test('uses an organization’s own prices, from their date on', async () => {
     await history()
     const overrides = new Map([
       ['ip_lookup', [{ revision: 0, amount: 500_000n, fromMs: Date.UTC(2026, 9, 20) }]],
@@ -116,14 +116,14 @@ describe('what a month would have cost', () => {
     expect(organizations[0]).toMatchObject({ from: { total: 1_500_000n }, to: { total: 1_750_000n } })
   })
 
-  test('counts calls that a book has no rule for, instead of taking them for free', async () => {
+  test('counts calls without a rule in the book separately, not as free', async () => {
     await history()
     const without = defaultPriceBook.rules.filter(({ rule }) => !rule.startsWith('ip_lookup'))
     expect((await compare(undefined, without)).sum.to).toMatchObject({ calls: 4, unrated: 4, total: 0n })
   })
 })
 
-test('the calls of a range are found wherever it lies in the ledger', async () => {
+test('the calls of a range are found at any place in the ledger', async () => {
   const hour = (n: number): string => new Date(Date.UTC(2026, 0, 1, n)).toISOString()
   for (let n = 0; n < 60; n++) await call(acme, hour(n))
   for (const [from, until] of [
@@ -154,7 +154,7 @@ test.each([
   expect(lastMonth(Date.parse(now))).toBe(month)
 })
 
-test('given rules may be only those that change of the other book', async () => {
+test('the given rules may be only the changes to the other book', async () => {
   const document = [{ rule: 'ip_lookup.located', amount: '3' }]
   const over = { field: 'to', over: rules('2') }
   const { rules: read } = await rulesNamed({ eventLog }, { kind: 'rules', document }, over)

@@ -1,4 +1,4 @@
-/** A price book in a file: whole, or what changes. */
+/** A price book in a file: complete, or only the changes. */
 import { describe, expect, test } from 'vitest'
 import { priceRulesOf } from '../../src/administration/prices/price-file.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
@@ -14,18 +14,18 @@ describe('a file', () => {
     ['rules alone', withAmount('1.5')],
     ['a book', { version: 3, rules: withAmount('1.5') }],
     ['what "price show" prints', { in_force: { rules: withAmount('1.5') }, upcoming: [] }],
-  ])('may hold %s, whole', (_, content) => {
+  ])('may hold %s, completely', (_, content) => {
     expect(read(content, [])).toEqual(withAmount('1.5'))
   })
 
   test.each([
     ['a rule', [{ rule: 'ip_lookup.located', rule_version: 1, sku: 'ip_lookup', amount: '1.5' }]],
     ['what changes of a rule', [{ rule: 'ip_lookup.located', amount: '1.50' }]],
-  ])('may hold %s alone: the rest is that of the book it changes', (_, content) => {
+  ])('may hold only %s: the rest comes from the book it changes', (_, content) => {
     expect(read(content)).toEqual(withAmount('1.5'))
   })
 
-  test('may make a rule free of its SKU', () => {
+  test('may make a rule of its SKU free', () => {
     const [changed] = read([{ rule: 'ip_lookup.located', sku: null, amount: '0' }]).filter(
       ({ rule }) => rule === 'ip_lookup.located',
     )
@@ -40,11 +40,11 @@ describe('a file', () => {
     ['rule whoami has no version 2', [{ rule: 'whoami', rule_version: 2 }]],
     ['rule whoami occurs twice', [{ rule: 'whoami' }, { rule: 'whoami' }]],
     ['rule ip_lookup.located: a decimal number', [{ rule: 'ip_lookup.located', amount: '1e3' }]],
-  ])('is refused in a sentence: %s', (sentence, content) => {
+  ])('is refused with a sentence: %s', (sentence, content) => {
     expect(() => read(content)).toThrow(sentence)
   })
 
-  test('is refused where it and the book it changes are no whole book', () => {
+  test('is refused if it and the book it changes do not make a complete book', () => {
     const some = base.filter(({ rule }) => rule !== 'whoami')
     expect(() => read([{ rule: 'ip_lookup.located', amount: '2' }], some)).toThrow(
       'a price book is complete; neither these rules nor the book in force then have whoami',

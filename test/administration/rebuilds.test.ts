@@ -1,4 +1,4 @@
-/** Rebuilds and events set aside, as an operator deals with them: who and why is in the event log. */
+/** How operators handle rebuilds and events set aside. The event log records the actor and the reason. */
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
@@ -41,7 +41,7 @@ const asked = (projections: readonly Projection[], foundation: Foundation = hous
     ...{ mayForget: async () => false, onProgress: () => undefined },
   })
 
-test('a rebuild says who asked and why, and how it ended; what differs is named in its event, its row and its answer', async () => {
+test('a rebuild records its actor, reason and result; the differences are in its event, its row and its answer', async () => {
   const { organizationId } = partner
   await house.query(
     `update ${liveTable(ledgerLines)('ledger_lines')} set amount_micro = amount_micro - 1 where kind = 'grant'`,
@@ -63,14 +63,14 @@ test('a rebuild says who asked and why, and how it ended; what differs is named 
   expect((await rebuilds(house.foundation))[0]).toMatchObject({ rebuildId, state: 'switched', differences })
 })
 
-test('one that is cancelled ends in the process where it runs, and leaves the live rows', async () => {
+test('a cancelled rebuild ends in the process where it runs, and leaves the live rows', async () => {
   const started = Promise.withResolvers<void>()
   const { eventLog } = house.foundation
   const slow: EventLog = {
     ...eventLog,
     async *subscribe(options) {
       started.resolve()
-      // Nothing comes until the subscription is given up.
+      // Delivers nothing until the subscription ends.
       await new Promise<void>((resolve) =>
         options.signal?.addEventListener('abort', () => resolve(), { once: true }),
       )
@@ -101,7 +101,7 @@ test('one that is cancelled ends in the process where it runs, and leaves the li
   expect(await cancelRebuilds(house.foundation, { projections: [keyUsage], actor: 'user:bob' })).toEqual([])
 })
 
-test('one whose process is gone is told as interrupted, and what it left is dropped when it is cancelled', async () => {
+test('a rebuild whose process died is shown as interrupted, and its tables are dropped when it is cancelled', async () => {
   await house.query(
     `insert into projection_rebuilds (rebuild_id, projections, actor, reason, updated_at) values ('gone', '{accounts}', 'cli', 'x', now() - interval '1 h')`,
   )
@@ -116,7 +116,7 @@ test('one whose process is gone is told as interrupted, and what it left is drop
   expect(await house.query(`select tablename from pg_tables where tablename like '%\\_next'`)).toEqual([])
 })
 
-test('events set aside are listed with what they are; one of money or of keys is not released, another one is, by name', async () => {
+test('events set aside are listed with their details; those of money or keys cannot be released, others can, by name', async () => {
   const [event] = await house.query(`select last_position from log_segments order by 1 limit 1`)
   const position = BigInt(String(event?.last_position))
   for (const name of ['key_usage', 'api_keys'])
@@ -148,6 +148,6 @@ test('events set aside are listed with what they are; one of money or of keys is
     data: { stream: 'some-stream', projection: 'key_usage' },
   })
   await expect(release(keyUsage)).rejects.toThrow('has set no event aside')
-  // A key of which an event is set aside stays doubtful until it is folded.
+  // A key with an event set aside stays doubtful until the event is folded.
   await house.query(`delete from parked_events where projection = 'api_keys'`)
 })

@@ -1,4 +1,4 @@
-/** Re-rates of calls that were refunded or reversed: what was given back stays given back. */
+/** Re-rates of refunded or reversed calls: the refunds remain. */
 import fc from 'fast-check'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { planSections } from '../../src/administration/rerates/queries.ts'
@@ -24,7 +24,7 @@ beforeEach(beginAnew)
 describe('a call that was refunded or reversed', () => {
   const empty = { calls_affected: 0, given: '0', taken: '0' }
 
-  test('is not charged again at unchanged prices, and is listed apart', async () => {
+  test('is not charged again at unchanged prices, and is listed separately', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     const [partly, whole, reversed] = [await call(scene), await call(scene), await call(scene)]
@@ -52,7 +52,7 @@ describe('a call that was refunded or reversed', () => {
     ['0.5', ['0.1', '0', '0']],
     ['0.3', ['0', '0', '0']],
   ] as const)(
-    'keeps its refund at a price of %s: never below nothing, and nothing after all was given back',
+    'keeps its refund at a price of %s: never below zero, and zero after a full refund',
     async (price, costs) => {
       const scene = processOf('a')
       await open(scene, '10')
@@ -63,14 +63,14 @@ describe('a call that was refunded or reversed', () => {
       await apply(scene, await approved(scene, await plan(scene, prices(price))))
       expect(await Promise.all(made.map((one) => costOf(scene, one)))).toEqual(costs.map(parseCredits))
       expect((await plan(scene, prices(price))).proposed).toMatchObject(empty)
-      // A refund is an amount: it counts in full again at the price of before.
+      // A refund is an amount, so it counts in full again at the previous price.
       await apply(scene, await approved(scene, await plan(scene, prices('1'))))
       expect(await costOf(scene, made[0])).toBe(600_000n)
       expect(await balance(scene)).toBe('9.4')
     },
   )
 
-  test('is never among those that could not have been paid once all of it was given back', async () => {
+  test('is never among the calls that could not have been paid after a full refund', async () => {
     const scene = processOf('a')
     await open(scene, '1')
     await refund(scene, await call(scene), '1')
@@ -79,7 +79,7 @@ describe('a call that was refunded or reversed', () => {
     })
   })
 
-  test('whatever happened before: unchanged prices make an empty plan, and changed ones the price less the refunds', async () => {
+  test('for any history, unchanged prices give an empty plan, and changed ones the price minus the refunds', async () => {
     const price = fc.integer({ min: 0, max: 30 }).map((tenths) => String(tenths / 10))
     const step = fc.oneof(
       fc.record({ kind: fc.constant('call' as const), located: fc.boolean() }),

@@ -1,4 +1,4 @@
-/** One organization with look-ups, whose calls are refunded, reversed and re-rated. */
+/** One organization with look-ups that are refunded, reversed and re-rated. */
 import { pino } from 'pino'
 import { applyRerate, approveRerate } from '../../src/administration/rerates/apply.ts'
 import { planRerate, pricesNamed, type ReratePlan } from '../../src/administration/rerates/rerates.ts'
@@ -22,7 +22,7 @@ const checkpoints = { sign: async () => null, isSigned: async () => false }
 
 export type Scene = Parameters<typeof applyRerate>[0]
 
-/** What every process of the scene shares. */
+/** State shared by all processes of the scene. */
 export const world = { log: createMemoryEventLog(), nowMs: startMs, calls: 0 }
 
 export const beginAnew = (): void => {
@@ -56,7 +56,7 @@ export const open = async (scene: Scene, credits: string): Promise<void> => {
   await scene.ledger.submit(org, { ...base, ...grant, key: 'grant', amount: parseCredits(credits) })
 }
 
-/** A look-up one second after the one before it; returns its request. */
+/** A look-up one second after the previous one. Returns its request. */
 export const call = async (scene: Scene, located = true, under = book): Promise<string> => {
   const requestId = `r${world.calls++}`
   await scene.ledger.submit(org, {
@@ -87,7 +87,7 @@ export const costOf = async (scene: Scene, requestId: string) =>
   (await costsOf(eventsOf(), { requestId }, scene))?.now
 
 let refunds = 0
-/** Each is a command of its own, as an operator's are: under one key it would be the same refund told twice. */
+/** Each refund is its own command, as an operator's would be. With the same key it would be a repetition. */
 export const refund = (
   scene: Scene,
   requestId: string,
@@ -108,7 +108,7 @@ export const refund = (
 
 export const instant = (afterMs: number): string => new Date(startMs + afterMs).toISOString()
 
-/** Look-ups that were located at `located` credits each, the others at `other`. */
+/** Located look-ups at `located` credits each, others at `other`. */
 export const prices = (located: string, other = '0') =>
   defaultPriceBook.rules.map((rule) =>
     rule.rule === 'ip_lookup.located'

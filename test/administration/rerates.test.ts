@@ -1,4 +1,4 @@
-/** Re-rates: what a plan says, what applying it does, and what is refused. */
+/** Re-rates: the content of a plan, the effect of applying it, and the refusals. */
 import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import { pino } from 'pino'
@@ -35,7 +35,7 @@ import {
 beforeEach(beginAnew)
 
 describe('a plan', () => {
-  test('says the difference from what calls cost now, by sku and rule, and changes nothing', async () => {
+  test('shows the difference from the current cost of calls, by SKU and rule, and changes nothing', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     const [one] = [await call(scene), await call(scene), await call(scene, false)]
@@ -68,15 +68,15 @@ describe('a plan', () => {
     expect(eventsOf()).toHaveLength(before)
   })
 
-  test('is about calls effective in the range alone', async () => {
+  test('covers only calls effective in the range', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     for (let n = 0; n < 5; n++) await call(scene)
-    // Calls are at 1 s, 2 s, …: the end of a range is not in it.
+    // Calls are at 1 s, 2 s, …, and the range excludes its end.
     expect((await plan(scene, prices('2'), 3_000)).ledgers[0]?.calls).toBe(2)
   })
 
-  test('names calls that could not have been paid, in the order they were made', async () => {
+  test('lists calls that could not have been paid, in the order they were made', async () => {
     const scene = processOf('a')
     await open(scene, '5')
     for (let n = 0; n < 4; n++) await call(scene)
@@ -89,7 +89,7 @@ describe('a plan', () => {
     })
   })
 
-  test("keeps an organization's own price as it was when the call was made", async () => {
+  test("keeps an organization's own price as of the time of the call", async () => {
     const scene = processOf('a')
     await open(scene, '10')
     const override = { atMs: startMs, actor: 'cli', kind: 'override_price', sku: 'ip_lookup' } as const
@@ -105,7 +105,7 @@ describe('a plan', () => {
 })
 
 describe('applying a plan', () => {
-  test('makes every call of the range cost what the prices say less its refund, by one adjustment', async () => {
+  test('makes every call of the range cost the new price minus its refund, by one adjustment', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     const made = [await call(scene), await call(scene), await call(scene, false)]
@@ -117,7 +117,7 @@ describe('applying a plan', () => {
     expect((await plan(scene, prices('0.5', '0.1'))).proposed.calls_affected).toBe(0)
   })
 
-  test('is refused twice, and before an approval, and after it was abandoned', async () => {
+  test('is refused a second time, before an approval, and after the plan was abandoned', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     await call(scene)
@@ -131,7 +131,7 @@ describe('applying a plan', () => {
     await expect(apply(scene, other)).rejects.toThrow('was abandoned')
   })
 
-  test('is not approved by who planned it, nor by a label', async () => {
+  test('cannot be approved by its planner, or by a label', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     await call(scene)
@@ -141,7 +141,7 @@ describe('applying a plan', () => {
     await expect(approveRerate(scene, { ...rule, actor: 'cli:bob' })).rejects.toThrow('a label only')
   })
 
-  test('takes what is available, reports the rest, and says whose calls were not collected', async () => {
+  test('takes the available credits, reports the rest, and lists the calls that were not collected', async () => {
     const scene = processOf('a')
     await open(scene, '5')
     const made = [await call(scene), await call(scene), await call(scene), await call(scene)]
@@ -156,7 +156,7 @@ describe('applying a plan', () => {
     ])
   })
 
-  test('leaves an organization out, by name, whose calls were corrected since', async () => {
+  test('excludes, by name, an organization whose calls have been corrected since', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     const one = await call(scene)
@@ -168,7 +168,7 @@ describe('applying a plan', () => {
     expect(await balance(scene)).toBe('9.5')
   })
 
-  test('does not mind corrections of other calls, or of the balance', async () => {
+  test('ignores corrections of other calls, or of the balance', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     await call(scene)
@@ -178,7 +178,7 @@ describe('applying a plan', () => {
     expect((await apply(scene, run)).applied).toMatchObject({ applied: 1, amount: '-1' })
   })
 
-  test('by two processes at once adjusts each ledger once', async () => {
+  test('by two concurrent processes adjusts each ledger once', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     await call(scene)
@@ -188,7 +188,7 @@ describe('applying a plan', () => {
     expect((await provedRun(scene, run)).applied).toMatchObject({ applied: 1, amount: '-1' })
   })
 
-  test('goes on where it was interrupted, whatever was written last', async () => {
+  test('continues after an interruption at any write', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     await call(scene)
@@ -209,7 +209,7 @@ describe('applying a plan', () => {
   })
 
   test.each(['abandoned', 'abandoned, and applied again'])(
-    'and %s after a kill between the adjustment and the word of it, still says what calls cost',
+    'and %s after a kill between the adjustment and its record, still shows the cost of calls',
     async (how) => {
       const scene = processOf('a')
       await open(scene, '10')
@@ -241,7 +241,7 @@ describe('applying a plan', () => {
 })
 
 test.each(['0.4', '3', '0'])(
-  'a call that was never answered, and priced anew at %s before that was known, costs nothing in the end',
+  'a call that was never answered, and re-rated at %s before that was known, costs nothing in the end',
   async (price) => {
     const scene = processOf('a')
     await open(scene, '10')
@@ -274,7 +274,7 @@ test.each(['0.4', '3', '0'])(
   },
 )
 
-describe('a plan that was changed is named', () => {
+describe('a changed plan is named', () => {
   let scene: Scene
   let planned: ReratePlan
   beforeEach(async () => {
@@ -323,7 +323,7 @@ describe('a plan that was changed is named', () => {
   })
 })
 
-test('whatever was refunded and re-rated before: balance and calls agree with every run', async () => {
+test('after any refunds and re-rates, balance and calls agree with every run', async () => {
   const price = fc.integer({ min: 0, max: 30 }).map((tenths) => String(tenths / 10))
   const step = fc.oneof(
     fc.record({ kind: fc.constant('call' as const), located: fc.boolean() }),

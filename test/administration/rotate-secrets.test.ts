@@ -1,4 +1,4 @@
-/** SECRET_KEY is rotated in steps of one append each; at every step a process starts, and nothing that was made before changes. */
+/** SECRET_KEY is rotated in steps of one append each. After every step a process can start, and existing data stays the same. */
 import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -49,7 +49,7 @@ const slotsNow = async () =>
 describe('SECRET_KEY of the environment', () => {
   beforeEach(async () => void (await starts(given(oldText))))
 
-  test('is changed: both open in between, the new one alone at the end, and what was made before is the same', async () => {
+  test('is rotated: both keys work during the rotation, only the new one at the end, and existing data stays the same', async () => {
     const before = await starts(given(oldText))
     expect(await planRotation(rotating(given(oldText, newText)), 'add')).toEqual({
       before: [oldId],
@@ -64,21 +64,21 @@ describe('SECRET_KEY of the environment', () => {
     await expect(starts(given(oldText))).rejects.toThrow(`another one (${newId})`)
   })
 
-  test('done again, a step changes nothing', async () => {
+  test('repeating a step changes nothing', async () => {
     for (let n = 0; n < 3; n++) await rotate(given(oldText, newText))
     expect(memory.eventsOf(installationStream)).toHaveLength(3)
     for (let n = 0; n < 3; n++) await rotate(given(newText), 'finish')
     expect(memory.eventsOf(installationStream)).toHaveLength(4)
   })
 
-  test('a second rotation while one is under way is refused', async () => {
+  test('a second rotation is refused during the first', async () => {
     await rotate(given(oldText, newText))
     await expect(rotate(given(oldText, otherText))).rejects.toThrow(`a rotation to ${newId} is under way`)
     await expect(planRotation(rotating(given(oldText, otherText)), 'add')).rejects.toThrow('under way')
     expect(await slotsNow()).toEqual([oldId, newId])
   })
 
-  test('of two rotations at the same moment one is done and the other changes nothing', async () => {
+  test('two concurrent rotations: the first is done and the second changes nothing', async () => {
     const outcomes = await Promise.allSettled([
       rotateSecrets(rotating(given(oldText, newText), 'one'), 'add'),
       rotateSecrets(rotating(given(oldText, otherText), 'two'), 'add'),
@@ -89,7 +89,7 @@ describe('SECRET_KEY of the environment', () => {
     await starts(given(oldText))
   })
 
-  test('the former one stays while SECRET_KEY is still set to it here, and with a key that is neither', async () => {
+  test('the previous key stays while SECRET_KEY here is still set to it, or to an unknown key', async () => {
     await rotate(given(oldText, newText))
     await expect(rotate(given(oldText), 'finish')).rejects.toThrow(`SECRET_KEY is not ${newId}`)
     await expect(rotate(given(oldText, newText), 'finish')).rejects.toThrow(`SECRET_KEY is not ${newId}`)
@@ -97,7 +97,7 @@ describe('SECRET_KEY of the environment', () => {
     expect(await slotsNow()).toEqual([oldId, newId])
   })
 
-  test('a rotation whose new key is lost is taken back, and another one can begin', async () => {
+  test('a rotation whose new key is lost can be cancelled, and the next rotation can start', async () => {
     await rotate(given(oldText, newText))
     await rotate(given(oldText), 'cancel')
     await expect(starts(given(newText))).rejects.toThrow('SECRET_KEY')
@@ -111,7 +111,7 @@ describe('SECRET_KEY of the environment', () => {
     expect(memory.eventsOf(installationStream)).toHaveLength(2)
   })
 
-  test('no key is in what is stored', async () => {
+  test('stored data contains no key', async () => {
     await rotate(given(oldText, newText))
     const stored = memory
       .eventsOf(installationStream)
@@ -127,7 +127,7 @@ describe('SECRET_KEY of the environment', () => {
 describe('SECRET_KEY in DATA_DIR', () => {
   const keyFiles = async () => (await readdir(dir)).filter((name) => name.startsWith('secret_key')).sort()
 
-  test('is changed for one that is made there; a process starts after every step, and after an interrupted one', async () => {
+  test('is rotated to a generated key; a process can start after every step, and after an interrupted one', async () => {
     const before = await starts(generated())
     const former = await readFile(join(dir, 'secret_key'), 'utf8')
     expect(await planRotation(rotating(generated()), 'add')).toMatchObject({
@@ -139,7 +139,7 @@ describe('SECRET_KEY in DATA_DIR', () => {
     expect((await stat(join(dir, 'secret_key_new'))).mode & 0o777).toBe(0o600)
     expect(await starts(generated())).toBe(before)
     const made = await readFile(join(dir, 'secret_key_new'), 'utf8')
-    // The slot is gone and the files are not settled yet: as after a kill between the two.
+    // The slot was removed but the files were not yet updated, as after a kill in between.
     await rotateSecrets(rotating(given(made.trim())), 'finish')
     expect(await starts(generated())).toBe(before)
     expect(await rotate(generated(), 'finish')).toEqual({ before: after.slice(1), after: after.slice(1) })
@@ -149,7 +149,7 @@ describe('SECRET_KEY in DATA_DIR', () => {
     expect(await starts(generated())).toBe(before)
   })
 
-  test('of many commands at once one key is made, and every one of them ends with it', async () => {
+  test('many concurrent commands create one key, and all of them end with it', async () => {
     await starts(generated())
     const outcomes = await Promise.allSettled(
       Array.from({ length: 6 }, (_, n) => rotateSecrets(rotating(generated(), `cli ${n}`), 'add')),
@@ -160,7 +160,7 @@ describe('SECRET_KEY in DATA_DIR', () => {
     expect(memory.eventsOf(installationStream)).toHaveLength(3)
   })
 
-  test('a rotation that is taken back leaves the file as it was', async () => {
+  test('a cancelled rotation leaves the file unchanged', async () => {
     const before = await starts(generated())
     await rotate(generated())
     await rotate(generated(), 'cancel')

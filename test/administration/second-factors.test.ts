@@ -1,4 +1,4 @@
-/** A second factor: the event log says who has one, each code counts once, and what is missing refuses. */
+/** A second factor: the event log records who has one, each code counts once, and missing data means refusal. */
 import { Secret, TOTP } from 'otpauth'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -48,7 +48,7 @@ beforeEach(async () => {
 
 const codeAt = (atMs: number, of = secret): string =>
   new TOTP({ secret: Secret.fromBase32(of) }).generate({ timestamp: atMs })
-/** Set up a while ago, so that no code of now was used. */
+/** Set up in the past, so that no current code has been used. */
 const set = () =>
   setSecondFactor(
     parts(),
@@ -68,8 +68,8 @@ const events = (type: string) =>
     .filter((event) => event.type === type)
     .map(({ data, metadata }) => ({ ...JSON.parse(data), by: JSON.parse(metadata).actor }))
 
-describe('setting one up', () => {
-  test('is an event without secret or codes, and what is kept is sealed', async () => {
+describe('setting it up', () => {
+  test('is an event without secret or codes, and the stored data is sealed', async () => {
     expect(events('SecondFactorSet')).toMatchObject([{ user: 'ada', by: actor }])
     expect(codes).toHaveLength(10)
     const { rows } = await pool.query('select * from user_second_factors')
@@ -82,7 +82,7 @@ describe('setting one up', () => {
     expect((await listUsers(parts())).map((one) => one.secondFactor !== null)).toEqual([true])
   })
 
-  test('takes the code of now and no other', async () => {
+  test('accepts the current code and no other', async () => {
     await removeSecondFactor(parts(), { user: 'ada', reason: null, actor })
     for (const typed of ['', '000000', codeAt(nowMs - 3 * stepMs), 'not a code', codes[0] ?? ''])
       await expect(setSecondFactor(parts(), { user: 'ada', secret, typed, actor }, nowMs)).rejects.toThrow(
@@ -94,21 +94,21 @@ describe('setting one up', () => {
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'used' })
   })
 
-  test('is refused where there is one, whatever the row says', async () => {
+  test('is refused if one exists, even if the row is missing', async () => {
     await pool.query('delete from user_second_factors')
     await expect(set()).rejects.toThrow('there is a second factor already')
   })
 })
 
 describe('a code of the app', () => {
-  test('counts once, and so does none before it', async () => {
+  test('counts once, and earlier codes no longer count', async () => {
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'right', recoveryCodesLeft: null })
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'used' })
     expect(await check(codeAt(nowMs - stepMs))).toEqual({ kind: 'used' })
     expect(await check(codeAt(nowMs + stepMs))).toMatchObject({ kind: 'right' })
   })
 
-  test('opens for one of eight browsers at once', async () => {
+  test('opens only one of eight concurrent browsers', async () => {
     const verdicts = await Promise.all(Array.from({ length: 8 }, () => check(codeAt(nowMs))))
     expect(verdicts.map(({ kind }) => kind).sort()).toEqual(['right', ...Array(7).fill('used')])
   })
@@ -119,7 +119,7 @@ describe('a code of the app', () => {
   })
 
   test.each([true, false])(
-    'a hundred wrong ones a day where it was proved before (%s) leave the others their hundred: 200 guesses in all',
+    'a hundred wrong codes a day on a device known before (%s) leave the others their hundred: 200 guesses in total',
     async (provedBefore) => {
       for (let tried = 0; tried < 100; tried++)
         expect(await check('00000x', { provedBefore })).toEqual({ kind: 'wrong' })
@@ -133,7 +133,7 @@ describe('a code of the app', () => {
     },
   )
 
-  test('after a hundred wrong ones in a day no more are compared, in whatever process; recovery codes go on', async () => {
+  test('after a hundred wrong codes in a day no more are compared, in any process; recovery codes still work', async () => {
     for (let tried = 0; tried < 100; tried++) expect(await check('00000x')).toEqual({ kind: 'wrong' })
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'limited' })
     expect(await check(codes[0] ?? '')).toMatchObject({ kind: 'right' })
@@ -143,7 +143,7 @@ describe('a code of the app', () => {
 })
 
 describe('a recovery code', () => {
-  test('works once, however it is typed, and the event says which it was', async () => {
+  test('works once, in any notation, and the event records which one it was', async () => {
     const [, second = ''] = codes
     expect(await check(` ${second.toLowerCase().replaceAll('-', ' ')}`)).toEqual({
       ...{ kind: 'right', recoveryCodesLeft: 9 },
@@ -152,20 +152,20 @@ describe('a recovery code', () => {
     expect(events('RecoveryCodeUsed')).toMatchObject([{ user: 'ada', code: 2, by: actor }])
   })
 
-  test('opens for one of eight browsers at once', async () => {
+  test('opens only one of eight concurrent browsers', async () => {
     const verdicts = await Promise.all(Array.from({ length: 8 }, () => check(codes[4] ?? '')))
     expect(verdicts.map(({ kind }) => kind).sort()).toEqual(['right', ...Array(7).fill('used')])
     expect(events('RecoveryCodeUsed')).toHaveLength(1)
   })
 
-  test('that was used stays so where the table is put back', async () => {
+  test('that was used stays used if the table is restored', async () => {
     const { rows } = await pool.query('select * from user_second_factors')
     await check(codes[0] ?? '')
     await pool.query('update user_second_factors set sealed_codes = $1', [rows[0].sealed_codes])
     expect(await check(codes[0] ?? '')).toEqual({ kind: 'used' })
   })
 
-  test('of before the new ones opens nothing, nor do old rows', async () => {
+  test('is invalid after new ones were made, and so are old rows', async () => {
     const { rows } = await pool.query('select * from user_second_factors')
     const renewed = await renewRecoveryCodes(parts(), { user: 'ada', actor })
     expect(await check(codes[0] ?? '')).toEqual({ kind: 'wrong' })
@@ -183,13 +183,13 @@ describe('the row alone neither grants nor removes', () => {
     ['is missing', 'delete from user_second_factors'],
     ['cannot be opened', `update user_second_factors set sealed_secret = 'x', sealed_codes = 'x'`],
     ['is of another factor', `update user_second_factors set factor_id = '01J8ZQ5V7N3K2M4P6R8T0W1X2Y'`],
-  ])('where it %s, no code is right', async (_, statement) => {
+  ])('if it %s, no code is right', async (_, statement) => {
     await pool.query(statement)
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'broken' })
     expect(await check(codes[0] ?? '')).toEqual({ kind: 'broken' })
   })
 
-  test('one of another user, under its own id, opens nothing', async () => {
+  test('the row of another user, under its own id, opens nothing', async () => {
     await createUser(parts(), { name: 'eve', role: 'viewer', organizationId: null, actor: 'cli:setup' })
     const own = freshTotpSecret()
     await setSecondFactor(
@@ -203,7 +203,7 @@ describe('the row alone neither grants nor removes', () => {
     expect(await check(codeAt(nowMs + stepMs, own))).toEqual({ kind: 'broken' })
   })
 
-  test('one that is left over asks for nothing once the log says that it is removed', async () => {
+  test('a leftover row has no effect after the event log records the removal', async () => {
     await pool.query('create temporary table kept as select * from user_second_factors')
     await removeSecondFactor(parts(), { user: 'ada', reason: 'lost the phone', actor: 'cli:root' })
     expect((await pool.query('select from user_second_factors')).rowCount).toBe(0)
@@ -214,14 +214,14 @@ describe('the row alone neither grants nor removes', () => {
     )
   })
 
-  test('a row of the user that was deleted and made again by hand is still refused', async () => {
+  test('a row of a user deleted and re-created by hand is still refused', async () => {
     await pool.query('delete from users')
     await putUser(pool, { name: 'ada', password: 'x', role: 'admin' })
     expect(await openUserDirectory(parts()).secondFactor('ada')).not.toBeNull()
     expect(await check(codeAt(nowMs))).toEqual({ kind: 'broken' })
   })
 
-  test('another user of the name, made by an operator, has none', async () => {
+  test('a new user with the same name, created by an operator, has none', async () => {
     await pool.query('delete from users')
     await createUser(parts(), { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:setup' })
     expect(await openUserDirectory(parts()).secondFactor('ada')).toBeNull()

@@ -1,4 +1,4 @@
-/** Statements of months over any history of a ledger, and what closing a month makes final. */
+/** Monthly statements over any history of a ledger, and what becomes final when a month is closed. */
 import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import pg from 'pg'
@@ -104,7 +104,7 @@ const linesOf = (text: string): Line[] =>
     .split('\n')
     .map((line) => JSON.parse(line) as Line)
 
-/** A step of a history: what happens, how long after the step before, and how much of that it was effective earlier. */
+/** A step of a history: the operation, its delay after the previous step, and how much earlier it was effective. */
 const step = fc.record({
   what: fc.constantFrom('call', 'call', 'free', 'grant', 'expiring', 'give', 'take', 'override', 'close'),
   amount: fc.integer({ min: 1, max: 6_000_000 }).map((micro) => formatCredits(BigInt(micro))),
@@ -126,7 +126,7 @@ const perform = async (
   if (what === 'give') await adjust(atMs, amount)
   if (what === 'take')
     await adjust(atMs, `-${amount}`).catch((error: unknown) => {
-      // No more than is available.
+      // At most the available credits.
       if (!(error instanceof CommandRefused)) throw error
     })
   if (what === 'override')
@@ -139,7 +139,7 @@ const perform = async (
   if (what === 'close') await closeAll(reading)
 }
 
-/** Every month that is over. */
+/** Every month that has ended. */
 const closeAll = async (reading: Reading): Promise<void> => {
   for (const month of monthsUntilNow()) await close(month, reading).catch(() => null)
 }
@@ -155,7 +155,7 @@ const monthsUntilNow = (): string[] => {
 }
 
 describe('any history', () => {
-  test('opening and movements are the closing balance, which is the next opening; closed files never change', async () => {
+  test('opening plus movements is the closing balance, which is the next opening; closed files never change', async () => {
     let closings = 0
     let corrections = 0
     await fc.assert(
@@ -189,7 +189,7 @@ describe('any history', () => {
           opening = balance
           if (closedFiles.has(month)) expect(text).toBe(closedFiles.get(month))
         }
-        // Every event that moves credits is on one statement, and what they come to is what the lots hold.
+        // Every event that moves credits is on exactly one statement, and their sum equals the lots.
         const account = await ledger.account(org)
         expect(opening).toBe(account.lots.reduce((sum, { remaining }) => sum + remaining, -account.overdrawn))
         const counted = log
@@ -222,7 +222,7 @@ describe('with a database', () => {
 
   const closings = () => log.eventsOf(stream).filter(({ type }) => type === 'MonthClosed')
   type Rows = readonly { readonly position: string }[]
-  /** The projection says where closings are; `rows` changes what it says. */
+  /** The projection stores where closings are; `rows` changes those rows. */
   const reading = (rows: (rows: Rows) => Rows = (all) => all) => {
     let read = 0
     const counting: EventLog = {
@@ -266,7 +266,7 @@ describe('with a database', () => {
     }
   }
 
-  test('every statement says the same as one read from the first event, whatever happened and was closed', async () => {
+  test('every statement equals one computed from the first event, for any history and closings', async () => {
     let fewer = 0
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 40, size: 'max' }), async (steps) => {
@@ -298,7 +298,7 @@ describe('with a database', () => {
     expect(fewer).toBeGreaterThan(50)
   })
 
-  test('a month is closed, and the open one read, from where the closing before says that it begins', async () => {
+  test('closing a month, and reading the open one, start at the place recorded by the previous closing', async () => {
     await history(400)
     const february = closings()[1]
     expect(JSON.parse(february?.data ?? '').totals).toMatchObject({ charged: '-4', expired: /^-/ })
@@ -311,11 +311,11 @@ describe('with a database', () => {
     const onward = reading()
     expect(await close('2026-03', onward)).toMatchObject({ already: false, closed: { month: '2026-03' } })
     expect(onward.count()).toBeLessThan(100)
-    // From the first event it comes to the same file, or it would be refused.
+    // Reading from the first event gives the same file, or it would be refused.
     expect((await statement('2026-03')).closing?.month).toBe('2026-03')
   })
 
-  test('a closed month is served from its stored file, which no reading of the ledger costs', async () => {
+  test('a closed month is served from its stored file, without reading the ledger', async () => {
     // More than one part.
     await history(4_000)
     const right = (await statement('2026-01')).text + (await statement('2026-02')).text
@@ -335,7 +335,7 @@ describe('with a database', () => {
     `update closed_months set lines = ''`,
     `insert into closed_months values ('${org}', '2026-01', 1, 'more')`,
     'delete from closed_months',
-  ])('a stored file that is wrong or missing is stored again and never served: %s', async (change) => {
+  ])('a wrong or missing stored file is stored again and never served: %s', async (change) => {
     await history()
     const right = await stored()
     await tables.query(change)
@@ -345,7 +345,7 @@ describe('with a database', () => {
     expect(await stored()).toBe(right)
   })
 
-  test('a file that the ledger does not come to is not served, stored or not', async () => {
+  test('a file that does not match the ledger is not served, stored or not', async () => {
     await history()
     const cheaper = {
       ...reading(),
@@ -364,7 +364,7 @@ describe('with a database', () => {
       await expect(statement('2026-01', jsonLines, cheaper)).rejects.toThrow('is not the one that was closed')
   })
 
-  test('rows that name no closing of the ledger are not believed', async () => {
+  test('rows that name no closing of the ledger are ignored', async () => {
     await history()
     await call(nowMs)
     const elsewhere = log.eventsOf(stream).find(({ type }) => type === 'KeyUsed')?.position
@@ -396,7 +396,7 @@ describe('with a database', () => {
     ],
     ['"prices":[', '"prices":[1', /does not say where the month after 2026-02 begins/],
   ])(
-    'a closing that was changed, with every later digest made anew, is named by verify: %s',
+    'a changed closing, even with every later digest recomputed, is named by verify: %s',
     async (from, to, fault) => {
       await history()
       // Counts in March, and is before the closing of February.
@@ -436,7 +436,7 @@ describe('a closed month', () => {
     await call(nowMs)
   }
 
-  test('has what expired in it written off at its instant, and says what it comes to', async () => {
+  test('has its expired credits written off at their expiry, and records the totals', async () => {
     await history()
     expect(await close('2026-01')).toMatchObject({
       already: false,
@@ -462,11 +462,11 @@ describe('a closed month', () => {
     expect((await statement('2026-02')).summary.opening).toBe(parseCredits('5'))
   })
 
-  test('has what expired on its last day, and the balance of the next midnight is what it closes with', async () => {
+  test('includes credits that expire on its last day, and closes with the balance of the next midnight', async () => {
     await open('2025-12-20T00:00:00.000Z')
     await grant(nowMs, '10', expiryOf('expires-at', '2025-12-31'))
     nowMs = ms('2025-12-31T23:59:59.998Z')
-    // Still paid by it.
+    // Still paid from it.
     await call(nowMs)
     nowMs = ms('2026-01-02T00:00:00.000Z')
     expect(await close('2025-12')).toMatchObject({
@@ -486,7 +486,7 @@ describe('a closed month', () => {
     expect(fault).toBeNull()
   })
 
-  test('has written off again what a late refund put back into a lot that had been written off', async () => {
+  test('writes off again the credits that a late refund put back into an expired lot', async () => {
     const expiresAt = '2026-01-20T12:00:00.000Z'
     await grant(nowMs, '10', expiresAt)
     const [opened] = log.eventsOf(stream).filter(({ type }) => type === 'CreditGranted')
@@ -507,7 +507,7 @@ describe('a closed month', () => {
     })
   })
 
-  test('is closed once: asked again nothing is written', async () => {
+  test('is closed once: a second request writes nothing', async () => {
     await history()
     const first = await close('2026-01')
     const held = log.eventsOf(stream).length
@@ -515,14 +515,14 @@ describe('a closed month', () => {
     expect(log.eventsOf(stream)).toHaveLength(held)
   })
 
-  test('two who close it at a time write one closing', async () => {
+  test('two concurrent requests write one closing', async () => {
     await history()
     const both = await Promise.all([close('2026-01'), close('2026-01')])
     expect(both.map((one) => one?.closed.digest)).toEqual(Array(2).fill(both[0]?.closed.digest))
     expect(log.eventsOf(stream).filter(({ type }) => type === 'MonthClosed')).toHaveLength(1)
   })
 
-  test('stays the same bytes when more comes for it, which is a correction in the open month', async () => {
+  test('keeps the same bytes when late events arrive, which are corrections in the open month', async () => {
     await history()
     await close('2026-01')
     const before = { json: (await statement('2026-01')).text, csv: (await statement('2026-01', csv)).text }
@@ -542,7 +542,7 @@ describe('a closed month', () => {
   })
 
   test.each([true, false])(
-    'is the month that a later refund of one of its calls names, closed (%s) or not, with the reference',
+    'is named by a later refund of one of its calls, closed (%s) or not, with the reference',
     async (isClosed) => {
       await history()
       if (isClosed) await close('2026-01')
@@ -561,7 +561,7 @@ describe('a closed month', () => {
     },
   )
 
-  test('is not closed too early, nor before an earlier one, nor where nothing counts in it', async () => {
+  test('cannot be closed too early, before an earlier month, or if nothing counts in it', async () => {
     await history()
     await grant(ms('2025-12-30T00:00:00.000Z'), '1')
     await expect(close('2026-01')).rejects.toThrow('2025-12 of org_01K9ZZZZZZZZZZZZZZZZZZZZZZ is open')
@@ -571,7 +571,7 @@ describe('a closed month', () => {
     await expect(close('2025-12')).rejects.toThrow('can be closed from 2026-01-01T00:15:00.000Z')
   })
 
-  test('that was changed is refused, and the event that was is named', async () => {
+  test('with a changed event is refused, and the event is named', async () => {
     await history()
     await close('2026-01')
     const changed = (change: (event: RecordedEvent) => RecordedEvent): EventLog => ({
@@ -584,14 +584,14 @@ describe('a closed month', () => {
     await expect(statement('2026-01', jsonLines, cheaper)).rejects.toThrow(
       /^the statement of 2026-01 of org_\w+ is not the one that was closed: .* revision 2, event [0-9a-f-]{36} \(CreditGranted\)/,
     )
-    // A reason is not money, and is on the statement all the same.
+    // A reason is not money, but it is on the statement.
     const otherwise = changed((event) =>
       event.revision === 2 ? { ...event, data: event.data.replace('test', 'gift') } : event,
     )
     await expect(statement('2026-01', csv, otherwise)).rejects.toThrow('is not the one that was closed')
   })
 
-  test('closing means the ledger has hardly moved on since it was read', async () => {
+  test('an event between a closing and the last event it counted is a correction', async () => {
     await history()
     const closed = {
       month: '2026-01',
@@ -609,14 +609,14 @@ describe('a closed month', () => {
       next: { revision: 0, prices: [] },
     }
     await ledger.submit(org, { key: 'far', atMs: nowMs, actor: 'test', kind: 'close_month', closed })
-    // What lies between a closing and what it counted is a correction, also before the closing.
+    // Even though they come before the closing.
     const { text } = await statement('2026-02')
     expect(linesOf(text).filter(({ corrects_month }) => corrects_month === '2026-01')).toHaveLength(4)
   })
 })
 
 describe('a file', () => {
-  test('of an open month says up to where; a call of two prices has a line for each', async () => {
+  test('of an open month states its end so far; a call with two prices has a line for each', async () => {
     await grant(ms('2026-01-11T00:00:00.000Z'), '10')
     await submit(ms('2026-01-12T00:00:00.000Z'), {
       kind: 'override_price',
@@ -657,7 +657,7 @@ describe('a file', () => {
     expect(lines.at(-1)).toMatchObject({ kind: 'closing', open_as_of_revision: 4, balance: '8.5' })
   })
 
-  test('an own price that is as much as the book names the lines it made, and no others that say the same', async () => {
+  test("an own price equal to the book's is named on its own lines, and not on others of the same amount", async () => {
     await grant(ms('2026-01-11T00:00:00.000Z'), '10')
     const own = (effectiveFrom: string) =>
       submit(ms(effectiveFrom), {
@@ -690,7 +690,7 @@ describe('a file', () => {
     expect(rows.map((row) => row.split(',')[14])).toEqual(['', set[0]?.id, set[1]?.id, set[0]?.id])
   })
 
-  test('CSV: texts are no formulas, quotes and commas are quoted, amounts stay numbers', async () => {
+  test('CSV: texts are not formulas, quotes and commas are quoted, amounts stay numbers', async () => {
     const hostile = ['=HYPERLINK("http://x","y")', '+1', '-1', '@SUM(A1)', 'a, "b"', "it's"]
     for (const reason of hostile) await grant(ms('2026-01-11T00:00:00.000Z'), '1', null, reason)
     await adjust(ms('2026-01-11T00:00:00.000Z'), '-2', '-2')

@@ -1,4 +1,4 @@
-/** The codes of an authenticator app: RFC 6238 to the letter, and one step of clock skew either way. */
+/** The codes of an authenticator app: exactly RFC 6238, with one step of clock skew in each direction. */
 import { Secret, TOTP } from 'otpauth'
 import { describe, expect, test } from 'vitest'
 import { freshRecoveryCodes, hashesOf, placeOfCode } from '../../src/administration/users/second-factors.ts'
@@ -29,12 +29,12 @@ describe('RFC 6238, Appendix B', () => {
   })
 })
 
-test('what is no code is none', () => {
+test('any other text is not a code', () => {
   for (const code of ['', '1234', '1234567', 'abcdef', '-94287', '9428\u0000', '４２８７０８'])
     expect(stepOfCode({ secret, code }, 59_000)).toBeNull()
 })
 
-test('a secret has 160 bits, is another one every time, and is what an app reads', () => {
+test('a secret has 160 bits, is different every time, and can be read by an app', () => {
   const [one, other] = [freshTotpSecret(), freshTotpSecret()]
   expect(one).toMatch(/^[A-Z2-7]{32}$/)
   expect(one).not.toBe(other)
@@ -49,7 +49,7 @@ test('a secret has 160 bits, is another one every time, and is what an app reads
   expect(stepOfCode({ secret: one, code: app.generate({ timestamp: nowMs }) }, nowMs)).not.toBeNull()
 })
 
-test('recovery codes are ten, unlike each other, and each is found at its place in its own list', () => {
+test('there are ten recovery codes, all different, and each is found at its place in its own list', () => {
   const codes = freshRecoveryCodes()
   expect(new Set(codes).size).toBe(10)
   for (const code of codes) expect(code).toMatch(/^([A-Z2-7]{4}-){3}[A-Z2-7]{4}$/)

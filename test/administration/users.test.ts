@@ -1,4 +1,4 @@
-/** People who operate the service: what each may do, and that one who is disabled may do nothing from then on. */
+/** The people who operate the service: their rights, and that a disabled person has none from then on. */
 import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import pg from 'pg'
@@ -68,7 +68,7 @@ const role = (name: string, to: (typeof roles)[number], by = parts()) =>
 const standing = (name: string) => openUserDirectory(parts()).standing(name)
 const operations = () =>
   memory.eventsOf('operator').map(({ type, data }) => ({ type, data: JSON.parse(data) }))
-/** A session as the dashboard keeps it. */
+/** A session as the dashboard stores it. */
 const openSession = (name: string) =>
   pool.query(
     `insert into dashboard_sessions (id_hash, user_name, expires_at) values (sha256(gen_random_uuid()::text::bytea), $1, now() + interval '1 h')`,
@@ -78,7 +78,7 @@ const sessions = async (): Promise<number> =>
   (await pool.query('select from dashboard_sessions')).rowCount ?? 0
 
 describe('a user', () => {
-  test('who is the first of all is admin without being called so; every other one has a role', async () => {
+  test('the first user is always an admin; all others need a role', async () => {
     expect(await make('ada', null)).toMatchObject({ role: 'admin' })
     await expect(make('bob', null)).rejects.toThrow('there are users already: say what this one may do')
     await make('bob', 'viewer')
@@ -88,7 +88,7 @@ describe('a user', () => {
     ])
   })
 
-  test('signs in with the password that was shown, and is an event without it', async () => {
+  test('signs in with the generated password, which is not in the event', async () => {
     const { password } = await make('ada')
     expect(await passwordIsRight(pool, { name: 'ada', password })).toBe(true)
     const [created] = operations()
@@ -99,7 +99,7 @@ describe('a user', () => {
     expect(JSON.stringify(operations())).not.toContain(password)
   })
 
-  test('has a password that is kept as argon2id of 19 MiB and two passes', async () => {
+  test('has a password stored as argon2id with 19 MiB and two passes', async () => {
     const hashing = vi.spyOn(crypto, 'argon2')
     syncBuiltinESMExports()
     await make('ada')
@@ -114,14 +114,14 @@ describe('a user', () => {
     expect(rows).toEqual([{ phc: expect.stringMatching(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/) }])
   })
 
-  test('is not made twice, whoever asks at the same time', async () => {
+  test('is not made twice, even by concurrent requests', async () => {
     const made = await Promise.allSettled([make('ada'), make('ada'), make('ada')])
     expect(made.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     expect(operations()).toHaveLength(1)
     expect(await standing('ada')).toMatchObject({ kind: 'acts', role: 'admin' })
   })
 
-  test('who is a partner has one organization that there is; no one else has any', async () => {
+  test('with the role partner has one existing organization; no other role has one', async () => {
     await make('ada')
     await make('pam', 'partner', org)
     expect(await standing('pam')).toEqual({
@@ -136,7 +136,7 @@ describe('a user', () => {
     await expect(make('pat', 'partner', org.replace('org_', 'org_test_'))).rejects.toThrow('comes with')
   })
 
-  test('has a new password, and sessions of the old one end', async () => {
+  test('gets a new password, and sessions of the old one end', async () => {
     const { password: old } = await make('ada')
     await openSession('ada')
     const { password } = await changePassword(parts(), { name: 'ada', actor })
@@ -146,7 +146,7 @@ describe('a user', () => {
     await expect(changePassword(parts(), { name: 'bob', actor })).rejects.toThrow('there is no user "bob"')
   })
 
-  test('whose change is cut off before the row is written is as the event says', async () => {
+  test('whose change was interrupted before the row was written has the state of the event', async () => {
     await make('ada')
     await make('bob', 'admin')
     await disable('bob')
@@ -157,8 +157,8 @@ describe('a user', () => {
   })
 })
 
-describe('a user who is disabled', () => {
-  test('has no session and no token any more, and never gets the old ones back', async () => {
+describe('a disabled user', () => {
+  test('has no sessions and tokens any more, and never gets the old ones back', async () => {
     await make('ada')
     await make('bob', 'finance')
     await openSession('bob')
@@ -175,7 +175,7 @@ describe('a user who is disabled', () => {
     expect(await operatorTokens(parts())).toMatchObject([{ user: 'bob', revoked: { by: 'user:ada' } }])
   })
 
-  test('is so in a process that had looked before', async () => {
+  test('is disabled also in a process that had read the user before', async () => {
     await make('ada')
     await make('bob', 'finance')
     const other = openUserDirectory({ ...parts(), eventLog: memory.client('two') })
@@ -187,7 +187,7 @@ describe('a user who is disabled', () => {
     expect(await other.standing('bob')).toMatchObject({ kind: 'acts', role: 'viewer' })
   })
 
-  test('is disabled by the row alone too, and by the event log alone', async () => {
+  test('is disabled by the row alone, and by the event log alone', async () => {
     await make('ada')
     await make('bob', 'finance')
     const { token } = await issueOperatorToken(parts(), { user: 'bob', actor })
@@ -198,7 +198,7 @@ describe('a user who is disabled', () => {
     )
   })
 
-  test('cannot come back as a row that was deleted and put in again', async () => {
+  test('cannot return by deleting and inserting the row', async () => {
     await make('ada')
     await make('bob', 'finance')
     await disable('bob')
@@ -209,7 +209,7 @@ describe('a user who is disabled', () => {
     await expect(enable('bob')).rejects.toThrow('is not the one the event log knows')
   })
 
-  test('while the event log is away no one may do anything', async () => {
+  test('while the event log is down, no action is allowed', async () => {
     await make('ada')
     const away = memory.client('away', { onRead: () => 'unavailable' })
     await expect(openUserDirectory({ ...parts(), eventLog: away }).standing('ada')).rejects.toThrow()
@@ -217,7 +217,7 @@ describe('a user who is disabled', () => {
 })
 
 describe('the last admin', () => {
-  test('is neither disabled nor made anything else', async () => {
+  test('cannot be disabled and cannot get another role', async () => {
     await make('ada')
     await make('bob', 'finance')
     const alone = 'ada is the only admin that is not disabled'
@@ -228,14 +228,14 @@ describe('the last admin', () => {
     await expect(disable('bob')).rejects.toThrow('bob is the only admin')
   })
 
-  test('a disabled admin does not count as another one', async () => {
+  test('a disabled admin does not count as another admin', async () => {
     await make('ada')
     await make('bob')
     await disable('bob')
     await expect(disable('ada')).rejects.toThrow('only admin')
   })
 
-  test('two processes that each disable the other of two admins leave one', async () => {
+  test('two processes that each disable the other of two admins leave one admin', async () => {
     await make('ada')
     await make('bob')
     const [one, two] = [memory.client('one'), memory.client('two')]
@@ -248,10 +248,10 @@ describe('the last admin', () => {
     expect(left).toHaveLength(1)
   })
 
-  test('is kept by the event log where the lock in the database was lost', async () => {
+  test('is kept by the event log if the database lock was lost', async () => {
     await make('ada')
     await make('bob')
-    // Between the look and the append of one, the other disables its last companion without the lock.
+    // Between the read and the append of one process, the other disables the last other admin without the lock.
     let meanwhile: (() => Promise<unknown>) | undefined = async () => {
       meanwhile = undefined
       const known = memory.eventsOf('operator').find(({ data }) => data.includes('"bob"'))
@@ -279,8 +279,8 @@ describe('the last admin', () => {
   })
 })
 
-describe('a user whose row the event log does not know', () => {
-  test('is known to it from its first change on', async () => {
+describe('a user whose row is unknown to the event log', () => {
+  test('becomes known to it with its first change', async () => {
     for (const name of ['ada', 'bob']) await putUser(pool, { name, password: 'x' })
     expect(await standing('ada')).toMatchObject({ kind: 'acts', role: 'admin' })
     await disable('bob')
@@ -291,10 +291,10 @@ describe('a user whose row the event log does not know', () => {
   })
 })
 
-describe('what a role may do', () => {
+describe('the actions of each role', () => {
   const actions = Object.keys(rolePermissions).sort() as Action[]
 
-  test('is one table: admin everything, a viewer changes nothing, and no one has an action of no one', () => {
+  test('are one table: admins do everything, viewers change nothing, and partners have only their own actions', () => {
     expect(actions.length).toBeGreaterThan(15)
     expect(actions.filter((action) => !mayDo('admin', action))).toEqual([])
     expect(actions.filter((action) => mayDo('viewer', action) && !/\.(read|export)$/.test(action))).toEqual(
@@ -312,7 +312,7 @@ describe('what a role may do', () => {
     expect(roles.filter((one) => mayDo(one, 'projections.change'))).toEqual(['admin', 'operations'])
   })
 
-  test('every command has its action, and what changes something is no reading one', () => {
+  test('every command has an action, and a command that changes something has no read action', () => {
     const opensNothing = ['doctor', 'migrate', 'completion']
     const names = commands
       .filter(({ action }) => action === undefined)
@@ -325,7 +325,7 @@ describe('what a role may do', () => {
     expect(changing.filter((one) => actionOf(one).endsWith('.read')).map(({ name }) => name)).toEqual([])
   })
 
-  test('a command is refused to a person whose role has not its action; one that the table does not know is for admins', () => {
+  test('a command is refused to a person whose role lacks its action; a command missing in the table is for admins', () => {
     const as = (of: (typeof roles)[number] | null) => ({ actor: 'user:vic', role: of })
     const named = (name: string) => commands.find((one) => one.name === name) ?? { name }
     const may = (of: (typeof roles)[number] | null, name: string) => requirePermission(as(of), named(name))
