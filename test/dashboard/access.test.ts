@@ -1,4 +1,4 @@
-/** Every page and every form for every role, from the one table that says who may open it. */
+/** Every page and every form for every role, from the one table of permissions. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
@@ -33,7 +33,7 @@ afterAll(() => room?.close())
 const routes = Object.keys(actionOfRoute) as Route[]
 const month = new Date().toISOString().slice(0, 7)
 
-/** A request that a role which may will get an answer to that is none of a role: the page, or what is wrong with the form. */
+/** A request whose answer, for a role with permission, does not depend on the role: the page, or the errors of the form. */
 const askedOf = (route: Route, of: Scene) => requestOf(route, routeExamples(of))
 
 const statusOf = async (browser: Browser, route: Route, of: Scene, csrf: string): Promise<number> => {
@@ -75,7 +75,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 
-  test('has in its menu what it may open, and no other', async () => {
+  test('has only the pages in its menu that it may open', async () => {
     const { body } = await browser.get(`/organizations/${scene.organizationId}`)
     for (const { href, route } of menu)
       expect([href, body.includes(`<a href="${href}"`)]).toEqual([
@@ -130,7 +130,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
   })
 })
 
-test('a partner reaches nothing of another organization, by whatever id', async () => {
+test('a partner reaches no data of another organization by any id', async () => {
   const contoso = await userWhoChose(room, {
     ...{ name: 'contoso', role: 'partner', organizationId: other.organizationId, actor: 'cli:setup' },
   })
@@ -139,7 +139,7 @@ test('a partner reaches nothing of another organization, by whatever id', async 
   const csrf = /name="_csrf" value="([^"]+)"/.exec(page.body)?.[1] ?? ''
   const own = routes.filter((route) => route.includes('/:organization'))
   for (const route of own) expect([route, await statusOf(browser, route, scene, csrf)]).toEqual([route, 404])
-  // Ids of another organization under one's own.
+  // Ids of another organization under the partner's own.
   for (const route of own.filter((one) => /:(key|request)/.test(one))) {
     const mixed = { ...scene, organizationId: other.organizationId }
     const status = await statusOf(browser, route, mixed, csrf)
@@ -187,7 +187,7 @@ test('a partner sees published prices only, and no page names an operator', asyn
   const seen: string[] = []
   const leaks: string[] = []
   for (const route of routes.filter((one) => one.startsWith('GET ') && mayOpen('partner', one))) {
-    // Files hold the events as they were recorded, because the digests cover every byte of them.
+    // Files contain the events as recorded, because the digests cover every byte of them.
     if (/\.(csv|jsonl|json)$/.test(route)) continue
     const { body, statusCode } = await browser.get(askedOf(route, scene).path)
     if (statusCode === 200) seen.push(route)
@@ -198,7 +198,7 @@ test('a partner sees published prices only, and no page names an operator', asyn
   expect(seen).toContain('GET /organizations/:organization/pixel')
 })
 
-test('no one opens anything who is not signed in', async () => {
+test('nothing opens without signing in', async () => {
   const stranger = openBrowser(room.host)
   for (const route of routes) {
     const { method, path } = askedOf(route, scene)

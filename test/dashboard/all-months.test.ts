@@ -1,4 +1,4 @@
-/** A month of all organizations: what they used beside the month before, as a file, and closed for all of them at once. */
+/** A month of all organizations: usage compared with the previous month, as a file, and closing it for all of them together. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
@@ -55,14 +55,14 @@ const used = async (month: string) => {
   return [rows[0]?.calls, rows[0]?.credits]
 }
 
-describe('the month of all', () => {
+describe('the month of all organizations', () => {
   test('is the open one first', async () => {
     const { body } = await viewer.get('/months')
     expect(body).toContain(`${monthOf(0)} of all organizations</h1>`)
     expect((await viewer.get('/months.csv')).headers['content-disposition']).toContain(monthOf(0))
   })
 
-  test('has what statements have, and a file of the same', async () => {
+  test('has the figures of the statements, and a file with the same figures', async () => {
     const { body, statusCode } = await viewer.get(`/months?month=${monthOf(1)}`)
     expect(statusCode).toBe(200)
     expect(body).toContain(`${monthOf(1)} of all organizations</h1>`)
@@ -85,14 +85,14 @@ describe('the month of all', () => {
   })
 
   test.each(['2026-13', 'x', '\u0000', '9999-12', '0001-01', '1969-12', '99999-01'])(
-    'of %j says what is wrong',
+    'of %j reports the error',
     async (month) => {
       for (const path of ['/months', '/months.csv'])
         expect((await viewer.get(`${path}?month=${encodeURIComponent(month)}`)).statusCode).toBe(422)
     },
   )
 
-  test('goes on after any text as if there were none, and ends after the last organization', async () => {
+  test('treats an unknown start as the beginning, and ends after the last organization', async () => {
     expect((await viewer.get('/months?after=%00')).body).toContain('Northwind')
     expect((await viewer.get(`/months?after=org_7ZZZZZZZZZZZZZZZZZZZZZZZZZ`)).body).toContain(
       'There are no more organizations.',
@@ -102,7 +102,7 @@ describe('the month of all', () => {
 
 const closed = (month: string) => give(finance, '/commands/ledger/close', { month, all: 'on' })
 
-describe('closing it for all', () => {
+describe('closing it for all organizations', () => {
   test('is for finance, and not for a viewer or a partner', async () => {
     const before = await room.foundation.eventLog.head()
     for (const browser of [viewer, partner]) {
@@ -115,13 +115,13 @@ describe('closing it for all', () => {
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 
-  test('is refused while calls of it may still be written', async () => {
+  test('is refused while calls may still be added to it', async () => {
     expect((await finance.get(`/months?month=${monthOf(0)}`)).body).toContain('It can be closed from')
     const { body } = await closed(monthOf(0))
     expect(body.match(/can be closed from/g)?.length).toBeGreaterThan(0)
   })
 
-  test('names who has an earlier month open, closes once that is closed, and says what was closed before', async () => {
+  test('names organizations with an earlier open month, closes theirs once that is closed, and reports those closed before', async () => {
     const close = async (month: string): Promise<string> => (await closed(month)).body
     const early = await close(monthOf(1))
     expect(early).toContain('<h1>Done, with failures</h1>')

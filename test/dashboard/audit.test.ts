@@ -1,4 +1,4 @@
-/** The audit in the dashboard: a list that is read a page at a time, and its filters. */
+/** The audit in the dashboard: a paged list and its filters. */
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { defaultKeyLimits, issueKey, revoke } from '../../src/administration/keys/api-keys.ts'
@@ -29,7 +29,7 @@ afterAll(() => room?.close())
 
 const rowsIn = (body: string): number => body.split('<tr').length - 2
 
-test('tells who did what, the newest first, a page at a time', async () => {
+test('lists changes with their actors, the newest first, one page at a time', async () => {
   const { statusCode, body } = await ada.get('/commands/audit/list?actor=bob')
   expect(statusCode).toBe(200)
   expect(rowsIn(body)).toBe(100)
@@ -43,7 +43,7 @@ test('tells who did what, the newest first, a page at a time', async () => {
   expect(second.body).toContain('First page')
 })
 
-test('is filtered by who, what and when, and the form keeps what was typed', async () => {
+test('is filtered by actor, subject and time, and the form keeps the input', async () => {
   expect((await ada.get('/commands/audit/list?type=OrganizationRegistered&oldest-first=on')).body).toContain(
     'Org&lt;/b&gt; 0',
   )
@@ -53,7 +53,7 @@ test('is filtered by who, what and when, and the form keeps what was typed', asy
   expect((await ada.get('/')).body).toContain('href="/commands/audit/list"')
 })
 
-test('says what is wrong with a filter', async () => {
+test('shows the error in a filter', async () => {
   for (const query of ['since=yesterday', 'type=CreditGrante', 'about=%00', `actor=${'x'.repeat(300)}`]) {
     const { statusCode, body } = await ada.get(`/commands/audit/list?${query}`)
     expect({ query, statusCode }).toEqual({ query, statusCode: 422 })
@@ -61,7 +61,7 @@ test('says what is wrong with a filter', async () => {
   }
 })
 
-test('reads no more of the log than a page shows', async () => {
+test('reads only as much of the log as a page shows', async () => {
   const at = vi.spyOn(room.foundation.eventLog, 'at')
   try {
     expect(rowsIn((await ada.get('/commands/audit/list')).body)).toBe(100)
@@ -71,7 +71,7 @@ test('reads no more of the log than a page shows', async () => {
   }
 })
 
-test('says that events are missing which this release cannot read', async () => {
+test('reports missing events that this release cannot read', async () => {
   const { pool } = room.foundation
   const says = /1 events cannot be read by this release/
   await pool.query(

@@ -1,4 +1,4 @@
-/** The pages share a host with calls: neither must notice. */
+/** Pages and calls share a host without affecting each other. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
@@ -47,7 +47,7 @@ beforeAll(async () => {
 })
 afterAll(() => room?.close())
 
-test('whoami answers as JSON and sets no cookie, even for a browser that is signed in', async () => {
+test('whoami answers as JSON and sets no cookie, even for a signed-in browser', async () => {
   const browser = await signedIn(room, ada)
   const answer = await browser.get('/whoami', { 'x-api-key': apiKey })
   expect(answer.statusCode).toBe(200)
@@ -72,7 +72,7 @@ test('whoami refuses in the catalogue’s words', async () => {
   }
 })
 
-test('an address that does not exist is a page for a person and JSON for a program', async () => {
+test('an unknown address is a page for a person and JSON for a program', async () => {
   const browser = openBrowser(room.host)
   const page = await browser.get('/nothing/here')
   expect(page.statusCode).toBe(404)
@@ -93,7 +93,7 @@ test('an address that does not exist is a page for a person and JSON for a progr
   expect(wrongMethod.headers.allow).toBe('GET')
 })
 
-test('every page carries the security headers and may not be kept', async () => {
+test('every page has the security headers and must not be cached', async () => {
   const browser = await signedIn(room, ada)
   for (const path of ['/', '/login', '/nothing', '/organizations/x']) {
     const { headers } = await browser.get(path)
@@ -109,7 +109,7 @@ test('every page carries the security headers and may not be kept', async () => 
   }
 })
 
-test('pages hold no script but files of ours, and no inline style; the files are served, may be kept, and set no cookie', async () => {
+test('pages have no scripts except our files, and no inline styles; the files are served, cacheable, and set no cookie', async () => {
   const browser = await signedIn(room, ada)
   const { body } = await browser.get('/')
   expect(withoutOwnScripts(body)).not.toMatch(/<script|<style|\sstyle=|\son[a-z]+=|javascript:/i)
@@ -131,7 +131,7 @@ test('pages hold no script but files of ours, and no inline style; the files are
   }
 })
 
-test('files of another release are served and not kept; others are no files', async () => {
+test('files of another release are served but not cacheable; other files do not exist', async () => {
   const stranger = openBrowser(room.host)
   expect((await stranger.get('/assets/000000000000/style.css')).headers['cache-control']).toBe('no-cache')
   for (const path of ['/assets/x/nothing.js', '/assets/x/..%2F..%2Fpage.ts', '/assets/x/%00'])

@@ -1,4 +1,4 @@
-/** Lists of calls: newest first, filtered, page by page, as CSV, and for whom. */
+/** Lists of calls: newest first, filtered, paged, as CSV, and by role. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
 import { callsPage, placeIn, placeText } from '../../src/dashboard/calls.ts'
@@ -56,7 +56,7 @@ const ids = (calls: readonly CallRow[]): string[] =>
   calls.map(({ ledger, revision }) => `${ledger} ${revision}`).toSorted()
 
 describe('pages of calls', () => {
-  test('hold each call once, newest first, for pages of any size', async () => {
+  test('list each call once, newest first, for any page size', async () => {
     const all = await expected('true')
     expect(all.length).toBeGreaterThan(40)
     for (const max of [1, 7, 1_000]) {
@@ -67,7 +67,7 @@ describe('pages of calls', () => {
     }
   })
 
-  test('of one organization hold its calls alone', async () => {
+  test('of one organization list only its calls', async () => {
     const filters = { ...any, organizationId: scene.organizationId }
     const own = await expected('organization_id = $1', [scene.organizationId])
     for (const max of [3, 1_000]) expect(ids(await everyPage(filters, max))).toEqual(own)
@@ -84,7 +84,7 @@ describe('pages of calls', () => {
       { fromMs: nowMs - 86_400_000, untilMs: nowMs - 3_600_000 },
       `effective_at >= '${new Date(nowMs - 86_400_000).toISOString()}' and effective_at < '${new Date(nowMs - 3_600_000).toISOString()}'`,
     ],
-  ])('with %s hold the calls that match, of all organizations and of one', async (_what, filter, where) => {
+  ])('with %s list the matching calls, of all organizations and of one', async (_what, filter, where) => {
     const found = ids(await everyPage({ ...any, ...filter }, 4))
     expect(found).toEqual(await expected(where))
     expect(found.length).toBeGreaterThan(0)
@@ -92,21 +92,21 @@ describe('pages of calls', () => {
     expect(ids(own)).toEqual(await expected(`${where} and organization_id = $1`, [other.organizationId]))
   })
 
-  test('of a key hold its calls alone', async () => {
+  test('of a key list only its calls', async () => {
     expect(ids(await everyPage({ ...any, keyId: scene.keyId }, 4))).toEqual(
       await expected('key_id = $1', [scene.keyId]),
     )
   })
 })
 
-test('no text but a place is one', () => {
+test('only a valid place is parsed', () => {
   for (const text of ['', '1', '1_2', 'a_1_2', '1_2_3_4', '1_2_\u0000', `1_${2n ** 63n}_1`])
     expect(placeIn(text)).toBeNull()
   expect(placeIn('5_-3_9')).toEqual({ atMs: 5, ledger: '-3', revision: '9' })
 })
 
 describe('the page', () => {
-  test('lists calls of all organizations, each with a link to its call', async () => {
+  test('lists calls of all organizations, each with a link to its details', async () => {
     const { statusCode, body } = await ada.get('/calls')
     expect(statusCode).toBe(200)
     expect(body).toContain(`href="/organizations/${scene.organizationId}/calls/${scene.requestId}"`)
@@ -148,14 +148,14 @@ describe('the page', () => {
     ['code=credit', 'is not such as'],
     ['cost=-1', 'is not a number of credits'],
     ['range=custom', 'is not a time'],
-  ])('says what is wrong with %s', async (query, why) => {
+  ])('shows the error in %s', async (query, why) => {
     const { statusCode, body } = await ada.get(`/calls?${query}`)
     expect(statusCode).toBe(422)
     expect(body).toContain(why)
     expect((await ada.get(`/calls.csv?${query}`)).statusCode).toBe(422)
   })
 
-  test('shows people of a partner the calls of their organization and of no other', async () => {
+  test("shows a partner's users the calls of their organization and of no other", async () => {
     const partner = await signedIn(
       room,
       await userWhoChose(room, {

@@ -1,4 +1,4 @@
-/** What checks found, on the pages of the operator's people. */
+/** The findings of checks, on the operator's pages. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Finding } from '../../src/administration/checks/check.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
@@ -28,7 +28,7 @@ beforeAll(async () => {
 })
 afterAll(() => room?.close())
 
-test('operations lists all of them, what is wrong first, with what to do', async () => {
+test('operations lists all of them, problems first, with remedies', async () => {
   found = [finding('ok', 'disk'), finding('warning', 'clocks'), finding('fault', 'jobs')]
   const { body } = await viewer.get('/operations')
   const places = ['jobs says', 'clocks says', 'disk says'].map((text) => body.indexOf(text))
@@ -39,7 +39,7 @@ test('operations lists all of them, what is wrong first, with what to do', async
   expect(body).not.toContain('\u202e')
 })
 
-test('the overview shows only what is wrong', async () => {
+test('the overview shows only problems', async () => {
   found = [finding('ok', 'disk'), finding('warning', 'clocks')]
   const { body } = await viewer.get('/')
   expect(body).toContain('mend clocks')

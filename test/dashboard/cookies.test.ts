@@ -1,4 +1,4 @@
-/** Over which connections the pages give cookies, and what those look like. */
+/** Which connections get cookies, and the attributes of the cookies. */
 import type { LightMyRequestResponse } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -28,7 +28,7 @@ afterAll(async () => {
   await insecure?.close()
 })
 
-/** As the browser of somebody at 203.0.113.n sends it and the proxy passes it on. */
+/** A request from a browser at 203.0.113.n, as passed on by the proxy. */
 let people = 0
 const proxied = (protocol: string, on = room): Browser =>
   openBrowser(on.host, proxy, {
@@ -61,7 +61,7 @@ describe('over HTTPS', () => {
     expect((await browser.get('/')).statusCode).toBe(200)
   })
 
-  test('signing out takes the cookie back in a way the browser accepts', async () => {
+  test('signing out removes the cookie in a way the browser accepts', async () => {
     const browser = proxied('https')
     await browser.submit('/login', ada)
     const out = await browser.submit('/', {}, '/logout')
@@ -73,7 +73,7 @@ describe('over HTTPS', () => {
     expect([...browser.cookies.keys()].sort()).toEqual(['__Host-dashboard_device', '__Host-dashboard_form'])
   })
 
-  test('a bare cookie is not looked at, valid or not: a sibling host may have set it', async () => {
+  test('a cookie without the prefix is ignored, valid or not, because a sibling host may have set it', async () => {
     const here = openBrowser(room.host)
     await here.submit('/login', ada)
     const bare = [...here.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
@@ -103,15 +103,15 @@ describe('over plain HTTP', () => {
   test.each<[string, () => Browser, Record<string, string>]>([
     ['another machine', () => openBrowser(room.host, '192.0.2.7'), {}],
     [
-      'another machine, which says that it is here',
+      'another machine that claims to be this one',
       () => openBrowser(room.host, '192.0.2.7'),
       { host: 'localhost' },
     ],
     ['another machine over IPv6', () => openBrowser(room.host, '2001:db8::7'), {}],
     ['the browser of somebody behind a trusted proxy', () => proxied('http'), {}],
-    ['a trusted proxy that does not say how it was asked', () => openBrowser(room.host, proxy), {}],
+    ['a trusted proxy that does not report the protocol', () => openBrowser(room.host, proxy), {}],
     [
-      'a proxy here that is not trusted, whatever it says',
+      'an untrusted proxy on this machine, for any headers',
       () => openBrowser(room.host),
       { 'x-forwarded-for': '203.0.113.7', 'x-forwarded-proto': 'https' },
     ],
@@ -152,7 +152,7 @@ describe('over plain HTTP', () => {
     for (const line of cookieLines(answer)) expect(line).not.toMatch(/Secure/)
   })
 
-  test('INSECURE_COOKIES gives cookies to everybody, over HTTPS as before', async () => {
+  test('INSECURE_COOKIES gives everyone cookies, over HTTPS as before', async () => {
     const browser = openBrowser(insecure.host, '192.0.2.7', { host: 'dashboard.example.com' })
     expect((await browser.submit('/login', ada)).statusCode).toBe(303)
     expect((await browser.get('/')).statusCode).toBe(200)
@@ -170,7 +170,7 @@ describe('over plain HTTP', () => {
     ])
   })
 
-  test('what needs no cookie is there for everybody', async () => {
+  test('pages that need no cookie are available to everyone', async () => {
     const browser = openBrowser(room.host, '192.0.2.7')
     expect((await browser.get('/whoami')).statusCode).toBe(401)
     const href = /<link rel="stylesheet" href="([^"]+)">/.exec((await browser.get('/login')).body)?.[1]
@@ -178,7 +178,7 @@ describe('over plain HTTP', () => {
   })
 })
 
-test('the sign-in limit sees the caller, not the proxy', async () => {
+test('the sign-in limit applies to the caller, not the proxy', async () => {
   const bob = { name: 'bob', password: 'bob has a password' }
   await putUser(room.foundation.pool, bob)
   const stranger = proxied('https')
@@ -188,7 +188,7 @@ test('the sign-in limit sees the caller, not the proxy', async () => {
   expect((await proxied('https').submit('/login', bob)).statusCode).toBe(303)
 })
 
-test('a new address for every attempt does not help who has a network of IPv6', async () => {
+test('a new address for every attempt does not help a caller with an IPv6 network', async () => {
   for (let i = 0; i < 11; i++) {
     const browser = openBrowser(room.host, proxy, {
       'x-forwarded-proto': 'https',

@@ -1,4 +1,4 @@
-/** The dashboard's host over a database of its own, with the real pieces, and a browser without a screen. */
+/** The dashboard's host over its own database, with the real parts, and a browser without a screen. */
 import { randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
@@ -41,7 +41,7 @@ export type DashboardHost = {
   readonly host: FastifyInstance
   readonly foundation: Foundation
   readonly prices: PriceBooks
-  /** Resolves when every row shows what the event log holds now. */
+  /** Resolves when the rows include every event in the log. */
   caughtUp(): Promise<void>
   close(): Promise<void>
 }
@@ -60,20 +60,20 @@ export const openDashboardHost = async ({
   beside = null,
 }: {
   reach?: Reach
-  /** Answered beside whoami. */
+  /** Served next to whoami. */
   forms?: readonly AnyCapabilityForm[]
   environment?: Readonly<Record<string, string>>
   insecureCookies?: boolean
   overload?: Overload
-  /** People may sign in with it too. */
+  /** A second way to sign in. */
   provider?: ProviderSettings | null
-  /** In place of those of the checks. */
+  /** Replaces the findings of the checks. */
   findings?: () => Promise<readonly Finding[]>
   lateAfterMs?: number
   apiUrl?: string | null
-  /** Webhooks of partners are sent as the operator's own, so that `EGRESS_ALLOW` lets them reach a receiver on the loopback. */
+  /** Sends partners' webhooks like the operator's own, so that `EGRESS_ALLOW` lets them reach a receiver on the loopback. */
   partnersAsOperator?: boolean
-  /** Over whose database, as another process of the same installation; that one closes last. */
+  /** The host whose database to use, as another process of the same installation. That host closes last. */
   beside?: DashboardHost | null
 } = {}): Promise<DashboardHost> => {
   const database =
@@ -100,7 +100,7 @@ export const openDashboardHost = async ({
     seal: secrets.rowSeal,
     logger,
     owner: randomUUID(),
-    // Pages are looked at right after what they show.
+    // Tests read pages right after they changed something on them.
     waits: { batchIntervalMs: 10 },
   })
   void projector.run()
@@ -147,7 +147,7 @@ export const openDashboardHost = async ({
       publicUrl: null,
     }),
   )
-  // Beside the dashboard there is a process that runs jobs, from the first long work on.
+  // Next to the dashboard, a process runs jobs. It starts with the first long work.
   let worker: Promise<PgBoss> | undefined
   host.addHook('onSend', async (_, reply) => {
     const at = String(reply.getHeader('location') ?? '')
@@ -189,7 +189,7 @@ const startWorker = async (foundation: Foundation, twoPerson: boolean): Promise<
 
 export type Browser = {
   get(url: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
-  /** Opens the page a form is on, and sends the form with its hidden fields. `fields` may replace them. */
+  /** Opens the page of a form and sends the form with its hidden fields. `fields` may replace them. */
   submit(
     formUrl: string,
     fields: Record<string, string | string[]>,
@@ -201,7 +201,7 @@ export type Browser = {
 
 let addresses = 0
 
-/** Keeps cookies and follows nothing. Every browser has an address of its own on this machine, unless it is told one. */
+/** Keeps cookies and follows no redirects. By default every browser has its own address on this machine. */
 export const openBrowser = (
   host: FastifyInstance,
   remoteAddress = `127.1.${++addresses >> 8}.${addresses & 255}`,
@@ -245,11 +245,11 @@ export const tokenIn = (page: string): string => /name="_csrf" value="([^"]+)"/.
 
 const entities: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', '#39': "'", amp: '&' }
 
-/** The value of an attribute of a page. */
+/** Decodes the value of an attribute of a page. */
 export const unescaped = (value: string): string =>
   value.replaceAll(/&(lt|gt|quot|#39|amp);/g, (_, name: string) => entities[name] ?? '')
 
-/** What the form of a page sends. */
+/** The hidden fields of the form on a page. */
 export const hiddenIn = (page: string): Record<string, string[]> => {
   const hidden: Record<string, string[]> = {}
   for (const [, name = '', value = ''] of page.matchAll(
@@ -262,7 +262,7 @@ export const hiddenIn = (page: string): Record<string, string[]> => {
   return { ...hidden, ...(csrf !== '' && { _csrf: [csrf] }) }
 }
 
-/** Gives a command of administration, agrees to its plan, and follows to its last page. */
+/** Runs a command of administration: confirms its plan, and follows to its last page. */
 export const give = async (
   browser: Browser,
   path: string,
@@ -273,7 +273,7 @@ export const give = async (
   return waited(browser, await browser.post(path, encoded(hiddenIn(plan.body))))
 }
 
-/** The page that an answer leads to when its work has ended. */
+/** Waits for work to end, and returns the page its answer leads to. */
 export const waited = async (
   browser: Browser,
   first: LightMyRequestResponse,
@@ -295,7 +295,7 @@ export const encoded = (fields: Record<string, string | string[]>): string =>
     ),
   ).toString()
 
-/** A user who has replaced the password that came with the user. */
+/** A user who has replaced the initial password. */
 export const userWhoChose = async (
   { foundation }: Pick<DashboardHost, 'foundation'>,
   user: Parameters<typeof createUser>[1],
@@ -307,7 +307,7 @@ export const userWhoChose = async (
   return { name, password }
 }
 
-/** A browser whose user is signed in. Who was given a password replaces it first, as anyone has to, always by the same one. */
+/** A browser with a signed-in user. If the password was generated, the user replaces it first, always with the same one. */
 export const signedIn = async (
   { host }: DashboardHost,
   { name, password }: { name: string; password: string },
@@ -325,6 +325,6 @@ export const signedIn = async (
   return browser
 }
 
-/** A page without the scripts that pages name: files of ours, with nothing in them. */
+/** A page without its references to our own script files. */
 export const withoutOwnScripts = (page: string): string =>
   page.replaceAll(/<script type="module" src="\/assets\/[0-9a-f]{12}\/[a-z]+\.js"><\/script>/g, '')

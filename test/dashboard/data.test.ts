@@ -1,4 +1,4 @@
-/** What answers rest on, as the dashboard shows it, with lists and files that are there. */
+/** The data sources of answers, as the dashboard shows them, with existing lists and files. */
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { auditEntries } from '../../src/administration/event-log/audit.ts'
@@ -24,7 +24,7 @@ beforeAll(async () => {
 afterAll(() => room?.close())
 
 describe('data sources', () => {
-  test('are shown with where they are from, what they hold, their age, and who imported them', async () => {
+  test('are shown with their origin, content, age, and the person who imported them', async () => {
     await room.foundation.pool.query(
       `insert into companies (domain, name, source, source_updated_at, preference, tie_break)
        values ('a.example', 'A', 'Set <b>', '2026-10-01T00:00:00Z', 1, 'a'), ('b.example', 'B', 'Other', '2026-09-01T00:00:00Z', 1, 'b')`,
@@ -59,7 +59,7 @@ describe('data sources', () => {
     expect((await ada.get('/operations')).body).toContain('href="/operations/data"')
   })
 
-  test('of which an import is an event that the audit tells', async () => {
+  test('are in the audit when they are imported', async () => {
     await room.caughtUp()
     const filter = { since: null, actors: null, about: 'companies', type: 'DataImported', oldestFirst: false }
     const told = await Array.fromAsync(auditEntries(room.foundation, filter, { max: 2 }))
@@ -72,7 +72,7 @@ describe('data sources', () => {
   })
 })
 
-test('one that is older than its bound is marked, and what to do is said then', () => {
+test('a source older than its limit is marked, with the remedy', () => {
   const nowMs = Date.parse('2026-11-23T12:00:00.000Z')
   const source = (ageDays: number): DataSource => ({
     ...{ name: 'N', from: 'f', version: null, holds: 'h', imported: null, place: 'host' },
@@ -101,7 +101,7 @@ test('one that is older than its bound is marked, and what to do is said then', 
   expect(pageOf([])).toContain('GEOIP_CITY_DB: &lt;no&gt;')
 })
 
-test('alerts have the bounds of the pages and of "doctor"', () => {
+test('alerts have the same limits as the pages and "doctor"', () => {
   const alerts = readFileSync(new URL('../../src/metrics/observe/alerts.yml', import.meta.url), 'utf8')
   expect(alerts).toContain(`max(enrichment_email_lists_age_seconds) > ${listsAgeDaysMax} * 86400`)
   expect(alerts).toContain(`max(enrichment_geo_database_age_seconds) > ${geoAgeDaysMax} * 86400`)

@@ -1,4 +1,4 @@
-/** What ends while something is under way: a sign-in, a change by an admin, a stream, a work behind a page. */
+/** Changes while something is in progress: a sign-in, a change by an admin, a stream, work behind a page. */
 import { text } from 'node:stream/consumers'
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -36,7 +36,7 @@ const person = (role: 'admin' | 'finance' | 'viewer') =>
   userWhoChose(room, { name: `person-${++people}`, role, organizationId: null, actor })
 const signInStreams = /^signin-/
 
-/** A sign-in whose proofs were right, held before its session begins. */
+/** A sign-in with correct credentials, held before its session begins. */
 const heldSignIn = async () => {
   const { eventLog } = room.foundation
   const append = eventLog.append.bind(eventLog)
@@ -61,15 +61,15 @@ const heldSignIn = async () => {
   }
 }
 
-describe('a sign-in that is under way', () => {
-  test('opens nothing where the password was changed meanwhile', async () => {
+describe('a sign-in in progress', () => {
+  test('opens nothing if the password has been changed', async () => {
     const { browser, end } = await heldSignIn()
     await changePassword(room.foundation, { name: ada.name, actor, chosen: 'another one than before' })
     await end()
     expect((await browser.get('/me')).statusCode).toBe(303)
   })
 
-  test('opens nothing where a second factor was set meanwhile', async () => {
+  test('opens nothing if a second factor has been set', async () => {
     const secret = freshTotpSecret()
     const typed = new TOTP({ secret: Secret.fromBase32(secret) }).generate()
     const own = await signedIn(room, ada)
@@ -81,7 +81,7 @@ describe('a sign-in that is under way', () => {
     expect((await own.get('/me')).statusCode).toBe(200)
   })
 
-  test('opens nothing where the user was disabled meanwhile, and is enabled again', async () => {
+  test('opens nothing if the user has been disabled, even if enabled again', async () => {
     const { browser, end } = await heldSignIn()
     const change = { name: ada.name, reason: 'lost a laptop', actor }
     await person('admin')
@@ -92,7 +92,7 @@ describe('a sign-in that is under way', () => {
   })
 })
 
-test('what an admin asked for before being disabled, and what waits behind that, changes no one', async () => {
+test('requests of an admin who has been disabled, and those waiting behind them, change no one', async () => {
   const [eve, bob] = [await person('admin'), await person('viewer')]
   const browser = await signedIn(room, eve)
   const { pool } = room.foundation
@@ -120,7 +120,7 @@ test('what an admin asked for before being disabled, and what waits behind that,
   expect(await openUserDirectory(room.foundation).standing(bob.name)).toMatchObject({ role: 'viewer' })
 })
 
-describe('what goes on behind a page', () => {
+describe('work behind a page', () => {
   /** Holds the work until `end`. */
   const heldWork = async (browser: Browser) => {
     const { eventLog } = room.foundation
@@ -145,7 +145,7 @@ describe('what goes on behind a page', () => {
       () => changeRole(room.foundation, { name: ada.name, role: 'viewer', organizationId: null, actor }),
     ],
   ])(
-    'is told no further after %s',
+    'reports nothing more after %s',
     async (_, ends: (browser: Browser) => Promise<void>) => {
       await person('admin')
       const browser = await signedIn(room, ada)
@@ -158,7 +158,7 @@ describe('what goes on behind a page', () => {
         await ends(browser)
         const began = performance.now()
         expect(await text(answer.stream())).toMatch(/^retry: 500\n\n(event: progress\n[^\n]*\n\n)*$/)
-        // By itself it ends after 50 s.
+        // Otherwise it ends after 50 s.
         expect(performance.now() - began).toBeLessThan(30_000)
       } finally {
         end()
@@ -167,7 +167,7 @@ describe('what goes on behind a page', () => {
     60_000,
   )
 
-  test('is shown to no one after the role it was begun with', async () => {
+  test('is not shown after the role it was started with has changed', async () => {
     await person('admin')
     const browser = await signedIn(room, ada)
     const { path, end } = await heldWork(browser)

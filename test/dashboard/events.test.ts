@@ -1,4 +1,4 @@
-/** The event log as the dashboard shows it: bounded pages, decoded events, chains that are recomputed, and nothing that breaks them. */
+/** The event log in the dashboard: limited pages, decoded events, recomputed chains, and events that must not break the pages. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createUser } from '../../src/administration/users/user-changes.ts'
@@ -36,7 +36,7 @@ const at = (revision: number, of = stream()): string => `/events/streams/${of}/$
 const eventRows = /^\/events\/streams\/[^/]+\/\d+$/
 const older = (body: string): string | undefined => hrefs(body, /before=/)[0]
 
-/** Every event that page after page leads to. */
+/** Every event reached from page to page. */
 const walked = async (start: string): Promise<string[]> => {
   const seen: string[] = []
   for (let next: string | undefined = start; next !== undefined; ) {
@@ -51,12 +51,12 @@ const walked = async (start: string): Promise<string[]> => {
 }
 
 describe('the newest events', () => {
-  test('are shown by pages, the newest first, each once, up to the first of the log', async () => {
+  test('are shown in pages, the newest first, each once, up to the first of the log', async () => {
     const all = await recordedEvents(owner)
     const before = all.length
     const seen = await walked('/events')
     const expected = all.toReversed().map(({ stream: of, revision }) => at(revision, of))
-    // Signing in and the jobs of the projector may have added to it meanwhile.
+    // Signing in and the projector's jobs may have added events.
     expect(seen.slice(-before)).toEqual(expected)
     expect(before).toBeGreaterThan(100)
   })
@@ -71,7 +71,7 @@ describe('the newest events', () => {
     expect(none.body).toContain('is of type NeverHappened')
   })
 
-  test('of one stream have an address of their own', async () => {
+  test('of one stream have their own address', async () => {
     const led = await ada.get(`/events?stream=${stream()}&type=CreditGranted`)
     expect({ status: led.statusCode, to: led.headers.location }).toEqual({
       status: 303,
@@ -83,7 +83,7 @@ describe('the newest events', () => {
     expect(await walked(`/events/streams/${stream()}?type=CreditGranted`)).toHaveLength(3)
   })
 
-  test('what cannot be the name of a stream or a type is said beside the field', async () => {
+  test('an invalid name of a stream or a type is reported next to the field', async () => {
     for (const query of [
       'stream=%00',
       'stream=a%2Fb',
@@ -98,7 +98,7 @@ describe('the newest events', () => {
     }
   })
 
-  test('an address that none can have is a page that is missing', async () => {
+  test('an impossible address is a missing page', async () => {
     const long = 'a'.repeat(5_000)
     for (const path of [
       ...[
@@ -140,7 +140,7 @@ describe('the newest events', () => {
 })
 
 describe('one event', () => {
-  test('is shown with its envelope, its data, and what it belongs to', async () => {
+  test('is shown with its envelope, its data, and its related events', async () => {
     const events = await room.foundation.eventLog.read(stream(), { from: 0, max: 1_000 })
     const charge = events.find(({ type }) => type === 'CreditCharged')
     const { request_id: request } = JSON.parse(charge?.metadata ?? '{}')
@@ -150,7 +150,7 @@ describe('one event', () => {
     expect(body).toContain('&quot;charge_id&quot;: &quot;')
     expect(body).toContain(`<a href="/organizations/${scene.organizationId}/calls/${request}">${request}</a>`)
     expect(body).toContain(`<a href="/organizations/${scene.organizationId}">`)
-    // What caused it comes before it, and both neighbours are a step away.
+    // Its cause comes before it, and both neighbours are one step away.
     expect(body).toContain(`<a href="${at(revision - 1)}">KeyUsed, revision`)
     expect(hrefs(body, eventRows)).toContain(at(revision + 1))
     expect(body).toContain('<span class="mark good">holds</span>')
@@ -162,7 +162,7 @@ describe('one event', () => {
   })
 })
 
-describe('whatever the log holds', () => {
+describe('any content of the log', () => {
   const envelope = (version: unknown): string =>
     JSON.stringify({
       ...{ schema_version: version, actor: 'cli', effective_at: '2026-01-01T00:00:00.000Z' },
@@ -207,7 +207,7 @@ describe('whatever the log holds', () => {
       'its data do not fit version 1',
     ],
     ['with an array', 'CreditGranted', '[]', envelope(1), 'its data do not fit version 1'],
-  ])('an event %s is shown as it is stored, and why', async (_, type, data, metadata, why) => {
+  ])('an event %s is shown as stored, with the reason', async (_, type, data, metadata, why) => {
     const body = await written(type, data, metadata)
     expect(body).toContain(why)
     expect(body).toContain('It is shown as it is stored.')
@@ -215,21 +215,21 @@ describe('whatever the log holds', () => {
     expect(body).not.toMatch(/<b>|<i>/)
   })
 
-  test('what turns the reading direction or moves a cursor is written out', async () => {
+  test('characters that change the reading direction or move a cursor are written out', async () => {
     const body = await written('Unheard', '{"a":"x\u202Ey\u0000z\u001b[2J"}', envelope(1))
     expect(body).toContain('x\\u202ey\\u0000z\\u001b[2J')
     for (const character of ['\u202E', '\u0000', '\u001b']) expect(body).not.toContain(character)
   })
 
-  test('a megabyte is cut, and it is said where', async () => {
+  test('a megabyte is truncated, with a note', async () => {
     const body = await written('Unheard', JSON.stringify({ a: 'x'.repeat(900_000) }), envelope(1))
     expect(body).toContain('The first 65,536 of 900,008 characters.')
     expect(body.length).toBeLessThan(100_000)
   })
 })
 
-describe('a chain that is broken', () => {
-  test('is named at the revision, in the list and on the page, and everything else is shown as before', async () => {
+describe('a broken chain', () => {
+  test('is named at the revision, in the list and on the page, and the rest is shown as before', async () => {
     const { organizationId } = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Broken' })
     const own = ledgerStream(organizationId)
     await changeEvent(owner, { stream: own, revision: 2 }, ({ data }) => ({
@@ -242,9 +242,9 @@ describe('a chain that is broken', () => {
     )
     expect(list.body.match(/<span class="mark bad">broken/g)).toHaveLength(1)
     expect((await ada.get(at(2, own))).body).toContain('The chain is broken at revision 2')
-    // The event after it carries what was computed before the change.
+    // The next event still has the digest computed before the change.
     expect((await ada.get(at(3, own))).body).not.toContain('is broken')
-    // Someone who computes the digest anew breaks it at the next one.
+    // If the digest is recomputed, the chain breaks at the next event.
     const [event] = await room.foundation.eventLog.read(own, { from: 2, max: 1 })
     const metadata = event?.metadata.replace(
       /"digest":"./,
@@ -254,7 +254,7 @@ describe('a chain that is broken', () => {
     expect((await ada.get(at(2, own))).body).toContain('The chain is broken at revision 3')
   })
 
-  test('of which a part cannot be opened is shown up to there, and goes on behind it', async () => {
+  test('with a row that cannot be opened is shown up to there, and continues behind it', async () => {
     const { organizationId } = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Damaged' })
     const own = ledgerStream(organizationId)
     const [third] = await room.foundation.eventLog.read(own, { from: 3, max: 1 })
@@ -275,7 +275,7 @@ describe('a chain that is broken', () => {
   })
 })
 
-test('a partner is told that it is not for partners, and its pages have no way there', async () => {
+test('a partner is refused, and its own pages have no link there', async () => {
   const { password } = await createUser(room.foundation, {
     ...{ name: 'partner', role: 'partner', organizationId: scene.organizationId, actor: 'cli:setup' },
   })

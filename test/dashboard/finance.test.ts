@@ -1,4 +1,4 @@
-/** Months, the statement with filters, and lots, as finance works with them. */
+/** Months, the filtered statement, and lots, as finance uses them. */
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { closeMonth } from '../../src/administration/months/close-month.ts'
@@ -29,9 +29,9 @@ const monthOf = (before: number): string => {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - before)).toISOString().slice(0, 7)
 }
 
-/** The last one that may be closed: in the first minutes of a month not the one before it. */
+/** The last month that may be closed. In the first minutes of a month that is not the previous month. */
 const closable = closableAt(monthOf(1)) <= nowMs ? monthOf(1) : monthOf(2)
-/** Calls begin in that month: an earlier one would have to be closed first. */
+/** Calls begin in that month, because an earlier month would have to be closed first. */
 const days = Math.min(40, Math.floor((nowMs - Date.parse(monthStart(closable))) / 86_400_000))
 
 beforeAll(async () => {
@@ -43,7 +43,7 @@ beforeAll(async () => {
 })
 afterAll(() => room?.close())
 
-/** Follows to the page of what was begun, until it has come to something. */
+/** Follows to the page of the work until it has a result. */
 const ended = async (path: string) => {
   for (let looks = 0; looks < 2_000; looks++) {
     const answer = await ada.get(path)
@@ -57,20 +57,20 @@ const figure = (body: string, name: string): string =>
   new RegExp(`<dt>${name}</dt><dd>(?:<strong>)?([^<]+)`).exec(body)?.[1] ?? ''
 
 describe('months', () => {
-  test('are listed with what the balance was, newest first', async () => {
+  test('are listed with their balance, newest first', async () => {
     const { body } = await ended(`${base}/months`)
     const months = [...body.matchAll(/months\/(\d{4}-\d\d)"/g)].map(([, month]) => month)
     expect(months).toEqual(months.toSorted().reverse())
     expect(months[0]).toBe(monthOf(0))
     expect(months.length).toBeGreaterThan(1)
-    // The open month has what it came to so far.
+    // The open month has its figures so far.
     const row = /months\/(\d{4}-\d\d)"[\s\S]*?<\/tr>/.exec(body)?.[0] ?? ''
     const cell = (head: string) => new RegExp(`data-head="${head}"><div>([^<]+)`).exec(row)?.[1] ?? ''
     const own = (await ended(`${base}/months/${monthOf(0)}`)).body
     expect([cell('Charged'), cell('Calls')]).toEqual([figure(own, 'Charged'), figure(own, 'Calls')])
   })
 
-  test('say what they come to beside the month before, which opening and closing join', async () => {
+  test('are compared with the previous month, whose closing balance is their opening balance', async () => {
     const [now, before] = await Promise.all([0, 1].map((one) => ended(`${base}/months/${monthOf(one)}`)))
     if (now === undefined || before === undefined) throw new Error('no pages')
     expect(figure(now.body, 'Opening')).toBe(figure(before.body, 'Closing'))
@@ -79,10 +79,10 @@ describe('months', () => {
     expect(now.body).not.toContain('/ledger/close')
   })
 
-  test('are closed by a form that says what will happen, once, and their file comes to the digest', async () => {
+  test("are closed once, by a form that announces the result, and their file has the closing's digest", async () => {
     const month = closable
     const path = `${base}/months/${month}`
-    // What was granted is effective now; the month before begins with the first call.
+    // Grants are effective now; the previous month begins with the first call.
     const page = await ended(path)
     expect(page.body).toContain(`href="${base}/ledger/close?month=${month}"`)
     const done = await give(ada, `${base}/ledger/close`, { month })
@@ -110,7 +110,7 @@ describe('months', () => {
     expect(earlier.body).not.toContain(String(digest))
   })
 
-  test('that are no months, or are still to come, are no pages', async () => {
+  test('that are invalid, or in the future, have no page', async () => {
     for (const month of ['2026-13', 'x', '%00', '9999-01', monthOf(-1)])
       for (const rest of ['', '/statement.csv', '/statement.jsonl'])
         expect((await ada.get(`${base}/months/${month}${rest}`)).statusCode).toBe(404)
@@ -124,7 +124,7 @@ describe('months', () => {
   })
 })
 
-test('statements of one partner that take long leave people of the operator theirs', async () => {
+test("slow statements of one partner do not block the operator's", async () => {
   const { organizationId } = scene
   const partner = { name: 'pat', role: 'partner', organizationId, actor: 'cli' } as const
   const pat = await signedIn(room, await userWhoChose(room, partner))
@@ -133,7 +133,7 @@ test('statements of one partner that take long leave people of the operator thei
   const read = eventLog.read.bind(eventLog)
   let reading = 0
   const slow = vi.spyOn(eventLog, 'read').mockImplementation(async (...asked) => {
-    // Who acts is read from the log too.
+    // The log is also read for the actor.
     if (asked[0] === `ledger-${organizationId}`) {
       reading += 1
       await mayRead
@@ -159,7 +159,7 @@ test('statements of one partner that take long leave people of the operator thei
 })
 
 describe('long work', () => {
-  test('shows its progress as a stream of events that ends, to people whose role may do it', async () => {
+  test('shows its progress as a stream of events that ends, to people whose role allows it', async () => {
     const { eventLog } = room.foundation
     const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
     const read = eventLog.read.bind(eventLog)
@@ -198,7 +198,7 @@ describe('long work', () => {
     }
   })
 
-  test('that never was is no page', async () => {
+  test('that never existed has no page', async () => {
     for (const path of ['/jobs/x', '/jobs/%00/progress', '/waiting/%00/progress'])
       expect((await ada.get(path)).statusCode).toBe(404)
   })
@@ -207,7 +207,7 @@ describe('long work', () => {
 describe('the statement with filters', () => {
   const lines = (body: string): number => body.match(/<tr id="line-/g)?.length ?? 0
 
-  test('shows lines that fit alone, and pages on to the last of them', async () => {
+  test('shows only matching lines, and pages to the last of them', async () => {
     let path: string | undefined = `${base}/statement?kind=call&outcome=answered&key=${scene.keyId}`
     let found = 0
     const ids = new Set<string>()
@@ -242,7 +242,7 @@ describe('the statement with filters', () => {
 })
 
 describe('lots', () => {
-  test('of another organization are no lots of this one', async () => {
+  test('of another organization are not shown', async () => {
     const theirs = /void\?grant=([^"]+)"/.exec((await ada.get(`${base}/lots`)).body)?.[1] ?? ''
     const { organizationId } = await createOrganization(room.foundation, {
       name: 'Mine',
@@ -259,7 +259,7 @@ describe('lots', () => {
 describe('a call', () => {
   const call = (): string => `${base}/calls/${scene.requestId}`
 
-  test('is told from its request to its row', async () => {
+  test('is shown from its request to its row', async () => {
     const { body } = await ada.get(call())
     for (const told of [
       'the request was decided: answered',
@@ -272,7 +272,7 @@ describe('a call', () => {
     expect((await ada.get(`${call()}/receipt.json`)).statusCode).toBe(404)
   })
 
-  test('has a receipt once a checkpoint covers it, which proves it to a stranger', async () => {
+  test('has a receipt once a checkpoint covers it, which proves it to outsiders', async () => {
     await room.foundation.checkpoints.make()
     expect((await ada.get(call())).body).toContain(`href="${call()}/receipt.json"`)
     const { body, headers } = await ada.get(`${call()}/receipt.json`)
@@ -281,7 +281,7 @@ describe('a call', () => {
     expect(() => verifyReceipt(JSON.parse(body.replace('KeyUsed', 'KeyUsee')))).toThrow()
   })
 
-  test('of another organization is no call of this one', async () => {
+  test('of another organization is not shown', async () => {
     const { organizationId } = await createOrganization(room.foundation, {
       name: 'Elsewhere',
       overdraftLimit: 0n,

@@ -1,4 +1,4 @@
-/** What an installation that no one can use yet tells a visitor, and that it tells nothing from the first user on. */
+/** The first steps that an installation without users shows to visitors, and nothing of them once the first user exists. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { anyOrganization, createVisitorSteps, firstSteps } from '../../src/administration/first-steps.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -15,7 +15,7 @@ afterAll(() => room?.close())
 
 const signInPage = async (): Promise<string> => (await openBrowser(room.host).get('/login')).body
 
-test('before there is a user the sign-in page says what to type, one step less once there is an organization', async () => {
+test('without users the sign-in page shows the commands to type, one step fewer once there is an organization', async () => {
   const page = await signInPage()
   expect(page).toContain('No one can sign in yet, and there is no organization yet.')
   expect(page).toContain('npm run -s cli -- user create ada\nnpm run -s cli -- org create &quot;Acme&quot;\n')
@@ -28,13 +28,13 @@ test('before there is a user the sign-in page says what to type, one step less o
   expect(next).not.toContain('org create')
 })
 
-test('a refused attempt tells them too', async () => {
+test('a refused attempt shows the commands too', async () => {
   const answer = await openBrowser(room.host).submit('/login', { name: 'admin', password: 'admin' })
   expect(answer.statusCode).toBe(401)
   expect(answer.body).toContain('user create ada')
 })
 
-test('where the event log is away nothing is told', async () => {
+test('the sign-in page shows no commands while the event log is down', async () => {
   const eventLog = {
     ...room.foundation.eventLog,
     read: () => Promise.reject(new Error('away')),
@@ -42,7 +42,7 @@ test('where the event log is away nothing is told', async () => {
   expect(await createVisitorSteps({ pool: room.foundation.pool, eventLog })()).toEqual([])
 })
 
-test('from the first user on nothing is told, even where its row is gone', async () => {
+test("the sign-in page shows no commands from the first user on, even if the user's row is missing", async () => {
   await createUser(room.foundation, { name: 'ada', role: null, organizationId: null, actor })
   expect(await firstSteps(room.foundation)).toEqual([])
   await room.foundation.pool.query('delete from users')

@@ -1,4 +1,4 @@
-/** A password that the system made opens the form that replaces it, and nothing else. */
+/** A generated password opens only the form that replaces it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { changePassword, createUser } from '../../src/administration/users/user-changes.ts'
 import type { Browser, DashboardHost } from './dashboard-host.ts'
@@ -31,8 +31,8 @@ const withPassword = async (password: string): Promise<Browser> => {
 const choose = (fields: Record<string, string> = {}) =>
   browser.submit('/me', { present: eve.password, new: chosen, again: chosen, ...fields }, '/me/password')
 
-describe('with a password that was given', () => {
-  test('every page leads to the form that replaces it', async () => {
+describe('with a generated password', () => {
+  test('every page redirects to the form that replaces it', async () => {
     for (const [path, to] of [
       ['/', '/me'],
       ['/commands/audit/list?actor=ada', '/me?next=%2Fcommands%2Faudit%2Flist%3Factor%3Dada'],
@@ -63,18 +63,18 @@ describe('with a password that was given', () => {
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 
-  test('one can sign out', async () => {
+  test('signing out works', async () => {
     expect((await browser.submit('/me', {}, '/logout')).headers.location).toBe('/login')
   })
 
-  test('the same one again is refused, and opens no more than before', async () => {
+  test('the same password is refused, and opens no more than before', async () => {
     const { statusCode, body } = await choose({ new: eve.password, again: eve.password })
     expect(statusCode).toBe(422)
     expect(body).toContain('It is the present password')
     expect((await browser.get('/')).headers.location).toBe('/me')
   })
 
-  test('a chosen one opens everything, and leads on to the page that was asked for', async () => {
+  test('a chosen password opens everything, and redirects to the requested page', async () => {
     const { statusCode, headers } = await choose({ next: '/operations' })
     expect({ statusCode, to: headers.location }).toEqual({
       statusCode: 303,
@@ -86,7 +86,7 @@ describe('with a password that was given', () => {
     expect((await again.get('/operations')).statusCode).toBe(200)
   })
 
-  test('a fault keeps the page that was asked for', async () => {
+  test('an error keeps the requested page', async () => {
     const { body } = await choose({ again: `${chosen}!`, next: '/operations' })
     expect(body).toContain('name="next" value="/operations"')
     const elsewhere = await choose({ next: '//evil.example' })
@@ -94,7 +94,7 @@ describe('with a password that was given', () => {
   })
 })
 
-test('a password that an operator made anew has to be replaced again', async () => {
+test('a password reset by an operator has to be replaced again', async () => {
   await choose()
   const { password } = await changePassword(room.foundation, { name: eve.name, actor: 'cli:root' })
   const again = await withPassword(password)

@@ -1,4 +1,4 @@
-/** Markup is made by templates only; whatever is put into them is text. */
+/** Only templates make markup. All values put into them are text. */
 import { expect, test } from 'vitest'
 import { count, credits, movement } from '../../src/dashboard/format.ts'
 import { documentOf, html } from '../../src/dashboard/html.ts'
@@ -6,14 +6,14 @@ import { documentOf, html } from '../../src/dashboard/html.ts'
 const text = (page: ReturnType<typeof html>): string =>
   documentOf(page).replace('<!doctype html>\n', '').trimEnd()
 
-test('what is interpolated is escaped, in text and in attributes', () => {
+test('values are escaped, in text and in attributes', () => {
   const hostile = `<b>"&'`
   expect(text(html`<p title="${hostile}">${hostile}</p>`)).toBe(
     '<p title="&lt;b&gt;&quot;&amp;&#39;">&lt;b&gt;&quot;&amp;&#39;</p>',
   )
 })
 
-test('markup in markup stays as it is, lists one after the other, and nothing is nothing', () => {
+test('markup in markup is unchanged, lists are joined, and empty values give nothing', () => {
   const items = ['a', '<'].map((item) => html`<li>${item}</li>`)
   expect(text(html`<ul>${items}</ul>${null}${undefined}${false}${0}${5n}${[]}${''}`)).toBe(
     '<ul><li>a</li><li>&lt;</li></ul>05',
@@ -37,7 +37,7 @@ test.each([
   expect(credits(micro)).toBe(shown)
 })
 
-test('movements say which way', () => {
+test('movements have a sign', () => {
   expect([movement('1000000'), movement('-1000000'), movement('0')]).toEqual(['+1', '-1', '0'])
   expect(count(1_234_567n)).toBe('1,234,567')
 })

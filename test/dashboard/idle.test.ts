@@ -1,4 +1,4 @@
-/** A session ends in which its person asks for nothing. */
+/** A session ends if its person sends no requests. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { listUsers } from '../../src/administration/users/user-changes.ts'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -33,8 +33,8 @@ const setLeft = (seconds: number) =>
     seconds,
   ])
 
-describe('without a request of its person', () => {
-  test('it ends after 60 minutes; the sign-in page says why, and leads on to the page that was asked for', async () => {
+describe('without a request by its person', () => {
+  test('it ends after 60 minutes; the sign-in page gives the reason, and redirects to the requested page', async () => {
     expect(await minutesLeft()).toBeGreaterThan(59)
     expect(await minutesLeft()).toBeLessThanOrEqual(60)
     await setLeft(-1)
@@ -47,7 +47,7 @@ describe('without a request of its person', () => {
     expect((await ada.get('/operations')).statusCode).toBe(200)
   })
 
-  test('it stays ended: no request takes it up again, and no list shows it', async () => {
+  test('it stays ended: no request revives it, and no list shows it', async () => {
     await setLeft(-1)
     await ada.get('/')
     await ada.get('/me')
@@ -56,7 +56,7 @@ describe('without a request of its person', () => {
     expect((await listUsers(room.foundation)).map(({ sessions }) => sessions)).toEqual([0])
   })
 
-  test('a form that is sent then does nothing', async () => {
+  test('a form sent after that does nothing', async () => {
     const once = (await ada.get('/commands/ledger/reconcile')).body
     await setLeft(-1)
     const before = await room.foundation.eventLog.head()
@@ -69,13 +69,13 @@ describe('without a request of its person', () => {
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 
-  test('who was never signed in is told nothing of it', async () => {
+  test('a visitor who was never signed in sees no such message', async () => {
     expect((await openBrowser(room.host).get('/login')).body).not.toContain('signed out after')
   })
 })
 
-describe('with a request of its person', () => {
-  test('it goes on for 60 minutes from then, and for 12 hours at most', async () => {
+describe('with a request by its person', () => {
+  test('it continues for 60 minutes from then, and for 12 hours at most', async () => {
     await setLeft(90)
     expect((await ada.get('/')).statusCode).toBe(200)
     expect(await minutesLeft()).toBeGreaterThan(59)
@@ -83,7 +83,7 @@ describe('with a request of its person', () => {
     expect((await ada.get('/')).statusCode).toBe(303)
   })
 
-  test('a page within a minute of the one before writes nothing', async () => {
+  test('a second page within a minute writes nothing', async () => {
     await setLeft(3_570)
     const before = await idleUntil()
     await ada.get('/')
@@ -93,13 +93,13 @@ describe('with a request of its person', () => {
     expect(await minutesLeft()).toBeGreaterThan(59.5)
   })
 
-  test('a page that is not there, or is refused, is a request as well', async () => {
+  test('a missing or refused page also counts as a request', async () => {
     await setLeft(90)
     expect((await ada.get('/organizations/none')).statusCode).toBe(404)
     expect(await minutesLeft()).toBeGreaterThan(59)
   })
 
-  test('what a page asks for by itself does not prolong it', async () => {
+  test('requests sent by the page itself do not extend it', async () => {
     await setLeft(90)
     const [calls, overview] = [await ada.get('/calls?live=0'), await ada.get('/')]
     const refreshed = [calls, overview].map(({ body }) => unescaped(/hx-get="([^"]+)"/.exec(body)?.[1] ?? ''))

@@ -1,4 +1,4 @@
-/** Invitations by one-time link: what the link opens, for whom, how often, and what it tells. */
+/** Invitations by one-time link: its target, its recipient, how often it works, and what it reveals. */
 import { createHash, randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -48,7 +48,7 @@ const isUser = async (): Promise<boolean> =>
   (await listUsers(room.foundation)).some((user) => user.name === name)
 
 describe('the link', () => {
-  test('makes the user with the password that the person chose, who then signs in; and it is in the event log who invited', async () => {
+  test("creates the user with the person's chosen password, who then signs in; the event log records who invited them", async () => {
     const secret = await invite()
     const browser = openBrowser(room.host)
     const page = await browser.get(pathOf(secret))
@@ -57,7 +57,7 @@ describe('the link', () => {
     expect(page.body).toContain('finance')
     const answer = await choose(secret, browser)
     expect([answer.statusCode, answer.headers.location]).toEqual([303, '/login'])
-    // Choosing a password signs no one in.
+    // Choosing a password does not sign the person in.
     expect((await browser.get('/')).headers.location).toBe('/login')
     expect((await (await signedIn(room, { name, password: chosen })).get('/')).statusCode).toBe(200)
     expect(await events()).toEqual([
@@ -70,7 +70,7 @@ describe('the link', () => {
     expect((await listInvitations(room.foundation)).filter((one) => one.user === name)).toEqual([])
   })
 
-  test('is used up by no number of looks, and the person invited can do nothing before', async () => {
+  test('can be viewed any number of times, and the invited person can do nothing before using it', async () => {
     const secret = await invite()
     for (let i = 0; i < 15; i++)
       expect((await openBrowser(room.host).get(pathOf(secret))).statusCode).toBe(200)
@@ -80,7 +80,7 @@ describe('the link', () => {
     expect((await choose(secret)).statusCode).toBe(303)
   })
 
-  test('leaks to no other site and to no cache, and its secret is in no event', async () => {
+  test('leaks to no other site and no cache, and its secret is in no event', async () => {
     const secret = await invite()
     const { headers, body } = await openBrowser(room.host).get(pathOf(secret))
     expect(headers['referrer-policy']).toBe('no-referrer')
@@ -93,7 +93,7 @@ describe('the link', () => {
     expect(written.join()).toContain(createHash('sha256').update(secret).digest('base64url'))
   })
 
-  test('ends a session of another person in the same browser, so that the new one is asked to sign in', async () => {
+  test('ends a session of another person in the same browser, so that the invited person has to sign in', async () => {
     const { password } = await createUser(room.foundation, {
       ...{ name: `other-${people}`, role: 'viewer', organizationId: null, actor },
     })
@@ -103,7 +103,7 @@ describe('the link', () => {
   })
 })
 
-describe('a password that is refused leaves the link as it was', () => {
+describe('a refused password leaves the link usable', () => {
   test.each([
     ['too short', { new: 'short', again: 'short' }, 'At least 15 characters'],
     ['typed differently', { new: chosen, again: `${chosen}8` }, 'typed twice, and differently'],
@@ -125,7 +125,7 @@ describe('a password that is refused leaves the link as it was', () => {
   })
 })
 
-describe('a link that opens nothing says the same, whatever the reason', () => {
+describe('an invalid link shows the same page for every reason', () => {
   const ended = async (secret: string): Promise<string> => {
     const { statusCode, body } = await openBrowser(room.host).get(pathOf(secret))
     expect(statusCode).toBe(404)
@@ -133,7 +133,7 @@ describe('a link that opens nothing says the same, whatever the reason', () => {
     return body
   }
 
-  test('used, withdrawn, replaced, expired, of a name that was taken since, and one that never was', async () => {
+  test('used, withdrawn, replaced, expired, for a name taken since, and invented', async () => {
     const never = await ended(randomBytes(32).toString('base64url'))
     expect(never).toContain('This link opens nothing')
 
@@ -165,7 +165,7 @@ describe('a link that opens nothing says the same, whatever the reason', () => {
       expect(await ended(odd)).toBe(never)
   })
 
-  test('a form of a page that was opened before is refused then', async () => {
+  test('a form opened before that is refused', async () => {
     const secret = await invite()
     const browser = openBrowser(room.host)
     await browser.get(pathOf(secret))
@@ -181,7 +181,7 @@ describe('a link that opens nothing says the same, whatever the reason', () => {
   })
 })
 
-test('of two browsers that send the form at once one wins', async () => {
+test('if two browsers send the form at the same time, only one succeeds', async () => {
   const secret = await invite()
   const answers = await Promise.all(
     ['first one, twelve', 'second one, twelve'].map((password) =>
@@ -213,7 +213,7 @@ test('attempts of one address are limited, and those of another are not', async 
 })
 
 describe('an invitation', () => {
-  test('is refused for a name that is taken, for a partner without an organization, and for an organization of no one', async () => {
+  test('is refused for a taken name, for a partner without an organization, and for an unknown organization', async () => {
     const make = (role: 'partner' | 'viewer', organizationId: string | null, called = name) =>
       inviteUser(room.foundation, { name: called, role, organizationId, actor })
     await expect(make('viewer', null, 'root')).rejects.toThrow('there is a user "root" already')
@@ -242,7 +242,7 @@ describe('an invitation', () => {
       (user: string) =>
         changeRole(room.foundation, { name: user, role: 'viewer', organizationId: null, actor }),
     ],
-  ])('of a person who was %s opens nothing any more', async (_, end) => {
+  ])('of a person who was %s is no longer valid', async (_, end) => {
     const inviter = `inviter-${people}`
     await createUser(room.foundation, { name: inviter, role: 'admin', organizationId: null, actor })
     const secret = await invite(`user:${inviter}`)

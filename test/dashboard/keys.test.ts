@@ -1,4 +1,4 @@
-/** The page of a key, test keys, and lines to try a key by. */
+/** The page of a key, test keys, and sample calls for a key. */
 import { execFile } from 'node:child_process'
 import { createServer } from 'node:http'
 import { promisify } from 'node:util'
@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => room?.close())
 
 describe('the page of a key', () => {
-  test('shows what it may do, what it cost, and its calls by day', async () => {
+  test('shows its permissions, its cost, and its calls by day', async () => {
     const { statusCode, body } = await ada.get(`${base}/keys/${scene.keyId}`)
     expect(statusCode).toBe(200)
     expect(body).toContain('May use ip lookup, email validation, profnet scraping, from any address.')
@@ -44,7 +44,7 @@ describe('the page of a key', () => {
     expect((await ada.get(base)).body).toContain(`href="${base}/keys/${scene.keyId}"`)
   })
 
-  test('leads to its use by capability, and to its calls', async () => {
+  test('links to its use by capability, and to its calls', async () => {
     const { body } = await ada.get(`${base}/keys/${scene.keyId}`)
     const section = /id="investigate"[\s\S]*?<\/section>/.exec(body)?.[0] ?? ''
     const [usage = '', calls = ''] = [...section.matchAll(/href="([^"]+)"/g)].map(([, href = '']) =>
@@ -57,7 +57,7 @@ describe('the page of a key', () => {
     expect(listed.body).toContain(`value="${scene.keyId}" selected`)
   })
 
-  test('leads to the forms of its commands, filled in', async () => {
+  test('links to the forms of its commands, filled in', async () => {
     const { body } = await ada.get(`${base}/keys/${scene.keyId}`)
     const [, href = ''] = /href="([^"]+\/key\/limits\?[^"]+)"/.exec(body) ?? []
     const form = (await ada.get(href.replaceAll('&amp;', '&'))).body
@@ -65,7 +65,7 @@ describe('the page of a key', () => {
     expect(form).toContain('id="requests-per-minute" name="requests-per-minute" value="6000"')
   })
 
-  test('of another organization is no page under this one', async () => {
+  test('of another organization does not exist under this one', async () => {
     const { organizationId } = await createOrganization(room.foundation, {
       ...{ name: 'Other Ltd', overdraftLimit: 0n, actor: 'cli' },
     })
@@ -74,7 +74,7 @@ describe('the page of a key', () => {
   })
 })
 
-test('a test key belongs to the organization of tests, which its page leads to', async () => {
+test('a test key belongs to the organization of tests, and its page links there', async () => {
   const asked = { name: 'try', permissions: ['ip_lookup'], test: 'on' }
   const answer = await ada.submit(`${base}/key/issue`, asked)
   expect(answer.statusCode).toBe(200)
@@ -84,7 +84,7 @@ test('a test key belongs to the organization of tests, which its page leads to',
   expect((await ada.get(`/organizations/${own}`)).statusCode).toBe(200)
 })
 
-describe('lines to try a key by', () => {
+describe('sample calls for a key', () => {
   const asked = { apiUrl: 'http://127.0.0.1:9', dashboardUrl: 'http://127.0.0.1:8', apiKey: 'enl_live_x' }
 
   test.each([
@@ -93,7 +93,7 @@ describe('lines to try a key by', () => {
     [['profnet_scraping'], '/v1/profnet/profile'],
     [[], 'http://127.0.0.1:8/whoami'],
     [['ledger_read', 'pixel_control'], 'http://127.0.0.1:8/whoami'],
-  ])('ask what a key with %j may ask', (permissions, expected) => {
+  ])('use the permissions of a key with %j', (permissions, expected) => {
     for (const { text } of firstCalls({ ...asked, permissions })) expect(text).toContain(expected)
   })
 
@@ -121,7 +121,7 @@ describe('lines to try a key by', () => {
     ])
     expect(stdout).toContain('ok: true')
     server.close()
-    // That the others do is tried with a real key where a real browser copies them.
+    // The browser tests try the others with a real key, where a real browser copies them.
     const call = { key: 'enl_live_x', url: '/v1/ip/lookup', body: '{"ip":"8.8.8.8"}' }
     expect(seen).toEqual([call])
   })
@@ -132,7 +132,7 @@ describe('a form', () => {
   const taking = (once: string, path = '/a', atMs = nowMs) =>
     takeForm(room.foundation.pool, { user: 'ada', path, once }, atMs)
 
-  test('is taken once by each person and path', async () => {
+  test('is accepted once per person and path', async () => {
     const once = ulid(nowMs)
     await taking(once)
     await expect(taking(once)).rejects.toThrow('')
@@ -141,13 +141,13 @@ describe('a form', () => {
   })
 
   test.each(['', 'x', '8ZZZZZZZZZZZZZZZZZZZZZZZZZ', '\0'.repeat(26)])(
-    'without a token of ours is not: %j',
+    'without a token of ours is refused: %j',
     async (once) => {
       await expect(taking(once)).rejects.toThrow('out of date')
     },
   )
 
-  test('is not when it is older than half a day, or of the day after', async () => {
+  test('is refused if it is older than half a day, or from the future', async () => {
     const half = 12 * 60 * 60 * 1_000
     await expect(taking(ulid(nowMs - half - 1))).rejects.toThrow('out of date')
     await taking(ulid(nowMs - half))
@@ -155,11 +155,11 @@ describe('a form', () => {
   })
 })
 
-describe('what takes longer than a page', () => {
+describe('work that takes longer than a page', () => {
   const asker = { user: 'ada', organizationId: null }
   const asked = { key: 'k', title: 'Counting', owner: 'ada', asker }
 
-  test('is one work however often it is asked for, until its result was taken', async () => {
+  test('runs once, however often it is requested, until its result was taken', async () => {
     const works = createWorks()
     let done = (_value: number): void => undefined
     let runs = 0
@@ -180,7 +180,7 @@ describe('what takes longer than a page', () => {
     expect(works.find(first.work.id, 'ada')).toBeUndefined()
   })
 
-  test('throws what it failed with to the one who asks for its result', async () => {
+  test('throws its failure to the person who asks for its result', async () => {
     const works = createWorks()
     const run = async (): Promise<never> => {
       throw new Error('no disk')
@@ -190,7 +190,7 @@ describe('what takes longer than a page', () => {
 
   const endless = () => new Promise<never>(() => undefined)
 
-  test('is not begun by one of whom four go on; others have their share', () => {
+  test('is not started for a person or an organization with four running; others have their own share', () => {
     const works = createWorks()
     const start = (key: string, organizationId: string | null, user = 'ada') =>
       works.start({
@@ -206,7 +206,7 @@ describe('what takes longer than a page', () => {
     start('i', null, 'bob')
   })
 
-  test('gives its place back when it ends, however it ends', async () => {
+  test('releases its place when it ends, even after a failure', async () => {
     const works = createWorks()
     for (let i = 0; i < 12; i++) {
       const run = async () => {
@@ -216,7 +216,7 @@ describe('what takes longer than a page', () => {
     }
   })
 
-  test('is forgotten ten minutes after its end, and when its people began fifty others', async () => {
+  test('is forgotten ten minutes after its end, and when its owners have started fifty others', async () => {
     let nowMs = 0
     const works = createWorks(() => nowMs)
     const once = (key: string, organizationId: string | null) =>

@@ -1,4 +1,4 @@
-/** What pages say about rows that are behind the event log. */
+/** What pages show if their rows are behind the event log. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
@@ -12,7 +12,7 @@ import { until } from '../support/house.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
-test('every page says which projections it reads, if any, and every page of an organization reads one', () => {
+test('every page declares the projections it reads, and every page of an organization reads at least one', () => {
   const names = new Set(projections.map(({ name }) => name))
   for (const route of Object.keys(actionOfRoute)) {
     const [, url = ''] = route.split(' ')
@@ -59,7 +59,7 @@ describe('a page', () => {
 
   const notNow = 'These figures are out of date.'
   const account = () => `/organizations/${scene.organizationId}`
-  /** Asks until the look that pages share is a new one. */
+  /** Polls until the pages' shared reading has been renewed. */
   const shows = (browser: Browser, path: string, text: string, does = true): Promise<void> =>
     until(
       `${path} ${does ? 'says' : 'does not say'}: ${text}`,
@@ -75,15 +75,15 @@ describe('a page', () => {
     expect(behindText({ behind, behindSeconds })).toBe(text)
   })
 
-  test('whose rows are current says nothing about it', async () => {
+  test('with current rows shows no warning', async () => {
     await shows(ada, account(), notNow, false)
     for (const path of ['/', account(), `${account()}/statement`, '/operations'])
       expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])
   })
 
-  test('whose rows are behind says which and how far', async () => {
+  test('with late rows names them and their delay', async () => {
     await owner.query('begin')
-    // Whoever folds waits for this, and readers do not.
+    // The projector waits for this lock; readers do not.
     await owner.query('select from projection_checkpoints for update')
     await grant(room.foundation, {
       ...{ organizationId: scene.organizationId, priority: 1, expiresAt: null, reason: 'late', actor: 'cli' },
@@ -96,14 +96,14 @@ describe('a page', () => {
       expect(body).toMatch(
         /<a href="\/operations\/projections\/accounts">accounts<\/a> is \d+ (?:ms|s) \(1 position\) behind the event log\./,
       )
-      // A partner is told the same, and is led nowhere it may not go.
+      // A partner gets the same message, without links to pages it may not open.
       const own = await partner.get(account())
       expect(own.body).toContain(notNow)
       expect(own.body).not.toContain('/operations/')
-      // What shows no rows says nothing of them.
+      // Pages without rows show no such message.
       for (const path of ['/events', '/me'])
         expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])
-      // In time: positions are events on one log and bytes on the other.
+      // As a time, because positions count events on one log and bytes on the other.
       for (const path of ['/operations']) {
         const { body: listed } = await ada.get(path)
         expect([path, listed]).toEqual([
@@ -118,7 +118,7 @@ describe('a page', () => {
     await shows(ada, account(), notNow, false)
   })
 
-  test('whose projection is halted says so, until it is rebuilt', async () => {
+  test('with a halted projection shows a warning until it is rebuilt', async () => {
     await owner.query(
       `update projection_checkpoints set state = 'halted', error = 'a test' where name = 'accounts'`,
     )
@@ -136,7 +136,7 @@ describe('a page', () => {
     await shows(ada, '/commands/audit/list', notNow, false)
   })
 
-  test('of an organization whose rows alone have stopped says so, and no other does', async () => {
+  test('of an organization shows a warning if its own rows have stopped, and other pages do not', async () => {
     await owner.query(
       `insert into halted_streams (projection, stream, position, error) values ('accounts', $1, 5, 'a test')`,
       [`ledger-${scene.organizationId}`],
@@ -148,14 +148,14 @@ describe('a page', () => {
     await shows(ada, account(), notNow, false)
   })
 
-  test('the overview leads to the reconciliation, and names no command for it', async () => {
+  test('the overview links to the reconciliation, without naming a command', async () => {
     const { body } = await ada.get('/')
     expect(body).toContain('href="/reconcile"')
     expect(body).not.toContain('ledger reconcile')
   })
 })
 
-test('every page and the sign-in lead to the documentation, where it is known where that is', async () => {
+test('every page and the sign-in page link to the documentation, if its address is known', async () => {
   const room = await openDashboardHost({ apiUrl: 'https://api.example.com' })
   try {
     const { password } = await createUser(room.foundation, {

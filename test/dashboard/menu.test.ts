@@ -1,4 +1,4 @@
-/** The ways to pages: the menu, the way back, and the list of all commands. */
+/** Navigation: the menu, the way back, and the list of all commands. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { declarations } from '../../src/administration/declarations.ts'
 import { mayDo, roles } from '../../src/administration/roles.ts'
@@ -57,7 +57,7 @@ test.each(roles)('a person with the role %s finds every command of that role in 
   for (const href of listed) expect([href, (await as(role).get(href)).statusCode]).toEqual([href, 200])
 })
 
-test('commands that other interfaces offer are listed without a link', async () => {
+test('commands of other interfaces are listed without a link', async () => {
   expect((await as('admin').get('/commands')).body).toContain(
     'event-log show <small>command line, admin API</small>',
   )
@@ -67,7 +67,7 @@ test('a partner gets no list of the commands of all organizations', async () => 
   expect((await as('partner').get('/commands')).statusCode).toBe(403)
 })
 
-test('the menu has its pages in groups, for the people who may open them', async () => {
+test('the menu groups its pages, and shows them to people who may open them', async () => {
   const { body } = await as('finance').get('/months')
   const menu = body.slice(body.indexOf('<nav class="menu"'), body.indexOf('</nav>'))
   expect([...menu.matchAll(/role="group" aria-label="([^"]+)"/g)].map(([, name]) => name)).toEqual([
@@ -84,7 +84,7 @@ test('the menu has its pages in groups, for the people who may open them', async
     expect([href, (await as('finance').get(href)).statusCode]).toEqual([href, 200])
 })
 
-test('a page says where it is, and every page above it opens', async () => {
+test('a page shows where it is, and every page above it opens', async () => {
   const own = `/organizations/${scene.organizationId}`
   const wayOf = async (role: string, path: string) => {
     const { body } = await as(role).get(path)

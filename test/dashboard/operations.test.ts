@@ -1,4 +1,4 @@
-/** Projections and jobs, as an operator looks at them and acts on them in the dashboard. */
+/** Projections and jobs, as operators see and change them in the dashboard. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { keyUsage } from '../../projections/key-usage.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
@@ -23,7 +23,7 @@ afterAll(() => room?.close())
 const given = (verb: string, fields: Record<string, string>) =>
   give(ada, `/commands/projection/${verb}`, fields)
 
-test('every projection is listed with where it is, and leads to its page', async () => {
+test('every projection is listed with its position, and links to its page', async () => {
   const { body, statusCode } = await ada.get('/operations')
   expect(statusCode).toBe(200)
   for (const name of [keyUsage.name, ledgerLines.name])
@@ -34,9 +34,9 @@ test('every projection is listed with where it is, and leads to its page', async
 })
 
 describe('a rebuild', () => {
-  test('of rows that alone know what a restored log has lost leaves them, and lists what would be lost', async () => {
+  test('keeps rows that alone have events lost from a restored log, and lists the possible losses', async () => {
     const { pool } = room.foundation
-    // A line that the log does not hold, and neither the event the rows end at.
+    // A line that is not in the log, and a last event that is not in it either.
     const lines = liveTable(ledgerLines)('ledger_lines')
     const { rows: moved } = await pool.query(
       `update ${lines} set revision = 1000000 where (ledger, revision) =

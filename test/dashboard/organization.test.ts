@@ -1,4 +1,4 @@
-/** What people see of an organization, and do with its keys. */
+/** What people see of an organization, and can do with its keys. */
 import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
@@ -66,7 +66,7 @@ const key = (organizationId: string, name = 'production') =>
     actor,
   })
 
-/** A located lookup, charged, at an instant. */
+/** A located lookup, charged, at the given time. */
 const call = async (organizationId: string, keyId: string, atMs: number): Promise<string> => {
   const requestId = ulid(atMs)
   await room.foundation.ledger.submit(organizationId, {
@@ -97,7 +97,7 @@ const eventsOf = async (keyId: string) =>
 const whoami = async (apiKey: string): Promise<number> =>
   (await openBrowser(room.host).get('/whoami', { 'x-api-key': apiKey })).statusCode
 
-/** The text a person reads: without tags, white space folded. */
+/** The text a person reads: without tags, with white space collapsed. */
 const textOf = (page: string): string =>
   page
     .replaceAll(/<[^>]+>/g, ' ')
@@ -114,14 +114,14 @@ describe('the overview', () => {
     expect(textOf(body)).toContain(`Overview Ltd ${id} 1,234,566.000001 1 1 2026-10-01 12:34:56`)
   })
 
-  test('shows what the checks of the process found, and what to do', async () => {
+  test("shows the findings of the process's checks, with remedies", async () => {
     await room.caughtUp()
     expect(textOf((await browser.get('/')).body)).toContain(
       'warning Jobs : no job was ever scheduled Start a process with the role jobs. Open jobs',
     )
   })
 
-  test('shows the last signed checkpoint, as it was signed', async () => {
+  test('shows the last signed checkpoint unchanged', async () => {
     expect(textOf((await browser.get('/')).body)).toContain('Checkpoint None was signed yet.')
     const { note, size } = await room.foundation.checkpoints.make()
     const { body } = await browser.get('/')
@@ -129,7 +129,7 @@ describe('the overview', () => {
     expect(textOf(body)).toContain(`Leaves ${String(size)} Signed`)
   })
 
-  test('escapes what partners and operators have named', async () => {
+  test('escapes names given by partners and operators', async () => {
     const name = `<script>alert(1)</script> "quoted" 'single' & more`
     const id = await organization(name)
     await key(id, '<img src=x onerror=alert(1)>')
@@ -156,7 +156,7 @@ describe('the overview', () => {
     expect(withoutOwnScripts(searched.body)).not.toContain('<script')
   })
 
-  test('pages on after a hundred organizations', async () => {
+  test('has a next page after a hundred organizations', async () => {
     await Promise.all(
       Array.from({ length: 101 }, (_, i) =>
         createOrganization(room.foundation, { name: `Many ${i}`, overdraftLimit: 0n, actor }),
@@ -173,22 +173,19 @@ describe('the overview', () => {
   })
 })
 
-describe('a text that PostgreSQL does not take', () => {
-  test.each(['/?after=%00', '/?after=%ED%A0%80', '/?after=org_x%00'])(
-    'is no fault of the page: %s',
-    async (path) => {
-      expect((await browser.get(path)).statusCode).toBe(200)
-    },
-  )
+describe('a text that PostgreSQL does not accept', () => {
+  test.each(['/?after=%00', '/?after=%ED%A0%80', '/?after=org_x%00'])('causes no error: %s', async (path) => {
+    expect((await browser.get(path)).statusCode).toBe(200)
+  })
 
-  test('in a key of the address, or in a statement, is no such page, or no such place', async () => {
+  test('in the address of a key gives a missing page, and in a statement is ignored', async () => {
     const id = await organization('Zero Ltd')
     expect((await browser.get(`/organizations/${id}/keys/%00`)).statusCode).toBe(404)
     for (const query of ['before=%00', 'after=%00', 'request_id=%00'])
       expect((await browser.get(`/organizations/${id}?${query}`)).statusCode).toBe(200)
   })
 
-  test('as a user name or a password is as wrong as any other', async () => {
+  test('as a user name or a password is refused like any other', async () => {
     const visitor = openBrowser(room.host)
     expect((await visitor.submit('/login', { name: 'ada\0', password: 'x' })).statusCode).toBe(401)
     expect((await visitor.submit('/login', { name: 'ada', password: 'x\0' })).statusCode).toBe(401)
@@ -196,7 +193,7 @@ describe('a text that PostgreSQL does not take', () => {
 })
 
 describe('an organization', () => {
-  test('shows its lots in the order in which they are drawn down', async () => {
+  test('shows its lots in the order in which they are used', async () => {
     const id = await organization('Lots Ltd')
     await grantTo(id, '1.5', { priority: 200 })
     await grantTo(id, '20', { expiresAt: '2027-06-01T00:00:00.000Z' })
@@ -220,7 +217,7 @@ describe('an organization', () => {
     '/organizations/%00',
     '/organizations/org_01J8ZQ5V7N3K2M4P6R8T0W1X2%00',
     '/organizations/%00/key/revoke',
-  ])('that does not exist is a page that says so: %s', async (path) => {
+  ])('that does not exist has an error page: %s', async (path) => {
     const answer = await browser.get(path)
     expect(answer.statusCode).toBe(404)
     expect(answer.body).toContain('Page not found')
@@ -236,7 +233,7 @@ describe('keys', () => {
     'email-validations-per-second': '12',
   }
 
-  test('one that is issued is shown once, works, and is an event of the user who did it', async () => {
+  test('a new key is shown once, works, and is an event of the user', async () => {
     const id = await organization('Issue Ltd', '5')
     const answer = await browser.submit(`/organizations/${id}/key/issue`, fields)
     expect(answer.statusCode).toBe(200)
@@ -266,7 +263,7 @@ describe('keys', () => {
     )
   })
 
-  test('one without a ticked permission is refused, and not given those by default', async () => {
+  test('a key without a ticked permission is refused, and gets no default permissions', async () => {
     const id = await organization('Refuse Ltd')
     const before = await room.foundation.eventLog.head()
     const { permissions: _, ...rest } = fields
@@ -277,7 +274,7 @@ describe('keys', () => {
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 
-  test('one that was revoked says why, and is offered no other change', async () => {
+  test('a revoked key shows the reason, and offers no other change', async () => {
     const id = await organization('Revoke Ltd')
     const { keyId } = await key(id)
     await revoke(room.foundation, { keyId, reason: 'leaked <b>', actor })
@@ -299,7 +296,7 @@ describe('the statement', () => {
     id = await organization('Statement Ltd', '100000')
     const { keyId } = await key(id, 'statement')
     for (let i = 0; i < calls; i++) {
-      // Every fourth is recorded after one that began four minutes later.
+      // Every fourth is recorded after a call that began four minutes later.
       const late = i % 4 === 3 ? hourMs + 4 * 60_000 : 0
       requestIds.push(await call(id, keyId, startMs + (i + 1) * hourMs - late))
     }
@@ -335,7 +332,7 @@ describe('the statement', () => {
     expect(up).toEqual(down.slice(0, 3).flat())
   })
 
-  test('says of every line what, when, what it cost and by which rule', async () => {
+  test('shows the subject, time, cost and rule of every line', async () => {
     const { body } = await browser.get(`/organizations/${id}`)
     const at = new Date(startMs + calls * hourMs).toISOString()
     expect(textOf(body)).toContain('Time (UTC) What Request id Outcome Credits Rule')
@@ -345,7 +342,7 @@ describe('the statement', () => {
     expect(textOf(first.body)).toContain('credits granted +100,000')
   })
 
-  test('says how many refused calls were recorded together, and why', async () => {
+  test('shows how many refused calls were recorded together, and the reason', async () => {
     const own = await organization('Knocking')
     const { keyId } = await key(own)
     const atMs = Date.parse('2026-10-01T12:35:00.000Z')
@@ -374,7 +371,7 @@ describe('the statement', () => {
     )
   })
 
-  test('finds the line of every request id by one query over its index', async () => {
+  test('finds the line of every request id with one query over its index', async () => {
     const query = vi.spyOn(room.foundation.pool, 'query')
     for (const requestId of requestIds.filter((_, i) => i % 7 === 0 || i % 4 === 3)) {
       query.mockClear()
@@ -395,7 +392,7 @@ describe('the statement', () => {
     query.mockRestore()
   })
 
-  test('takes a request id in lower case and with spaces, and leads to its neighbours', async () => {
+  test('accepts a request id in lower case and with spaces, and links to its neighbours', async () => {
     const requestId = requestIds[100] ?? ''
     const found = await browser.get(`/organizations/${id}?request_id=%20${requestId.toLowerCase()}%20`)
     const [line] = shown(found.body)
@@ -404,7 +401,7 @@ describe('the statement', () => {
     expect(shown(neighbours.body).length).toBe(100)
   })
 
-  test('says so when no line has the request id, or when it is none', async () => {
+  test('reports a request id without a line, or an invalid one', async () => {
     for (const absent of [ulid(startMs + 10 * hourMs), ulid(0), ulid(startMs + 10_000 * hourMs)]) {
       const answer = await browser.get(`/organizations/${id}?request_id=${absent}`)
       expect(answer.statusCode).toBe(200)
@@ -416,7 +413,7 @@ describe('the statement', () => {
     }
   })
 
-  test('leads from a line to the call, explained', async () => {
+  test('links from a line to the call, with its explanation', async () => {
     const found = await browser.get(`/organizations/${id}?request_id=${requestIds[5]}`)
     const path = `/organizations/${id}/calls/${requestIds[5]}`
     expect(found.body).toContain(`href="${path}"`)
@@ -455,7 +452,7 @@ describe('the statement', () => {
   })
 
   test.each(['before=-1', 'before=x', 'after=99999999999999999999', 'before=1&before=2', 'before[]=1'])(
-    'an address somebody made up shows a page: %s',
+    'an invented address shows a page: %s',
     async (query) => {
       expect((await browser.get(`/organizations/${id}?${query}`)).statusCode).toBe(200)
     },

@@ -1,4 +1,4 @@
-/** The overview: today, what needs attention, and usage over a range; and the same for one organization. */
+/** The overview: today, problems to handle, and usage over a range; and the same for one organization. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { setThreshold } from '../../src/administration/credits/corrections.ts'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -49,7 +49,7 @@ const asSums = ({
 })
 
 describe('the figures', () => {
-  test('of today and of the same hours yesterday are what the ledgers say', async () => {
+  test('of today and of the same hours yesterday equal those of the ledgers', async () => {
     for (const organizationId of [null, scene.organizationId]) {
       const found = await todayFigures(room.foundation.pool, organizationId, nowMs)
       const midnight = new Date(Math.floor(nowMs / 86_400_000) * 86_400_000)
@@ -105,7 +105,7 @@ test('an organization below its threshold is in the list of low balances, and on
   expect(body).toContain(`href="/organizations/${other.organizationId}/credits/grant"`)
 })
 
-test('the overview refreshes itself with its range, and has a table behind its chart', async () => {
+test('the overview refreshes itself with its range, and has a table for its chart', async () => {
   const { body } = await ada.get('/?range=7d')
   expect(body).toContain('hx-get="/?range=7d&amp;refresh=yes" hx-trigger="every 10s" hx-select="#live"')
   expect(body).toContain('Calls by outcome per hour as a table')

@@ -1,4 +1,4 @@
-/** What a person sees and changes of themselves: role, password, sign-ins. */
+/** What people see and change of their own account: role, password, sign-ins. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { changePassword } from '../../src/administration/users/user-changes.ts'
@@ -29,7 +29,7 @@ afterAll(() => room?.close())
 
 const change = (fields: Record<string, string>) => ada.submit('/me', fields, '/me/password')
 
-test('shows who one is, and leads there from every page', async () => {
+test('shows the signed-in person, and every page links there', async () => {
   expect((await ada.get('/')).body).toContain('<a href="/me">')
   const { statusCode, body } = await ada.get('/me')
   expect(statusCode).toBe(200)
@@ -48,12 +48,12 @@ test('ends every other sign-in, and not this one', async () => {
 const chosen = 'four words and a number 7'
 
 test.each([
-  ['the present one is wrong', { present: 'no', new: chosen, again: chosen }, 'It is not your password'],
+  ['the current password is wrong', { present: 'no', new: chosen, again: chosen }, 'It is not your password'],
   ['it is too short', { new: 'short', again: 'short' }, 'At least 15 characters'],
-  ['it was typed differently', { new: chosen, again: `${chosen}8` }, 'typed twice, and differently'],
-  ['it is the present one', { new: 'PRESENT', again: 'PRESENT' }, 'It is the present password'],
+  ['the repetition differs', { new: chosen, again: `${chosen}8` }, 'typed twice, and differently'],
+  ['it is the current password', { new: 'PRESENT', again: 'PRESENT' }, 'It is the present password'],
   ['it is endless', { new: 'x'.repeat(1_025), again: 'x'.repeat(1_025) }, 'At most 1024 characters'],
-])('a new password is refused where %s', async (_, fields, says) => {
+])('a new password is refused if %s', async (_, fields, says) => {
   const typed = Object.entries({ present: password, ...fields })
   const { statusCode, body } = await change(
     Object.fromEntries(typed.map(([name, value]) => [name, value === 'PRESENT' ? password : value])),
@@ -63,7 +63,7 @@ test.each([
   expect(body).not.toContain(chosen)
 })
 
-test('a new password ends every other session, is an event, and is the one that opens', async () => {
+test('a new password ends every other session, is an event, and works from then on', async () => {
   const other = await signedIn(room, { name: 'ada', password })
   const stolen = openBrowser(room.host)
   for (const [name, value] of ada.cookies) (stolen.cookies as Map<string, string>).set(name, value)
@@ -83,7 +83,7 @@ test('a new password ends every other session, is an event, and is the one that 
   expect((await ada.get('/me')).statusCode).toBe(200)
 })
 
-test('times are local where one chose so, which the browser remembers', async () => {
+test('times are local if the person chose so, and the browser remembers it', async () => {
   const htmlTag = async () => /<html[^>]*>/.exec((await ada.get('/me')).body)?.[0]
   expect(await htmlTag()).toBe('<html lang="en">')
   const { headers } = await ada.submit('/me', { times: 'local' }, '/me/times')
@@ -93,10 +93,10 @@ test('times are local where one chose so, which the browser remembers', async ()
   expect(await htmlTag()).toBe('<html lang="en">')
 })
 
-describe('what changed about an account', () => {
+describe('changes of an account', () => {
   const lastPassword = 'seven unrelated things on a shelf'
 
-  test('comes first at the next sign-in on a device that does not know it, and then leads on', async () => {
+  test('are shown first at the next sign-in on another device, which then continues to the requested page', async () => {
     const grace = await userWhoChose(room, { name: 'grace', role: 'viewer', organizationId: null, actor })
     const [here, elsewhere] = [openBrowser(room.host), openBrowser(room.host)]
     expect((await here.submit('/login', grace)).headers.location).toBe('/')
@@ -107,7 +107,7 @@ describe('what changed about an account', () => {
     await elsewhere.submit('/', {}, '/logout')
     await room.caughtUp()
     const renewed = { ...grace, password: lastPassword, next: '/operations' }
-    // The device on which it was done knows.
+    // The device where the change was made does not show it.
     expect((await elsewhere.submit('/login', renewed)).headers.location).toBe('/operations')
     const { location } = (await here.submit('/login', renewed)).headers
     expect(location).toMatch(/^\/me\?since=\d{13}&next=%2Foperations$/)
@@ -122,7 +122,7 @@ describe('what changed about an account', () => {
     expect((await here.get('/me')).body).toContain('The password was changed.')
   })
 
-  test('names no operator', async () => {
+  test('name no operator', async () => {
     const { organizationId } = await createOrganization(room.foundation, {
       ...{ name: 'Ours', overdraftLimit: 0n, actor },
     })

@@ -1,4 +1,4 @@
-/** Organizations, keys and users are chosen by their names; days and instants by what browsers have for them. */
+/** Organizations, keys and users are chosen by name; days and times with the browser's own pickers. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -19,9 +19,9 @@ let admin: Browser
 let partner: Browser
 let northwind: string
 let contoso: string
-/** Of Northwind. */
+/** A key of Northwind. */
 let production: string
-/** Of Contoso. */
+/** A key of Contoso. */
 let other: string
 
 const organization = async (name: string) =>
@@ -71,7 +71,7 @@ describe('an organization is chosen', () => {
     expect(done.body).toContain('<h1>Done</h1>')
   })
 
-  test('from a list, when only a part of the name is given', async () => {
+  test('from a list, if only a part of the name is given', async () => {
     const page = await plan({ org: 'cont' })
     expect([page.statusCode, page.body]).toEqual([
       422,
@@ -82,7 +82,7 @@ describe('an organization is chosen', () => {
     expect(hiddenIn(chosen.body).org).toEqual([contoso])
   })
 
-  test('from a list that continues, when many have one name', async () => {
+  test('from a list that continues, if many have one name', async () => {
     const seen = new Set<string>()
     let chosen = ''
     for (let pages = 0; pages < 2; pages++) {
@@ -96,7 +96,7 @@ describe('an organization is chosen', () => {
     expect(seen.size).toBe(25)
   })
 
-  test('never from a name that is of none', async () => {
+  test('never by an unknown name', async () => {
     const page = await plan({ org: 'Nobody' })
     expect([page.statusCode, page.body]).toEqual([
       422,
@@ -139,7 +139,7 @@ describe('suggestions', () => {
   })
 })
 
-test('a partner finds no key of another organization by its name, and its id is of no use', async () => {
+test('a partner finds no key of another organization by name, and cannot use its id', async () => {
   const path = `/organizations/${northwind}/key/revoke`
   const named = await partner.submit(path, { key: 'production of Contoso' })
   expect([named.statusCode, named.body]).toEqual([422, expect.stringContaining('No key has')])
@@ -158,7 +158,7 @@ test('a list is filtered by name, and its file by the id', async () => {
   expect(page.body).toContain(`/commands/key/list.csv?org=${contoso}`)
 })
 
-test('days and instants have pickers, in UTC', async () => {
+test('days and times have pickers, in UTC', async () => {
   const grant = (await admin.get('/commands/credits/grant')).body
   expect(grant).toMatch(/<input id="expires-at"[^>]* type="date"/)
   const balance = `/organizations/${northwind}/credits/balance`
@@ -169,12 +169,12 @@ test('days and instants have pickers, in UTC', async () => {
     expect([wrong, (await admin.get(`${balance}?at=${wrong}`)).statusCode]).toEqual([wrong, 422])
 })
 
-test('a default text is recorded only when the person leaves the field empty', async () => {
+test('a default text is recorded only if the person leaves the field empty', async () => {
   const path = `/organizations/${northwind}/credits/grant`
   const { body } = await admin.get(path)
   expect(body).toMatch(/<input id="reason" name="reason" value=""/)
   expect(body).toContain('If you leave it empty: granted by operator.')
-  // What people want to see and change is filled in.
+  // Values that people want to see and change are filled in.
   expect(body).toMatch(/<input id="priority" name="priority" value="100"/)
   expect((await admin.get(`/organizations/${northwind}/key/issue`)).body).toMatch(
     /<input id="name" name="name" value=""/,

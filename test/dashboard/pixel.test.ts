@@ -1,4 +1,4 @@
-/** The pixel of an organization on the dashboard: its rules, what is used of them, its hits by day. */
+/** The pixel of an organization on the dashboard: its rules, their usage, and its hits by day. */
 
 import pino from 'pino'
 import { ulid } from 'ulid'
@@ -57,12 +57,12 @@ const decided = async (domain: string | null, fire: boolean, atMs = Date.now(), 
 }
 
 describe('the rules', () => {
-  test('are set and removed by forms, as events with who did it, and hold for hits in another process', async () => {
+  test('are set and removed by forms, recorded as events with the actor, and apply to hits in another process', async () => {
     expect((await partner.get(base)).body).toContain('There is none: its pixel fires everywhere.')
     const limit = { domain: 'Shop.Example.com.', number: '2', period: 'day' }
     expect((await sent(partner, 'limit', limit)).statusCode).toBe(200)
     await sent(partner, 'block', { domain: 'bad.example.org' })
-    // It is so already: nothing is recorded.
+    // It is blocked already, so nothing is recorded.
     await sent(partner, 'block', { domain: 'bad.example.org' })
     const of = { organization_id: ours }
     expect(await recorded()).toEqual([
@@ -91,7 +91,7 @@ describe('the rules', () => {
           rules: matchRules(known, 'shop.example.com', atMs),
         })
       expect((await partner.get(base)).body).toContain('2 <span class="mark bad">used up</span>')
-      // Changed by a call meanwhile: the page of the next moment and its forms go on from there.
+      // A call changed it in the meantime. The next page and its forms start from that state.
       await rules.change(
         ours,
         { kind: 'limit', domain: 'shop.example.com', period: 'day', number: 7 },
@@ -121,7 +121,7 @@ describe('the rules', () => {
     ['block', { domain: 'github.io' }, 'registrable domain'],
     ['unblock', { domain: '<b>' }, 'registrable domain'],
     ['unlimit', { domain: 'example.com', period: '' }, 'A value is required'],
-  ])('what a call would refuse is refused: %s %o', async (act, fields, said) => {
+  ])('input that a call would refuse is refused: %s %o', async (act, fields, said) => {
     const before = await recorded()
     const { statusCode, body } = await sent(partner, act, fields)
     expect(statusCode).toBe(422)
@@ -130,7 +130,7 @@ describe('the rules', () => {
     expect(await recorded()).toEqual(before)
   })
 
-  test('are not changed by who may only look, nor by a partner for another organization', async () => {
+  test('are not changed by a viewer, nor by a partner for another organization', async () => {
     const page = await viewer.get(base)
     expect(page.statusCode).toBe(200)
     expect(page.body).not.toContain(`href="${base}/`)
@@ -142,7 +142,7 @@ describe('the rules', () => {
     expect(await recorded(theirs)).toEqual([])
   })
 
-  test('are found by a part of their domain and shown by pages, whatever is asked for', async () => {
+  test('are found by a part of their domain and shown in pages, for any input', async () => {
     const rules = await openPixelRules({ eventLog: room.foundation.eventLog, logger })
     await rules.caughtUp
     const many = Array.from({ length: 60 }, (_, i) => `d${String(i).padStart(2, '0')}.example.net`)
@@ -166,7 +166,7 @@ describe('the rules', () => {
       expect([query, (await partner.get(`${base}?${query}`)).statusCode]).toEqual([query, 200])
   })
 
-  test('with an event that cannot be read are said to let nothing fire', async () => {
+  test('with an unreadable event are shown as letting nothing fire', async () => {
     const { eventLog } = room.foundation
     await eventLog.append(pixelStream(theirs), 'none', [
       {
@@ -183,7 +183,7 @@ describe('the rules', () => {
 })
 
 describe('hits', () => {
-  test('are shown by day and domain, newest first, by pages', async () => {
+  test('are shown by day and domain, newest first, in pages', async () => {
     const dayMs = 86_400_000
     for (let i = 70; i > 0; i--) await decided('a.example.com', i % 2 === 0, Date.now() - i * dayMs)
     await decided(null, false)
@@ -199,7 +199,7 @@ describe('hits', () => {
     expect(rows(body).slice(0, 2)).toEqual([today, today])
     expect(body).toContain('none decided')
     expect(body).not.toContain('c.example.com')
-    // Of thirty days with today: two of today, and of the 29 before every second one.
+    // Thirty days including today: two hits today, and one on every second of the 29 days before.
     expect(body).toContain('<dt>Fired, 30 days</dt><dd><strong>16</strong>')
     expect(body).toContain('<dt>Refused, 30 days</dt><dd>16</dd>')
     const next = /href="([^"]+)">Earlier days/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''

@@ -1,4 +1,4 @@
-/** Prices as people use them: who sees what, who may approve, and what a page leads to. */
+/** Prices in the dashboard: who sees them, who may approve them, and where the pages lead. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { pricesAt, proposePriceBook } from '../../src/administration/prices/prices.ts'
@@ -46,14 +46,14 @@ const proposed = async (amount: string, by = 'user:ada'): Promise<string> => {
 
 const upcoming = async () => (await pricesAt(room.foundation, Date.now())).upcoming
 
-/** Sends the form, and the page that asks whether to do it. */
+/** Sends the form, and confirms on the page that follows. */
 const done = async (browser: Browser, path: string, fields: Record<string, string>) => {
   const plan = await browser.submit(path, fields)
   return plan.statusCode === 200 ? browser.submit(path, { ...fields, confirmed: 'yes' }) : plan
 }
 
 describe('the prices', () => {
-  test('are those in force and what is proposed, with what can be done about them', async () => {
+  test('shows those in force and the proposals, with the possible actions', async () => {
     const name = await proposed('1.5')
     const { body } = await ada.get(show)
     for (const { rule } of defaultPriceBook.rules) expect(body).toContain(rule)
@@ -64,12 +64,12 @@ describe('the prices', () => {
     expect((await ada.get('/')).body).toContain(`href="${show}"`)
   })
 
-  test('of a name that does not exist are refused', async () => {
+  test('of an unknown name are refused', async () => {
     for (const name of ['p99', '99', 'x', '%00'])
       expect([name, (await ada.get(`${show}?name=${name}`)).statusCode]).toEqual([name, 422])
   })
 
-  test('are shown to a partner without proposals, and without the people of the operator', async () => {
+  test("are shown to a partner without proposals, and without the operator's users", async () => {
     const name = await proposed('1.75', 'user:olga.of.finance')
     const user = { name: 'pia', role: 'partner', organizationId, actor } as const
     const pia = await signedIn(room, await userWhoChose(room, user))
@@ -89,7 +89,7 @@ describe('the prices', () => {
 })
 
 describe('a proposal', () => {
-  test('is made by a form that has the prices in force', async () => {
+  test('is made with a form that contains the prices in force', async () => {
     const { body } = await ada.get(show)
     const href = /href="(\/commands\/price\/propose\?[^"]+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
     const form = (await ada.get(href)).body
@@ -115,7 +115,7 @@ describe('a proposal', () => {
     [{ file: '[{"rule": "sold"}]' }, 'is not in the book it changes', 'file'],
     [{ file: '[{"rule": "ip_lookup.located", "amount": "-1"}]' }, 'decimal number of credits', 'file'],
     [{ file: '[{"rule": "ip_lookup.located", "amount": "1"}]' }, 'has these very rules', null],
-  ])('with %j is refused in the form, which keeps what was typed', async (wrong, why, field) => {
+  ])('with %j is refused in the form, which keeps the input', async (wrong, why, field) => {
     const before = await room.foundation.eventLog.head()
     const typed = { file: '[{"rule": "ip_lookup.located", "amount": "7"}]', from: at(1), reason: 'typed <b>' }
     const answer = await ada.submit(propose, { ...typed, ...wrong })
@@ -126,7 +126,7 @@ describe('a proposal', () => {
     expect(await room.foundation.eventLog.head()).toBe(before)
   })
 
-  test('is approved by another person than the one who proposed it, once', async () => {
+  test('is approved once, by a person other than the proposer', async () => {
     const name = await proposed('3.5')
     const before = await room.foundation.eventLog.head()
     for (const fields of [{ proposal: name }, { proposal: name, confirmed: 'yes' }]) {
@@ -149,10 +149,10 @@ describe('a proposal', () => {
   })
 })
 
-describe('what a month would have cost', () => {
+describe('the cost of a month under other prices', () => {
   const diff = '/commands/price/diff'
 
-  test('is asked for with two prices, and refused for a month that has not begun', async () => {
+  test('is computed for two price books, and refused for a month that has not begun', async () => {
     expect((await ada.get(diff)).body).toContain('name="to"')
     const asked = async (month: string) => waited(ada, await ada.submit(diff, { from: '1', to: '1', month }))
     expect((await asked('')).body).toContain('No calls in')

@@ -1,4 +1,4 @@
-/** Signing in with a provider of identities: a real one, on loopback. */
+/** Signing in with an identity provider: a real one, on loopback. */
 import { createServer } from 'node:http'
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -46,7 +46,7 @@ const person = async (): Promise<{ name: string; password: string }> => {
   })
   return { name, password }
 }
-/** To the provider, and where it sends the browser. */
+/** Goes to the provider, and returns the address it redirects the browser to. */
 const there = async (browser: Browser, account: string, query = ''): Promise<string> => {
   const { statusCode, headers } = await browser.get(`/login/provider${query}`)
   expect(statusCode).toBe(303)
@@ -64,8 +64,8 @@ const signIns = async () => {
   })
 }
 
-describe('the person whom the provider names', () => {
-  test('is signed in as the user of that name, and led to the page that was asked for; the event says how', async () => {
+describe('the person named by the provider', () => {
+  test('is signed in as the user of that name, and redirected to the requested page; the event records the method', async () => {
     const { name } = await person()
     const browser = openBrowser(room.host)
     const page = (await browser.get('/login?next=/commands/audit/list')).body
@@ -77,13 +77,13 @@ describe('the person whom the provider names', () => {
       { user: name, way: 'identity_provider', known_device: false, actor: `user:${name}` },
     ])
     expect((await browser.get('/me')).statusCode).toBe(200)
-    // On a device on which that person signed in before.
+    // On a device where that person has signed in before.
     await browser.submit('/me', {}, '/logout')
     await browser.get(await there(browser, name))
     expect((await signIns()).at(-1)).toMatchObject({ user: name, known_device: true })
   })
 
-  test('is signed in nowhere where there is no user of that name, or one that is disabled; the page says no more', async () => {
+  test('cannot sign in if no user has that name, or if the user is disabled; the page shows no details', async () => {
     const { name } = await person()
     await setDisabled(room.foundation, { name, disabled: true, reason: 'left', actor })
     const before = (await signIns()).length
@@ -98,7 +98,7 @@ describe('the person whom the provider names', () => {
       pages.push(answer.body.replaceAll(/value="[^"]+"/g, ''))
     }
     expect(pages[0]).toBe(pages[1])
-    await until('both are put down', async () => (await signIns()).length === before + 2)
+    await until('both are recorded', async () => (await signIns()).length === before + 2)
     expect((await signIns()).slice(before)).toMatchObject([
       { type: 'SignInsRefused', user: name, reason: 'disabled', way: 'identity_provider' },
       { type: 'SignInsRefused', user: null, reason: 'wrong', way: 'identity_provider' },
@@ -106,7 +106,7 @@ describe('the person whom the provider names', () => {
     expect(JSON.stringify(await signIns())).not.toContain('stranger')
   })
 
-  test('has not used a password that was given, and need not replace it', async () => {
+  test('has not used a generated password, and need not replace it', async () => {
     const { name } = await person()
     const browser = openBrowser(room.host)
     await browser.get(await there(browser, name))
@@ -114,7 +114,7 @@ describe('the person whom the provider names', () => {
     expect((await browser.get('/me')).body).not.toContain('made for you')
   })
 
-  test('is asked for the code of a second factor as anyone is', async () => {
+  test('is asked for the code of a second factor like any user', async () => {
     const { name } = await person()
     const secret = freshTotpSecret()
     const app = new TOTP({ secret: Secret.fromBase32(secret) })
@@ -145,14 +145,14 @@ describe('the person whom the provider names', () => {
   })
 })
 
-describe('what comes back', () => {
-  test('to another browser, a second time, or with another state signs no one in', async () => {
+describe('the answer of the provider', () => {
+  test('in another browser, a second time, or with another state signs no one in', async () => {
     const { name } = await person()
     const browser = openBrowser(room.host)
     const back = await there(browser, name)
     const other = openBrowser(room.host)
     expect((await other.get(back)).statusCode).toBe(400)
-    // The other browser has begun a sign-in of its own.
+    // The other browser has begun its own sign-in.
     await other.get('/login/provider')
     expect((await other.get(back)).statusCode).toBe(401)
     expect((await other.get('/')).headers.location).toBe('/login')
@@ -160,7 +160,7 @@ describe('what comes back', () => {
     expect((await browser.get(back)).statusCode).toBe(400)
   })
 
-  test('as a refusal of the provider shows the sign-in page, and nothing that it wrote', async () => {
+  test("with a refusal leads to the sign-in page, without the provider's text", async () => {
     const browser = openBrowser(room.host)
     const { headers } = await browser.get('/login/provider')
     const state = new URL(String(headers.location)).searchParams.get('state')
@@ -184,7 +184,7 @@ describe('what comes back', () => {
     expect(answer.headers.location).toBe('/')
   })
 
-  test('must have the nonce and the verifier of its beginning', async () => {
+  test('must have the nonce and the verifier of its request', async () => {
     const { name } = await person()
     const own = createIdentityProvider({ issuer: provider.issuer, ...client, nameClaim: 'email' })
     for (const [changed, kind] of [
@@ -201,7 +201,7 @@ describe('what comes back', () => {
   })
 })
 
-test('another claim may be the name, and a provider may want the secret in the body', async () => {
+test('another claim may be the name, and a provider may require the secret in the body', async () => {
   const own = await openTestProvider({
     redirectUri,
     claimsOf: () => ({ preferred_username: 'ada', email: 'x@example.com', email_verified: false }),
@@ -221,19 +221,19 @@ test('another claim may be the name, and a provider may want the secret in the b
   }
 })
 
-describe('while the provider is away', () => {
+describe('while the provider is down', () => {
   test.each([
     ['it refuses connections', null],
     [
-      'it answers with a fault',
+      'it answers with an error',
       (_: unknown, response: import('node:http').ServerResponse) => response.writeHead(503).end(),
     ],
     [
-      'it is no provider',
+      'it is not a provider',
       (_: unknown, response: import('node:http').ServerResponse) => response.end('<h1>Hello'),
     ],
     [
-      'its answer has no end',
+      'its answer is endless',
       (_: unknown, response: import('node:http').ServerResponse) => {
         response.writeHead(200, { 'content-type': 'application/json' })
         const more = (): void => {
@@ -244,7 +244,7 @@ describe('while the provider is away', () => {
       },
     ],
     ['it never answers', () => undefined],
-  ] as const)('%s: the sign-in page says so, and a password opens', async (_, listener) => {
+  ] as const)('%s: the sign-in page reports it, and a password works', async (_, listener) => {
     const server = createServer()
     const issuer = await listening(server)
     if (listener === null) await closed(server)
@@ -266,7 +266,7 @@ describe('while the provider is away', () => {
     }
   })
 
-  test('between going and coming back', async () => {
+  test('between leaving and returning', async () => {
     const own = await openTestProvider({ redirectUri, claimsOf })
     const identity = createIdentityProvider({ issuer: own.issuer, ...client, nameClaim: 'email' })
     const { url, errand } = await identity.begin(redirectUri)

@@ -1,4 +1,4 @@
-/** Where the operator requires a second factor, a person without one opens the form that sets it up, and nothing else. */
+/** If the operator requires a second factor, the form that sets it up is the only page for a person without it. */
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createUser } from '../../src/administration/users/user-changes.ts'
@@ -41,8 +41,8 @@ const enter = async ({ host }: DashboardHost, who: { name: string; password: str
   return browser
 }
 
-describe('a person who has none and needs one', () => {
-  test('is led to the form from every page, and every other form is refused', async () => {
+describe('a person who needs one but has none', () => {
+  test('is redirected to the form from every page, and every other form is refused', async () => {
     const browser = await enter(forAll, await person('viewer'))
     for (const path of ['/', '/months', '/operations?a=b']) {
       const { statusCode, headers } = await browser.get(path)
@@ -56,7 +56,7 @@ describe('a person who has none and needs one', () => {
     expect(refused.body).toContain('Set up a second factor first')
   })
 
-  test('opens everything else when it is set up', async () => {
+  test('can open all other pages after setting it up', async () => {
     const who = await person('viewer')
     const browser = await enter(forAll, who)
     const { body } = await browser.get(setUpPath)
@@ -69,7 +69,7 @@ describe('a person who has none and needs one', () => {
     expect((await browser.get('/')).statusCode).toBe(200)
   })
 
-  test('chooses a password first, where it was given', async () => {
+  test('chooses a password first, if it was generated', async () => {
     const name = `viewer-${++made}`
     const user = { name, role: 'viewer', organizationId: null, actor: 'cli:setup' } as const
     const { password } = await createUser(forAll.foundation, user)
@@ -79,13 +79,13 @@ describe('a person who has none and needs one', () => {
   })
 })
 
-test('with "admins" it is required of admins alone', async () => {
+test('with "admins" it is required only for admins', async () => {
   const [admin, viewer] = [await person('admin'), await person('viewer')]
   expect((await (await enter(forAdmins, admin)).get('/')).headers.location).toBe(setUpPath)
   expect((await (await enter(forAdmins, viewer)).get('/')).statusCode).toBe(200)
 })
 
-test('it is optional unless the operator says so', () => {
+test('it is optional by default', () => {
   expect(parseConfig({}).DASHBOARD_SECOND_FACTOR).toBe('optional')
   expect(() => parseConfig({ DASHBOARD_SECOND_FACTOR: 'yes' })).toThrow('DASHBOARD_SECOND_FACTOR')
 })

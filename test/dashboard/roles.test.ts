@@ -1,4 +1,4 @@
-/** Who opens what on the dashboard: by role, by organization, and no one who was disabled; and what of it is an event. */
+/** Access to the dashboard by role and organization, never for disabled users; and the events of sign-ins. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey, keyToChange } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -39,7 +39,7 @@ const person = async (role: UserRole, organizationId: string | null = null): Pro
 const disable = ({ name }: Person) =>
   setDisabled(room.foundation, { name, disabled: true, reason: 'left', actor })
 
-/** What of sign-ins is in the event log. */
+/** The sign-ins in the event log. */
 const signIns = async () => {
   const streams = (await room.foundation.eventLog.streams('signin-')).sort()
   const events = await Promise.all(
@@ -51,7 +51,7 @@ const signIns = async () => {
 }
 
 describe('a partner', () => {
-  test('is led to its own organization, and does not learn whether there is another', async () => {
+  test('is redirected to its own organization, and does not learn whether another exists', async () => {
     const browser = await signedIn(room, await person('partner', ours))
     expect((await browser.get('/')).headers.location).toBe(`/organizations/${ours}`)
     const none = theirs.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
@@ -90,7 +90,7 @@ describe("the limits of a partner's keys", () => {
     ['requests_per_day', 1_000_001],
     ['email_validations_per_second', 11],
   ] as const)(
-    '%s is not raised above the default by the partner, on a key or a new one',
+    '%s cannot be raised above the default by the partner, on a key or a new one',
     async (limit, more) => {
       const browser = await signedIn(room, await person('partner', ours))
       const { keyId } = await keyOf({})
@@ -112,7 +112,7 @@ describe("the limits of a partner's keys", () => {
     },
   )
 
-  test('what an operator gave a key stays: the partner changes its limits up to that', async () => {
+  test('a higher limit given by an operator stays: the partner may change limits up to it', async () => {
     const browser = await signedIn(room, await person('partner', ours))
     const { keyId } = await keyOf({ requests_per_minute: 60_000 })
     await room.caughtUp()
@@ -127,7 +127,7 @@ describe("the limits of a partner's keys", () => {
 })
 
 describe('a session', () => {
-  test('ends when its user is disabled, in every process, even where the row still says otherwise', async () => {
+  test('ends when its user is disabled, in every process, even if the row has not been updated', async () => {
     const bob = await person('finance')
     const browser = await signedIn(room, bob)
     expect((await browser.get('/')).statusCode).toBe(200)
@@ -151,7 +151,7 @@ describe('a session', () => {
     ).toBe(0)
   })
 
-  test('has the role of now at its next page', async () => {
+  test('has the current role at its next page', async () => {
     const bob = await person('operations')
     const browser = await signedIn(room, bob)
     expect((await browser.get(`/organizations/${ours}/key/issue`)).statusCode).toBe(200)
@@ -183,13 +183,13 @@ describe('sign-ins are events', () => {
     ])
   })
 
-  test('a wrong password names the user, a name that is none names no one, and no text that was typed is kept', async () => {
+  test('a wrong password names a known user, an unknown name names no one, and typed text is not stored', async () => {
     const bob = await person('viewer')
     for (const name of [bob.name, 'hunter2-typed-here'])
       expect((await openBrowser(room.host).submit('/login', { name, password: 'hunter3' })).statusCode).toBe(
         401,
       )
-    await until('both are put down', async () => (await since()).length === 2)
+    await until('both are recorded', async () => (await since()).length === 2)
     expect(new Set((await since()).map(({ user, reason, count }) => ({ user, reason, count })))).toEqual(
       new Set([
         { user: bob.name, reason: 'wrong', count: 1 },
@@ -199,20 +199,20 @@ describe('sign-ins are events', () => {
     expect(JSON.stringify(await since())).not.toContain('hunter')
   })
 
-  test('who is disabled is told nothing but that it is wrong, and the event says why', async () => {
+  test('a disabled user only sees that the sign-in is wrong, and the event records the reason', async () => {
     const bob = await person('viewer')
     await disable(bob)
     const answer = await openBrowser(room.host).submit('/login', bob)
     expect(answer.statusCode).toBe(401)
     expect(answer.body).toContain('The user name or the password is wrong.')
-    await until('it is put down', async () => (await since()).length === 1)
+    await until('it is recorded', async () => (await since()).length === 1)
     expect(await since()).toMatchObject([
       { type: 'SignInsRefused', user: bob.name, reason: 'disabled', by: 'system' },
     ])
   })
 })
 
-test('many guesses are one event and their count', async () => {
+test('many guesses are one event with a count', async () => {
   const own = await openDashboardHost()
   try {
     await createUser(own.foundation, { name: 'ada', role: 'admin', organizationId: null, actor })

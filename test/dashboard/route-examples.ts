@@ -1,15 +1,15 @@
-/** The table of routes with examples in the place of parameters: what tests ask for that walk every route. */
+/** The table of routes with examples for the parameters, for tests that request every route. */
 import type { Route } from '../../src/dashboard/access.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import type { Scene } from './scene.ts'
 
 /**
- * By the part of the address before the parameter, `keys` for `/organizations/:organization/keys/:key`; by its own name where a parameter is
- * before it.
+ * By the part of the address before the parameter, such as `keys` in `/organizations/:organization/keys/:key`; by its own name
+ * if a parameter comes before it.
  */
 export type RouteExamples = Readonly<Record<string, string>>
 
-/** Ids of the scene; what the scene does not have is an id that is well-formed and none of anything. */
+/** Ids of the scene. Anything the scene does not have gets a well-formed id that does not exist. */
 export const routeExamples = ({ organizationId, keyId, requestId }: Scene): RouteExamples => ({
   organizations: organizationId,
   keys: keyId,
@@ -26,7 +26,7 @@ export const routeExamples = ({ organizationId, keyId, requestId }: Scene): Rout
   webhooks: 'wh_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
 })
 
-/** Throws where there is no example of a parameter, and says where it belongs. */
+/** Throws if a parameter has no example. The error names the place to add it. */
 export const requestOf = (route: Route, examples: RouteExamples): { method: string; path: string } => {
   const [method = '', url = ''] = route.split(' ')
   const parts = url.split('/')
@@ -37,7 +37,7 @@ export const requestOf = (route: Route, examples: RouteExamples): { method: stri
     const example = examples[name]
     if (example === undefined)
       throw new Error(
-        `${route} has the parameter "${part}", of which there is no example: add "${name}" to routeExamples in test/dashboard/route-examples.ts`,
+        `${route} has the parameter "${part}" without an example: add "${name}" to routeExamples in test/dashboard/route-examples.ts`,
       )
     return example
   })

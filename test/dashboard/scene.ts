@@ -1,4 +1,4 @@
-/** An organization with a history worth looking at: lots, keys, and weeks of calls of every kind. */
+/** An organization with a varied history: lots, keys, and weeks of calls of every kind. */
 import { ulid } from 'ulid'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { defaultKeyLimits, issueKey, rotate } from '../../src/administration/keys/api-keys.ts'
@@ -13,11 +13,11 @@ const dayMs = 86_400_000
 export type Scene = {
   readonly organizationId: string
   readonly keyId: string
-  /** A call that was charged. */
+  /** A charged call. */
   readonly requestId: string
 }
 
-/** `days` of calls up to now, ended by what a rate limit and a lack of credits refused. */
+/** `days` of calls up to now, followed by refusals for a rate limit and for lack of credits. */
 export const openScene = async (
   { foundation, prices, caughtUp }: Pick<DashboardHost, 'foundation' | 'prices' | 'caughtUp'>,
   { name = 'Northwind Traders', days = 40, nowMs }: { name?: string; days?: number; nowMs: number },

@@ -1,4 +1,4 @@
-/** Signing in with a second factor, and what a person does about one. */
+/** Signing in with a second factor, and managing it. */
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { removeSecondFactor } from '../../src/administration/users/second-factors.ts'
@@ -12,7 +12,7 @@ let room: DashboardHost
 let made = 0
 let ada = { name: '', password: '' }
 let browser: Browser
-/** Of each test its own minute: a code counts once. */
+/** Each test has its own minute, because a code counts once. */
 let nowMs = Date.UTC(2026, 10, 23, 12)
 
 beforeAll(async () => {
@@ -48,7 +48,7 @@ const setUpForm = async () => {
   const hidden = { _csrf: field('_csrf'), once: field('once'), sealed: field('sealed') }
   return { secret: secretOn(body), hidden, body }
 }
-/** Sets one up, and waits until a code of the app is another one. */
+/** Sets it up, and waits until the app has a new code. */
 const setUp = async (): Promise<{ secret: string; codes: string[] }> => {
   const { secret, hidden } = await setUpForm()
   const fields = { ...hidden, present: ada.password, code: codeOf(secret) }
@@ -81,7 +81,7 @@ const refusals = async () => {
     .filter(({ user }) => user === ada.name)
 }
 
-describe('setting one up', () => {
+describe('setting it up', () => {
   test('shows secret and picture without a script or a style, and takes effect with a right code', async () => {
     const { secret, hidden, body } = await setUpForm()
     expect(secret).toMatch(/^[A-Z2-7]{32}$/)
@@ -93,7 +93,7 @@ describe('setting one up', () => {
     )
     expect(wrong.statusCode).toBe(422)
     expect(wrong.body).toContain('It is not the code of now')
-    // The same secret: the app has it already.
+    // The same secret, because the app has it already.
     expect(secretOn(wrong.body)).toBe(secret)
     expect(await events('SecondFactorSet')).toEqual([])
     expect((await openBrowser(room.host).submit('/login', ada)).headers.location).toBe('/')
@@ -108,7 +108,7 @@ describe('setting one up', () => {
     expect(await events('SecondFactorSet')).toEqual([])
   })
 
-  test('takes no secret of another session or another person', async () => {
+  test('accepts no secret of another session or another person', async () => {
     const { hidden } = await setUpForm()
     const other = await signedIn(room, ada)
     const page = (await other.get('/me/second-factor')).body
@@ -134,7 +134,7 @@ describe('setting one up', () => {
 })
 
 describe('signing in', () => {
-  test('asks for the code after the password, and leads to the page that was asked for', async () => {
+  test('asks for the code after the password, and redirects to the requested page', async () => {
     const { secret } = await setUp()
     const other = await half('/operations')
     expect((await other.get('/login/code')).body).toContain('Type the code that your authenticator app shows')
@@ -144,7 +144,7 @@ describe('signing in', () => {
     expect(other.cookies.has('dashboard_half')).toBe(false)
   })
 
-  test('half way nothing opens, and no session is there', async () => {
+  test('before the code nothing opens, and there is no session', async () => {
     await setUp()
     const other = await half()
     for (const path of ['/', '/me', '/me/second-factor', '/commands/audit/list'])
@@ -156,21 +156,21 @@ describe('signing in', () => {
     expect(rows).toHaveLength(1)
   })
 
-  test('a wrong password is told as before, and no page tells whether there is a factor', async () => {
+  test('a wrong password gets the usual error, and no page reveals whether there is a factor', async () => {
     await setUp()
     const { statusCode, body } = await openBrowser(room.host).submit('/login', { ...ada, password: 'x' })
     expect(statusCode).toBe(401)
     expect(body).toContain('The user name or the password is wrong.')
   })
 
-  test('a known device is asked as well', async () => {
+  test('a known device is asked too', async () => {
     await setUp()
     await browser.submit('/', {}, '/logout')
     expect(browser.cookies.has('dashboard_device')).toBe(true)
     expect((await browser.submit('/login', ada)).headers.location).toBe('/login/code')
   })
 
-  test('a code counts once, for one browser', async () => {
+  test('a code counts once, and only one browser gets in', async () => {
     const { secret } = await setUp()
     const [one, other] = [await half(), await half()]
     const code = codeOf(secret)
@@ -189,7 +189,7 @@ describe('signing in', () => {
     expect((await other.get('/me/second-factor')).body).toMatch(/Recovery codes left<\/dt><dd>9</)
   })
 
-  test('a wrong code is refused and counted; after ten in a minute none from that address is looked at', async () => {
+  test('a wrong code is refused and counted; after ten in a minute none from that address is compared', async () => {
     const { secret } = await setUp()
     const other = await half('/commands/audit/list')
     for (let tried = 0; tried < 10; tried++)
@@ -197,15 +197,15 @@ describe('signing in', () => {
     const answer = await other.submit('/login/code', { code: codeOf(secret) })
     expect(answer.statusCode).toBe(429)
     expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0)
-    await until('both are put down', async () => (await refusals()).length === 2)
+    await until('both are recorded', async () => (await refusals()).length === 2)
     expect((await refusals()).map(({ reason, count }) => [reason, count]).sort()).toEqual([
       ['limited', 1],
       ['wrong', 1],
     ])
   })
 
-  describe('guesses made elsewhere do not lock the owner out', () => {
-    /** By someone who has the password, from ten addresses at once, until no code is looked at. */
+  describe('wrong codes from other addresses do not lock the owner out', () => {
+    /** Guesses by someone with the password, from ten addresses in parallel, until codes are no longer compared. */
     const besiege = async (): Promise<void> => {
       later(61)
       const strangers = await Promise.all(Array.from({ length: 10 }, () => half()))
@@ -215,7 +215,7 @@ describe('signing in', () => {
       later(61)
     }
 
-    test('a device on which the factor was set up or proved takes codes and recovery codes', async () => {
+    test('a device where the factor was set up or proved accepts codes and recovery codes', async () => {
       const { secret, codes } = await setUp()
       const second = await half()
       expect((await second.submit('/login/code', { code: codeOf(secret) })).statusCode).toBe(303)
@@ -232,7 +232,7 @@ describe('signing in', () => {
       expect((await second.submit('/login/code', { code: codes[1] ?? '' })).statusCode).toBe(303)
     })
 
-    test('on a new device a recovery code opens, and no code of the app', async () => {
+    test('on a new device a recovery code works, and no code of the app', async () => {
       const { secret, codes } = await setUp()
       await besiege()
       const other = await half()
@@ -240,7 +240,7 @@ describe('signing in', () => {
       expect((await other.submit('/login/code', { code: codes[0] ?? '' })).statusCode).toBe(303)
     })
 
-    test('a device that knew only the password has no attempts of its own', async () => {
+    test('a device that only proved the password has no attempts of its own', async () => {
       const early = await signedIn(room, ada)
       const { secret } = await setUp()
       await besiege()
@@ -249,7 +249,7 @@ describe('signing in', () => {
     })
   })
 
-  test('half way lasts five minutes, and the page that was asked for survives it', async () => {
+  test('the time for the code is five minutes, and the requested page is remembered', async () => {
     const { secret } = await setUp()
     const other = await half('/commands/audit/list')
     const page = (await other.get('/login/code')).body
@@ -262,7 +262,7 @@ describe('signing in', () => {
     expect((await other.get('/login/code', { cookie })).headers.location).toBe('/login')
   })
 
-  test('half way ends with a new password, and with the user', async () => {
+  test('the time for the code ends with a new password, and with the user', async () => {
     const { secret } = await setUp()
     const [changed, ended] = [await half(), await half()]
     const pages = [(await changed.get('/login/code')).body, (await ended.get('/login/code')).body]
@@ -274,7 +274,7 @@ describe('signing in', () => {
     expect((await send(ended, pages[1])).headers.location).toBe('/login')
   })
 
-  test('a cookie that was made up, or changed, is none', async () => {
+  test('an invented or modified cookie is invalid', async () => {
     await setUp()
     const other = await half()
     const sealed = other.cookies.get('dashboard_half') ?? ''
@@ -284,7 +284,7 @@ describe('signing in', () => {
       )
   })
 
-  test('where what is kept is missing, no one gets in, and the page says what to do', async () => {
+  test('if the stored data is missing, no one gets in, and the page shows the remedy', async () => {
     const { secret, codes } = await setUp()
     await room.foundation.pool.query('delete from user_second_factors where user_name = $1', [ada.name])
     for (const code of [codeOf(secret), codes[0] ?? '']) {
@@ -317,7 +317,7 @@ describe('new recovery codes and removing', () => {
     expect(await events('RecoveryCodesRenewed')).toEqual([])
   })
 
-  test('new codes replace those of before', async () => {
+  test('new codes replace the previous ones', async () => {
     const { secret, codes } = await setUp()
     const { statusCode, body } = await renew({ present: ada.password, code: codeOf(secret) })
     expect(statusCode).toBe(200)
@@ -327,7 +327,7 @@ describe('new recovery codes and removing', () => {
     expect((await (await half()).submit('/login/code', { code: fresh[0] ?? '' })).statusCode).toBe(303)
   })
 
-  test('removed, the password is enough again', async () => {
+  test('after removing it, the password is enough again', async () => {
     const { secret } = await setUp()
     const { statusCode, headers } = await remove({ present: ada.password, code: codeOf(secret) })
     expect([statusCode, headers.location]).toEqual([303, '/me'])

@@ -1,4 +1,4 @@
-/** The service as it starts: the pages are there, over a real connection, where the dashboard's role runs. */
+/** A started service has the pages, over a real connection, if it runs the dashboard's role. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
 import { type House, openHouse } from '../support/house.ts'

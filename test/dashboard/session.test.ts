@@ -1,4 +1,4 @@
-/** Who sees the dashboard, for how long, and what a form must carry. */
+/** Sessions: access to the dashboard, their duration, and the tokens of forms. */
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -13,7 +13,7 @@ import {
 } from './dashboard-host.ts'
 
 let room: DashboardHost
-/** Somebody else for every test: attempts count per account. */
+/** A new person for every test, because attempts count per account. */
 let ada = { name: '', password: 'correct horse battery staple' }
 let people = 0
 
@@ -35,7 +35,7 @@ const sessions = async (user = ada.name): Promise<{ id_hash: Buffer; hours: numb
   return rows
 }
 
-/** Whoever holds these cookies is let in. */
+/** Whether these cookies give access. */
 const opens = async (cookies: ReadonlyMap<string, string>): Promise<boolean> => {
   const other = openBrowser(room.host)
   const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
@@ -55,7 +55,7 @@ describe('signing in', () => {
     expect(overview.body).toContain(`Signed in as </span><a href="/me"><strong>${ada.name}</strong></a>`)
   })
 
-  test('the session cookie is HttpOnly, SameSite, for the whole host, for 12 hours; Secure where the connection is', async () => {
+  test('the session cookie is HttpOnly, SameSite, for the whole host, for 12 hours; Secure if the connection is', async () => {
     const answer = await openBrowser(room.host).submit('/login', ada)
     const cookie = answer.cookies.find(({ name }) => name === 'dashboard_session')
     expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Lax', path: '/' })
@@ -74,7 +74,7 @@ describe('signing in', () => {
       'names and passwords given twice',
       () => ({ name: ['nobody', ada.name], password: ['x', ada.password] }),
     ],
-  ])('%s opens nothing, and every refusal reads the same', async (_, fieldsOf) => {
+  ])('%s opens nothing, and every refusal has the same text', async (_, fieldsOf) => {
     const browser = openBrowser(room.host)
     const answer = await browser.submit('/login', fieldsOf())
     expect(answer.statusCode).toBe(401)
@@ -83,7 +83,7 @@ describe('signing in', () => {
     expect((await browser.get('/')).headers.location).toBe('/login')
   })
 
-  test('the eleventh attempt in a minute from one address is refused, whatever it says', async () => {
+  test('the eleventh attempt in a minute from one address is refused, even with the right password', async () => {
     const browser = openBrowser(room.host)
     for (let i = 0; i < 10; i++)
       expect((await browser.submit('/login', { name: `guess-${i}`, password: 'x' })).statusCode).toBe(401)
@@ -94,7 +94,7 @@ describe('signing in', () => {
     expect(browser.cookies.has('dashboard_session')).toBe(false)
   })
 
-  test('attempts count in every process of the dashboard together, and what was typed is not kept', async () => {
+  test('attempts count across all dashboard processes, and typed text is not stored', async () => {
     const other = await openDashboardHost({ beside: room })
     try {
       for (let i = 0; i < 10; i++) {
@@ -118,8 +118,8 @@ describe('signing in', () => {
     expect((await openBrowser(room.host).submit('/login', bob)).statusCode).toBe(429)
   })
 
-  describe('nobody keeps an operator out', () => {
-    /** Guesses at an account from as many addresses as it takes, until the account takes no more. */
+  describe('guesses do not lock an operator out', () => {
+    /** Guesses at an account from as many addresses as needed, until the account accepts no more. */
     const besiege = async (name: string): Promise<void> => {
       const statuses: number[] = []
       while (statuses.length < 11 && !statuses.includes(429))
@@ -128,7 +128,7 @@ describe('signing in', () => {
     }
     const signOut = (browser: Browser) => browser.submit('/', {}, '/logout')
 
-    test('who signed in on a device before signs in there while strangers guess; on a new one nobody does', async () => {
+    test('a person can sign in on a known device while strangers guess, but not on a new device', async () => {
       const browser = await signedIn(room, ada)
       await signOut(browser)
       expect([...browser.cookies.keys()].sort()).toEqual(['dashboard_device', 'dashboard_form'])
@@ -137,7 +137,7 @@ describe('signing in', () => {
       expect((await browser.submit('/login', ada)).statusCode).toBe(303)
     })
 
-    test('not by using up the address they share either', async () => {
+    test('even if they use up the limit of a shared address', async () => {
       const address = '127.77.0.1'
       const browser = openBrowser(room.host, address)
       expect((await browser.submit('/login', ada)).statusCode).toBe(303)
@@ -149,7 +149,7 @@ describe('signing in', () => {
       expect((await browser.submit('/login', ada)).statusCode).toBe(303)
     })
 
-    test('a device has ten attempts a minute of its own, and those of another are not touched', async () => {
+    test('a device has its own ten attempts a minute, separate from those of other devices', async () => {
       const [lent, kept] = [await signedIn(room, ada), await signedIn(room, ada)]
       await signOut(lent)
       await signOut(kept)
@@ -161,7 +161,7 @@ describe('signing in', () => {
       expect((await kept.submit('/login', ada)).statusCode).toBe(303)
     })
 
-    test('signing in again and again earns a device no further attempts', async () => {
+    test('repeated sign-ins give a device no further attempts', async () => {
       const browser = await signedIn(room, ada)
       for (let i = 0; i < 10; i++) {
         await signOut(browser)
@@ -171,7 +171,7 @@ describe('signing in', () => {
       expect((await browser.submit('/login', ada)).statusCode).toBe(429)
     })
 
-    test('what was made up, belongs to another account or was changed counts as a stranger', async () => {
+    test("an invented cookie, one of another account, or a modified one counts as a stranger's", async () => {
       const eve = { name: `eve-${ada.name}`, password: 'eve has a password' }
       await putUser(room.foundation.pool, eve)
       const device = (await signedIn(room, eve)).cookies.get('dashboard_device') ?? ''
@@ -187,7 +187,7 @@ describe('signing in', () => {
       }
     })
 
-    test('the cookie that tells is kept from scripts and other sites, for as long as browsers keep one, and opens nothing', async () => {
+    test("the device cookie is hidden from scripts and other sites, lasts up to the browsers' maximum, and opens nothing", async () => {
       const answer = await openBrowser(room.host).submit('/login', ada)
       const cookie = answer.cookies.find(({ name }) => name === 'dashboard_device')
       expect(cookie).toMatchObject({
@@ -203,7 +203,7 @@ describe('signing in', () => {
     })
   })
 
-  test('it leads back to the page that was asked for, and never to another site', async () => {
+  test('it redirects to the requested page, and never to another site', async () => {
     const page = '/organizations/org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
     const browser = openBrowser(room.host)
     const sent = await browser.get(page)
@@ -230,7 +230,7 @@ describe('a session', () => {
     expect(await sessions()).toEqual(before)
   })
 
-  test('its id is known to the browser only: the database holds a hash', async () => {
+  test('only the browser knows its id: the database holds a hash', async () => {
     const browser = await signedIn(room, ada)
     const id = decodeURIComponent(browser.cookies.get('dashboard_session') ?? '').split('.')[0] ?? ''
     const row = (await sessions()).at(-1)
@@ -239,7 +239,7 @@ describe('a session', () => {
     expect(row?.hours).toBeLessThanOrEqual(12)
   })
 
-  test('signing in again gives another one, and ends the one before', async () => {
+  test('signing in again gives a new one, and ends the previous one', async () => {
     const browser = await signedIn(room, ada)
     const first = new Map(browser.cookies)
     const token = tokenIn((await browser.get('/')).body)
@@ -250,7 +250,7 @@ describe('a session', () => {
     expect(await opens(browser.cookies)).toBe(true)
   })
 
-  test('one that somebody made up is not taken over', async () => {
+  test('an invented id is not adopted', async () => {
     const browser = openBrowser(room.host)
     const answer = await browser.get('/login', { cookie: 'dashboard_session=made-up.signature' })
     const token = tokenIn(answer.body)
@@ -261,7 +261,7 @@ describe('a session', () => {
     expect(browser.cookies.get('dashboard_session')).not.toContain('made-up')
   })
 
-  test('signing out ends it on the server: its cookie opens nothing any more', async () => {
+  test('signing out ends it on the server: its cookie no longer opens anything', async () => {
     const browser = await signedIn(room, ada)
     const kept = new Map(browser.cookies)
     expect(await opens(kept)).toBe(true)
@@ -272,7 +272,7 @@ describe('a session', () => {
     expect(await opens(kept)).toBe(false)
   })
 
-  test('it ends after 12 hours however much it was used, and the next sign-in removes what has expired', async () => {
+  test('it ends after 12 hours even if used, and the next sign-in removes expired ones', async () => {
     const browser = await signedIn(room, ada)
     await room.foundation.pool.query("update dashboard_sessions set expires_at = now() - interval '1 s'")
     expect((await browser.get('/')).headers.location).toBe('/login')
@@ -280,7 +280,7 @@ describe('a session', () => {
     expect((await sessions()).length).toBe(1)
   })
 
-  test('looking at pages does not prolong it', async () => {
+  test('looking at pages does not extend it', async () => {
     const browser = await signedIn(room, ada)
     const until = async () =>
       (await room.foundation.pool.query('select max(expires_at)::text as at from dashboard_sessions')).rows[0]
@@ -329,14 +329,14 @@ describe('a form', () => {
     expect(await opens(mine.cookies)).toBe(true)
   })
 
-  test('with the token of the sign-in page is refused once signed in', async () => {
+  test('with the token of the sign-in page is refused after the sign-in', async () => {
     const browser = openBrowser(room.host)
     const token = tokenIn((await browser.get('/login')).body)
     await browser.submit('/login', ada)
     expect((await browser.post('/logout', encoded({ _csrf: token }))).statusCode).toBe(403)
   })
 
-  test('that is no form is refused with a page', async () => {
+  test('with an invalid body is refused with a page', async () => {
     const browser = await signedIn(room, ada)
     const token = tokenIn((await browser.get('/')).body)
     const json = await browser.post('/logout', JSON.stringify({ _csrf: token }), {

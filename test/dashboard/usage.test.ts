@@ -1,4 +1,4 @@
-/** What an organization used, as people see it and take it away. */
+/** The usage of an organization, on the page and as a file. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -43,7 +43,7 @@ const rowsIn = (csv: string): string[][] =>
 const sumOf = (rows: string[][], column: number): number =>
   rows.reduce((sum, row) => sum + Number(row[column]), 0)
 
-/** What the ledger's own lines come to. */
+/** The totals of the ledger's own lines. */
 const ledgerSums = async () => {
   const { rows } = await room.foundation.pool.query<{ calls: string; credits: string }>(
     `select sum(calls)::text as calls, (sum(-amount_micro) filter (where kind = 'call') / 1000000)::float8::text as credits
@@ -72,7 +72,7 @@ describe('the usage page', () => {
   })
 
   test.each(['outcome', 'capability', 'key', 'rule'])(
-    'by %s comes to the same, in days, hours and groups',
+    'by %s adds up to the same, in days, hours and groups',
     async (by) => {
       const range = `from=${day(-4)}&to=${day(0)}`
       const [days, hours, groups] = await Promise.all(
@@ -94,7 +94,7 @@ describe('the usage page', () => {
     },
   )
 
-  test('of one key counts that key alone', async () => {
+  test('of one key counts only that key', async () => {
     const all = rowsIn((await ada.get(`${usage('.csv')}?table=groups&by=key`)).body)
     const own = rowsIn((await ada.get(`${usage('.csv')}?table=groups&by=key&key=${scene.keyId}`)).body)
     expect(all).toHaveLength(2)
@@ -108,19 +108,19 @@ describe('the usage page', () => {
     ['range=custom', 'is not a time'],
     ['from=%00', 'is not a time'],
     ['from=0000-00-00', 'is not a time'],
-  ])('says what is wrong with %s', async (query, why) => {
+  ])('shows the error in %s', async (query, why) => {
     const { statusCode, body } = await ada.get(usage(`?${query}`))
     expect(statusCode).toBe(422)
     expect(body).toContain(why)
     expect((await ada.get(usage(`.csv?${query}`))).statusCode).toBe(422)
   })
 
-  test('takes any text for a key, a group or a step, and shows all then', async () => {
+  test('accepts any text for a key, a group or a step, and then shows all', async () => {
     for (const query of ['key=%00', 'key=x', 'by=%27', 'range=week'])
       expect((await ada.get(usage(`?${query}`))).statusCode).toBe(200)
   })
 
-  test('of an organization without calls says so', async () => {
+  test('of an organization without calls is shown as empty', async () => {
     const { organizationId } = await createOrganization(room.foundation, {
       ...{ name: 'Quiet Ltd', overdraftLimit: 0n, actor: 'cli' },
     })
@@ -133,7 +133,7 @@ describe('the usage page', () => {
     }
   })
 
-  test('is for people who are signed in, who come back to it', async () => {
+  test('requires signing in, which leads back to it', async () => {
     const stranger = openBrowser(room.host)
     const page = usage(`?from=${day(-1)}&to=${day(0)}&by=key`)
     const { headers } = await stranger.get(page)
@@ -142,8 +142,8 @@ describe('the usage page', () => {
   })
 })
 
-describe('where lines of a time are', () => {
-  test('holds every line of it, and leaves most others out', async () => {
+describe('the places of lines from a period', () => {
+  test('cover every line of the period, and exclude most others', async () => {
     const { pool } = room.foundation
     const range = { fromMs: nowMs - 3 * dayMs, untilMs: nowMs - 2 * dayMs }
     const places = await linePlaces(pool, scene.organizationId, range)
@@ -159,12 +159,12 @@ describe('where lines of a time are', () => {
     expect(Number(places?.last)).toBeLessThan(Number(found?.last))
   })
 
-  test('of a ledger without lines are nowhere', async () => {
+  test('do not exist for a ledger without lines', async () => {
     expect(await linePlaces(room.foundation.pool, 'org_none', { fromMs: 0, untilMs: 1 })).toBeNull()
   })
 })
 
-describe('when credits are used up', () => {
+describe('when credits will run out', () => {
   const rate = { perDayMicro: 10n, overdrawnMicro: 0n, nowMs: 0 }
   const lot = (remainingMicro: bigint, expiresAtMs: number | null = null) => ({ remainingMicro, expiresAtMs })
 
@@ -212,7 +212,7 @@ describe('ranges', () => {
     ],
     ['a day before the hours that are kept', { from: '2026-06-02', to: '2026-06-02' }, ['day', 1]],
     ['a quarter', { from: '2026-07-01', to: '2026-09-30' }, ['day', 92]],
-  ])('%s is shown in the finest steps that are kept', (_what, query, expected) => {
+  ])('%s is shown in the finest steps that are stored', (_what, query, expected) => {
     const range = of(query)
     expect([range.step, timesOf(range).length]).toEqual(expected)
   })
@@ -223,7 +223,7 @@ describe('ranges', () => {
     ['a call two days ago', now - 2 * dayMs, '7d'],
     ['a call two weeks ago', now - 14 * dayMs, '30d'],
     ['a call half a year ago', now - 180 * dayMs, 'custom'],
-  ])('the default, with %s, has it in it', (_what, newestMs, expected) => {
+  ])('the default range, with %s, includes that call', (_what, newestMs, expected) => {
     const range = of({}, newestMs)
     expect(range.name).toBe(expected)
     if (newestMs === null) return
@@ -231,13 +231,13 @@ describe('ranges', () => {
     expect(range.untilMs).toBeGreaterThan(newestMs)
   })
 
-  test('in days are the days that hold them', () => {
+  test('in days are the days that contain them', () => {
     expect(timesOf(inDays(of({ range: '24h' })))).toEqual(['2026-11-26', '2026-11-27'])
   })
 })
 
 describe('the series of a plot', () => {
-  test('have the groups beyond the first at the end', () => {
+  test('have the remaining groups combined at the end', () => {
     const { groups, points } = seriesOf(
       ['2026-01-01'],
       [
@@ -252,7 +252,7 @@ describe('the series of a plot', () => {
   })
 })
 
-test('CSV holds no formula, and quotes what it must', () => {
+test('CSV contains no formula, and quotes what it must', () => {
   expect(
     csvOf(
       ['a', 'b'],

@@ -35,7 +35,7 @@ const done = (verb: string, fields: Record<string, string>) => give(root, `/comm
 const rowOf = (body: string, name: string): string =>
   new RegExp(`<tr>(?:(?!</tr>).)*>${name}</th>.*?</tr>`, 's').exec(body)?.[0] ?? ''
 
-test('lists everyone with role, organization, status and last sign-in, and leads to what can be changed', async () => {
+test('lists everyone with role, organization, status and last sign-in, and links to the possible changes', async () => {
   await signedIn(room, await person('bob', 'finance'))
   await person('pam', 'partner', organizationId)
   await room.caughtUp()

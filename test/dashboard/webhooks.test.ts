@@ -75,7 +75,7 @@ const recorded = async (webhookId: string) =>
 const secretIn = (body: string): string => /<code id="secret">([^<]+)</.exec(body)?.[1] ?? ''
 const idIn = (body: string): string => /wh_[0-9A-Z]{26}/.exec(body)?.[0] ?? ''
 
-/** The page that says what came of a test message. */
+/** The page with the result of a test message. */
 const tested = async (browser: Browser, webhook: string): Promise<string> => {
   const { statusCode, headers, body } = await browser.submit(`${forms}/test`, { webhook })
   if (statusCode === 200) return body
@@ -97,7 +97,7 @@ const messageTo = async (webhookId: string, state: 'dead' | 'pending' | 'deliver
   return id
 }
 
-test('a test message is listed with what came of it, and a failed one does not count as given up', async () => {
+test('a test message is listed with its result, and a failure does not make it undeliverable', async () => {
   const { webhookId } = await made(ours)
   const page = `/organizations/${ours}/webhooks/${webhookId}`
   expect((await partner.get(page)).body).not.toContain('webhook.test')
@@ -116,7 +116,7 @@ test('a test message is listed with what came of it, and a failed one does not c
 })
 
 describe('adding a webhook', () => {
-  test('shows its secret once, is put down with who did it, and lists its host without the path', async () => {
+  test('shows its secret once, is recorded with the actor, and lists its host without the path', async () => {
     const url = 'https://hooks.example.com/a-secret-path'
     const added = await partner.submit(`${forms}/create`, { url, events: ['balance.low', 'key.expiring'] })
     expect(added.statusCode).toBe(200)
@@ -138,7 +138,7 @@ describe('adding a webhook', () => {
     ['the metadata service', { url: 'https://169.254.169.254/', events: ['checkpoint'] }, 'not an address'],
     ['no event', { url: 'https://example.com/', events: [] }, 'A value is required'],
     ['an event that is none', { url: 'https://example.com/', events: ['x<b>'] }, 'There is no'],
-  ])('%s is refused, with what was typed kept', async (_, fields, said) => {
+  ])('%s is refused, and the input is kept', async (_, fields, said) => {
     const before = (await room.foundation.pool.query('select from webhook_endpoints')).rowCount
     const { statusCode, body } = await partner.submit(`${forms}/create`, fields)
     expect(statusCode).toBe(422)
@@ -149,7 +149,7 @@ describe('adding a webhook', () => {
   })
 })
 
-test("another organization's webhook, the operator's, and what is no id are not found", async () => {
+test("another organization's webhook, the operator's, and invalid ids are not found", async () => {
   const [another, own] = [await made(theirs), await made(null)]
   for (const browser of [partner, ada])
     for (const webhook of [another.webhookId, own.webhookId, 'wh_x', 'wh_\0', 'x'.repeat(90)]) {
@@ -161,7 +161,7 @@ test("another organization's webhook, the operator's, and what is no id are not 
       }
     }
   expect((await partner.get(`/organizations/${theirs}/webhooks`)).statusCode).toBe(404)
-  // A message of another's webhook.
+  // A message of another organization's webhook.
   const delivery = await messageTo(another.webhookId, 'dead')
   for (const bad of [delivery, 'msg_\u0000', ''])
     expect((await partner.submit(`${forms}/resend`, { delivery: bad })).statusCode).toBe(422)
@@ -175,7 +175,7 @@ test("another organization's webhook, the operator's, and what is no id are not 
 })
 
 describe('a test message', () => {
-  test('says what came back, and takes up a webhook that was disabled', async () => {
+  test('shows the response, and resumes a disabled webhook', async () => {
     const { webhookId, secret } = await made(ours)
     status = 500
     const shown = await tested(partner, webhookId)
@@ -196,19 +196,19 @@ describe('a test message', () => {
     expect(await recorded(webhookId)).toEqual(['WebhookCreated by cli:setup', 'WebhookResumed by user:pia'])
   })
 
-  test('goes nowhere inside, whatever the address it was made with has become', async () => {
-    // Made when its name led elsewhere.
+  test("reaches no internal address, even if the webhook's name now leads to one", async () => {
+    // Created while its name led elsewhere.
     const { webhookId } = await made(ours, 'https://[::1]:9/x')
     expect(await tested(partner, webhookId)).toContain('<dt>Delivered</dt><dd>no</dd>')
     expect(received).toEqual([])
   })
 })
 
-describe('what EGRESS_ALLOW exempts', () => {
+describe('addresses exempted by EGRESS_ALLOW', () => {
   test.each([
     ['the partner', () => partner],
     ['an admin', () => ada],
-  ])('no webhook of an organization can be made for by %s', async (_, browserOf) => {
+  ])("are refused for an organization's webhook created by %s", async (_, browserOf) => {
     const urls = [hooks, hooks.replace('http:', 'https:'), 'https://127.0.0.1/x']
     for (const url of urls) {
       const { statusCode } = await browserOf().submit(`${forms}/create`, { url, events: ['checkpoint'] })
@@ -216,7 +216,7 @@ describe('what EGRESS_ALLOW exempts', () => {
     }
   })
 
-  test('is dialled for no webhook of an organization, whatever its name leads to by now', async () => {
+  test("are never dialled for an organization's webhook, even if its name now leads there", async () => {
     const { webhookId } = await made(ours)
     const strict = await openDashboardHost({ environment, beside: room })
     try {
@@ -229,7 +229,7 @@ describe('what EGRESS_ALLOW exempts', () => {
   })
 })
 
-describe('a webhook that there is', () => {
+describe('an existing webhook', () => {
   test('is paused and resumed once each', async () => {
     const { webhookId: webhook } = await made(ours)
     const act = async (verb: string) => (await partner.submit(`${forms}/${verb}`, { webhook })).statusCode
@@ -239,7 +239,7 @@ describe('a webhook that there is', () => {
     expect([await act('pause'), await act('resume'), await isPaused()]).toEqual([422, 200, false])
   })
 
-  test('gets a new secret, and is signed with both for a while', async () => {
+  test('gets a new secret, and is signed with both for some time', async () => {
     const { webhookId, secret: former } = await made(ours)
     const rotated = (grace: string) =>
       partner.submit(`${forms}/rotate-secret`, { webhook: webhookId, grace, confirmed: 'yes' })
@@ -263,7 +263,7 @@ describe('a webhook that there is', () => {
     ])
   })
 
-  test('lists its messages with what came back, and sends one again', async () => {
+  test('lists its messages with the responses, and sends one again', async () => {
     const { webhookId } = await made(ours)
     const delivery = await messageTo(webhookId, 'dead')
     const { body } = await partner.get(`${base}/${webhookId}`)
