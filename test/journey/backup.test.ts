@@ -17,8 +17,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * The embedded default is backed up under load, and restored into an empty folder as the guide says. BACKUP_CALLS sets how many calls are in
- * the log first.
+ * The embedded default is backed up under load and restored into an empty folder as the guide describes. BACKUP_CALLS sets how many calls
+ * are in the log before that.
  */
 
 const callsFirst = Number(process.env.BACKUP_CALLS ?? 400)
@@ -44,7 +44,7 @@ afterAll(async () => {
 
 type Called = { readonly key: string; readonly requestId: string }
 
-/** Calls, each under an Idempotency-Key of its own, until it is stopped. */
+/** Makes calls, each under its own Idempotency-Key, until it is stopped. */
 const startCalling = (most = Number.POSITIVE_INFINITY) => {
   const called: Called[] = []
   const others: unknown[] = []
@@ -88,7 +88,7 @@ const balanceOf = async (partner: Partner | undefined, variables: Record<string,
   (await cliJson<{ balance: string }>(['credits', 'balance', partner?.organizationId ?? ''], variables))
     .balance
 
-/** One command after the other: where no service runs, the first to end takes its PostgreSQL with it. */
+/** Runs the commands one by one: when no service runs, the first to end would stop the PostgreSQL of the others. */
 const balancesIn = async (variables: Record<string, string>): Promise<string[]> => {
   const balances: string[] = []
   for (const partner of partners) balances.push(await balanceOf(partner, variables))
@@ -105,7 +105,7 @@ type Made = {
 
 const backUp = (name: string): Promise<Made> => cliJson<Made>(['backup', 'create', file(name)], from())
 
-/** A new folder with what a backup does not hold. */
+/** A new folder with the files that a backup does not contain. */
 const folder = async (name: string): Promise<Record<string, string>> => {
   await mkdir(file(name), { mode: 0o700 })
   await copyFile(join(file('from'), 'secret_key'), join(file(name), 'secret_key'))
@@ -113,13 +113,13 @@ const folder = async (name: string): Promise<Record<string, string>> => {
   return { DATA_DIR: file(name) }
 }
 
-test('made under load, and a second one, while no call fails', async () => {
+test('two backups made under load: no call fails', async () => {
   const before = startCalling(callsFirst)
   await before.done()
   const beside = startCalling()
   const whole = await backUp('whole.tar')
   const called = await beside.stop()
-  expect(called.length, 'calls went on meanwhile').toBeGreaterThan(10)
+  expect(called.length, 'calls continued during the backup').toBeGreaterThan(10)
   expect(await profileOf(service.apiUrl, people[0])).toBe(200)
   expect(await profileOf(service.apiUrl, people[1])).toBe(200)
   const next = await backUp('next.tar')
@@ -135,10 +135,10 @@ const people = [...inventedPeople(20)].filter((person) => !('deleted' in person)
   string,
 ]
 
-test('restored into an empty folder: proved, the same rows as a rebuild makes, the same balances, the keys work', async () => {
+test('restored into an empty folder: proved, rows equal a rebuild, balances are unchanged, keys work', async () => {
   const balances = await balancesIn(from())
   const [known] = await startCallingOnce()
-  // After the backup: it brings this person back, and the folder of keys does not.
+  // After the backup: restoring it brings this person back, but the folder of keys does not.
   expect((await cli(['profiles', 'erase', people[0], '--yes'], from())).code).toBe(0)
   const there = await folder('to')
   const restored = await cliJson<{ ok: boolean; events: number; seconds: number }>(
@@ -169,13 +169,13 @@ test('restored into an empty folder: proved, the same rows as a rebuild makes, t
     const balance = await balanceOf(partner, there)
     return Number(balance) === Number(balances[0]) - 1 ? true : undefined
   })
-  expect(await profileOf(second.apiUrl, people[0]), 'erased after the backup').toBe(404)
+  expect(await profileOf(second.apiUrl, people[0]), 'erased after the backup was made').toBe(404)
   expect(await profileOf(second.apiUrl, people[1]), 'not erased').toBe(200)
   const audit = await cli(['event-log', 'show', 'operator'], there)
   expect(audit.out).toContain('BackupRestored')
 }, 180_000)
 
-/** One call after the newest backup: the restored installation knows nothing of it. */
+/** One call after the newest backup, so the restored installation does not know it. */
 const startCallingOnce = async (): Promise<readonly Called[]> => {
   const once = startCalling(1)
   await once.done()
@@ -194,7 +194,7 @@ test('a damaged file is refused by name, and the folder stays empty', async () =
   expect((await readdir(there.DATA_DIR ?? '')).sort()).toEqual(['keys', 'secret_key'])
 })
 
-test('without the secret key, or into what is in use, nothing is restored', async () => {
+test('nothing is restored without the secret key, or into an installation that is in use', async () => {
   const keyless = await cli(['backup', 'restore', file('next.tar')], { DATA_DIR: file('keyless') })
   expect(keyless).toMatchObject({ code: 2 })
   expect(keyless.err).toMatch(/^SECRET_KEY: it is not set/)
@@ -206,7 +206,7 @@ test('without the secret key, or into what is in use, nothing is restored', asyn
   expect(asked.err).toMatch(/not empty/)
 })
 
-test('a backup that is killed leaves no file by its name, and says what to do with what it left', async () => {
+test('a killed backup leaves no file under its final name and says what to do with the partial file', async () => {
   for (const afterMs of [400, 700, 1_000]) {
     const making = startCli(['backup', 'create', file('killed.tar')], from())
     await sleep(afterMs)
@@ -214,7 +214,7 @@ test('a backup that is killed leaves no file by its name, and says what to do wi
     await making.ended
     const left = (await readdir(dir)).filter((name) => name.startsWith('killed'))
     if (left.includes('killed.tar')) {
-      // It was faster.
+      // The backup finished before it could be killed.
       await rm(file('killed.tar'))
       continue
     }

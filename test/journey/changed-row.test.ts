@@ -11,7 +11,7 @@ import {
   startService,
 } from '../support/service.ts'
 
-/** Somebody changes rows of a read model, and another process starts: the ledger alone says what can be paid. */
+/** Someone changes rows of a read model and another process starts: only the ledger decides what can be paid. */
 
 let database: TestDatabase
 let pool: pg.Pool
@@ -31,7 +31,7 @@ afterAll(async () => {
   await database.drop()
 })
 
-test('of 20 calls a grant of 10 pays 10, whatever its rows are made to say; the chain stays whole', async () => {
+test('a grant of 10 pays for 10 of 20 calls even if its rows are changed; the chain stays intact', async () => {
   const partner = await createPartner('10', environment)
   const call = async (service: Service | undefined, i: number): Promise<number> =>
     (await lookup(service?.apiUrl ?? '', partner.apiKey, `8.8.${i}.8`)).status

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 
-/** What the command line takes, refuses and says. Exit codes: 0 done, 1 failed, 2 wrong usage. */
+/** The arguments, refusals and output of the command line. Exit codes: 0 done, 1 failed, 2 wrong usage. */
 
 let database: TestDatabase
 let pool: pg.Pool
@@ -44,7 +44,7 @@ const written = async (): Promise<number> => {
 const long = 'a'.repeat(201)
 const control = 'a\u0007b'
 
-describe('what no event may hold is refused before anything is written', () => {
+describe('values that no event may hold are refused before anything is written', () => {
   const tooLong = 'at most 200 characters; it has 201'
   test.each([
     [`name: ${tooLong}`, ['org', 'create', long]],
@@ -101,7 +101,7 @@ describe('what no event may hold is refused before anything is written', () => {
   )
 })
 
-test('a test key is issued into the test ledger of the organization, which is opened once', async () => {
+test('a test key is issued into the organization’s test ledger, which is opened only once', async () => {
   const issue = (of: string) =>
     cliJson<Record<string, unknown>>(
       ['key', 'issue', of, '--test', '--permissions', 'ip_lookup'],
@@ -145,7 +145,7 @@ describe('a price book', () => {
     ['--from is required', 'as it is', ''],
     ['rule whoami occurs twice', 'whoami twice'],
   ])(
-    'is refused in a sentence: %s',
+    'is refused with a one-sentence reason: %s',
     async (sentence, content, from = '2099-01-01', reason = 'a test') => {
       const before = await written()
       const twice = [...rules, ...rules.filter(({ rule }) => rule === 'whoami')]
@@ -163,8 +163,8 @@ describe('a price book', () => {
   )
 })
 
-describe('people read', () => {
-  test('lines and aligned columns, and never JSON', async () => {
+describe('output for people', () => {
+  test('consists of lines and aligned columns, never JSON', async () => {
     for (const args of [
       ['price', 'show'],
       ['geo', 'status'],
@@ -181,7 +181,7 @@ describe('people read', () => {
     }
   })
 
-  test('prices under headings', async () => {
+  test('lists prices under headings', async () => {
     const { out } = await run('price', 'show')
     const lines = out.trimEnd().split('\n')
     expect(lines[0]).toBe('In force')
@@ -192,27 +192,27 @@ describe('people read', () => {
   })
 })
 
-test('a long name is cut in lists, and whole in JSON', async () => {
+test('cuts a long name in lists; JSON has it in full', async () => {
   const name = 'n'.repeat(200)
   const { organization_id: id } = await cliJson<{ organization_id: string }>(
     ['org', 'create', name],
     environment,
   )
   const { out } = await run('org', 'list')
-  // Columns are as wide as the widest id, which a test organization's may be.
+  // A column is as wide as its widest id, which may be that of a test organization.
   expect(out).toMatch(new RegExp(`^${id} +n{39}…  0`, 'm'))
   expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThan(160)
   expect(await cliJson(['org', 'list'], environment)).toContainEqual(expect.objectContaining({ name }))
 })
 
-describe('who asks for what there is not', () => {
+describe('commands about things that do not exist', () => {
   test.each([
     ['credits', 'balance', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'],
     ['key', 'list', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'],
     ['key', 'list', 'nobody'],
     ['key', 'issue', 'nobody'],
   ])(
-    '%s %s of an organization nobody registered: exit 1, and it is said',
+    '%s %s of an unregistered organization: exit 1 and an error',
     async (...args) => {
       const { code, out, err } = await run(...args)
       expect({ code, out }).toEqual({ code: 1, out: '' })
@@ -225,7 +225,7 @@ describe('who asks for what there is not', () => {
     ['a noun alone', ['org'], '"org" needs a verb: create, list.'],
     ['another verb', ['org', 'sell'], 'There is no command "org sell"; the verbs of "org" are create, list.'],
     ['another noun', ['sell', 'it'], 'There is no command "sell it".'],
-  ])('%s is told what there is, on standard error', async (_, args, sentence) => {
+  ])('%s lists the possible commands on standard error', async (_, args, sentence) => {
     const { code, out, err } = await run(...args)
     expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(err).toMatch(/^There|^"org"/)
@@ -233,7 +233,7 @@ describe('who asks for what there is not', () => {
     expect(err).toContain(args[0] === 'org' ? 'org create' : '--help" lists the nouns')
   })
 
-  test('help asked for is no failure', async () => {
+  test('asking for help is not a failure', async () => {
     for (const args of [[], ['--help'], ['org', '--help']]) {
       const { code, out, err } = await run(...args)
       expect({ code, err }).toEqual({ code: 0, err: '' })
@@ -242,7 +242,7 @@ describe('who asks for what there is not', () => {
   })
 })
 
-test('erasing somebody nobody knows any more says so, and that they stay suppressed', async () => {
+test('erasing an unknown person reports that, and that the person stays suppressed', async () => {
   const { code, out } = await run('profiles', 'erase', 'https://www.profnet.com/in/somebody', '--yes')
   expect(code).toBe(0)
   expect(out).toMatch(

@@ -33,12 +33,12 @@ afterAll(async () => {
 })
 
 const run = (...args: string[]): Promise<CliResult> => cli(args, environment)
-/** Where the event log ends: what is written anywhere moves it. */
+/** The end of the event log, which moves with every write. */
 const head = (): Promise<bigint> => house.foundation.eventLog.head()
 const json = <Answer>(...args: string[]): Promise<Answer> => cliJson<Answer>(args, environment)
 
 describe('a dry run', () => {
-  test('says what each command would do, exits with 0 and writes nothing', async () => {
+  test('reports what each command would do, exits with 0 and writes nothing', async () => {
     const { organizationId: org, keyId, apiKey } = partner
     const { body } = await house.lookup(partner, { ip: '81.2.69.142' })
     const [lot] = await json<{ grant_id: string }[]>('credits', 'lots', org)
@@ -104,7 +104,7 @@ describe('a dry run', () => {
     expect(await json('webhook', 'list', org)).toHaveLength(1)
   }, 240_000)
 
-  test('refuses what the command would refuse', async () => {
+  test('refuses every command that a real run would refuse', async () => {
     const before = await head()
     expect(await run('key', 'revoke', 'A'.repeat(16), '--dry-run')).toMatchObject({
       ...{ code: 1, out: '', err: `there is no API key ${'A'.repeat(16)}; see "key list"\n` },
@@ -115,7 +115,7 @@ describe('a dry run', () => {
     expect(await head()).toBe(before)
   })
 
-  test('for people is sentences, and that nothing was written', async () => {
+  test('describes the change in sentences and states that nothing was written', async () => {
     const { code, out } = await run('credits', 'grant', partner.organizationId, '5', '--dry-run')
     expect(code).toBe(0)
     expect(out.split('\n')[0]).toMatch(/^Grant org_\w+ a lot of 5 credits/)
@@ -123,8 +123,8 @@ describe('a dry run', () => {
   })
 })
 
-describe('where there is no terminal', () => {
-  test('what takes something away needs --yes: exit 2, what it would do, and the remedy', async () => {
+describe('without a terminal', () => {
+  test('a command that removes something needs --yes: exit 2, what it would do, and the remedy', async () => {
     const { keyId } = partner
     const before = await head()
     const { code, out, err } = await run('key', 'revoke', keyId)
@@ -144,7 +144,7 @@ describe('where there is no terminal', () => {
     expect(await head()).toBe(before)
   })
 
-  test('what gives goes ahead; the same command that takes does not', async () => {
+  test('a command that gives something runs; the same command used to take something away does not', async () => {
     const { organizationId: org } = partner
     expect((await run('credits', 'adjust', org, '3', '--reason', 'given')).code).toBe(0)
     const before = await head()
@@ -180,7 +180,7 @@ describe('on a terminal', () => {
     }
   })
 
-  test('Ctrl-C at the question changes nothing, says so, and exits with 130', async () => {
+  test('Ctrl-C at the question changes nothing, reports that, and exits with 130', async () => {
     const before = await head()
     const asked = revoke(partner.keyId)
     await asked.until('Do it? [y/N]')
@@ -190,7 +190,7 @@ describe('on a terminal', () => {
     expect(await head()).toBe(before)
   })
 
-  test('a grant is asked for as well, and a yes does it; --yes asks nothing', async () => {
+  test('a grant needs confirmation too, and a yes makes it; --yes skips the question', async () => {
     const { organizationId: org } = partner
     const { balance: before } = await json<{ balance: string }>('credits', 'balance', org)
     const asked = cliOnTerminal(['credits', 'grant', org, '2'], environment)
@@ -204,7 +204,7 @@ describe('on a terminal', () => {
     expect(Number(balance)).toBe(Number(before) + 4)
   })
 
-  test('what only adds is done without a question', async () => {
+  test('a command that only adds something runs without a question', async () => {
     const made = cliOnTerminal(['org', 'create', 'No question'], environment)
     expect(await made.ended).toBe(0)
     expect(made.shown()).toMatch(/organization_id: +org_/)

@@ -15,8 +15,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * From the embedded PostgreSQL's log to an EventStoreDB 23.10, by "event-log copy" and the steps it prints. A double of the
- * server's protocol plays EventStoreDB. The tests follow each other.
+ * Moves the log from the embedded PostgreSQL to an EventStoreDB 23.10 with "event-log copy" and the steps it prints. A double of the
+ * server's protocol plays EventStoreDB. The tests build on each other.
  */
 
 let dir = ''
@@ -66,7 +66,7 @@ test('nothing is copied while the service runs on the log', async () => {
   service = undefined
 })
 
-test('a URL of the embedded PostgreSQL, which has ended, is answered with what to do', async () => {
+test('a URL of the embedded PostgreSQL that has stopped gets an error with the remedy', async () => {
   const { code, err } = await copy('--from', url)
   expect([code, err]).toEqual([
     2,
@@ -74,7 +74,7 @@ test('a URL of the embedded PostgreSQL, which has ended, is answered with what t
   ])
 })
 
-test('the steps it prints lead to a service on the new log, word for word and in that order', async () => {
+test('following the printed steps exactly, in order, leads to a service on the new log', async () => {
   const before = await balance()
   expect(before).toBe('80')
   const { code, out, err } = await cli(['event-log', 'copy', '--to', double.url, '--json'], environment)

@@ -15,8 +15,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * Processes are killed under load, again and again. What was answered must stand in the ledger with its charge, and
- * nothing may stand there twice.
+ * Processes are killed under load, again and again. Every answered call must be in the ledger with its charge, and nothing may be in it
+ * twice.
  *
  * CRASH_ROUNDS sets how often; the default keeps the test suite short.
  */
@@ -26,11 +26,11 @@ const answersBeforeKill = 300
 
 type Variables = Readonly<Record<string, string>>
 
-/** What the processes stand on, and what survives them. */
+/** The environment of the processes, which survives them. */
 type Prepared = {
   /** One environment for each process that serves calls. */
   readonly processes: readonly Variables[]
-  /** Makes the network bad, until the returned function is called: while there is load. */
+  /** Makes the network unreliable until the returned function is called. Used during load. */
   disturb(): () => void
   close(): Promise<void>
 }
@@ -39,7 +39,7 @@ type Ground = { readonly name: string; readonly rounds: number; readonly prepare
 
 const grounds: readonly Ground[] = [
   {
-    name: 'the embedded default, whose PostgreSQL is left behind and taken over',
+    name: 'the embedded default, whose PostgreSQL is left running and taken over',
     rounds: Number(process.env.CRASH_ROUNDS ?? 1),
     prepare: async () => {
       const dataDir = await mkdtemp(join(tmpdir(), 'crash-'))
@@ -66,7 +66,7 @@ const grounds: readonly Ground[] = [
         processes: [shared, { ...shared, ROLES: 'api,dashboard' }],
         disturb: () => {
           double.onAppend = () => (random.next() < 0.05 ? 'lose-reply' : undefined)
-          // Otherwise every lost reply would cost a whole append deadline, during which nobody is answered.
+          // Otherwise each lost reply would block all answers for a whole append deadline.
           const cutting = setInterval(() => double.cutConnections(), 1_000)
           return () => {
             clearInterval(cutting)
@@ -86,7 +86,7 @@ const grounds: readonly Ground[] = [
 
 const loadDeadlineMs = 90_000
 
-/** Asks every 5 ms. Past the deadline it fails with what the processes have to say. */
+/** Checks every 5 ms. Fails after the deadline with the output of the processes. */
 const until = async (condition: () => boolean, services: readonly Service[]): Promise<void> => {
   for (const end = performance.now() + loadDeadlineMs; !condition(); ) {
     if (performance.now() > end)
@@ -97,7 +97,7 @@ const until = async (condition: () => boolean, services: readonly Service[]): Pr
   }
 }
 
-/** The connection broke with the process: nobody was answered. A call that hangs is another thing. */
+/** The connection broke with the process, so the call was not answered. A call that hangs is a different fault. */
 const unlessHanging = (error: unknown): undefined => {
   if (error instanceof Error && error.name === 'TimeoutError') throw error
 }
@@ -109,14 +109,14 @@ afterEach(async () => {
 })
 
 test.each(grounds)(
-  '$rounds times killed under load: no answered call lost its charge, none was charged twice, the chain holds ($name)',
+  '$rounds times killed under load: no answered call lost its charge, none was charged twice, the chain is intact ($name)',
   async ({ prepare, rounds }) => {
     const { processes, disturb, close } = await prepare()
     cleanUp.push(close)
     const [environment = {}] = processes
     const services: Service[] = []
     cleanUp.push(() => Promise.all(services.map((service) => service.end('SIGTERM'))))
-    // One after the other: the first prepares the database.
+    // One after the other: the first one prepares the database.
     for (const variables of processes) services.push(await startService(variables))
     const partner = await createPartner('1000000', environment)
 
@@ -129,7 +129,7 @@ test.each(grounds)(
         for (let i = 0; !killed; i++) {
           const told = await lookup(apiUrl, partner.apiKey, `8.${caller}.${i % 250}.8`).catch(unlessHanging)
           if (told?.status === 200) answered.push(String(told.body.request_id))
-          // A process that has just started does not know every key; an event log that is away refuses everybody.
+          // A process that has just started may not know every key, and without its event log it refuses every call.
           else if (told !== undefined) expect([401, 503]).toContain(told.status)
         }
       }

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 
-/** What finance does with credits: grants, refunds and corrections on the command line, beside a service that charges calls. */
+/** Finance works with credits on the command line (grants, refunds, corrections) while a service charges calls. */
 
 let house: House
 let partner: Partner
@@ -22,7 +22,7 @@ afterAll(() => house?.close())
 const json = (...args: string[]): Promise<Record<string, unknown>> => cliJson(args, environment)
 const run = (...args: string[]): Promise<CliResult> => cli(args, environment)
 
-test('a year of credits is granted once, a call is refunded in parts into its lot, and the past stays what it was', async () => {
+test('a year of credits is granted once, a call is refunded in parts into its lot, and past balances do not change', async () => {
   const { organizationId: org } = partner
   const grant = [
     'credits',

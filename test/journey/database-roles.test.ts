@@ -12,7 +12,7 @@ import { prepareProjections } from '../../src/projector/tables.ts'
 import { emptyDatabase } from '../support/postgres.ts'
 import { cli, cliJson, createPartner, eventually, lookup, startService } from '../support/service.ts'
 
-/** The role that migrates, and the role the service runs as: what the second may not, whatever became of the service. */
+/** The role that migrates, and the role the service runs as: the limits of the second, even if the service is compromised. */
 
 const secretKey = 'a secret of the test, long enough to be one'
 const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)'
@@ -36,7 +36,7 @@ const asking = async <T>(url: string, ask: (client: pg.Client) => Promise<T>): P
 
 type Urls = { readonly superuser: string; readonly owner: string; readonly service: string }
 
-/** An empty database that belongs to a role which is no superuser, and a second role that may not do anything yet. */
+/** An empty database owned by a role that is not a superuser, and a second role without any privileges yet. */
 const twoRoles = async (): Promise<Urls> => {
   const { url: superuser, drop } = await emptyDatabase()
   const name = randomBytes(4).toString('hex')
@@ -69,7 +69,7 @@ const environmentOf = ({ owner, service }: Urls) => ({
   EMAIL_PROBE: 'off',
 })
 
-/** What the service's role must be refused, each with a reason of PostgreSQL's. */
+/** Statements that PostgreSQL must refuse to the service's role, each with the expected error. */
 const refused: readonly (readonly [string, RegExp])[] = [
   ['update log_segments set events = events', /permission denied for table log_segments/],
   ['delete from log_segments', /permission denied for table log_segments/],
@@ -92,7 +92,7 @@ const expectAppendOnly = async (service: string): Promise<void> => {
   await asking(service, async (client) => {
     for (const [statement, reason] of refused)
       await expect(client.query(statement), statement).rejects.toThrow(reason)
-    // A table of one's own in the place of the log's is not what the function of the log's owner writes to.
+    // The log owner's function must not write to a table that someone else put in place of the log's.
     await client.query('create temp table log_head (one boolean, position bigint, notified_at timestamptz)')
     await client.query('create table projections.log_streams (id integer, name text, revision bigint)')
     const { rows } = await client.query(
@@ -105,12 +105,12 @@ const expectAppendOnly = async (service: string): Promise<void> => {
   })
 }
 
-describe('a service with a role of its own', () => {
+describe('a service with its own role', () => {
   test('answers, folds, rebuilds and runs jobs, and can only append to the event log', async () => {
     const urls = await twoRoles()
     const environment = environmentOf(urls)
     expect((await cli(['migrate'], environment)).code).toBe(0)
-    // As in production: no process that runs has the owner's password.
+    // As in production: no running process has the owner's password.
     const { DATABASE_MIGRATION_URL: _, ...running } = environment
     const service = await startService(running)
     cleanUp.push(() => service.end('SIGTERM'))
@@ -143,7 +143,7 @@ describe('a service with a role of its own', () => {
       expect((await client.query('select from pgboss.schedule')).rowCount).toBeGreaterThan(0)
       expect((await client.query('select from accounts')).rowCount).toBe(1)
     })
-    // What is deleted about a person is taken out of every table by the owner; the service's role could not.
+    // The owner removes deleted personal data from every table. The service's role could not.
     expect(await cliJson(['profiles', 'erase', 'somebody-1', '--yes'], environment)).toMatchObject({
       vacuumed: true,
     })
@@ -153,7 +153,7 @@ describe('a service with a role of its own', () => {
     expect(service.output()).not.toMatch(/permission denied|must be owner/)
   })
 
-  test('is given what an installation with one role had: its read models, its jobs, and nothing of the log', async () => {
+  test('takes over the read models and jobs of an installation with one role, and no rights on the log', async () => {
     const urls = await twoRoles()
     await migrate({ url: urls.owner, serviceUrl: urls.owner })
     await asking(urls.owner, async (client) => {
@@ -178,7 +178,7 @@ describe('a service with a role of its own', () => {
       expect((await client.query(`select from pgboss.job where name = 'old'`)).rowCount).toBe(1)
     })
     await expectAppendOnly(urls.service)
-    // Jobs and rebuilds go on with what they were given.
+    // Jobs and rebuilds continue with the objects that were handed over.
     const service = await startService(environmentOf(urls))
     cleanUp.push(() => service.end('SIGTERM'))
     expect((await cli(['projection', 'rebuild', '--all'], environmentOf(urls))).code).toBe(0)
@@ -186,17 +186,17 @@ describe('a service with a role of its own', () => {
 
   test.each([
     [
-      'whose database was not migrated',
+      'in a database that was not migrated',
       ({ service }: Urls) => ({ DATABASE_URL: service }),
       /^DATABASE_URL: the database lacks \d+ migrations and "service_\w+" may not apply them\. Run "migrate" with DATABASE_MIGRATION_URL/,
     ],
     [
-      'that could change the log all the same',
+      'that could still change the log',
       ({ superuser, owner }: Urls) => ({ DATABASE_URL: superuser, DATABASE_MIGRATION_URL: owner }),
       /^DATABASE_URL: the role "postgres" could change the event log/,
     ],
     [
-      'that does not exist and cannot be made',
+      'that does not exist and cannot be created',
       ({ service, owner }: Urls) => ({
         DATABASE_URL: service.replace('service_', 'nobody_'),
         DATABASE_MIGRATION_URL: owner,
@@ -204,7 +204,7 @@ describe('a service with a role of its own', () => {
       /^DATABASE_URL: there is no role "nobody_\w+", and "owner_\w+" may not make it\. As a superuser: create role/,
     ],
   ])(
-    '%s is refused in one line',
+    'a role %s is refused in one line',
     async (_, urlsOf, reason) => {
       const { code, out, err } = await cli(['org', 'list'], {
         ...urlsOf(await twoRoles()),
@@ -217,7 +217,7 @@ describe('a service with a role of its own', () => {
   )
 })
 
-test('given the owner alone, a process takes nothing from the service that is set up beside it', async () => {
+test('a process that is given only the owner takes nothing from the service set up next to it', async () => {
   const urls = await twoRoles()
   const both = { DATABASE_URL: urls.service, DATABASE_MIGRATION_URL: urls.owner, SECRET_KEY: secretKey }
   await cliJson(['org', 'create', 'Acme'], both)
@@ -226,7 +226,7 @@ test('given the owner alone, a process takes nothing from the service that is se
   expect(await cliJson(['org', 'list'], both)).toHaveLength(1)
 })
 
-test('the embedded default separates the two as well', async () => {
+test('the embedded default separates the two roles as well', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'roles-'))
   cleanUp.push(() => rm(dataDir, { recursive: true, force: true }))
   const service = await startService({ DATA_DIR: dataDir })

@@ -16,13 +16,13 @@ import {
 } from '../support/service.ts'
 
 /**
- * The embedded PostgreSQL dies under load. The service logs it and exits 1. Started again, every answered call is in the
+ * The embedded PostgreSQL dies under load. The service logs that and exits with 1. After a restart, every answered call is in the
  * ledger with its charge, once, and no refused call is.
  */
 
 const run = promisify(execFile)
 const callers = 8
-/** Until callers are answered: a busy machine starts a service slowly. */
+/** How long it may take until calls are answered: a busy machine starts a service slowly. */
 const underWayWithinMs = 60_000
 const mib = 1024 * 1024
 
@@ -49,7 +49,7 @@ const start = async (): Promise<void> => {
   demo = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8'))
 }
 
-/** Look-ups one after the other by each caller, each with what came of it, until the service takes none. */
+/** Each caller makes look-ups one after the other, with the outcome of each, until the service takes no more. */
 const underLoad = () => {
   const told: { readonly status: number; readonly requestId: string }[] = []
   let broken = 0
@@ -78,11 +78,11 @@ const underLoad = () => {
 const postmaster = async (): Promise<number> =>
   Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
 
-/** Also true for one that its parent has not asked about yet: it has no command line any more. */
+/** Also true for a zombie, which its parent has not reaped yet: its command line is empty. */
 const hasEnded = async (pid: number): Promise<boolean> =>
   (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')) === ''
 
-/** Root may mount a disk small enough to fill. */
+/** Only root may mount a small disk that a test can fill. */
 const smallDisk = async (): Promise<boolean> => {
   if (process.getuid?.() !== 0) return false
   mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=200m', 'tmpfs', dataDir]).then(
@@ -92,7 +92,7 @@ const smallDisk = async (): Promise<boolean> => {
   return mounted
 }
 
-/** Writes until nothing more goes in. */
+/** Writes until the disk is full. */
 const fill = async (path: string): Promise<void> => {
   const file = await open(path, 'w')
   try {
@@ -108,7 +108,7 @@ const kill = async (pid: number): Promise<void> => {
   process.kill(pid, 'SIGKILL')
 }
 
-/** It ends for want of a place for its next piece of WAL; else the load would have to fill the present one first. */
+/** The server ends when it has no room for its next piece of WAL. Without the switch, the load would have to fill the current one first. */
 const fillDisk = async (pid: number): Promise<void> => {
   const { url } = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8')) as { url: string }
   await fill(join(dataDir, 'ballast'))
@@ -126,7 +126,7 @@ test.for([
   { how: 'kill -9', end: kill, onSmallDisk: false },
   { how: 'a full disk', end: fillDisk, onSmallDisk: true },
 ])(
-  '$how under load ends the service with 1; started again, the books are in order',
+  '$how under load ends the service with 1; after a restart, every charge is correct',
   { timeout: 180_000 },
   async ({ end, onSmallDisk }, { skip }) => {
     if (onSmallDisk && !(await smallDisk())) skip('only root can mount a disk that is small enough to fill')

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cli, cliJson, type Service, startService } from '../support/service.ts'
 import { serviceOnTerminal } from '../support/terminal.ts'
 
-/** What the service says of its demo is true, whatever was done to it since. */
+/** What the service says about its demo is true, even after the demo was changed. */
 
 let dataDir = ''
 let service: Service | undefined
@@ -31,7 +31,7 @@ const restarted = async (): Promise<string> => {
   return service.output()
 }
 
-test('no start without a terminal prints key or password, the first one included: it says where they are', async () => {
+test('without a terminal no start prints the key or password, not even the first: it says where they are', async () => {
   const { api_key: key = '-', dashboard_password: password = '-' } = await written()
   expect((await stat(join(dataDir, 'demo.json'))).mode & 0o777).toBe(0o600)
   const first = service?.output() ?? ''
@@ -40,7 +40,7 @@ test('no start without a terminal prints key or password, the first one included
     expect(output).not.toContain(key)
     expect(output).not.toContain(password)
     expect(output).toContain(`password in ${join(dataDir, 'demo.json')}`)
-    // What is printed instead is a line for a shell, and works.
+    // The command that is printed instead works in a shell.
     const curl = /^curl .*$/m.exec(output)?.[0] ?? ''
     const { stdout } = await promisify(execFile)('sh', ['-c', curl.replace(/^curl/, 'printf "%s\\n"')])
     expect(stdout).toContain(`x-api-key: ${key}`)
@@ -67,7 +67,7 @@ test('a first start on a terminal prints key and password, once', async () => {
   }
 })
 
-test('a demo seeded anew tells where the service answers, and is what the next start and demo.json tell of', async () => {
+test('a reseeded demo says where the service answers; the next start and demo.json name the new one', async () => {
   const before = await written()
   const seeded = await cliJson<Record<string, string>>(['seed'], { DATA_DIR: dataDir })
   expect(seeded.dashboard_password).not.toBe(before.dashboard_password)
@@ -80,12 +80,12 @@ test('a demo seeded anew tells where the service answers, and is what the next s
   expect(next).not.toContain(seeded.dashboard_password)
 })
 
-test('the command says that demo.json was written', async () => {
+test('the command reports that it wrote demo.json', async () => {
   const { out } = await cli(['seed'], { DATA_DIR: dataDir })
   expect(out).toContain(`${join(dataDir, 'demo.json')} tells of this organization now`)
 })
 
-test('a password changed in another way is not printed any more', async () => {
+test('a password that was changed elsewhere is no longer printed', async () => {
   const { dashboard_password: old = '' } = await written()
   expect((await cli(['user', 'password', 'demo', '--yes'], { DATA_DIR: dataDir })).code).toBe(0)
   const next = await restarted()

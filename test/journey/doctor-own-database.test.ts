@@ -1,4 +1,4 @@
-/** "doctor" on a database and an event log of one's own: what is theirs to do, and what happens to the rest while one of them hangs. */
+/** "doctor" on your own database and event log: the checks that belong to them, and the other checks while one of them hangs. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -58,7 +58,7 @@ afterAll(async () => {
 const about = (findings: readonly Finding[], ...what: string[]): string[] =>
   findings.filter((one) => what.includes(one.about)).map(({ level, says }) => `${level}: ${says}`)
 
-test('a role of its own and an EventStoreDB that takes events are well, and nothing is written to find that out', async () => {
+test('a separate role and a writable EventStoreDB are fine, and checking that writes nothing', async () => {
   const appends = store.eventsOf('pricebook').length
   const findings = await examine(environment)
   expect(about(findings, 'database rights', 'event log', 'SECRET_KEY', 'migrations')).toEqual([
@@ -71,7 +71,7 @@ test('a role of its own and an EventStoreDB that takes events are well, and noth
     expect.stringMatching(/^ok: rows: \d+ m?s behind the event log$/),
   ])
   expect(store.eventsOf('pricebook')).toHaveLength(appends)
-  // The embedded PostgreSQL's disk is none of this installation's.
+  // The disk of the embedded PostgreSQL is not part of this installation.
   expect(about(findings, 'disk of DATA_DIR')).toEqual([])
 })
 
@@ -82,7 +82,7 @@ test('a service that works as the owner is a warning', async () => {
   ])
 })
 
-test('another event log than the rows were folded from is a fault', async () => {
+test('an event log other than the one the rows were folded from is a fault', async () => {
   const { EVENT_LOG_URL: _, ...rest } = environment
   expect(about(await examine(rest), 'event log')).toEqual([
     expect.stringMatching(
@@ -92,8 +92,8 @@ test('another event log than the rows were folded from is a fault', async () => 
   ])
 })
 
-describe('what hangs', () => {
-  test('an EventStoreDB that says nothing is a fault of its own lines, in seconds', async () => {
+describe('servers that hang', () => {
+  test('an EventStoreDB that does not answer is a fault on its own lines, within seconds', async () => {
     store.silence()
     const startedMs = performance.now()
     const findings = await examine(environment)
@@ -102,7 +102,7 @@ describe('what hangs', () => {
       expect.stringMatching(/^fault: no answer within 4 s$/),
       expect.stringMatching(/^warning: not looked at without it: /),
     ])
-    // The server of the tests trades durability for speed.
+    // The test server trades durability for speed.
     const faults = findings.filter(
       ({ level, about: what }) => level === 'fault' && what !== 'database settings',
     )
@@ -114,7 +114,7 @@ describe('what hangs', () => {
     expect(performance.now() - startedMs).toBeLessThan(20_000)
   })
 
-  test('a database that takes connections and says nothing leaves all else looked at', async () => {
+  test('when a database accepts connections but does not answer, all other checks still run', async () => {
     proxy.freeze()
     const findings = await examine(environment)
     proxy.thaw()
@@ -126,7 +126,7 @@ describe('what hangs', () => {
   })
 })
 
-test('a certificate is told by when it expires; files that are none are a fault once', async () => {
+test('a certificate is reported with its expiry; files without a certificate are one fault', async () => {
   const files = await certificateFiles(renewedCertificate)
   const rest = { ...common, DATA_DIR: join(dir, 'none'), ROLES: 'api', API_PORT: '0' }
   expect(about(await examine({ ...rest, ...files.variables }), 'TLS')).toEqual([

@@ -9,7 +9,7 @@ import { writeMmdb } from '../support/mmdb-writer.ts'
 import { changeEvent } from '../support/segments.ts'
 import { cli, eventually, lookup, type Service, startService } from '../support/service.ts'
 
-/** "doctor" beside a real service: it finds nothing where nothing is wrong, and each fault that is planted by its name and remedy. */
+/** "doctor" next to a real service: it reports no false fault, and names each planted fault with its remedy. */
 
 type Finding = {
   readonly about: string
@@ -52,7 +52,7 @@ const doctor = async (
 }
 
 const wrong = (findings: readonly Finding[]): Finding[] =>
-  // The packages' lists age with the calendar.
+  // The lists in the packages get older with the date.
   findings.filter(({ level, about }) => level !== 'ok' && about !== 'lists')
 
 const withOwner = async (work: (client: pg.Client) => Promise<void>): Promise<void> => {
@@ -85,11 +85,11 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true })
 })
 
-test('an installation that is well has no fault and no warning, and every line says what was found', async () => {
+test('a healthy installation has no fault and no warning, and every line states what was found', async () => {
   const { api_key: apiKey } = JSON.parse(await readFile(join(dir, 'data', 'demo.json'), 'utf8'))
   expect((await lookup(service?.apiUrl ?? '', apiKey, '8.8.8.8')).status).toBe(200)
   const { findings, code } = await doctor()
-  // The start knew a variable that this command is not given.
+  // The service was started with a variable that this command does not get.
   expect(service?.output()).toContain('METRICS_PROT is no variable of this service, and nothing reads it')
   expect(service?.output()).not.toContain('geheimnis')
   expect(wrong(findings)).toEqual([])
@@ -112,8 +112,8 @@ test('an installation that is well has no fault and no warning, and every line s
   expect(out).toMatch(/\n\d+ things looked at: 0 faults, \d warnings?\n$/)
 })
 
-describe('what is planted beside a running service', () => {
-  test('is found, twelve faults at once', async () => {
+describe('faults planted next to a running service', () => {
+  test('twelve at the same time are all found', async () => {
     await asOwner(
       `update projection_checkpoints set state = 'halted', error = 'an event of another release' where name = 'key_usage'`,
       `insert into parked_events (projection, position, stream, error) values ('profile_cache', 1, 'profile-x', 'unreadable')`,
@@ -121,11 +121,11 @@ describe('what is planted beside a running service', () => {
        values ('reconcile', 'failed', now(), now(), '{"message":"canceling statement due to statement timeout"}')`,
       `insert into webhook_endpoints (webhook_id, url, events, sealed_secret, disabled_at)
        values ('wh_01ARZ3NDEKTSV4RRFFQ69G5FAV', 'https://example.com/', '{checkpoint}', 'x', now())`,
-      // As a process would tell whose clock is an hour ahead.
+      // Simulates a process whose clock is an hour ahead.
       `create function public.ahead() returns trigger language plpgsql as $$ begin new.clock_ahead_ms := 3600000; return new; end $$`,
       'create trigger ahead before insert or update on processes for each row execute function public.ahead()',
     )
-    // The log is older than an hourly checkpoint may be, and there is none.
+    // The log is older than an hourly checkpoint may be, and has no checkpoint.
     await withOwner((client) =>
       changeEvent(client, { stream: priceBookStream, revision: 0 }, ({ metadata, recordedAtMs }) => ({
         metadata: metadata.replaceAll(
@@ -168,7 +168,7 @@ describe('what is planted beside a running service', () => {
     for (const { remedy } of wrong(findings)) expect(remedy).toMatch(/\S.{10,}/)
   })
 
-  test('another SECRET_KEY is a fault, and is not learnt', async () => {
+  test('another SECRET_KEY is a fault, and is not adopted', async () => {
     for (let i = 0; i < 2; i++) {
       const { code, findings } = await doctor({ SECRET_KEY: 'another one of the test, long enough for it' })
       expect(code).toBe(1)
@@ -225,7 +225,7 @@ describe('what is planted beside a running service', () => {
     expect(await readdir(empty)).toEqual([])
   })
 
-  test('a value that makes no sense is a fault, and hides nothing else', async () => {
+  test('an invalid value is a fault and does not hide the other findings', async () => {
     const { code, findings } = await doctor({ API_PORT: 'abc', TLS_CERT: '/nowhere' })
     expect(code).toBe(1)
     const said = findings.filter(({ about }) => about === 'environment').map(({ says }) => says)
@@ -237,7 +237,7 @@ describe('what is planted beside a running service', () => {
   })
 })
 
-test('a database that hangs is a fault within seconds; so is one that is stopped, and it is not started', async () => {
+test('a database that hangs is a fault within seconds; so is a stopped one, which is not started', async () => {
   const pid = Number((await readFile(join(dir, 'data', 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
   process.kill(pid, 'SIGSTOP')
   try {
@@ -272,7 +272,7 @@ test('a database that hangs is a fault within seconds; so is one that is stopped
   expect(await readdir(join(dir, 'data'))).not.toContain('postgres.json')
 }, 180_000)
 
-test('where nothing was ever started nothing is made', async () => {
+test('on a machine where nothing was ever started, nothing is created', async () => {
   const { code, findings } = await doctor({ DATA_DIR: join(dir, 'none'), KEY_DIR: join(dir, 'no-keys') })
   expect(code).toBe(0)
   expect(findings).toContainEqual(

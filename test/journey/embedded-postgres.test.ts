@@ -1,4 +1,4 @@
-/** The life of the embedded PostgreSQL: who starts it, who joins it, who ends it, and what a crash leaves behind. */
+/** The life of the embedded PostgreSQL: which process starts it, joins it and ends it, and what a crash leaves behind. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:net'
@@ -34,7 +34,7 @@ beforeAll(async () => {
 afterEach(async () => {
   for (const child of children.splice(0)) await killed(child)
   for (const dataDir of directories.splice(0)) {
-    // A server that a test left running is taken over, and thereby stopped.
+    // Taking over a server that a test left running also stops it.
     if (await exists(join(dataDir, 'postgres', 'postmaster.pid'))) await (await startIn(dataDir)).stop()
     await rm(dataDir, { recursive: true, force: true })
   }
@@ -68,7 +68,7 @@ describe('alone', () => {
     }
   })
 
-  test('while it runs, postgres.json says where; nobody else can read it or the password', async () => {
+  test('while it runs, postgres.json has its address; no other user can read it or the password', async () => {
     const dataDir = await usedDirectory()
     const postgres = await startIn(dataDir)
     const running = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8'))
@@ -89,7 +89,7 @@ describe('alone', () => {
     expect(await runningUrl(dataDir)).toBeNull()
   })
 
-  test('rows and password survive a restart, and stopping twice is stopping once', async () => {
+  test('rows and password survive a restart, and stopping twice has no further effect', async () => {
     const dataDir = await usedDirectory()
     const first = await startIn(dataDir)
     await query(first.url, 'insert into kept values (43)')
@@ -120,7 +120,7 @@ describe('alone', () => {
     taken.close()
   })
 
-  test('when every port is taken the error names the directory, the remedy and what the server said', async () => {
+  test('when every port is taken the error names the directory, the remedy and the server’s message', async () => {
     const dataDir = await usedDirectory()
     const taken = await listening()
     const start = startEmbeddedPostgres({ dataDir, settings: FAST, pickPort: () => portOf(taken) })
@@ -135,7 +135,7 @@ describe('alone', () => {
     await (await startIn(dataDir)).stop()
   })
 
-  test('a server that cannot start is explained by the end of its log', async () => {
+  test('the error of a server that cannot start includes the end of its log', async () => {
     const dataDir = await usedDirectory()
     const start = startEmbeddedPostgres({ dataDir, settings: { shared_buffers: 'plenty' } })
     await expect(start).rejects.toThrow(
@@ -144,7 +144,7 @@ describe('alone', () => {
   })
 })
 
-describe('what a crash leaves', () => {
+describe('after a crash', () => {
   test('a cluster copied by root is handed to the account the server runs under', async ({ skip }) => {
     if (process.getuid?.() !== 0) skip('only root can lend an account')
     const dataDir = await usedDirectory()
@@ -155,7 +155,7 @@ describe('what a crash leaves', () => {
     await postgres.stop()
   })
 
-  test('a directory whose creation was killed half-way is created anew', async () => {
+  test('a directory whose creation was interrupted by a kill is created again', async () => {
     const dataDir = await emptyDirectory()
     const child = ownerProcess(dataDir)
     const unfinished = async () => (await readdir(dataDir)).find((name) => name.startsWith('postgres.tmp-'))
@@ -171,7 +171,7 @@ describe('what a crash leaves', () => {
     await postgres.stop()
   })
 
-  test('an empty "postgres" directory counts as none; a foreign one is refused and left as it was', async () => {
+  test('an empty "postgres" directory counts as missing; a foreign one is refused and left unchanged', async () => {
     const empty = await emptyDirectory()
     await mkdir(join(empty, 'postgres'))
     await (await startIn(empty)).stop()
@@ -213,7 +213,7 @@ describe('what a crash leaves', () => {
     expect(await runningUrl(dataDir)).toBeNull()
   })
 
-  test('owner and server both killed: the next start recovers what was committed', async () => {
+  test('when owner and server are both killed, the next start recovers the committed rows', async () => {
     const dataDir = await usedDirectory()
     const child = ownerProcess(dataDir)
     const { url } = await said(child)
@@ -230,10 +230,10 @@ describe('what a crash leaves', () => {
     await postgres.stop()
   })
 
-  test('a pid file whose pid now belongs to another program hinders nobody and harms nobody', async () => {
+  test('a pid file whose pid now belongs to another program blocks no start and harms no process', async () => {
     const dataDir = await usedDirectory()
     const { uid, gid } = await stat(join(dataDir, 'postgres'))
-    // Under the server's own account: PostgreSQL itself would take this one for a living predecessor.
+    // Under the server's own account: PostgreSQL itself would mistake this process for a running server.
     const other = spawn('sleep', ['600'], process.getuid?.() === 0 ? { uid, gid } : {})
     children.push(other)
     const pidFile = join(dataDir, 'postgres', 'postmaster.pid')
@@ -246,7 +246,7 @@ describe('what a crash leaves', () => {
     expect([other.exitCode, other.signalCode]).toEqual([null, null])
   })
 
-  test('a copy of a directory in use gets a server of its own, and stops no other', async () => {
+  test('a copy of a directory in use gets its own server, and stops no other', async () => {
     const dataDir = await usedDirectory()
     const original = await startIn(dataDir)
     const copyDir = await emptyDirectory()
@@ -259,7 +259,7 @@ describe('what a crash leaves', () => {
     await original.stop()
   })
 
-  test('a postgres.json of a server that is gone, or that is no JSON, hinders no start', async () => {
+  test('a postgres.json that is stale or not JSON does not prevent a start', async () => {
     const dataDir = await usedDirectory()
     const url = `postgresql://postgres:secret@127.0.0.1:${await unusedPort()}/enrichment`
     const stale = {
@@ -281,7 +281,7 @@ describe('what a crash leaves', () => {
 
 describe('a server that dies while the service runs', () => {
   test.each(['its own', 'one it took over'])(
-    '%s: the service is notified once, and the next start recovers what was committed',
+    '%s: the service is notified once, and the next start recovers the committed rows',
     async (whose) => {
       const dataDir = await usedDirectory()
       if (whose === 'one it took over') {
@@ -318,7 +318,7 @@ describe('a server that dies while the service runs', () => {
 })
 
 describe('several processes', () => {
-  test('of three services that start at once on an empty directory one runs and the others are refused', async () => {
+  test('of three services that start at the same time on an empty directory one runs and the others are refused', async () => {
     const dataDir = await emptyDirectory()
     const services = [1, 2, 3].map(() => ownerProcess(dataDir, { as: 'service' }))
     const started = await Promise.all(services.map(said))
@@ -383,7 +383,7 @@ describe('several processes', () => {
     await second.stop()
   })
 
-  test('signals to the whole process group do not reach the server: the owner drains with its database', async () => {
+  test('signals to the whole process group do not reach the server: the owner drains while its database still runs', async () => {
     const dataDir = await usedDirectory()
     const child = ownerProcess(dataDir, { ownGroup: true })
     const { url } = await said(child)
@@ -399,7 +399,7 @@ describe('several processes', () => {
     expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
   })
 
-  test('an owner that exits without stopping ends the server all the same', async () => {
+  test('an owner that exits without stopping the server still ends it', async () => {
     const dataDir = await usedDirectory()
     const child = ownerProcess(dataDir)
     await said(child)
@@ -440,7 +440,7 @@ async function startIn(
   return await startEmbeddedPostgres({ dataDir, settings: FAST, ...options })
 }
 
-/** Of the server that runs there. */
+/** The process id of the server that runs there. */
 async function runningUrl(dataDir: string): Promise<string | null> {
   const running = await runningPostgres(dataDir)
   return running.state === 'running' ? running.url : null
@@ -483,7 +483,7 @@ async function unusedPort(): Promise<number> {
 
 // ---- other processes ----
 
-/** A process that starts the server, says what it got, repeats the signals it hears, and obeys `stop` and `exit`. */
+/** A process that starts the server, reports the result, repeats the signals it receives, and obeys `stop` and `exit`. */
 const OWNER = `
   import { createInterface } from 'node:readline'
   import { startEmbeddedPostgres } from ${JSON.stringify(MODULE)}
@@ -549,7 +549,7 @@ async function killed(child: ChildProcess): Promise<void> {
   await ended
 }
 
-/** Looks every 5 ms, or without a pause where what is looked for passes quickly. */
+/** Checks every 5 ms, or without a pause for conditions that pass quickly. */
 async function until<Found>(look: () => Promise<Found | null>, pauseMs = 5): Promise<Found> {
   const deadline = Date.now() + 60_000
   for (;;) {

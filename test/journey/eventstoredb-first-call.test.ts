@@ -17,8 +17,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * A partner's first call where the event log is in EventStoreDB, as far as a double of the server's protocol can stand
- * for it: from the seed to the statement, and what becomes of a byte somebody changes in the server's files.
+ * A partner's first call with the event log in EventStoreDB, played by a double of its protocol: from the seed to the statement. Then a byte
+ * in the server's files is changed.
  */
 
 let double: EventStoreDouble
@@ -48,14 +48,14 @@ afterAll(async () => {
   await database?.drop()
 })
 
-/** The first answer as soon as the key, issued by another process, is known. */
+/** The first answer once the key, issued by another process, is known. */
 const call = (ip: string) =>
   eventually(async () => {
     const answer = await lookup(service.apiUrl, demo.api_key, ip)
     return answer.status === 200 ? answer : undefined
   })
 
-test('the first call is answered, recorded with its charge right after it, reconciled, and stands on the statement', async () => {
+test('the first call is answered, recorded with its charge right after it, reconciled, and listed on the statement', async () => {
   const { headers, body } = await call('8.8.8.8')
   expect(body).toMatchObject({ result: { ip: '8.8.8.8', success: true, country_code: 'US' } })
   expect([headers.get('credits-charged'), headers.get('credits-remaining')]).toEqual(['1', '999'])
@@ -93,7 +93,7 @@ test('the first call is answered, recorded with its charge right after it, recon
   })
 })
 
-test('one changed byte in data, metadata or digest of an event the server keeps is named by event id and revision', async () => {
+test('one changed byte in data, metadata or digest of a stored event is reported with event id and revision', async () => {
   await call('1.1.1.1')
   const events = await exportLedger(demo.organization_id, environment)
   const victim = events.findLast(({ type }) => type === 'CreditCharged')
@@ -115,6 +115,6 @@ test('one changed byte in data, metadata or digest of an event the server keeps 
   expect((await cli(['ledger', 'verify'], environment)).code).toBe(0)
 })
 
-/** The same digest with its first character another. */
+/** The same digest with a different first character. */
 const flipped = (digest: unknown): string =>
   `${String(digest).startsWith('A') ? 'B' : 'A'}${String(digest).slice(1)}`

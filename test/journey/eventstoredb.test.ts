@@ -14,8 +14,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * The service with its event log in EventStoreDB, as far as a double of the server's protocol can stand for it: two
- * processes, while one reply in twenty is lost and every connection is cut every two seconds.
+ * The service with its event log in EventStoreDB, as far as a double of its protocol can show it: two processes, while one reply in
+ * twenty is lost and every connection is cut every two seconds.
  */
 
 let double: EventStoreDouble
@@ -66,7 +66,7 @@ test('under lost replies and cut connections 100 credits pay exactly 100 of 1,00
   const outcomes = new Map<number, number>()
   const answered: string[] = []
   try {
-    // In waves, so that several cuts fall into them; what is refused for the outage is tried again, as a partner would.
+    // In waves, so that they span several cuts. Calls refused because of the outage are repeated, as a partner would.
     const call = async (i: number): Promise<void> => {
       for (;;) {
         const { status, body } = await lookup(
@@ -99,7 +99,7 @@ test('under lost replies and cut connections 100 credits pay exactly 100 of 1,00
   expect(
     (await cliJson<{ balance: string }>(['credits', 'balance', partner.organizationId], environment)).balance,
   ).toBe('0')
-  // Its last event is the request for the rebuild itself, which concerns no projection.
+  // The last event is the request for the rebuild itself, which no projection folds.
   await cliJson(['projection', 'rebuild', '--all'], environment)
   const verified = await cliJson<{ ok: boolean }[]>(['projection', 'verify', '--all'], environment)
   expect(verified.map(({ ok }) => ok)).toEqual(projections.map(() => true))

@@ -53,11 +53,11 @@ test('the first call is answered with a location and charged one credit', async 
   expect(headers.get('credits-remaining')).toBe('999')
 })
 
-test('the first call of the README, as it is written there, is answered and charged', async () => {
+test('the first call of the README, copied exactly, is answered and charged', async () => {
   const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8')
   const typed = /^## First call$[\s\S]*?^```sh\n([\s\S]*?)^```$/m.exec(readme)?.[1] ?? ''
   expect(typed).toContain('localhost:3000')
-  // In a directory whose .data is this service's, and at its port.
+  // In a directory whose .data belongs to this service, and at the service's port.
   const directory = await mkdtemp(join(tmpdir(), 'reader-'))
   await symlink(dataDir, join(directory, '.data'))
   const { stdout } = await promisify(execFile)(
@@ -93,7 +93,7 @@ test('the ledger shows the call with its facts and, right after it, its charge',
   })
 })
 
-test('ledger explain tells why the call cost what it did, and whether an address was its input', async () => {
+test('ledger explain shows why the call cost what it did, and whether an address was its input', async () => {
   const { body } = await lookup(demo.api_url, demo.api_key, '1.0.0.1')
   const explain = (...more: string[]) =>
     cli(['ledger', 'explain', String(body.request_id), ...more], environment())
@@ -111,7 +111,7 @@ test('ledger explain tells why the call cost what it did, and whether an address
   expect(unknown).toMatchObject({ code: 1, err: expect.stringContaining('RateLimitExceeded') })
 })
 
-test('the script from the service recomputes the ledger that a partner takes away, and finds one changed character', async () => {
+test('the script served by the service recomputes an exported ledger and finds one changed character', async () => {
   const headers = { 'x-api-key': demo.api_key }
   const directory = await mkdtemp(join(tmpdir(), 'partner-'))
   try {
@@ -131,7 +131,7 @@ test('the script from the service recomputes the ledger that a partner takes awa
   }
 })
 
-test('whoami tells the key and, within a second, when it was last used', async () => {
+test('whoami describes the key and, within a second, when it was last used', async () => {
   const whoami = async () =>
     (await (
       await fetch(`${demo.dashboard_url}/whoami`, { headers: { 'x-api-key': demo.api_key } })
@@ -153,7 +153,7 @@ test('whoami tells the key and, within a second, when it was last used', async (
   ])
 })
 
-test('every projection, rebuilt, is row for row what was live', async () => {
+test('every rebuilt projection equals the live one row for row', async () => {
   const verified = await cliJson<{ name: string; ok: boolean; rows: number }[]>(
     ['projection', 'verify', '--all'],
     environment(),
@@ -164,7 +164,7 @@ test('every projection, rebuilt, is row for row what was live', async () => {
   expect(again.every(({ ok }) => ok)).toBe(true)
 })
 
-test('a sound ledger verifies; one changed byte anywhere in an event is named', async () => {
+test('a sound ledger passes verification; one changed byte anywhere in an event is reported', async () => {
   const sound = await cliJson<{ ok: boolean; ledgers: { events: number }[] }>(
     ['ledger', 'verify', demo.organization_id],
     environment(),
@@ -220,18 +220,18 @@ test('a key revoked by the command line is refused here within a second', async 
   await eventuallyGets(401)
 })
 
-test('a second service on the same data directory is refused with 2, and the first answers on', async () => {
+test('a second service on the same data directory is refused with 2, and the first one keeps answering', async () => {
   await expect(startService(environment())).rejects.toThrow(
     /ended with 2 .*\n?.*DATA_DIR: another service \(pid \d+\) runs on/s,
   )
   expect((await lookup(service.apiUrl, demo.api_key, '8.8.4.4')).status).toBe(200)
 })
 
-test('SIGTERM ends the service and its PostgreSQL with 0; started again it knows everything', async () => {
+test('SIGTERM ends the service and its PostgreSQL with 0; after a restart nothing is missing', async () => {
   const before = await exportLedger(demo.organization_id, environment())
   expect(await service.end('SIGTERM')).toBe(0)
   await expect(readFile(join(dataDir, 'postgres.json'))).rejects.toThrow('ENOENT')
-  // The command line works without the service: it starts the database itself, and stops it again.
+  // The command line works without the service: it starts the database itself and stops it afterwards.
   expect((await exportLedger(demo.organization_id, environment())).length).toBe(before.length)
   service = await startService(environment())
   const balance = await cliJson<{ balance: string }>(
@@ -242,7 +242,7 @@ test('SIGTERM ends the service and its PostgreSQL with 0; started again it knows
   expect(headers.get('credits-remaining')).toBe(String(Number(balance.balance) - 1))
 })
 
-test('SIGTERM under load, over connections that are kept alive: what was answered was charged, and it ends with 0 at once', async () => {
+test('SIGTERM under load on kept-alive connections: every answered call was charged, and the exit with 0 is immediate', async () => {
   const before = await cliJson<{ balance: string }>(
     ['credits', 'balance', demo.organization_id],
     environment(),
@@ -256,14 +256,14 @@ test('SIGTERM under load, over connections that are kept alive: what was answere
         const { status } = await lookup(service.apiUrl, key, '8.8.8.8')
         if (status === 200) answered++
       } catch {
-        // Not taken any more.
+        // Refused because the service is ending.
       }
     }
   })
   await eventually(async () => (answered > 100 ? true : undefined))
   const startedAt = performance.now()
   expect(await service.end('SIGTERM')).toBe(0)
-  // Far below the thirty seconds after which it would be ended by force, far above what it takes.
+  // Far below the thirty seconds after which it would be killed, and far above the time it needs.
   expect(performance.now() - startedAt).toBeLessThan(15_000)
   ended = true
   await Promise.all(calling)

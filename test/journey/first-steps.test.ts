@@ -3,7 +3,7 @@ import { until } from '../support/house.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cli, type Service, startService } from '../support/service.ts'
 
-/** A service on an empty database of one's own says what to type, and what it says works. */
+/** A service on an empty database of your own prints commands to type, and those commands work. */
 
 let database: TestDatabase
 let environment: Record<string, string>
@@ -23,7 +23,7 @@ const started = async (more: Record<string, string> = {}): Promise<string> => {
   await service?.end('SIGTERM')
   service = await startService({ ...environment, ...more })
   const { output } = service
-  // What it says comes after its addresses, and a call comes after what it says.
+  // The commands are printed after the addresses, and the tests make calls only after that.
   await until('it has said it', async () => /Docker Compose:\n\n(docker .*\n)+\n/.test(output()))
   return output()
 }
@@ -31,7 +31,7 @@ const started = async (more: Record<string, string> = {}): Promise<string> => {
 const typed = (output: string): string[] =>
   [...output.matchAll(/^npm run -s cli -- (.*?) +#/gm)].map(([, command = '']) => command)
 
-test('the terminal names the commands that make a user and an organization, and they do', async () => {
+test('the terminal names the commands that make a user and an organization, and they work', async () => {
   const output = await started()
   expect(output).toContain('No one can sign in yet, and there is no organization yet. Type,')
   expect(typed(output)).toEqual(['user create ada', 'org create "Acme"'])

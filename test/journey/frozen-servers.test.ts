@@ -13,11 +13,11 @@ import {
 } from '../support/service.ts'
 
 /**
- * The database, or the server of the event log, takes connections and answers nothing (SIGSTOP). After the first timeouts calls are
- * refused at once, until it answers again.
+ * The database, or the server of the event log, accepts connections and does not answer (SIGSTOP). After the first timeouts calls are
+ * refused immediately until it answers again.
  */
 
-/** From the freeze to the first refusal at once: a second without an end of work, and two for the question; on a busy machine more. */
+/** From the freeze to the first immediate refusal: a second without finished work and two for the probe; more on a busy machine. */
 const noticedWithinMs = 15_000
 const refusedWithinMs = 500
 const backWithinMs = 10_000
@@ -56,7 +56,7 @@ const thaw = (): void => {
   for (const pid of frozen.splice(0)) process.kill(pid, 'SIGCONT')
 }
 
-/** The postmaster first, so that it forks no other; then all that it forked. */
+/** Stops the postmaster first, so that it forks no new process, then all its children. */
 const freezePostgres = async (): Promise<void> => {
   const pid = Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
   freeze(pid)
@@ -89,7 +89,7 @@ const lookUp = (headers: Record<string, string> = {}): Promise<Told> =>
 const whoami = (): Promise<Told> =>
   ask(`${service.dashboardUrl}/whoami`, { headers: { 'x-api-key': demo.api_key } })
 
-/** Calls until one is refused at once. Gives those that were sent before. */
+/** Makes calls until the first immediate refusal. Returns those sent before. */
 const untilNoticed = async (ask: () => Promise<Told>): Promise<Promise<Told>[]> => {
   const sent: Promise<Told>[] = []
   await eventually(async () => {
@@ -110,7 +110,7 @@ const expectRefusedAtOnce = async (...asks: (() => Promise<Told>)[]): Promise<vo
   }
 }
 
-/** The process's own figures, and those of the database as they were last known. */
+/** The process's own metrics, and the last known ones of the database. */
 const expectMetricsInTime = async (): Promise<void> => {
   for (const withinMs of [2_000, 500]) {
     const { status, tookMs, text } = await ask(`${service.metricsUrl}/metrics`)
@@ -129,13 +129,13 @@ const expectBooksInOrder = async (
   environment: Record<string, string>,
 ): Promise<void> => {
   const answered = sent.filter(({ status }) => status === 200).map(({ text }) => JSON.parse(text).request_id)
-  // A call whose outcome was unknown is given back before the next one is written.
+  // A call with an unknown outcome is reversed before the next charge is written.
   const charged = [...(await netCharges(environment))].flatMap(([id, amount]) => (amount > 0 ? [id] : []))
   expect(charged.toSorted()).toEqual(answered.toSorted())
   expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
 }
 
-/** Signs the demo user in to the dashboard, with a password of its own. Resolves with the cookies of the session. */
+/** Signs the demo user in to the dashboard and sets a new password. Resolves with the session cookies. */
 const signedIn = async (): Promise<string> => {
   const cookies = new Map<string, string>()
   const keep = (response: Response): void => {
@@ -168,7 +168,7 @@ const signedIn = async (): Promise<string> => {
   return header()
 }
 
-test('a frozen PostgreSQL: calls, pages, keyed calls and whoami are refused at once until it answers, and no charge is lost or doubled', async () => {
+test('a frozen PostgreSQL: calls, pages, keyed calls and whoami are refused immediately until it answers, and no charge is lost or doubled', async () => {
   const environment = await start()
   const before = await lookUp()
   await ask(`${service.metricsUrl}/metrics`)
@@ -209,7 +209,7 @@ test('a frozen event store: the same, while the database answers', async () => {
   await expectBooksInOrder([before, ...(await Promise.all(sent))], environment)
 })
 
-test('a frozen database beside an event store: only what needs the database is refused', async () => {
+test('a frozen database with a separate event store: only requests that need the database are refused', async () => {
   const { child, url } = await startEventStore()
   double = child
   await start({ EVENT_LOG_URL: url })
@@ -222,7 +222,7 @@ test('a frozen database beside an event store: only what needs the database is r
 
 type Sent = { readonly key: string | null; readonly told: Told | null }
 
-/** Calls while the log is frozen, half of them with an Idempotency-Key. Null: the connection ended without an answer. */
+/** Calls made while the log is frozen, half of them with an Idempotency-Key. Null: the connection ended without an answer. */
 const sendFor = async (forMs: number, calls: Promise<Sent>[]): Promise<void> => {
   for (const endMs = performance.now() + forMs; performance.now() < endMs; ) {
     const key = calls.length % 2 === 0 ? `order-${calls.length}` : null
@@ -237,7 +237,7 @@ const sendFor = async (forMs: number, calls: Promise<Sent>[]): Promise<void> => 
   }
 }
 
-/** What each request was charged in the end, by its id. */
+/** The final charge of each request, by its id. */
 const netCharges = async (environment: Record<string, string>): Promise<Map<string, number>> => {
   const net = new Map<string, number>()
   const requestOf = new Map<unknown, string>()
@@ -268,7 +268,7 @@ const scenes = [
 ] as const
 
 test.each(scenes)(
-  'a $log log that is frozen for $frozenMs ms around $signal: what was refused is not charged, and what is unknown is named or repeated',
+  'a $log log frozen for $frozenMs ms around $signal: refused calls are not charged, and unknown ones are named or repeated',
   async ({ log, frozenMs, signal }) => {
     const variables: Record<string, string> = {}
     if (log === 'double') {
@@ -293,7 +293,7 @@ test.each(scenes)(
     )
     if (signal === 'SIGTERM' && owed.length > 0) expect(code).toBe(1)
     service = await startService({ EMAIL_PROBE: 'off', LOG_LEVEL: 'info', ...environment })
-    // Every call with a key is repeated, and answered once and for all.
+    // Every call with a key is repeated, and now gets its final answer.
     for (const { key, told } of sent)
       if (key !== null && told?.status !== 200)
         await eventually(

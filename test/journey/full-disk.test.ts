@@ -16,14 +16,14 @@ import {
 } from '../support/service.ts'
 
 /**
- * The disk of the embedded PostgreSQL fills under load, and not so far that PostgreSQL ends: new calls are refused before that, those in
- * flight are answered, and with room calls go on by themselves.
+ * The disk of the embedded PostgreSQL fills under load, but not until PostgreSQL fails: new calls are refused before that, calls in flight
+ * are answered, and once there is room calls are accepted again.
  */
 
 const run = promisify(execFile)
 const callers = 8
 const mib = 1024 * 1024
-/** Below the 64 MiB from which on calls are refused, above the 16 that PostgreSQL needs next. */
+/** Below the 64 MiB at which calls are refused, above the 16 that PostgreSQL needs next. */
 const leftBytes = 44 * mib
 
 let dataDir = ''
@@ -40,7 +40,7 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true, force: true })
 })
 
-/** Root may mount a disk small enough to fill. */
+/** Only root may mount a small disk that a test can fill. */
 const smallDisk = async (): Promise<boolean> => {
   if (process.getuid?.() !== 0) return false
   mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=600m', 'tmpfs', dataDir]).then(
@@ -103,7 +103,7 @@ test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails, 
         if (status !== 503 || body.code !== 'SYS_002' || headers.get('retry-after') !== '30')
           strange.push([status, body, headers.get('retry-after')])
         refused.push(String(body.request_id))
-        // What a caller does who was told to come again, only sooner.
+        // A caller that gets Retry-After waits, here for a shorter time.
         await new Promise((resolve) => setTimeout(resolve, 20))
       }
     }
@@ -124,7 +124,7 @@ test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails, 
   expect(JSON.parse(out).findings).toContainEqual(
     expect.objectContaining({ about: 'disk of DATA_DIR', level: 'fault' }),
   )
-  // Nothing is written about calls that are refused: what is left stays left, however long they come.
+  // Refused calls write nothing, so the free space does not shrink, no matter how long they continue.
   const before = await freeBytes()
   const refusedBefore = refused.length
   await eventually(async () => (refused.length >= refusedBefore + 500 ? true : undefined))

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cli, cliJson, eventually, type ServiceProcess, startWorker } from '../support/service.ts'
 
-/** Jobs from the command line, beside a process that runs them. */
+/** Jobs on the command line, next to a process that runs them. */
 
 let database: TestDatabase
 let environment: Record<string, string>
@@ -26,14 +26,14 @@ afterAll(async () => {
   await database?.drop()
 })
 
-test('before a process ever ran jobs the command line says so', async () => {
+test('before any process has run jobs, the command line reports that', async () => {
   expect((await cli(['jobs', 'list'], environment)).out).toContain('no job was ever scheduled')
   const { code, err } = await cli(['jobs', 'run', 'checkpoint'], environment)
   expect(code).toBe(2)
   expect(err).toContain('no process with the role jobs ever started')
 })
 
-test('a job is listed, run at once, and its failure and success are told by the exit code', async () => {
+test('a job is listed and run immediately, and the exit code shows failure or success', async () => {
   worker = startWorker({ ...environment, ROLES: 'jobs,projector' })
   await eventually(
     async () => ((await cliJson<Listed[]>(['jobs', 'list'], environment)).length > 7 ? true : undefined),
@@ -59,7 +59,7 @@ test('a job is listed, run at once, and its failure and success are told by the 
   expect(none).toMatchObject({ code: 1, err: 'there are no dead letters\n' })
 })
 
-test('a job that fails: exit code 1, its dead letter with the error, and a retry that makes it good', async () => {
+test('a failed job: exit code 1, a dead letter with the error, and a retry that succeeds', async () => {
   const pg = await import('pg')
   const client = new pg.default.Client({ connectionString: database.url })
   await client.connect()
@@ -92,7 +92,7 @@ test('a job that fails: exit code 1, its dead letter with the error, and a retry
   }
 })
 
-test('a run that no process takes is taken back, and says so', async () => {
+test('a run that no process takes is withdrawn, and that is reported', async () => {
   expect(await worker.end('SIGTERM')).toBe(0)
   const { code, err, out } = await cli(['jobs', 'run', 'forget-answers'], environment)
   expect({ code, err }).toEqual({ code: 1, err: '' })

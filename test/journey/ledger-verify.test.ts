@@ -4,7 +4,7 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { changeEvent } from '../support/segments.ts'
 import { cli, cliJson } from '../support/service.ts'
 
-/** What the command line says of ledgers that were changed behind the service's back. */
+/** What the command line reports about ledgers that were changed behind the service's back. */
 
 type Fault = { revision: number; digest: string; fault: string }
 type Verified = {
@@ -33,7 +33,7 @@ beforeAll(async () => {
     await cliJson(['credits', 'grant', made.organization_id, '10', '--reason', 'opening'], environment)
     orgs.push(made.organization_id)
   }
-  // Folds what there is.
+  // Folds the events written so far.
   await cliJson(['projection', 'verify', '--all'], environment)
 })
 
@@ -52,7 +52,7 @@ const ledgerOf = ({ ledgers }: Verified, org = ''): Verified['ledgers'][number] 
   ledgers.find(({ organization_id }) => organization_id === org)
 
 describe('ledger verify', { timeout: 90_000 }, () => {
-  test('untouched: every ledger is sound', async () => {
+  test('unchanged: every ledger is sound', async () => {
     const verified = await verify()
     expect(verified.ok).toBe(true)
     expect(verified.ledgers.map(({ ok, account_row }) => [ok, account_row])).toEqual(
@@ -60,7 +60,7 @@ describe('ledger verify', { timeout: 90_000 }, () => {
     )
   })
 
-  test('a changed row, a changed event, a cut end and a ledger that is gone are each named, and none ends the run', async () => {
+  test('a changed row, a changed event, a truncated end and a missing ledger are each named, and none ends the run', async () => {
     const [one, two, three] = orgs
     await pool.query(
       'update account_lots_v1 set remaining_micro = remaining_micro + 1 where organization_id = $1',
@@ -85,7 +85,7 @@ describe('ledger verify', { timeout: 90_000 }, () => {
     expect(out).toMatch(new RegExp(`^BROKEN {2}${two} {2}revision 1`, 'm'))
   })
 
-  test('a fault that was acknowledged is known; another one at the same place is new', async () => {
+  test('an acknowledged fault is known; another fault at the same place is new', async () => {
     const two = orgs[1] ?? ''
     const fault = ledgerOf(await verify(), two)?.fault
     if (fault === null || fault === undefined) throw new Error('the fault is not named')
@@ -119,7 +119,7 @@ describe('ledger verify', { timeout: 90_000 }, () => {
     })
   })
 
-  test('event-log show tells an event in full, event-log verify which stream has what fault', async () => {
+  test('event-log show prints an event in full, and event-log verify the stream of each fault', async () => {
     const [one, two, three] = orgs
     type Shown = { revision: number; type: string; event_id: string; data: object; metadata: object }
     const shown = await cliJson<Shown[]>(['event-log', 'show', `ledger-${one}`], environment)
@@ -165,7 +165,7 @@ describe('ledger verify', { timeout: 90_000 }, () => {
         },
         faultOfTwo,
         { stream: 'operator', revision: 0, fault: expect.stringContaining('cannot be opened') },
-        // Its end is looked at when all that is there has been read.
+        // Its end is checked after all stored events have been read.
         faultOfThree,
       ],
     })

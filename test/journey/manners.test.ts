@@ -18,7 +18,7 @@ import {
 } from '../support/service.ts'
 import { cliOnTerminal, serviceOnTerminal } from '../support/terminal.ts'
 
-/** How the command line and the log behave: in a pipe, on a terminal, where the user is, and when they are interrupted. */
+/** How the command line and the log behave in a pipe, on a terminal, with paths of the user, and when they are interrupted. */
 
 let database: TestDatabase
 let environment: Record<string, string>
@@ -43,7 +43,7 @@ afterAll(async () => {
 
 const run = (...args: string[]): Promise<CliResult> => cli(args, environment)
 
-/** A line of a shell in the folder of the test. */
+/** A shell command line, run in the folder of the test. */
 const shell = async (
   line: string,
   variables: Readonly<Record<string, string>> = {},
@@ -95,7 +95,7 @@ describe('errors with --json', () => {
     60_000,
   )
 
-  test('of the environment names the variable', async () => {
+  test('in the environment name the variable', async () => {
     const wrong = await cli(['org', 'list', '--json'], { ...environment, API_PORT: 'many' })
     expect({ ...wrong, err: JSON.parse(wrong.err) }).toMatchObject({
       code: 2,
@@ -112,7 +112,7 @@ describe('errors with --json', () => {
   })
 })
 
-test('the secret of a key that is typed whole is in no output and no log', async () => {
+test('the secret of a fully typed key is in no output and no log', async () => {
   const { apiKey, keyId, organizationId } = partner
   const secret = apiKey.slice(-38)
   const answers = [
@@ -135,8 +135,8 @@ test('the secret of a key that is typed whole is in no output and no log', async
   expect(JSON.parse(answers[2]?.out ?? '')).toMatchObject({ api_key_id: keyId })
 })
 
-describe('files are where the user is', () => {
-  test('for npm run, which changes the folder, and for a process that npm has nothing to do with', async () => {
+describe('files are relative to the user’s folder', () => {
+  test('for npm run, which changes the folder, and for a process that npm did not start', async () => {
     await writeFile(join(dir, 'book.json'), '[{"rule":"ip_lookup.located","amount":"1.5"}]')
     const propose = 'price propose book.json --from 2099-01-01 --dry-run --json'
     for (const line of [`${npm} ${propose}`, `${node} ${propose}`]) {
@@ -152,7 +152,7 @@ describe('files are where the user is', () => {
     expect((await shell(`${npm} ${exported}`)).code).toBe(2)
   })
 
-  test('an INIT_CWD that another script of npm has left says nothing', async () => {
+  test('an INIT_CWD left over from another npm script is ignored', async () => {
     const elsewhere = join(dir, 'elsewhere')
     await mkdir(elsewhere)
     const { code } = await shell(`${node} ledger export ${partner.organizationId} --out here.jsonl`, {
@@ -164,8 +164,8 @@ describe('files are where the user is', () => {
   })
 })
 
-describe('a reader that has seen enough', () => {
-  test('ends the command quietly', async () => {
+describe('a reader that stops early', () => {
+  test('ends the command without an error', async () => {
     for (const line of [
       `${node} --help | head -1`,
       `${node} ledger export --all | head -c 10`,
@@ -176,7 +176,7 @@ describe('a reader that has seen enough', () => {
     }
   })
 
-  test('of what failed leaves the failure the exit code', async () => {
+  test('does not change the exit code of a failed command', async () => {
     const line = `${node} projection parked --json | true; exit \${PIPESTATUS[0]}`
     expect((await shell(line)).code).toBe(0)
     const long = `${node} key list nobody 2>&1 | true; exit \${PIPESTATUS[0]}`
@@ -187,7 +187,7 @@ describe('a reader that has seen enough', () => {
 describe('an interruption', () => {
   const left = 'The lines up to some point are imported: the same file again changes nothing of them.'
 
-  /** An import that waits for the rest of its input, which no one writes. */
+  /** An import that waits for the rest of its input, which never comes. */
   const waiting = async (
     name: string,
     use: (importing: ReturnType<typeof startCli>) => Promise<void>,
@@ -195,7 +195,7 @@ describe('an interruption', () => {
   ) => {
     const fifo = join(dir, name)
     expect((await shell(`mkfifo '${fifo}'`)).code).toBe(0)
-    // Open for both, so that it has a writer and does not end.
+    // Open for reading and writing, so that it has a writer and does not end.
     const held = await open(fifo, 'r+')
     const importing = startCli(['profiles', 'import', fifo, ...more], environment)
     try {
@@ -207,7 +207,7 @@ describe('an interruption', () => {
     }
   }
 
-  test('ends with 130 and says what is left, as one object with --json', async () => {
+  test('ends with 130 and reports what remains, as one object with --json', async () => {
     await waiting(
       'first',
       async ({ child, ended }) => {
@@ -222,7 +222,7 @@ describe('an interruption', () => {
     )
   })
 
-  test('twice ends at once; SIGTERM ends with 143, SIGHUP with 129', async () => {
+  test('a second one ends the command immediately; SIGTERM ends it with 143, SIGHUP with 129', async () => {
     for (const [signals, expected] of [
       [['SIGINT', 'SIGINT'], 130],
       [['SIGTERM'], 143],
@@ -243,7 +243,7 @@ const filesOf = async (pid: number | undefined): Promise<string[]> => {
 }
 
 describe('on a terminal', () => {
-  test('headings are bold, unless NO_COLOR says no', async () => {
+  test('headings are bold unless NO_COLOR is set', async () => {
     const list = ['org', 'list']
     const bold = cliOnTerminal(list, environment)
     expect(await bold.ended).toBe(0)
@@ -254,7 +254,7 @@ describe('on a terminal', () => {
     expect((await run(...list)).out).not.toContain('\u001b')
   })
 
-  test('the log of the service is for people; elsewhere it is JSON lines', async () => {
+  test('the service logs for people; elsewhere it writes JSON lines', async () => {
     const variables = {
       ...environment,
       API_PORT: '0',
@@ -272,7 +272,7 @@ describe('on a terminal', () => {
 })
 
 describe('the log', () => {
-  test('has a line for each call at debug, with no key, address or text of the caller in it', async () => {
+  test('has a line for each call at debug, without keys, addresses or texts of the caller', async () => {
     const service = await startService({ ...environment, LOG_LEVEL: 'debug' })
     try {
       const answer = await lookup(service.apiUrl, partner.apiKey, '81.2.69.142')
@@ -306,7 +306,7 @@ describe('the log', () => {
     }
   })
 
-  test('has none at info', async () => {
+  test('has no such line at info', async () => {
     const service = await startService({ ...environment, LOG_LEVEL: 'info' })
     try {
       expect((await lookup(service.apiUrl, partner.apiKey, '81.2.69.142')).status).toBe(200)
@@ -317,7 +317,7 @@ describe('the log', () => {
   })
 })
 
-test('--version tells the release', async () => {
+test('--version prints the release', async () => {
   const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   expect(await run('--version')).toEqual({
     ...{ code: 0, err: '', out: `enrichment-ledger ${version}, Node.js ${process.versions.node}\n` },

@@ -19,9 +19,9 @@ import {
 } from '../support/used-installation.ts'
 
 /**
- * From the embedded default to a PostgreSQL and an EventStoreDB of one's own, as src/guides/deployment.md, "How do I move to my own databases?", describes it: a final backup, restored there. One's own
- * PostgreSQL is another server that the test starts. EventStoreDB is played by a double of its protocol, with TLS and users: it proves the
- * move, not EventStoreDB. The tests follow each other.
+ * From the embedded default to your own PostgreSQL and EventStoreDB, as src/guides/deployment.md, "How do I move to my own databases?",
+ * describes it: a final backup, restored there. The new PostgreSQL is another server that the test starts. A double of its protocol, with
+ * TLS and users, plays EventStoreDB: the test proves the move, not EventStoreDB. The tests build on each other.
  */
 
 const adminPassword = 'the administrator of the double'
@@ -40,7 +40,7 @@ const started = async (environment: Record<string, string>): Promise<Service> =>
   service = await startService(environment)
   return service
 }
-/** What it says when it does not start. */
+/** The output of a start that fails. */
 const refusal = async (environment: Record<string, string>): Promise<string> => {
   try {
     const { end } = await startService(environment)
@@ -102,8 +102,8 @@ const final = (name: string) => cli(['backup', 'create', join(dir, name), '--fin
 const restore = (environment: Record<string, string>, name = 'final.tar') =>
   cli(['backup', 'restore', join(dir, name), '--yes'], environment)
 
-describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
-  test('where it goes to is prepared: two roles, an empty database, the event log’s user, the keys', async () => {
+describe('to your own PostgreSQL and EventStoreDB', () => {
+  test('the target is prepared: two roles, an empty database, the event log’s user, the keys', async () => {
     const adminUrl = urlFor(
       `esdb://localhost:${double.port}?tlsCAFile=${join(dir, 'ca.crt')}`,
       'admin',
@@ -119,7 +119,7 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
       ...outside,
       ...(await makeDatabase('moved')),
       EVENT_LOG_URL: urlFor(adminUrl, 'enrichment', password),
-      // As it is set today; a second person would have to approve otherwise.
+      // Keeps the current setting. Otherwise a second person would have to approve.
       TWO_PERSON: 'off',
       DATA_DIR: join(dir, 'new'),
       KEY_DIR: join(dir, 'new-keys'),
@@ -127,7 +127,7 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     }
   })
 
-  test('a running installation is not closed, and goes on', async () => {
+  test('a running installation is not closed, and continues', async () => {
     const { code, err } = await final('final.tar')
     expect([code, err]).toEqual([
       1,
@@ -135,7 +135,7 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     ])
     await expectUsable(service ?? (await started(old)), old, use)
     await stop()
-    // What it counted while it ran is written when it ends. The server is held, so that not every command starts it.
+    // Counts kept in memory are written when the service ends. Holding the server avoids a restart for each command.
     const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data'), onLost: () => undefined })
     before = await observe(old, use)
     await held.stop()
@@ -157,14 +157,14 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     )
   }, 120_000)
 
-  test('without its keys, or with another secret, it is not restored', async () => {
+  test('it is not restored without its keys or with another secret', async () => {
     expect((await restore(own)).err).toMatch(/^KEY_DIR: \S+new-keys lacks the key/)
     const other = { ...own, SECRET_KEY: 'another one, which is long enough too' }
     expect((await restore(other)).err).toMatch(/^SECRET_KEY: .*another one/)
     await cp(join(dir, 'data', 'keys'), join(dir, 'new-keys'), { recursive: true })
   })
 
-  test('interrupted, nothing starts there; asked for again, it goes on', async () => {
+  test('after an interruption nothing starts there; repeating the command resumes it', async () => {
     double.onAppend = ({ stream }) => (stream.startsWith('ledger-') ? 'deny' : undefined)
     const interrupted = await restore(own)
     expect(interrupted.code).toBe(1)
@@ -174,13 +174,13 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     expect([code, err]).toEqual([0, ''])
   }, 240_000)
 
-  test('everything is as it was: balances, statements, keys, repeated calls, users, webhooks, and every proof is green', async () => {
+  test('nothing has changed: balances, statements, keys, repeated calls, users, webhooks; every proof is green', async () => {
     expect(await observe(own, use)).toEqual(before)
     await expectUsable(await started(own), own, use)
     await expectProved(own)
   }, 240_000)
 
-  test('the event log is in the event store alone', async () => {
+  test('the event log is only in the event store', async () => {
     await stop()
     const client = new pg.Client({ connectionString: own.DATABASE_MIGRATION_URL })
     await client.connect()
@@ -192,8 +192,8 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
   })
 })
 
-describe('to a PostgreSQL of one’s own, with the event log in it', () => {
-  test('not into a database that holds an installation, nor into the event log of another', async () => {
+describe('to your own PostgreSQL, which also holds the event log', () => {
+  test('not into a database that holds an installation, nor into the event log of another one', async () => {
     const there = await restore({ ...own, EVENT_LOG_URL: '' })
     expect([there.code, there.err]).toEqual([2, expect.stringContaining('this installation is not empty')])
     const strange = { ...own, ...(await makeDatabase('strange')) }
@@ -209,7 +209,7 @@ describe('to a PostgreSQL of one’s own, with the event log in it', () => {
     ])
   })
 
-  test('everything is as it was', async () => {
+  test('nothing has changed', async () => {
     const here = { ...own, ...(await makeDatabase('plain')), EVENT_LOG_URL: '' }
     const { code, err } = await restore(here)
     expect([code, err]).toEqual([0, ''])

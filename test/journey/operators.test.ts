@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 
-/** Who gives a command: proved by a token, labelled by anything else, and told by every event. */
+/** The operator behind a command: proved by a token, labelled by anything else, and named in every event. */
 
 let database: TestDatabase
 let pool: pg.Pool
@@ -35,7 +35,7 @@ const actorOfLast = async (stream: string): Promise<string> => {
   return shown.at(-1)?.metadata.actor ?? ''
 }
 
-test('an event names the person whose token gave the command, until the token is revoked', async () => {
+test('an event names the person whose token was used, until the token is revoked', async () => {
   await cliJson(['user', 'create', 'ada'], environment)
   const { token, token_id } = await cliJson<{ token: string; token_id: string }>(
     ['user', 'token', 'ada', '--as', 'setup'],
@@ -60,13 +60,13 @@ test('an event names the person whose token gave the command, until the token is
   expect(await written()).toBe(before)
 })
 
-test('a token that is none is refused by every command, reading ones too', async () => {
+test('an invalid token is refused by every command, including those that only read', async () => {
   const { code, out, err } = await run(['org', 'list'], { OPERATOR_TOKEN: 'enl_operator_x' })
   expect({ code, out }).toEqual({ code: 2, out: '' })
   expect(err).toBe('OPERATOR_TOKEN: not a token as "user token" shows it; it may be cut off\n')
 })
 
-test('what a role does not permit is refused to its token, and what was done is in the audit', async () => {
+test('a token is refused what its role does not permit, and the audit lists what was done', async () => {
   await cliJson(['user', 'create', 'vic', '--role', 'viewer', '--as', 'setup'], environment)
   const { token } = await cliJson<{ token: string }>(['user', 'token', 'vic', '--as', 'setup'], environment)
   const as = { OPERATOR_TOKEN: token }

@@ -10,7 +10,7 @@ import {
   startService,
 } from '../support/service.ts'
 
-/** Two api processes, one database, one organization: the stream itself must keep the balance. */
+/** Two api processes, one database, one organization: the stream itself must protect the balance. */
 
 const answeredWithinMs = 60_000
 
@@ -70,20 +70,20 @@ test('of 1,000 concurrent calls of price 1 over two processes, 100 credits pay e
     environment,
   )
   // Registered, granted, the calls that made the key known (free), 100 calls and their charges. Of the 900 refusals each
-  // process records the first 60 singly, and some that race the last credits.
+  // process records the first 60 one by one, and some that compete for the last credits.
   const events = verified.ledgers[0]?.events ?? 0
   expect(events).toBeGreaterThanOrEqual(2 + 2 + 200 + 60)
   expect(events).toBeLessThanOrEqual(2 + 2 + 200 + 900)
 })
 
-/** A process with more to do than it can says so, and charges nothing: its caller asks again. */
+/** An overloaded process refuses the call and charges nothing; its caller repeats it. */
 const answerOf = (service: Service | undefined, apiKey: string, ip: string): Promise<LookupAnswer> =>
   eventually(async () => {
     const answer = await lookup(service?.apiUrl ?? '', apiKey, ip)
     return answer.status === 503 ? undefined : answer
   }, answeredWithinMs)
 
-/** Both processes know the key; the address is private, so nothing is charged. */
+/** Waits until both processes know the key. The address is private, so nothing is charged. */
 const lookupKnown = async (apiKey: string): Promise<void> => {
   for (const { apiUrl } of services) {
     let status = 401

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { type CliResult, cli, cliJson } from '../support/service.ts'
 
-/** Prices as finance changes them: proposed by one person, approved by another, withdrawn in time. */
+/** How finance changes prices: proposed by one person, approved by another, withdrawn in time. */
 
 let database: TestDatabase
 let dir = ''
@@ -39,7 +39,7 @@ type Shown = {
   proposals: { proposal: number }[]
 }
 
-test('a book is proposed by one person, compared, approved by another, and withdrawn before it is in force', async () => {
+test('a book is proposed by one person, compared, approved by another, and withdrawn before it takes effect', async () => {
   const from = new Date(Date.now() + 86_400_000).toISOString()
   await writeFile(join(dir, 'patch.json'), '[{"rule":"ip_lookup.located","amount":"1.50"}]')
   const file = join(dir, 'patch.json')
@@ -82,7 +82,7 @@ test('a book is proposed by one person, compared, approved by another, and withd
   expect((await run(['price', 'show', 'p9'])).err).toBe('there is no proposal p9; see "price show"\n')
 })
 
-test('one organization’s own price is dated, listed and withdrawn', async () => {
+test('a price of one organization has a date, is listed and withdrawn', async () => {
   const { organization_id: org } = await json<{ organization_id: string }>(['org', 'create', 'Acme'])
   const past = await run(['price', 'override', org, 'ip_lookup', '0.5', '2026-01-01'])
   expect(past).toMatchObject({ code: 2, out: '' })

@@ -10,8 +10,8 @@ import { recordedEvents } from '../support/segments.ts'
 import { type CliResult, cli, eventually, type Service, startService } from '../support/service.ts'
 
 /**
- * People in the embedded default: imported, retrieved, erased, by real processes and the command line; and what of them
- * stands in the files of the data directory. The tests follow each other.
+ * People in the embedded default: imported, retrieved and erased, by real processes and the command line, and the data about them in the
+ * files of the data directory. The tests build on each other.
  */
 
 const erased = {
@@ -37,7 +37,7 @@ const kept = {
   emails: [{ value: 'ottoline@grackleton.example', sub_type: 'PERSONAL' }],
 }
 
-/** What nobody may find, as it is written in UTF-8, in URLs, and in JSON that escapes what is not ASCII. */
+/** Texts that must not be found, encoded in UTF-8, for URLs, and in JSON with escapes for characters outside ASCII. */
 const marks = [
   ...['Zörvina', 'zörvina', 'Quillfeather', 'quillfeather', 'Keeper of "small" lamps', 'Tallowmere'],
   ...['Lampblackery', 'Wicksworth', 'Glimmerhurst', 'zorvina@glimmerhurst.example', '441132496321'],
@@ -56,7 +56,7 @@ const idsOf = ({ lid, urn }: { lid: string; urn: string }) => [
   urn,
 ]
 
-/** The Idempotency-Key a test asks for somebody under. */
+/** The Idempotency-Key that a test uses to ask for a person. */
 const onceKey = (id: string) => ({
   'idempotency-key': `once-${encodeURIComponent(id).length}-${id.indexOf(':')}`,
 })
@@ -66,10 +66,10 @@ let outside = ''
 let people = ''
 let service: Service
 let demo: { organization_id: string; api_key: string }
-/** Everything any process said. */
+/** The output of all processes. */
 const said: string[] = []
 
-// Whatever could be written down is.
+// Logs as much as possible.
 const environment = () => ({ DATA_DIR: dataDir, LOG_LEVEL: 'trace' })
 
 beforeAll(async () => {
@@ -117,7 +117,7 @@ const retrieve = async (id: string, wants: { cached?: boolean } = {}, headers = 
   }
 }
 
-/** Asked until it comes from the cache: the projection is a moment behind. */
+/** Repeats the call until the answer comes from the cache: the projection is slightly behind. */
 const cachedAnswer = (id: string): Promise<Told> =>
   eventually(async () => {
     const told = await retrieve(id)
@@ -133,7 +133,7 @@ const expectNobody = async (id: string): Promise<void> => {
     })
 }
 
-/** Which of the texts stand in which file of the data directory. Files that go while they are looked for held nothing for long. */
+/** The files of the data directory that contain one of the texts. A file that vanishes during the search held nothing for long. */
 const inFiles = async (texts: readonly string[]): Promise<string[]> => {
   const found: string[] = []
   for (const entry of await readdir(dataDir, { recursive: true, withFileTypes: true })) {
@@ -148,7 +148,7 @@ const inFiles = async (texts: readonly string[]): Promise<string[]> => {
   return found
 }
 
-/** Which of the texts stand in which table. */
+/** The tables that contain one of the texts. */
 const inTables = async (texts: readonly string[]): Promise<string[]> => {
   const { url } = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8')) as { url: string }
   const client = new pg.Client({ connectionString: url })
@@ -163,7 +163,7 @@ const inTables = async (texts: readonly string[]): Promise<string[]> => {
       const { rows } = await client.query<{ row: string }>(
         `select row_to_json(t)::text as row from ${name} t`,
       )
-      // The event log's rows hold the events in bytes, and long ones compressed.
+      // The rows of the event log hold events as bytes, and compress long ones.
       const opened = name === 'public.log_segments' ? await recordedEvents(client) : []
       const all = [
         ...rows.map(({ row }) => row),
@@ -177,14 +177,14 @@ const inTables = async (texts: readonly string[]): Promise<string[]> => {
   }
 }
 
-test('somebody invented is there to ask for from the first start on', async () => {
+test('an invented person can be asked for from the first start', async () => {
   const [somebody] = [...inventedPeople(1)]
   const { status, charged, body } = await retrieve(somebody?.lid ?? '')
   expect({ status, charged }).toEqual({ status: 200, charged: '5' })
   expect(profileResult.parse(body.result)).toMatchObject({ lid: somebody?.lid, deleted: false })
 })
 
-test('imported people are found by id, URL and URN, fresh and then cached', async () => {
+test('imported people are found by id, URL and URN, first fresh and then cached', async () => {
   expect(await json('profiles', 'import', people)).toMatchObject({
     lines: 2,
     imported: 2,
@@ -215,15 +215,15 @@ test('imported people are found by id, URL and URN, fresh and then cached', asyn
   })
 })
 
-test('even before anybody is erased nothing of them stands readable in any file or table', async () => {
+test('even before any erasure, no personal data is readable in any file or table', async () => {
   expect(await inFiles(marks)).toEqual([])
   expect(await inTables(marks)).toEqual([])
-  // The search finds what is there. In the files events are packed; in the tables they are opened.
+  // Proves that the search works. Events in files are packed; events in tables are decoded for the search.
   expect(await inFiles(['profile-sub_'])).not.toEqual([])
   expect(await inTables(['ProfileFetched'])).toEqual(['ProfileFetched in public.log_segments'])
 })
 
-test('somebody erased is nobody, by whatever identifier, and is never imported again', async () => {
+test('an erased person is not found by any identifier, and is never imported again', async () => {
   expect(await json('profiles', 'erase', erased.urn, '--note', 'request 17', '--yes')).toEqual({
     erased: true,
     subjects: 1,
@@ -232,7 +232,7 @@ test('somebody erased is nobody, by whatever identifier, and is never imported a
     vacuumed: true,
   })
   for (const id of idsOf(erased)) await expectNobody(id)
-  // Not even by the key of a call that was answered before.
+  // Not even with the key of a call that was answered before.
   for (const id of idsOf(erased))
     expect(await retrieve(id, { cached: false }, onceKey(id))).toMatchObject({ status: 404, charged: '0' })
   expect(await json('profiles', 'import', people)).toMatchObject({ lines: 2, imported: 1, suppressed: 1 })
@@ -240,7 +240,7 @@ test('somebody erased is nobody, by whatever identifier, and is never imported a
   expect(await cachedAnswer(kept.lid)).toMatchObject({ status: 200, charged: '2' })
 })
 
-test('the profile cache, rebuilt, gives the same answers', async () => {
+test('the rebuilt profile cache gives the same answers', async () => {
   const before = (await cachedAnswer(kept.lid)).body
   await json('projection', 'rebuild', 'profile_cache')
   const after = (await cachedAnswer(kept.lid)).body
@@ -250,7 +250,7 @@ test('the profile cache, rebuilt, gives the same answers', async () => {
   expect(verified.map(({ ok }) => ok)).toEqual(projections.map(() => true))
 })
 
-test('after an erasure nothing of anybody stands in any file, table, ledger, or line a process wrote', async () => {
+test('after an erasure no personal data is left in any file, table, ledger or log line', async () => {
   expect(await inFiles(marks)).toEqual([])
   expect(await inTables(marks)).toEqual([])
   const { code, out } = await command('ledger', 'export', demo.organization_id)
@@ -263,7 +263,7 @@ test('after an erasure nothing of anybody stands in any file, table, ledger, or 
   for (const mark of marks) expect({ mark, said: everything.includes(mark) }).toEqual({ mark, said: false })
 })
 
-test('started again, somebody erased is still nobody', async () => {
+test('after a restart an erased person is still not found', async () => {
   service = await startService(environment())
   await expectNobody(erased.lid)
   expect(await cachedAnswer(kept.lid)).toMatchObject({ status: 200 })

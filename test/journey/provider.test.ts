@@ -3,7 +3,7 @@ import { client, openTestProvider, type TestProvider } from '../support/identity
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cli, type Service, startService } from '../support/service.ts'
 
-/** The service with a provider of identities in its environment, and a person who signs in with it. */
+/** The service with an identity provider in its environment, and a person who signs in with it. */
 
 const address = 'https://staff.example.com'
 const redirectUri = `${address}/login/provider/callback`
@@ -26,7 +26,7 @@ afterAll(async () => {
   await database.drop()
 })
 
-test('a user signs in with the provider that the environment names', async () => {
+test('a user signs in with the identity provider named in the environment', async () => {
   const environment = {
     DATABASE_URL: database.url,
     SECRET_KEY: 'a secret of the test, long enough to be one',

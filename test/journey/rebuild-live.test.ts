@@ -22,14 +22,14 @@ import {
 } from '../support/service.ts'
 
 /**
- * Every projection is rebuilt beside live calls, by a process that is killed again and again, and rolled back, while somebody reads
- * balances and statements all the time. CRASH_ROUNDS sets how often it is killed; the default keeps the suite short.
+ * Every projection is rebuilt during live calls, by a process that is killed again and again, and rolled back, while balances and
+ * statements are read all the time. CRASH_ROUNDS sets the number of kills; the default keeps the suite short.
  */
 
 const kills = Number(process.env.CRASH_ROUNDS ?? 2)
 const callers = 12
 const thinkMs = 15
-/** What is in the log before, so that a rebuild takes long enough to be killed. */
+/** Events in the log beforehand, so that a rebuild takes long enough to be killed. */
 const callsBefore = 12_000
 
 let database: TestDatabase
@@ -64,7 +64,7 @@ afterAll(async () => {
 
 type Seen = { readonly position: bigint; readonly organizationId: string; readonly micro: bigint }
 
-/** Reads what the rows say and the position they name, in one statement, until it is stopped. */
+/** Until it is stopped, reads the rows and the position they state, in one statement. */
 const startReading = () => {
   const seen = { accounts: [] as Seen[], ledger_lines: [] as Seen[] }
   const failures: unknown[] = []
@@ -130,7 +130,7 @@ const startCalling = () => {
   }
 }
 
-/** What each ledger comes to behind each of its events, folded here from the events alone. */
+/** The figures of each ledger after each of its events, folded here from the events alone. */
 const foldBalances = async (): Promise<
   Map<string, { readonly position: bigint; readonly micro: bigint }[]>
 > => {
@@ -154,7 +154,7 @@ const foldBalances = async (): Promise<
   return balances
 }
 
-/** Of an organization at a position; undefined before its first event. */
+/** The figures of an organization at a position; undefined before its first event. */
 const balanceAt = (
   balances: readonly { readonly position: bigint; readonly micro: bigint }[],
   position: bigint,
@@ -170,7 +170,7 @@ const balanceAt = (
 
 const rebuildArgs = ['projection', 'rebuild', '--all', '--reason', 'a test', '--here', '--json']
 
-test(`a rebuild of everything beside live calls, killed ${kills} times: no call fails, and no reader sees a figure that is not the log's`, async () => {
+test(`a rebuild of everything during live calls, killed ${kills} times: no call fails, and every figure read matches the log`, async () => {
   for (let made = 0; made < callsBefore; made += 64)
     await Promise.all(
       Array.from({ length: 64 }, (_, i) => lookup(service.apiUrl, partners[i % 2]?.apiKey ?? '', '8.8.4.4')),
@@ -182,7 +182,7 @@ test(`a rebuild of everything beside live calls, killed ${kills} times: no call 
   let begun = 0
   for (let round = 0; round < kills; round++) {
     const { child, ended } = startCli(rebuildArgs, environment)
-    // It tells how far it is as soon as it folds.
+    // It reports progress when it starts to fold.
     await Promise.race([once(child.stderr as Readable, 'data'), ended])
     await sleep(Math.floor(random.next() * 200))
     child.kill('SIGKILL')

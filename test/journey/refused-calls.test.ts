@@ -1,4 +1,4 @@
-/** Refused calls that are counted together, in real processes that end: none is forgotten, and none told twice. */
+/** Refused calls that are counted together, in real processes that end: none is lost, and none is recorded twice. */
 import { afterAll, expect, test } from 'vitest'
 import { testDatabase } from '../support/postgres.ts'
 import {
@@ -15,7 +15,7 @@ afterAll(async () => {
   for (const close of closing.reverse()) await close()
 })
 
-test('two processes end by SIGTERM: 60 refusals of each stand singly, the others in one event of its own', async () => {
+test('two processes end by SIGTERM: each has 60 single refusals, and the rest in one event per process', async () => {
   const database = await testDatabase()
   closing.push(database.drop)
   const variables = {
@@ -42,7 +42,7 @@ test('two processes end by SIGTERM: 60 refusals of each stand singly, the others
   const singly = events.filter(({ type, data }) => type === 'KeyUsed' && data.code === 'IP_001')
   const together = events.flatMap(({ type, data }) => (type === 'CallsRefused' ? [data] : []))
   const counts = together.map((data) => (data.counts as { count: number }[]).map(({ count }) => count))
-  // A minute may have turned meanwhile: then there is one event more, and singles of the next.
+  // If a new minute has begun, there is one event more, and single refusals of the next minute.
   const sum = counts.flat().reduce((total, count) => total + count, singly.length)
   expect(sum).toBe(201)
   expect(singly.length).toBeGreaterThanOrEqual(120)

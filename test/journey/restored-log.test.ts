@@ -18,8 +18,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * The event log is restored from an older copy under two running processes and load. What was charged after the copy was
- * made stands in no log any more: nobody may be given more than the credits pay, until an operator has decided.
+ * The event log is restored from an older copy under two running processes and load. The charges made after that copy are in no log any
+ * more. No call may go beyond the credits until an operator has decided.
  */
 
 const logger = pino({ level: 'silent' })
@@ -64,7 +64,7 @@ const engines = {
 }
 
 describe.each(Object.entries(engines))('an event log restored from an older copy: %s', (_, engine) => {
-  test('no call beyond the credits, whoever starts; then the remedy, as it is told', async () => {
+  test('no call beyond the credits, even after a restart; then the documented remedy works', async () => {
     const { variables, open, restore } = await engine()
     const environment = { ...variables, SECRET_KEY: 'a secret of the test, long enough to be one' }
     services = [
@@ -116,7 +116,7 @@ describe.each(Object.entries(engines))('an event log restored from an older copy
       ledgers: [{ ok: false, fault: { fault: expect.stringContaining('its end is missing') } }],
     })
 
-    // Both end as always, and neither starts again.
+    // Both end as usual, and neither starts again.
     expect(await Promise.all(services.map((service) => service.end('SIGTERM')))).toEqual([0, 0])
     services = []
     await expect(startService(environment)).rejects.toThrow(/ended with 2 [\s\S]*restored from an older copy/)

@@ -19,8 +19,8 @@ import {
 import { type Receipt, verifyReceipt } from '../support/verify-receipt.ts'
 
 /**
- * A price changes, and the past is priced anew: the whole way, over HTTP and the command line, with real processes of which one is
- * killed. Every figure is worked out here once more, from what `ledger export` writes, and by none of the service's own code.
+ * A price changes, and past calls are priced again: the whole way, over HTTP and the command line, with real processes, one of which is
+ * killed. Every figure is computed a second time here, from the output of `ledger export` and without the service's own code.
  */
 
 type Environment = Record<string, string>
@@ -97,7 +97,7 @@ type Recomputed = {
   readonly balance: number
 }
 
-/** What each call of a ledger cost when it was made, what it costs at the new price, and what is left. */
+/** The original cost of each call of a ledger, its cost at the new price, and the balance. */
 const recomputed = async (organizationId: string): Promise<Recomputed> => {
   const events = await exportLedger(organizationId, environment)
   const costs = new Map<string, number>()
@@ -130,7 +130,7 @@ const explained = async ({ apiKey }: Partner, request: string): Promise<Explaine
   return ((await response.json()) as { result: Explained }).result
 }
 
-/** Of the month in which it began, and of the next one where that has begun meanwhile. */
+/** Statements of the month in which the test began, and of the next month if that has begun meanwhile. */
 const statementOf = async (organizationId: string): Promise<Record<string, unknown>[]> => {
   const months = new Set([range.from, new Date().toISOString()].map((at) => at.slice(0, 7)))
   const lines: Record<string, unknown>[] = []
@@ -146,7 +146,7 @@ const statementOf = async (organizationId: string): Promise<Record<string, unkno
   return lines
 }
 
-/** The receipt of a partner's call, believed by the script that partners download, with the key it began to trust. */
+/** The receipt of a partner's call, checked by the script that partners download, with the key that it trusted first. */
 const provedReceipt = async ({ apiKey }: Partner, request: string): Promise<Receipt> => {
   await cliJson(['event-log', 'checkpoint'], environment)
   const response = await fetch(`${service.apiUrl}/v1/calls/${request}/receipt`, {
@@ -159,7 +159,7 @@ const provedReceipt = async ({ apiKey }: Partner, request: string): Promise<Rece
   return result
 }
 
-describe('a price changes, and the past is priced anew', () => {
+describe('a price changes, and past calls are priced again', () => {
   test('calls are made and charged', async () => {
     range.from = new Date(Date.now() - 1_000).toISOString()
     const [one, two] = partners
@@ -178,7 +178,7 @@ describe('a price changes, and the past is priced anew', () => {
   test('a new book is proposed, compared, and approved by a second person', async () => {
     const file = join(dir, 'prices.json')
     await writeFile(file, JSON.stringify([{ rule: 'ip_lookup.located', amount: newPrice }]))
-    // An approval comes 5 s before it at the latest, and three commands come before the approval.
+    // An approval must come at least 5 s before the book takes effect, and three commands come before the approval.
     inForceFrom = new Date(Date.now() + 40_000).toISOString()
     const { proposal } = await cliJson<{ proposal: number }>(
       ['price', 'propose', file, '--from', inForceFrom],
@@ -189,7 +189,7 @@ describe('a price changes, and the past is priced anew', () => {
     await cliJson(['price', 'approve', `p${proposal}`, '--yes'], bob)
   })
 
-  test('the range is planned, and the plan says what this test works out', async () => {
+  test('the range is planned, and the plan matches the figures of this test', async () => {
     planFile = join(dir, 'plan.json')
     const planned = await cliJson<{
       run: string
@@ -212,7 +212,7 @@ describe('a price changes, and the past is priced anew', () => {
     expect(planned.plan).toMatchObject({ given: credits(-all), taken: '0' })
   })
 
-  test('a changed plan is named, and who planned it does not approve it', async () => {
+  test('a changed plan is reported, and the person who planned it cannot approve it', async () => {
     const changed = join(dir, 'changed.json')
     await writeFile(changed, (await readFile(planFile, 'utf8')).replace('"given": "1.2"', '"given": "12"'))
     const refused = await Promise.all([
@@ -228,7 +228,7 @@ describe('a price changes, and the past is priced anew', () => {
     await cliJson(['rerate', 'approve', run, '--plan', planFile, '--yes'], bob)
   })
 
-  test('applying is killed between two ledgers, and goes on where it was', async () => {
+  test('applying is killed between two ledgers, and resumes from there', async () => {
     const [one, two] = partners.map(({ organizationId }) => organizationId)
     const before = await recomputed(two ?? '')
     const client = await pool.connect()
@@ -242,7 +242,7 @@ describe('a price changes, and the past is priced anew', () => {
         )
         return rows[0]
       })
-      // Nothing sends it again; but the append that waits may arrive still.
+      // No process repeats the append, but the one that waits may still arrive.
       applying.child.kill('SIGKILL')
       await applying.ended
     } finally {
@@ -269,14 +269,14 @@ describe('a price changes, and the past is priced anew', () => {
     }
   })
 
-  test('calls are priced by the new book from its instant on', async () => {
+  test('from its start time the new book prices calls', async () => {
     await passed(inForceFrom)
     const [one] = partners
     if (one === undefined) throw new Error('a partner is there')
     await eventually(async () => ((await call(one, located)) === newPrice ? true : undefined))
   })
 
-  test('balance, every call and the statement say what this test works out', async () => {
+  test('balance, calls and statement match the figures of this test', async () => {
     for (const partner of partners) {
       const { costs, balance } = await recomputed(partner.organizationId)
       expect(await balanceOf(partner.apiKey)).toBe(credits(balance))
@@ -294,14 +294,14 @@ describe('a price changes, and the past is priced anew', () => {
     }
   })
 
-  test('the receipt of a call says after it what it said before: nothing was rewritten', async () => {
+  test('the receipt of a call is unchanged: nothing was rewritten', async () => {
     const [one] = partners
     if (one === undefined) throw new Error('a partner is there')
     const after = await provedReceipt(one, receiptBefore.request_id)
     const recorded = ({ events }: Receipt) => events.map(({ proof, ...event }) => event)
     expect(recorded(after)).toEqual(recorded(receiptBefore))
     expect(after.events[0]?.proof).not.toBe(receiptBefore.events[0]?.proof)
-    // And the older one still holds against its own checkpoint.
+    // The older receipt still verifies against its own checkpoint.
     verifyReceipt(receiptBefore, trustedKey)
   })
 

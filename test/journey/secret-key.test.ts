@@ -7,7 +7,7 @@ import { ConfigError, parseConfig } from '../../src/config.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
-/** Under another SECRET_KEY every issued key would be refused: no process starts with one. */
+/** Another SECRET_KEY would make every issued key invalid, so no process starts with one. */
 
 const logger = pino({ level: 'silent' })
 const oldKey = 'the key this installation began with, long enough'
@@ -32,7 +32,7 @@ const start = async (secretKey: string, options: { anyEventLog?: boolean } = {})
   await foundation.close()
 }
 
-test('another key than the first start had is refused by name, with the remedy, and the first one goes on working', async () => {
+test('a key other than the first start’s is refused by name, with the remedy, and the first one still works', async () => {
   await start(oldKey)
   const refused = start(otherKey)
   await expect(refused).rejects.toThrow(ConfigError)
@@ -45,13 +45,13 @@ test('commands that may open any event log are refused as well', async () => {
   await expect(start(otherKey, { anyEventLog: true })).rejects.toThrow('SECRET_KEY')
 })
 
-test('of several first starts with different keys at once only one key is let in', async () => {
+test('of several simultaneous first starts with different keys only one succeeds', async () => {
   const keys = [1, 2, 3].map((n) => `key number ${n} of several, all of them long enough`)
   const outcomes = await Promise.allSettled(keys.map((key) => start(key)))
   expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
 })
 
-test('where data exist but their key is gone no new key is made', async () => {
+test('if data exist but their key is lost, no new key is made', async () => {
   await mkdir(join(dataDir, 'postgres'))
   await writeFile(join(dataDir, 'postgres', 'PG_VERSION'), '18\n')
   const opened = openFoundation(parseConfig({ DATA_DIR: dataDir }), { logger })

@@ -17,7 +17,7 @@ import {
   startService,
 } from '../support/service.ts'
 
-/** SECRET_KEY is rotated next to live traffic, by real processes that are restarted one after the other. The tests follow each other. */
+/** SECRET_KEY is rotated during live traffic, by real processes that are restarted one by one. The tests build on each other. */
 
 const [firstKey, secondKey, thirdKey] = [
   'the first key of this installation, long enough',
@@ -28,7 +28,7 @@ const [firstId, secondId] = [firstKey, secondKey].map((key) => secretKeyOf(key).
 
 type Rotated = { before: string[]; after: string[] }
 
-describe('an installation of several processes over an event log of its own', () => {
+describe('an installation of several processes over its own event log', () => {
   let double: EventStoreDouble
   let database: TestDatabase
   let empty: TestDatabase
@@ -78,11 +78,11 @@ describe('an installation of several processes over an event log of its own', ()
     await rm(dir, { recursive: true, force: true })
   })
 
-  test('a backup of before the rotation is made, for later', async () => {
+  test('a backup is made before the rotation, for later', async () => {
     await cliJson(['backup', 'create', join(dir, 'before.tar')], withKey(firstKey))
   }, 120_000)
 
-  test('of two rotations at once one adds its key, and a process starts with the old and the new one', async () => {
+  test('of two simultaneous rotations one adds its key, and a process starts with both the old and the new key', async () => {
     const both = await Promise.all(
       [secondKey, thirdKey].map((key) =>
         cli(['secrets', 'rotate', '--yes', '--json'], withKey(firstKey, key)),
@@ -107,7 +107,7 @@ describe('an installation of several processes over an event log of its own', ()
     for (const service of services) expect(await call(service)).toBe(200)
   }, 240_000)
 
-  test('the former one goes when every process runs with the new one, and opens nothing any more', async () => {
+  test('the old key is removed when every process runs with the new one, and opens nothing afterwards', async () => {
     const early = await cli(['secrets', 'rotate', '--finish', '--yes'], withKey(firstKey))
     expect([early.code, early.err]).toEqual([1, expect.stringContaining(`SECRET_KEY is not ${secondId}`)])
     await restart(secondKey)
@@ -129,7 +129,7 @@ describe('an installation of several processes over an event log of its own', ()
     expect(new Set(statuses)).toEqual(new Set([200]))
   }, 240_000)
 
-  test('who rotated is recorded, and no key is', async () => {
+  test('the operator who rotated is recorded, and no key is', async () => {
     const events = await cliJson<{ type: string; metadata: { actor: string } }[]>(
       ['event-log', 'show', 'installation'],
       withKey(secondKey),
@@ -142,7 +142,7 @@ describe('an installation of several processes over an event log of its own', ()
     for (const key of [firstKey, secondKey, thirdKey]) expect(JSON.stringify(events)).not.toContain(key)
   })
 
-  test('the backup of before needs the old key, and names it; it is verified without a database', async () => {
+  test('the backup made before the rotation needs the old key, and names it; it is verified without a database', async () => {
     const verify = (key: string, next?: string) =>
       cli(['backup', 'verify', join(dir, 'before.tar')], {
         ...withKey(key, next),
@@ -153,7 +153,7 @@ describe('an installation of several processes over an event log of its own', ()
     expect((await verify(secondKey)).code).toBe(1)
   }, 120_000)
 
-  test('the database is lost and the event log is not: over an empty one every key works as before', async () => {
+  test('when the database is lost but not the event log, every key works as before over an empty database', async () => {
     await Promise.all(services.map((service) => service.end('SIGTERM')))
     services = []
     const environment = { ...withKey(secondKey), DATABASE_URL: empty.url }
@@ -178,14 +178,14 @@ describe('the embedded default', () => {
     await rm(dataDir, { recursive: true, force: true })
   })
 
-  /** Every text in a file that could be the key, tried. */
+  /** Tries every text in a file that could be the key. */
   const unwrappedKeyIn = async (key_check: string): Promise<string[]> => {
     const seen = new Set<string>()
     const found: string[] = []
     for (const entry of await readdir(dataDir, { recursive: true, withFileTypes: true })) {
       if (!entry.isFile()) continue
       const text = (await readFile(join(entry.parentPath, entry.name))).toString('latin1')
-      // A heap page may put a byte or two in front that look like a part of it.
+      // A heap page may add a byte or two in front that could belong to the key.
       for (const [run] of text.matchAll(/(?<![\w-])[\w-]{43,46}(?![\w-])/g))
         for (let at = 0; at + 43 <= run.length; at++) {
           const candidate = run.slice(at, at + 43)
@@ -198,7 +198,7 @@ describe('the embedded default', () => {
     return found
   }
 
-  test('makes the new key itself while it runs; the key it wraps is in no file, and every step can be started from', async () => {
+  test('makes the new key itself while it runs; the key it wraps is in no file, and a process can start after every step', async () => {
     service = await startService(environment())
     const demo = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8')) as { api_key: string }
     const answer = async () => (await lookup(service?.apiUrl ?? '', demo.api_key, '10.0.0.1')).status

@@ -20,27 +20,27 @@ import { cliJson, eventually, lookup } from '../support/service.ts'
 
 /**
  * Three api processes on one database, each called for every organization, under load, while one of them dies, freezes or is drained
- * and while the database is away. Whatever happens: no answered call is lost, none is charged twice, no balance goes below
- * its limit, and no refused call stays charged.
+ * and while the database is unreachable. In all cases, no answered call is lost, none is charged twice, no balance goes below its limit,
+ * and no refused call stays charged.
  *
- * SEVERAL_PROCESSES_SECONDS sets how long each disturbance is looked at; the default keeps the suite short.
+ * SEVERAL_PROCESSES_SECONDS sets how long each disturbance is watched; the default keeps the suite short.
  */
 
 const seconds = Number(process.env.SEVERAL_PROCESSES_SECONDS ?? 5)
-/** Writes out what the processes logged, and what was refused. */
+/** Prints the processes' logs and the refused calls. */
 const tellsLog = process.env.SEVERAL_PROCESSES_LOG === '1'
 const runMs = seconds * 1_000
 const callersPerPlace = 8
 const thinkMs = 40
 const richCredits = '1000000'
-/** Granted to the first organization again and again, which asks for several times as much. */
+/** Granted to the first organization again and again. Its calls ask for several times as much. */
 const grantEveryMs = 250
 const grantedEach = '5'
-/** What is charged although its caller was refused is given back within this. */
+/** Charges of refused calls are reversed within this time. */
 const givenBackMs = 40_000
-/** From the guide for partners: a 503 within 12 seconds. More, for a machine that does other things. */
+/** From the guide for partners: a 503 within 12 seconds. Longer here, because the machine does other things too. */
 const answerMaxMs = 20_000
-/** A process that is asked to hold credits lets them go after 15 seconds at the latest. */
+/** A process that is asked to hold credits releases them after 15 seconds at the latest. */
 const heldMaxMs = 25_000
 const profilePrice = parseCredits('5')
 const people = [...inventedPeople(20)]
@@ -60,7 +60,7 @@ beforeAll(async () => {
   installation = await openInstallation({ count: 3, databaseUrl: database.url, variables })
   foundation = await openFoundation(parseConfig({ ...variables, DATABASE_URL: database.url }), { logger })
   pool = new pg.Pool({ connectionString: database.url, max: 2 })
-  // One after the other: the first prepares the database.
+  // One after the other: the first one prepares the database.
   const [first, ...others] = installation.places
   if (first !== undefined) await installation.start(first)
   await Promise.all(others.map(installation.start))
@@ -80,7 +80,7 @@ afterAll(async () => {
 
 type Partners = { readonly few: CallingPartner; readonly all: readonly CallingPartner[] }
 
-/** One with few credits, one that may overdraw a little, and three that have enough. */
+/** One organization with few credits, one with a small overdraft, and three with enough. */
 const openPartners = async (): Promise<Partners> => {
   const open = async (credits: string, overdraftLimit: string): Promise<CallingPartner> => {
     const actor = 'system'
@@ -121,7 +121,7 @@ const grantTo = (organizationId: string, credits: string): ReturnType<typeof gra
 
 type Granting = { readonly granted: string[]; readonly asked: () => number; stop(): Promise<void> }
 
-/** By a process that serves no calls, as the command line does. */
+/** Granted by a process that serves no calls, as the command line does. */
 const startGranting = (organizationId: string): Granting => {
   const granted: string[] = []
   let asked = 0
@@ -193,7 +193,7 @@ const underLoad = async (name: string, disturb: (context: Disturbing) => Promise
 const readAll = ({ all }: Partners): Promise<Read[]> =>
   Promise.all(all.map(({ organizationId }) => readLedger(foundation, organizationId)))
 
-/** What is wrong in the end: a charge whose caller was refused may take a moment to be given back. */
+/** The faults that remain in the end. Reversing the charge of a refused call may take a moment. */
 const faultsOf = async ({ load, partners }: Told): Promise<Faults> => {
   const { hasEnded } = installation
   for (const endMs = performance.now() + givenBackMs; ; await sleep(500)) {
@@ -202,7 +202,7 @@ const faultsOf = async ({ load, partners }: Told): Promise<Faults> => {
   }
 }
 
-/** Everything that is promised whatever happens, and what it was like meanwhile. */
+/** Checks everything that must hold in all cases, and reports the load. */
 const check = async (name: string, told: Told): Promise<void> => {
   const { load, partners, granting } = told
   const faults = await faultsOf(told)
@@ -215,7 +215,7 @@ const check = async (name: string, told: Told): Promise<void> => {
   const reads = await readAll(partners)
   const few = reads[0]
   expect(granting.granted.filter((id) => few?.grants.get(id) !== 1)).toEqual([])
-  // The first credits, and what was asked for whose grant was not heard of.
+  // The first credits, and requested grants whose answer was lost.
   expect(few?.grants.size).toBeLessThanOrEqual(1 + granting.asked())
   expect([...(few?.grants.values() ?? [])].filter((times) => times > 1)).toEqual([])
   const strange = load.calls.flatMap(({ tries }) =>
@@ -283,7 +283,7 @@ const rowOf = (name: string, { load, fromMs, toMs, figures }: Told, faults: Faul
   }
 }
 
-/** How often what was logged, so that it can be seen whether it is bounded and tells enough. */
+/** Counts equal log lines, to show whether the log stays bounded and is detailed enough. */
 const tellLog = (name: string, load: Load): void => {
   const counted = new Map<string, number>()
   for (const { level, message, text } of installation.logged()) {
@@ -302,7 +302,7 @@ const tellLog = (name: string, load: Load): void => {
   expect(most, JSON.stringify(lines[0])).toBeLessThan(20 + 10 * seconds)
 }
 
-/** The projections come to what the ledgers hold. */
+/** The projections agree with the ledgers. */
 const sameInRows = async (reads: readonly Read[]): Promise<void> => {
   for (const { organizationId, balance } of reads)
     await eventually(async () => {
@@ -315,7 +315,7 @@ const sameInRows = async (reads: readonly Read[]): Promise<void> => {
     }, 20_000)
 }
 
-/** What calls reserved is let go: all that is left pays for a call that reserves it, at every process. */
+/** Reserved credits were released: the whole balance pays for a call that reserves it, at every process. */
 const nothingStaysHeld = async ({ organizationId, apiKey }: CallingPartner): Promise<void> => {
   for (const { url } of installation.places)
     await eventually(async () => {
@@ -395,13 +395,13 @@ describe('under load, nothing is lost, doubled, overdrawn or charged to a refuse
     installation.network.thaw()
   })
 
-  test('in the end every projection is what a rebuild gives', async () => {
+  test('in the end every projection equals its rebuild', async () => {
     const verified = await cliJson<{ ok: boolean }[]>(['projection', 'verify', '--all'], {
       ...installation.environment,
       LOG_LEVEL: 'error',
     })
     expect(verified.length).toBeGreaterThan(0)
-    // The load was of the kind that is looked for: balances were at their end.
+    // Proves that the load was hard enough: balances reached their limit.
     expect(unpaid).toBeGreaterThan(0)
     expect(verified.every(({ ok }) => ok)).toBe(true)
   }, 300_000)

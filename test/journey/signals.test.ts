@@ -18,8 +18,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * Signals to the real process, under load: what was taken in is answered, what was answered is charged, nothing is charged
- * without an answer, and the exit code is 0. The service runs from a copy of the source, whose lists a test replaces.
+ * Signals to the real process, under load: accepted calls are answered, answered calls are charged, nothing is charged without an
+ * answer, and the exit code is 0. The service runs from a copy of the source, whose lists a test replaces.
  */
 
 const callers = 8
@@ -33,7 +33,7 @@ let demo: { organization_id: string; api_key: string }
 let source: Awaited<ReturnType<typeof slowSource>>
 let service: Service | undefined
 
-/** A source of profiles that answers nobody until it is told to. */
+/** A source of profiles that holds its answers until the test releases them. */
 const slowSource = async () => {
   let held: ServerResponse[] = []
   const server = createServer((request, response) => {
@@ -90,7 +90,7 @@ beforeAll(async () => {
 })
 
 afterEach(async () => {
-  // A test that failed half-way.
+  // Left over from a test that failed half-way.
   if (service?.child.exitCode === null && service.child.signalCode === null) {
     source.answer()
     await service.end('SIGTERM')
@@ -110,7 +110,7 @@ type Load = {
   end(): void
 }
 
-/** Look-ups as fast as they are answered, by callers that keep their connections, until nobody listens any more. */
+/** Look-ups as fast as they are answered, by callers that keep their connections, until the service stops listening. */
 const underLoad = ({ apiUrl }: Service): Load => {
   const answered: string[] = []
   const statuses = new Map<number | 'refused', number>()
@@ -150,7 +150,7 @@ const heldProfiles = async ({ apiUrl }: Service, run: string) => {
   return asked
 }
 
-/** Without the script before it, which may install packages: the folder of the packages is not the copy's own. */
+/** Starts npm without the prestart script, which may install packages: the copy links to the original folder of packages. */
 const npmStart: Launch = { command: ['npm', 'start', '--ignore-scripts'] }
 
 const refuses = ({ apiUrl }: Service) =>
@@ -168,10 +168,10 @@ test.each([
   { name: 'SIGHUP and SIGTERM', signals: ['SIGHUP', 'SIGTERM'] },
   { name: 'SIGTERM twice', signals: ['SIGTERM', 'SIGTERM', 'SIGHUP'] },
   { name: 'SIGINT', signals: ['SIGINT'] },
-  // As systemd stops a service. npm passes its own signal on, so that it arrives twice.
+  // As systemd stops a service. npm forwards its own signal, so that the service gets two.
   { name: 'SIGTERM to the process group of npm start', signals: ['SIGTERM'], launch: npmStart },
 ] as const)(
-  '$name under load: every call taken in is answered, and the exit code is 0',
+  '$name under load: every accepted call is answered, and the exit code is 0',
   async ({ name, signals, ...rest }) => {
     const launch = 'launch' in rest ? rest.launch : null
     const running = launch === null && service?.child.exitCode === null ? service : await start(launch ?? {})
@@ -181,7 +181,7 @@ test.each([
     const exited = once(running.child, 'exit')
     const pid = running.child.pid ?? 0
     for (const [i, signal] of signals.entries()) {
-      // Calls go on after SIGHUP; what comes after SIGTERM comes in the middle of the drain.
+      // Calls continue after SIGHUP. Signals after SIGTERM arrive during the drain.
       const more = load.answered.length + 50
       if (signals[i - 1] === 'SIGHUP')
         await eventually(async () => (load.answered.length >= more ? true : undefined))
@@ -195,7 +195,7 @@ test.each([
     const [code, killedBy] = await exited
 
     expect(profiles.map(({ status }) => status)).toEqual(Array(heldCalls).fill(200))
-    // A call on a connection that was kept may still be told to come again.
+    // A call on a kept connection may still get a 503 with Retry-After.
     expect([...load.statuses.keys()].filter((status) => ![200, 503, 'refused'].includes(status))).toEqual([])
     expect(code ?? killedBy).toBe(0)
     expect(running.output()).toContain('embedded PostgreSQL has stopped')
@@ -205,7 +205,7 @@ test.each([
   60_000,
 )
 
-/** Requests on connections that are kept, as fast as they are answered, for as long as `sends`; how each ended. */
+/** Requests on kept connections, as fast as they are answered, while `sends` is true, with the outcome of each. */
 const keptConnections = async ({ apiUrl }: Service, sends: () => boolean) => {
   const agent = new Agent({ keepAlive: true, maxSockets: callers })
   const ends = new Map<string, number>()
@@ -233,20 +233,20 @@ const keptConnections = async ({ apiUrl }: Service, sends: () => boolean) => {
   return ends
 }
 
-test('SIGTERM breaks off no request on a connection that is kept', async () => {
+test('SIGTERM breaks off no request on a kept connection', async () => {
   const running = await start()
   let sent = 0
   const calling = keptConnections(running, () => ++sent > 0)
   await eventually(async () => (sent > 200 ? true : undefined))
   const startedMs = performance.now()
   expect(await running.end('SIGTERM')).toBe(0)
-  // No load balancer asked for this process, so none is waited for.
+  // No load balancer probed this process, so it waits for none.
   expect(performance.now() - startedMs).toBeLessThan(6_000)
   const ends = await calling
   expect([...ends.keys()].toSorted()).toEqual(['200 close', '200 keep-alive', 'ECONNREFUSED'])
 })
 
-test('SIGTERM tells a load balancer first, and answers what it still sends', async () => {
+test('SIGTERM first informs a load balancer, and requests it still sends are answered', async () => {
   const running = await start()
   let isReady = true
   let asked = 0
@@ -263,14 +263,14 @@ test('SIGTERM tells a load balancer first, and answers what it still sends', asy
   const exited = running.end('SIGTERM')
   await asking
   const ends = await calling
-  // Balancers that have not noticed yet reach it all the same.
+  // Balancers that have not noticed yet still send requests.
   const late = await lookup(running.apiUrl, demo.api_key, '10.0.0.2')
   expect([late.status, late.headers.get('connection')]).toEqual([200, 'close'])
   expect(await exited).toBe(0)
   expect([...ends.keys()].filter((end) => !end.startsWith('200 '))).toEqual([])
 })
 
-test('SIGINT waits for no load balancer', async () => {
+test('SIGINT does not wait for a load balancer', async () => {
   const running = await start()
   await fetch(`${running.apiUrl}/readyz`)
   const startedMs = performance.now()
@@ -278,7 +278,7 @@ test('SIGINT waits for no load balancer', async () => {
   expect(performance.now() - startedMs).toBeLessThan(6_000)
 })
 
-test('SIGHUP under load: location files and lists are swapped, no call fails, and the service goes on', async () => {
+test('SIGHUP under load: location files and lists are replaced, no call fails, and the service keeps running', async () => {
   const running = await start()
   const validate = async () => {
     const response = await fetch(`${running.apiUrl}/v1/email/validate`, {
@@ -305,7 +305,7 @@ test('SIGHUP under load: location files and lists are swapped, no call fails, an
     running.child.kill('SIGHUP')
     await eventually(async () => ((await cityOf()) === 'Newtown' && (await validate()) ? true : undefined))
 
-    // What is damaged is refused, and says so; the old ones go on answering.
+    // Damaged files are refused with an error, and the old ones stay in use.
     await writeFile(join(copy, 'city.next'), 'no location file')
     await rename(join(copy, 'city.next'), join(copy, 'city.mmdb'))
     await writeFile(list, '')
@@ -326,7 +326,7 @@ test('SIGHUP under load: location files and lists are swapped, no call fails, an
   expect(await running.end('SIGTERM')).toBe(0)
 })
 
-test('SIGTERM while starting: what was begun is ended in order', async () => {
+test('SIGTERM during the start: the parts that already run are stopped in order', async () => {
   await writeFile(join(copy, 'city.mmdb'), city('Oldtown'))
   const starting = startWorker({ ...environment, ROLES: 'api,dashboard,projector,jobs' })
   const pidFile = join(dataDir, 'postgres', 'postmaster.pid')
@@ -335,7 +335,7 @@ test('SIGTERM while starting: what was begun is ended in order', async () => {
   await expect(stat(pidFile)).rejects.toThrow('ENOENT')
 })
 
-test('all in all, exactly the calls that were answered are charged', async () => {
+test('in total, exactly the answered calls are charged', async () => {
   const events = await exportLedger(demo.organization_id, environment)
   const charged = events.filter(({ type }) => type === 'CreditCharged')
   expect(charged.length).toBeGreaterThan(500)

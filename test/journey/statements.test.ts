@@ -11,7 +11,7 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { changeEvent } from '../support/segments.ts'
 import { cli, cliJson } from '../support/service.ts'
 
-/** A month of finance's work on the command line: look at it, close it, correct it, catch who changed it. */
+/** A month of finance's work on the command line: view it, close it, correct it, detect a change. */
 
 let database: TestDatabase
 let environment: Record<string, string>
@@ -37,7 +37,7 @@ afterAll(async () => {
 
 type Grant = { key: string; at: string; amount: string; expiresAt: string | null }
 
-/** Grants as of any day: no command of an operator's is effective in the past. */
+/** Grants with any date: commands of operators cannot take effect in the past. */
 const write = async (grants: readonly Grant[]): Promise<void> => {
   const foundation = await openFoundation(parseConfig(environment), { logger: pino({ level: 'silent' }) })
   try {
@@ -62,7 +62,7 @@ const save = (form: string, name: string, ...more: string[]) =>
   cli(['ledger', 'statement', org, '2026-01', form, '--out', file(name), ...more], environment)
 
 describe('a month', { timeout: 120_000 }, () => {
-  test('is looked at, closed once, and stays the same file when more comes for it', async () => {
+  test('is viewed, closed once, and stays the same file when later events concern it', async () => {
     const { out } = await cli(['ledger', 'statement', org, '2026-01'], environment)
     expect(out).toMatch(/2026-01: open, as of revision 2\n/)
     expect(out).toMatch(/^closing: +14$/m)
@@ -92,14 +92,14 @@ describe('a month', { timeout: 120_000 }, () => {
     })
   })
 
-  test('is not written over a file that is there, unless that is asked for', async () => {
+  test('does not overwrite an existing file unless requested', async () => {
     const refused = await save('--csv', 'first.jsonl')
     expect(refused).toMatchObject({ code: 2, err: expect.stringContaining('exists already') })
     expect((await save('--csv', 'first.jsonl', '--force')).code).toBe(0)
     expect(await readFile(file('first.jsonl'), 'utf8')).toMatch(/^revision,event_id,/)
   })
 
-  test('that was changed is refused by name, and leaves no file', async () => {
+  test('is refused by name if it was changed, and leaves no file', async () => {
     const pool = new pg.Pool({ connectionString: database.url, max: 1 })
     await changeEvent(pool, { stream: `ledger-${org}`, revision: 2 }, ({ data }) => ({
       data: data.replace('"amount":"4"', '"amount":"5"'),

@@ -8,7 +8,7 @@ import { makeDataDir } from '../../src/foundation/data-dir.ts'
 import { listen } from '../../src/start/listen.ts'
 import { cli, startService } from '../support/service.ts'
 
-/** A bad value of a variable ends the start with one line that names the variable: exit code 2 and no stack trace. */
+/** An invalid variable ends the start with one line that names it: exit code 2 and no stack trace. */
 
 let dir = ''
 
@@ -59,7 +59,7 @@ describe('the service', () => {
   )
 })
 
-test('a variable that is spelt nearly like one of ours is named beside what is wrong, without its value', async () => {
+test('a misspelt variable is named next to the error, without its value', async () => {
   const started = startService({
     ...{ DATA_DIR: join(dir, 'data'), API_PORT: 'abc', DATABSE_URL: `postgres://user:${password}@db/x` },
   })
@@ -73,7 +73,7 @@ test('a variable that is spelt nearly like one of ours is named beside what is w
   ])
 })
 
-test('the command line says the same', async () => {
+test('the command line prints the same', async () => {
   const { code, out, err } = await cli(['org', 'list'], {
     SECRET_KEY: 'a secret of the test, long enough to be one',
     DATABASE_URL: `postgres://user:${password}@127.0.0.1:1/nothing`,
@@ -84,14 +84,14 @@ test('the command line says the same', async () => {
 })
 
 describe('the data directory', () => {
-  test('is made with what is missing above it, for its owner alone', async () => {
+  test('is created with its missing parent folders, for its owner alone', async () => {
     const path = join(dir, 'a', 'b', 'c')
     await Promise.all([makeDataDir(path), makeDataDir(path), makeDataDir(path)])
     for (const made of ['a', 'a/b', 'a/b/c']) expect((await stat(join(dir, made))).mode & 0o777).toBe(0o700)
     await makeDataDir(path)
   })
 
-  test('that exists is left as it is', async () => {
+  test('is left unchanged if it exists', async () => {
     const path = join(dir, 'existing')
     await mkdir(path, { mode: 0o755 })
     await makeDataDir(path)
@@ -99,7 +99,7 @@ describe('the data directory', () => {
   })
 
   test.runIf(process.platform === 'linux')(
-    'on a file system that makes none is refused, and not asked for again and again',
+    'is refused on a file system that cannot create folders, without repeated attempts',
     async () => {
       const { code, err } = await cli(['org', 'list'], { DATA_DIR: '/proc/nope' })
       expect(code).toBe(2)
@@ -109,7 +109,7 @@ describe('the data directory', () => {
   )
 })
 
-test('a port this user may not listen on is told by the variable that named it', async () => {
+test('a port that this user may not listen on is reported with the variable that sets it', async () => {
   const failing = (error: Error) => Object.assign(fastify(), { listen: () => Promise.reject(error) })
   const place = { variable: 'API_PORT', address: '127.0.0.1', port: 80 } as const
   const denied = Object.assign(new Error('listen EACCES'), { code: 'EACCES', port: 80 })
@@ -131,9 +131,14 @@ describe('variables', () => {
     }
   }
 
-  test.each(['abc', '-1', '65536', '1.5', '0x50', '1e3', ' 80'])('API_PORT=%s is no port number', (value) => {
-    expect(messageOf({ API_PORT: value })).toBe(`API_PORT: a port number from 0 to 65535 (it is "${value}")`)
-  })
+  test.each(['abc', '-1', '65536', '1.5', '0x50', '1e3', ' 80'])(
+    'API_PORT=%s is not a port number',
+    (value) => {
+      expect(messageOf({ API_PORT: value })).toBe(
+        `API_PORT: a port number from 0 to 65535 (it is "${value}")`,
+      )
+    },
+  )
 
   test('ports are numbers', () => {
     expect(parseConfig({ API_PORT: '0', SMTP_PORT: '2525' })).toMatchObject({
@@ -144,7 +149,7 @@ describe('variables', () => {
     expect(messageOf({ SMTP_PORT: '0' })).toContain('SMTP_PORT: a port number from 1 to 65535')
   })
 
-  test('each bad variable is told once, in one line', () => {
+  test('each invalid variable is reported once, in one line', () => {
     const lines = messageOf({ REDIS_URL: 'x', ROLES: 'x,y', DNS_SERVERS: 'a,b,c,d', API_PORT: 'z' }).split(
       '\n',
     )

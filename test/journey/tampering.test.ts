@@ -14,8 +14,8 @@ import {
 } from '../support/service.ts'
 
 /**
- * Somebody with all rights in the database changes what a bill rests on. Which command names it, and in which words: a table for
- * finance. That the command line is told of nothing where nothing was changed is the first row.
+ * Someone with all rights in the database changes data that a bill depends on. The table shows finance which command reports it, and in
+ * which words. Its first row is an unchanged database, for which the command line reports nothing.
  */
 
 let database: TestDatabase
@@ -24,7 +24,7 @@ let environment: Record<string, string>
 let partner: Partner
 let ledger = ''
 const requests: string[] = []
-/** What is changed below, and put back after each row. */
+/** Changed below, and restored after each row. */
 const tables = [
   'log_segments',
   'log_streams',
@@ -91,7 +91,7 @@ const changed = async (stream: string, type: string, from: string, to: string): 
     data: data.replace(from, to),
   }))
 
-/** Changes an event of a ledger and makes every later digest of it anew: the chain is whole. */
+/** Changes an event of a ledger and recomputes every later digest, so that the chain is intact. */
 const rechained = async (type: string, from: string, to: string): Promise<void> => {
   const first = await revisionOf(ledger, type, from)
   const events = (await recordedEvents(pool)).filter(({ stream }) => stream === ledger)
@@ -117,7 +117,7 @@ const said = async (command: string): Promise<string> => {
   return `${out}${err}`
 }
 
-test('untouched, every command finds everything sound', async () => {
+test('unchanged, every command finds everything sound', async () => {
   for (const command of ['ledger verify', 'event-log verify', 'ledger reconcile', 'projection verify --all'])
     expect({ command, ...(await cli(command.split(' '), environment)) }).toMatchObject({ command, code: 0 })
 })
@@ -134,7 +134,7 @@ const rows: Row[] = [
     },
   },
   {
-    what: 'what a key may do',
+    what: 'the permissions of a key',
     tamper: () =>
       changed(
         `key-${partner.keyId}`,
@@ -188,7 +188,7 @@ const rows: Row[] = [
     },
   },
   {
-    what: 'a cheaper charge, with every later digest made anew',
+    what: 'a cheaper charge, with every later digest recomputed',
     tamper: () => rechained('CreditCharged', '"amount":"1"', '"amount":"0.5"'),
     named: {
       'ledger verify': /\(CreditCharged\).*charges 0\.5 .*; facts, tariff and price book 1 give 1 /,
@@ -196,7 +196,7 @@ const rows: Row[] = [
     },
   },
   {
-    what: 'a call made free, with every later digest made anew',
+    what: 'a call made free, with every later digest recomputed',
     tamper: () => rechained('KeyUsed', '"success":true', '"success":false'),
     named: {
       'ledger verify': /facts, tariff and price book 1 give 0/,
@@ -226,7 +226,7 @@ const rows: Row[] = [
   },
 ]
 
-describe('is named', () => {
+describe('is reported:', () => {
   test.each(rows)('$what', { timeout: 60_000 }, async ({ tamper, named }) => {
     await tamper()
     for (const [command, words] of Object.entries(named)) expect(await said(command)).toMatch(words)

@@ -21,7 +21,7 @@ afterEach(async () => {
   cleanUp = []
 })
 
-/** No test could tell a fast recovery from none. A standby that lets no one in says the same, until it is promoted. */
+/** A real recovery is too short for a test. A standby that accepts no connections answers the same until it is promoted. */
 const recovering = async (): Promise<{ url: string; recover(): Promise<void> }> => {
   const dataDir = await mkdtemp(join(tmpdir(), 'recovering-'))
   cleanUp.push(() => rm(dataDir, { recursive: true, force: true }))
@@ -52,7 +52,7 @@ const freePort = async (): Promise<number> => {
   return port
 }
 
-/** What a server answers to a connection: a SQLSTATE, or nothing wrong. */
+/** A server's answer to a connection: a SQLSTATE, or none if it succeeded. */
 const stateOf = async (url: string): Promise<string> => {
   const client = new pg.Client({ connectionString: url })
   client.on('error', () => undefined)
@@ -88,7 +88,7 @@ test('while it recovers, the service waits for it and the command line gives up 
   await eventually(async () => (service.output().includes('projector: started') ? true : undefined), 30_000)
 })
 
-test('a server that says nothing at all keeps nobody at the command line for longer than ten seconds', async () => {
+test('a server that never answers blocks the command line for at most ten seconds', async () => {
   const silent = createServer(() => undefined)
   await new Promise<void>((ready) => silent.listen(0, '127.0.0.1', ready))
   cleanUp.push(async () => silent.close())
@@ -102,12 +102,12 @@ test('a server that says nothing at all keeps nobody at the command line for lon
   expect(performance.now() - startedMs).toBeLessThan(20_000)
 })
 
-test('older than 16 it is refused at the start, in one line', async () => {
+test('a version before 16 is refused at the start, in one line', async () => {
   const database: TestDatabase = await testDatabase()
   cleanUp.push(() => database.drop())
   const client = new pg.Client({ connectionString: database.url })
   await client.connect()
-  // This server is not old, but says so to whoever asks it in this database.
+  // The server is not old, but in this database it reports an old version.
   await client.query(`
     create function public.current_setting(text) returns text language sql as
       $$ select case $1 when 'server_version_num' then '150014' else '15.14 (Debian 15.14-0+deb12u1)' end $$`)
@@ -122,7 +122,7 @@ test('older than 16 it is refused at the start, in one line', async () => {
   )
 })
 
-/** What the service and the command line say of it, each before it changes anything. */
+/** Checks the error of the service and of the command line, both of which must change nothing. */
 const expectRefused = async (environment: Record<string, string>, sentence: string): Promise<void> => {
   const { code, out, err } = await cli(['org', 'list'], environment)
   expect([code, out]).toEqual([2, ''])
@@ -132,7 +132,7 @@ const expectRefused = async (environment: Record<string, string>, sentence: stri
   )
 }
 
-test('of a release before 1.0 it is refused in one sentence', async () => {
+test('a database of a release before 1.0 is refused in one sentence', async () => {
   const { url, drop } = await testDatabase()
   cleanUp.push(drop)
   const client = new pg.Client({ connectionString: url })

@@ -14,12 +14,12 @@ import {
 } from '../support/service.ts'
 
 /**
- * Clients that ask and do not read, against the real process: what they cost in memory, and how long calls of others take meanwhile.
+ * Clients that send requests but do not read, against the real process: the memory they cost, and how long other clients' calls take.
  */
 
 const pipelined = 600
 const exportsAsked = 40
-/** An export of so many events does not fit what kernels hold for a connection. */
+/** An export of this many events does not fit the kernel's buffers for a connection. */
 const callsBought = 6_000
 const mib = 1024 * 1024
 
@@ -57,7 +57,7 @@ const asksOnly = async (url: string, requests: string): Promise<Socket> => {
 
 const get = (path: string, headers = ''): string => `GET ${path} HTTP/1.1\r\nHost: x\r\n${headers}\r\n`
 
-/** Calls one after the other; how long the slowest took. */
+/** Makes calls one after the other; returns the duration of the slowest. */
 const slowestOf = async (calls: number): Promise<number> => {
   let slowestMs = 0
   for (let i = 0; i < calls; i++) {
@@ -68,7 +68,7 @@ const slowestOf = async (calls: number): Promise<number> => {
   return slowestMs
 }
 
-test('600 requests for the largest file on one connection, never read: little memory, and no call waits', async () => {
+test('600 unread requests for the largest file on one connection: little memory, and no call waits', async () => {
   await slowestOf(200)
   const before = await residentBytes()
   for (const [url, path] of [
@@ -85,7 +85,7 @@ test('600 requests for the largest file on one connection, never read: little me
   expect(slowestMs).toBeLessThan(1_500)
 }, 60_000)
 
-test('40 exports that are never read leave others theirs, and give their places back', async () => {
+test('40 exports that are never read leave room for others, and release their places', async () => {
   const partners: Partner[] = [
     await createPartner('1000000', { DATA_DIR: dataDir }, ['ip_lookup', 'ledger_read']),
     await createPartner('10', { DATA_DIR: dataDir }, ['ip_lookup', 'ledger_read']),
@@ -109,6 +109,6 @@ test('40 exports that are never read leave others theirs, and give their places 
     await asksOnly(service.apiUrl, get('/v1/ledger/export?max=10000', `x-api-key: ${greedy.apiKey}\r\n`))
   await eventually(async () => ((await exported(greedy)) === 503 ? true : undefined))
   expect(await exported(other)).toBe(200)
-  // Twenty seconds in which nothing is read.
+  // For twenty seconds nothing is read.
   await eventually(async () => ((await exported(greedy)) === 200 ? true : undefined), 60_000)
 }, 120_000)

@@ -8,7 +8,7 @@ import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cli, cliJson, eventually, type ServiceProcess, startWorker } from '../support/service.ts'
 
 /**
- * Webhooks as an operator types them, against a receiver on the loopback, which `EGRESS_ALLOW` names. Of its two paths one
+ * An operator manages webhooks on the command line. The receiver is on the loopback, which `EGRESS_ALLOW` permits. One of its two paths
  * never answers.
  */
 
@@ -76,7 +76,7 @@ test.each([
     '',
   ],
 ])(
-  'a webhook that makes no sense is refused in a sentence: %s',
+  'an invalid webhook is refused with a one-sentence reason: %s',
   async (sentence, args, EGRESS_ALLOW) => {
     const given = args.map((arg) => (arg === '<org>' ? organization : arg))
     const { code, out, err } = await cli(['webhook', 'create', ...given], { ...environment, EGRESS_ALLOW })
@@ -86,7 +86,7 @@ test.each([
   60_000,
 )
 
-test('a webhook is made, tried, listed and ended; its secret is shown once', async () => {
+test('a webhook is created, tested, listed and deleted; its secret is shown once', async () => {
   const { webhook_id, secret } = await cliJson<Created>(
     ['webhook', 'create', '--url', `${base}/heard`, '--events', 'checkpoint'],
     environment,
@@ -119,7 +119,7 @@ test('a webhook is made, tried, listed and ended; its secret is shown once', asy
   expect(own[0]?.data.host).toBe(new URL(base).host)
 })
 
-test('a receiver that never answers costs a test ten seconds, and a process that ends not one', async () => {
+test('a receiver that never answers holds a test up for ten seconds, and does not delay the end of a process', async () => {
   const { webhook_id } = await cliJson<Created>(
     ['webhook', 'create', '--url', `${base}/silent`, '--events', 'checkpoint'],
     environment,

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson, eventually, type ServiceProcess, startWorker } from '../support/service.ts'
 
-/** Workers as real processes: one folds the event log into rows, the others stand by. */
+/** Workers as real processes: one folds the event log into rows, the others wait to replace it. */
 
 /** A killed projector is replaced within 15 seconds. */
 const replacedWithinMs = 15_000
@@ -28,7 +28,7 @@ afterAll(async () => {
   await database?.drop()
 })
 
-/** The process whose worker holds the lease, and for which time; its owner begins with the process id. */
+/** The owner and epoch of the lease. The owner begins with the id of the process. */
 const lease = async (): Promise<{ pid: number; epoch: number } | undefined> => {
   const { rows } = await pool.query<{ owner: string; epoch: string }>(
     `select owner, epoch from leases where name = 'projector'`,
@@ -37,7 +37,7 @@ const lease = async (): Promise<{ pid: number; epoch: number } | undefined> => {
   return held && { pid: Number(held.owner.split('-')[0]), epoch: Number(held.epoch) }
 }
 
-/** Writes a fact from outside, and resolves when it stands in the rows. */
+/** Writes a fact from outside, and resolves when it is in the rows. */
 const projected = async (name: string, deadlineMs: number): Promise<void> => {
   const { organization_id: id } = await cliJson<{ organization_id: string }>(
     ['org', 'create', name],
@@ -50,7 +50,7 @@ const projected = async (name: string, deadlineMs: number): Promise<void> => {
   )
 }
 
-test('a killed worker is replaced by the one standing by within 15 seconds; no fact is lost or folded twice', async () => {
+test('a killed worker is replaced by a waiting one within 15 seconds; no fact is lost or folded twice', async () => {
   const first = startWorker(environment)
   workers.push(first)
   const held = await eventually(lease, 30_000)
@@ -58,7 +58,7 @@ test('a killed worker is replaced by the one standing by within 15 seconds; no f
   await projected('Before', 30_000)
   const second = startWorker(environment)
   workers.push(second)
-  // It asks for the lease over a connection of its own, and does not get it.
+  // It asks for the lease over its own connection, and does not get it.
   await eventually(async () => {
     const { rows } = await pool.query(
       `select 1 from pg_stat_activity where datname = current_database() and query like 'insert into leases%'`,
