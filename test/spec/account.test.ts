@@ -1,4 +1,4 @@
-/** A partner's look at its own account: balance, usage, one call, the ledger. Decisions 6, 11 and 24. */
+/** A partner's view of its own account: balance, usage, one call, the ledger. Decisions 6, 11 and 24. */
 import { hash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -44,7 +44,7 @@ const callOf = (answer: AnswerAndFacts) => callResult.strict().parse(answer.body
 const idOf = (answer: AnswerAndFacts): string => String(answer.body.request_id)
 const today = (): string => new Date().toISOString().slice(0, 10)
 
-describe('every look', () => {
+describe('every account endpoint', () => {
   const looks = [
     { path: '/v1/balance', capability: 'account' },
     { path: `/v1/usage?from=${today()}&to=${today()}`, capability: 'account' },
@@ -65,7 +65,7 @@ describe('every look', () => {
     expectRefusedCall(await look(partner, path), partner, refusal, capability)
   })
 
-  test.each(looks)('$path is limited as any call is', async ({ path }) => {
+  test.each(looks)('$path is rate-limited like any call', async ({ path }) => {
     const partner = await house.partner({ limits: { requests_per_minute: 1 }, permissions: ['ledger_read'] })
     await look(partner, '/v1/balance')
     const answer = await look(partner, path)
@@ -73,7 +73,7 @@ describe('every look', () => {
     expect(answer.headers.get('retry-after')).toMatch(/^\d+$/)
   })
 
-  test('takes no other method, also where its path names a call', async () => {
+  test('takes no other method, even if its path names a call', async () => {
     const partner = await house.partner()
     for (const path of ['/v1/balance', '/v1/calls/01JB2ZQ5V7N3K2M4P6R8T0W1X2']) {
       const answer = await house.post(partner, path, {})
@@ -82,7 +82,7 @@ describe('every look', () => {
     }
   })
 
-  test('works under a price book that is older than it', async () => {
+  test('works under a price book from before these endpoints existed', async () => {
     const other = await openHouse()
     try {
       const limits = { requests_per_minute: 100_000 }
@@ -109,7 +109,7 @@ describe('every look', () => {
 })
 
 describe('GET /v1/balance', () => {
-  test('says what there is, what can be spent and what expires next; free and recorded', async () => {
+  test('shows the balance, the spendable credits and the next to expire; free and recorded', async () => {
     const partner = await house.partner({ credits: '7', overdraft: '2.5' })
     await house.lookup(partner, { ip: places.london })
     const answer = await look(partner, '/v1/balance')
@@ -132,7 +132,7 @@ describe('GET /v1/balance', () => {
     expect(bare(answer.events)).toEqual([freeFact(partner, 'account', { view: 'balance' })])
   })
 
-  test('is the balance after credits that another process granted', async () => {
+  test('shows the balance after another process granted credits', async () => {
     const partner = await house.partner({ credits: '1' })
     await look(partner, '/v1/balance')
     await buy(house, partner, '4')
@@ -199,14 +199,14 @@ describe('GET /v1/usage', () => {
     expectCredits(answer, '0', '1000')
   })
 
-  test('takes 400 days', async () => {
+  test('takes a range of 400 days', async () => {
     const partner = await house.partner()
     expect((await look(partner, '/v1/usage?from=2025-01-01&to=2026-02-04')).status).toBe(200)
   })
 })
 
 describe('GET /v1/calls/{request_id}', () => {
-  test('explains a charge, at once and once the read models have it', async () => {
+  test('explains a charge immediately, and again from the read models', async () => {
     const partner = await house.partner({ credits: '7' })
     const paid = await house.lookup(partner, { ip: places.london })
     const events = await house.eventsOf(partner.organizationId)
@@ -261,7 +261,7 @@ describe('GET /v1/calls/{request_id}', () => {
     expect(bare(answer.events)).toEqual([freeFact(partner, 'account', { view: 'call' })])
   })
 
-  test('explains what was free, and what was refused', async () => {
+  test('explains free and refused calls', async () => {
     const partner = await house.partner()
     const free = await house.lookup(partner, { ip: places.unknown })
     const refused = await house.lookup(partner, { ip: 'nonsense' })
@@ -279,17 +279,17 @@ describe('GET /v1/calls/{request_id}', () => {
     })
   })
 
-  test('while a re-rate is being applied, what a call costs is not known yet: SYS_002', async () => {
+  test('while a re-rate is being applied, the cost of a call is not known yet: SYS_002', async () => {
     const partner = await house.partner({ credits: '10' })
     const call = await house.ask(partner, { path: '/v1/ip/lookup', body: { ip: places.london } })
-    // The ledger is adjusted, and the run does not say so.
+    // The ledger is adjusted, but the run is not recorded as finished.
     await rerate(house, partner, { amount: '0.5', adjusts: null })
     const answer = await look(partner, `/v1/calls/${idOf(call)}`)
     expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 503, code: 'SYS_002' })
     expect(answer.headers.get('retry-after')).not.toBeNull()
   })
 
-  test('a call of another organization is as unknown as one that never was', async () => {
+  test('treats another organization’s call like one that never existed', async () => {
     const partner = await house.partner()
     const stranger = await house.partner()
     const paid = idOf(await house.lookup(stranger, { ip: places.london }))
@@ -303,7 +303,7 @@ describe('GET /v1/calls/{request_id}', () => {
       )
   })
 
-  test('what no request id looks like is refused as that', async () => {
+  test('refuses a malformed request id as malformed', async () => {
     const partner = await house.partner()
     const answer = await look(partner, '/v1/calls/nonsense')
     expectErrorObject(answer, {
@@ -314,7 +314,7 @@ describe('GET /v1/calls/{request_id}', () => {
     })
   })
 
-  test('a replay names the first call, and the first its replays', async () => {
+  test('a replay names the first call, and the first call its replays', async () => {
     const partner = await house.partner()
     const headers = { 'idempotency-key': 'twice' }
     const first = await house.lookup(partner, { ip: places.london }, headers)
@@ -331,7 +331,7 @@ describe('GET /v1/calls/{request_id}', () => {
     })
   })
 
-  test('says which price of its own the organization had, and what was given back since', async () => {
+  test('shows the organization’s own price at the time, and later refunds', async () => {
     const partner = await house.partner()
     const { ledger } = house.foundation
     const by = { actor: 'cli', atMs: Date.now() }
@@ -388,7 +388,7 @@ describe('GET /v1/ledger/export', () => {
     return recomputation.result()
   }
 
-  test('needs the permission ledger_read, which whoever may call everything else does not have', async () => {
+  test('needs the permission ledger_read, which a key with all the other permissions lacks', async () => {
     const partner = await house.partner({
       permissions: ['ip_lookup', 'email_validation', 'profnet_scraping', 'pixel_control'],
     })
@@ -433,7 +433,7 @@ describe('GET /v1/ledger/export', () => {
     ])
   })
 
-  test('what is beyond the end is nothing, and what is no revision is refused', async () => {
+  test('returns nothing beyond the end, and refuses an invalid revision', async () => {
     const partner = await house.partner({ permissions: ['ledger_read'] })
     const beyond = objectsIn((await look(partner, '/v1/ledger/export?from_revision=900')).text)
     expect(beyond).toMatchObject([
@@ -475,7 +475,7 @@ describe('GET /v1/ledger/export', () => {
     const { balance, charged, events, digest } = recomputed(pages.flatMap(({ text }) => linesIn(text)))
     const last = (await look(partner, '/v1/balance')).body.result
     expect(last).toMatchObject({ balance })
-    // The fourth that would have cost 0.75 was beyond the overdraft limit.
+    // The fourth call, which would have cost 0.75, was beyond the overdraft limit.
     expect(charged).toBe('4')
     const stored = (await house.recorded()).filter(
       ({ stream }) => stream === `ledger-${partner.organizationId}`,
@@ -483,7 +483,7 @@ describe('GET /v1/ledger/export', () => {
     expect(JSON.parse(stored[events - 1]?.metadata ?? '{}').digest).toBe(digest)
   })
 
-  test('and finds whatever was changed, left out, moved or priced wrongly', async () => {
+  test('and finds every line that was changed, left out, moved or priced wrongly', async () => {
     const partner = await house.partner({ permissions: ['ip_lookup', 'ledger_read'] })
     await house.lookup(partner, { ip: places.london })
     await house.lookup(partner, { ip: places.unknown })
@@ -511,7 +511,7 @@ describe('GET /v1/ledger/export', () => {
       expect(() => recomputed(tampered)).toThrow(fault)
   })
 
-  test('the script is for everyone to download, and is the one that these tests run', async () => {
+  test('anyone can download the script, and it is the one that these tests run', async () => {
     for (const name of ['recompute-ledger.ts', 'verify-receipt.ts']) {
       const response = await fetch(`${house.apiUrl}/docs/${name}`)
       expect(response.headers.get('content-type')).toBe('text/plain; charset=utf-8')
@@ -525,7 +525,7 @@ describe('GET /v1/ledger/export', () => {
   })
 })
 
-/** A ledger that was changed by someone who made all digests anew. */
+/** A ledger changed by someone who recomputed all digests. */
 const rechained = (lines: readonly string[], changes: Record<string, string>): string[] => {
   let digest = ''
   return lines.map((line) => {

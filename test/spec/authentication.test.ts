@@ -31,7 +31,7 @@ const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const keyWith = (keyId: string, secret: string): string =>
   composeApiKey(Uint8Array.from(keyId + secret, (character) => base62.indexOf(character))).apiKey
 
-/** Asks both hosts with whatever stands in the header, as somebody unknown. */
+/** Sends unauthenticated requests with these headers to both hosts. */
 const knock = async (headers: Record<string, string>): Promise<Answer[]> =>
   Promise.all([
     send(`${house.apiUrl}/v1/ip/lookup`, {
@@ -82,7 +82,7 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
       expectErrorObject(answer, { status: 431, error: 'bad_request', code: 'REQ_001', details: {} })
   })
 
-  test('a header sent twice is malformed, even when both are the valid key', async () => {
+  test('a header sent twice is malformed, even if both values are the valid key', async () => {
     const before = await house.eventsOf(partner.organizationId)
     const [answer] = await sendRaw(
       house.dashboardUrl,
@@ -93,7 +93,7 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
     expect(await house.eventsOf(partner.organizationId)).toEqual(before)
   })
 
-  test('the name of the header does not depend on case', async () => {
+  test('the name of the header is case-insensitive', async () => {
     const [answer] = await sendRaw(
       house.dashboardUrl,
       `GET /whoami HTTP/1.1\r\nHost: x\r\nX-API-KEY: ${partner.apiKey}\r\n\r\n`,
@@ -101,7 +101,7 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
     expect(answer?.status).toBe(200)
   })
 
-  test('the answer to a wrong secret and to an unknown key differ in nothing but the request id', async () => {
+  test('the answers to a wrong secret and to an unknown key differ only in the request id', async () => {
     const [unknown] = await knock({ 'x-api-key': composeApiKey(randomBytes(256)).apiKey })
     const [wrong] = await knock({ 'x-api-key': keyWith(partner.keyId, '1'.repeat(32)) })
     expect(unknown?.text).toBe(wrong?.text)
@@ -109,7 +109,7 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
     expect(names(unknown)).toEqual(names(wrong))
   })
 
-  test('a caller who is not authenticated learns nothing about the body', async () => {
+  test('an unauthenticated caller learns nothing about the body', async () => {
     for (const body of ['', 'nonsense', '{"ip":1}', `{"ip":"${'x'.repeat(20_000)}"}`])
       expectNotAuthenticated(
         await send(`${house.apiUrl}/v1/ip/lookup`, { headers: { 'content-type': 'text/plain' }, body }),
@@ -118,7 +118,7 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
 })
 
 describe('5.5 keys are revoked, expire, and are rotated', () => {
-  test('a revoked key is AUTH_001; what it did before stays recorded', async () => {
+  test('a revoked key is AUTH_001; its earlier calls stay recorded', async () => {
     const own = await house.partner()
     const { status } = await house.lookup(own, { ip: places.london })
     expect(status).toBe(200)
@@ -129,7 +129,7 @@ describe('5.5 keys are revoked, expire, and are rotated', () => {
     expect(await house.eventsOf(own.organizationId)).toEqual(before)
   })
 
-  test('a key works until it expires, and not from then on', async () => {
+  test('a key works until it expires, and not afterwards', async () => {
     const expiresAt = new Date(Date.now() + hourMs)
     const own = await house.partner({ expiresAt: expiresAt.toISOString() })
     house.moveClock(hourMs - 10_000)
@@ -141,7 +141,7 @@ describe('5.5 keys are revoked, expire, and are rotated', () => {
     expect(await house.eventsOf(own.organizationId)).toEqual(before)
   })
 
-  test('a rotated key works through its grace period, beside its successor, and not after it', async () => {
+  test('during its grace period a rotated key works as well as its successor, and not afterwards', async () => {
     const own = await house.partner({ permissions: ['ip_lookup', 'pixel_control'] })
     const successor = await rotate(house.foundation, { keyId: own.keyId, graceMs: hourMs, actor: 'cli' })
     await house.heard()
@@ -161,7 +161,7 @@ describe('5.5 keys are revoked, expire, and are rotated', () => {
     expect((await house.whoami(next)).status).toBe(200)
   })
 
-  test('a key rotated without grace ends at once', async () => {
+  test('a key rotated without grace ends immediately', async () => {
     const own = await house.partner()
     await rotate(house.foundation, { keyId: own.keyId, graceMs: 0, actor: 'cli' })
     await house.heard()
@@ -184,7 +184,7 @@ describe('5.3 a key carries permissions', () => {
     expect(answer.body).not.toHaveProperty('result')
   })
 
-  test('the permission is asked for before the body is looked at', async () => {
+  test('the permission is checked before the body', async () => {
     const own = await house.partner({ permissions: [] })
     const answer = await house.ask(own, { headers: { 'content-type': 'text/plain' }, body: 'nonsense' })
     expectRefusedCall(answer, own, {
@@ -195,7 +195,7 @@ describe('5.3 a key carries permissions', () => {
     })
   })
 
-  test('decision 6: whoami needs none', async () => {
+  test('decision 6: whoami needs no permission', async () => {
     const own = await house.partner({ permissions: [] })
     const { status, body } = await house.whoami(own)
     expect(status).toBe(200)
@@ -210,7 +210,7 @@ describe('5.3 a key carries permissions', () => {
   })
 })
 
-describe('decision 3: a key may be bound to addresses', () => {
+describe('decision 3: a key may be restricted to addresses', () => {
   test.each([['127.0.0.1'], ['127.0.0.0/8'], ['203.0.113.0/24', '127.0.0.1/32'], ['0.0.0.0/0']])(
     'a caller inside %s may call',
     async (...allowedCidrs) => {
@@ -235,7 +235,7 @@ describe('decision 3: a key may be bound to addresses', () => {
     },
   )
 
-  test('headers that claim another address change nothing', async () => {
+  test('headers that claim another address have no effect', async () => {
     const own = await house.partner({ allowedCidrs: ['203.0.113.0/24'] })
     for (const name of ['x-forwarded-for', 'forwarded', 'x-real-ip', 'cf-connecting-ip']) {
       const answer = await house.lookup(own, { ip: places.london }, { [name]: '203.0.113.7' })
@@ -243,7 +243,7 @@ describe('decision 3: a key may be bound to addresses', () => {
     }
   })
 
-  test('a caller of a dual-stack host is known by the IPv4 address, as lists and logs have it', async () => {
+  test('a caller of a dual-stack host is identified by its IPv4 address, as in lists and logs', async () => {
     const dual = await openHouse({ host: '::ffff:127.0.0.1' })
     try {
       const inside = await dual.partner({ allowedCidrs: ['127.0.0.0/8'] })
@@ -257,7 +257,7 @@ describe('decision 3: a key may be bound to addresses', () => {
 })
 
 describe('refused keys do not use up quotas', () => {
-  test('calls refused for permission or address have a window of their own, and its overflow is RATE_001', async () => {
+  test('calls refused for permission or address have their own window; beyond it they are RATE_001', async () => {
     const own = await house.partner({ permissions: [], limits: { requests_per_minute: 3 } })
     for (const remaining of [2, 1, 0]) {
       const answer = await house.lookup(own, { ip: places.london })
@@ -272,14 +272,14 @@ describe('refused keys do not use up quotas', () => {
       details: { limit: 3, window: 'refused', retry_after_seconds: expect.any(Number) },
     })
     expect(over.events).toEqual([])
-    // Whoami needs no permission: the key's own windows are untouched.
+    // Whoami needs no permission: the key's own windows are unused.
     const whoami = await house.whoami(own)
     expect(rateLimitsOf(whoami)).toMatchObject({ minute: { limit: 3, remaining: 2 } })
   })
 })
 
 describe('5.3 a key carries rate limits that an operator may change', () => {
-  test('changed limits are in force, and shown by whoami, without a restart', async () => {
+  test('changed limits apply, and are shown by whoami, without a restart', async () => {
     const own = await house.partner({ limits: { requests_per_minute: 5, requests_per_day: 50 } })
     expect(rateLimitsOf(await house.whoami(own))).toMatchObject({
       minute: { limit: 5, remaining: 4 },
@@ -305,7 +305,7 @@ describe('5.3 a key carries rate limits that an operator may change', () => {
   })
 })
 
-test('an operator reads which key was refused and why, and no secret', async () => {
+test('an operator sees which key was refused and why, and no secret', async () => {
   const lines: string[] = []
   const sink = new Writable({
     write: (line: Buffer, _, done) => {
@@ -335,7 +335,7 @@ test('an operator reads which key was refused and why, and no secret', async () 
   }
 })
 
-test('5.1 no answer without a valid key carries a header of a call', async () => {
+test('5.1 without a valid key no answer has a header of a call', async () => {
   for (const answer of await knock({})) expectNoCallHeaders(answer)
   expect(bare(await house.eventsOf('org_00000000000000000000000000'))).toEqual([])
 })

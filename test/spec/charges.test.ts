@@ -1,4 +1,4 @@
-/** Specification 4.1's billing rules as decisions 8 to 14 carry them over to the IP lookup: who pays what, when. */
+/** The billing rules of Specification 4.1, as decisions 8 to 14 apply them to the IP lookup: who pays, how much, and when. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import {
@@ -43,7 +43,7 @@ const outOfCredits = (required: string, available: string) => ({
   details: { required, available },
 })
 
-describe('decision 11: what costs, and what does not', () => {
+describe('decision 11: which outcomes cost credits and which are free', () => {
   test.each<[string, unknown, string]>([
     ['a located address costs its price', { ip: places.london }, '1'],
     ['a located IPv6 address costs its price', { ip: places.londonIPv6 }, '1'],
@@ -57,7 +57,7 @@ describe('decision 11: what costs, and what does not', () => {
     const answer = await house.lookup(partner, body)
     expectCredits(answer, charged, formatCredits(parseCredits('5') - parseCredits(charged)))
     expect(total(chargesIn(answer.events).map(({ data }) => data.amount))).toBe(charged)
-    // What cost nothing says by which rule.
+    // A free call names the rule that made it free.
     expect(answer.events[0]?.type).toBe('KeyUsed')
     expect('free_by' in (answer.events[0]?.data ?? {})).toBe(charged === '0')
   })
@@ -83,7 +83,7 @@ describe('decision 11: what costs, and what does not', () => {
 })
 
 describe('decision 13: the balance does not go below the overdraft limit', () => {
-  test('CREDIT_001 says what is required and available; the call is recorded and free', async () => {
+  test('CREDIT_001 states the required and available credits; the call is recorded and free', async () => {
     const partner = await house.partner({ credits: '1' })
     expectCredits(await house.lookup(partner, { ip: places.london }), '1', '0')
     const refused = await house.lookup(partner, { ip: places.london })
@@ -93,20 +93,20 @@ describe('decision 13: the balance does not go below the overdraft limit', () =>
     expect(refused.text).not.toContain('London')
   })
 
-  test('free calls are answered without a credit', async () => {
+  test('free calls are answered without any credits', async () => {
     const partner = await house.partner({ credits: '0' })
     expectCredits(await house.lookup(partner, { ip: '10.0.0.1' }), '0', '0')
     expectRefusedCall(await house.lookup(partner, { ip: places.london }), partner, outOfCredits('1', '0'))
   })
 
-  test('a part of the price is not enough, and is not taken', async () => {
+  test('a balance below the price is not enough, and is left unchanged', async () => {
     const partner = await house.partner({ credits: '0.999999' })
     const refused = await house.lookup(partner, { ip: places.london })
     expectRefusedCall(refused, partner, outOfCredits('1', '0.999999'))
     expectCredits(refused, '0', '0.999999')
   })
 
-  test('an overdraft is drawn to its limit and not beyond; charges say how much of it lots paid', async () => {
+  test('an overdraft is used up to its limit and not beyond; charges show how much lots paid', async () => {
     const partner = await house.partner({ credits: '1.5', overdraft: '2' })
     const [first, second, third] = [
       await house.lookup(partner, { ip: places.london }),
@@ -146,7 +146,7 @@ describe('decision 13: the balance does not go below the overdraft limit', () =>
     expectCredits(await house.lookup(partner, { ip: places.london }), '1', '3')
   })
 
-  test('credits that have expired pay nothing', async () => {
+  test('expired credits pay for nothing', async () => {
     const partner = await house.partner({ credits: '0' })
     await grant(house.foundation, {
       organizationId: partner.organizationId,
@@ -163,7 +163,7 @@ describe('decision 13: the balance does not go below the overdraft limit', () =>
     expectCredits(refused, '0', '0')
   })
 
-  test('of 200 calls at once, 50 credits pay exactly 50', async () => {
+  test('of 200 simultaneous calls, 50 credits pay exactly 50', async () => {
     const partner = await house.partner({ credits: '50' })
     const before = (await house.eventsOf(partner.organizationId)).length
     const minute = () => Math.floor(performance.now() / 60_000)
@@ -183,19 +183,19 @@ describe('decision 13: the balance does not go below the overdraft limit', () =>
       expect(body).toMatchObject({ code: 'CREDIT_001', details: { required: '1', available: '0' } })
       expect(body).not.toHaveProperty('result')
     }
-    // Every balance from 49 down to 0 was told exactly once.
+    // Every balance from 49 down to 0 was reported exactly once.
     const remaining = paid.map(({ headers }) => Number(headers.get('credits-remaining')))
     expect(remaining.sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i))
     const events = (await house.eventsOf(partner.organizationId)).slice(before)
     const unpaid = events.filter(({ data }) => data.code === 'CREDIT_001')
     expect(unpaid.length).toBeGreaterThanOrEqual(60)
-    // All were on their way at once. From now on refused calls of this minute are counted, and recorded together when it is over.
+    // All were in progress together. From now on refused calls of this minute are counted, and recorded together when it is over.
     for (let n = 0; n < 5; n++) expect((await house.lookup(partner, { ip: '81.2.69.1' })).status).toBe(402)
     const later = (await house.eventsOf(partner.organizationId)).slice(before + events.length)
     if (minute() === begunIn) expect(later).toEqual([])
     expect(events.filter(({ type }) => type === 'KeyUsed')).toHaveLength(50 + unpaid.length)
     expect(chargesIn(events)).toHaveLength(50)
-    // Each charge stands right after its call and names it, and each paid answer's request id is a call's.
+    // Each charge comes right after its call and names it, and the request id of each paid answer belongs to a call.
     const called = new Map(
       events.flatMap((event) => (event.type === 'KeyUsed' ? [[event.revision, event]] : [])),
     )
@@ -210,7 +210,7 @@ describe('decision 13: the balance does not go below the overdraft limit', () =>
 })
 
 describe('decision 14: every charge names its rule, its version and the price book that priced it', () => {
-  test('an organization’s own price replaces the book’s from its instant on, and ends when it is lifted', async () => {
+  test('an organization’s own price replaces the book’s from its start time, and ends when it is lifted', async () => {
     const partner = await house.partner({ credits: '100' })
     await override(partner, '0.25')
     const reduced = await house.lookup(partner, { ip: places.london })
@@ -229,7 +229,7 @@ describe('decision 14: every charge names its rule, its version and the price bo
     expectCredits(await house.lookup(partner, { ip: places.london }), '1', '95.5')
   })
 
-  test('an own price that is withdrawn prices no call from then on; what it priced keeps its price', async () => {
+  test('a withdrawn own price prices no later call; earlier calls keep their price', async () => {
     const partner = await house.partner({ credits: '10' })
     const { organizationId } = partner
     const { overrideId } = await override(partner, '0.25')
@@ -253,7 +253,7 @@ describe('decision 14: every charge names its rule, its version and the price bo
     await expect(withdraw()).rejects.toThrow(`${organizationId} has no override ${overrideId} that counts`)
   })
 
-  test('an own price is not dated in the past', async () => {
+  test('an own price cannot start in the past', async () => {
     const partner = await house.partner({ credits: '10' })
     const before = (await house.eventsOf(partner.organizationId)).length
     await expect(override(partner, '0.25', new Date(Date.now() - 1_500).toISOString())).rejects.toThrow(
@@ -275,20 +275,20 @@ describe('decision 14: every charge names its rule, its version and the price bo
     })
   })
 
-  test('an own price is asked for in CREDIT_001 too', async () => {
+  test('CREDIT_001 asks for the own price too', async () => {
     const partner = await house.partner({ credits: '2' })
     await override(partner, '2.5')
     expectRefusedCall(await house.lookup(partner, { ip: places.london }), partner, outOfCredits('2.5', '2'))
   })
 
-  test('an own price is for its organization alone', async () => {
+  test('an own price applies to its organization only', async () => {
     const [partner, other] = [await house.partner({ credits: '10' }), await house.partner({ credits: '10' })]
     await override(partner, '9')
     expectCredits(await house.lookup(other, { ip: places.london }), '1', '9')
   })
 
-  // The last one: the book it publishes stays in force.
-  test('a new price book prices calls from its instant on, and re-prices none before', async () => {
+  // The last test: the book it publishes stays in force.
+  test('a new price book prices calls from its start time, and re-prices no earlier call', async () => {
     const partner = await house.partner({ credits: '100' })
     const watcher = await house.partner({ credits: '1000' })
     const withPrice = (amount: string) =>
@@ -299,7 +299,7 @@ describe('decision 14: every charge names its rule, its version and the price bo
       effective_from: new Date(Date.now() + hourMs).toISOString(),
       rules: withPrice('1.000001'),
     })
-    // Books are heard in order: when this one prices calls, the later one is known as well.
+    // Processes receive books in order: if this book prices calls, they know the later book too.
     const now = await house.publishPriceBook({
       effective_from: new Date(Date.now() - hourMs).toISOString(),
       rules: withPrice('1'),

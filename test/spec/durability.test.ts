@@ -1,4 +1,4 @@
-/** Decision 12: a result leaves only after its facts and its charge are durable; if they cannot be, nothing is charged. */
+/** Decision 12: a result is sent only after its facts and its charge are durable; if that is not possible, nothing is charged. */
 import { connect } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
@@ -41,7 +41,7 @@ const brokenLog = async (): Promise<() => Promise<void>> => {
   return once
 }
 
-/** An answer that may take a while, and whether it has come. */
+/** An answer that may take a while, and a check whether it has arrived. */
 const watched = (partner: Partner, ip: string, headers: Record<string, string> = {}) => {
   const state: { answer: Answer | undefined } = { answer: undefined }
   const answer = send(`${house.apiUrl}/v1/ip/lookup`, {
@@ -63,14 +63,14 @@ const unavailable = {
   details: {},
 }
 
-describe('while the event log takes nothing', () => {
-  test('no answer of a known key leaves, charged or free; once it takes them again all do, and their events are there', async () => {
+describe('while the event log accepts nothing', () => {
+  test('no answer to a known key is sent, charged or free; once the log accepts events again, all are sent and recorded', async () => {
     const partner = await house.partner({ credits: '10' })
     const before = (await house.eventsOf(partner.organizationId)).length
     const log = await blockedLog()
     const calls = [places.london, '10.0.0.1', 'nonsense'].map((ip) => watched(partner, ip))
     await log.waiting()
-    // Strangers are answered: whoever is behind them in the queue of this process has had its turn.
+    // Answers to requests without a valid key show that the calls queued before them had their turn.
     for (let i = 0; i < 5; i++)
       expectNotAuthenticated(
         await send(`${house.apiUrl}/v1/ip/lookup`, { headers: { 'x-api-key': 'nobody' }, body: {} }),
@@ -103,7 +103,7 @@ describe('while the event log takes nothing', () => {
   })
 })
 
-describe('when the event log refuses', () => {
+describe('when the event log refuses an append', () => {
   test('the answer is SYS_002 with Retry-After, without a result, and nothing is charged', async () => {
     const partner = await house.partner({ credits: '10' })
     const mend = await brokenLog()
@@ -137,7 +137,7 @@ describe('when the event log refuses', () => {
     expect(charges).toHaveLength(1)
   })
 
-  test('decision 5: SYS_002 carries the rate limits of its key, and that it cost nothing', async () => {
+  test('decision 5: SYS_002 carries the rate limits of its key, and a charge of 0', async () => {
     const partner = await house.partner({ credits: '10' })
     await brokenLog()
     const answer = await house.lookup(partner, { ip: places.london })
@@ -146,7 +146,7 @@ describe('when the event log refuses', () => {
     expect(Object.keys(rateLimitsOf(answer))).toEqual(['minute', 'day'])
   })
 
-  test('a call that a rate limit denies needs no log', async () => {
+  test('a call denied by a rate limit needs no log', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 1 } })
     await house.lookup(partner, { ip: places.london })
     await brokenLog()
@@ -155,7 +155,7 @@ describe('when the event log refuses', () => {
 })
 
 describe('when the process ends', () => {
-  test('what is in flight is answered and charged; what comes too late is SYS_002 and free', async () => {
+  test('calls in flight are answered and charged; later ones are SYS_002 and free', async () => {
     const own = await openHouse()
     try {
       const partner = await own.partner({ credits: '10' })

@@ -63,7 +63,7 @@ describe('4.1.1 a valid result consumes credits', () => {
     expectCredits(answer, '1', '9')
   })
 
-  test('at the price of the organization, to the last decimal', async () => {
+  test('at the organization’s price, to the last decimal', async () => {
     const partner = await emailPartner(house, { credits: '1' })
     await setPriceOverride(house.foundation, {
       organizationId: partner.organizationId,
@@ -79,7 +79,7 @@ describe('4.1.1 a valid result consumes credits', () => {
   })
 })
 
-describe('4.1.2 company enrichment is charged in addition only when requested and found', () => {
+describe('4.1.2 company enrichment costs extra only when requested and found', () => {
   test('two lines, by both rules, in one charge; the company is in the answer', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await validate(house, partner, 'someone@acme-widgets.com', { company: true })
@@ -115,7 +115,7 @@ describe('4.1.2 company enrichment is charged in addition only when requested an
     ['left out', undefined],
     ['false', false],
     ['null', null],
-  ])('include_company_data %s asks for none and costs none (decision 16)', async (_, asked) => {
+  ])('include_company_data %s requests no company and costs nothing (decision 16)', async (_, asked) => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await house.post(partner, path, {
       email: 'someone@acme-widgets.com',
@@ -129,7 +129,7 @@ describe('4.1.2 company enrichment is charged in addition only when requested an
     expectCredits(answer, '1', '9')
   })
 
-  test('a risky address costs nothing itself; the company that is found behind it does (decision 10)', async () => {
+  test('a risky address costs nothing itself; the company found for it does (decision 10)', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await validate(house, partner, 'someone@catch-all-widgets.com', { company: true })
     expect(bare(answer.events)).toEqual(
@@ -153,7 +153,7 @@ describe('4.1.2 company enrichment is charged in addition only when requested an
     expectCredits(answer, '2', '8')
   })
 
-  test('an unknown address has none: one that is asked for again pays for its company once (decision 10)', async () => {
+  test('an unknown address has no company: when the call is repeated, the company is charged once (decision 10)', async () => {
     let greylisting = true
     const known = mailboxes('someone')
     const domain = 'greylisting-widgets.com'
@@ -180,7 +180,7 @@ describe('4.1.2 company enrichment is charged in addition only when requested an
     expectCredits(again, '3', '7')
   })
 
-  test('a disposable address has no company to look for, even if only its mail exchanger is disposable', async () => {
+  test('no company is looked up for a disposable address, even if only its mail exchanger is disposable', async () => {
     const exchange = 'mx.10minutemail.com'
     world.dns.set('throw-away-widgets.com', 'MX', [{ priority: 10, exchange }])
     world.dns.set(exchange, 'A', ['127.0.0.1'])
@@ -208,7 +208,7 @@ describe('4.1.2 company enrichment is charged in addition only when requested an
   })
 })
 
-describe('4.1.3 invalid emails cost 0 credits, and so does all that is not valid (decision 9)', () => {
+describe('4.1.3 invalid emails cost 0 credits, and so does every address that is not valid (decision 9)', () => {
   test.each([
     ['nonsense', 'invalid', 'invalid_syntax', 1, null],
     ['someone@nowhere.example.com', 'invalid', 'domain_not_found', 3, 'nowhere.example.com'],
@@ -233,7 +233,7 @@ describe('4.1.3 invalid emails cost 0 credits, and so does all that is not valid
 })
 
 describe('4.1.4 company data requested and not found', () => {
-  test('adds no charge, and the answer says not_found', async () => {
+  test('adds no charge, and the answer has not_found', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await validate(house, partner, 'someone@nobody-knows-it.com', { company: true })
     expect(bare(answer.events)).toEqual(
@@ -251,7 +251,7 @@ describe('4.1.4 company data requested and not found', () => {
     expectCredits(answer, '1', '9')
   })
 
-  test('a mailbox provider has no company to look for: not_applicable', async () => {
+  test('no company is looked up for a mailbox provider: not_applicable', async () => {
     await world.host('gmail.com', { recipient: mailboxes('someone') })
     await knowCompany(house, 'gmail.com', 'Not the company of whoever has a mailbox there')
     const partner = await emailPartner(house, { credits: '10' })
@@ -267,7 +267,7 @@ describe('4.1.4 company data requested and not found', () => {
 })
 
 describe('when companies cannot be looked up', () => {
-  test('the call is SYS_002 and free: not_found would be a finding that was never made', async () => {
+  test('the call is SYS_002 and free: not_found would claim a result that was never determined', async () => {
     await world.host('unread-widgets.com', { recipient: mailboxes('someone') })
     await knowCompany(house, 'unread-widgets.com', 'Unread Widgets')
     const partner = await emailPartner(house, { credits: '3' })
@@ -282,13 +282,13 @@ describe('when companies cannot be looked up', () => {
       expect(answer.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
       expect(answer.events.filter(({ type }) => type === 'CreditCharged')).toEqual([])
       expectCredits(answer, '0', '3')
-      // Whoever does not ask for a company does not notice.
+      // Calls that request no company are not affected.
       const without = await validate(house, partner, 'nobody@unread-widgets.com', { company: false })
       expect(resultOf(without).status).toBe('invalid')
     } finally {
       await giveBack()
     }
-    // What the failed call had reserved is free again: these three credits are all there is.
+    // The failed call's reservation was released: the balance is exactly these three credits.
     const answer = await validate(house, partner, 'someone@unread-widgets.com', { company: true, headers })
     expect(answer.headers.get('idempotent-replayed')).toBeNull()
     expect(resultOf(answer).company_status).toBe('found')
@@ -297,7 +297,7 @@ describe('when companies cannot be looked up', () => {
 })
 
 describe('decision 15: with an Idempotency-Key', () => {
-  test('the same request again is the same body, and one charge', async () => {
+  test('repeating the request returns the same body, with one charge', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const headers = { 'idempotency-key': 'one-and-the-same' }
     const first = await validate(house, partner, 'someone@acme-widgets.com', { company: true, headers })
@@ -314,7 +314,7 @@ describe('decision 15: with an Idempotency-Key', () => {
     expect(bare(again.events)).toEqual([replayFact(partner, 'email_validation')])
   })
 
-  test('once the first answer is forgotten the call is made again, and says that it was charged nothing', async () => {
+  test('once the first answer is forgotten the call is made again, and its answer shows a charge of 0', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const headers = { 'idempotency-key': 'forgotten' }
     expectCredits(
@@ -336,7 +336,7 @@ describe('decision 15: with an Idempotency-Key', () => {
     expect(bare(again.events)).toMatchObject([{ type: 'KeyUsed', data: { facts: { kind: 'replay' } } }])
   })
 
-  test('a replay asks no mail server again', async () => {
+  test('a replay does not contact the mail server again', async () => {
     const server = await world.host('asked-once.example.com', { recipient: mailboxes('someone') })
     const partner = await emailPartner(house, { credits: '10' })
     const headers = { 'idempotency-key': 'asked-once' }
@@ -347,11 +347,11 @@ describe('decision 15: with an Idempotency-Key', () => {
   })
 })
 
-describe('4.1.5 and 8: ten validations a second, for each key', () => {
-  /** At once, and without looking at the ledger in between. */
+describe('4.1.5 and 8: ten validations a second per key', () => {
+  /** Sends all calls together, and does not read the ledger in between. */
   const atOnce = (partner: Partner, count: number, at = house): Promise<Answer[]> =>
     Promise.all(Array.from({ length: count }, () => sendValidate(at, partner, 'nonsense')))
-  /** The burst of a key nobody has used before. On a busy machine one may take longer than its second: then another. */
+  /** The burst of an unused key. On a busy machine a burst may take longer than its second: then another key is tried. */
   const burst = async (
     options: PartnerOptions,
     count: number,
@@ -369,7 +369,7 @@ describe('4.1.5 and 8: ten validations a second, for each key', () => {
     answers.map(({ status }) => status).sort()
   const times = (count: number, status: number): number[] => Array.from({ length: count }, () => status)
 
-  test('the headers show the window of a second beside the others', async () => {
+  test('the headers show the window of a second next to the others', async () => {
     const partner = await house.partner({ permissions: ['email_validation'] })
     const answer = await validate(house, partner, 'nonsense')
     expect(answer.headers.get('ratelimit-policy')).toMatch(/^"second";q=10;w=1, "minute";q=\d+;w=60, "day"/)
@@ -381,7 +381,7 @@ describe('4.1.5 and 8: ten validations a second, for each key', () => {
     })
   })
 
-  test('the eleventh is RATE_001 by the window second, costs 0, and is not recorded one by one', async () => {
+  test('the eleventh is RATE_001 by the window second, costs 0, and is not recorded individually', async () => {
     const { partner, answers } = await burst({}, 13)
     expect(statusesOf(answers)).toEqual([...times(10, 200), ...times(3, 429)])
     for (const denied of answers.filter(({ status }) => status === 429)) {
@@ -402,14 +402,14 @@ describe('4.1.5 and 8: ten validations a second, for each key', () => {
     ])
   })
 
-  test('an upgraded key gets more, and another key of the organization has a second of its own', async () => {
+  test('an upgraded key gets more, and another key of the organization has its own window', async () => {
     const upgraded = await burst({ limits: { email_validations_per_second: 25 } }, 30)
     expect(statusesOf(upgraded.answers)).toEqual([...times(25, 200), ...times(5, 429)])
     const other = await house.key(upgraded.partner.organizationId, { permissions: ['email_validation'] })
     expect(statusesOf(await atOnce(other, 10))).toEqual(times(10, 200))
   })
 
-  test('other capabilities have no such window, and use none of it up', async () => {
+  test('other capabilities neither have this window nor use it up', async () => {
     const partner = await house.partner({ permissions: ['email_validation', 'ip_lookup'] })
     const lookups = await Promise.all(
       Array.from({ length: 20 }, () =>
@@ -425,7 +425,7 @@ describe('4.1.5 and 8: ten validations a second, for each key', () => {
     expect(statusesOf(answers)).toEqual(times(10, 200))
   })
 
-  test('what was refused is one event for each key and minute, written at the latest when the process ends', async () => {
+  test('refused calls become one event per key and minute, written at the latest when the process ends', async () => {
     const closing = await openHouse({ environment: world.environment })
     try {
       const { partner, answers } = await burst({}, 16, closing)
@@ -434,7 +434,7 @@ describe('4.1.5 and 8: ten validations a second, for each key', () => {
       const refusals = (await closing.eventsOf(partner.organizationId)).filter(
         ({ type }) => type === 'RateLimitExceeded',
       )
-      // Two, where the refusals fell on both sides of a minute's end.
+      // Two if a new minute began between the refusals.
       expect(refusals.length).toBeLessThanOrEqual(2)
       expect(refusals.map(({ data }) => data.policy)).toEqual(refusals.map(() => 'second'))
       expect(refusals.reduce((sum, { data }) => sum + Number(data.count), 0)).toBe(6)

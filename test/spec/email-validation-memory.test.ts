@@ -1,4 +1,4 @@
-/** Decision 21, and what is remembered of a mailbox that put us off: where addresses stand, and where they never do. */
+/** Decision 21, and the memory of mailboxes whose servers asked us to come back later: where addresses are kept, and where never. */
 import pino from 'pino'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { emailValidation } from '../../src/capabilities/email-validation/index.ts'
@@ -23,7 +23,7 @@ import { bare, expectCredits } from './wire.ts'
 
 let world: MailWorld
 let house: House
-/** All the house wrote to its log, at the most talkative level. */
+/** Every log line of the house, at the most detailed level. */
 const logged: string[] = []
 
 mailHouse(
@@ -44,7 +44,7 @@ const waitingJobs = async (): Promise<Job[]> =>
     )
   ).map(({ key, data, seconds }) => ({ key: String(key), data: String(data), seconds: Number(seconds) }))
 
-/** Another process that runs the jobs whose time has come, until the condition holds. */
+/** Runs due jobs in another process until the condition holds. */
 const runJobs = async (what: string, condition: () => Promise<boolean>): Promise<void> => {
   const logger = pino({ level: 'silent' })
   const { foundation } = house
@@ -64,7 +64,7 @@ const runJobs = async (what: string, condition: () => Promise<boolean>): Promise
 const letJobsBeDue = (): Promise<unknown> =>
   house.query(`update pgboss.job set start_after = now() where name = 'mailbox-retry'`)
 
-/** Refuses everybody for now, until it is told otherwise. */
+/** Puts all clients off until the test ends that. */
 const greylisting = () => {
   let waiting = true
   const known = mailboxes('someone')
@@ -92,7 +92,7 @@ describe('a mailbox whose server puts off unknown clients', { shuffle: false }, 
     partner = await emailPartner(house, { credits: '10' })
   })
 
-  test('is unknown and free, with the time to ask again; asked again in between, by this partner or another, one job waits', async () => {
+  test('is unknown and free, with a time to retry; calls in between, by this or another partner, add no second job', async () => {
     const another = await emailPartner(house, { credits: '10' })
     for (const one of [partner, partner, another]) {
       const answer = await validate(house, one, email)
@@ -118,7 +118,7 @@ describe('a mailbox whose server puts off unknown clients', { shuffle: false }, 
     expect(jobs[0]?.seconds).toBe(300)
   })
 
-  test('is asked again once by a process that runs jobs, and the next call gets what was found: valid, cached, charged', async () => {
+  test('is checked again once by a process that runs jobs, and the next call gets the result: valid, cached, charged', async () => {
     relent()
     await letJobsBeDue()
     await runJobs('the mailbox was asked again', async () => {
@@ -144,12 +144,12 @@ describe('a mailbox whose server puts off unknown clients', { shuffle: false }, 
     expect(asked()).toBe(4)
   })
 
-  test('what was found is not free: without credits the call is refused before it is read', async () => {
+  test('the stored result is not free: without credits the call is refused before it is read', async () => {
     const poor = await emailPartner(house, { credits: '0' })
     expect((await validate(house, poor, email)).status).toBe(402)
   })
 
-  test('it is the same mailbox however its domain is written, and another one in other letter case', async () => {
+  test('is the same in every spelling of its domain, but different if its own letter case differs', async () => {
     const [localPart] = email.split('@')
     const answer = await validate(house, partner, `${localPart}@${domain.toUpperCase()}`)
     expect(resultOf(answer)).toMatchObject({ status: 'valid', cached: true })
@@ -157,7 +157,7 @@ describe('a mailbox whose server puts off unknown clients', { shuffle: false }, 
     expect(resultOf(other)).toMatchObject({ cached: false })
   })
 
-  test('after a day it is asked about anew', async () => {
+  test('is checked again after a day', async () => {
     await house.query(`update mailbox_checks set checked_at = now() - interval '24 h'`)
     const answer = await validate(house, partner, email)
     expect(resultOf(answer)).toMatchObject({ status: 'valid', cached: false })
@@ -165,7 +165,7 @@ describe('a mailbox whose server puts off unknown clients', { shuffle: false }, 
 })
 
 describe('decision 21: an address', () => {
-  // Like nothing else that may stand in a database.
+  // A text that occurs nowhere else in the database.
   const localPart = 'zq7.very-unlikely-mailbox'
   const domain = 'traceless.example.com'
   const email = `${localPart}@${domain}`
@@ -182,7 +182,7 @@ describe('decision 21: an address', () => {
       const headers = { 'idempotency-key': `address-${n}` }
       expect((await validate(house, partner, address, { headers })).status).toBe(200)
     }
-    // Refusals too: what was wrong with the rest says nothing about the address.
+    // Refusals too: the fault is in the rest of the body, and the address must not leak through them.
     await house.post(partner, path, { email, include_company_data: localPart })
     const poor = await emailPartner(house, { credits: '0' })
     expect((await validate(house, poor, email)).status).toBe(402)
@@ -201,12 +201,12 @@ describe('decision 21: an address', () => {
     expect(hashes).toContain(house.foundation.secrets.addressHmac(email))
   })
 
-  test('is not in what the service logs, at any level', () => {
+  test('is not in the service’s log, at any level', () => {
     expect(logged.join('')).toContain('mailbox: checked')
     expect(logged.join('')).not.toContain(localPart)
   })
 
-  test('is the same keyed hash for every partner and in any letter case', async () => {
+  test('has the same keyed hash for every partner and in any letter case', async () => {
     const other = await emailPartner(house, { credits: '10' })
     const { events } = await validate(house, other, `${localPart.toUpperCase()}@${domain}`)
     expect(events[0]?.data).toMatchObject({
@@ -214,8 +214,8 @@ describe('decision 21: an address', () => {
     })
   })
 
-  test('is in no row of any table, in no encoding: kept answers and waiting jobs are sealed', async () => {
-    // There is something to find: an answer for replays, a job to ask again, both about these addresses.
+  test('is in no row of any table, in no encoding: stored answers and waiting jobs are encrypted', async () => {
+    // The tables do hold data about these addresses: an answer for replays, and a job for the retry.
     expect(
       await house.query(`select 1 from idempotent_calls where organization_id = $1 and answer is not null`, [
         partner.organizationId,
@@ -245,7 +245,7 @@ describe('decision 21: an address', () => {
     await house.query('drop table planted')
   })
 
-  test('of a waiting job opens only under the name it was sealed for', async () => {
+  test('in a waiting job decrypts only under the name it was encrypted for', async () => {
     const { secrets, epochKeys } = house.foundation
     const job = (await waitingJobs()).find(({ key }) => key === secrets.addressHmac(later))
     expect(job?.seconds).toBe(900)
@@ -266,10 +266,10 @@ const allTables = async (): Promise<{ schema: string; name: string }[]> =>
     )
   ).map(({ schema, name }) => ({ schema: String(schema), name: String(name) }))
 
-/** What a text looks like inside longer base64, at each of the three places it may begin. */
+/** The text as it appears inside longer base64, for each of its three possible offsets. */
 const base64Forms = (text: string): string[] =>
   [0, 1, 2].map((before) => {
     const encoded = Buffer.from(`${'\0'.repeat(before)}${text}`).toString('base64url')
-    // The first and last few characters hold bits of the neighbours.
+    // The first and last few characters also hold bits of the bytes around the text.
     return encoded.slice(before === 0 ? 0 : before + 1, -2)
   })

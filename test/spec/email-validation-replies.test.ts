@@ -1,4 +1,4 @@
-/** What mail servers say, replayed through HTTP: each verdict and each charge. Replies are real ones; mailboxes in them are not. */
+/** Real replies of mail servers, replayed through HTTP: each verdict and each charge. The mailboxes in them are invented. */
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import type { House, Partner } from '../support/house.ts'
@@ -42,7 +42,7 @@ const undetermined = '16 risky/catch_all_undetermined 0'
 const greylisted = '12 unknown/greylisted 0'
 const valid = '17 valid/accepted 1'
 
-describe('a refusal makes a mailbox invalid only if it says so', () => {
+describe('a refusal makes a mailbox invalid only if it means that', () => {
   test.each([
     ['552 5.1.1 Boite du destinataire pleine. Recipient overquota. OFR_417 [417]', full],
     ['550 Ip frequency limited', blocked],
@@ -83,7 +83,7 @@ describe('a valid mailbox needs a random one refused as unknown', () => {
     expect(await judge(`someone@${domain}`)).toBe(verdict)
   })
 
-  test('eight at eight domains of one gateway are all answered, though it refuses random ones by a policy', async () => {
+  test('all of eight addresses at eight domains of one gateway are answered, though it refuses random ones by a policy', async () => {
     const gateway = newDomain()
     await world.host(gateway, living('550 5.7.1 Recipient rejected by policy'))
     const served = Array.from({ length: 8 }, newDomain)
@@ -95,7 +95,7 @@ describe('a valid mailbox needs a random one refused as unknown', () => {
   })
 })
 
-describe('what a second ask tells', () => {
+describe('a second attempt', () => {
   const secondTime = (putOff: string, missingThen: string) => {
     const seen = new Set<string>()
     const known = living(missingThen)
@@ -110,12 +110,12 @@ describe('what a second ask tells', () => {
 
   test.each([
     [
-      'of a server that greylists',
+      'learns the verdict of a server that greylists',
       '450 4.2.0 <x@example.com>: Recipient address rejected: Greylisted, see http://postgrey.schweikert.ch/',
       '550 5.1.1 <x@example.com>: Recipient address rejected: User unknown in virtual mailbox table',
     ],
     [
-      'of one that asks another server first',
+      'learns the verdict of a server that asks another server first',
       '450 4.1.1 <x@example.com>: Recipient address rejected: unverified address: Address verification in progress',
       '450 4.1.1 <x@example.com>: Recipient address rejected: undeliverable address: unknown user: "x@example.com"',
     ],
@@ -128,7 +128,7 @@ describe('what a second ask tells', () => {
     expect(await judge(`no-one@${domain}`)).toBe(missing)
   })
 
-  test('of a server that would not say, once it refused another mailbox as unknown', async () => {
+  test('learns the verdict of a vague server that has refused another mailbox as unknown', async () => {
     const domain = newDomain()
     await world.host(domain, living('550 5.7.1 policy', '550 5.1.1 no such user'))
     expect(await judge(`someone@${domain}`)).toBe(undetermined)
@@ -136,7 +136,7 @@ describe('what a second ask tells', () => {
     expect(await judge(`someone@${domain}`)).toBe(valid)
   })
 
-  test('of a server that took a random one: it takes everything, whatever it refused', async () => {
+  test('finds that a server that accepted a random mailbox accepts everything, even if it refused some', async () => {
     const domain = newDomain()
     await world.host(domain, living('250 2.1.5 ok', '550 5.1.1 no such user'))
     expect(await judge(`no-one@${domain}`)).toBe(missing)
@@ -157,7 +157,7 @@ test('a first exchanger that greets with 554 does not end the check', async () =
 })
 
 describe('a provider whose servers accept everything', () => {
-  test('is not asked, and nothing is reserved for a verdict that costs nothing', async () => {
+  test('is not contacted, and nothing is reserved for a verdict that is free', async () => {
     const domain = newDomain()
     const host = await world.host('am0.yahoodns.net')
     world.dns.set(domain, 'MX', [{ priority: 1, exchange: 'mx.am0.yahoodns.net' }])
@@ -169,7 +169,7 @@ describe('a provider whose servers accept everything', () => {
     expect(host.conversations).toHaveLength(0)
   })
 
-  test('is asked where another exchanger is not its own', async () => {
+  test('is contacted if another exchanger is not its own', async () => {
     const [domain, own] = [newDomain(), newDomain()]
     await world.host(own, living('550 5.1.1 no such user'))
     world.dns.set(domain, 'MX', [

@@ -1,4 +1,4 @@
-/** Domains with mail servers of their own on loopback, and what calls about their mailboxes look like. */
+/** Domains with their own mail servers on loopback, and the expected results of calls about their mailboxes. */
 import { connect, createServer, type Server } from 'node:net'
 import { afterAll, beforeAll, expect } from 'vitest'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
@@ -20,11 +20,11 @@ import { closedPort, type SmtpScript, type SmtpServer, startSmtpServer } from '.
 
 export type MailWorld = {
   readonly dns: DnsServerDouble
-  /** What a house has to be told to live in this world. */
+  /** The settings with which a house uses this world. */
   readonly environment: Readonly<Record<string, string>>
-  /** A mail server of its own for the domain, at an address of its own: what one says spoils no other's reputation. */
+  /** Starts a mail server for the domain at its own address, so that its behaviour does not affect another server's reputation. */
   host(domain: string, script?: SmtpScript): Promise<SmtpServer & { readonly address: string }>
-  /** A domain whose only mail server nobody runs. */
+  /** A domain whose only mail server is not running. */
   ruin(domain: string): void
   close(): Promise<void>
 }
@@ -65,7 +65,7 @@ const openMailWorld = async (): Promise<MailWorld> => {
   }
 }
 
-/** All servers listen at one port, as SMTP_PORT is one, and so each at another address. */
+/** SMTP_PORT is a single port for all servers, so each server has its own address. */
 const openDoor = async ({ host, port, to }: { host: string; port: number; to: number }): Promise<Server> => {
   const door = createServer((socket) => {
     const inside = connect(to, '127.0.0.1')
@@ -85,7 +85,7 @@ const openDoor = async ({ host, port, to }: { host: string; port: number; to: nu
   return door
 }
 
-/** A house in a mail world, open as long as the file that calls this runs; `begin` has both before the first test does. */
+/** A house in a mail world, open until the calling file ends. `begin` gets both before the first test runs. */
 export const mailHouse = (
   begin: (opened: { house: House; world: MailWorld }) => Promise<void> | void,
   { logger }: Pick<Parameters<typeof openHouse>[0] & object, 'logger'> = {},
@@ -103,7 +103,7 @@ export const mailHouse = (
   })
 }
 
-/** Only these local parts have mailboxes. */
+/** Accepts only these local parts. */
 export const mailboxes =
   (...known: string[]): NonNullable<SmtpScript['recipient']> =>
   (mailbox) =>
@@ -111,7 +111,7 @@ export const mailboxes =
 
 export const path = '/v1/email/validate'
 
-/** A partner whose calls a second are not what is tested. */
+/** A partner with a limit per second that no test reaches. */
 export const emailPartner = (house: House, options: PartnerOptions = {}): Promise<Partner> =>
   house.partner({
     permissions: ['email_validation'],
@@ -132,18 +132,18 @@ export const validate = (
     headers,
   )
 
-/** Sends without looking at the ledger: for calls that are under way together. */
+/** Sends without reading the ledger: for calls that are made together. */
 export const sendValidate = ({ apiUrl }: House, { apiKey }: Partner, email: string): Promise<Answer> =>
   send(`${apiUrl}${path}`, {
     headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
     body: { email },
   })
 
-/** The result of a 200: every key there, none beside. */
+/** The result of a 200, which must have exactly the keys of the contract. */
 export const resultOf = (answer: Answer): EmailValidationResult => {
   expect({ status: answer.status, text: answer.text }).toMatchObject({ status: 200 })
   const read = emailValidationResult.parse(answer.body.result)
-  // What the contract does not know, parsing would have left out.
+  // Parsing would have dropped keys that are not in the contract.
   expect(answer.body.result).toStrictEqual(read)
   return read
 }
@@ -168,7 +168,7 @@ const keyUsed = ({ keyId }: Partner, facts: ExpectedFacts) => ({
   },
 })
 
-/** A validation that cost nothing, as the ledger has it. */
+/** A free validation, as in the ledger. */
 export const freeValidation = (partner: Partner, facts: ExpectedFacts) => [
   {
     type: 'KeyUsed',
@@ -222,7 +222,7 @@ export const chargedValidation = (
   },
 ]
 
-/** Makes a company known, as an import does. */
+/** Stores a company as an import does. */
 export const knowCompany = (house: House, domain: string, name: string): Promise<unknown> =>
   house.query(
     `insert into companies (domain, name, legal_name, website, industry, size_range, employee_count, founded_year,
@@ -232,7 +232,7 @@ export const knowCompany = (house: House, domain: string, name: string): Promise
     [domain, name],
   )
 
-/** The database ends what asks for companies, as one that shuts down does; everything else goes on. The returned function gives them back. */
+/** The database ends queries about companies, as it does when it shuts down; other queries work. The returned function restores them. */
 export const takeCompaniesAway = async (house: House): Promise<() => Promise<void>> => {
   await house.query(`
     create function companies_away() returns boolean language plpgsql volatile as

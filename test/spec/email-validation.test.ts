@@ -1,4 +1,4 @@
-/** Specification 4.1 and 8: what is answered, with decisions 1, 4, 7, 9, 16 and 17. */
+/** Specification 4.1 and 8: the answers, with decisions 1, 4, 7, 9, 16 and 17. */
 import { describe, expect, test } from 'vitest'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 import type { SmtpScript } from '../support/smtp-servers.ts'
@@ -37,7 +37,7 @@ const notAsked = {
 const noMx = { found: false, null_mx: false, implicit: false, provider: null, records: [] }
 
 describe('4.1 the answer', () => {
-  test('holds result, processing_time_ms and request_id, and nothing else', async () => {
+  test('has result, processing_time_ms and request_id, and nothing else', async () => {
     const answer = await validate(house, partner, 'nonsense')
     expect(answer.status).toBe(200)
     expect(Object.keys(answer.body)).toEqual(['result', 'processing_time_ms', 'request_id'])
@@ -48,7 +48,7 @@ describe('4.1 the answer', () => {
     expect(Object.keys(rateLimitsOf(answer))).toEqual(['second', 'minute', 'day'])
   })
 
-  test('about a mailbox whose server knows it, and refuses one that does not exist, is valid, in full', async () => {
+  test('about a mailbox its server accepts, while refusing a random one, is valid, with every field', async () => {
     const server = await world.host('valid.example.com', { recipient: mailboxes('someone') })
     const result = resultOf(await validate(house, partner, 'someone@Valid.Example.COM'))
     expect(result).toEqual({
@@ -99,7 +99,7 @@ describe('4.1 the answer', () => {
     expect(server.conversations.flatMap(({ said }) => said).filter((line) => /^DATA/i.test(line))).toEqual([])
   })
 
-  test('about a text that is no address has every key, and null for all that was not determined', async () => {
+  test('about a text that is not an address has every key, with null for all that was not determined', async () => {
     const result = resultOf(await validate(house, partner, 'no-at-sign'))
     expect(result).toEqual({
       email: 'no-at-sign',
@@ -130,7 +130,7 @@ describe('4.1 the answer', () => {
     })
   })
 
-  test('repeats no more of an endless text than is looked at', async () => {
+  test('repeats only the checked part of an endless text', async () => {
     const { email, status } = resultOf(
       await validate(house, partner, `${'a'.repeat(5_000)}@valid.example.com`),
     )
@@ -148,7 +148,7 @@ describe('4.1 the answer', () => {
     })
   })
 
-  test('about an internationalized domain shows both forms; DNS and servers are asked for the A-labels', async () => {
+  test('about an internationalized domain has both forms; DNS and servers are asked for the A-labels', async () => {
     const server = await world.host('xn--bcher-kva.com', { recipient: mailboxes('someone') })
     const answer = await validate(house, partner, 'someone@BÜCHER.com')
     expect(resultOf(answer)).toMatchObject({
@@ -165,7 +165,7 @@ describe('4.1 the answer', () => {
     expect(one).toMatchObject({ domain: 'xn--bcher-kva.com' })
   })
 
-  test('about a mailbox provider says so, and names the tag of a subaddress', async () => {
+  test('about a mailbox provider names the provider, and the tag of a subaddress', async () => {
     await world.host('gmail.com', { recipient: mailboxes('someone+lists') })
     const { status, checks } = resultOf(await validate(house, partner, 'someone+lists@gmail.com'))
     expect({ status, free: checks.free_provider, subaddress: checks.subaddress }).toEqual({
@@ -175,7 +175,7 @@ describe('4.1 the answer', () => {
     })
   })
 
-  test('about a forwarding service that hides the person says so: it is not disposable', async () => {
+  test('about a forwarding service that hides the person has a flag for it: it is not disposable', async () => {
     await world.host('duck.com', { recipient: mailboxes('someone') })
     const { status, checks } = resultOf(await validate(house, partner, 'someone@duck.com'))
     expect({ status, relay: checks.privacy_relay, disposable: checks.disposable }).toEqual({
@@ -185,7 +185,7 @@ describe('4.1 the answer', () => {
     })
   })
 
-  test('suggests the provider that was meant, and judges what was sent', async () => {
+  test('suggests the provider that was probably meant, and judges the address as sent', async () => {
     const answer = await validate(house, partner, 'someone@gmial.com')
     const { did_you_mean, sub_status } = resultOf(answer)
     expect({ did_you_mean, sub_status }).toEqual({
@@ -195,7 +195,7 @@ describe('4.1 the answer', () => {
   })
 })
 
-describe('decision 16: what people paste is read as they mean it', () => {
+describe('decision 16: pasted addresses are read as they were meant', () => {
   const spellings = [
     '\u00A0someone@pasted.example.com\r\n',
     'some\u200Bone@pasted.example.com',
@@ -203,7 +203,7 @@ describe('decision 16: what people paste is read as they mean it', () => {
     'someone\uFF20pasted\u3002example\uFF0Ecom',
   ]
 
-  test('its server is asked for the plain address, the facts are the same, and what was sent is repeated', async () => {
+  test('the server is asked for the plain address, the facts are the same, and the answer repeats the address as sent', async () => {
     const server = await world.host('pasted.example.com', { recipient: mailboxes('someone') })
     const plain = await validate(house, partner, 'someone@pasted.example.com')
     for (const email of spellings) {
@@ -220,7 +220,7 @@ describe('decision 16: what people paste is read as they mean it', () => {
     expect(new Set(real)).toEqual(new Set(['someone@pasted.example.com']))
   })
 
-  test('an Idempotency-Key holds for the body as it was sent', async () => {
+  test('an Idempotency-Key covers the body as it was sent', async () => {
     const headers = { 'idempotency-key': 'pasted-and-plain' }
     await validate(house, partner, 'nobody@nowhere.example.com', { headers })
     const { status, body } = await validate(house, partner, ' nobody@nowhere.example.com', { headers })
@@ -233,7 +233,7 @@ describe('decision 16: what people paste is read as they mean it', () => {
     ['x@@gmail.com', 'x@gmail.com'],
     ['mailto:ada@acme.com', 'ada@acme.com'],
     ['Ada Byron <ada@acme.com>', 'ada@acme.com'],
-  ])('%s is no address, and may be meant as %s', async (email, meant) => {
+  ])('%s is not an address, and was probably meant as %s', async (email, meant) => {
     const answer = await validate(house, partner, email)
     expect(resultOf(answer)).toMatchObject({
       normalized: null,
@@ -243,7 +243,7 @@ describe('decision 16: what people paste is read as they mean it', () => {
     expectCredits(answer, '0', answer.headers.get('credits-remaining') ?? '')
   })
 
-  test('a name with any dots is asked for in quotes, at the carriers that gave such names out', async () => {
+  test('a name with arbitrary dots is asked for in quotes, at the carriers that issued such names', async () => {
     const server = await world.host('docomo.ne.jp', { recipient: mailboxes('"a..b."') })
     const { status, normalized, checks } = resultOf(await validate(house, partner, 'a..b.@docomo.ne.jp'))
     expect({ status, normalized, quoted: checks.syntax.quoted }).toEqual({
@@ -255,7 +255,7 @@ describe('decision 16: what people paste is read as they mean it', () => {
   })
 })
 
-describe('decision 17: what DNS says', () => {
+describe('decision 17: verdicts from DNS', () => {
   const cases: [string, () => void, string, number, Record<string, unknown>][] = [
     [
       'a domain that does not exist is invalid',
@@ -279,7 +279,7 @@ describe('decision 17: what DNS says', () => {
       { status: 'invalid', score: 0, mx: noMx },
     ],
     [
-      'SERVFAIL is unknown, and nothing about the exchangers is claimed',
+      'SERVFAIL is unknown, and the answer claims nothing about the exchangers',
       () => world.dns.set('dns-error.example.com', 'MX', 'servfail'),
       'dns_error',
       7,
@@ -290,7 +290,7 @@ describe('decision 17: what DNS says', () => {
       },
     ],
     [
-      'an exchanger that is an address literal is never dialled',
+      'an exchanger that is an address literal is never contacted',
       () => world.dns.set('mx-unroutable.example.com', 'MX', [{ priority: 5, exchange: '127.0.0.1' }]),
       'mx_unroutable',
       6,
@@ -320,7 +320,7 @@ describe('decision 17: what DNS says', () => {
   })
 
   test.each(['someone@[127.0.0.1]', 'someone@localhost', 'someone@mail.test'])(
-    '%s is well-formed and never routable: no server is asked',
+    '%s is well-formed and never routable: no server is contacted',
     async (email) => {
       const asked = world.dns.queries().length
       const { status, sub_status, checks } = resultOf(await validate(house, partner, email))
@@ -333,7 +333,7 @@ describe('decision 17: what DNS says', () => {
     },
   )
 
-  test('without an MX record the domain itself is asked (RFC 5321 §5.1)', async () => {
+  test('without an MX record the domain itself is contacted (RFC 5321 §5.1)', async () => {
     const server = await world.host('with-record.example.com', { recipient: mailboxes('someone') })
     world.dns.set('implicit.example.com', 'A', [server.address])
     const { status, checks } = resultOf(await validate(house, partner, 'someone@implicit.example.com'))
@@ -342,7 +342,7 @@ describe('decision 17: what DNS says', () => {
     expect(server.recipients()[0]).toBe('someone@implicit.example.com')
   })
 
-  test('the exchangers are listed in their order, with their provider; if one is not reached, the next is asked', async () => {
+  test('the exchangers are listed in order, with their provider; if the first is not reached, the next is tried', async () => {
     const server = await world.host('second-exchanger.example.com', { recipient: mailboxes('someone') })
     world.ruin('first-exchanger.example.com')
     world.dns.set('aspmx.l.google.com', 'CNAME', ['mx.first-exchanger.example.com'])
@@ -365,7 +365,7 @@ describe('decision 17: what DNS says', () => {
     expect(server.recipients()[0]).toBe('someone@exchangers.example.com')
   })
 
-  test('a domain whose mail a disposable service takes is risky as well', async () => {
+  test('a domain whose mail goes to a disposable service is risky as well', async () => {
     const exchange = 'mx.10minutemail.com'
     world.dns.set('not-listed-itself.com', 'MX', [{ priority: 10, exchange }])
     world.dns.set(exchange, 'A', ['127.0.0.1'])
@@ -377,7 +377,7 @@ describe('decision 17: what DNS says', () => {
     })
   })
 
-  test('a disposable domain is risky, and its mailbox is never asked about', async () => {
+  test('a disposable domain is risky, and its mailbox is never checked', async () => {
     const server = await world.host('mailinator.com', { recipient: mailboxes('someone') })
     const { status, sub_status, score, checks } = resultOf(
       await validate(house, partner, 'someone@mailinator.com'),
@@ -397,7 +397,7 @@ type Said = {
   readonly retryAfter?: number | null
 }
 
-describe('decision 17: what the mail server says', () => {
+describe('decision 17: verdicts from the mail server', () => {
   const asked = { ...notAsked, attempted: true, connected: true }
   const replies: [string, SmtpScript, Said][] = [
     [
@@ -453,7 +453,7 @@ describe('decision 17: what the mail server says', () => {
       },
     ],
     [
-      'yes, and nothing clear about a random mailbox: risky, undetermined and never false',
+      'yes, but no clear answer about a random mailbox: risky, undetermined and never false',
       {
         recipient: (mailbox) =>
           mailbox.startsWith('someone@') ? '250 2.1.5 ok' : '452 4.5.3 too many recipients',
@@ -474,7 +474,7 @@ describe('decision 17: what the mail server says', () => {
       },
     ],
     [
-      'a refusal of us: unknown, not a missing mailbox',
+      'a refusal of our client: unknown, not a missing mailbox',
       { recipient: () => '550 5.7.1 your host is listed at a blocklist' },
       {
         subStatus: 'blocked',
@@ -496,7 +496,7 @@ describe('decision 17: what the mail server says', () => {
       },
     ],
     [
-      'come back later: unknown, with the time to ask again',
+      'try again later: unknown, with the time to retry',
       { recipient: () => '450 4.7.1 greylisted, try again in 5 minutes' },
       {
         subStatus: 'greylisted',
@@ -508,7 +508,7 @@ describe('decision 17: what the mail server says', () => {
       },
     ],
     [
-      'a passing failure: unknown, with the time to ask again',
+      'a temporary failure: unknown, with the time to retry',
       { recipient: () => '451 4.3.0 local error' },
       {
         subStatus: 'temporary_failure',
@@ -531,7 +531,7 @@ describe('decision 17: what the mail server says', () => {
       },
     ],
     [
-      'nothing at all: unknown, for time ran out',
+      'no answer before the deadline: unknown',
       { greeting: null },
       { subStatus: 'timeout', row: 10, status: 'unknown', score: 40, smtp: asked },
     ],
@@ -553,7 +553,7 @@ describe('decision 17: what the mail server says', () => {
     },
   )
 
-  test('a server that does not run is unknown: not connected, and so nothing is known', async () => {
+  test('a server that does not run is unknown: without a connection nothing can be determined', async () => {
     world.ruin('no-connect.example.com')
     const { status, sub_status, checks } = resultOf(
       await validate(house, partner, 'someone@no-connect.example.com'),
@@ -573,7 +573,7 @@ describe('decision 17: what the mail server says', () => {
   })
 })
 
-describe('decision 16: what is asked', () => {
+describe('decision 16: the request', () => {
   test('REQ_002: without an email, or with null, the call is refused', async () => {
     for (const body of [{}, { email: null }, { Email: 'someone@valid.example.com' }])
       expectRefusedCall(
@@ -590,7 +590,7 @@ describe('decision 16: what is asked', () => {
   })
 
   test.each([[1], [true], [{}], [['someone@valid.example.com']]])(
-    'REQ_003: %j is no email',
+    'REQ_003: %j is not an email',
     async (email) => {
       expectRefusedCall(
         await house.post(partner, path, { email }),
@@ -606,19 +606,22 @@ describe('decision 16: what is asked', () => {
     },
   )
 
-  test.each([['true'], [1], [{}], [[]]])('REQ_003: include_company_data %j is no boolean', async (wrong) => {
-    expectRefusedCall(
-      await house.post(partner, path, { email: 'nonsense', include_company_data: wrong }),
-      partner,
-      {
-        status: 400,
-        error: 'validation_error',
-        code: 'REQ_003',
-        details: { parameter: 'include_company_data', expected: 'a boolean' },
-      },
-      'email_validation',
-    )
-  })
+  test.each([['true'], [1], [{}], [[]]])(
+    'REQ_003: include_company_data %j is not a boolean',
+    async (wrong) => {
+      expectRefusedCall(
+        await house.post(partner, path, { email: 'nonsense', include_company_data: wrong }),
+        partner,
+        {
+          status: 400,
+          error: 'validation_error',
+          code: 'REQ_003',
+          details: { parameter: 'include_company_data', expected: 'a boolean' },
+        },
+        'email_validation',
+      )
+    },
+  )
 
   test.each([
     '',
@@ -629,7 +632,7 @@ describe('decision 16: what is asked', () => {
     'some one@example.com',
     'someone@-a.com',
     '\u0000@a.com',
-  ])('a malformed address is a 200 that says invalid: %j', async (email) => {
+  ])('a malformed address is a 200 with the status invalid: %j', async (email) => {
     const answer = await validate(house, partner, email)
     const { status, sub_status } = resultOf(answer)
     expect({ status, sub_status }).toEqual({ status: 'invalid', sub_status: 'invalid_syntax' })
@@ -645,7 +648,7 @@ describe('decision 16: what is asked', () => {
   })
 
   test.each(['\ud800', 'someone@\udfff.com', `${'a'.repeat(319)}\ud83d\ude00`])(
-    'half a character is no address, and breaks nothing: %j',
+    'half a character is not an address, and breaks nothing: %j',
     async (email) => {
       const { status, sub_status } = resultOf(await validate(house, partner, email))
       expect({ status, sub_status }).toEqual({ status: 'invalid', sub_status: 'invalid_syntax' })
@@ -657,7 +660,7 @@ describe('decision 16: what is asked', () => {
     expect(resultOf(answer).status).toBe('invalid')
   })
 
-  test('AUTH_002: a key without the permission email_validation may not', async () => {
+  test('AUTH_002: a key without the permission email_validation is refused', async () => {
     const other = await house.partner({ permissions: ['ip_lookup'] })
     expectRefusedCall(
       await validate(house, other, 'nonsense'),
@@ -674,7 +677,7 @@ describe('decision 16: what is asked', () => {
 })
 
 describe('with EMAIL_PROBE=off', () => {
-  test('no server is dialled: what only a server knows is unknown, and free', async () => {
+  test('no server is contacted: verdicts that need a server are unknown, and free', async () => {
     const server = await world.host('probe-off.example.com', { recipient: mailboxes('someone') })
     const quiet = await openHouse({ environment: { ...world.environment, EMAIL_PROBE: 'off' } })
     try {
@@ -705,7 +708,7 @@ describe('with EMAIL_PROBE=off', () => {
 })
 
 describe('without SMTP_ALLOW', () => {
-  test('an exchanger at a private address is invalid, mx_unroutable, and never dialled', async () => {
+  test('an exchanger at a private address is invalid, mx_unroutable, and never contacted', async () => {
     const server = await world.host('inside.example.com', { recipient: mailboxes('someone') })
     const guarded = await openHouse({
       environment: { ...world.environment, SMTP_ALLOW: '', EGRESS_ALLOW: '127.0.0.0/8' },

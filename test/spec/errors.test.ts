@@ -1,4 +1,4 @@
-/** Specification 2.1 and 7, with decisions 2 to 5 and 7: whatever arrives, the answer is the error object. */
+/** Specification 2.1 and 7, with decisions 2 to 5 and 7: every faulty request is answered with the error object. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, sendRaw } from '../support/house.ts'
@@ -53,7 +53,7 @@ const expectUncalled = async (
 }
 
 describe('2.1 the error object', () => {
-  test('every code of the catalogue has a category of its status', () => {
+  test('every code of the catalogue has a category that matches its status', () => {
     const categories: Record<number, readonly string[]> = {
       400: ['bad_request', 'validation_error'],
       401: ['unauthorized'],
@@ -73,13 +73,13 @@ describe('2.1 the error object', () => {
   })
 })
 
-test('decision 4: the request id is ours, whatever the caller sends', async () => {
+test('decision 4: the service chooses the request id and ignores the caller’s', async () => {
   const answer = await house.lookup(partner, {}, { 'x-request-id': 'mine', 'request-id': 'mine' })
   expect(answer.body.request_id).toMatch(ulid)
   expect(answer.headers.get('x-request-id')).toBe(answer.body.request_id)
 })
 
-test('no answer may be kept, or be taken for another type than its own', async () => {
+test('no answer may be cached, or be read as another type than its own', async () => {
   const raw = (bytes: string) => async () => only(await sendRaw(house.apiUrl, bytes))
   const asked: [string, () => Promise<Answer>][] = [
     ['a result', () => house.lookup(partner, { ip: '10.0.0.1' })],
@@ -112,7 +112,7 @@ test('no answer may be kept, or be taken for another type than its own', async (
   }
 })
 
-describe('REQ_001: a body that is no JSON object is a refused call, recorded and free', () => {
+describe('REQ_001: a body that is not a JSON object is a refused call, recorded and free', () => {
   test.each([
     ['empty', ''],
     ['no JSON', 'ip=81.2.69.142'],
@@ -156,7 +156,7 @@ describe('REQ_001: a body that is no JSON object is a refused call, recorded and
     expectRefusedCall(await house.ask(partner, { body: { ip: places.london } }), partner, unreadable(415))
   })
 
-  test('neither body nor content type is refused with 415', async () => {
+  test('a request with neither body nor content type is refused with 415', async () => {
     expectRefusedCall(await house.ask(partner, {}), partner, unreadable(415))
   })
 
@@ -188,8 +188,8 @@ describe('REQ_001: a body that is no JSON object is a refused call, recorded and
     ['an overlong slash', [0xc0, 0xaf]],
     ['half a surrogate pair', [0xed, 0xa0, 0x80]],
     ['a character cut off', [0xe2, 0x82]],
-    ['what is beyond Unicode', [0xf4, 0x90, 0x80, 0x80]],
-  ])('a body with %s is not UTF-8: refused, and not read as something else', async (_, bytes) => {
+    ['a code point beyond Unicode', [0xf4, 0x90, 0x80, 0x80]],
+  ])('a body with %s is not UTF-8: refused, and not decoded as something else', async (_, bytes) => {
     const body = Buffer.concat([
       Buffer.from(`{"ip":"${places.london}","note":"`),
       Buffer.from(bytes),
@@ -207,7 +207,7 @@ describe('REQ_001: a body that is no JSON object is a refused call, recorded and
     expectRefusedCall({ ...answer, events }, partner, unreadable(400))
   })
 
-  test('characters of several bytes arrive whole, however they are cut into chunks', async () => {
+  test('multi-byte characters arrive intact, however they are split into chunks', async () => {
     const bytes = Buffer.from('{"ip":"10.0.0.1","note":"€ü𝄞"}')
     const chunks = [...bytes].map((byte) => `1\r\n${String.fromCharCode(byte)}\r\n`)
     const head = `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`
@@ -235,7 +235,7 @@ describe('REQ_001: a body of more than 16 KiB is a refused call, recorded and fr
     return JSON.stringify({ ip: places.london, more: 'x'.repeat(bytes - bare.length) })
   }
 
-  test('16,384 bytes are taken', async () => {
+  test('16,384 bytes are accepted', async () => {
     const answer = await house.ask(partner, { headers: json, body: bodyOf(bodyBytesMax) })
     expect(answer.status).toBe(200)
   })
@@ -256,7 +256,7 @@ describe('REQ_001: a body of more than 16 KiB is a refused call, recorded and fr
     `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${key}\r\nContent-Type: application/json\r\n`
   const chunk = `1000\r\n${'x'.repeat(4096)}\r\n`
 
-  test('a promise of too many bytes is refused before they come', async () => {
+  test('a Content-Length that is too large is refused before the body arrives', async () => {
     const before = (await house.eventsOf(partner.organizationId)).length
     const answer = only(
       await sendRaw(house.apiUrl, `${head(partner.apiKey)}Content-Length: 1000000000\r\n\r\n{`),
@@ -265,7 +265,7 @@ describe('REQ_001: a body of more than 16 KiB is a refused call, recorded and fr
     expectRefusedCall({ ...answer, events }, partner, unreadable(413))
   })
 
-  test('chunks are refused when there are too many of them', async () => {
+  test('chunks are refused when their total is too large', async () => {
     const before = (await house.eventsOf(partner.organizationId)).length
     const bytes = `${head(partner.apiKey)}Transfer-Encoding: chunked\r\n\r\n${chunk.repeat(5)}0\r\n\r\n`
     const answer = only(await sendRaw(house.apiUrl, bytes))
@@ -286,7 +286,7 @@ describe('REQ_001: a body of more than 16 KiB is a refused call, recorded and fr
   })
 })
 
-describe('REQ_004: a path without a route answers every client so, and is not a call', () => {
+describe('REQ_004: a path without a route gets the same answer for every client, and is not a call', () => {
   test.each([
     ['api', 'GET', '/'],
     ['api', 'POST', '/v1/ip'],
@@ -308,7 +308,7 @@ describe('REQ_004: a path without a route answers every client so, and is not a 
     expectErrorObject(await send(`${url}${path}`, { method }), refusal)
   })
 
-  test('the path is repeated without its query, cut to 64 characters', async () => {
+  test('the answer repeats the path without its query, cut to 64 characters', async () => {
     const path = `/${'x'.repeat(200)}`
     await expectUncalled(
       {
@@ -321,23 +321,18 @@ describe('REQ_004: a path without a route answers every client so, and is not a 
     )
   })
 
-  test.each(['/%zz', '/v1/ip/%c0%af', '/%'])(
-    'a path that is no path, %s, gets the error object',
-    async (path) => {
-      for (const url of [house.apiUrl, house.dashboardUrl]) {
-        const answer = only(
-          await sendRaw(url, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`),
-        )
-        expect([400, 404]).toContain(answer.status)
-        expect(Object.keys(answer.body)).toEqual(['error', 'message', 'code', 'request_id', 'details'])
-        expect(answer.headers.get('content-type')).toBe(jsonType)
-        expect(answer.headers.get('x-request-id')).toMatch(ulid)
-      }
-    },
-  )
+  test.each(['/%zz', '/v1/ip/%c0%af', '/%'])('an invalid path, %s, gets the error object', async (path) => {
+    for (const url of [house.apiUrl, house.dashboardUrl]) {
+      const answer = only(await sendRaw(url, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`))
+      expect([400, 404]).toContain(answer.status)
+      expect(Object.keys(answer.body)).toEqual(['error', 'message', 'code', 'request_id', 'details'])
+      expect(answer.headers.get('content-type')).toBe(jsonType)
+      expect(answer.headers.get('x-request-id')).toMatch(ulid)
+    }
+  })
 })
 
-describe('REQ_005: a method that a route does not take is 405 with Allow, and is no call', () => {
+describe('REQ_005: a method that a route does not take is 405 with Allow, and not a call', () => {
   test.each([
     ['api', '/v1/ip/lookup', 'POST', ['GET', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']],
     ['dashboard', '/whoami', 'GET', ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']],
@@ -374,7 +369,7 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and is
     expect({ status: answer.status, allow: answer.headers.get('allow') }).toEqual({ status: 405, allow })
   })
 
-  test('CONNECT, which opens a tunnel, is taken by nothing', async () => {
+  test('CONNECT, which opens a tunnel, is accepted nowhere', async () => {
     for (const url of [house.apiUrl, house.dashboardUrl]) {
       const answer = only(await sendRaw(url, 'CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n'))
       expectErrorObject(answer, {
@@ -387,17 +382,20 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and is
     }
   })
 
-  test.each(['BREW', 'get', 'NOTHING'])('%s, which nobody knows, on no route is REQ_004', async (method) => {
-    const answer = only(await sendRaw(house.apiUrl, `${method} /nothing?a=b HTTP/1.1\r\nHost: x\r\n\r\n`))
-    expectErrorObject(answer, {
-      status: 404,
-      error: 'not_found',
-      code: 'REQ_004',
-      details: { method, path: '/nothing' },
-    })
-  })
+  test.each(['BREW', 'get', 'NOTHING'])(
+    '%s, an unknown method, on a path without a route is REQ_004',
+    async (method) => {
+      const answer = only(await sendRaw(house.apiUrl, `${method} /nothing?a=b HTTP/1.1\r\nHost: x\r\n\r\n`))
+      expectErrorObject(answer, {
+        status: 404,
+        error: 'not_found',
+        code: 'REQ_004',
+        details: { method, path: '/nothing' },
+      })
+    },
+  )
 
-  test('a body is not read for what nothing takes: neither its size nor its type matters', async () => {
+  test('the body of a request that no route accepts is not read: neither its size nor its type matters', async () => {
     for (const [method, path, code] of [
       ['PUT', '/v1/ip/lookup', 'REQ_005'],
       ['QUERY', '/v1/ip/lookup', 'REQ_005'],
@@ -411,11 +409,11 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and is
   })
 
   test.each([
-    // What Node.js reads and Fastify does not route, what it reads for other protocols, and what it does not read.
+    // Methods that Node.js parses but Fastify does not route, methods of other protocols, and methods it does not parse.
     ...['TRACE', 'PROPFIND', 'QUERY', 'M-SEARCH'],
     ...['DESCRIBE', 'SETUP'],
     ...['BREW', 'FOO', 'get', 'Post', 'X-_~!'],
-  ])('%s is a method too', async (method) => {
+  ])('%s is treated as a method too', async (method) => {
     const answer = only(
       await sendRaw(
         house.apiUrl,
@@ -432,7 +430,7 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and is
   })
 })
 
-describe('what is no HTTP gets the error object, and leaves no event', () => {
+describe('bytes that are not HTTP get the error object, and leave no event', () => {
   test.each([
     ['a line of nothing', 'hello\r\n\r\n'],
     ['an unknown version', 'GET /whoami HTTP/9.9\r\nHost: x\r\n\r\n'],
@@ -454,7 +452,7 @@ describe('what is no HTTP gets the error object, and leaves no event', () => {
       await expectUncalled(unreadable(400), async () => only(await sendRaw(url, bytes)))
   })
 
-  test('a chunk whose size is no number, in a request of a known key: it becomes a free fact at most', async () => {
+  test('a chunk whose size is not a number, in a request of a known key, causes at most a free fact', async () => {
     const own = await house.partner()
     const answer = only(
       await sendRaw(
@@ -463,7 +461,7 @@ describe('what is no HTTP gets the error object, and leaves no event', () => {
       ),
     )
     expectErrorObject(answer, unreadable(400))
-    // The fact may be recorded after the answer, which holds no result; the call after it stands behind it.
+    // The fact may be recorded after the answer, which has no result. The call after it comes later in the log.
     expect((await house.whoami(own)).headers.get('credits-remaining')).toBe('1000')
     const events = await house.eventsOf(own.organizationId)
     expect(events.filter(({ type }) => type === 'CreditCharged')).toEqual([])
@@ -489,12 +487,12 @@ describe('what is no HTTP gets the error object, and leaves no event', () => {
     ['a Host that is none', post(`Host: a b/c\r\n${typed}${sized}`, lookup)],
     ['two content types', post(`Host: x\r\n${typed}content-type: text/plain\r\n${sized}`, lookup)],
     [
-      'a transfer coding beside chunked',
+      'another transfer coding in addition to chunked',
       post(`Host: x\r\n${typed}Transfer-Encoding: gzip, chunked\r\n`, chunked),
     ],
     ['an unknown transfer coding', post(`Host: x\r\n${typed}Transfer-Encoding: xchunked\r\n`, chunked)],
     ['chunks of HTTP/1.0', post(`Host: x\r\n${typed}Transfer-Encoding: chunked\r\n`, chunked, '1.0')],
-  ])('%s, in a request that is a call otherwise: refused, and the connection ended', async (_, bytes) => {
+  ])('%s, in an otherwise valid call: refused, and the connection is closed', async (_, bytes) => {
     const answer = await expectUncalled(unreadable(400), async () =>
       only(await sendRaw(house.apiUrl, bytes.replaceAll('KEY', partner.apiKey), 2)),
     )
@@ -514,21 +512,18 @@ describe('what is no HTTP gets the error object, and leaves no event', () => {
       `${post(`Host: x\r\n${typed}${sized}`, lookup)}${post(`Host: x\r\n${typed}Transfer-Encoding: chunked\r\n`, 'xyz\r\n')}`,
       'REQ_001',
     ],
-  ])(
-    'a call with %s behind it gets its answer, which was charged, before the error',
-    async (_, bytes, code) => {
-      const own = await house.partner({ credits: '5' })
-      const answers = await sendRaw(house.apiUrl, bytes.replaceAll('KEY', own.apiKey), 2)
-      expect(answers.map(({ status, body }) => [status, body.code])).toEqual([
-        [200, undefined],
-        [code === 'REQ_001' ? 400 : 405, code],
-      ])
-      expect(answers[0]?.headers.get('credits-charged')).toBe('1')
-      expect(answers[1]?.headers.get('connection')).toBe('close')
-      const events = await house.eventsOf(own.organizationId)
-      expect(events.filter(({ type }) => type === 'CreditCharged')).toHaveLength(1)
-    },
-  )
+  ])('a call followed by %s gets its answer, which was charged, before the error', async (_, bytes, code) => {
+    const own = await house.partner({ credits: '5' })
+    const answers = await sendRaw(house.apiUrl, bytes.replaceAll('KEY', own.apiKey), 2)
+    expect(answers.map(({ status, body }) => [status, body.code])).toEqual([
+      [200, undefined],
+      [code === 'REQ_001' ? 400 : 405, code],
+    ])
+    expect(answers[0]?.headers.get('credits-charged')).toBe('1')
+    expect(answers[1]?.headers.get('connection')).toBe('close')
+    const events = await house.eventsOf(own.organizationId)
+    expect(events.filter(({ type }) => type === 'CreditCharged')).toHaveLength(1)
+  })
 
   test('HTTP/1.1 without a Host', async () => {
     await expectUncalled(unreadable(400), async () =>
@@ -548,12 +543,12 @@ describe('what is no HTTP gets the error object, and leaves no event', () => {
     expect(answer.headers.get('content-type')).toBe(jsonType)
   })
 
-  test('after all of that the service answers as before', async () => {
+  test('after all that, the service answers as before', async () => {
     expect((await house.lookup(partner, { ip: places.london })).status).toBe(200)
   })
 })
 
-describe('SYS_001: when something breaks on our side, nothing is charged and nothing is betrayed', () => {
+describe('SYS_001: when the service itself fails, nothing is charged and no internals are exposed', () => {
   const broken = async <T>(during: () => Promise<T>): Promise<T> => {
     await house.query('alter table idempotent_calls rename to idempotent_calls_away')
     try {
@@ -581,11 +576,11 @@ describe('SYS_001: when something breaks on our side, nothing is charged and not
     expect(bare(events)).toEqual([{ type, data: { ...data, outcome: 'failed' } }])
   })
 
-  test('a key that is refused for its form needs no database', async () => {
+  test('an Idempotency-Key of invalid form is refused without the database', async () => {
     expect((await broken(() => lookupWith('two words'))).body).toMatchObject({ code: 'REQ_003' })
   })
 
-  test('decision 5: the call of a known key carries its rate limits, and that it cost nothing', async () => {
+  test('decision 5: the answer to a known key has its rate limits and a charge of 0', async () => {
     const answer = await broken(() => lookupWith('broken-3'))
     expect(answer.body.code).toBe('SYS_001')
     expect(answer.headers.get('credits-charged')).toBe('0')

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 
-/** Decision of operations: a disk that is nearly full refuses new calls before PostgreSQL fails under those in flight. */
+/** Decision of operations: a nearly full disk refuses new calls before PostgreSQL fails during those in flight. */
 
 let house: House
 let partner: Partner
@@ -19,7 +19,7 @@ const fill = (): void => {
   vi.spyOn(diskSpace, 'seen').mockReturnValue({ space, state: 'full' })
 }
 
-test('new calls get 503 SYS_002 with Retry-After, nothing is recorded of them, and those in flight are answered', async () => {
+test('new calls get 503 SYS_002 with Retry-After and leave no record, and those in flight are answered', async () => {
   const blocked = await house.blockLog()
   const inFlight = house.lookup(partner, { ip: '81.2.69.142' })
   await blocked.waiting()
@@ -42,13 +42,13 @@ test('new calls get 503 SYS_002 with Retry-After, nothing is recorded of them, a
   expect([again.status, again.headers.get('idempotent-replayed')]).toEqual([200, null])
 })
 
-test('a caller without a valid key is told that first', async () => {
+test('a caller without a valid key gets that error first', async () => {
   fill()
   const stranger = { ...partner, apiKey: `${partner.apiKey.slice(0, -4)}AAAA` }
   expect((await house.lookup(stranger, { ip: '81.2.69.142' })).status).toBe(401)
 })
 
-test('readiness names the disk and nothing about it, and is back with the room', async () => {
+test('readiness names only the disk, and the service is ready again once there is room', async () => {
   fill()
   const full = await fetch(`${house.apiUrl}/readyz`)
   expect([

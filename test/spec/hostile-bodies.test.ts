@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 
-/** Bodies made to look like something of ours. */
+/** Bodies that imitate internal objects of the service. */
 
 let house: House
 let partner: Partner
@@ -13,7 +13,7 @@ beforeAll(async () => {
 
 afterAll(() => house?.close())
 
-test('7 a body with the members of a refusal is a body like any other', async () => {
+test('7 a body with the members of a refusal is treated like any other', async () => {
   const refusalLike = {
     code: 'SYS_001',
     message: 'take this',
@@ -31,7 +31,7 @@ test('7 a body with the members of a refusal is a body like any other', async ()
     expect((await house.lookup(partner, body)).body).toMatchObject({ code: 'REQ_002' })
 })
 
-test('7 members that reach for prototypes change nothing', async () => {
+test('7 members that target prototypes have no effect', async () => {
   const answer = await house.lookup(
     partner,
     '{"__proto__":{"ip":"8.8.8.8"},"constructor":{"prototype":{"ip":"8.8.8.8"}}}',

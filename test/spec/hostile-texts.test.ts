@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { permission } from '../../src/events/capabilities.ts'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 
-/** Texts that PostgreSQL does not take, or that show something else than they say, wherever a caller can put one. */
+/** Texts that PostgreSQL cannot store, or that display misleadingly, in every place where a caller can send text. */
 
 let house: House
 let partner: Partner
@@ -27,7 +27,7 @@ const questions: readonly (readonly [string, (text: string) => object])[] = [
   ['/pixel/decide', (text) => ({ url: `https://example.com/${text}`, hit_id: text })],
 ]
 
-test('are answered as any other wrong text is, and leave the read models in order', async () => {
+test('are answered like any other invalid text, and leave the read models intact', async () => {
   for (const [path, bodyOf] of questions)
     for (const text of hostile) {
       const { status, body } = await house.post(partner, path, bodyOf(text))

@@ -1,6 +1,6 @@
 /**
- * Decision 15: an Idempotency-Key is used up by a charge and by nothing else. What cost nothing may be asked again; what was
- * charged is never charged again, and buys one answer, not a subscription.
+ * Decision 15: only a charge uses up an Idempotency-Key. A free call may be repeated. A charged call is never charged again, and buys one
+ * answer, not a subscription.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type AnswerAndFacts, type House, openHouse, type Partner, places, until } from '../support/house.ts'
@@ -38,7 +38,7 @@ beforeEach(() => {
 const aPartner = (credits: string): Promise<Partner> =>
   house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits, limits })
 
-/** Fresh data of somebody, under a key. */
+/** Asks for fresh data of a person, under a key. */
 const ask = async (partner: Partner, key: string): Promise<AnswerAndFacts> => {
   const answer = await house.post(
     partner,
@@ -47,7 +47,7 @@ const ask = async (partner: Partner, key: string): Promise<AnswerAndFacts> => {
     { 'idempotency-key': key },
   )
   await until(
-    'nobody is being fetched',
+    'no fetch is running',
     async () => (await house.query('select 1 from profile_fetches')).length === 0,
   )
   return answer
@@ -59,7 +59,7 @@ const known = (headline: string): UpstreamAnswer => ({
   body: { lid, firstname: 'Zorvina', lastname: 'Quillfeather', headline },
 })
 const nobody: UpstreamAnswer = { status: 404 }
-/** Not a failure of the connection: the source is not left alone for it. */
+/** Not a connection failure: the service keeps asking the source. */
 const nonsense: UpstreamAnswer = { body: 'nonsense' }
 
 const headlineOf = ({ body }: AnswerAndFacts): unknown => Object(body.result).headline
@@ -77,7 +77,7 @@ const expectReplay = (answer: AnswerAndFacts, partner: Partner): void => {
   })
 }
 
-/** The first answer that delivers is charged like any; the key is used up by it. */
+/** The first answer that delivers is charged as usual, and uses up the key. */
 const expectDelivered = async (partner: Partner, key: string, before: string, after: string) => {
   upstream.answers(() => known('Keeper of small lamps'))
   const delivered = await ask(partner, key)
@@ -96,8 +96,8 @@ const expectDelivered = async (partner: Partner, key: string, before: string, af
   expect(await chargesOf(house, partner)).toHaveLength(1)
 }
 
-describe('a failure of ours', () => {
-  test('does not use up the key, not even twenty times over: the next call with it is a first one, and charged when it delivers', async () => {
+describe('a failure of the service', () => {
+  test('does not use up the key, even if repeated twenty times: the next call with it counts as the first, and is charged when it delivers', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => nonsense)
     for (let n = 0; n < 20; n++) {
@@ -111,7 +111,7 @@ describe('a failure of ours', () => {
     await expectDelivered(partner, 'often', '20', '15')
   })
 
-  test('does not bind the key to its request: another body may come under it', async () => {
+  test('does not bind the key to its request: another body may use it', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => nonsense)
     await ask(partner, 'moved')
@@ -120,8 +120,8 @@ describe('a failure of ours', () => {
   })
 })
 
-describe('a refusal that costs nothing', () => {
-  test('is the same refusal again within a day, of a person too, and no source is asked', async () => {
+describe('a free refusal', () => {
+  test('is the same refusal again within a day, also about a person, and no source is asked', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => nobody)
     const first = await ask(partner, 'nobody')
@@ -141,7 +141,7 @@ describe('a refusal that costs nothing', () => {
     expect(upstream.requests).toHaveLength(0)
   })
 
-  test('is forgotten after a day, as often as it comes: the call is made again, and charged when it delivers', async () => {
+  test('is forgotten after a day, however often it is repeated: the call is made again, and charged when it delivers', async () => {
     const partner = await aPartner('20')
     for (let n = 0; n < 10; n++) {
       upstream.answers(() => nobody)
@@ -159,7 +159,7 @@ describe('a refusal that costs nothing', () => {
 })
 
 describe('an empty balance', () => {
-  test('uses up no key: after credits were bought the same key delivers, and is charged once', async () => {
+  test('uses up no key: after a purchase of credits the same key delivers, and is charged once', async () => {
     const partner = await aPartner('0')
     upstream.answers(() => known('Not to be had'))
     for (let n = 0; n < 3; n++) {
@@ -172,7 +172,7 @@ describe('an empty balance', () => {
     await expectDelivered(partner, 'poor', '12', '7')
   })
 
-  test('says what there is now, not what there was', async () => {
+  test('shows the current credits, not those of the first refusal', async () => {
     const partner = await aPartner('1')
     const details = async () => (await ask(partner, 'poorer')).body.details
     expect(await details()).toEqual({ required: '5', available: '1' })
@@ -180,7 +180,7 @@ describe('an empty balance', () => {
     expect(await details()).toEqual({ required: '5', available: '3' })
   })
 
-  test('asked for longer than patience lasts uses up no key either', async () => {
+  test('uses up no key either if the call is repeated for longer than the retry period', async () => {
     const partner = await house.partner({ credits: '0', limits })
     const lookup = () => house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'patient' })
     for (let n = 0; n < 20; n++) {
@@ -195,7 +195,7 @@ describe('an empty balance', () => {
 })
 
 describe('a charge for a person’s data', () => {
-  test('is no subscription: again with the key it is what is cached, free, and no source is asked', async () => {
+  test('is not a subscription: with the same key the answer is the cached data, free, and no source is asked', async () => {
     const partner = await aPartner('20')
     upstream.answers((_, n) => known(`version ${n}`))
     const first = await ask(partner, 'bought')
@@ -214,7 +214,7 @@ describe('a charge for a person’s data', () => {
     expect(upstream.requests).toHaveLength(1)
   })
 
-  test('with nothing cached any more is 503 under its key, free, and no source is asked; another key is another call', async () => {
+  test('once nothing is cached any more, is 503 under its key, free, and no source is asked; another key is another call', async () => {
     const partner = await aPartner('20')
     upstream.answers((_, n) => known(`version ${n}`))
     await ask(partner, 'bought')
@@ -228,7 +228,7 @@ describe('a charge for a person’s data', () => {
     const other = await ask(partner, 'bought-again')
     expect(headlineOf(other)).toBe('version 1')
     expectCredits(other, '5', '10')
-    // What another charge fetched a month later is not what the older one paid for.
+    // Data that another charge fetched a month later are not what the older charge paid for.
     const last = await ask(partner, 'bought')
     expectErrorObject(last, unavailable)
     expectCredits(last, '0', '10')

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { amountOf } from '../../src/administration/input.ts'
 import { commandKeyOf } from '../../src/call/key-lookup.ts'
 
-test('15 no key of a partner is another key, a request id, or the name of a command of ours', () => {
+test('15 no partner’s key equals another key, a request id, or the name of an internal command', () => {
   const key = fc.string({ unit: fc.constantFrom('a', '/', '1', '2', '-', ':'), minLength: 1, maxLength: 12 })
   fc.assert(
     fc.property(key, key, (one, other) => {
@@ -17,7 +17,7 @@ test('15 no key of a partner is another key, a request id, or the name of a comm
     expect(commandKeyOf(own)).not.toMatch(`^${own}`)
 })
 
-test('8 an operator cannot type more credits than the read models can hold', () => {
+test('8 an operator cannot enter more credits than the read models can hold', () => {
   expect(amountOf('amount', '1000000000', { zero: false })).toBe(1_000_000_000_000_000n)
   for (const text of ['1000000000.000001', '10000000000000', '-1', '0', '1e3', '', '1.0000001'])
     expect(() => amountOf('amount', text, { zero: false }), text).toThrow(

@@ -1,6 +1,6 @@
 /**
- * Decision 15 where the answer is a person's data, of which nothing is kept: a call repeated under its Idempotency-Key gets
- * the person it paid for or nobody, and free answers about them use up no key.
+ * Decision 15 for answers with a person's data, which are not stored: a call repeated under its Idempotency-Key returns the person it paid
+ * for or no one, and free answers about that person use up no key.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type AnswerAndFacts, type House, openHouse, type Partner, places, until } from '../support/house.ts'
@@ -15,7 +15,7 @@ const dayMs = 24 * hourMs
 
 let upstream: ProfileUpstream
 let house: House
-/** Whose calls change what is cached. */
+/** A partner whose calls change the cache. */
 let bystander: Partner
 let people = 0
 let lid = ''
@@ -54,7 +54,7 @@ const aPartner = (credits: string): Promise<Partner> =>
 
 const urnOf = (of: string): string => `urn:profnet:person:${of}`
 
-/** Without a key, or under one; settled when nobody is being fetched any more. */
+/** Asks with or without a key, and waits until no fetch is running. */
 const ask = async (
   partner: Partner,
   { id = lid, cached = false, key }: { id?: string; cached?: boolean; key?: string } = {},
@@ -66,13 +66,13 @@ const ask = async (
     key === undefined ? {} : { 'idempotency-key': key },
   )
   await until(
-    'nobody is being fetched',
+    'no fetch is running',
     async () => (await house.query('select 1 from profile_fetches')).length === 0,
   )
   return answer
 }
 
-/** The person the upstream tells of; its own clock does not move with the house. */
+/** The upstream's answer about the person. Its own clock does not move with the house. */
 const known = (headline: string, { urn = number }: { urn?: string } = {}): UpstreamAnswer => ({
   headers: { date: new Date().toUTCString() },
   body: { lid, urn: urnOf(urn), firstname: 'Zorvina', lastname: 'Quillfeather', headline },
@@ -90,7 +90,7 @@ const expectRepeated = (answer: AnswerAndFacts, headline: string, remaining: str
   expectCredits(answer, '0', remaining)
 }
 
-/** Nothing of anybody, nothing to pay, and nobody was asked. */
+/** No personal data, no charge, and no source was asked. */
 const expectNobody = (answer: AnswerAndFacts, remaining: string): void => {
   expectErrorObject(answer, unavailable)
   expectCredits(answer, '0', remaining)
@@ -99,7 +99,7 @@ const expectNobody = (answer: AnswerAndFacts, remaining: string): void => {
 }
 
 describe('a tombstone', () => {
-  test('uses up no key, not twenty times over: once the person is back the key delivers, and is charged once', async () => {
+  test('uses up no key, even if repeated twenty times: once the person is back the key delivers, and is charged once', async () => {
     upstream.answers(() => known('Here'))
     await ask(bystander)
     house.moveClock(2 * minuteMs)
@@ -141,7 +141,7 @@ describe('a call that was charged before its process died, and whose repetition 
     upstream.answers(() => known('Bought'))
     expectCredits(await ask(partner, { key: 'crashed' }), '5', '15')
     await loseAnswers(house, partner)
-    // Nothing that old is served.
+    // Data that old are never served.
     house.moveClock(31 * dayMs)
     expectNobody(await ask(partner, { key: 'crashed' }), '15')
     for (let n = 0; n < 2; n++) {
@@ -156,12 +156,12 @@ describe('a call that was charged before its process died, and whose repetition 
     expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 
-  test('is answered under its key once it can be', async () => {
+  test('is answered under its key once that is possible', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => known('Bought'))
     await ask(partner, { key: 'later' })
     await loseAnswers(house, partner)
-    // What was bought cannot be read for a while.
+    // The purchased data cannot be read for a while.
     await house.query(`update profile_keys set subject_id = 'away ' || subject_id`)
     expectNobody(await ask(partner, { key: 'later' }), '15')
     await house.query(`update profile_keys set subject_id = replace(subject_id, 'away ', '')`)
@@ -171,23 +171,23 @@ describe('a call that was charged before its process died, and whose repetition 
 })
 
 describe('a charge for a person’s data', () => {
-  test('never pays for the data of another person who has the name by now', async () => {
+  test('never pays for the data of another person who has since taken over the name', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => known('Who was paid for'))
     expectCredits(await ask(partner, { key: 'bought' }), '5', '15')
-    // An hour later, and within the day: the number of somebody else leads to the name.
+    // An hour later, and within the day: another person's number leads to the name.
     house.moveClock(hourMs)
     const other = String(Number(number) + 1_000_000)
     upstream.answers(() => known('Somebody else', { urn: other }))
     expect(headlineOf(await ask(bystander, { id: urnOf(other) }))).toBe('Somebody else')
     expect(headlineOf(await ask(bystander, { cached: true }))).toBe('Somebody else')
     for (let n = 0; n < 2; n++) expectNobody(await ask(partner, { key: 'bought' }), '15')
-    // Whoever pays for them gets them.
+    // Only a new charge gets the data of the other person.
     expect(headlineOf(await ask(partner, { cached: true, key: 'bought-now' }))).toBe('Somebody else')
     expect(await chargesOf(house, partner)).toHaveLength(2)
   })
 
-  test('buys what became of them within a day', async () => {
+  test('buys the person’s newer data within a day', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => known('At first'))
     await ask(partner, { key: 'bought' })
@@ -199,7 +199,7 @@ describe('a charge for a person’s data', () => {
     expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 
-  test('buys what became of them within a day also when it is repeated later', async () => {
+  test('buys the person’s newer data of that day, also when it is repeated later', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => known('At first'))
     await ask(partner, { key: 'bought' })
@@ -210,7 +210,7 @@ describe('a charge for a person’s data', () => {
     expectRepeated(await ask(partner, { key: 'bought' }), 'Within the day', '15')
   })
 
-  test('does not pay for what another partner had fetched more than a day later', async () => {
+  test('does not pay for data that another partner fetched more than a day later', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => known('At first'))
     await ask(partner, { key: 'bought' })

@@ -1,4 +1,4 @@
-/** Decision 15: the same Idempotency-Key and body again is the first answer again, and is charged once, ever. */
+/** Decision 15: repeating the same Idempotency-Key and body returns the first answer, and is charged only once, ever. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
@@ -32,14 +32,14 @@ afterAll(() => house?.close())
 const lookup = (partner: Partner, ip: unknown, key: string) =>
   house.lookup(partner, { ip }, { 'idempotency-key': key })
 
-/** Without looking at the ledger: for calls that are under way together. */
+/** Sends without reading the ledger: for calls that are made together. */
 const sendLookup = (partner: Partner, ip: string, key: string): Promise<Answer> =>
   send(`${house.apiUrl}/v1/ip/lookup`, {
     headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json', 'idempotency-key': key },
     body: { ip },
   })
 
-/** As after the death of the process between its append and its answer, and the minute such a claim holds. */
+/** Simulates a process that died between its append and its answer, and the end of its claim a minute later. */
 const loseAnswers = (partner: Partner) =>
   house.query(
     `update idempotent_calls set status = null, answer = null, answered_at = null,
@@ -48,7 +48,7 @@ const loseAnswers = (partner: Partner) =>
     [partner.organizationId],
   )
 
-describe('the same key and body again', () => {
+describe('the same key and body repeated', () => {
   test('is the first answer byte for byte, marked as replayed, and charged once', async () => {
     const partner = await house.partner({ credits: '10' })
     const first = await lookup(partner, places.london, 'order-1')
@@ -63,7 +63,7 @@ describe('the same key and body again', () => {
       expect(again.headers.get('content-type')).toBe(jsonType)
       expectCredits(again, '0', '9')
       expect(Object.keys(rateLimitsOf(again))).toEqual(['minute', 'day'])
-      // A replay is a call of its own: it has its own request id in the header and in its fact.
+      // A replay is a separate call: it has its own request id in the header and in its fact.
       expect(bare(again.events)).toEqual([replayFact(partner)])
       expect(again.events[0]?.metadata.request_id).toBe(again.headers.get('x-request-id'))
       expect(again.headers.get('x-request-id')).not.toBe(first.headers.get('x-request-id'))
@@ -71,7 +71,7 @@ describe('the same key and body again', () => {
     expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 
-  test('is the first answer also when it was free', async () => {
+  test('is the first answer even if it was free', async () => {
     const partner = await house.partner({ credits: '10' })
     const first = await lookup(partner, '10.0.0.1', 'free')
     const again = await lookup(partner, '10.0.0.1', 'free')
@@ -80,7 +80,7 @@ describe('the same key and body again', () => {
     expect(await chargesOf(house, partner)).toEqual([])
   })
 
-  test('is the first answer also when it was a refusal', async () => {
+  test('is the first answer even if it was a refusal', async () => {
     const partner = await house.partner({ credits: '10' })
     const first = await lookup(partner, '256.1.1.1', 'wrong')
     expect(first.body.code).toBe('IP_001')
@@ -90,7 +90,7 @@ describe('the same key and body again', () => {
     expectCredits(again, '0', '10')
   })
 
-  test('belongs to the organization: every key of it gets the first answer, no key of another does', async () => {
+  test('belongs to the organization: all its keys get the first answer, and no key of another organization does', async () => {
     const partner = await house.partner({ credits: '10' })
     const colleague = await house.key(partner.organizationId)
     const stranger = await house.partner({ credits: '10' })
@@ -101,7 +101,7 @@ describe('the same key and body again', () => {
     expectCredits(other, '1', '9')
   })
 
-  test('under two organizations leaves nothing alike: a kept answer of one is none of the other’s', async () => {
+  test('under two organizations leaves no equal values: neither can use the other’s stored answer', async () => {
     const [partner, stranger] = [
       await house.partner({ credits: '10' }),
       await house.partner({ credits: '10' }),
@@ -117,7 +117,7 @@ describe('the same key and body again', () => {
         ),
         column,
       ).toEqual([{ different: 2 }])
-    // A row of one that got into the place of the other's.
+    // A row copied over the other organization's row.
     await house.query(
       `update idempotent_calls set answer = (select answer from idempotent_calls where organization_id = $1)
         where organization_id = $2`,
@@ -137,7 +137,7 @@ describe('the same key and body again', () => {
     expect((await lookup(partner, places.london, 'often')).status).toBe(429)
   })
 
-  test('the key’s quotes are not part of it', async () => {
+  test('the quotes around a key are not part of it', async () => {
     const partner = await house.partner({ credits: '10' })
     const first = await lookup(partner, places.london, '"quoted-1"')
     expect(first.status).toBe(200)
@@ -162,13 +162,13 @@ describe('the same key with another body', () => {
       details: {},
     })
     expectCredits(answer, '0', '9')
-    // The first answer is none the worse for it.
+    // The first answer is unaffected.
     expect((await lookup(partner, places.london, 'order-1')).text).toBe(first.text)
   })
 })
 
-describe('the same key at once', () => {
-  test('is IDEMP_002 while the first is being answered, recorded and free', async () => {
+describe('the same key used simultaneously', () => {
+  test('is IDEMP_002 while the first call is being answered, recorded and free', async () => {
     const partner = await house.partner({ credits: '10' })
     const before = (await house.eventsOf(partner.organizationId)).length
     const blocked = await house.blockLog()
@@ -179,7 +179,7 @@ describe('the same key at once', () => {
         const [before] = await house.query('select clock_timestamp()::text as at')
         const two = sendLookup(partner, places.london, 'twice')
         await until(
-          'the second has found the claim of the first',
+          'the second call has found the claim of the first',
           async () =>
             (
               await house.query(
@@ -206,7 +206,7 @@ describe('the same key at once', () => {
     expect((await lookup(partner, places.london, 'twice')).text).toBe((await first).text)
   })
 
-  test('of 30 at once one is charged; each gets its answer, or has to wait', async () => {
+  test('of 30 simultaneous calls only one gets charged; the others get its answer, or have to wait', async () => {
     const partner = await house.partner({ credits: '100' })
     const answers = await Promise.all(
       Array.from({ length: 30 }, () => sendLookup(partner, places.london, 'all')),
@@ -226,7 +226,7 @@ describe('the same key at once', () => {
   })
 })
 
-describe('what is no key', () => {
+describe('an invalid key', () => {
   const refusal = {
     status: 400,
     error: 'validation_error',
@@ -259,7 +259,7 @@ describe('what is no key', () => {
     expectRefusedCall({ ...answer, events }, partner, refusal)
   })
 
-  test('255 characters are a key', async () => {
+  test('255 characters are a valid key', async () => {
     const partner = await house.partner({ credits: '10' })
     expect((await lookup(partner, places.london, 'x'.repeat(255))).status).toBe(200)
     expect((await lookup(partner, places.london, 'x'.repeat(255))).headers.get('idempotent-replayed')).toBe(
@@ -268,8 +268,8 @@ describe('what is no key', () => {
   })
 })
 
-describe('a key may be anything, also what the ledger derives ids from', () => {
-  test("the names of the service's own commands are keys like any other", async () => {
+describe('a key may be any text, even one from which the ledger derives ids', () => {
+  test('the names of internal commands are keys like any other', async () => {
     const partner = await house.partner({ credits: '10' })
     const [registered] = await house.eventsOf(partner.organizationId)
     const names = ['register', 'grant', 'idempotency/x', 'x', String(registered?.id), partner.keyId]
@@ -316,12 +316,12 @@ describe('after the first body is forgotten', () => {
     expect((await lookup(partner, places.munich, 'old')).body.code).toBe('IDEMP_001')
   })
 
-  test('a call that was refused for want of credits is not given away', async () => {
+  test('a call that was refused for lack of credits is not free', async () => {
     const partner = await house.partner({ credits: '0' })
     expect((await lookup(partner, places.london, 'unpaid')).status).toBe(402)
     await forget(house, partner)
     const again = await lookup(partner, places.london, 'unpaid')
-    // Never charged: a result may leave only with a charge, and there is nothing to charge.
+    // Never charged: a result may be sent only with a charge, and there are no credits to charge.
     expect(again.status).toBe(402)
     expect(again.text).not.toContain('London')
     expect(await chargesOf(house, partner)).toEqual([])
@@ -338,11 +338,11 @@ describe('after the process died before it answered', () => {
     expect(again.body.result).toEqual(first.body.result)
     expectCredits(again, '0', '9')
     expect(await chargesOf(house, partner)).toHaveLength(1)
-    // From now on that is the first answer.
+    // From now on this is the first answer.
     expect((await lookup(partner, places.london, 'lost')).text).toBe(again.text)
   })
 
-  test('a call that was refused for want of credits is not given away', async () => {
+  test('a call that was refused for lack of credits is not free', async () => {
     const partner = await house.partner({ credits: '0' })
     expect((await lookup(partner, places.london, 'lost')).status).toBe(402)
     await loseAnswers(partner)
@@ -352,7 +352,7 @@ describe('after the process died before it answered', () => {
     expect(await chargesOf(house, partner)).toEqual([])
   })
 
-  test('a row lost altogether costs the answer, never a second charge', async () => {
+  test('a lost row costs the answer, but never causes a second charge', async () => {
     const partner = await house.partner({ credits: '10' })
     await lookup(partner, places.london, 'vanished')
     await house.query('delete from idempotent_calls where organization_id = $1', [partner.organizationId])

@@ -21,7 +21,7 @@ const keyUsed = (facts: { success: boolean; country_code: string | null }) => ({
   facts: { kind: 'ip_lookup', ...facts, address_hmac: expect.stringMatching(/^[\w-]{43}$/) },
 })
 
-/** The facts of a lookup, and what they cost. */
+/** The facts of a lookup, and its charge. */
 const chargedLookup = (countryCode: string) => [
   { type: 'KeyUsed', data: keyUsed({ success: true, country_code: countryCode }) },
   {
@@ -71,7 +71,7 @@ const missingIp = {
 }
 
 describe('2.3 the IP lookup response', () => {
-  test('holds result, processing_time_ms and request_id, and nothing else', async () => {
+  test('has result, processing_time_ms and request_id, and nothing else', async () => {
     const { status, headers, body } = await house.lookup(partner, { ip: places.london })
     expect(status).toBe(200)
     expect(Object.keys(body)).toEqual(['result', 'processing_time_ms', 'request_id'])
@@ -109,7 +109,7 @@ describe('2.3 the IP lookup response', () => {
     })
   })
 
-  test('what the database leaves empty is null, and what follows from the country is not', async () => {
+  test('fields that the database leaves empty are null, but those that follow from the country are set', async () => {
     const { body } = await house.lookup(partner, { ip: places.countryOnly })
     expect(body.result).toEqual({
       ip: places.countryOnly,
@@ -238,12 +238,12 @@ describe('4.2 POST /v1/ip/lookup', () => {
       expectRefusedCall(await house.lookup(partner, { ip }), partner, wrongType)
     })
 
-    test('what was submitted is repeated, cut to 1,024 characters', async () => {
+    test('the submitted text is repeated, cut to 1,024 characters', async () => {
       const ip = `${'1'.repeat(1_023)}xyz`
       expectRefusedCall(await house.lookup(partner, { ip }), partner, malformed(`${'1'.repeat(1_023)}x`))
     })
 
-    test('what was submitted does not enter the event log', async () => {
+    test('the submitted text does not enter the event log', async () => {
       const { events } = await house.lookup(partner, { ip: 'somebody@example.com' })
       expect(JSON.stringify(events)).not.toContain('somebody')
     })
@@ -274,7 +274,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     ['NAT64', '64:ff9b::81.2.69.142', '64:ff9b::5102:458e'],
     ['6to4', '2002:5102:458e::1', '2002:5102:458e::1'],
   ])(
-    'decision 18: a %s address answers for the IPv4 address inside it and stays IPv6',
+    'decision 18: a %s address is answered for the IPv4 address inside it and stays IPv6',
     async (_, ip, shown) => {
       const answer = await house.lookup(partner, { ip })
       expect(answer.body.result).toEqual({ ip: shown, success: true, type: 'IPv6', ...london })
@@ -297,7 +297,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     ['2a02:c7c:0:1:1:1:1:1', '2a02:c7c:0:1:1:1:1:1'],
     ['2a02:c7c:0:0:0::1', '2a02:c7c::1'],
     ['2a02:c7c::81.2.69.142', '2a02:c7c::5102:458e'],
-  ])('decision 19: %s comes back as %s (RFC 5952)', async (ip, canonical) => {
+  ])('decision 19: %s is returned as %s (RFC 5952)', async (ip, canonical) => {
     const { body } = await house.lookup(partner, { ip })
     expect(body.result).toMatchObject({ ip: canonical, success: true, type: 'IPv6' })
   })
@@ -308,7 +308,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     expect(spelled.events[0]?.data.facts).toEqual(plain.events[0]?.data.facts)
   })
 
-  test('decision 7: members we do not know are ignored', async () => {
+  test('decision 7: unknown members are ignored', async () => {
     const answer = await house.lookup(partner, {
       ip: places.london,
       language: 'de',
@@ -319,7 +319,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     expect(bare(answer.events)).toEqual(chargedLookup('GB'))
   })
 
-  test('an ip member inherited from nowhere counts for nothing', async () => {
+  test('an ip member that is only inherited does not count', async () => {
     expectRefusedCall(
       await house.ask(partner, {
         headers: { 'content-type': 'application/json' },
@@ -330,7 +330,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     )
   })
 
-  test('decision 5: Credits-Remaining goes down by what Credits-Charged says', async () => {
+  test('decision 5: Credits-Remaining decreases by Credits-Charged', async () => {
     const fresh = await house.partner({ credits: '2' })
     expectCredits(await house.lookup(fresh, { ip: '10.0.0.1' }), '0', '2')
     expectCredits(await house.lookup(fresh, { ip: places.london }), '1', '1')

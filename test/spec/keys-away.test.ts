@@ -1,4 +1,4 @@
-/** What callers get while KEY_DIR is away: nothing about people is kept that could not be forgotten, and nothing else suffers. */
+/** Calls while KEY_DIR is unreachable: no personal data is stored that could not be erased, and all other calls work. */
 import { rename } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type House, openHouse, type Partner, places, until } from '../support/house.ts'
@@ -32,7 +32,7 @@ afterAll(async () => {
 const profile = (id: string) => house.post(partner, '/v1/profnet/profile', { id })
 const ready = async (): Promise<boolean> => (await fetch(`${house.apiUrl}/readyz`)).status === 200
 
-test('profiles that would have to be kept are 503 and free; a repeated call is charged once, as ever; then all goes on', async () => {
+test('profiles that would have to be stored are 503 and free; a repeated call is still charged once; then all calls work again', async () => {
   expect((await profile('zorvina-1')).status).toBe(200)
   await rename(keyDir, `${keyDir}-away`)
   await until('the host is not ready', async () => !(await ready()))
@@ -41,7 +41,7 @@ test('profiles that would have to be kept are 503 and free; a repeated call is c
   expectCredits(refused, '0', '95')
   const once = () => house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'while-away' })
   expectCredits(await once(), '1', '94')
-  // Its answer could not be kept: it is made again, free.
+  // Its answer could not be stored, so the call is made again, for free.
   const again = await once()
   expect(again.status).toBe(200)
   expectCredits(again, '0', '94')

@@ -1,4 +1,4 @@
-/** Decision 5 while the database is away: a call tells what it cost and what is left wherever that is known. */
+/** Decision 5 while the database is unreachable: answers show the charge and the remaining credits wherever they are known. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type House, openHouse, places } from '../support/house.ts'
 import { testDatabase } from '../support/postgres.ts'
@@ -24,7 +24,7 @@ afterAll(async () => {
   await drop?.()
 })
 
-test('503 carries the credits that were last known; a call too many stays 429', async () => {
+test('503 shows the last known credits; a call beyond the rate limit is still 429', async () => {
   const partner = await house.partner({ credits: '7', limits: { requests_per_minute: 2 } })
   const asked = () =>
     fetch(`${house.apiUrl}/v1/ip/lookup`, {

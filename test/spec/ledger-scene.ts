@@ -1,4 +1,4 @@
-/** What happens to a partner's ledger beside its calls, and what calls leave in it that came to nothing or came again. */
+/** Changes to a partner's ledger other than calls, and the facts left by failed and repeated calls. */
 import { randomUUID } from 'node:crypto'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -10,7 +10,7 @@ import type { Bare, ExpectedRefusal } from './wire.ts'
 export const chargesOf = async (house: House, { organizationId }: Partner): Promise<LedgerFact[]> =>
   (await house.eventsOf(organizationId)).filter(({ type }) => type === 'CreditCharged')
 
-/** By another ledger, the house's own has not heard of it. */
+/** With another ledger, the house's own ledger does not know the grant yet. */
 export const buy = (
   house: House,
   { organizationId }: Partner,
@@ -29,7 +29,7 @@ export const buy = (
     },
   )
 
-/** What a re-rating does: it corrects a charge, or with `adjusts` null the balance; `amount` is signed. */
+/** Does what a re-rating does: it corrects a charge, or with `adjusts` null the balance; `amount` is signed. */
 export const rerate = (
   house: House,
   { organizationId }: Partner,
@@ -56,7 +56,7 @@ export const unpaid = (required: string, available: string): ExpectedRefusal => 
   details: { required, available },
 })
 
-/** The refusal of a call that failed for something outside. */
+/** The refusal of a call that failed because of an outside system. */
 export const unavailable: ExpectedRefusal = {
   status: 503,
   error: 'service_unavailable',
@@ -76,7 +76,7 @@ export const failureFact = ({ keyId }: Partner, capability: Capability): Bare =>
   },
 })
 
-/** A call with an Idempotency-Key that was answered again; `idempotent`: where the charge was looked up for it. */
+/** A replayed call with an Idempotency-Key; `idempotent`: whether the charge was looked up for it. */
 export const replayFact = (
   { keyId }: Partner,
   capability: Capability = 'ip_lookup',
@@ -93,7 +93,7 @@ export const replayFact = (
   },
 })
 
-/** A day later, as the job that forgets the answers under Idempotency-Keys sees it. */
+/** Runs the job that forgets answers under Idempotency-Keys, as if a day had passed. */
 export const forget = async (house: House, { organizationId }: Partner): Promise<void> => {
   await house.query(
     `update idempotent_calls set answered_at = answered_at - interval '25 h' where organization_id = $1`,
@@ -102,7 +102,7 @@ export const forget = async (house: House, { organizationId }: Partner): Promise
   await forgetAnswers(house.foundation.pool)
 }
 
-/** As after the death of the process between its append and its answer, and the minute such a claim holds. */
+/** Simulates a process that died between its append and its answer, and the end of its claim a minute later. */
 export const loseAnswers = async (house: House, { organizationId }: Partner): Promise<void> => {
   await house.query(
     `update idempotent_calls set status = null, answer = null, answered_at = null,

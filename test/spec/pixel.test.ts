@@ -1,4 +1,4 @@
-/** Specification §4.5 and §4.6, decisions 22 and 23: the pixel controls, over HTTP, with what the ledger holds of them. */
+/** Specification §4.5 and §4.6, decisions 22 and 23: the pixel controls, over HTTP, with their records in the ledger. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { z } from 'zod'
 import {
@@ -27,7 +27,7 @@ import { type Bare, bare, expectCredits, expectErrorObject, rateLimitsOf, ulid }
 let house: House
 beforeAll(async () => {
   house = await openHouse({ clock: 'movable' })
-  // Far from any seam: what ends today and this month is the same for a whole test.
+  // Far from the end of a day or month, so that no period ends during a test.
   moveTo('2031-05-14T12:00:00.000Z')
 })
 afterAll(() => house?.close())
@@ -92,9 +92,9 @@ const rulesRecorded = async ({ organizationId }: Partner): Promise<Bare[]> =>
     return { type, data }
   })
 
-/** Moves the house's clock to an instant that lies ahead of it. */
+/** Moves the house's clock forward to an instant. */
 const moveTo = (iso: string): void => house.moveClock(Date.parse(iso) - Date.now())
-/** The first instant of the day after today, and of the month after this one. */
+/** The first instant of tomorrow and of next month. */
 const tomorrow = (): string => new Date(Math.floor(Date.now() / 86_400_000 + 1) * 86_400_000).toISOString()
 const nextMonth = (): string => {
   const now = new Date()
@@ -102,7 +102,7 @@ const nextMonth = (): string => {
 }
 
 describe('4.5 POST /pixel/limit', () => {
-  test('sets a limit, answers it whole, records the rule and a free call', async () => {
+  test('sets a limit, returns it in full, records the rule and a free call', async () => {
     const partner = await newPartner()
     const answer = await tell(partner, 'POST', '/pixel/limit', {
       domain: 'WWW.Example.com.',
@@ -137,7 +137,7 @@ describe('4.5 POST /pixel/limit', () => {
     rateLimitsOf(answer)
   })
 
-  test('holds from the moment it is answered, for the domain and everything below it, and for nothing else', async () => {
+  test('applies from the moment of the answer, to the domain and everything below it, and to nothing else', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 2)
     expect(
@@ -154,7 +154,7 @@ describe('4.5 POST /pixel/limit', () => {
     ).toEqual([true, true, false, false, true, true, true])
   })
 
-  test('a domain under a limit of its own and one of its parent counts against both; all must allow', async () => {
+  test('a domain with its own limit and a limit of its parent counts against both; both must allow the hit', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 3)
     await setLimit(partner, 'a.example.com', 2)
@@ -166,7 +166,7 @@ describe('4.5 POST /pixel/limit', () => {
       [false, 'a.example.com', 0],
       [false, 'a.example.com', 0],
     ])
-    // What was refused was counted against neither.
+    // A refused hit counts against neither limit.
     expect(await decide(partner, 'https://b.example.com/')).toMatchObject({
       fire: true,
       domain: 'example.com',
@@ -175,7 +175,7 @@ describe('4.5 POST /pixel/limit', () => {
     expect(await decide(partner, 'https://b.example.com/')).toMatchObject({ fire: false, reason: 'limit' })
   })
 
-  test("a day's and a month's limit hold side by side", async () => {
+  test('a daily and a monthly limit apply together', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 2, 'day')
     await setLimit(partner, 'example.com', 3, 'month')
@@ -191,7 +191,7 @@ describe('4.5 POST /pixel/limit', () => {
     ])
   })
 
-  test('another number holds at once, and what was used stays used', async () => {
+  test('another number applies immediately, and earlier use still counts', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 3)
     await firesOf(partner, 'https://example.com/', 'https://example.com/')
@@ -202,14 +202,14 @@ describe('4.5 POST /pixel/limit', () => {
     expect(await firesOf(partner, 'https://example.com/', 'https://example.com/')).toEqual([true, false])
   })
 
-  test('the same limit again is the same answer, and records no rule again', async () => {
+  test('the same limit again returns the same answer, and records no second rule', async () => {
     const partner = await newPartner()
     const first = await setLimit(partner, 'example.com', 3)
     expect(await setLimit(partner, 'Example.COM', 3)).toEqual(first)
     expect(await rulesRecorded(partner)).toHaveLength(1)
   })
 
-  test('under one Idempotency-Key the first answer comes again', async () => {
+  test('under one Idempotency-Key the first answer is returned again', async () => {
     const partner = await newPartner()
     const once = () =>
       tell(
@@ -228,14 +228,14 @@ describe('4.5 POST /pixel/limit', () => {
     expect(again.body.result).toEqual(first.body.result)
   })
 
-  test.each([1, 5.0, 1_000_000_000])('a number of %s is taken', async (number) => {
+  test.each([1, 5.0, 1_000_000_000])('a number of %s is accepted', async (number) => {
     const partner = await newPartner()
     expect(await setLimit(partner, 'example.com', number)).toMatchObject({ number, remaining: number })
   })
 })
 
 describe('4.5 DELETE and GET /pixel/limit', () => {
-  test('a limit removed no longer holds; the other period does; and the call says what it did', async () => {
+  test('a removed limit no longer applies, but the other period does; the answer reports the removal', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 1, 'day')
     await setLimit(partner, 'example.com', 2, 'month')
@@ -254,7 +254,7 @@ describe('4.5 DELETE and GET /pixel/limit', () => {
     })
   })
 
-  test('removing what is not there is no error: it is gone, and nothing is recorded but the call', async () => {
+  test('removing a missing limit is not an error: only the call is recorded', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 1, 'day')
     const answer = await tell(partner, 'DELETE', '/pixel/limit', { domain: 'example.com', period: 'month' })
@@ -262,7 +262,7 @@ describe('4.5 DELETE and GET /pixel/limit', () => {
     expect(await rulesRecorded(partner)).toHaveLength(1)
   })
 
-  test('a limit set again on the same day goes on where it was', async () => {
+  test('a limit set again on the same day keeps its count', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 2)
     await decide(partner, 'https://example.com/')
@@ -271,7 +271,7 @@ describe('4.5 DELETE and GET /pixel/limit', () => {
     expect(await setLimit(partner, 'example.com', 2)).toMatchObject({ used: 1, remaining: 1 })
   })
 
-  test('limits are listed by domain with what is used of them, and only those of the organization', async () => {
+  test('limits are listed by domain with their use, and only those of the organization', async () => {
     const [partner, other] = [await newPartner(), await newPartner()]
     expect(resultOf(await listOf(partner, '/pixel/limit'), pixelLimits)).toEqual({ limits: [] })
     await setLimit(partner, 'example.org', 5)
@@ -290,7 +290,7 @@ describe('4.5 DELETE and GET /pixel/limit', () => {
 })
 
 describe('4.6 /pixel/block', () => {
-  test('stops every URL of the domain and below it, at once, and no other', async () => {
+  test('stops every URL of the domain and below it, immediately, and no other', async () => {
     const partner = await newPartner()
     const answer = await tell(partner, 'POST', '/pixel/block', { domain: 'example.com' })
     expect(resultOf(answer, pixelBlock)).toMatchObject({ domain: 'example.com', blocked: true })
@@ -317,7 +317,7 @@ describe('4.6 /pixel/block', () => {
     ).toEqual([false, false, false, false, true, true, true, true])
   })
 
-  test('a domain of another script is blocked in any spelling', async () => {
+  test('a domain in another script is blocked in any spelling', async () => {
     const partner = await newPartner()
     expect(await block(partner, 'Bücher.de')).toMatchObject({ domain: 'xn--bcher-kva.de' })
     expect(
@@ -334,7 +334,7 @@ describe('4.6 /pixel/block', () => {
     expect(listed).toMatchObject([{ used: 0 }])
   })
 
-  test('blocked again is the same block; unblocked it fires again; unblocked again is no error', async () => {
+  test('blocking twice is one block; after unblocking it fires again; unblocking twice is not an error', async () => {
     const partner = await newPartner()
     const first = await block(partner, 'example.com')
     house.moveClock(60_000)
@@ -354,7 +354,7 @@ describe('4.6 /pixel/block', () => {
     expect((await rulesRecorded(partner)).map(({ type }) => type)).toEqual(['PixelBlocked', 'PixelUnblocked'])
   })
 
-  test('unblocking a domain leaves the block above it', async () => {
+  test('unblocking a domain keeps the block above it', async () => {
     const partner = await newPartner()
     await block(partner, 'example.com')
     await block(partner, 'a.example.com')
@@ -365,7 +365,7 @@ describe('4.6 /pixel/block', () => {
     })
   })
 
-  test('blocks are listed by domain with when each was set', async () => {
+  test('blocks are listed by domain with the time each was set', async () => {
     const partner = await newPartner()
     const org = await block(partner, 'example.org')
     const com = await block(partner, 'example.com')
@@ -396,7 +396,7 @@ describe('a DELETE takes its parameters from the query too', () => {
     expect(resultOf(await listOf(partner, '/pixel/block'), pixelBlocks)).toEqual({ blocks: [] })
   })
 
-  test('beside a body, whose members count where both name one', async () => {
+  test('together with a body, whose members take precedence', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 5)
     await setLimit(partner, 'example.org', 5)
@@ -412,7 +412,7 @@ describe('a DELETE takes its parameters from the query too', () => {
     ['?domain=example.com', 'REQ_002', { missing_parameter: 'period', parameter_type: 'string' }],
     ['?domain=example.com&period=week', 'REQ_003', { parameter: 'period', expected: '"day" or "month"' }],
     ['?domain=a.com&domain=b.com&period=day', 'REQ_003', { parameter: 'domain' }],
-  ])('and refuses %j as it refuses a body', async (query, code, details) => {
+  ])('and refuses %j as in a body', async (query, code, details) => {
     const answer = await remove(await newPartner(), `/pixel/limit${query}`)
     expect({ status: answer.status, body: answer.body }).toMatchObject({
       status: 400,
@@ -420,7 +420,7 @@ describe('a DELETE takes its parameters from the query too', () => {
     })
   })
 
-  test('and of no other method: a POST without a body is REQ_001', async () => {
+  test('but no other method does: a POST without a body is REQ_001', async () => {
     const answer = await house.ask(await newPartner(), { path: '/pixel/block?domain=example.com' })
     expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 415, code: 'REQ_001' })
   })
@@ -446,7 +446,7 @@ describe('decision 23: POST /pixel/decide', () => {
     expect(bare(refused.events)).toEqual([used(partner, 'decided', 'example.com', false)])
   })
 
-  test('a hit_id is remembered as a keyed hash: a guess is of no use to a reader of the table', async () => {
+  test('a hit_id is stored as a keyed hash, so that a reader of the table cannot verify a guess', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 5)
     await decide(partner, 'https://example.com/', 'somebody@example.com')
@@ -457,7 +457,7 @@ describe('decision 23: POST /pixel/decide', () => {
     expect(rows).not.toEqual([{ hit_hash: hitHash('example.com', 'somebody@example.com') }])
   })
 
-  test('a hit that fired does not fire once its domain is blocked, nor on another domain, whatever its hit_id', async () => {
+  test('a hit that fired does not fire once its domain is blocked, nor on another domain, even with the same hit_id', async () => {
     const partner = await newPartner()
     expect(await decide(partner, 'https://example.com/', 'order-17')).toMatchObject({ reason: 'no_rule' })
     await block(partner, 'blocked.example.net')
@@ -469,7 +469,7 @@ describe('decision 23: POST /pixel/decide', () => {
     expect(await decide(partner, 'https://example.com/', 'order-17')).toMatchObject({ fire: true })
   })
 
-  test('a hit_id is that of its host: on another host it is counted as another hit', async () => {
+  test('a hit_id belongs to its host: on another host it counts as another hit', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 2)
     for (const host of ['a.example.com', 'A.example.com.', 'b.example.com', 'a.example.com'])
@@ -497,7 +497,7 @@ describe('decision 23: POST /pixel/decide', () => {
     })
   })
 
-  test("one organization's rules and counters are nothing to another", async () => {
+  test("one organization's rules and counters do not affect another", async () => {
     const [one, other] = [await newPartner(), await newPartner()]
     await setLimit(one, 'example.com', 1)
     await setLimit(other, 'example.com', 1)
@@ -508,7 +508,7 @@ describe('decision 23: POST /pixel/decide', () => {
     expect(await firesOf(other, 'https://example.com/', 'https://example.org/')).toEqual([true, true])
   })
 
-  test('all keys of an organization count together', async () => {
+  test('all keys of an organization share its counters', async () => {
     const partner = await newPartner()
     const second = await house.key(partner.organizationId, { permissions: ['pixel_control'], limits })
     await setLimit(partner, 'example.com', 2)
@@ -519,7 +519,7 @@ describe('decision 23: POST /pixel/decide', () => {
   })
 
   describe('a hit with an id', () => {
-    test('gets its first answer again, whatever became of the limits, unless it is blocked, and is counted once', async () => {
+    test('gets its first answer again, even if limits have changed, unless it is blocked, and is counted once', async () => {
       const partner = await newPartner()
       await setLimit(partner, 'example.com', 2)
       const first = await decide(partner, 'https://example.com/', 'h1')
@@ -544,7 +544,7 @@ describe('decision 23: POST /pixel/decide', () => {
       expect(await decide(partner, 'https://example.com/', 'h')).toEqual(first)
     })
 
-    test('asked 40 times at once is one hit', async () => {
+    test('is one hit, even if asked 40 times simultaneously', async () => {
       const partner = await newPartner()
       await setLimit(partner, 'example.com', 10)
       const answers = await Promise.all(
@@ -579,7 +579,7 @@ describe('decision 22: periods are UTC calendar days and months', () => {
       '2036-02-29T00:00:00.000Z',
       '2036-03-01T00:00:00.000Z',
     ],
-  ])('at %s the day begins again, the month does not', async (_, before, day, month) => {
+  ])('at %s a new day begins, but not a new month', async (_, before, day, month) => {
     moveTo(before)
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 1, 'day')
@@ -597,7 +597,7 @@ describe('decision 22: periods are UTC calendar days and months', () => {
     ['a leap February', '2040-02-29T23:59:58.000Z', '2040-03-01T00:00:00.000Z'],
     ['a February', '2041-02-28T23:59:58.000Z', '2041-03-01T00:00:00.000Z'],
     ['a year', '2041-12-31T23:59:58.000Z', '2042-01-01T00:00:00.000Z'],
-  ])('at the end of %s the month begins again', async (_, before, after) => {
+  ])('at the end of %s a new month begins', async (_, before, after) => {
     moveTo(before)
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 1, 'month')
@@ -609,7 +609,7 @@ describe('decision 22: periods are UTC calendar days and months', () => {
   })
 })
 
-describe('what is missing or wrong', () => {
+describe('missing and invalid parameters', () => {
   const domainExpected =
     'a registrable domain or one below it, such as "example.com": no scheme, port, path, wildcard or address'
   const numberExpected = 'a whole number from 1 to 1000000000'
@@ -618,7 +618,7 @@ describe('what is missing or wrong', () => {
   beforeAll(async () => {
     partner = await newPartner()
   })
-  // Only the first 60 refusals of a key and minute are recorded singly.
+  // Only the first 60 refusals of a key and minute are recorded individually.
   beforeEach(() => house.moveClock(2_000))
 
   const expectRefused = (
@@ -653,7 +653,7 @@ describe('what is missing or wrong', () => {
   })
 
   afterEach(async () => {
-    // Nothing of it became a rule.
+    // None of it became a rule.
     expect(resultOf(await listOf(partner, '/pixel/limit'), pixelLimits)).toEqual({ limits: [] })
     expect(resultOf(await listOf(partner, '/pixel/block'), pixelBlocks)).toEqual({ blocks: [] })
   })
@@ -771,7 +771,7 @@ describe('what is missing or wrong', () => {
     )
   })
 
-  test('of several wrong parameters the first is named', async () => {
+  test('of several invalid parameters the first is named', async () => {
     expectRefused(
       await tell(partner, 'POST', '/pixel/limit', { period: 'week', number: 0 }),
       missing('domain', 'string'),
@@ -801,7 +801,7 @@ describe('what is missing or wrong', () => {
     })
   })
 
-  test('other methods are REQ_005 and name those there are', async () => {
+  test('other methods are REQ_005, with a list of the allowed ones', async () => {
     for (const [path, allow] of [
       ['/pixel/limit', 'POST, DELETE, GET'],
       ['/pixel/block', 'POST, DELETE, GET'],
@@ -813,7 +813,7 @@ describe('what is missing or wrong', () => {
   })
 })
 
-describe('when the counters cannot be asked', () => {
+describe('when the counters are unreachable', () => {
   const away = async (work: () => Promise<void>): Promise<void> => {
     await house.query('alter table pixel_counters rename to pixel_counters_away')
     try {
@@ -823,7 +823,7 @@ describe('when the counters cannot be asked', () => {
     }
   }
 
-  test('a limited pixel does not fire, says why, and what is not limited goes on', async () => {
+  test('a limited pixel does not fire and gives the reason, and pixels without limits work', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 5)
     await block(partner, 'example.org')
@@ -843,7 +843,7 @@ describe('when the counters cannot be asked', () => {
     expect(await decide(partner, 'https://example.com/')).toMatchObject({ fire: true, remaining: 4 })
   })
 
-  test('a hit that was not judged is judged when it is asked again', async () => {
+  test('a hit that was not decided is decided when it is repeated', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 5)
     await away(async () => {
@@ -852,7 +852,7 @@ describe('when the counters cannot be asked', () => {
     expect(await decide(partner, 'https://example.com/', 'h')).toMatchObject({ fire: true, remaining: 4 })
   })
 
-  test('rules are set and listed all the same; what is used is null', async () => {
+  test('rules can still be set and listed; their use is null', async () => {
     const partner = await newPartner()
     await away(async () => {
       expect(await setLimit(partner, 'example.com', 5)).toMatchObject({ used: null, remaining: null })
@@ -864,7 +864,7 @@ describe('when the counters cannot be asked', () => {
 })
 
 describe('when the event log fails', () => {
-  test('a rule that cannot be recorded is 503 SYS_002 and does not hold', async () => {
+  test('a rule that cannot be recorded is 503 SYS_002 and does not apply', async () => {
     const partner = await newPartner()
     const mend = await house.breakLog()
     const answer = await tell(partner, 'POST', '/pixel/block', { domain: 'example.com' })

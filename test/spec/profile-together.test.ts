@@ -1,4 +1,4 @@
-/** Many callers who want one person at once (Specification 4.3, decisions 11 and 13): asked once, charged each. */
+/** Many callers ask for one person together (Specification 4.3, decisions 11 and 13): the source is asked once, each call is charged. */
 import { Agent, createServer, request, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import pino from 'pino'
@@ -8,9 +8,9 @@ import type { App } from '../../src/start/app.ts'
 import { type House, openHouse } from '../support/house.ts'
 
 const callers = 400
-/** A process refuses none of the first 256 that it has in progress, however busy the machine is. */
+/** No process refuses any of its first 256 calls in progress, even on a busy machine. */
 const processes = 2
-/** Should the callers take longer than this to ask, the upstream answers before all of them have. */
+/** If the callers need longer than this, the upstream answers before all of them have asked. */
 const upstreamPatienceMs = 2_000
 
 let upstream: Server
@@ -58,7 +58,7 @@ type Told = { readonly status: number; readonly charged: unknown; readonly body:
 
 const agent = new Agent({ maxSockets: callers })
 
-/** `sent` is called when the question has left. */
+/** `sent` is called when the request has been sent. */
 const ask = (url: string, apiKey: string, sent: () => void): Promise<Told> =>
   new Promise((resolve, reject) => {
     const question = request(`${url}/v1/profnet/profile`, {
@@ -85,7 +85,7 @@ const ask = (url: string, apiKey: string, sent: () => void): Promise<Told> =>
     question.end('{"id":"zorvina","cached":false}')
   })
 
-test(`${callers} calls for fresh data of one person at once, through ${processes} processes: asked once, answered and charged ${callers} times`, async () => {
+test(`${callers} simultaneous calls for fresh data of one person, through ${processes} processes: asked once, answered and charged ${callers} times`, async () => {
   const partner = await house.partner({
     credits: String(5 * callers),
     permissions: ['profnet_scraping'],

@@ -1,4 +1,4 @@
-/** Specification 2.4 and 4.3, with decisions 4, 7, 11, 12, 15, 20 and 21. The upstream is a server of the test's own. */
+/** Specification 2.4 and 4.3, with decisions 4, 7, 11, 12, 15, 20 and 21. The test runs its own upstream server. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -49,7 +49,7 @@ beforeAll(async () => {
     environment: {
       PROFILE_PROVIDER: 'http',
       PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
-      // A source that says nothing is not what most of these are about.
+      // Most tests do not need to wait for a silent source.
       PROFILE_HTTP_TIMEOUT_MS: '1500',
       PROFILE_DOMAIN: 'profnet.example',
       PROFILE_URN_PREFIX: 'urn:profnet',
@@ -70,19 +70,19 @@ const aPartner = (options: PartnerOptions = {}): Promise<Partner> =>
     ...options,
   })
 
-/** What the upstream says of whom, by lid and by number. */
+/** The upstream's answers, by lid and by number. */
 const answers = new Map<string, () => UpstreamAnswer | Promise<UpstreamAnswer>>()
 let people = 0
 
 const freshLid = (): string => `zorvina-quillfeather-${++people}`
 const freshNumber = (): string => `98765432109876${10_000 + ++people}`
 
-/** Now, as the house has it: the server's own clock does not move with it. */
+/** The current time of the house. The server's own clock does not move with it. */
 const served = (body: unknown): UpstreamAnswer => ({ headers: { date: new Date().toUTCString() }, body })
 
 type Somebody = { readonly lid: string; readonly number: string }
 
-/** The upstream knows somebody from now on, by name and by number. */
+/** Adds a person to the upstream, by name and by number. */
 const somebody = (more: Readonly<Record<string, unknown>> = {}): Somebody => {
   const known = { lid: freshLid(), number: freshNumber() }
   const say = () => served({ ...person, lid: known.lid, urn: `urn:profnet:person:${known.number}`, ...more })
@@ -97,14 +97,11 @@ const timesAsked = (id: string): number =>
 const ask = (by: Partner, body: unknown, headers?: Readonly<Record<string, string>>) =>
   house.post(by, path, body, headers)
 
-/** Until nobody is being fetched: what was stands in the cache, and the next call is nobody's follower. */
+/** Waits until no fetch is running: fetched data are in the cache, and the next call joins no fetch. */
 const settled = (): Promise<void> =>
-  until(
-    'nobody is being fetched',
-    async () => (await house.query('select 1 from profile_fetches')).length === 0,
-  )
+  until('no fetch is running', async () => (await house.query('select 1 from profile_fetches')).length === 0)
 
-/** As the upstream has it: dates as far as anybody knows them. */
+/** In the upstream's form, with dates as precise as they are known. */
 const person = {
   firstname: 'Zorvina',
   lastname: 'Quillfeather',
@@ -183,11 +180,11 @@ const nothingKnown = {
   phone_numbers: [],
 }
 
-/** The result of a 200: every member of 2.4, none beside. */
+/** The result of a 200, which must have exactly the members of 2.4. */
 const resultOf = (answer: Answer): ProfileResult => {
   expect({ status: answer.status, text: answer.text }).toMatchObject({ status: 200 })
   const read = profileResult.parse(answer.body.result)
-  // What the contract does not know, parsing would have left out.
+  // Parsing would have dropped members that are not in the contract.
   expect(answer.body.result).toStrictEqual(read)
   return read
 }
@@ -197,7 +194,7 @@ const prices = { cached: '2', fresh: '5' } as const
 
 const subjectId = expect.stringMatching(/^sub_[0-9A-HJKMNP-TV-Z]{26}$/)
 
-/** The facts of a retrieval, and what they cost. */
+/** The facts of a retrieval, and its charge. */
 const charged = (by: Partner, source: Source, ageSeconds: unknown = expect.any(Number)) => [
   {
     type: 'KeyUsed',
@@ -254,7 +251,7 @@ describe('2.4 the profile response', () => {
     expect(Object.keys(rateLimitsOf(answer))).toEqual(['minute', 'day'])
   })
 
-  test('every field is there, and dates are as precise as they are known, never padded', async () => {
+  test('every field is present, and dates are as precise as they are known, never padded', async () => {
     const known = somebody()
     const result = resultOf(await ask(partner, { id: known.lid }))
     expect(result).toEqual(profileOf(known))
@@ -264,7 +261,7 @@ describe('2.4 the profile response', () => {
     ])
   })
 
-  test('what the upstream does not say is null or empty, and never left out', async () => {
+  test('data missing from the upstream are null or empty, and never left out', async () => {
     const lid = freshLid()
     answers.set(lid, () => served({ lid, firstname: 'Zorvina' }))
     expect(resultOf(await ask(partner, { id: lid }))).toEqual({
@@ -274,7 +271,7 @@ describe('2.4 the profile response', () => {
     })
   })
 
-  test('cached data: the same result, and beside it cached and its age in hours, with two decimals', async () => {
+  test('cached data: the same result, and in addition cached and its age in hours, with two decimals', async () => {
     const { lid } = somebody()
     const fresh = await ask(partner, { id: lid })
     await settled()
@@ -322,7 +319,7 @@ describe('4.3 the three forms of id', () => {
     expect(timesAsked(known.lid) + timesAsked(known.number)).toBe(1)
   })
 
-  test('an id beyond ASCII may be percent-encoded once, and the URL of the answer is', async () => {
+  test('an id with characters outside ASCII may be percent-encoded once, and the URL in the answer is encoded', async () => {
     const lid = `zoë-łukasz-${++people}`
     answers.set(lid, () => served({ ...person, lid }))
     const encoded = encodeURIComponent(lid)
@@ -383,7 +380,7 @@ describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the source
     expectRefusedCall(await ask(partner, { id }), partner, wrongType, 'profile')
   })
 
-  test('what was submitted is repeated, cut to 1,024 characters', async () => {
+  test('the submitted text is repeated, cut to 1,024 characters', async () => {
     const id = `${'?'.repeat(1_023)}xyz`
     expectRefusedCall(await ask(partner, { id }), partner, unrecognized(`${'?'.repeat(1_023)}x`), 'profile')
   })
@@ -401,7 +398,7 @@ describe('4.3.2 a profile that is absent or inaccessible is PROFNET_002 and cost
     expect(timesAsked(lid)).toBe(1)
   })
 
-  test('a person not found is asked for again after a day, or after 55 s for fresh data', async () => {
+  test('a missing person is looked up again after a day, or after 55 s for fresh data', async () => {
     const lid = freshLid()
     await expectNotFound(lid)
     await settled()
@@ -446,7 +443,7 @@ describe('4.3 cached', () => {
     ['a number', 0],
     ['a list', [false]],
     ['an object', {}],
-  ])('that is %s is REQ_003, costs nothing and asks nobody', async (_, value) => {
+  ])('that is %s is REQ_003, costs nothing and asks no source', async (_, value) => {
     const { lid } = somebody()
     expectRefusedCall(
       await ask(partner, { id: lid, cached: value }),
@@ -466,7 +463,7 @@ describe('4.3 cached', () => {
     ['absent', {}],
     ['null', { cached: null }],
     ['true', { cached: true }],
-  ])('that is %s takes data up to 30 days old', async (_, wants) => {
+  ])('that is %s accepts data up to 30 days old', async (_, wants) => {
     const { lid } = somebody()
     await ask(partner, { id: lid })
     await settled()
@@ -491,7 +488,7 @@ describe('4.3 cached', () => {
     expect(timesAsked(lid)).toBe(2)
   })
 
-  test('data older than 720 hours are never served, not even where the upstream fails', async () => {
+  test('data older than 720 hours are never served, even if the upstream fails', async () => {
     const { lid } = somebody()
     await ask(partner, { id: lid })
     await settled()
@@ -502,14 +499,14 @@ describe('4.3 cached', () => {
     expect(answer.text).not.toContain('Quillfeather')
   })
 
-  test('data of the upstream that are older than a minute are no answer to cached: false', async () => {
+  test('data that the upstream itself fetched over a minute ago do not answer cached: false', async () => {
     const lid = freshLid()
     answers.set(lid, () =>
       served({ ...person, lid, observed_at: new Date(Date.now() - 61_000).toISOString() }),
     )
     const fresh = await ask(partner, { id: lid, cached: false })
     expect({ status: fresh.status, code: fresh.body.code }).toEqual({ status: 503, code: 'SYS_002' })
-    // Who asks while they are still being kept shares the answer of who asked for fresh ones.
+    // While those data are being stored, a call joins the fetch of the call for fresh data and shares its answer.
     await settled()
     const old = await ask(partner, { id: lid })
     expect(old.body).toMatchObject({ cached: true, cache_age_hours: 0.01 })
@@ -517,7 +514,7 @@ describe('4.3 cached', () => {
   })
 })
 
-describe('decision 11: what a retrieval costs', () => {
+describe('decision 11: the price of a retrieval', () => {
   test('fresh data 5, cached data 2: one fact, and the charge right after it', async () => {
     const { lid } = somebody()
     const fresh = await ask(partner, { id: lid, cached: false })
@@ -542,7 +539,7 @@ describe('decision 11: what a retrieval costs', () => {
     expect(bare((await ask(partner, { id: lid, cached: true })).events)).toEqual(charged(partner, 'fresh', 0))
   })
 
-  test('a call right after an answer gets cached data, and pays for cached data', async () => {
+  test('a call right after an answer gets cached data, at the price of cached data', async () => {
     for (let n = 0; n < 5; n++) {
       const { lid } = somebody()
       expect(bare((await ask(partner, { id: lid })).events)).toEqual(charged(partner, 'fresh', 0))
@@ -553,7 +550,7 @@ describe('decision 11: what a retrieval costs', () => {
     }
   })
 
-  test('fresh data that another call had fetched a moment ago cost what fresh data cost', async () => {
+  test('fresh data that another call fetched a moment ago have the price of fresh data', async () => {
     const { lid } = somebody()
     await ask(partner, { id: lid })
     await settled()
@@ -562,7 +559,7 @@ describe('decision 11: what a retrieval costs', () => {
     expect(timesAsked(lid)).toBe(1)
   })
 
-  test('a known person who is gone is deleted: true, without any other data, and free', async () => {
+  test('a known person who was deleted upstream is deleted: true, without any other data, and free', async () => {
     const known = somebody()
     await ask(partner, { id: known.lid })
     await settled()
@@ -593,7 +590,7 @@ describe('decision 11: what a retrieval costs', () => {
     }
   })
 
-  test('decision 5: Credits-Remaining goes down by what Credits-Charged says', async () => {
+  test('decision 5: Credits-Remaining decreases by Credits-Charged', async () => {
     const { lid } = somebody()
     const fresh = await aPartner({ credits: '7' })
     expectCredits(await ask(fresh, { id: 'no such id' }), '0', '7')
@@ -603,11 +600,11 @@ describe('decision 11: what a retrieval costs', () => {
   })
 })
 
-describe('a balance that does not suffice', () => {
+describe('a balance that is too low', () => {
   test.each([
     ['fresh data', { cached: false }],
-    ['cached data that nobody has', { cached: true }],
-  ])('for %s is told before the upstream is asked', async (_, wants) => {
+    ['cached data that are not stored', { cached: true }],
+  ])('for %s is reported before the upstream is asked', async (_, wants) => {
     const { lid } = somebody()
     const poor = await aPartner({ credits: '4' })
     const answer = await ask(poor, { id: lid, ...wants })
@@ -617,7 +614,7 @@ describe('a balance that does not suffice', () => {
     expect(timesAsked(lid)).toBe(0)
   })
 
-  test('that pays only cached data is served cached data', async () => {
+  test('that pays only for cached data gets cached data', async () => {
     const { lid } = somebody()
     await ask(partner, { id: lid })
     await settled()
@@ -647,7 +644,7 @@ describe('a balance that does not suffice', () => {
       expectErrorObject(await ask(poor, { id, cached: false }), unpaid('5', '1'))
     }
     expect((await ask(poor, { id: '' })).body.code).toBe('PROFNET_001')
-    // What is free stays free for who could pay.
+    // Free answers stay free for callers who could pay.
     const other = await aPartner({ credits: '2' })
     expect((await ask(other, { id: gone.lid })).body).toMatchObject({ result: { deleted: true } })
     const refused = await ask(other, { id: nobody })
@@ -656,8 +653,8 @@ describe('a balance that does not suffice', () => {
   })
 })
 
-describe('an upstream that fails is 503 with Retry-After, and nothing is charged', () => {
-  /** What an upstream failure leaves behind: a free fact, and no trace in the cache. */
+describe('an upstream failure is 503 with Retry-After, and nothing is charged', () => {
+  /** The trace of an upstream failure: a free fact, and nothing in the cache. */
   const expectUnavailable = (answer: AnswerAndFacts, by: Partner, retryAfterSeconds: number): void => {
     expectErrorObject(answer, unavailable)
     expect(answer.headers.get('retry-after')).toBe(String(retryAfterSeconds))
@@ -668,36 +665,36 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
   test.each<[string, UpstreamAnswer]>([
     ['answers with 500', { status: 500, body: { firstname: 'Zorvina' } }],
     ['answers with 503', { status: 503 }],
-    ['says nothing', 'silence'],
+    ['never answers', 'silence'],
     ['closes the connection', 'reset'],
-    ['pours out a gigabyte', 'endless'],
-    ['writes no JSON', { body: '{"firstname": "Zorvina' }],
-    ['writes JSON that is no object', { body: ['Zorvina'] }],
+    ['sends a gigabyte', 'endless'],
+    ['writes invalid JSON', { body: '{"firstname": "Zorvina' }],
+    ['writes JSON that is not an object', { body: ['Zorvina'] }],
     ['writes an object without a person', { body: { hello: 'world' } }],
     [
       'calls a page JSON',
       { headers: { 'content-type': 'text/html' }, body: '<html><title>Zorvina</title></html>' },
     ],
-    ['sends us to a private network', { status: 302, headers: { location: 'http://10.0.0.1/' } }],
+    ['redirects to a private network', { status: 302, headers: { location: 'http://10.0.0.1/' } }],
     [
-      'sends us to where clouds keep secrets',
+      'redirects to the metadata address of clouds',
       { status: 307, headers: { location: 'http://169.254.169.254/latest/' } },
     ],
-    ['sends us to itself for ever', { status: 302, headers: { location: '/people?lid=again' } }],
-  ])('one that %s', async (_, behaviour) => {
+    ['redirects to itself forever', { status: 302, headers: { location: '/people?lid=again' } }],
+  ])('an upstream that %s', async (_, behaviour) => {
     const by = await aPartner()
     const { lid, number } = somebody()
     const wasThere = answers.get(lid)
     for (const id of [lid, number]) answers.set(id, () => behaviour)
     answers.set('again', () => behaviour)
     expectUnavailable(await ask(by, { id: lid }), by, 5)
-    // Nothing is remembered of it.
+    // The failure is not cached.
     await settled()
     if (wasThere !== undefined) answers.set(lid, wasThere)
     expect(bare((await ask(by, { id: lid })).events)).toEqual(charged(by, 'fresh', 0))
   })
 
-  test('one that sends us to another server on this machine: nothing connects there', async () => {
+  test('an upstream that redirects to another server on this machine: nothing connects there', async () => {
     let connections = 0
     const inner = createServer((_, response) => response.end('{}'))
     inner.on('connection', () => {
@@ -715,7 +712,7 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
     }
   })
 
-  /** Another process over the same database, which remembers nothing of how the upstream treated this one. */
+  /** Another process over the same database, which does not know how the upstream treated this one. */
   const inAnotherProcess = async (
     differs: Partial<House['config']>,
     use: (askThere: (by: Partner, body: unknown) => Promise<AnswerAndFacts>) => Promise<void>,
@@ -735,7 +732,7 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
     }
   }
 
-  test('one that says 429: its Retry-After is passed on, and it is not asked before', async () => {
+  test('an upstream that answers 429: its Retry-After is passed on, and it is not asked again earlier', async () => {
     await inAnotherProcess({}, async (askThere) => {
       const { lid } = somebody()
       answers.set(lid, () => ({ status: 429, headers: { 'retry-after': '17' } }))
@@ -748,7 +745,7 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
     })
   })
 
-  test('4.3.4 one that needs 4.5 seconds does not fail: fresh data take 1 to 5', async () => {
+  test('4.3.4 an upstream that needs 4.5 seconds is not a failure: fresh data take 1 to 5', async () => {
     const { lid } = somebody()
     const wasThere = answers.get(lid)
     answers.set(lid, async () => {
@@ -762,13 +759,13 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
     })
   })
 
-  test('one that is away and says until when: its Retry-After is passed on', async () => {
+  test('an upstream that is unavailable with a Retry-After: the value is passed on', async () => {
     const { lid } = somebody()
     answers.set(lid, () => ({ status: 503, headers: { 'retry-after': '90' } }))
     expectUnavailable(await ask(partner, { id: lid }), partner, 90)
   })
 
-  test('one that says 429 and not for how long is left alone for five seconds', async () => {
+  test('an upstream that answers 429 without a Retry-After is not asked for five seconds', async () => {
     await inAnotherProcess({}, async (askThere) => {
       const { lid } = somebody()
       answers.set(lid, () => ({ status: 429 }))
@@ -778,7 +775,7 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
     })
   })
 
-  test('one at a private address that is not exempt: nothing connects there', async () => {
+  test('an upstream at a private address that is not exempt: nothing connects there', async () => {
     await inAnotherProcess({ EGRESS_ALLOW: [] }, async (askThere) => {
       const { lid } = somebody()
       expectUnavailable(await askThere(partner, { id: lid }), partner, 5)
@@ -786,14 +783,14 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
     })
   })
 
-  test('one that is not there', async () => {
+  test('an upstream that does not run', async () => {
     await inAnotherProcess({ PROFILE_HTTP_URL: 'http://127.0.0.1:9/{lid}' }, async (askThere) => {
       expectUnavailable(await askThere(partner, { id: freshLid() }), partner, 5)
     })
   })
 })
 
-describe('whose data it is', () => {
+describe('the identity of a person', () => {
   test('a renamed person is found by the old name, under the new one', async () => {
     const { lid: old, number } = somebody()
     const before = await ask(partner, { id: old })
@@ -810,7 +807,7 @@ describe('whose data it is', () => {
     expect(subjectOf(await ask(partner, { id: young }))).toBe(subjectOf(before))
   })
 
-  test('a name the upstream says belonged to this person before leads to them', async () => {
+  test('a name that the upstream lists as a person’s previous one leads to that person', async () => {
     const { lid: old, number } = somebody()
     const young = freshLid()
     answers.set(old, () =>
@@ -828,7 +825,7 @@ describe('whose data it is', () => {
     await expectNotFound(`urn:profnet:person:${number}`)
   })
 
-  test('a name taken over by another person is PROFNET_002: neither the former owner nor the new one', async () => {
+  test('a name taken over by another person is PROFNET_002: neither the previous owner nor the new one', async () => {
     const { lid, number } = somebody()
     const stranger = freshNumber()
     const first = await ask(partner, { id: lid })
@@ -851,7 +848,7 @@ describe('whose data it is', () => {
       expect(answer.text).not.toMatch(/Quillfeather|Grackle/)
       await settled()
     }
-    // By number both are who they are.
+    // By number, both are found as themselves.
     const formerOwner = await ask(partner, { id: `urn:profnet:person:${number}` })
     expect(resultOf(formerOwner).lastname).toBe('Quillfeather')
     expect(subjectOf(formerOwner)).toBe(subjectOf(first))
@@ -862,7 +859,7 @@ describe('whose data it is', () => {
 })
 
 describe('decision 15: Idempotency-Key', () => {
-  test('the same key again is answered again and charged once; the answer is never kept', async () => {
+  test('a repeated key gets an answer again and one charge; the answer is never stored', async () => {
     const { lid } = somebody()
     const by = await aPartner({ credits: '5' })
     const askOnce = () => ask(by, { id: lid, cached: false }, { 'idempotency-key': 'one-person' })
@@ -870,7 +867,7 @@ describe('decision 15: Idempotency-Key', () => {
     expect(first.headers.get('idempotent-replayed')).toBeNull()
     expectCredits(first, '5', '0')
     await settled()
-    // The first replay settles in the ledger that the charge stands.
+    // The first replay records in the ledger that the charge is final.
     for (let n = 0; n < 2; n++) {
       const again = await askOnce()
       expect(resultOf(again)).toEqual(resultOf(first))
@@ -885,7 +882,7 @@ describe('decision 15: Idempotency-Key', () => {
     expect(rows).toEqual([{ status: 200, answer: null }])
   })
 
-  test('the same key again right after an answer is answered, too', async () => {
+  test('a key repeated right after an answer gets an answer too', async () => {
     for (let n = 0; n < 5; n++) {
       const { lid } = somebody()
       const by = await aPartner({ credits: '5' })
@@ -917,7 +914,7 @@ describe('permission', () => {
     expect(timesAsked(lid)).toBe(0)
   })
 
-  test('decision 7: members we do not know are ignored', async () => {
+  test('decision 7: unknown members are ignored', async () => {
     const { lid } = somebody()
     const answer = await ask(partner, { id: lid, language: 'de', nested: { id: 'x' }, constructor: 'x' })
     expect(bare(answer.events)).toEqual(charged(partner, 'fresh', 0))
@@ -953,7 +950,7 @@ describe('decision 21: personal data', () => {
     for (const { name } of tables) {
       const rows = await house.query(`select row_to_json(t)::text as row from ${name} t`)
       texts.set(String(name), rows.map(({ row }) => row).join('\n'))
-      // Its rows hold the events in bytes, and long ones compressed.
+      // The rows of the event log hold events as bytes, and compress long ones.
       if (name === 'public.log_segments')
         texts.set(
           name,
@@ -965,7 +962,7 @@ describe('decision 21: personal data', () => {
     return texts
   }
 
-  test('no name, address, id or URL of a person is in any event or any table, whatever became of the call', async () => {
+  test('no name, address, id or URL of a person is in any event or table, no matter how the call ended', async () => {
     const [lid, nobody, absent] = ['xylophora-brindlemoor', 'brindlemoor-nobody', 'brindlemoor-later']
     const number = freshNumber()
     const say = () => served({ ...profile, lid, urn: `urn:profnet:person:${number}` })
@@ -990,7 +987,7 @@ describe('decision 21: personal data', () => {
     expect([...rows.keys()].map((name) => name.replace(/^(public|projections)\./, ''))).toEqual(
       expect.arrayContaining(['log_segments', 'idempotent_calls', 'profile_keys', 'profile_aliases_v1']),
     )
-    // The scan sees what is there.
+    // Proves that the search works.
     expect(subjects.size).toBe(1)
     expect(rows.get('public.log_segments')).toContain(String([...subjects][0]))
     for (const mark of [...marks, 'brindlemoor', number, 'profnet.example'])

@@ -1,4 +1,4 @@
-/** Behind a proxy: whose address counts for a key's allow-list. Connections come from several addresses of loopback. */
+/** Behind a proxy: the address that counts for a key's allow-list. Connections come from several addresses of loopback. */
 import { request } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type House, openHouse, type Partner, places } from '../support/house.ts'
@@ -17,7 +17,7 @@ afterAll(() => house?.close())
 
 type Said = { status: number; code: unknown; address: unknown }
 
-/** One look-up over a connection from `from`. A header of two values is sent as two lines. */
+/** One look-up over a connection from `from`. A header with two values is sent as two lines. */
 const lookUp = (
   from: string,
   forwarded: string | string[] | undefined,
@@ -53,11 +53,15 @@ const lookUp = (
 const letIn = { status: 200, code: undefined, address: undefined }
 const refusedAs = (address: string) => ({ status: 403, code: 'AUTH_003', address })
 
-describe('what a trusted proxy says counts', () => {
+describe('the header of a trusted proxy counts', () => {
   test.each<[string, string, string | string[]]>([
     ['the client of one proxy', '127.0.0.9', client],
     ['the client of a proxy within a block', '127.3.0.200', client],
-    ['what a client claims is left of what the proxy saw', '127.0.0.9', `198.51.100.1, ${client}`],
+    [
+      'the address seen by the proxy, not the one claimed to its left',
+      '127.0.0.9',
+      `198.51.100.1, ${client}`,
+    ],
     ['two proxies', '127.0.0.9', `${client}, 127.3.0.5`],
     ['three proxies, one of them IPv6', '127.0.0.9', `${client}, 2001:db8:7::1, 127.3.0.5`],
     ['two header lines', '127.0.0.9', [client, '127.3.0.5']],
@@ -72,24 +76,24 @@ describe('what a trusted proxy says counts', () => {
   test.each<[string, string, string | undefined, string]>([
     ['another client', '127.0.0.9', '203.0.113.8', '203.0.113.8'],
     ['a client that claims an address itself', '127.0.0.9', `${client}, 203.0.113.8`, '203.0.113.8'],
-    ['a hop that is no proxy of ours', '127.0.0.9', `${client}, 127.4.0.5, 127.3.0.5`, '127.4.0.5'],
-    ['a proxy that says nothing', '127.0.0.9', undefined, '127.0.0.9'],
-    ['a client the proxy does not know', '127.0.0.9', 'unknown', 'unknown'],
-    ['a hop that is no address', '127.0.0.9', `${client}, unix:, 127.3.0.5`, 'unknown'],
+    ['a hop that is not one of our proxies', '127.0.0.9', `${client}, 127.4.0.5, 127.3.0.5`, '127.4.0.5'],
+    ['a proxy without a header', '127.0.0.9', undefined, '127.0.0.9'],
+    ['a client unknown to the proxy', '127.0.0.9', 'unknown', 'unknown'],
+    ['a hop that is not an address', '127.0.0.9', `${client}, unix:, 127.3.0.5`, 'unknown'],
   ])('%s is refused', async (_, from, forwarded, address) => {
     expect(await lookUp(from, forwarded)).toEqual(refusedAs(address))
   })
 })
 
 test.each(['127.0.0.1', '127.0.0.8', '127.3.1.1'])(
-  'what other addresses say changes nothing: %s is %s',
+  'the headers of other addresses have no effect: %s is %s',
   async (peer) => {
     for (const said of [client, `${client}, 127.0.0.9`, [client, '127.3.0.5']])
       expect(await lookUp(peer, said)).toEqual(refusedAs(peer))
   },
 )
 
-test('a proxy on a dual-stack socket is known by its IPv4 address', async () => {
+test('a proxy on a dual-stack socket is recognized by its IPv4 address', async () => {
   const dual = await openHouse({ host: '::ffff:127.0.0.1', environment: { TRUSTED_PROXIES: '127.0.0.9' } })
   try {
     const partner = await dual.partner({ allowedCidrs: [client] })

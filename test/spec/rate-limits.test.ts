@@ -38,7 +38,7 @@ const expectDenied = (
   expect(state).toMatchObject({ limit, remaining: 0 })
   expect(answer.headers.get('retry-after')).toBe(String(state.resetSeconds))
   expect(answer.headers.get('credits-charged')).toBe('0')
-  // Counted, and written later together with the others of its minute.
+  // Counted, and recorded later together with the other refusals of its minute.
   expect(answer.events).toEqual([])
   return state.resetSeconds
 }
@@ -51,7 +51,7 @@ const lookups = async (partner: Partner, count: number): Promise<void> => {
 }
 
 describe('8 requests per minute and per day', () => {
-  test('every call shows both limits, what is left of them, and when they end', async () => {
+  test('every answer shows both limits, how much is left, and when they reset', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 10, requests_per_day: 100 } })
     const first = await house.lookup(partner, { ip: places.london })
     expect(first.headers.get('ratelimit-policy')).toBe('"minute";q=10;w=60, "day";q=100;w=86400')
@@ -66,7 +66,7 @@ describe('8 requests per minute and per day', () => {
     expect(second.minute?.resetSeconds).toBeLessThanOrEqual(40)
   })
 
-  test('the call beyond the minute is RATE_001, free and unrecorded; the minute turns when Retry-After says', async () => {
+  test('a call beyond the minute’s limit is RATE_001, free and unrecorded; the next minute begins after Retry-After', async () => {
     const partner = await house.partner({ credits: '10', limits: { requests_per_minute: 3 } })
     await lookups(partner, 3)
     house.moveClock(15_000)
@@ -82,7 +82,7 @@ describe('8 requests per minute and per day', () => {
     expect(rateLimitsOf(again)).toMatchObject({ minute: { remaining: 2 } })
   })
 
-  test('a time of day that is corrected opens no window early and keeps none shut', async () => {
+  test('correcting the time of day neither opens a window early nor keeps it closed', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 2 } })
     await lookups(partner, 2)
     house.setClock(10 * minuteMs)
@@ -96,7 +96,7 @@ describe('8 requests per minute and per day', () => {
     await lookups(partner, 2)
   })
 
-  test('a denied call consumes nothing from any window', async () => {
+  test('a denied call uses up nothing in any window', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 2, requests_per_day: 5 } })
     await lookups(partner, 2)
     for (let i = 0; i < 4; i++) {
@@ -122,13 +122,13 @@ describe('8 requests per minute and per day', () => {
     expectDenied(await house.whoami(partner), { limit: 1, window: 'minute' })
   })
 
-  test('a refused input counts like every other call; it was a call', async () => {
+  test('a call with an invalid input counts like every other call', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 1 } })
     expect((await house.lookup(partner, {})).status).toBe(400)
     expectDenied(await house.lookup(partner, { ip: places.london }), { limit: 1, window: 'minute' })
   })
 
-  test('the limit is the key’s: another key of the same organization has its own', async () => {
+  test('the limit belongs to the key: another key of the same organization has its own', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 1 } })
     const other = await house.key(partner.organizationId, { limits: { requests_per_minute: 1 } })
     await lookups(partner, 1)
@@ -136,14 +136,14 @@ describe('8 requests per minute and per day', () => {
     await lookups(other, 1)
   })
 
-  test('calls of a path without a route do not count', async () => {
+  test('calls to a path without a route do not count', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 1 } })
     await house.ask(partner, { method: 'GET', path: '/v1/nothing' })
     await house.ask(partner, { method: 'PUT' })
     await lookups(partner, 1)
   })
 
-  test('of 40 calls at once exactly the limit passes', async () => {
+  test('of 40 simultaneous calls exactly the limit passes', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 25 } })
     const answers = await Promise.all(
       Array.from({ length: 40 }, () => house.lookup(partner, { ip: '10.0.0.1' })),
@@ -154,7 +154,7 @@ describe('8 requests per minute and per day', () => {
     expect(events.filter(({ type }) => type === 'KeyUsed')).toHaveLength(25)
   })
 
-  test('of calls sent at once, one denied by its minute has to wait a minute and not a day', async () => {
+  test('of simultaneous calls, one denied by the minute’s limit has to wait a minute and not a day', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 2, requests_per_day: 5 } })
     const request = `GET /whoami HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\n\r\n`
     const answers = await sendRaw(house.dashboardUrl, request.repeat(12), 12)
@@ -165,8 +165,8 @@ describe('8 requests per minute and per day', () => {
 })
 
 /**
- * Moves both clocks to the start of a minute: limits and single records go by `performance.now()`, recorded minutes by
- * the time of day, which is returned.
+ * Moves both clocks to the start of a minute: limits and individual records use `performance.now()`, recorded minutes use the
+ * time of day, which is returned.
  */
 const startOfMinute = (own: House): string => {
   own.moveClock(minuteMs - (performance.now() % minuteMs) + 1000)
@@ -187,7 +187,7 @@ describe('decision 24: refused calls cannot fill the event log', () => {
     },
   })
 
-  test('the first 60 of a key and minute are recorded singly, the others in one event per code, at the latest when the process ends', async () => {
+  test('the first 60 of a key and minute are recorded individually, the others in one event per code, at the latest when the process ends', async () => {
     const own = await openHouse()
     try {
       const partner = await own.partner({ credits: '7', permissions: ['ip_lookup'] })
@@ -216,7 +216,7 @@ describe('decision 24: refused calls cannot fill the event log', () => {
     }
   })
 
-  test('calls that cannot be paid count among them; credits granted by another process are used at once', async () => {
+  test('calls that cannot be paid for count among them; credits granted by another process are usable immediately', async () => {
     const own = await openHouse()
     try {
       const partner = await own.partner({ credits: '0' })
@@ -260,7 +260,7 @@ describe('decision 24: refused calls cannot fill the event log', () => {
 
 describe('decision 24: calls refused by a rate limit are recorded together', () => {
   test('one RateLimitExceeded per key, policy and minute, with their number, at the latest when the process ends', async () => {
-    // Lives by the same clock as the house around it.
+    // Uses the same clock as the house around it.
     const own = await openHouse()
     try {
       const partner = await own.partner({ limits: { requests_per_minute: 2 } })
@@ -268,7 +268,7 @@ describe('decision 24: calls refused by a rate limit are recorded together', () 
         permissions: [],
         limits: { requests_per_minute: 1 },
       })
-      // Everything below happens well within one minute of the clock.
+      // Everything below happens well within one minute.
       const minute = startOfMinute(own)
       for (let i = 0; i < 9; i++) await own.lookup(partner, { ip: '10.0.0.1' })
       for (let i = 0; i < 4; i++) await own.lookup(other, { ip: '10.0.0.1' })

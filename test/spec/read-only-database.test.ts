@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 import { eventually } from '../support/service.ts'
 
-/** A database that may only be read, as one that stands by for another after a failover. */
+/** A read-only database, such as a standby after a failover. */
 
 let house: House
 let partner: Partner
@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 afterAll(() => house?.close())
 
-/** New connections of everybody may only read, or may write again; the old ones are ended. */
+/** Makes new connections of all processes read-only or writable, and ends the old ones. */
 const readOnly = async (on: boolean): Promise<void> => {
   const [row] = await house.query('select current_database() as name')
   await house.query(`alter database ${row?.name} set default_transaction_read_only = ${on ? 'on' : 'off'}`)
@@ -22,10 +22,10 @@ const readOnly = async (on: boolean): Promise<void> => {
     )
 }
 
-test('SQLSTATE 25006 is 503 with Retry-After on every kind of call; calls go on once the database takes writes', async () => {
+test('SQLSTATE 25006 is 503 with Retry-After on every kind of call; calls work again once the database accepts writes', async () => {
   expect((await house.lookup(partner, { ip: '81.2.69.142' })).status).toBe(200)
   await readOnly(true)
-  // Until the ends of the old connections have arrived everywhere.
+  // Until all processes have noticed that the old connections ended.
   await eventually(() =>
     house.eventsOf(partner.organizationId).then(
       () => true,

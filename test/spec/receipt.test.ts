@@ -1,4 +1,4 @@
-/** GET /v1/calls/{request_id}/receipt: what proves a call to a stranger, offline. */
+/** GET /v1/calls/{request_id}/receipt: proves a call to anyone, offline. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { receiptResult } from '../../src/capabilities/account/contract.ts'
 import { type AnswerAndFacts, type House, openHouse, type Partner, places, until } from '../support/house.ts'
@@ -43,7 +43,7 @@ test('is 202 with Retry-After until a checkpoint covers the call, then proves it
   verifyReceipt(answer.body.result as Receipt, receipt.verifier_key)
 })
 
-test('asking for it makes a checkpoint', async () => {
+test('requesting it makes a checkpoint', async () => {
   const partner = await house.partner({ credits: '7' })
   const requestId = await called(partner)
   expect((await receiptOf(partner, requestId)).status).toBe(202)
@@ -53,7 +53,7 @@ test('asking for it makes a checkpoint', async () => {
   expect(jobs).toEqual([{ waiting: 1 }])
 })
 
-test('of a free call is of its one event', async () => {
+test('of a free call covers its one event', async () => {
   const partner = await house.partner()
   const requestId = String((await house.lookup(partner, { ip: places.nowhere })).body.request_id)
   await house.foundation.checkpoints.make()
@@ -64,7 +64,7 @@ test('of a free call is of its one event', async () => {
   verifyReceipt(body.result as Receipt)
 })
 
-test("of another organization's call, or of none, is 404", async () => {
+test("of another organization's call, or of an unknown one, is 404", async () => {
   const [partner, other] = [await house.partner({ credits: '7' }), await house.partner()]
   for (const requestId of [await called(partner), '01JB2ZQ5V7N3K2M4P6R8T0W1X2'])
     expect(await receiptOf(other, requestId)).toMatchObject({ status: 404, body: { error: 'not_found' } })

@@ -1,4 +1,4 @@
-/** Log, read models and tariff agree about every call; where one was changed, the request is named. */
+/** Log, read models and tariff agree about every call. After a change in any of them, the request is named. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { reconcileLedgers } from '../../src/administration/ledgers/reconcile.ts'
@@ -60,7 +60,7 @@ const rowsChanged = async (set: string, request: string, run: () => Promise<void
 }
 
 describe('reconciling', () => {
-  test('tells each SKU three times, and finds no difference', () => {
+  test('counts each SKU in three ways, and finds no difference', () => {
     const { differences, named, sums, calls } = atFirst
     expect({ differences, named, calls }).toEqual({ differences: 0, named: [], calls: 5 })
     const credits = (text: string): bigint => parseCredits(text)
@@ -70,7 +70,7 @@ describe('reconciling', () => {
     })
   })
 
-  test('names the request whose row is not what the log says', async () => {
+  test('names the request whose row differs from the log', async () => {
     const [request = ''] = requests
     await rowsChanged('amount_micro = -2000000', request, async () => {
       expect((await reconcile()).named).toEqual([
@@ -83,7 +83,7 @@ describe('reconciling', () => {
     expect((await reconcile()).differences).toBe(0)
   })
 
-  test('names the total of an account whose row is not what the log says, and any other part that was changed', async () => {
+  test('names the total of an account whose row differs from the log, and any other changed part', async () => {
     const account = async (set: string, run: () => Promise<void>): Promise<void> => {
       const [before] = await house.query('select * from accounts where organization_id = $1', [
         partner.organizationId,
@@ -111,11 +111,11 @@ describe('reconciling', () => {
     expect((await reconcile()).differences).toBe(0)
   })
 
-  test('goes on from where a ledger was last found to agree, and comes back to what differed', async () => {
+  test('resumes after the last position where a ledger agreed, and reads differences again', async () => {
     await recordReconciled(house.foundation, [await reconcile()], { whole: true, actor: 'cli' })
     await look()
     const last = requests.at(-1) ?? ''
-    // The organization has a price of its own: it is read whole.
+    // The organization has its own price, so its ledger is read in full.
     expect(await reconcile({ onward: true })).toMatchObject({ from: 0, calls: 6, differences: 0 })
     const other = await house.partner({ credits: '10' })
     await house.lookup(other, { ip: places.london })
@@ -137,9 +137,9 @@ describe('reconciling', () => {
     expect(last).not.toBe('')
   })
 
-  test('names the charge that the tariff does not give', async () => {
+  test('names a charge that does not follow from the tariff', async () => {
     const [request = ''] = requests
-    // As if the charge had been another: its own event says so now, and the tariff does not.
+    // The event of the charge now has another amount, but the tariff does not.
     const { eventLog } = house.foundation
     const changed = {
       ...house.foundation,

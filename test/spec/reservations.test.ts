@@ -1,6 +1,6 @@
 /**
- * Decision 13 and ledger protocol rule 8, where a refusal would give something away: whether a mailbox exists is told to
- * whoever can pay for it, and to nobody else.
+ * Decision 13 and ledger protocol rule 8, in the case where a refusal would reveal something: only a caller who can pay learns whether a
+ * mailbox exists.
  */
 import pino from 'pino'
 import { describe, expect, test } from 'vitest'
@@ -38,7 +38,7 @@ const freshDomain = async (
   return { domain, server: await world.host(domain, script) }
 }
 
-/** As another process grants: this one's ledger has not heard of it. */
+/** Grants as another process would, so that this process's ledger does not know it. */
 const grantElsewhere = async (partner: Partner, amount: string): Promise<void> => {
   const { eventLog } = house.foundation
   const ledger = createLedger({
@@ -55,7 +55,7 @@ const availableTo = async ({ organizationId }: Partner): Promise<string> =>
   formatCredits((await balance(house.foundation, organizationId)).available)
 
 describe('without credits', () => {
-  test('a mailbox that exists is not asked about: 402 before any connection, and the refusal is recorded', async () => {
+  test('an existing mailbox is not checked: 402 before any connection, and the refusal is recorded', async () => {
     const { domain, server } = await freshDomain()
     const partner = await emailPartner(house, { credits: '0' })
     const answer = await validate(house, partner, `someone@${domain}`)
@@ -63,7 +63,7 @@ describe('without credits', () => {
     expect(server.conversations).toHaveLength(0)
   })
 
-  test('one that does not exist gets the very same refusal', async () => {
+  test('a missing mailbox gets exactly the same refusal', async () => {
     const { domain, server } = await freshDomain()
     const partner = await emailPartner(house, { credits: '0' })
     const [one, other] = [
@@ -82,14 +82,14 @@ describe('without credits', () => {
     ['a malformed address', 'nonsense', 'invalid_syntax'],
     ['a domain that does not exist', 'someone@nowhere.example.com', 'domain_not_found'],
     ['a domain that is never routable', 'someone@localhost', 'domain_not_routable'],
-  ])('%s is answered, for that costs nothing', async (_, email, subStatus) => {
+  ])('%s is answered because that costs nothing', async (_, email, subStatus) => {
     const partner = await emailPartner(house, { credits: '0' })
     const answer = await validate(house, partner, email, { company: true })
     expect(resultOf(answer)).toMatchObject({ status: 'invalid', sub_status: subStatus })
     expectCredits(answer, '0', '0')
   })
 
-  test('an organization that may overdraw is answered as long as it may', async () => {
+  test('an organization with an overdraft is answered until its limit', async () => {
     const { domain, server } = await freshDomain()
     const partner = await emailPartner(house, { credits: '0', overdraft: '1' })
     const answer = await validate(house, partner, `someone@${domain}`)
@@ -102,7 +102,7 @@ describe('without credits', () => {
   })
 })
 
-describe('what has to be there is what the call may cost at its dearest', () => {
+describe('the balance must cover the highest possible price of the call', () => {
   test('with company data requested that includes the company, found or not', async () => {
     const { domain, server } = await freshDomain()
     await knowCompany(house, domain, 'Widgets')
@@ -113,7 +113,7 @@ describe('what has to be there is what the call may cost at its dearest', () => 
     expectCredits(await validate(house, partner, `someone@${domain}`), '1', '1.999999')
   })
 
-  test('of a mailbox provider no company is ever charged: the price of the address is enough', async () => {
+  test('a mailbox provider’s company is never charged: the price of the address is enough', async () => {
     await world.host('gmail.com', { recipient: mailboxes('someone') })
     const partner = await emailPartner(house, { credits: '1' })
     const answer = await validate(house, partner, 'someone@gmail.com', { company: true })
@@ -121,7 +121,7 @@ describe('what has to be there is what the call may cost at its dearest', () => 
     expectCredits(answer, '1', '0')
   })
 
-  test('where the verdict is unknown already, no company is looked up, and nothing has to be there', async () => {
+  test('if the verdict is already unknown, no company is looked up, and no balance for it is needed', async () => {
     world.dns.set('servfail-widgets.com', 'MX', 'servfail')
     const partner = await emailPartner(house, { credits: '1' })
     // A lookup would fail the call.
@@ -140,7 +140,7 @@ describe('what has to be there is what the call may cost at its dearest', () => 
 })
 
 describe('calls in progress', () => {
-  test('with enough for one of eight at once, one is answered and charged, and one mailbox was asked about', async () => {
+  test('with credits for only one of eight simultaneous calls, a single call is answered and charged, and a single mailbox is checked', async () => {
     const { domain, server } = await freshDomain({ recipient: mailboxes('someone'), thinkMs: 20 })
     const partner = await emailPartner(house, { credits: '1' })
     const answers = await Promise.all(
@@ -158,7 +158,7 @@ describe('calls in progress', () => {
     expect(await availableTo(partner)).toBe('0')
   })
 
-  test('leave nothing reserved: what a call did not cost can be spent by the next', async () => {
+  test('leave nothing reserved: the next call can spend credits that the last one did not use', async () => {
     const { domain } = await freshDomain()
     const { domain: gone } = await freshDomain({ greeting: '554 5.7.1 no service for you\r\n' })
     const partner = await emailPartner(house, { credits: '1' })
@@ -167,7 +167,7 @@ describe('calls in progress', () => {
     expectCredits(await validate(house, partner, `someone@${domain}`), '1', '0')
   })
 
-  test('what others spend while a mailbox is asked about is never overdrawn: the append decides', async () => {
+  test('never overdraw when another call spends credits during the check: the append decides', async () => {
     const { domain, server } = await freshDomain({
       recipient: mailboxes('someone'),
       thinkMs: 60,
@@ -180,7 +180,7 @@ describe('calls in progress', () => {
     await until('the mail server is spoken to', async () => server.conversations.length > 0)
     const { body, status } = await house.lookup(partner, { ip: '81.2.69.142' })
     const answer = await slow
-    // Whichever of the two the ledger took first was paid, and the other one was not.
+    // Only the call that the ledger accepted first was paid for.
     expect([status, answer.status].sort()).toEqual([200, 402])
     expect(body).toBeTypeOf('object')
     expect(await availableTo(partner)).toBe('0')
@@ -188,7 +188,7 @@ describe('calls in progress', () => {
 })
 
 describe('credits granted by another process a moment ago', () => {
-  test('count: no call is refused for what this process did not know yet', async () => {
+  test('count: no call is refused for a grant that this process did not know yet', async () => {
     const { domain } = await freshDomain()
     const partner = await emailPartner(house, { credits: '0' })
     // This process has seen the empty account.
@@ -215,7 +215,7 @@ describe('credits granted by another process a moment ago', () => {
 })
 
 describe('with an Idempotency-Key', () => {
-  test('a refusal for want of credits uses up no key: with credits the call is made and charged once', async () => {
+  test('a refusal for lack of credits uses up no key: with credits the call is made and charged once', async () => {
     const { domain, server } = await freshDomain()
     const partner = await emailPartner(house, { credits: '0' })
     const headers = { 'idempotency-key': 'unpaid' }

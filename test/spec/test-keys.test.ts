@@ -1,4 +1,4 @@
-/** Test keys: every answer can be asked for by its input; nothing is asked outside, and nothing of a live ledger changes. */
+/** Test keys: an input selects the answer. No outside system is asked, and no live ledger changes. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
@@ -14,7 +14,7 @@ import { parseTestKey } from '../../src/keys/test-key.ts'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 import { expectNotAuthenticated } from './wire.ts'
 
-/** A name server that never answers, and counts what it was asked. */
+/** A name server that never answers, and counts its queries. */
 const names = createSocket('udp4')
 let questions = 0
 names.on('message', () => questions++)
@@ -44,7 +44,7 @@ const profileOf = (id: string, more: object = {}) =>
   house.post(tester, '/v1/profnet/profile', { id, ...more })
 
 describe('a test key', () => {
-  test('is told from a live one by its text, and only its own text opens it', async () => {
+  test('is distinguished from a live one by its text, and only its exact text works', async () => {
     expect(tester.apiKey).toMatch(/^enl_test_[0-9A-Za-z]{16}_[0-9A-Za-z]{38}$/)
     const { keyId, secret } = parseTestKey(tester.apiKey) ?? { keyId: '', secret: '' }
     const posing = composeApiKey(Uint8Array.from(keyId + secret, (character) => base62.indexOf(character)))
@@ -55,7 +55,7 @@ describe('a test key', () => {
     expect((await house.ask(tester, { path: '/v1/balance', method: 'GET' })).status).toBe(200)
   })
 
-  test('leaves the ledger of its organization as it is, and charges test credits in another', async () => {
+  test('leaves the ledger of its organization unchanged, and charges test credits in another', async () => {
     const before = await house.eventsOf(live.organizationId)
     const { status, headers, events } = await email('accepted@mail.test')
     expect([status, headers.get('credits-charged')]).toEqual([200, '1'])
@@ -66,7 +66,7 @@ describe('a test key', () => {
     expect((await house.whoami(tester)).body.organization).toMatch(/ \(test\)$/)
   })
 
-  test('is opened once, however often it is asked for, and for no organization that there is not', async () => {
+  test('has a test ledger that is opened once, even if requested again, and never for an unknown organization', async () => {
     const before = await house.eventsOf(tester.organizationId)
     const request = { organizationId: live.organizationId, actor: 'cli' }
     const again = [request, request, { ...request, organizationId: tester.organizationId }]
@@ -77,14 +77,14 @@ describe('a test key', () => {
     await expect(openTestOrganization(house.foundation, stranger)).rejects.toThrow('there is no organization')
   })
 
-  test('asks no name server, no mail server and no profile store', async () => {
+  test('contacts no name server, mail server or profile store', async () => {
     questions = 0
     await Promise.all(['jane@example.net', 'timeout@mail.test', 'jane@gmail.com'].map((one) => email(one)))
     await Promise.all([profileOf('test-person'), profileOf('someone-else')])
     expect(questions).toBe(0)
     const profiles = (await house.recorded()).filter(({ stream }) => stream.startsWith('profile-'))
     expect(profiles).toEqual([])
-    // Seen to fail: a live key does ask.
+    // Proves that the check works: a live key does ask.
     await house.post(live, '/v1/email/validate', { email: 'jane@example.net' })
     expect(questions).toBeGreaterThan(0)
   })
@@ -101,7 +101,7 @@ describe('a test key', () => {
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
-test('what adds money up over organizations leaves the test organizations out', () => {
+test('totals over organizations exclude the test organizations', () => {
   const paying = ['org_01K9ZZZZZZZZZZZZZZZZZZZZZA', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZB']
   expect(payingOf([...paying, ...paying.map(testOrganizationOf)])).toEqual(paying)
 })
@@ -141,7 +141,7 @@ describe('e-mail addresses for test keys', () => {
     expect(answer.headers.get('credits-charged')).toBe(status === 'valid' ? '1' : '0')
   })
 
-  test('have a company where it is asked for and the verdict allows it', async () => {
+  test('have a company when it is requested and the verdict allows it', async () => {
     const asked = { include_company_data: true }
     const of = async (address: string) => {
       const { body, headers } = await email(address, asked)
@@ -154,7 +154,7 @@ describe('e-mail addresses for test keys', () => {
     expect(await of('jane@example.net')).toEqual(['not_found', '1'])
   })
 
-  test('a role address scores lower, and a greylisted one says when to ask again', async () => {
+  test('a role address scores lower, and a greylisted address has a time to retry', async () => {
     expect((await email('info@mail.test')).body.result).toMatchObject({ score: 85 })
     expect((await email('greylisted@mail.test')).body.result).toMatchObject({ retry_after: 300 })
   })
@@ -176,7 +176,7 @@ describe('IP addresses for test keys', () => {
 })
 
 describe('profiles for test keys', () => {
-  test('come from the cache or fresh, by name, URL or URN, are hardly known, gone or not there', async () => {
+  test('come from the cache or fresh, by name, URL or URN, are sparse, deleted or missing', async () => {
     const cached = await profileOf('test-person')
     expect(cached.body).toMatchObject({ cached: true, cache_age_hours: 5, result: { lid: 'test-person' } })
     expect(cached.headers.get('credits-charged')).toBe('2')
@@ -205,7 +205,7 @@ describe('profiles for test keys', () => {
 describe('errors for test keys', () => {
   const askedFor = ['auth_002', 'auth_003', 'credit_001', 'rate_001', 'idemp_002', 'sys_001', 'sys_002']
 
-  test.each(askedFor)('%s is answered where its code is asked for, recorded and free', async (word) => {
+  test.each(askedFor)('an input with %s gets that error, recorded and free', async (word) => {
     const code = word.toUpperCase() as keyof typeof errorCatalogue
     const { status, error } = errorCatalogue[code]
     for (const answer of [await email(`${word}@mail.test`), await profileOf(`test-${word}`)]) {
@@ -216,18 +216,21 @@ describe('errors for test keys', () => {
     }
   })
 
-  test.each([402, 403, 409, 429, 500, 503])('an IP address that ends with %i answers it', async (status) => {
-    expect((await house.lookup(tester, { ip: `2001:db8::${status}` })).status).toBe(status)
-    expect((await house.lookup(tester, { ip: `192.0.2.${status - 300}` })).status).toBe(status)
-  })
+  test.each([402, 403, 409, 429, 500, 503])(
+    'an IP address that ends with %i gets that status',
+    async (status) => {
+      expect((await house.lookup(tester, { ip: `2001:db8::${status}` })).status).toBe(status)
+      expect((await house.lookup(tester, { ip: `192.0.2.${status - 300}` })).status).toBe(status)
+    },
+  )
 
-  test('no input of a live key asks for an error', async () => {
+  test('no input of a live key triggers an error', async () => {
     expect((await house.lookup(live, { ip: '192.0.2.102' })).status).toBe(200)
     const { body } = await house.post(live, '/v1/profnet/profile', { id: 'test-person', cached: true })
     expect(body).toMatchObject({ code: 'PROFNET_002' })
   })
 
-  test('a test ledger that is used up answers 402 by itself', async () => {
+  test('an empty test ledger causes a real 402', async () => {
     const { organizationId } = await house.partner({ credits: '1' })
     const request = { organizationId, actor: 'cli' }
     const opened = await openTestOrganization(house.foundation, request)
@@ -238,7 +241,7 @@ describe('errors for test keys', () => {
   })
 })
 
-test('the guide names every word that asks for an answer', async () => {
+test('the guide names every word that selects an answer', async () => {
   const guide = await readFile(new URL('../../src/guides/testing.md', import.meta.url), 'utf8')
   const row = (name: string): RegExp => new RegExp(`^\\| .*\`${name}\``, 'm')
   for (const outcome of mailboxOutcomes) expect(guide).toMatch(row(`${outcome}@mail\\.test`))

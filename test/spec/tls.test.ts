@@ -28,7 +28,7 @@ afterAll(async () => {
 
 type Answer = { status: number; cookies: string[]; text: string }
 
-/** As somebody asks who trusts this certificate, for its name, and nothing else. */
+/** A request by a client that trusts only this certificate, under its name. */
 const ask = (url: string, ca = pinnedCertificate.cert): Promise<Answer> =>
   new Promise((resolve, reject) => {
     get(url, { ca, servername: 'pinned.test', agent: false }, (response) => {
@@ -42,7 +42,7 @@ const ask = (url: string, ca = pinnedCertificate.cert): Promise<Answer> =>
     }).on('error', reject)
   })
 
-test('both hosts answer over HTTPS, and say so', async () => {
+test('both hosts answer over HTTPS, and report that', async () => {
   expect(house.apiUrl).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/)
   expect(house.dashboardUrl).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/)
   for (const [url, status] of [
@@ -53,14 +53,14 @@ test('both hosts answer over HTTPS, and say so', async () => {
     expect((await ask(url)).status).toBe(status)
 })
 
-test('the pages need no proxy to know that they are reached by HTTPS', async () => {
+test('the pages need no proxy to know that they are served over HTTPS', async () => {
   const { status, cookies } = await ask(`${house.dashboardUrl}/login`)
   expect(status).toBe(200)
   expect(cookies).toHaveLength(1)
   expect(cookies[0]).toMatch(/^__Host-dashboard_form=[^;]+; Path=\/; HttpOnly; Secure; SameSite=Strict$/)
 })
 
-test('plain HTTP gets no answer; a request without a Host gets the same one as without TLS', async () => {
+test('plain HTTP gets no answer; a request without a Host gets the same answer as without TLS', async () => {
   const port = Number(new URL(house.apiUrl).port)
   const said = await new Promise<string>((resolve) => {
     let text = ''
@@ -120,7 +120,7 @@ describe('a renewed certificate', () => {
   })
 })
 
-test('a reload serves it at once, over real connections', async () => {
+test('is served immediately after a reload, over real connections', async () => {
   await files.replace(renewedCertificate)
   try {
     await house.app.reload()
@@ -145,13 +145,13 @@ describe('a start is refused, naming the variable,', () => {
     }
   }
 
-  test('where one of the two is missing', async () => {
+  test('if one of the two is missing', async () => {
     const { TLS_CERT, TLS_KEY } = files.variables
     expect(await refusal({ TLS_CERT })).toMatch(/^TLS_KEY: TLS_CERT is set, and/)
     expect(await refusal({ TLS_KEY })).toMatch(/^TLS_CERT: TLS_KEY is set, and/)
   })
 
-  test('where a file is not there, is something else, or belongs to another', async () => {
+  test('if a file is missing, is something else, or does not match the other', async () => {
     const { TLS_CERT, TLS_KEY } = files.variables
     const other = await certificateFiles(renewedCertificate)
     try {

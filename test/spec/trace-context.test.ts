@@ -1,4 +1,4 @@
-/** A partner's `traceparent` is correlation: kept with the call's events, told again, and nothing is decided by it. */
+/** A partner's `traceparent` is for correlation: stored with the call's events, shown again, and never used for a decision. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type House, openHouse, type Partner, places, sendRaw } from '../support/house.ts'
 import { keyDirOf } from '../support/key-dir.ts'
@@ -29,7 +29,7 @@ test('every event of the call names the trace, charged or refused', async () => 
   expect([...charged.headers.keys()]).not.toContain('traceresponse')
 })
 
-test('a replay is of the trace of its own request', async () => {
+test('a replay has the trace of its own request', async () => {
   const key = { 'idempotency-key': 'once' }
   const other = trace.replaceAll('4', '5')
   const first = await house.lookup(partner, { ip: places.london }, { ...key, traceparent })
@@ -42,16 +42,16 @@ test('a replay is of the trace of its own request', async () => {
   expect([traces(first.events), traces(again.events)]).toEqual([[trace, trace], [other]])
 })
 
-test('one that is not as the standard says is ignored, and answered as a request without one is', async () => {
+test('an invalid header is ignored, and the answer is the same as without a header', async () => {
   for (const broken of ['nonsense', `${traceparent}-more`, `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`, '"']) {
     const answer = await house.lookup(partner, { ip: places.london }, { traceparent: broken })
     expect([answer.status, traces(answer.events)]).toEqual([200, [null, null]])
-    // Not even an empty member: the bytes are those of earlier releases.
+    // Not even an empty member: the bytes are the same as in earlier releases.
     for (const { metadata } of answer.events) expect(Object.keys(metadata)).not.toContain('trace_id')
   }
 })
 
-test('two headers are none', async () => {
+test('two headers count as none', async () => {
   const body = JSON.stringify({ ip: places.london })
   const before = await house.eventsOf(partner.organizationId)
   const [answer] = await sendRaw(
@@ -64,7 +64,7 @@ test('two headers are none', async () => {
   expect(traces(events.slice(before.length))).toEqual([null, null])
 })
 
-test('the partner and "ledger explain" are told it', async () => {
+test('the partner and "ledger explain" see it', async () => {
   const { body } = await house.lookup(partner, { ip: places.london }, { traceparent })
   const told = await house.ask(partner, { method: 'GET', path: `/v1/calls/${body.request_id}` })
   expect(told.body.result).toMatchObject({ request_id: body.request_id, trace_id: trace })
@@ -75,7 +75,7 @@ test('the partner and "ledger explain" are told it', async () => {
   expect(out).toContain(`trace ${trace}`)
 })
 
-test('the ledger is as it should be', async () => {
+test('the ledger is sound', async () => {
   const { DATABASE_URL = '', SECRET_KEY = '' } = house.config
   const variables = { DATABASE_URL, SECRET_KEY, KEY_DIR: keyDirOf(DATABASE_URL) }
   for (const command of [

@@ -34,7 +34,7 @@ describe('4.4 GET /whoami', () => {
     expect(headers.get('x-request-id')).toMatch(ulid)
   })
 
-  test('costs nothing, and is recorded as one fact that says why', async () => {
+  test('costs nothing, and is recorded as one fact with the reason', async () => {
     const partner = await house.partner({ credits: '7' })
     const answer = await house.whoami(partner)
     expectCredits(answer, '0', '7')
@@ -54,7 +54,7 @@ describe('4.4 GET /whoami', () => {
     expect(answer.events[0]?.metadata.request_id).toBe(answer.headers.get('x-request-id'))
   })
 
-  test('answers an organization without a single credit', async () => {
+  test('answers an organization without any credits', async () => {
     const partner = await house.partner({ credits: '0' })
     const answer = await house.whoami(partner)
     expect(answer.status).toBe(200)
@@ -70,7 +70,7 @@ describe('4.4 GET /whoami', () => {
     expect(String(body.last_used) >= between).toBe(true)
   })
 
-  test('last_used becomes the instant of the last call of this key, not of another', async () => {
+  test('last_used becomes the time of the last call of this key, not of another', async () => {
     const partner = await house.partner()
     const other = await house.key(partner.organizationId)
     const { events } = await house.lookup(partner, { ip: places.london })
@@ -81,13 +81,13 @@ describe('4.4 GET /whoami', () => {
     expect((await house.whoami(partner)).body.last_used).toBe(usedAt)
   })
 
-  test('takes a query it does not know, and no body', async () => {
+  test('accepts unknown query parameters, and no body', async () => {
     const partner = await house.partner()
     const answer = await house.ask(partner, { method: 'GET', path: '/whoami?verbose=1', on: 'dashboard' })
     expect(answer.status).toBe(200)
   })
 
-  test('an Idempotency-Key means nothing to a GET', async () => {
+  test('an Idempotency-Key has no effect on a GET', async () => {
     const partner = await house.partner()
     const request = {
       method: 'GET',
@@ -102,7 +102,7 @@ describe('4.4 GET /whoami', () => {
     }
   })
 
-  test('is on the dashboard host, and on the API host the same', async () => {
+  test('is on the dashboard host, and the same on the API host', async () => {
     const partner = await house.partner()
     const answers = []
     for (const on of ['dashboard', 'api'] as const) {

@@ -1,4 +1,4 @@
-/** What every answer has in common, asserted in one place: the error object, and the headers of a call. */
+/** Checks that apply to every answer, in one place: the error object, and the headers of a call. */
 import { expect } from 'vitest'
 import type { Capability } from '../../src/events/capabilities.ts'
 import type { Answer, LedgerFact, Partner } from '../support/house.ts'
@@ -7,7 +7,7 @@ export const ulid = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 
 export const jsonType = 'application/json; charset=utf-8'
 
-/** What betrays the inside of the house: file names, frames, messages of libraries. */
+/** Texts that reveal internals: file names, stack frames, messages of libraries. */
 const inside = /node_modules|\.(ts|js|mjs|cjs):\d+|\bat [\w.<>]+ \(|Error:|FST_|HPE_|stack|postgres|select /i
 
 export type ExpectedRefusal = {
@@ -17,7 +17,7 @@ export type ExpectedRefusal = {
   readonly details: Readonly<Record<string, unknown>>
 }
 
-/** The error object of 2.1: its members exactly, a request id that the header repeats, nothing of the inside. */
+/** The error object of 2.1: exactly its members, the request id of the header, and no internals. */
 export const expectErrorObject = (
   answer: Answer,
   { status, error, code, details }: ExpectedRefusal,
@@ -69,7 +69,7 @@ export type Bare = { readonly type: string; readonly data: Readonly<Record<strin
 export const bare = (events: readonly LedgerFact[]): Bare[] =>
   events.map(({ type, data }) => ({ type, data }))
 
-/** A refusal as the ledger has it: free, by a named rule. */
+/** A refusal as the ledger records it: free, by a named rule. */
 export const refusalFact = (
   { keyId }: Partner,
   code: string,
@@ -86,7 +86,7 @@ export const refusalFact = (
   },
 })
 
-/** A refused call of a known key: the error object, the headers of a call that cost nothing, one free fact. */
+/** A refused call of a known key: the error object, the headers of a free call, one free fact. */
 export const expectRefusedCall = (
   answer: Answer & { readonly events: readonly LedgerFact[] },
   partner: Partner,
@@ -120,7 +120,7 @@ const listOf = (value: string | null, member: RegExp): [string, number, number][
   })
 }
 
-/** RateLimit-Policy and RateLimit, read as strictly as the draft and structured fields (RFC 9651) write them. */
+/** RateLimit-Policy and RateLimit, parsed as strictly as the draft and structured fields (RFC 9651) define them. */
 export const rateLimitsOf = ({ headers }: Answer): Record<string, Policy & State> => {
   const policies = listOf(
     headers.get('ratelimit-policy'),
