@@ -9,7 +9,7 @@ export type Answer = {
   readonly text: string
 }
 
-/** One request from an address of loopback. Trusts one certificate, for one name, and no other. */
+/** One request from a loopback address. Trusts a single certificate, under a single name. */
 export const ask = (
   url: string,
   from: string,

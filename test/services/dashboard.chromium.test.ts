@@ -1,4 +1,4 @@
-/** Every page of the dashboard in a real Chromium: nothing it complains about, nothing axe finds, nothing beyond its width. */
+/** Every page of the dashboard in a real Chromium: no console errors, no findings of axe, nothing wider than the window. */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -47,7 +47,7 @@ afterAll(async () => {
 type Cookies = Awaited<ReturnType<ReturnType<Window['page']['context']>['cookies']>>
 let signedInCookies: Cookies | undefined
 
-/** Once by the form, and from then on with what that gave: an address may sign in ten times a minute, and there are more windows. */
+/** Uses the form once, and its cookies afterwards: an address may sign in ten times a minute, and there are more windows. */
 const signIn = async (window: Window): Promise<void> => {
   const context = window.page.context()
   if (signedInCookies === undefined) {
@@ -59,7 +59,7 @@ const signIn = async (window: Window): Promise<void> => {
   await window.page.goto('/')
 }
 
-/** Those of the table of routes that no one has named: `GET /users/:user/disable` as `users-user-disable`. */
+/** The other routes of the table: `GET /users/:user/disable` as `users-user-disable`. */
 const unnamed = (named: Readonly<Record<string, string>>): Readonly<Record<string, string>> => {
   const known = new Set(Object.values(named).map((path) => path.split('?')[0]))
   const pages = pageRoutes.map((route): [string, string] => [
@@ -138,7 +138,7 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
   afterAll(() => window?.close())
 
   test(
-    'every page is whole',
+    'every page is complete and clean',
     async () => {
       const wrong: Record<string, unknown> = {}
       for (const [name, path] of Object.entries({ ...paths(), ...unnamed(paths()) })) {
@@ -158,7 +158,7 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
   )
 })
 
-test('a key is issued by clicks and copied, and the lines beside it make calls', async () => {
+test('clicks issue and copy a key, and the shown command lines make calls with it', async () => {
   const window = await chromium.open({ scheme: 'light', width: 390 })
   const { page } = window
   await signIn(window)
@@ -199,7 +199,7 @@ test('a plot is drawn from its table, which closes, and can be opened again', as
   await window.close()
 })
 
-test('rows that are not of now are told above the page, at every width', async () => {
+test('a notice above the page says when rows are out of date, at every width', async () => {
   const halt = (state: string) =>
     room.foundation.pool.query(`update projection_checkpoints set state = $1 where name = 'accounts'`, [
       state,
@@ -229,7 +229,7 @@ test('rows that are not of now are told above the page, at every width', async (
   }
 })
 
-test('a statement grows where it is, to its end', async () => {
+test('a statement loads more rows in place, to its end', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await signIn(window)
   const { page } = window
@@ -250,7 +250,7 @@ test('a statement grows where it is, to its end', async () => {
   await window.close()
 })
 
-test('a time in UTC says what it is here', async () => {
+test('a time in UTC shows its local equivalent', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await signIn(window)
   const time = window.page.locator('time[datetime*=T]').first()
@@ -259,7 +259,7 @@ test('a time in UTC says what it is here', async () => {
   await window.close()
 })
 
-test('times are local where the person chose so, and UTC again', async () => {
+test('times are local if the person chooses that, and can be switched back to UTC', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await signIn(window)
   const { page } = window
@@ -273,7 +273,7 @@ test('times are local where the person chose so, and UTC again', async () => {
   await page.goto('/me')
   await page.getByRole('button', { name: 'Show local time' }).click()
   await page.getByRole('button', { name: 'Show local time', pressed: true }).waitFor()
-  // The windows are in Tokyo, nine hours ahead.
+  // The browser's time zone is Tokyo, nine hours ahead.
   const tokyo = new Date(Date.parse(String(iso)) + 9 * 3_600_000).toISOString()
   const [, local, head] = await at()
   expect(local).toBe(tokyo.replace('T', ' ').slice(0, utc?.length))
@@ -292,7 +292,7 @@ test('times are local where the person chose so, and UTC again', async () => {
   await window.close()
 })
 
-test('an id is copied by its button', async () => {
+test('a button copies an id', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await signIn(window)
   const { page } = window
@@ -304,7 +304,7 @@ test('an id is copied by its button', async () => {
   await window.close()
 })
 
-test('an organization is found while its name is typed, with scripts and without', async () => {
+test('organizations are suggested while their name is typed, and can be found without scripts too', async () => {
   const window = await chromium.open({ scheme: 'dark', width: 390 })
   await signIn(window)
   const { page } = window
@@ -320,7 +320,7 @@ test('an organization is found while its name is typed, with scripts and without
   await page.getByRole('button', { name: 'See what will happen' }).click()
   await page.getByRole('heading', { name: 'Grant a lot of credits?' }).waitFor()
   expect(await page.locator('main').textContent()).toContain(scene.organizationId)
-  // A whole key is a secret, and no address has it.
+  // A whole key is a secret, and must not be in any address.
   await page.goto('/commands/key/revoke')
   const asked: string[] = []
   page.on('request', (request) => asked.push(request.url()))

@@ -1,4 +1,4 @@
-/** The pages for partners in a real Chromium, and calls that are made from them. */
+/** The pages for partners in a real Chromium, and calls made from them. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openTestOrganization } from '../../src/administration/keys/api-keys.ts'
 import { permission } from '../../src/events/capabilities.ts'
@@ -34,7 +34,7 @@ const guides = [
 const paths = ['', ...guides.map((name) => `/${name}`), '/changelog']
 
 describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
-  test('no page complains, reaches beyond the window, or has what axe finds', async () => {
+  test('no page has console errors, is wider than the window, or has findings of axe', async () => {
     const window = await chromium.open({ scheme, width })
     for (const path of paths) {
       await window.page.goto(`/docs${path}`)
@@ -46,7 +46,7 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
     await window.close()
   })
 
-  test('a call is made with a key, to this host alone, and the key is not kept', async () => {
+  test('a call is made with a key, to this host alone, and the key is not stored', async () => {
     const window = await chromium.open({ scheme, width })
     const { page } = window
     const asked: { url: string; key: string | undefined }[] = []
@@ -78,7 +78,7 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
   })
 })
 
-test('a second body is a second call: no Idempotency-Key is sent unless one is typed', async () => {
+test('a second body is a second call: no Idempotency-Key is sent unless it is typed', async () => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   const { page } = window
   const keys: (string | undefined)[] = []

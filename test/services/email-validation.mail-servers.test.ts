@@ -16,7 +16,7 @@ afterAll(async () => {
   await hosts?.close()
 })
 
-/** Those a test has for itself, so that no session and no memory is another's. */
+/** Instances that belong to a single test, so that tests share neither sessions nor memory. */
 const own: Validation[] = []
 const openOwn = async (options: Partial<Parameters<typeof openValidation>[0]> = {}): Promise<Validation> => {
   const opened = await openValidation({ ...hosts, ...options })
@@ -37,39 +37,51 @@ const table: readonly Row[] = [
   ['an MX that does not exist', 'known@dangling', 6, 'invalid/mx_unroutable'],
   ['an MX that is an address', 'known@literal', 6, 'invalid/mx_unroutable'],
   ['an MX that is localhost', 'known@local', 6, 'invalid/mx_unroutable'],
-  ['SERVFAIL, for a signature that is missing', 'known@bogus', 7, 'unknown/dns_error', 'ESERVFAIL'],
-  ['name servers that are dead', 'known@dead', 7, 'unknown/dns_error', 'ETIMEOUT'],
+  ['SERVFAIL because of a missing signature', 'known@bogus', 7, 'unknown/dns_error', 'ESERVFAIL'],
+  ['name servers that do not run', 'known@dead', 7, 'unknown/dns_error', 'ETIMEOUT'],
   ['REFUSED', 'known@refused', 7, 'unknown/dns_error', 'EREFUSED'],
-  ['questions that are dropped', 'known@silent', 7, 'unknown/dns_error', 'ETIMEOUT'],
+  ['queries that are dropped', 'known@silent', 7, 'unknown/dns_error', 'ETIMEOUT'],
 
-  ['an MX where nobody listens', 'known@all-down', 10, 'unknown/no_connect'],
+  ['an MX without a server', 'known@all-down', 10, 'unknown/no_connect'],
   ['a tarpit', 'known@tarpit', 10, 'unknown/timeout'],
-  ['a mailbox that is full now', 'full@answering', 11, 'risky/mailbox_full', '452 4.2.2'],
+  ['a mailbox that is full for now', 'full@answering', 11, 'risky/mailbox_full', '452 4.2.2'],
   ['a mailbox that is full', 'full-for-good@answering', 11, 'risky/mailbox_full', '552 5.2.2'],
-  ['a full one, in words alone', 'full@exim', 11, 'risky/mailbox_full', '552'],
+  ['a full mailbox, according to the text only', 'full@exim', 11, 'risky/mailbox_full', '552'],
   ['Postgrey', 'known@greylisting', 12, 'unknown/greylisted', '450 4.2.0'],
-  ['a server that cannot tell now', 'later@exim', 12, 'unknown/temporary_failure', '451'],
+  ['a server with a temporary problem', 'later@exim', 12, 'unknown/temporary_failure', '451'],
   ['a relay, for now', 'known@foreign', 12, 'unknown/temporary_failure', '454 4.7.1'],
   ['a blocklist', 'known@blocking', 13, 'unknown/blocked', '554 5.7.1'],
   ['a relay', 'known@foreign-for-good', 13, 'unknown/blocked', '554 5.7.1'],
-  ['a relay, in words alone', 'known@exim-foreign', 13, 'unknown/blocked', '550'],
-  ['TLS alone, of a kind nobody speaks', 'known@tls-only-old', 13, 'unknown/blocked', '530 5.7.0'],
+  ['a relay, according to the text only', 'known@exim-foreign', 13, 'unknown/blocked', '550'],
+  ['only TLS, in an obsolete version', 'known@tls-only-old', 13, 'unknown/blocked', '530 5.7.0'],
   ['no SMTPUTF8', 'jörg@ascii', 13, 'unknown/smtputf8_unsupported'],
   ['a missing mailbox', 'nobody@postfix', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
-  ['a missing one over TLS', 'nobody@tls-only', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
-  ['a missing one, in words alone', 'nobody@exim', 14, 'invalid/mailbox_not_found', '550'],
-  ['a missing one beyond ASCII', 'jürg@postfix', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
+  ['a missing mailbox over TLS', 'nobody@tls-only', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
+  ['a missing mailbox, according to the text only', 'nobody@exim', 14, 'invalid/mailbox_not_found', '550'],
+  [
+    'a missing mailbox with a name outside ASCII',
+    'jürg@postfix',
+    14,
+    'invalid/mailbox_not_found',
+    '550 5.1.1',
+  ],
   ['a disabled mailbox', 'disabled@answering', 14, 'invalid/mailbox_disabled', '550 5.2.1'],
-  ['a domain that takes everything', 'nobody@catch-all', 15, 'risky/catch_all', '250 2.1.5'],
-  ['one that takes everything, at Exim', 'nobody@exim-catch-all', 15, 'risky/catch_all', '250'],
-  ['one that takes everything, beyond ASCII', 'jürg@catch-all', 15, 'risky/catch_all', '250 2.1.5'],
+  ['a domain that accepts everything', 'nobody@catch-all', 15, 'risky/catch_all', '250 2.1.5'],
+  ['a domain that accepts everything, at Exim', 'nobody@exim-catch-all', 15, 'risky/catch_all', '250'],
+  [
+    'a name outside ASCII at a domain that accepts everything',
+    'jürg@catch-all',
+    15,
+    'risky/catch_all',
+    '250 2.1.5',
+  ],
 
   ['a mailbox', 'known@postfix', 17, 'valid/accepted', '250 2.1.5'],
   ['a mailbox at Exim', 'known@exim', 17, 'valid/accepted', '250'],
-  ['a mailbox beyond ASCII', 'jörg@postfix', 17, 'valid/accepted', '250 2.1.5'],
-  ['a mailbox beyond ASCII at Exim', 'jörg@exim', 17, 'valid/accepted', '250'],
-  ['a domain beyond ASCII', 'jörg@bücher', 17, 'valid/accepted', '250 2.1.5'],
-  ['TLS alone', 'known@tls-only', 17, 'valid/accepted', '250 2.1.5'],
+  ['a mailbox with a name outside ASCII', 'jörg@postfix', 17, 'valid/accepted', '250 2.1.5'],
+  ['a mailbox with a name outside ASCII, at Exim', 'jörg@exim', 17, 'valid/accepted', '250'],
+  ['a domain with a name outside ASCII', 'jörg@bücher', 17, 'valid/accepted', '250 2.1.5'],
+  ['only TLS', 'known@tls-only', 17, 'valid/accepted', '250 2.1.5'],
   ['TLS that fails and is not required', 'known@tls-old', 17, 'valid/accepted', '250 2.1.5'],
   ['no pipelining', 'known@one-at-a-time', 17, 'valid/accepted', '250 2.1.5'],
   ['a greeting after three seconds', 'known@slow-greeting', 17, 'valid/accepted', '250 2.1.5'],
@@ -78,7 +90,7 @@ const table: readonly Row[] = [
   ['a domain that is an alias', 'known@alias', 17, 'valid/accepted', '250 2.1.5'],
   ['an MX that is an alias', 'known@mx-is-alias', 17, 'valid/accepted', '250 2.1.5'],
   ['a first MX that is down', 'known@first-down', 17, 'valid/accepted', '250 2.1.5'],
-  ['more MX than a datagram holds', 'known@many', 17, 'valid/accepted', '250 2.1.5'],
+  ['more MX records than a datagram holds', 'known@many', 17, 'valid/accepted', '250 2.1.5'],
 ]
 
 const fullAddress = (address: string): string => `${address}.example.net`
@@ -95,11 +107,11 @@ describe.concurrent('against real servers', () => {
     })
 })
 
-describe('a sender others do not know', () => {
+describe('a sender with an unknown host name', () => {
   test.each([
     ['strict-helo', '450 4.7.1'],
     ['strict-sender', '450 4.1.8'],
-  ])('is refused by %s for now, whoever the recipient is: row 12', async (domain, reply) => {
+  ])('is refused by %s for now, for every recipient: row 12', async (domain, reply) => {
     const unknown = 'no-such-host.example.net'
     const asking = await openOwn({ helo: unknown, mailFrom: `sender@${unknown}` })
     for (const name of [known, 'nobody'])
@@ -120,12 +132,12 @@ const retried = async (asking: Validation, address: string): Promise<Judged> => 
   }
   return asking.ask(address)
 }
-/** Postfix answers late once it has refused ten in a session. */
+/** Postfix delays its answers after ten refusals in a session. */
 const retriesMax = 9
 const retryEveryMs = (2 * greylistedSeconds * 1_000) / retriesMax
 
 describe('a mailbox that was deferred', () => {
-  test('by Postgrey is judged by what the retry found: row 17', async () => {
+  test('by Postgrey gets the verdict of the retry: row 17', async () => {
     const asking = await openOwn({ mailFrom: 'first@sender.example.net' })
     const address = fullAddress('known@greylisting')
     expect(await asking.ask(address)).toMatchObject({ row: 12, retryAfter: 300, cached: false })
@@ -137,7 +149,7 @@ describe('a mailbox that was deferred', () => {
     })
   })
 
-  test('by a Postgrey that defers missing ones too: row 17, for the recipient that no one has was made known to it as well', async () => {
+  test('by a Postgrey that also defers missing mailboxes: row 17, because the retry included the random recipient', async () => {
     const asking = await openOwn({ mailFrom: 'first@sender.example.net' })
     const address = fullAddress('known@greylisting-all')
     expect(await asking.ask(address)).toMatchObject({ row: 12, retryAfter: 300 })
@@ -151,7 +163,7 @@ describe('a mailbox that was deferred', () => {
   })
 
   test.each(['greylisting', 'greylisting-all'])(
-    'by Postgrey (%s) is judged by the server itself when it is asked again: row 17',
+    'by Postgrey (%s) gets the server’s verdict when it is asked again: row 17',
     async (domain) => {
       const asking = await openOwn({ mailFrom: 'second@sender.example.net' })
       const address = fullAddress(`known@${domain}`)
@@ -161,7 +173,7 @@ describe('a mailbox that was deferred', () => {
     },
   )
 
-  test('by a Postgrey that defers missing ones too is missing when it is asked again: row 14', async () => {
+  test('by a Postgrey that also defers missing mailboxes is found missing at the second attempt: row 14', async () => {
     const asking = await openOwn({ mailFrom: 'third@sender.example.net' })
     const address = fullAddress('nobody@greylisting-all')
     expect(await asking.ask(address)).toMatchObject({ row: 12, verdict: 'unknown/greylisted' })
@@ -169,7 +181,7 @@ describe('a mailbox that was deferred', () => {
     expect(await asking.ask(address)).toMatchObject({ row: 14, reply: '550 5.1.1' })
   })
 
-  test('by postscreen, which wants to see a client come back: row 17', async () => {
+  test('by postscreen, which expects a client to come back: row 17', async () => {
     const asking = await openOwn()
     const address = fullAddress('known@postscreen-deep')
     expect(await asking.ask(address)).toMatchObject({
@@ -182,7 +194,7 @@ describe('a mailbox that was deferred', () => {
   })
 })
 
-describe('many addresses of one host at a time', () => {
+describe('many simultaneous addresses of one host', () => {
   const numbers = Array.from({ length: knownMax }, (_, n) => n)
   const askAll = async (domain: string, { missingMax = knownMax } = {}) => {
     const asking = await openValidation(hosts)
@@ -197,7 +209,7 @@ describe('many addresses of one host at a time', () => {
     await asking.close()
     return { present: [...new Set(present)], missing: [...new Set(missing)] }
   }
-  /** How many recipients were refused in each session, as Postfix counted them, once it knows that all have ended. */
+  /** How many recipients were refused in each session, according to Postfix, once all sessions have ended. */
   const refusalsPerSession = async (name: string): Promise<number[]> => {
     const endings = async (): Promise<string[]> =>
       (await hosts.postfix.log())
@@ -208,7 +220,7 @@ describe('many addresses of one host at a time', () => {
       async () => (await endings()).length === (await hosts.postfix.connections(name)),
     )
     return (await endings()).map((line) => {
-      // Both numbers only where some were refused; none where nobody was asked about.
+      // Postfix logs both numbers if it refused some recipients, and none in a session without recipients.
       const [, accepted = 0, asked = accepted] = / rcpt=(\d+)(?:\/(\d+))?/.exec(line) ?? []
       return Number(asked) - Number(accepted)
     })
@@ -218,31 +230,31 @@ describe('many addresses of one host at a time', () => {
     missing: ['14 invalid/mailbox_not_found 550 5.1.1'],
   }
 
-  test('are judged one by one, in a few sessions, and Postfix never loses its patience', async () => {
+  test('each get their own verdict, in a few sessions, and Postfix never refuses a session for its errors', async () => {
     expect(await askAll('busy', { missingMax: 75 })).toEqual(right)
     const refusals = await refusalsPerSession('busy')
     expect(refusals.length).toBeLessThanOrEqual(20)
-    // Postfix waits a second from the eleventh on.
+    // Postfix delays answers by a second from the eleventh refusal on.
     expect(Math.max(...refusals)).toBeLessThanOrEqual(10)
     expect(await hosts.postfix.log()).not.toMatch(/too many errors/)
   })
 
-  test('without pipelining: likewise', async () => {
+  test('get the same without pipelining', async () => {
     expect(await askAll('one-at-a-time')).toEqual(right)
   })
 
-  test('at Exim, which ends a session after ten commands that are no mail: likewise', async () => {
+  test('get the same at Exim, which ends a session after ten commands without mail', async () => {
     expect(await askAll('exim')).toEqual({
       present: ['17 valid/accepted 250'],
       missing: ['14 invalid/mailbox_not_found 550'],
     })
   })
 
-  test('at a server that allows one connection at a time: likewise, in the one it has', async () => {
+  test('get the same at a server that allows a single connection at a time', async () => {
     expect(await askAll('one-connection')).toEqual(right)
   })
 
-  test('at a server that puts off everybody: not now, and at most ten times in a session', async () => {
+  test('at a server that defers all recipients: all deferred, at most ten in a session', async () => {
     const asking = await openValidation({ ...hosts, helo: 'no-such-host.example.net' })
     const judged = await Promise.all(numbers.map((n) => asking.ask(fullAddress(`${known}-${n}@put-off`))))
     await asking.close()
@@ -250,7 +262,7 @@ describe('many addresses of one host at a time', () => {
     expect(Math.max(...(await refusalsPerSession('put-off')))).toBeLessThanOrEqual(10)
   })
 
-  test('at a server that allows ten recipients a minute: rightly, or with less certainty', async () => {
+  test('at a server that allows ten recipients a minute get the right verdict or a less certain one', async () => {
     const { present, missing } = await askAll('ten-recipients')
     const notNow = '12 unknown/temporary_failure 450 4.7.1'
     const notNowOfNobody = '16 risky/catch_all_undetermined 250 2.1.5'
@@ -259,7 +271,7 @@ describe('many addresses of one host at a time', () => {
   })
 })
 
-test('a host on loopback is not dialled unless SMTP_ALLOW has its address: row 6, and no connection', async () => {
+test('a host on loopback is not contacted unless SMTP_ALLOW has its address: row 6, and no connection', async () => {
   const address = fullAddress('known@unwanted')
   const strict = await openOwn({ allow: [] })
   expect(await strict.ask(address)).toMatchObject({ row: 6, verdict: 'invalid/mx_unroutable', reply: null })
@@ -269,7 +281,7 @@ test('a host on loopback is not dialled unless SMTP_ALLOW has its address: row 6
   expect(await hosts.postfix.connections('unwanted')).toBe(1)
 })
 
-test('no server was given a message', async () => {
+test('no server received a message', async () => {
   await validation.ask(fullAddress('known@second'))
   const said = (await hosts.postfix.log()) + (await hosts.exim.log())
   expect(said).toMatch(/rejected RCPT/)

@@ -1,4 +1,4 @@
-/** From the first start to a plotted call, by what the terminal says and nothing else. */
+/** From the first start to a plotted call, with no other help than the terminal. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { openChromium } from './chromium/browser.ts'
 import { pasted } from './chromium/installation.ts'
 import { signInFirst } from './chromium/people.ts'
 
-test('who types what the first start prints, with the password that demo.json keeps, sees the call plotted', async () => {
+test('typing the lines of the first start, with the password in demo.json, leads to a plotted call', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'first-start-'))
   const service = await startService({ DATA_DIR: dataDir })
   const chromium = await openChromium(service.dashboardUrl)

@@ -1,4 +1,4 @@
-/** A stranger holds as many connections as a machine gives, says nothing, and nobody else notices. */
+/** A stranger holds as many silent connections as a machine can open, and no other client notices. */
 import { request } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
@@ -43,7 +43,7 @@ const open = (url: string, localAddress: string): Promise<unknown> => {
   return new Promise((resolve) => socket.once('connect', resolve).once('close', resolve))
 }
 
-/** Each over a connection of its own. The status, or how the connection broke. */
+/** Calls, each over its own connection. Gives the status, or how the connection broke. */
 const lookUp = (url: string, localAddress: string): Promise<number | string> =>
   new Promise((resolve) => {
     const call = request(
@@ -68,7 +68,7 @@ const lookUp = (url: string, localAddress: string): Promise<number | string> =>
 const percentile = (values: readonly number[], share: number): number =>
   values.toSorted((a, b) => a - b)[Math.ceil(values.length * share) - 1] ?? 0
 
-/** Some hosts give a process no more than this. */
+/** Some hosts allow a process no more than this. */
 const fewFiles: Launch = {
   command: ['/bin/sh', '-c', 'ulimit -n 1024 && exec "$0" "$@"', ...serviceCommand],
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { pinnedCertificate } from '../egress/pinned-certificate.ts'
 import { accepts, freePort, startProcess } from './mail/process.ts'
 
-/** The nginx of Debian before the service, as a process of the test's own on ports of loopback. */
+/** Debian's nginx in front of the service, as a process of the test on loopback ports. */
 export type Nginx = {
   /** TLS ends here; the service is next. */
   readonly secure: string
@@ -15,7 +15,7 @@ export type Nginx = {
   close(): Promise<void>
 }
 
-/** From these addresses it asks what is behind it. */
+/** The addresses from which each nginx connects to its upstream. */
 export const nearProxy = '127.0.0.9'
 export const farProxy = '127.0.0.10'
 

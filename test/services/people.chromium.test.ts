@@ -1,4 +1,4 @@
-/** What a person meets before there is a session, in a real Chromium: first steps, an invitation, a provider of identities. */
+/** The pages before a session exists, in a real Chromium: first steps, an invitation, an identity provider. */
 import { createServer } from 'node:http'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -21,7 +21,7 @@ const invited = 'ada@example.com'
 const chosen = 'four words and a number 7'
 
 beforeAll(async () => {
-  // The provider wants to know the dashboard's address, and the dashboard the provider's: a port that is free is kept for the one.
+  // The provider and the dashboard need each other's address, so a free port is reserved for the dashboard.
   const place = createServer()
   baseUrl = await listening(place)
   await closed(place)
@@ -51,9 +51,9 @@ const wrongWith = async (page: Page, complaints: () => string[]) => {
   return found.said.length > 0 || found.beyond > 0 || found.axe.length > 0 ? found : null
 }
 
-// Before the first user: afterwards no visitor is told what to type.
+// Must come before the first user: afterwards the page no longer shows visitors the commands.
 describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
-  test('the sign-in page with first steps and a provider, an invitation and a link that opens nothing are whole', async () => {
+  test('the sign-in page with first steps and a provider, an invitation and an invalid link are complete and clean', async () => {
     const { page, complaints, close } = await chromium.open({ scheme, width })
     for (const [name, path, says] of [
       ['first-steps', '/login', 'user create ada'],

@@ -1,4 +1,4 @@
-/** The plots of the usage page in a real Chromium: bars on each other, and nothing where nothing was used. */
+/** The plots of the usage page in a real Chromium: stacked bars, and no plot without usage. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'

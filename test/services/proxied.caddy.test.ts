@@ -20,7 +20,7 @@ let ca = ''
 let [securePort, plainPort] = [0, 0]
 let boundKey = ''
 
-/** Compose's, with the service's ports of here, ports anybody may listen on, and certificates of Caddy's own authority. */
+/** Compose's Caddyfile with this test's service ports, unprivileged ports, and certificates of Caddy's own authority. */
 const caddyfile = async (): Promise<string> => {
   const { configs } = parse(await readFile(new URL('../../docker-compose.yml', import.meta.url), 'utf8'))
   const filled = String(configs.caddyfile.content).replace(
@@ -103,7 +103,7 @@ const lookUp = async (from: string, headers: object = {}) => {
   return { status, code, address: details?.address }
 }
 
-test('an allow-list sees the client, whatever a stranger claims', async () => {
+test('an allow-list sees the client, even if a stranger claims another address', async () => {
   await eventually(async () => ((await lookUp(client)).status === 200 ? true : undefined))
   expect(await lookUp(stranger)).toEqual({ status: 403, code: 'AUTH_003', address: stranger })
   expect(await lookUp(stranger, { 'x-forwarded-for': client })).toEqual({
@@ -113,7 +113,7 @@ test('an allow-list sees the client, whatever a stranger claims', async () => {
   })
 })
 
-test('the dashboard is under its own name, with cookies of HTTPS; the API’s name has none of it', async () => {
+test('the dashboard is under its own name, with cookies for HTTPS only; the API’s name does not serve it', async () => {
   const page = await askHost(hostnames.DASHBOARD_HOSTNAME, '/login', client)
   expect(page.status).toBe(200)
   expect(page.cookies).toHaveLength(1)
@@ -122,7 +122,7 @@ test('the dashboard is under its own name, with cookies of HTTPS; the API’s na
   expect((await askHost(hostnames.DASHBOARD_HOSTNAME, '/v1/ip/lookup', client)).status).toBe(404)
 })
 
-test('neither name shows metrics, and plain HTTP leads to HTTPS', async () => {
+test('neither name shows metrics, and plain HTTP redirects to HTTPS', async () => {
   for (const name of Object.values(hostnames)) {
     expect((await askHost(name, '/metrics', client)).status).toBe(404)
     const plain = await ask(`http://127.0.0.1:${plainPort}/login`, client, { headers: { host: name } })

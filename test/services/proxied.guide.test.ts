@@ -1,4 +1,4 @@
-/** The edges that the deployment guide describes, as it writes them: where each sends the calls of a key, among two processes. */
+/** The reverse proxies of the deployment guide, with its exact configuration: the process to which each sends the calls of a key. */
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'

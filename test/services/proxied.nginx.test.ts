@@ -1,4 +1,4 @@
-/** The service behind a real nginx that ends TLS: who calls, who signs in, and what cookies they get. */
+/** The service behind a real nginx that ends TLS: the callers it sees, who can sign in, and with which cookies. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
@@ -31,7 +31,7 @@ beforeAll(async () => {
   )
   boundKey = key.api_key
   await cliJson(['user', 'create', user], environment)
-  // As if the person had replaced the password that was given.
+  // As if the person had replaced the initial password.
   const pool = new pg.Pool({ connectionString: database.url, max: 1 })
   await putUser(pool, { name: user, password })
   await pool.end()
@@ -57,7 +57,7 @@ const letIn = { status: 200, code: undefined, address: undefined }
 const refusedAs = (address: string) => ({ status: 403, code: 'AUTH_003', address })
 
 describe('an allow-list sees the client', () => {
-  test('through one nginx and through two, over TLS and without', async () => {
+  test('through one nginx and through two, with and without TLS', async () => {
     await eventually(async () => ((await lookUp(api.secure, client)).status === 200 ? true : undefined))
     for (const base of [api.secure, api.plain, api.twoHops]) {
       expect(await lookUp(base, client)).toEqual(letIn)
@@ -65,7 +65,7 @@ describe('an allow-list sees the client', () => {
     }
   })
 
-  test('whatever a stranger claims to be', async () => {
+  test('even if a stranger claims another address', async () => {
     const claims = {
       'x-forwarded-for': `${client}, ${nearProxy}`,
       forwarded: `for=${client}`,
@@ -73,12 +73,12 @@ describe('an allow-list sees the client', () => {
     }
     for (const base of [api.secure, api.plain, api.twoHops])
       expect(await lookUp(base, stranger, claims)).toEqual(refusedAs(stranger))
-    // Past the proxy, the service believes nobody.
+    // On a direct connection, the service trusts no header.
     expect(await lookUp(service.apiUrl, stranger, claims)).toEqual(refusedAs(stranger))
   })
 })
 
-/** Opens the sign-in page and sends it. `jar` holds what the browser keeps. */
+/** Opens the sign-in page and submits it. `jar` holds the browser's cookies. */
 const signIn = async (
   base: string,
   from: string,
@@ -123,8 +123,8 @@ describe('the dashboard', () => {
     },
   )
 
-  test('without TLS there is no page and no cookie, whatever the client says', async () => {
-    // All of them are on this machine; what tells another one is the name it was sent to.
+  test('without TLS there is no page and no cookie, even if the client claims HTTPS', async () => {
+    // All requests come from this machine, so the host name makes this one look remote.
     const host = 'dashboard.example.com'
     for (const headers of [{ host }, { host, 'x-forwarded-proto': 'https' }]) {
       const answer = await ask(`${pages.plain}/login`, client, { headers })
@@ -133,7 +133,7 @@ describe('the dashboard', () => {
     }
   })
 
-  test('the sign-in limit stops a stranger, and nobody else who comes through the same nginx', async () => {
+  test('the sign-in limit stops a stranger, but no other client behind the same nginx', async () => {
     const statuses: number[] = []
     for (let i = 0; i < 11; i++)
       statuses.push((await signIn(pages.secure, stranger, { name: `guess-${i}`, password: 'x' })).status)

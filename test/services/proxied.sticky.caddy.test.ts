@@ -1,4 +1,4 @@
-/** Where a real Caddy with the Caddyfile of docker-compose.yml sends the calls of a key, among two api processes. */
+/** The api process to which a real Caddy with the Caddyfile of docker-compose.yml sends the calls of a key. */
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
@@ -76,14 +76,14 @@ const reachedBy = async (key: string | null, calls: number): Promise<Set<string>
 
 const keys = Array.from({ length: 20 }, (_, n) => `enl_live_${n}`)
 
-test('all calls of a key reach one process, keys spread over both, and calls without a key reach any', async () => {
+test('all calls of a key reach the same process, keys are spread over both, and calls without a key reach either', async () => {
   const places = await Promise.all(keys.map((key) => reachedBy(key, 10)))
   expect(places.every(({ size }) => size === 1)).toBe(true)
   expect(new Set(places.flatMap((place) => [...place]))).toEqual(new Set(addresses))
   expect(await reachedBy(null, 40)).toEqual(new Set(addresses))
 })
 
-test('a process that is gone: its keys’ calls wait until its name is forgotten, and reach the other one', async () => {
+test('when a process ends, its keys’ calls wait until its name is forgotten, and then reach the other one', async () => {
   const [left, gone] = addresses
   await stop(gone)
   const waiting = Promise.all(keys.map(reached))

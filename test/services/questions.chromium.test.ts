@@ -1,4 +1,4 @@
-/** Questions that people ask the dashboard, each answered in at most two clicks from the overview, in a real Chromium. */
+/** Questions of dashboard users, each answered within two clicks from the overview, in a real Chromium. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
 import { type Chromium, openChromium, picture, signInAs, type Window } from './chromium/browser.ts'
@@ -23,7 +23,7 @@ afterAll(async () => {
 
 const main = (): Promise<string> => window.page.locator('main').innerText()
 
-test('who spent most today, and is it healthy: the overview says', async () => {
+test('which organization spent most today, and is the service healthy: on the overview', async () => {
   const { page } = window
   await page.goto('/?range=24h')
   expect(await page.locator('section[aria-labelledby=by-credits] tbody tr').first().innerText()).toContain(
@@ -51,7 +51,7 @@ test('why was this call charged: two clicks', async () => {
   await picture(page, 'question-charged')
 })
 
-test('when will this customer run out: two clicks', async () => {
+test('when will this customer run out of credits: two clicks', async () => {
   const { page } = window
   await page.goto('/')
   await page.getByRole('link', { name: 'Organizations', exact: true }).click()

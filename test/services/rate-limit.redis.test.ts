@@ -1,4 +1,4 @@
-/** Rate limits shared through a real Redis, and what becomes of them and of the calls when Redis is gone or slow. */
+/** Rate limits shared through a real Redis, and how limits and calls behave when Redis is down or slow. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
@@ -15,10 +15,10 @@ beforeAll(async () => {
 })
 afterAll(() => redis?.close())
 
-/** A limiter as a process has one, with what it wrote and told. */
+/** A limiter as in a real process, with the log lines and metrics it produced. */
 type Opened = SharedRateLimiter & { readonly written: string[]; degradations(): number }
 const opened: SharedRateLimiter[] = []
-/** Waits longer for answers than a real one, so that a busy machine does not look like a slow Redis. */
+/** Waits longer for answers than in production, so that a busy machine does not look like a slow Redis. */
 const open = async (url = redis.url, answerMaxMs = 2_000): Promise<Opened> => {
   const written: string[] = []
   let degradations = 0
@@ -39,7 +39,7 @@ afterEach(() => {
 const until = (limiter: SharedRateLimiter, shared: boolean): Promise<true> =>
   eventually(async () => (limiter.shared() === shared ? true : undefined))
 
-/** Time passes for the counters: each window ends that much earlier. */
+/** Advances the counters' time: each window ends that much earlier. */
 const advance = async (ms: number): Promise<void> => {
   for (const name of await redis.client.keys('enrichment:rate:{*')) {
     const left = (await redis.client.pttl(name)) - ms
@@ -51,7 +51,7 @@ const advance = async (ms: number): Promise<void> => {
 describe('rate limits in Redis', () => {
   rateLimitContract(async () => ({ limiter: await open(), advance, close: async () => undefined }))
 
-  test('are one limit for all processes, among calls at once as well', async () => {
+  test('are one limit for all processes, even for simultaneous calls', async () => {
     const limiters = await Promise.all([open(), open(), open()])
     const key = keyOf(50, 1_000)
     const verdicts = await Promise.all(
@@ -71,13 +71,13 @@ describe('rate limits in Redis', () => {
     await passing(limiter, keyOf(20, 100), 30)
     const info = await redis.client.info('commandstats')
     const asked = [...info.matchAll(/^cmdstat_(\S+?):calls=(\d+)/gm)].map(([, name, calls]) => [name, calls])
-    // What the script itself calls is counted as well; evalsha is what crossed the wire.
+    // The script's own commands are counted as well. Only evalsha was sent over the network.
     const inside = ['pttl', 'get', 'set', 'incr']
     const outside = asked.filter(([name]) => !inside.includes(name ?? '') && !name?.startsWith('config'))
     expect(outside).toEqual([['evalsha', '30']])
   })
 
-  test('survive that somebody flushes the scripts', async () => {
+  test('survive a flush of the scripts', async () => {
     const limiter = await open()
     const key = keyOf(5, 100)
     await passing(limiter, key, 2)
@@ -87,8 +87,8 @@ describe('rate limits in Redis', () => {
   })
 })
 
-describe('while Redis is gone', () => {
-  test('a process counts for itself, says so once, and shares again when Redis is back', async () => {
+describe('while Redis is down', () => {
+  test('a process counts on its own, logs that once, and shares again when Redis is back', async () => {
     const [one, other] = [await open(), await open()]
     const key = keyOf(10, 1_000)
     expect([await passing(one, key, 8), await passing(other, key, 8)]).toEqual([8, 2])
@@ -104,7 +104,7 @@ describe('while Redis is gone', () => {
     }
   })
 
-  test('calls waiting for an answer get one at once', async () => {
+  test('waiting calls get an answer immediately', async () => {
     const limiter = await open()
     const key = keyOf(1_000, 10_000)
     const verdicts = Promise.all(Array.from({ length: 500 }, () => limiter.take(key)))
@@ -113,7 +113,7 @@ describe('while Redis is gone', () => {
     await redis.start()
   })
 
-  test('a process starts, and shares as soon as Redis is there', async () => {
+  test('a process starts, and shares once Redis is available', async () => {
     await redis.kill()
     const limiter = await open()
     expect(limiter.shared()).toBe(false)
@@ -126,15 +126,15 @@ describe('while Redis is gone', () => {
 })
 
 describe('while Redis is slow', () => {
-  test('a frozen one is not waited for, and is trusted again when it answers', async () => {
+  test('calls do not wait for a frozen Redis, and it is used again when it answers', async () => {
     const limiter = await open(redis.url, 50)
     redis.freeze()
     try {
-      // Every call is judged by the process's own counters, whether it waited a moment for Redis or not.
+      // The process's own counters decide every call, whether or not it waited a moment for Redis.
       expect(await passing(limiter, keyOf(10, 1_000), 30)).toBe(10)
       expect(limiter.shared()).toBe(false)
       expect(limiter.degradations()).toBe(1)
-      // Longer than a connection may stay silent: it is replaced meanwhile.
+      // Longer than a connection may stay silent, so the connection is replaced meanwhile.
       await sleep(6_000)
       expect(limiter.shared()).toBe(false)
     } finally {
@@ -144,19 +144,19 @@ describe('while Redis is slow', () => {
     expect(limiter.degradations()).toBe(1)
   })
 
-  test('a moment of silence: those who waited are judged apart, the others are not', async () => {
+  test('a moment of silence: waiting calls are decided by the process alone, the others by Redis', async () => {
     const limiter = await open(redis.url, 50)
     const key = keyOf(10, 1_000)
     redis.freeze()
     const [waited] = await Promise.all([limiter.take(key), sleep(100).then(() => redis.thaw())])
     expect(waited.exceeded).toBeNull()
     await eventually(async () => ((await redis.client.ping()) === 'PONG' ? true : undefined))
-    // The call that was not waited for has arrived meanwhile.
+    // The abandoned call has reached Redis meanwhile.
     expect(await passing(limiter, key, 30)).toBe(9)
     expect(limiter.shared()).toBe(true)
   })
 
-  test('one that answers but cannot write is no help either', async () => {
+  test('a Redis that answers but cannot write counts as down', async () => {
     const limiter = await open()
     const key = keyOf(10, 1_000)
     await redis.client.config('SET', 'maxmemory', '1')
@@ -172,7 +172,7 @@ describe('while Redis is slow', () => {
   })
 })
 
-test('the password of REDIS_URL is never written, right or wrong', async () => {
+test('the password of REDIS_URL is never logged, right or wrong', async () => {
   const secret = 'correct-horse-battery'
   const guarded = await startRedisServer(secret)
   try {
@@ -199,14 +199,14 @@ describe('two real processes under load', () => {
   let answered = 0
 
   /**
-   * On a machine that is busy enough some answers of Redis are late, and their calls are judged by their process. That
-   * shifts the figures a little and changes nothing between one limit, two, and three.
+   * On a busy machine some answers of Redis are late, and the process decides those calls alone. That changes the figures a little, but a
+   * limit, twice the limit and three times the limit can still be distinguished.
    */
   const expectOneLimit = (passed: number): void => {
     expect(passed).toBeGreaterThan(0.6 * perMinute)
     expect(passed).toBeLessThan(1.4 * perMinute)
   }
-  /** What passed together before, and once more in each of the two processes. */
+  /** The shared limit that passed before, and one more limit in each of the two processes. */
   const expectOneLimitEach = (passed: number): void => {
     expect(passed).toBeGreaterThan(2 * perMinute)
     expect(passed).toBeLessThanOrEqual(3 * perMinute)
@@ -247,7 +247,7 @@ describe('two real processes under load', () => {
     return api_key
   }
 
-  /** Callers on both processes until stopped; what they were answered, per process. */
+  /** Callers on both processes until stopped, and the answers of each process. */
   const load = (apiKey: string) => {
     let stopped = false
     const statuses = services.map(() => new Map<number, number>())
@@ -258,7 +258,7 @@ describe('two real processes under load', () => {
         const startedMs = performance.now()
         const { status } = await lookup(services[n % 2]?.apiUrl ?? '', apiKey, `8.${n}.${i % 250}.8`)
         slowestMs[n % 2] = Math.max(slowestMs[n % 2] ?? 0, performance.now() - startedMs)
-        // Until the key has reached both processes.
+        // Until both processes know the key.
         if (status !== 401) own?.set(status, (own.get(status) ?? 0) + 1)
         await sleep(5)
       }
@@ -321,7 +321,7 @@ describe('two real processes under load', () => {
       await redis.start()
       await degraded(0)
       await calls.settled()
-      // Both processes have used up what they let pass by themselves: this is what Redis lets pass, empty as it starts.
+      // Both processes have used up their own limits. Only an empty, restarted Redis lets more calls pass.
       expectOneLimit(calls.count(200) - apart)
     } finally {
       await calls.stop()
@@ -331,7 +331,7 @@ describe('two real processes under load', () => {
     answered += calls.count(200)
   }, 60_000)
 
-  test('Redis frozen and thawed: the same, and nobody waits for it', async () => {
+  test('Redis frozen and thawed: the same, and no call waits for it', async () => {
     const calls = load(await issueKey())
     try {
       await calls.settled()
@@ -343,7 +343,7 @@ describe('two real processes under load', () => {
       redis.thaw()
       await degraded(0)
       await calls.settled()
-      // The window of before is the shared one again, and full.
+      // The earlier shared window is in use again, and full.
       expect(calls.count(200)).toBe(apart)
     } finally {
       redis.thaw()
@@ -354,7 +354,7 @@ describe('two real processes under load', () => {
     answered += calls.count(200)
   }, 60_000)
 
-  test('the ledger counted exactly what was answered', async () => {
+  test('the ledger has exactly the answered calls', async () => {
     const verified = await cliJson<{ ok: boolean }>(['ledger', 'verify', organizationId], environment)
     expect(verified.ok).toBe(true)
     const { balance } = await cliJson<{ balance: string }>(

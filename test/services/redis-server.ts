@@ -5,17 +5,17 @@ import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 
-/** A Redis of the test's own: a real server process that can be killed, frozen and started again at its address. */
+/** A Redis of the test: a real server process that can be killed, frozen and restarted at its address. */
 export type RedisServer = {
   readonly url: string
   /** Kills it: connections break, counters are lost. */
   kill(): Promise<void>
   /** Starts it again on the same port, empty. */
   start(): Promise<void>
-  /** It keeps its connections, accepts new ones, and says nothing. */
+  /** It keeps its connections, accepts new ones, and does not answer. */
   freeze(): void
   thaw(): void
-  /** A client beside the one under test. */
+  /** Another client, independent of the tested one. */
   readonly client: Redis
   close(): Promise<void>
 }

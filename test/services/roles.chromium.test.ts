@@ -1,4 +1,4 @@
-/** Every page and every form of the table of routes, for every role, in a real Chromium: what is permitted, and what is refused. */
+/** Every page and form of the table of routes, for every role, in a real Chromium: the permitted and the refused ones. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Action, mayDo, rolesThatMay } from '../../src/administration/roles.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
@@ -21,7 +21,7 @@ import { fileRoutes, formRoutes, pageRoutes, passing, routeAt, routes } from './
 
 let furnished: Furnished
 let chromium: Chromium
-/** Of another organization, whose name and ids no page of the first may say. */
+/** Another organization, whose name and ids must not appear on any page of the first one. */
 let other: Scene
 const otherName = 'Contoso Unlimited'
 
@@ -46,7 +46,7 @@ const open = async (role: UserRole, organizationId: string | null): Promise<Wind
 const head = () => furnished.room.foundation.eventLog.head()
 const tokenOn = ({ page }: Window): Promise<string> => page.locator('input[name=_csrf]').first().inputValue()
 
-/** What is said about a page, but that it was refused: a browser says that of every answer that is not 2xx. */
+/** The console errors, without those about refusals: a browser logs every answer that is not 2xx. */
 const complaintsOf = ({ complaints }: Window): string[] =>
   complaints().filter(
     (said) => !/^Failed to load resource: the server responded with a status of 4\d\d /.test(said),
@@ -62,7 +62,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
   })
   afterAll(() => window?.close())
 
-  /** What is wrong with a page, or null. A partner that asks for the overview is led to its organization. */
+  /** The fault of a page, or null. The overview redirects a partner to its organization. */
   const wrongWith = async (route: Route): Promise<unknown> => {
     const { page } = window
     const status = await look(page, requestOf(route, furnished.examples).path)
@@ -91,7 +91,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
   }
 
   test(
-    'opens the pages of the table and no other, and none has a form or a link that would be refused',
+    'opens exactly the pages of the table; none has a form or link that would be refused',
     async () => {
       const wrong: Record<string, unknown> = {}
       for (const route of pageRoutes) {
@@ -103,7 +103,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     perRoleMs,
   )
 
-  /** With a value for each field without which the list says nothing. */
+  /** The request for a file, with values for the fields without which its list would be empty. */
   const fileOf = (route: Route) => {
     const { method, path } = requestOf(route, furnished.examples)
     const place = places.find((one) => [`GET ${one.path}.csv`, `GET ${one.path}/file`].includes(route))
@@ -118,7 +118,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     return { method, path: `${path}?${new URLSearchParams(values).toString()}` }
   }
 
-  test('downloads the files of the table and no other', async () => {
+  test('downloads exactly the files of the table', async () => {
     const wrong: Record<string, unknown> = {}
     for (const route of fileRoutes) {
       const { status, type, body } = await fetched(window.page, fileOf(route))
@@ -128,14 +128,14 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     expect(wrong).toEqual({})
   })
 
-  test('sends the forms of the table and no other, and a refused one changes nothing', async () => {
+  test('sends exactly the forms of the table, and a refused one changes nothing', async () => {
     await look(window.page, '/me')
     const body = encoded({ _csrf: await tokenOn(window) })
     const before = await head()
     const wrong: Record<string, number> = {}
     for (const route of formRoutes) {
       const may = mayOpen(role, route)
-      // Where it is permitted, of what there is not: the form alone would approve what needs no field.
+      // A permitted form uses ids that do not exist: a form without required fields would otherwise take effect.
       const of = may ? routeExamples(furnished.scene) : furnished.examples
       const { status } = await fetched(window.page, { ...requestOf(route, of), body })
       if (may ? status === 403 || status >= 500 : status !== 403) wrong[route] = status
@@ -153,7 +153,7 @@ describe('a partner of another organization', () => {
   })
   afterAll(() => window?.close())
 
-  /** Not found whether or not there is one; what is for other roles alone is refused as it is without an id. */
+  /** An id of another organization is "not found", as if it did not exist. Routes for other roles are refused as without an id. */
   const wrongWith = async (
     route: Route,
     of: RouteExamples,
@@ -175,7 +175,7 @@ describe('a partner of another organization', () => {
 
   const withIds = routes.filter((route) => route.includes(':'))
 
-  test('finds nothing at any route by the ids of the first, and changes nothing', async () => {
+  test('finds nothing at any route with the ids of the first organization, and changes nothing', async () => {
     await look(window.page, '/me')
     const before = await head()
     const wrong: Record<string, unknown> = {}
@@ -188,12 +188,12 @@ describe('a partner of another organization', () => {
     expect(await head()).toBe(before)
   })
 
-  test('finds nothing by them under its own address either', async () => {
+  test('finds nothing with those ids under its own address either', async () => {
     await look(window.page, '/me')
     const before = await head()
     const wrong: Record<string, unknown> = {}
     const mixed = { ...furnished.examples, organizations: other.organizationId }
-    // A month is no one's id.
+    // A month is not an id.
     for (const route of withIds.filter((one) => /\/:organization\/.*:(?!month\b)/.test(one))) {
       const found = await wrongWith(route, mixed, [mayOpen('partner', route) ? 404 : 403])
       if (found !== null) wrong[route] = found
@@ -203,6 +203,6 @@ describe('a partner of another organization', () => {
   })
 })
 
-test('a route that is there only while something goes on is none that a page could be missing at', () => {
+test('each route that exists only while work runs is in the table', () => {
   expect(routes.filter((route) => passing.includes(route))).toEqual(passing)
 })

@@ -1,4 +1,4 @@
-/** What a person does with the service, from signing in to rebuilding a projection, by clicks alone. */
+/** A person's work with the service, from signing in to rebuilding a projection, only by clicks. */
 import { createHash } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ import { type Person, signInFirst } from './chromium/people.ts'
 let house: Installation
 let chromium: Chromium
 let organization = ''
-/** As she signs in since her first time. */
+/** How ada signs in after her first time. */
 let ada: Person | undefined
 
 beforeAll(async () => {
@@ -26,7 +26,7 @@ afterAll(async () => {
 })
 
 const storyMs = 180_000
-/** Above what anything here takes on a busy machine. */
+/** Longer than any step takes on a busy machine. */
 const eventualMs = 30_000
 
 const link = (page: Page, name: string | RegExp) =>
@@ -44,7 +44,7 @@ const monthBefore = (): string => {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1)).toISOString().slice(0, 7)
 }
 
-/** Loads the page again until it has what the projections had not folded yet. */
+/** Reloads the page until the projections have folded the expected row. */
 const appears = async (page: Page, selector: string): Promise<void> => {
   for (const end = Date.now() + eventualMs; (await page.locator(selector).count()) === 0; await page.reload())
     if (Date.now() > end) throw new Error(`${page.url()} has no ${selector}`)
@@ -57,14 +57,14 @@ const saved = async (page: Page, name: string): Promise<string> => {
   return file
 }
 
-/** Those whose password was given to them choose their own. */
+/** People with an initial password choose their own. */
 const open = async (person: Person): Promise<Window & { person: Person }> => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await window.page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
   return { ...window, person: await signInFirst(window, person) }
 }
 
-/** Issues a key, pastes the line that was copied into a terminal, and returns the id of the call. */
+/** Issues a key, pastes the copied line into a terminal, and returns the id of the call. */
 const issueAndCall = async (page: Page): Promise<string> => {
   await page.goto(organization)
   await click(page, 'Issue a key')
@@ -124,7 +124,7 @@ const proposePrice = async (page: Page): Promise<string> => {
 const done = (page: Page): Promise<void> =>
   page.getByRole('heading', { name: 'Done', exact: true }).waitFor({ timeout: eventualMs })
 
-/** Reads what would happen, and agrees. */
+/** Reads the preview, and confirms. */
 const agree = async (page: Page): Promise<void> => {
   await press(page, 'See what will happen')
   await press(page, 'Do it')
@@ -143,7 +143,7 @@ const approvePrice = async (page: Page, proposal: string): Promise<void> => {
   expect(await text(page)).toContain('user:bob')
 }
 
-/** Planned by one, approved by the other, applied by the first. */
+/** Planned by the first person, approved by the second, applied by the first. */
 const rerate = async (page: Page, second: Page, proposal: string): Promise<void> => {
   await click(page, 'Re-rates')
   await click(page, 'Plan a re-rate')
@@ -226,7 +226,7 @@ const rebuild = async (page: Page): Promise<void> => {
   await click(page, 'Rebuild')
   await page.getByLabel('Reason').fill('to see it move')
   await press(page, 'See what will happen')
-  // It begins, and waits until its page is the one that shows progress.
+  // The rebuild begins, and waits until the page shows its progress.
   const holder = new pg.Client({ connectionString: house.databaseUrl })
   await holder.connect()
   try {
@@ -243,7 +243,7 @@ const rebuild = async (page: Page): Promise<void> => {
   expect(moved.length).toBeGreaterThan(1)
 }
 
-/** Every act of the story, with the person who did it. */
+/** Every step of the story, with the person who does it. */
 const readAudit = async (page: Page): Promise<void> => {
   const acts = [
     ['user:ada', 'issued the key'],
@@ -257,7 +257,7 @@ const readAudit = async (page: Page): Promise<void> => {
     ['user:ada', 'began to rebuild ledger_lines: to see it move'],
   ] as const
   await click(page, 'Audit')
-  // The last of them is folded.
+  // Waits until the last of them is folded.
   await appears(page, 'td:has-text("to see it move")')
   const rows = await page.locator('tbody tr').allInnerTexts()
   const missing = acts.filter(([by, what]) => !rows.some((row) => row.includes(by) && row.includes(what)))
@@ -303,7 +303,7 @@ test(
     await page.getByLabel('User').fill(ada.name)
     await page.getByLabel('Password').fill(ada.password)
     await press(page, 'Sign in')
-    // The link that was followed survives signing in.
+    // The link that was opened still leads to its page after signing in.
     expect(pathOf(page)).toBe(`${organization}/key/issue`)
     await page.getByLabel('Name').fill('without scripts')
     await press(page, 'Do it')

@@ -1,4 +1,4 @@
-/** A real Chromium, started from PATH, and what it says about a page. */
+/** A real Chromium, started from PATH, and its findings about a page. */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ export const screens: readonly Screen[] = [
 
 export type Window = {
   readonly page: Page
-  /** What the console said, and what the content security policy kept from happening, since this was last asked. */
+  /** The console messages and violations of the content security policy since the last call. */
   complaints(): string[]
   close(): Promise<void>
 }
@@ -34,7 +34,7 @@ export const openChromium = async (baseURL: string): Promise<Chromium> => {
   const contexts: BrowserContext[] = []
   return {
     open: async ({ scheme, width, script = true }) => {
-      // axe is put into pages by the browser, past their policy; its own context tells what the policy of a page refuses.
+      // The browser puts axe into pages, past their policy. Its own context shows what the policy of a page refuses.
       const context = await browser.newContext({
         ...{ baseURL, colorScheme: scheme, viewport: { width, height: 900 } },
         javaScriptEnabled: script,
@@ -67,9 +67,9 @@ export const openChromium = async (baseURL: string): Promise<Chromium> => {
 
 type Finding = { readonly id: string; readonly impact: string | null; readonly where: readonly string[] }
 
-/** What axe finds wrong with a page as it is now. */
+/** The problems that axe finds on the current page. */
 export const axeFindings = async (page: Page): Promise<Finding[]> => {
-  // `evaluate` runs in the page past its policy, which an added script would not.
+  // `evaluate` runs in the page past its policy. An added script would not.
   await page.evaluate(axe)
   const findings =
     await page.evaluate(`axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>
@@ -77,17 +77,17 @@ export const axeFindings = async (page: Page): Promise<Finding[]> => {
   return findings as Finding[]
 }
 
-/** How far the page reaches beyond the window, in pixels. */
+/** How far the page extends beyond the window, in pixels. */
 export const overhang = (page: Page): Promise<number> =>
   page.evaluate('document.documentElement.scrollWidth - window.innerWidth') as Promise<number>
 
-/** A picture of the page into `SCREENSHOTS`, where that names a folder. */
+/** Saves a picture of the page in `SCREENSHOTS`, if that names a folder. */
 export const picture = async (page: Page, name: string): Promise<void> => {
   const folder = process.env.SCREENSHOTS
   if (folder !== undefined) await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true })
 }
 
-/** Signs in by the form that a page leads to, and follows to where that leads. */
+/** Signs in with the form that a page leads to, and follows the redirection. */
 export const signInAs = async (
   { page }: Window,
   { name, password }: { readonly name: string; readonly password: string },
@@ -102,7 +102,7 @@ export const signInAs = async (
   ])
 }
 
-/** Opens a page, and what it says is complete: what its scripts draw is drawn. */
+/** Opens a page and waits until it is complete, including everything its scripts draw. */
 export const look = async (page: Page, path: string): Promise<number> => {
   const response = await page.goto(path)
   for (const chart of await page.locator('figure.plot:has(table)').all())
@@ -112,7 +112,7 @@ export const look = async (page: Page, path: string): Promise<number> => {
 
 type Answer = { readonly status: number; readonly body: string; readonly type: string }
 
-/** What the page itself is answered, with the cookies of who is signed in. A redirection is status 303, and not followed. */
+/** A response as the page would get it, with the cookies of the signed-in user. A redirection is status 303, and not followed. */
 export const fetched = (
   page: Page,
   { method, path, body = '' }: { readonly method: string; readonly path: string; readonly body?: string },
@@ -126,7 +126,7 @@ export const fetched = (
   }))`) as Promise<Answer>
 }
 
-/** Where the page's links lead and its forms are sent to, on this host. */
+/** The targets of the page's links and forms on this host. */
 export const reachedFrom = (page: Page): Promise<{ method: string; path: string }[]> =>
   page.evaluate(`[
     ...[...document.links].map(({ href }) => ({ method: 'GET', href })),

@@ -1,4 +1,4 @@
-/** A dashboard with something on every page, served to a real Chromium: two organizations, and one thing of each kind. */
+/** A dashboard with data on every page, served to a real Chromium: two organizations, and one item of each kind. */
 
 import { setPriceOverride } from '../../../src/administration/prices/price-overrides.ts'
 import { proposePriceBook } from '../../../src/administration/prices/prices.ts'
@@ -13,14 +13,14 @@ import { openScene, type Scene } from '../../dashboard/scene.ts'
 export type Furnished = {
   readonly room: DashboardHost
   readonly scene: Scene
-  /** Of each parameter in the table of routes, one that there is. What goes on behind a page there is only while it does. */
+  /** An existing value for each parameter in the table of routes. A progress page exists only while its work runs. */
   readonly examples: RouteExamples
   readonly baseUrl: string
   close(): Promise<void>
 }
 
 const actor = 'user:bob'
-/** Of users: a person who is none may not change them. */
+/** Changes users: someone who is not a user may not. */
 const setUp = 'cli:setup'
 const findings = (['ok', 'warning', 'fault'] as const).map((level, i) => ({
   ...{
@@ -48,7 +48,7 @@ export const openFurnished = async ({ days = 40 }: { days?: number } = {}): Prom
   }
 }
 
-/** One of each thing that the scene does not have: its id, by the part of an address before it. */
+/** One of each item that the scene lacks: its id, by the path segment before it. */
 const furnish = async (
   { foundation, caughtUp }: DashboardHost,
   { organizationId }: Scene,

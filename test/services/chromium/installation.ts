@@ -1,4 +1,4 @@
-/** The service as a process of its own, with people and a history, for what a person does from its first page to its last. */
+/** The service as a separate process, with people and a history, for a person's whole path from its first page to its last. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -29,7 +29,7 @@ export type Installation = {
   close(): Promise<void>
 }
 
-/** Of another organization: so many that a rebuild says how far it is while someone looks. */
+/** Events of another organization: so many that a rebuild shows its progress while someone looks. */
 const eventsElsewhere = 60_000
 
 export const openInstallation = async (): Promise<Installation> => {
@@ -49,7 +49,7 @@ export const openInstallation = async (): Promise<Installation> => {
   }
 }
 
-/** What was done before the service is started: by its own functions, so that calls may have happened in months that are over. */
+/** The history before the service starts, made by its own functions, so that calls may lie in past months. */
 const peopled = async (variables: Readonly<Record<string, string>>) => {
   const logger = pino({ level: 'silent' })
   const foundation = await openFoundation(parseConfig(variables), { logger })
@@ -69,10 +69,10 @@ const peopled = async (variables: Readonly<Record<string, string>>) => {
 
 const run = promisify(execFile)
 
-/** Runs a line as a person who pasted it into a terminal does. */
+/** Runs a line as if it had been pasted into a terminal. */
 export const pasted = async (line: string): Promise<string> => (await run('sh', ['-c', line])).stdout
 
-/** Runs a program that was downloaded, which may read its own folder and nothing else of this machine. */
+/** Runs a downloaded program, which may read its own folder and nothing else on this machine. */
 export const downloaded = async (
   folder: string,
   args: readonly string[],

@@ -1,16 +1,16 @@
-/** The table of routes, as a browser meets it: which are pages, and which route an address is. Pure. */
+/** The table of routes for a browser: which routes are pages, and the route of an address. Pure. */
 import { actionOfRoute, type Route } from '../../../src/dashboard/access.ts'
 
 export const routes = Object.keys(actionOfRoute) as Route[]
 
-/** There only while something is worked out, and streams. */
+/** These exist only while work runs, and stream. */
 export const passing: readonly Route[] = [
   'GET /waiting/:work/progress',
   'GET /jobs/:job',
   'GET /jobs/:job/progress',
 ]
 
-/** What is downloaded, not looked at. */
+/** A file to download, not a page. */
 export const isFile = (route: Route): boolean => /(\.[a-z]+|\/file)$/.test(route)
 
 /** A part of a page, for its scripts. */
@@ -22,10 +22,10 @@ export const pageRoutes = routes.filter(
 export const fileRoutes = routes.filter(isFile)
 export const formRoutes = routes.filter((route) => route.startsWith('POST '))
 
-/** How specific a route is: as the router does, a fixed part goes before a parameter. */
+/** How specific a route is: like the router, it puts a fixed part before a parameter. */
 const rank = (route: Route): string => route.replaceAll(/:\w+/g, '~')
 
-/** Of an address; undefined: of none. */
+/** The route of an address, or undefined. */
 export const routeAt = (method: string, path: string): Route | undefined =>
   routes
     .filter((route) => {

@@ -1,10 +1,10 @@
-/** Exim with a directory of its own. Needs root, and Exim's own user. */
+/** Exim with its own directory. Needs root, and Exim's own user. */
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { greets, type ServerProcess, startProcess } from './process.ts'
 
-/** `configuration` is what follows the settings about addresses and paths that a test's own server needs. */
+/** `configuration` follows the settings for addresses and paths that every test's server needs. */
 export const startExim = async ({
   address,
   port,
@@ -17,7 +17,7 @@ export const startExim = async ({
   const directory = await mkdtemp(join(tmpdir(), 'exim-'))
   const remove = (): Promise<void> => rm(directory, { recursive: true, force: true })
   try {
-    // Its own user has to find the way, and to write there.
+    // Exim's own user must be able to reach the directory and write to it.
     await chmod(directory, 0o777)
     const file = join(directory, 'exim.conf')
     const settings = [

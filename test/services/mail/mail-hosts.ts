@@ -1,7 +1,7 @@
 /**
  * The mail hosts of a small world on loopback: Postfix with Postgrey, Exim, and Unbound, which knows their names.
  *
- * A host NAME is `mx.NAME.example.net` and takes mail for `NAME.example.net`; some domains name a host of another name.
+ * A host NAME is `mx.NAME.example.net` and takes mail for `NAME.example.net`; some domains use a host with another name.
  */
 import { randomInt } from 'node:crypto'
 import { startExim } from './exim.ts'
@@ -11,24 +11,24 @@ import { freePort, type ServerProcess } from './process.ts'
 import { startUnbound } from './unbound.ts'
 
 export type MailHosts = {
-  /** Of every mail server. */
+  /** The port of every mail server. */
   readonly port: number
-  /** As `DNS_SERVERS` has it. */
+  /** In the form of `DNS_SERVERS`. */
   readonly resolver: string
   readonly postfix: Postfix
   readonly exim: ServerProcess
   close(): Promise<void>
 }
 
-/** The mailbox everybody has. */
+/** The mailbox that exists at every host. */
 export const known = 'known'
-/** Hosts with many mailboxes have `known-0` and so on as well. */
+/** Hosts with many mailboxes also have `known-0` and so on. */
 export const knownMax = 25
 /** How long Postgrey defers. */
 export const greylistedSeconds = 1
-/** Longer than anybody waits for a reply. */
+/** Longer than any client waits for a reply. */
 const tarpitSeconds = 20
-/** So many MX records that no datagram holds them. */
+/** More MX records than a datagram holds. */
 const exchangersMany = 60
 
 const zone = 'example.net'
@@ -57,7 +57,7 @@ const postfixServers = (addressOf: AddressOf, port: number): PostfixServer[] => 
     server('second'),
     server('unwanted'),
     server('answering', recipients(`check_recipient_access inline:{ ${replies.join(', ')} }`, ours)),
-    // The second, as its documentation has it, defers those that nobody has as well.
+    // The second server, configured as in Postgrey's documentation, also defers missing mailboxes.
     server('greylisting', recipients(ours, 'reject_unlisted_recipient', postgrey)),
     server('greylisting-all', recipients(ours, postgrey)),
     server('blocking', recipients(`reject_rbl_client dnsbl.${zone}`, ours)),
@@ -68,7 +68,7 @@ const postfixServers = (addressOf: AddressOf, port: number): PostfixServer[] => 
     server('tarpit', recipients(`sleep ${tarpitSeconds}`, ours)),
     server('slow-greeting', { smtpd_delay_reject: 'no', smtpd_client_restrictions: 'sleep 3' }),
     server('tls-only', { smtpd_tls_security_level: 'encrypt' }),
-    // What nobody speaks any more.
+    // A version that no client uses any more.
     server('tls-only-old', { smtpd_tls_security_level: 'encrypt', smtpd_tls_mandatory_protocols: 'TLSv1' }),
     server('tls-old', { smtpd_tls_security_level: 'may', smtpd_tls_protocols: 'TLSv1' }),
     server('ascii', { smtputf8_enable: 'no' }),
@@ -84,7 +84,7 @@ const postfixServers = (addressOf: AddressOf, port: number): PostfixServer[] => 
   ]
 }
 
-/** Domains Postfix takes mail for besides those that are named after its servers. */
+/** Domains for which Postfix takes mail besides those named after its servers. */
 const domainsBeside = ['implicit', 'alias', 'mx-is-alias', 'first-down', 'many', 'xn--bcher-kva']
 const domainsWithMany = ['busy', 'one-at-a-time', 'one-connection', 'ten-recipients']
 
@@ -170,10 +170,10 @@ const zoneRecords = (hosts: readonly string[], addressOf: AddressOf): string[] =
   ]
 }
 
-/** Starts them all; or ends those that were started, and throws. */
+/** Starts all servers. If one fails, ends the others and throws. */
 export const startMailHosts = async (): Promise<MailHosts> => {
   const port = await freePort()
-  // The same test elsewhere on this machine has another.
+  // Another run of this test on the same machine needs a different one.
   const network = `127.${randomInt(16, 240)}.${randomInt(1, 250)}`
   const inNetwork: string[] = []
   const addressOf: AddressOf = (host) => {
@@ -182,7 +182,7 @@ export const startMailHosts = async (): Promise<MailHosts> => {
   }
   const servers = postfixServers(addressOf, port)
   const resolver = addressOf('resolver')
-  // Nobody listens at `nobody`.
+  // The last host in this list has no server.
   const hosts = [...servers.map(({ name }) => name), 'exim', 'nobody']
   const started: ServerProcess[] = []
   const keep = async <Server extends ServerProcess>(starting: Promise<Server>): Promise<Server> => {

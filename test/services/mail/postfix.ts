@@ -1,4 +1,4 @@
-/** One Postfix with a directory of its own, and as many mail servers in it as a test wants, each at its address. */
+/** One Postfix with its own directory, and any number of mail servers in it, each at its own address. */
 import { spawnSync } from 'node:child_process'
 import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -9,18 +9,18 @@ export type PostfixServer = {
   /** In the log: `postfix/NAME/smtpd`. */
   readonly name: string
   readonly address: string
-  /** As in `main.cf`, for this server alone. */
+  /** Settings as in `main.cf`, only for this server. */
   readonly settings: Readonly<Record<string, string>>
-  /** Puts postscreen, which sends away what does not behave like a mail server, in front. */
+  /** Puts postscreen in front, which rejects clients that do not behave like a mail server. */
   readonly postscreen?: boolean
 }
 
 export type Postfix = ServerProcess & {
-  /** How many connections the server of that name has had, as its log says. */
+  /** How many connections the server with that name has had, according to its log. */
   connections(name: string): Promise<number>
 }
 
-/** `settings` hold for all servers. Needs root: Postfix takes on the identities of its own user and others. */
+/** `settings` apply to all servers. Needs root, because Postfix changes to its own user and others. */
 export const startPostfix = async ({
   port,
   resolver,
@@ -28,7 +28,7 @@ export const startPostfix = async ({
   servers,
 }: {
   port: number
-  /** An address whose port 53 is what the servers ask. */
+  /** The servers send DNS queries to port 53 of this address. */
   resolver: string
   settings: Readonly<Record<string, string>>
   servers: readonly PostfixServer[]
@@ -38,7 +38,7 @@ export const startPostfix = async ({
   try {
     const logFile = await layOut(directory, { port, resolver, settings, servers })
     const first = servers.find(({ postscreen }) => postscreen !== true)
-    // Not `start-fg`, whose master is nobody's child and leads a group of its own.
+    // Not `start-fg`, whose master is not a child of this process and has its own process group.
     run('postfix', ['-c', join(directory, 'etc'), 'check'])
     const postfix = await startProcess({
       command: join(run('postconf', ['-c', join(directory, 'etc'), '-h', 'daemon_directory']), 'master'),
@@ -81,19 +81,19 @@ const layOut = async (
   },
 ): Promise<string> => {
   const [etc, spool, data] = [join(directory, 'etc'), join(directory, 'spool'), join(directory, 'data')]
-  // Its own user has to find the way.
+  // Postfix's own user must be able to reach the directory.
   await chmod(directory, 0o755)
   for (const each of [etc, spool, data, join(spool, 'etc')]) await mkdir(each, { mode: 0o755 })
   const { uid, gid } = userNamed('postfix')
   await chown(data, uid, gid)
-  // Its servers run in this directory as their root: they ask this resolver, and not the machine's.
+  // This directory is the root of its servers, so that they use this resolver and not the machine's.
   await writeFile(join(spool, 'etc', 'resolv.conf'), `nameserver ${resolver}\n`)
   await writeFile(join(spool, 'etc', 'hosts'), '127.0.0.1 localhost\n')
   const certificate = makeCertificate(etc)
   const logFile = join(directory, 'log')
   const main = {
     compatibility_level: '3.6',
-    // Each recipient accepted would wait a second for a queue manager that is not there.
+    // Otherwise each accepted recipient would wait a second for a queue manager that does not run.
     in_flow_delay: '0s',
     queue_directory: spool,
     data_directory: data,
@@ -101,7 +101,7 @@ const layOut = async (
     maillog_file_prefixes: directory,
     myhostname: 'mail.example.com',
     mydestination: '',
-    // Nobody is trusted for coming from here, as nobody is in the world.
+    // As on the Internet, no client is trusted because of its address.
     mynetworks: '192.0.2.1/32',
     alias_maps: '',
     smtpd_tls_cert_file: certificate,
@@ -114,7 +114,7 @@ const layOut = async (
   return logFile
 }
 
-/** What servers need that take no message in: nothing is ever queued or delivered. */
+/** The services that receiving servers need. No message is ever queued or delivered. */
 const internal = [
   'cleanup   unix  n - n - 0 cleanup',
   'rewrite   unix  - - n - - trivial-rewrite',
@@ -137,7 +137,7 @@ const masterLines =
     return [
       `${address}:${port} inet n - n - 1 postscreen`,
       ...options,
-      // Each remembers its own clients.
+      // Each server remembers its own clients.
       `  -o { postscreen_cache_map = btree:$data_directory/${name} }`,
       `  -o { smtpd_service_name = ${behind} }`,
       `${behind} pass - - y - - smtpd`,

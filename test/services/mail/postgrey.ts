@@ -1,4 +1,4 @@
-/** Postgrey, which defers what it has not met before. */
+/** Postgrey, which defers unknown clients. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

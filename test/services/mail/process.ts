@@ -1,4 +1,4 @@
-/** A server from a package, started by a test, watched, and ended by its process id. */
+/** A packaged server that a test starts, watches, and ends by its process id. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { accessSync, constants } from 'node:fs'
@@ -8,22 +8,22 @@ import { delimiter, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export type ServerProcess = {
-  /** What it said, on its standard streams and in its log. */
+  /** Its output, from its standard streams and its log. */
   log(): Promise<string>
-  /** Ends it and what it started. May be called twice. */
+  /** Ends the process and its children. May be called twice. */
   close(): Promise<void>
 }
 
 const startDeadlineMs = 15_000
 const endDeadlineMs = 5_000
 const greetingDeadlineMs = 8_000
-/** Of its standard streams; a server that says more is not asked what it said. */
+/** Limit for its standard streams. The output of a server that exceeds it is not needed. */
 const outputCharactersMax = 1_000_000
 
-/** Where Debian puts servers, whatever the PATH of whoever runs the tests. */
+/** Includes the folders where Debian puts servers, which a test's PATH may lack. */
 const path = [process.env.PATH, '/usr/sbin', '/sbin'].join(delimiter)
 
-/** Where a command is; a whole path is where it says. */
+/** The full path of a command. A full path is returned unchanged. */
 export const pathOf = (command: string): string => {
   for (const directory of path.split(delimiter)) {
     const file = resolve(directory, command)
@@ -36,8 +36,8 @@ export const pathOf = (command: string): string => {
 }
 
 /**
- * Starts a server in the foreground and in a process group of its own, and resolves once `ready` does not throw.
- * @throws Error with the server's log where it ends before, or takes longer than 15 s.
+ * Starts a server in the foreground and in its own process group, and resolves once `ready` does not throw.
+ * @throws Error with the server's log if it ends before that, or takes longer than 15 s.
  */
 export const startProcess = async ({
   command,
@@ -47,7 +47,7 @@ export const startProcess = async ({
 }: {
   command: string
   args: readonly string[]
-  /** Where it writes what it does not write to its standard streams. */
+  /** The log file of a server that does not use its standard streams. */
   logFile?: string
   ready: () => Promise<unknown>
 }): Promise<ServerProcess> => {
@@ -66,7 +66,7 @@ export const startProcess = async ({
     failure = error
   })
   const killGroup = (): void => {
-    // The group has the id of its first member, which is ours.
+    // The group has the id of its first member, which is the process started here.
     if (child.pid !== undefined && isRunning(child)) process.kill(-child.pid, 'SIGKILL')
   }
   process.once('exit', killGroup)
@@ -98,7 +98,7 @@ export const startProcess = async ({
 const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean =>
   exitCode === null && signalCode === null
 
-/** Resolves once a server accepts connections there, and rejects where it does not. */
+/** Resolves once a server accepts connections at that address, and rejects if it does not. */
 export const accepts = async (address: string, port: number): Promise<void> => {
   const socket = connect(port, address)
   try {
@@ -108,7 +108,7 @@ export const accepts = async (address: string, port: number): Promise<void> => {
   }
 }
 
-/** Resolves once a mail server greets there, and rejects where it does not. */
+/** Resolves once a mail server greets at that address, and rejects if it does not. */
 export const greets = async (address: string, port: number): Promise<void> => {
   const socket = connect(port, address)
   try {
@@ -120,7 +120,7 @@ export const greets = async (address: string, port: number): Promise<void> => {
   }
 }
 
-/** A port free at all loopback addresses, as far as one can know. */
+/** A port that was free at all loopback addresses a moment ago. */
 export const freePort = async (): Promise<number> => {
   const server = createServer().listen(0)
   await once(server, 'listening')

@@ -1,4 +1,4 @@
-/** Unbound, resolving one zone of the test's own and nothing of the world. */
+/** Unbound, resolving a zone that belongs to the test and no other names. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,20 +7,20 @@ import { accepts, type ServerProcess, startProcess } from './process.ts'
 export type UnboundOptions = {
   readonly address: string
   readonly port: number
-  /** The zone, and its records as a zone file has them. */
+  /** The zone, and its records in the form of a zone file. */
   readonly zone: string
   readonly records: readonly string[]
-  /** Names within the zone, with all beneath them. */
+  /** Names within the zone, including everything below them. */
   readonly refused: readonly string[]
-  /** Questions about them are dropped. */
+  /** Queries for these names are dropped. */
   readonly silent: readonly string[]
-  /** Signed, says a trust anchor, and not signed: SERVFAIL. */
+  /** A trust anchor claims that they are signed, but they are not: SERVFAIL. */
   readonly bogus: readonly string[]
-  /** Their name servers are dead. */
+  /** Names whose name servers do not run. */
   readonly dead: readonly string[]
 }
 
-/** It answers at `port`, and at 53 for those who can be told no port. */
+/** It answers at `port`, and at 53 for clients whose port cannot be set. */
 export const startUnbound = async (options: UnboundOptions): Promise<ServerProcess> => {
   const directory = await mkdtemp(join(tmpdir(), 'unbound-'))
   const remove = (): Promise<void> => rm(directory, { recursive: true, force: true })
@@ -71,7 +71,7 @@ const configurationOf = (
   `  interface: ${address}@53`,
   '  access-control: 127.0.0.0/8 allow',
   '  do-not-query-localhost: no',
-  // The world is not asked anything.
+  // Nothing outside the zone is resolved.
   '  local-zone: "." refuse',
   `  local-zone: "${zone}." transparent`,
   '  local-zone: "127.in-addr.arpa." static',
@@ -87,6 +87,6 @@ const configurationOf = (
   '  for-downstream: no',
   '  for-upstream: yes',
   '  fallback-enabled: no',
-  // Port 1 of the loopback: nobody is there.
+  // Port 1 of the loopback: no server runs there.
   ...dead.flatMap((name) => ['stub-zone:', `  name: "${name}."`, '  stub-addr: 127.0.0.1@1']),
 ]

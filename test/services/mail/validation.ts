@@ -1,4 +1,4 @@
-/** E-mail validation as a process has it, against the mail hosts of a test: verdicts with what they rest on. */
+/** E-mail validation as in a real process, against the mail hosts of a test: verdicts with the evidence for them. */
 import pg from 'pg'
 import { pino } from 'pino'
 import { defaultKeyLimits } from '../../../src/administration/keys/api-keys.ts'
@@ -22,12 +22,12 @@ import { processKeys } from '../../support/epoch-keys.ts'
 import { testDatabase } from '../../support/postgres.ts'
 
 export type Judged = {
-  /** Of the decision table. */
+  /** The row of the decision table. */
   readonly row: number
   readonly verdict: string
   /** The reply that decided. */
   readonly reply: string | null
-  /** The resolver's error, where it had no answer. */
+  /** The resolver's error, if it had no answer. */
   readonly dnsCode: string | null
   readonly catchAll: boolean | null
   readonly retryAfter: number | null
@@ -37,13 +37,13 @@ export type Judged = {
 
 export type Validation = {
   ask(email: string): Promise<Judged>
-  /** Runs the jobs asked for until now; whether each learned something. */
+  /** Runs the jobs requested so far. Returns whether each learned something. */
   runRetries(): Promise<boolean[]>
   status(): MailboxStatus
   close(): Promise<void>
 }
 
-/** With the bounds of production. `allow` as in SMTP_ALLOW. */
+/** Uses the limits of production. `allow` is in the form of SMTP_ALLOW. */
 export const openValidation = async ({
   port,
   resolver,
@@ -121,7 +121,7 @@ export const openValidation = async ({
   }
 }
 
-/** Who may call, and pay for everything. */
+/** A caller with the permission and unlimited credits. */
 const caller: Caller = {
   key: {
     keyId: 'key',
