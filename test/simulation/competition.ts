@@ -1,4 +1,4 @@
-/** One process next to the log that is never idle, and one far from it with a call a second: both write to one ledger. */
+/** A busy process next to the log and a distant one with one call per second, both writing to the same ledger. */
 import { pino } from 'pino'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
@@ -18,15 +18,15 @@ const callsFromAfar = 10
 
 type Competing = {
   readonly seed: number
-  /** The far process cannot tell the near one that it loses. */
+  /** The distant process cannot announce to the near one that it keeps losing. */
   readonly untold?: boolean
-  /** No pause is long enough for the far process. */
+  /** No pause of the near process is long enough for the distant one. */
   readonly shortPauses?: boolean
-  /** From afar. */
+  /** Number of calls by the distant process. */
   readonly calls?: number
 }
 
-/** How long each call from afar took, in milliseconds, and how many calls a second were answered nearby. */
+/** The duration of each distant call in milliseconds, and the near process's answered calls per second. */
 export const simulateCompetition = async ({
   seed,
   untold = false,

@@ -1,8 +1,8 @@
 /**
- * The ledger protocol under a simulated network. Several processes over one log, with lost replies, lost requests,
- * late and duplicate arrivals, outages, crashes, and callers who try again; time, randomness and every interleaving
- * come from one seed. A failure prints the seed: SIM_SEED=<seed> plays it again. SIM_SEEDS=<count> plays so many, from
- * SIM_SEED or 1 on, each of SIM_OPERATIONS=<count> operations.
+ * The ledger protocol under a simulated network. Several processes use one log, with lost replies, lost requests, late and
+ * duplicate arrivals, outages, crashes, and callers who retry. One seed determines time, randomness and every interleaving.
+ * A failure prints the seed: SIM_SEED=<seed> plays it again. SIM_SEEDS=<count> plays that many seeds, starting at
+ * SIM_SEED or 1, each with SIM_OPERATIONS=<count> operations.
  */
 import { randomInt } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -17,7 +17,7 @@ vi.mock('node:timers/promises', async () => {
 })
 
 beforeEach(() => {
-  // A writer gathers what arrives in one turn of the event loop; here a turn is an instant.
+  // A writer collects the requests of one turn of the event loop. Here a turn is an instant.
   vi.stubGlobal('setImmediate', (happen: () => void) => void time.wait(0).then(happen))
   const stopped = new WeakSet<object>()
   vi.stubGlobal('setTimeout', (happen: () => void, ms = 0) => {
@@ -48,7 +48,7 @@ const chosen = process.env.SIM_SEED
 const wide = process.env.SIM_SEEDS
 const operations = process.env.SIM_OPERATIONS
 const shorter: Simulated = operations === undefined ? {} : { operationsMax: Number(operations) }
-/** Each of these two has every kind of misfortune; fences are rare, about one seed in six has any. */
+/** Each of these two has every kind of fault. Fences are rare: about one seed in six has any. */
 const completeSeeds = [12, 22]
 const seedsOf = (): number[] => {
   const first = Number(chosen ?? 1)
@@ -61,7 +61,7 @@ describe('the ledger keeps its promises under faults', () => {
   test.each(seedsOf())('seed %i', { timeout: seedTimeoutMs }, async (seed) => {
     const { operations, events, counts, longestMs } = await play(seed, shorter)
     expect(operations).toBeGreaterThanOrEqual(shorter.operationsMax ?? 2_000)
-    // In a short run one outage may take most of the time.
+    // In a short run a single outage may take most of the time.
     if (shorter.operationsMax === undefined) expect(events).toBeGreaterThan(operations)
     for (const [what, times] of Object.entries(counts)) totals[what] = (totals[what] ?? 0) + times
     if (process.env.SIM_REPORT !== undefined)
@@ -73,7 +73,7 @@ describe('the ledger keeps its promises under faults', () => {
     expect(await simulate(5, options)).toEqual(await simulate(5, options))
   })
 
-  test.skipIf(chosen !== undefined)('every kind of misfortune took place', () => {
+  test.skipIf(chosen !== undefined)('every kind of fault occurred', () => {
     for (const what of [
       'lose-reply',
       'lose-request',
@@ -105,7 +105,7 @@ describe('the ledger keeps its promises under faults', () => {
   })
 })
 
-describe('a process far from the log, beside one that is never idle', () => {
+describe('a process far from the log, next to a busy one', () => {
   const seeds = [1, 2, 3]
 
   test('is answered in time, and the other one stays fast', { timeout: seedTimeoutMs }, async () => {
@@ -117,7 +117,7 @@ describe('a process far from the log, beside one that is never idle', () => {
     }
   })
 
-  test('would be refused if it could not make itself known', { timeout: seedTimeoutMs }, async () => {
+  test('would be refused if it could not announce itself', { timeout: seedTimeoutMs }, async () => {
     expect(await simulateCompetition({ seed: 1, untold: true, calls: 1 })).toMatchObject({ refused: 1 })
   })
 
@@ -126,9 +126,9 @@ describe('a process far from the log, beside one that is never idle', () => {
   })
 })
 
-/** So many seeds may go by before a mistake has to show. */
+/** The number of seeds within which a mistake must show. */
 const seedsMax = 100
-/** Few: a mistake that needs a long history is no classic. */
+/** A small number: a classic mistake needs no long history. */
 const operationsOfMistake = 400
 
 describe('a classic mistake is caught', { shuffle: false }, () => {
@@ -149,7 +149,7 @@ describe('a classic mistake is caught', { shuffle: false }, () => {
     throw new Error(`not caught in ${seedsMax} seeds`)
   })
 
-  test('and the protocol without it passes the same seeds', { timeout: seedTimeoutMs }, async () => {
+  test('the correct protocol passes the same seeds', { timeout: seedTimeoutMs }, async () => {
     expect(caught).toHaveLength(mistakes.length)
     const played = new Map(caught.map((one) => [one.seed, one]))
     for (const { seed, options } of played.values()) await play(seed, options)

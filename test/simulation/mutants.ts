@@ -1,4 +1,4 @@
-/** Mistakes that ledgers are known to make. Each wraps what the ledger gets; nothing of it is in the source. */
+/** Typical mistakes of ledgers. Each wraps an input of the ledger; none of them is in the source. */
 import { AppendConflict } from '../../src/event-log/port.ts'
 import { LedgerOutcomeUnknown, LedgerUnavailable } from '../../src/ledger/write/commit.ts'
 import type { Mutant } from './simulation.ts'
@@ -6,16 +6,16 @@ import type { Mutant } from './simulation.ts'
 type Mistake = {
   readonly name: string
   readonly mutant: Mutant
-  /** How it shows, in the words of the check that sees it. */
+  /** The message of the check that catches it. */
   readonly caughtBy: RegExp
 }
 
 export const mistakes: readonly Mistake[] = [
   {
-    name: 'appends again at the new revision without looking for its own commands in what was appended before',
-    caughtBy: /is charged once at most|no event id is there twice/,
+    name: 'appends again at the new revision without looking for its own commands in the earlier events',
+    caughtBy: /is charged at most once|no event id occurs twice/,
     mutant: {
-      // What is read page by page, to fold or to look through it, is not recognized as any command's.
+      // Events read in pages, for folding or searching, are not recognized as belonging to any command.
       eventLog: (eventLog) => ({
         ...eventLog,
         read: async (stream, options) => {
@@ -31,8 +31,8 @@ export const mistakes: readonly Mistake[] = [
     },
   },
   {
-    name: 'gives a call that is tried again fresh ids',
-    caughtBy: /is charged once at most/,
+    name: 'gives a repeated call new ids',
+    caughtBy: /is charged at most once/,
     mutant: {
       ledger: () => {
         const tries = new Map<string, number>()
@@ -53,7 +53,8 @@ export const mistakes: readonly Mistake[] = [
   },
   {
     name: 'answers before the append is durable',
-    caughtBy: /was acknowledged and is in the ledger|is as its caller was told|is where its caller was told/,
+    caughtBy:
+      /was acknowledged and is in the ledger|has the events that its caller got|is at the revision that its caller got/,
     mutant: {
       eventLog: (eventLog) => ({
         ...eventLog,
@@ -65,13 +66,13 @@ export const mistakes: readonly Mistake[] = [
     },
   },
   {
-    name: 'trusts a snapshot whose content is older than it says',
+    name: 'trusts a snapshot whose content is older than its stated revision',
     caughtBy: /the ledger verifies|never goes below|which does not hold them|the sum of all movements/,
     mutant: { snapshotContent: (cut) => Math.max(1, cut - 8) },
   },
   {
-    name: 'appends again at the revision that a conflict names, without reading what is there',
-    caughtBy: /the ledger verifies|no event id is there twice|is charged once at most/,
+    name: 'appends again at the revision named by a conflict, without reading the events there',
+    caughtBy: /the ledger verifies|no event id occurs twice|is charged at most once/,
     mutant: {
       eventLog: (eventLog) => ({
         ...eventLog,
@@ -84,8 +85,8 @@ export const mistakes: readonly Mistake[] = [
     },
   },
   {
-    name: 'does not look back for a command that comes again',
-    caughtBy: /no event id is there twice|is charged once at most/,
+    name: 'does not look for the earlier result of a repeated command',
+    caughtBy: /no event id occurs twice|is charged at most once/,
     mutant: {
       ledger: () => (ledger) => ({
         ...ledger,
@@ -94,10 +95,10 @@ export const mistakes: readonly Mistake[] = [
     },
   },
   {
-    name: 'believes any append that succeeds to be its own',
-    // It goes on from bytes that the ledger does not hold, and takes the log for another one.
+    name: 'believes that every successful append is its own',
+    // It continues with bytes that the ledger does not hold, and takes the log for another one.
     caughtBy:
-      /is as its caller was told|was charged what its caller was told|the ledger verifies|comes to rest: .*(?:the event log is not|the ledger cannot be)/,
+      /has the events that its caller got|was charged the amount that its caller got|the ledger verifies|comes to rest: .*(?:the event log is not|the ledger cannot be)/,
     mutant: {
       eventLog: (eventLog) => ({
         ...eventLog,
@@ -120,7 +121,7 @@ export const mistakes: readonly Mistake[] = [
   },
   {
     name: 'writes the checkpoint outside the transaction of the rows',
-    caughtBy: /the rows are what the log comes to/,
+    caughtBy: /the rows equal a fold of the log/,
     mutant: { checkpointApart: true },
   },
 ]

@@ -1,6 +1,6 @@
 /**
- * A projector in the simulation: the real fold of key usage, over rows in memory. Rows and checkpoint are written in one step,
- * or, as a mistake, one after the other with a crash between them now and then.
+ * A projector in the simulation: the real fold of key usage, over rows in memory. Rows and checkpoint are written in one step, or, as a
+ * mistake, one after the other with an occasional crash between them.
  */
 
 import { keyUsage } from '../../projections/key-usage.ts'
@@ -14,7 +14,7 @@ type Rows = Map<string, number>
 
 const batchMax = 64
 
-/** Calls by key, day, capability and outcome: what adds up in the rows adds up here. */
+/** Sums calls by key, day, capability and outcome, like the columns of the rows that add up. */
 const apply = (rows: Rows, events: readonly ProjectedEvent[]): void => {
   if (!('fold' in keyUsage)) return
   for (const { table, rows: changed, set } of keyUsage.fold(events))
@@ -46,18 +46,18 @@ export const createProjector = ({
       .eventsOf(ledgerStream(organizationId))
       .slice(from, from + 1 + random.integer(batchMax))
     const crashes = !stopped && random.next() < 0.02
-    // In one transaction a crash leaves neither.
+    // In one transaction, a crash loses both.
     if (crashes && !apart) return
     apply(rows, decodeBatch(recorded).events)
     if (!crashes) checkpoints.set(organizationId, from + recorded.length)
   }
 
   return {
-    /** Takes a step now and then. */
+    /** Projects a batch in one of ten calls. */
     tick: (): void => {
       if (random.next() < 0.1) project(random.pick(organizationIds))
     },
-    /** The rows, when everything was projected. */
+    /** The rows after everything has been projected. */
     rows: (): Rows => {
       stopped = true
       for (const organizationId of organizationIds)
@@ -65,7 +65,7 @@ export const createProjector = ({
           project(organizationId)
       return new Map([...rows].sort())
     },
-    /** What the log comes to, folded at once. */
+    /** The rows from a single fold of the log. */
     folded: (): Rows => {
       const whole: Rows = new Map()
       for (const organizationId of organizationIds)

@@ -1,7 +1,7 @@
 /**
- * The ledger protocol under a simulated network. Several processes over one log, with lost replies, lost requests,
- * late and duplicate arrivals, outages, crashes, and callers who try again; time, randomness and every interleaving
- * come from one seed. A failure prints the seed: SIM_SEED=<seed> plays it again.
+ * The ledger protocol under a simulated network. Several processes use one log, with lost replies, lost requests, late and
+ * duplicate arrivals, outages, crashes, and callers who retry. One seed determines time, randomness and every interleaving.
+ * A failure prints the seed: SIM_SEED=<seed> plays it again.
  */
 import { hash } from 'node:crypto'
 import { type Logger, pino } from 'pino'
@@ -42,42 +42,42 @@ const organizationIds = ['A', 'B', 'C'].map((letter) => `org_01K9SSSSSSSSSSSSSSS
 const overdrafts = ['0', '5', '20']
 const operationsDefault = 3_000
 const clientsMax = 24
-/** How far the projection that gives snapshots is behind. */
+/** How far the projection that provides snapshots is behind. */
 const snapshotLagMs = 400
-/** The ledger's own limit, and how often those who are late are looked for. */
+/** The ledger's own limit, plus the interval of its search for late callers. */
 const answerMaxMs = 11_000
-/** How much later than its time a caller is told: callers who are late are looked for that often. */
+/** How late an answer may be: the ledger searches for late callers at this interval. */
 const overdueMaxMs = 1_200
-/** What is under way when the network heals has arrived by then, and is given back if it has to be. */
+/** Time after the network heals in which everything in flight arrives, and is reversed if necessary. */
 const restMs = 60_000
 
 type Process = {
   readonly name: string
   readonly ledger: Ledger
   readonly eventLog: EventLog
-  /** Until then it neither sends nor hears anything. */
+  /** Until then the process neither sends nor receives. */
   frozenUntilMs: number
   alive: boolean
-  /** It came to its end in good order: what it still owed then was logged, by the request ids. */
+  /** It stopped in order. It logged the request ids of the calls it still had to reverse. */
   stopped: boolean
   readonly owed: Set<string>
   outageUntilMs: number
-  /** In its outage nothing arrives: the network holds appends until some time after it. */
+  /** During its outage nothing arrives: the network holds appends until some time afterwards. */
   held: boolean
-  /** Callers who wait for it, with a command or a question. */
+  /** Callers waiting for the process, with a command or a query. */
   readonly waiting: Set<{ readonly command: boolean }>
   crash: () => void
   readonly crashed: Promise<never>
 }
 
-/** What a caller was told about a command, and by which process. */
+/** The answer to a command, and the process that gave it. */
 type Told =
   | { readonly kind: 'committed'; readonly committed: Committed }
   | { readonly kind: 'unavailable'; readonly by: Process }
-  /** Nothing was written, as the account is not what the command demands. */
+  /** Nothing was written, because the account does not meet the command's condition. */
   | { readonly kind: 'nothing'; readonly by: Process }
   | { readonly kind: 'crashed' }
-  /** It may have been written. */
+  /** The command may have been written. */
   | { readonly kind: 'unknown'; readonly by: Process }
   | { readonly kind: 'failed'; readonly error: unknown }
 
@@ -89,7 +89,7 @@ type Call = {
   readonly told: Told[]
 }
 
-/** What tells the facts of one call from those of every other, whatever ids its events have. */
+/** Distinguishes the facts of a call from those of all other calls, regardless of event ids. */
 const markOf = ({ key }: Pick<Call, 'key'>): string => hash('sha256', key, 'base64url')
 
 const fail = (message: string): never => {
@@ -101,15 +101,15 @@ class ProcessCrashed extends Error {
 }
 
 /**
- * A mistake that ledgers are known to make, put in from outside. Members wrap what the ledger gets; what checks it sees the
- * truth.
+ * A typical mistake of ledgers, added from outside. Members wrap the inputs of the ledger; the checks see the original
+ * data.
  */
 export type Mutant = {
   /** The event log of one process's ledger. */
   readonly eventLog?: (eventLog: EventLog) => EventLog
-  /** The ledger as callers have it. The same function wraps that of every process of a simulation. */
+  /** The ledger that callers use. The same function wraps the ledger of every process of a simulation. */
   readonly ledger?: () => (ledger: Ledger) => Ledger
-  /** Which events of a ledger the snapshot's content is folded from, where it says that it is of the first `cut`. */
+  /** The number of events from which the content of a snapshot is folded, although it claims to have `cut`. */
   readonly snapshotContent?: (cut: number) => number
   /** Rows and checkpoint of a projection are written one after the other. */
   readonly checkpointApart?: true
@@ -132,13 +132,13 @@ export const simulate = async (
   }
   time.reset(startMs)
   const log = createMemoryEventLog({ now: () => time.nowMs })
-  /** Whether the log says that it held an append already. EventStoreDB does not. */
+  /** Whether the log reports a repeated append. EventStoreDB does not. */
   const tellsRepetition = seed % 8 < 4
   const clock = { now: () => time.nowMs }
   const silent = pino({ level: 'silent' })
   let faulty = true
 
-  /** A projection that is behind, and stands anywhere: also between a call and its charge. */
+  /** A projection that is behind by any number of events, possibly between a call and its charge. */
   const snapshot: AccountSnapshot = async (organizationId) => {
     await time.wait(random.integer(10))
     const events = log.eventsOf(ledgerStream(organizationId))
@@ -170,7 +170,7 @@ export const simulate = async (
   }
 
   const wrapped = mutant.ledger?.() ?? ((ledger: Ledger) => ledger)
-  // Where little is read at once, a command lies across the end of a page.
+  // With small pages, a command may lie across the end of a page.
   const limits = chance(0.3) ? { readPageMax: 5 + random.integer(20) } : {}
   let started = 0
   const startProcess = (): Process => {
@@ -201,7 +201,7 @@ export const simulate = async (
         return faulty && (time.nowMs < process.outageUntilMs || chance(0.005)) ? 'unavailable' : undefined
       },
     })
-    // A process that is frozen hears late what was read or written.
+    // A frozen process receives the result of a read or write late.
     const told: EventLog = {
       ...client,
       append: (...append) => client.append(...append).finally(thaw),
@@ -273,7 +273,7 @@ export const simulate = async (
   }
 
   const processes = Array.from({ length: 2 + random.integer(3) }, startProcess)
-  /** One is busy, one is not, and one is so quiet that what arrives late still finds its place free. */
+  /** The first organization is busy, the second is not, and the third is so quiet that a late append still finds its revision free. */
   const anyOrganization = (): string => {
     const [busy = '', calm = '', quiet = ''] = organizationIds
     const draw = random.next()
@@ -320,7 +320,7 @@ export const simulate = async (
     }
   }
 
-  /** What the house asks before a call with a key is recorded: whether it is paid, which the append then demands. */
+  /** The check before a call with a key is recorded: whether it is paid, which the append then requires. */
   const demandOf = async (
     process: Process,
     organizationId: string,
@@ -335,7 +335,7 @@ export const simulate = async (
     return cost === 'free' ? {} : null
   }
 
-  /** Holds what a call may cost while it is made. Null: it is not made. */
+  /** Reserves the highest possible price of a call while it is made. Null: the call is not made. */
   const reserve = async (process: Process, organizationId: string, facts: CallFacts) => {
     const asked = process.ledger.reserve(organizationId, { facts, book, atMs: time.nowMs })
     const made = await answered(process, asked).catch(() => null)
@@ -345,7 +345,7 @@ export const simulate = async (
     return made.release
   }
 
-  /** What the house does before it makes a call with a key: up to where the ledger does not hold it; null: nobody knows. */
+  /** The check before a call with a key is made: the revision up to which the ledger does not have it. Null: unknown. */
   const absentUpTo = async (
     { eventLog, crashed }: Process,
     { organizationId, key }: Call,
@@ -399,9 +399,9 @@ export const simulate = async (
     call.told.push(told)
   }
 
-  /** One partner's call, tried again with the same key for as long as the partner cares. */
+  /** One partner's call, repeated with the same key until the partner gives up. */
   const makeCall = async (): Promise<void> => {
-    // Without an Idempotency-Key a call is never made again under the same key.
+    // A call without an Idempotency-Key is never repeated under the same key.
     const keyed = chance(0.5)
     const call: Call = { organizationId: anyOrganization(), key: `call-${++sequence}`, keyed, told: [] }
     calls.push(call)
@@ -473,9 +473,9 @@ export const simulate = async (
     count('price')
   }
 
-  /** A process that ends in good order leaves first, answers all who wait, and comes to rest. */
+  /** A process that stops in order takes no new calls, answers all waiting callers, and comes to rest. */
   const end = async (process: Process): Promise<void> => {
-    // Whoever only looks at an account is no part of what comes to rest.
+    // Callers that only read an account do not count.
     const waiting = [...process.waiting].filter(({ command }) => command)
     let rested = false
     try {
@@ -520,14 +520,14 @@ export const simulate = async (
       processes[at] = startProcess()
       count('crash')
     } else {
-      // Most outages are shorter than an unknown outcome is resent, some are longer; some are everybody's.
+      // Most outages are shorter than the retries of an unknown outcome, some are longer. Some affect all processes.
       const lengthMs = chance(0.5) ? random.integer(2_000) : 15_000 + random.integer(10_000)
       const held = chance(0.5)
       for (const one of chance(0.4) ? processes : [process]) {
         one.outageUntilMs = time.nowMs + lengthMs
         one.held = held
       }
-      // What was under way arrives when the network comes back, or later.
+      // Requests in flight arrive when the network comes back, or later.
       void time.wait(lengthMs + (held ? random.integer(8_000) : 0)).then(() => {
         if (chance(0.6)) while (log.late.length > 0) arrive(random.pick(log.late))
       })
@@ -590,7 +590,7 @@ export const simulate = async (
   if (broken !== undefined) throw broken
   expect(finished, 'every caller is answered in the end').toBe(clientsMax)
 
-  // The network heals, whatever is still under way arrives, and every process looks at its ledgers once more.
+  // The network heals, everything in flight arrives, and every process reads its ledgers once more.
   faulty = false
   for (const process of processes) process.outageUntilMs = 0
   while (log.late.length > 0) log.deliverLate(random.pick(log.late))
@@ -654,14 +654,14 @@ export const simulate = async (
     })
     await time.run(() => account !== undefined)
     if (account === undefined) throw new Error('the account cannot be read')
-    // Lots that have expired but were not written off yet are still in the sum.
+    // The sum still includes lots that have expired but were not written off yet.
     const beforeAnyExpiry = balanceOf(account, Number.NEGATIVE_INFINITY)
     expect(beforeAnyExpiry, 'the sum of all movements is the balance').toBe(probe.sum)
     expect(account.revision).toBe(verdict.events - 1)
   }
-  expect(projector.rows(), 'the rows are what the log comes to').toEqual(projector.folded())
-  expect(longestMs, 'every caller is told in bounded time').toBeLessThan(answerMaxMs)
-  expect(overdueMs, 'every caller is told in its time').toBeLessThan(overdueMaxMs)
+  expect(projector.rows(), 'the rows equal a fold of the log').toEqual(projector.folded())
+  expect(longestMs, 'every caller is answered in bounded time').toBeLessThan(answerMaxMs)
+  expect(overdueMs, 'every caller is answered on time').toBeLessThan(overdueMaxMs)
   return { operations, events, counts, longestMs }
 }
 
@@ -673,19 +673,19 @@ const recordedIn = (log: MemoryEventLog, organizationId: string): Recorded[] =>
     return { id: one.id, revision: one.revision, event: { type, data } as LedgerEvent }
   })
 
-/** the ledger's own verification (chain, ids, charge ids, schemas, every charge recomputed, overdraft at every event), and ids once more by hand. */
+/** The ledger's own verification (chain, ids, charge ids, schemas, recomputed charges, overdraft at every event), and a second check of ids. */
 const verify = async (
   eventLog: EventLog,
   organizationId: string,
   recorded: readonly Recorded[],
 ): Promise<{ events: number }> => {
-  expect(new Set(recorded.map(({ id }) => id)).size, 'no event id is there twice').toBe(recorded.length)
+  expect(new Set(recorded.map(({ id }) => id)).size, 'no event id occurs twice').toBe(recorded.length)
   const verdict = await verifyLedger(eventLog, organizationId, { books: [book] })
   expect(verdict.fault, 'the ledger verifies').toBeNull()
   return { events: verdict.events }
 }
 
-/** However often a partner tries a call, it is charged once: counted by what was called, and not by any id. */
+/** A call is charged once, no matter how often it is repeated. The check compares the calls' facts, not their ids. */
 const checkMarks = (calls: readonly Call[], recorded: readonly Recorded[]): void => {
   const keyOf = new Map(calls.map((call) => [markOf(call), call.key]))
   const charged = new Map<string, number>()
@@ -701,7 +701,7 @@ const checkMarks = (calls: readonly Call[], recorded: readonly Recorded[]): void
     if (mark !== undefined) charged.set(mark, (charged.get(mark) ?? 0) - 1)
   }
   for (const [mark, times] of charged)
-    expect(times, `${keyOf.get(mark)} is charged once at most`).toBeLessThanOrEqual(1)
+    expect(times, `${keyOf.get(mark)} is charged at most once`).toBeLessThanOrEqual(1)
 }
 
 type Probe = {
@@ -713,7 +713,7 @@ type Probe = {
   readonly reversed: ReadonlyMap<string, MicroCredits>
 }
 
-/** Sums what the events say, without lots, tariff or account: another way to the same figures. */
+/** Sums the amounts of the events without lots, tariff or account: an independent way to the same figures. */
 const probeOf = (recorded: readonly Recorded[]): Probe => {
   let sum = 0n
   let lowest = 0n
@@ -726,13 +726,13 @@ const probeOf = (recorded: readonly Recorded[]): Probe => {
     if (event.type === 'CreditExpired') sum -= parseCredits(event.data.amount)
     if (event.type === 'CreditCharged') {
       sum -= parseCredits(event.data.amount)
-      expect(charges.has(event.data.charge_id), 'no charge id stands twice').toBe(false)
+      expect(charges.has(event.data.charge_id), 'no charge id occurs twice').toBe(false)
       charges.set(event.data.charge_id, parseCredits(event.data.amount))
     }
     if (event.type === 'CreditAdjusted') {
       const charge = event.data.adjusts ?? ''
       sum += parseCredits(event.data.amount)
-      expect(reversed.has(charge), 'no charge is given back twice').toBe(false)
+      expect(reversed.has(charge), 'no charge is reversed twice').toBe(false)
       reversed.set(charge, parseCredits(event.data.amount))
     }
     if (sum < lowest) lowest = sum
@@ -757,34 +757,36 @@ const checkCall = ({ organizationId, key, keyed, told }: Call, { byId, charges, 
     if (one.kind !== 'committed') continue
     const { events, revision } = one.committed
     expect(used, `${key} was acknowledged and is in the ledger`).toBeDefined()
-    expect((used?.revision ?? 0) + events.length - 1, `${key} is where its caller was told`).toBe(revision)
+    expect((used?.revision ?? 0) + events.length - 1, `${key} is at the revision that its caller got`).toBe(
+      revision,
+    )
     const toldEvents = events.map((event, i) =>
       byId.get(eventIdOf(organizationId, key, i))?.event === undefined ? null : event,
     )
-    expect(toldEvents, `${key} is as its caller was told`).toEqual(
+    expect(toldEvents, `${key} has the events that its caller got`).toEqual(
       events.map((_, i) => byId.get(eventIdOf(organizationId, key, i))?.event),
     )
     const toldCharge = events.reduce(
       (sum, event) => (event.type === 'CreditCharged' ? sum + parseCredits(event.data.amount) : sum),
       0n,
     )
-    expect(charged, `${key} was charged what its caller was told`).toBe(toldCharge)
+    expect(charged, `${key} was charged the amount that its caller got`).toBe(toldCharge)
   }
   const acknowledged = told.some(({ kind }) => kind === 'committed')
   if (acknowledged && charged > 0n) expect(givenBack, `${key} was answered, so its charge stays`).toBe(0n)
   if (givenBack !== 0n) {
-    expect(keyed, `${key} was given back, so it cannot be repeated`).toBe(false)
+    expect(keyed, `${key} was reversed, so it cannot be repeated`).toBe(false)
     expect(
       told.map(({ kind }) => kind),
-      `${key} was given back, so its outcome was unknown`,
+      `${key} was reversed, so its outcome was unknown`,
     ).toEqual(['unknown'])
-    expect(givenBack, `${key} was given back whole`).toBe(charged)
+    expect(givenBack, `${key} was reversed in full`).toBe(charged)
   }
-  // A refusal is final, whatever becomes of the process.
+  // A refusal is final, even if the process ends.
   if (told.length > 0 && told.every(({ kind }) => kind === 'unavailable' || kind === 'nothing'))
     expect(charged, `${key} was refused, so nothing is charged`).toBe(0n)
   const [only] = told
   if (only?.kind !== 'unknown' || keyed || !(only.by.alive || only.by.stopped)) return
-  // The living process gives it back; one that stops in good order logs what it could not.
-  if (!only.by.owed.has(key)) expect(charged - givenBack, `${key} is given back`).toBe(0n)
+  // A living process reverses the charge. A process that stops in order logs the charges it could not reverse.
+  if (!only.by.owed.has(key)) expect(charged - givenBack, `${key} is reversed`).toBe(0n)
 }
