@@ -3,12 +3,12 @@ import { randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** `answers`: of each attempt, 200, or what came instead. */
+/** `answers`: the outcome of each attempt, either 200 or the error. */
 export type Call = { readonly key: string; readonly answers: string[] }
 
 export type Calls = {
   readonly made: readonly Call[]
-  /** What came instead of 200 at the first attempt, of the calls made from the `from`th on, with how often. */
+  /** The first failures of the calls made from the `from`th on, with their counts. */
   lostSince(from: number): Readonly<Record<string, number>>
   /** Makes no further call, and resolves when every call was answered, or tried for the last time. */
   stop(): Promise<void>
@@ -16,7 +16,7 @@ export type Calls = {
 
 const callsMax = 10_000
 const triesMax = 20
-/** Doubled after every attempt: calls that all come again every second would use up their key's limit. */
+/** Doubled after every attempt: repeating all calls every second would exceed their key's limit. */
 const pauseMs = 500
 const pauseMaxMs = 8_000
 const silentMs = 20_000
@@ -58,7 +58,7 @@ export const oneCall = async (options: { url: string; apiKey: string }): Promise
   return ask({ ...options, key: randomUUID(), agent }).finally(() => agent.destroy())
 }
 
-/** With `again`, a call that fails is sent again, with its key, until it is answered with 200. */
+/** With `again`, a failed call is repeated with its key until it is answered with 200. */
 export const startCalls = (options: {
   readonly url: string
   readonly apiKey: string

@@ -1,6 +1,6 @@
 /**
- * docker-compose.yml on a real engine, from the first command of the guide on. The tests follow each other as the days of an installation
- * do. EventStoreDB is its protocol double, so nothing here proves EventStoreDB.
+ * docker-compose.yml on a real engine, from the first command of the guide on. The tests follow each other like the days of an
+ * installation. A double of its protocol plays EventStoreDB, so nothing here proves EventStoreDB.
  */
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -32,7 +32,7 @@ const setUp = ['certificates', 'database-role', 'event-log-user', 'migrate']
 const seconds = (fromMs: number): string => `${((performance.now() - fromMs) / 1_000).toFixed(1)} s`
 const show = (what: string, figure: unknown): void => console.log(`${what}: ${JSON.stringify(figure)}`)
 
-/** Calls go on while `work` is done, and once more after it. */
+/** Makes calls while `work` runs, and a few more afterwards. */
 const whileCalling = async (
   partner: Partner,
   again: boolean,
@@ -61,7 +61,7 @@ const answersAgain = async (calls: Calls): Promise<void> => {
     .toBeGreaterThan(perSecond)
 }
 
-/** What somebody asks first when a test failed. */
+/** The output to look at first when a test has failed. */
 const tellWhenFailed = ({ onTestFailed }: TestContext): void =>
   onTestFailed(async () => {
     console.log(await compose('ps', '--all'), await compose('logs', '--no-color', '--tail', '20'))
@@ -84,7 +84,7 @@ describe.skipIf(skipped)('one node', () => {
     await compose('down', '--volumes', '--timeout', '60')
   })
 
-  test('the first commands of the guide bring everything up, healthy, from a checkout that only its owner can read', async () => {
+  test('the first commands of the guide start everything, healthy, from a checkout that only its owner can read', async () => {
     for (const { service, state, health, exitCode } of await containers())
       expect([service, state, health, exitCode]).toEqual(
         setUp.includes(service) ? [service, 'exited', undefined, 0] : [service, 'running', 'healthy', 0],
@@ -95,13 +95,13 @@ describe.skipIf(skipped)('one node', () => {
     expect(await charged(partner)).toBe(answered)
   })
 
-  test('only the edge is published, and on this host alone', async () => {
+  test('only the edge is published, and only on this host', async () => {
     const published = (await docker('ps', '--format', '{{.Names}} {{.Ports}}')).split('\n')
     const places = published.flatMap((line) =>
       [...line.matchAll(/(\S+):\d+->/g)].map(([, host]) => [line.split(' ')[0], host]),
     )
     expect(new Set(places.map(String))).toEqual(new Set(['enrichment-ledger-edge-1,127.0.0.1']))
-    // As the system sees it: the state 0A listens, and 0100007F is 127.0.0.1.
+    // In the kernel's table the state 0A is listening, and 0100007F is 127.0.0.1.
     const listening = [
       ...(await readFile('/proc/net/tcp', 'utf8')).matchAll(/^ *\d+: (\w+):\w+ \w+:\w+ 0A/gm),
     ]
@@ -125,17 +125,17 @@ describe.skipIf(skipped)('one node', () => {
     expect(after.map((all, at) => all - (before[at] ?? 0)).sort()).toEqual([0, 20])
   })
 
-  test('a command ends when its work is done, and what is up already is up again soon', async () => {
+  test('a command ends when its work is done, and services that are already up are ready again soon', async () => {
     const [first, second] = [performance.now(), performance.now()]
     await compose('run', '--rm', '-T', '--no-deps', 'migrate', 'org', 'list')
     show('run --rm --no-deps migrate org list', seconds(first))
     await compose('up', '--detach')
     show('org list, and up without a change', seconds(second))
-    // A look-up in the DNS that was waited for took 28 s of each.
+    // Each used to take 28 s, waiting for a DNS look-up.
     expect(performance.now() - second).toBeLessThan(50_000)
   }, 300_000)
 
-  test('a program that is killed comes back; every call is answered in the end, and charged once', async () => {
+  test('a killed program is restarted; every call is answered in the end, and charged once', async () => {
     const calls = await whileCalling(partner, true, async (under) => {
       for (const service of ['api', 'worker', 'redis', 'postgres', 'eventstore', 'edge', 'dashboard']) {
         const from = under.made.length
@@ -143,7 +143,7 @@ describe.skipIf(skipped)('one node', () => {
         await becomesHealthy(service)
         await answersAgain(under)
         show(
-          `lost at first when ${service} was killed, of ${under.made.length - from}`,
+          `failed at first when ${service} was killed, of ${under.made.length - from}`,
           under.lostSince(from),
         )
       }
@@ -190,7 +190,7 @@ describe.skipIf(skipped)('one node', () => {
     expect(await charged(partner)).toBe(answered)
   }, 600_000)
 
-  test('down and up keep everything, and down leaves no volume without a name', async () => {
+  test('down and up keep all data, and down leaves no unnamed volume', async () => {
     await compose('down')
     const volumes = (await docker('volume', 'ls', '--quiet')).split('\n')
     expect(volumes.filter((name) => !name.startsWith('enrichment-ledger_'))).toEqual([])
@@ -212,7 +212,7 @@ describe.skipIf(skipped)('one node', () => {
     expect(String(ok)).toBe('true')
   }, 600_000)
 
-  test('no secret is in a log, in what an image holds, or on a command line', async () => {
+  test('no secret is in a log, in an image, or on a command line', async () => {
     const known = Object.entries(await secrets()).filter(([, value]) => /^[0-9a-f]{64}$/.test(value))
     expect(known).toHaveLength(7)
     const texts = [
@@ -225,7 +225,7 @@ describe.skipIf(skipped)('one node', () => {
     expect(found.map(([name]) => name)).toEqual([])
   })
 
-  test('a missing secret, and one that cannot work, is refused by name and not shown', async () => {
+  test('a missing or invalid secret is refused by name and not shown', async () => {
     const given = await secrets()
     try {
       for (const missing of Object.keys(given)) {
@@ -280,7 +280,7 @@ describe.skipIf(skipped)('three nodes', () => {
     expect(nodes.sort()).toEqual(['eventstore1', 'eventstore2', 'eventstore3'])
   })
 
-  test('with the first node gone for good, a leader that comes back is found by the others', async () => {
+  test('when the first node is lost for good, the others find a leader that comes back', async () => {
     const calls = await whileCalling(partner, true, async (under) => {
       await compose('stop', '--timeout', '5', 'eventstore1')
       const from = under.made.length
@@ -288,7 +288,7 @@ describe.skipIf(skipped)('three nodes', () => {
       await becomesHealthy('eventstore2')
       await answersAgain(under)
       show(
-        `lost at first with one node gone and the leader killed, of ${under.made.length - from}`,
+        `failed at first with one node gone and the leader killed, of ${under.made.length - from}`,
         under.lostSince(from),
       )
     })

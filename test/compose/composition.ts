@@ -1,4 +1,4 @@
-/** The composition in its checkout: what the guide says about it, its commands, its containers. */
+/** The composition in its checkout: the guide's text about it, its commands, its containers. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, inject } from 'vitest'
@@ -14,7 +14,7 @@ export const compose = (...args: readonly string[]): Promise<string> =>
 export const composeRan = (args: readonly string[], options: RunOptions = {}): Promise<Ran> =>
   ran(['docker', 'compose', ...args], { cwd: checkout, ...options })
 
-/** The nth block of shell commands below a heading of the guide to deployment, word for word. */
+/** The exact text of the nth block of shell commands below a heading of the guide to deployment. */
 const block = async (heading: string, n: number): Promise<string> => {
   const guide = await readFile(join(checkout, 'src/guides/deployment.md'), 'utf8')
   const section = guide.split(/^##+ /m).find((part) => part.startsWith(`${heading}\n`)) ?? ''
@@ -30,7 +30,7 @@ export const guide = {
   restore: () => block('How do I restore in Docker Compose?', 0),
 }
 
-/** Types commands of the guide into a shell, in the checkout. The tests are root, and have no sudo. */
+/** Runs commands of the guide in a shell, in the checkout. The tests run as root, and have no sudo. */
 export const type = async (commands: string): Promise<string> =>
   run(['bash', '-euc', `sudo() { "$@"; }\n${commands}`], { cwd: checkout, timeoutMs: commandsMs })
 

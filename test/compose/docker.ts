@@ -10,7 +10,7 @@ export type RunOptions = {
   readonly timeoutMs?: number
 }
 
-/** Runs a program to its end, whatever its exit code. */
+/** Runs a program to its end, with any exit code. */
 export const ran = async (
   [program = '', ...args]: readonly string[],
   { cwd, env = {}, timeoutMs = 240_000 }: RunOptions = {},
@@ -24,7 +24,7 @@ export const ran = async (
   }
 }
 
-/** Runs a program that has to succeed, and returns what it printed. */
+/** Runs a program that must succeed, and returns its output. */
 export const run = async (command: readonly string[], options?: RunOptions): Promise<string> => {
   const { code, stdout, stderr } = await ran(command, options)
   if (code !== 0)

@@ -1,6 +1,6 @@
 /**
- * A Docker engine of the tests' own, and the images that docker-compose.yml names, made of what `test/compose/run` put in COMPOSE_WORK.
- * The engine ends with the tests, and everything it started ends with the namespaces of that script.
+ * A Docker engine for these tests, and the images that docker-compose.yml names, built from the files that `test/compose/run` put in
+ * COMPOSE_WORK. The engine ends with the tests, and everything it started ends with the namespaces of that script.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, openSync, readFileSync } from 'node:fs'
@@ -15,7 +15,7 @@ declare module 'vitest' {
   interface ProvidedContext {
     /** Why these tests are skipped, or null. */
     composeSkipped: string | null
-    /** A checkout of the project, as somebody with a strict umask makes one. */
+    /** A checkout of the project, made with a strict umask. */
     composeCheckout: string
   }
 }
@@ -46,7 +46,7 @@ const skip = (project: TestProject, reason: string): undefined => {
   project.provide('composeSkipped', reason)
 }
 
-/** Why it does not start, if it does not. */
+/** The reason why it does not start, if any. */
 const startEngine = async (work: string): Promise<ChildProcess | string> => {
   const settings = {
     'data-root': join(work, 'engine'),
@@ -88,7 +88,7 @@ const targets: Readonly<Record<string, RegExp>> = {
 
 /** Under the names in docker-compose.yml. */
 const makeImages = async (work: string, checkout: string): Promise<void> => {
-  // What a run that was cut off left in a folder that is kept.
+  // Left over in a kept folder from an interrupted run.
   await run(['sh', '-c', 'docker ps --all --quiet | xargs --no-run-if-empty docker rm --force --volumes'])
   for (const kind of ['volume', 'network']) await docker(kind, 'prune', '--force')
   const composeFile = readFileSync(join(root, 'docker-compose.yml'), 'utf8')
@@ -126,7 +126,7 @@ const makeImages = async (work: string, checkout: string): Promise<void> => {
   await run(['docker', 'compose', '--file', file, '--project-name', 'stand-ins', 'build', '--quiet'])
 }
 
-/** To build an image, Compose asks for every secret. */
+/** Compose requires every secret to build an image. */
 const throwAway = Object.fromEntries(
   [
     ...['POSTGRES_PASSWORD', 'DATABASE_PASSWORD', 'REDIS_PASSWORD', 'EVENTSTORE_ADMIN_PASSWORD'],

@@ -1,6 +1,6 @@
 /**
  * Stands in for the image of EventStoreDB: the protocol double, configured by the server's own variables. It keeps events and users in the
- * server's data directory. Three of them are no cluster: the second is the leader, the others only say so.
+ * server's data directory. Three of them do not form a cluster: the second is the leader, and the others only report that.
  */
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
@@ -33,7 +33,7 @@ const fromLine = (json: string): StoredEvent => {
 }
 const read = (path: string): string => (existsSync(path) ? readFileSync(path, 'utf8') : '')
 
-/** One write for each append, before it is answered: what was answered survives a kill. */
+/** One write for each append, before it is answered, so that an answered append survives a kill. */
 const journal: Journal = {
   events: read(eventsFile).split('\n').slice(0, -1).map(fromLine),
   users: JSON.parse(read(usersFile) || '[]') satisfies Users,
