@@ -17,7 +17,7 @@ import { CommandRefused, LedgerUnavailable } from '../../src/ledger/write/commit
 import { root } from '../support/service.ts'
 import { commands } from './commands.ts'
 
-/** What holds for every command, whoever adds the next one. */
+/** Rules for every command, including future ones. */
 
 const changing = commands.flatMap(({ name, changes }) =>
   changes === 'nothing' ? [] : [{ name, ...changes }],
@@ -29,14 +29,14 @@ const named = (name: string) => {
 }
 
 describe('every command', () => {
-  test('has a name of its own, and no option twice', () => {
+  test('has its own name, and no option twice', () => {
     const names = commands.map(({ name }) => name)
     expect(names.filter((name, i) => names.indexOf(name) !== i)).toEqual([])
     const doubled = commands.filter((one) => new Set(optionsOf(one)).size !== optionsOf(one).length)
     expect(doubled.map(({ name }) => name)).toEqual([])
   })
 
-  test('whose verb takes something away asks wherever it is given', () => {
+  test('whose verb takes something away always asks', () => {
     const takes =
       /^(?:abandon|acknowledge|announce-key|approve|apply|close|delete|disable|erase|purge|release|remove|revoke|rotate|void|withdraw)$/
     const careless = changing.filter(
@@ -46,11 +46,11 @@ describe('every command', () => {
     expect(changing.filter(({ asks }) => asks === 'always').length).toBeGreaterThan(12)
   })
 
-  test('that changes something says in a sentence what an interruption leaves', () => {
+  test('that changes something has a sentence about the state after an interruption', () => {
     expect(changing.filter(({ left }) => !/^[A-Z].{20,}\.$/.test(left)).map(({ name }) => name)).toEqual([])
   })
 
-  test('that an interruption names for what is left exists', () => {
+  test('that an interruption message suggests exists', () => {
     const words = commands.map(({ name }) => name)
     const missing = changing.flatMap(({ name, left }) =>
       [...left.matchAll(/"([a-z][a-z-]* ?[a-z-]*)(?: NAME)?"/g)]
@@ -152,13 +152,13 @@ test.each([
   [new InputFault('name', 'is blank'), 'input', 2],
   [new NeedsYes(['it ends']), 'needs_yes', 2],
   [new Declined('Nothing was done.'), 'declined', 1],
-])('%s is told as %s, exit %d', (error, code, exit) => {
+])('%s is reported as %s, exit %d', (error, code, exit) => {
   expect(exitCodeOf(error)).toBe(exit)
   const told = JSON.parse(failureText(error, { command: named('org list'), json: true }))
   expect(told).toMatchObject({ code, message: expect.stringMatching(/./) })
 })
 
-test('an option that there is not is told with the one that may be meant', () => {
+test('an unknown option is reported with the one that was probably meant', () => {
   expect(() => givenOf(named('credits grant'), ['org_1', '5', '--expires-ta', 'x'])).toThrow(
     expect.objectContaining({
       message: '"credits grant" takes no --expires-ta',
@@ -169,7 +169,7 @@ test('an option that there is not is told with the one that may be meant', () =>
   expect(givenOf(named('credits adjust'), ['org_1', '-5', 'why']).given.required('amount')).toBe('-5')
 })
 
-test('src/cli/enl is the command line from any folder, through a link too', () => {
+test('src/cli/enl is the command line from any folder, even through a link', () => {
   const folder = mkdtempSync(join(tmpdir(), 'enl-'))
   try {
     symlinkSync(join(root, 'src/cli/enl'), join(folder, 'enl'))
@@ -189,7 +189,7 @@ describe('completion in bash', () => {
     encoding: 'utf8',
   })
 
-  /** What is offered for the last of the words. */
+  /** The completions offered for the last of the words. */
   const offered = (...words: string[]): string[] => {
     const line = `source /dev/stdin <<'SCRIPT'
 ${script.stdout}
@@ -201,7 +201,7 @@ _enl_complete; printf '%s\\n' "\${COMPREPLY[@]}"`
     return stdout.split('\n').filter(Boolean)
   }
 
-  test('is a script that bash takes, and defines the command it completes', () => {
+  test('is a valid bash script, and defines the command it completes', () => {
     expect(script).toMatchObject({ status: 0, stderr: '' })
     const { stdout } = spawnSync('bash', ['--norc', '-c', `${script.stdout}\ntype -t enl; complete -p enl`], {
       encoding: 'utf8',
@@ -209,7 +209,7 @@ _enl_complete; printf '%s\\n' "\${COMPREPLY[@]}"`
     expect(stdout).toBe('function\ncomplete -o default -F _enl_complete enl\n')
   })
 
-  test('offers nouns, verbs and options, and files where a value is typed', () => {
+  test('offers nouns, verbs and options, and files for a value', () => {
     expect(offered('')).toEqual([
       ...new Set(commands.map(({ name }) => name.split(' ')[0])),
       ...['--help', '--version'],

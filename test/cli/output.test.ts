@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { root } from '../support/service.ts'
 
-/** A file that a command writes is there when it is whole, and not at all otherwise. */
+/** A file that a command writes appears only when it is complete. */
 
 test.each([
   ['ends in the middle', 'process.exit(130)', 130, []],

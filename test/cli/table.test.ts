@@ -2,12 +2,12 @@ import { stripVTControlCharacters } from 'node:util'
 import { expect, test } from 'vitest'
 import { cut, members, type Row, table } from '../../src/cli/table.ts'
 
-/** What people read on a terminal. */
+/** Output for people on a terminal. */
 
-/** Headings are bold where whoever runs the tests asked for colours. */
+/** Headings are bold if the environment of the tests asks for colours. */
 const plain = (rows: readonly Row[]): string[] => table(rows).map(stripVTControlCharacters)
 
-test('columns are as wide as their widest value, and headings stand above them', () => {
+test('columns are as wide as their widest value, below their headings', () => {
   expect(
     plain([
       { id: 1, name: 'a' },
@@ -16,7 +16,7 @@ test('columns are as wide as their widest value, and headings stand above them',
   ).toEqual(['id   name', '1    a', '100  -'])
 })
 
-test('no rows are said to be none', () => {
+test('an empty list is reported as empty', () => {
   expect(plain([])).toEqual(['none'])
 })
 
@@ -33,7 +33,7 @@ test('control characters reach no terminal', () => {
   expect(plain([{ name: 'a\u001b[2Jb\r\n' }])).toEqual(['name', 'a\u{fffd}[2Jb\u{fffd}\u{fffd}'])
 })
 
-test('what is cut is cut between characters and shows it', () => {
+test('a long value is cut between characters, and the cut is visible', () => {
   expect(cut('x'.repeat(40), 40)).toBe('x'.repeat(40))
   expect(cut('x'.repeat(41), 40)).toBe(`${'x'.repeat(39)}…`)
   expect(cut('𝄞'.repeat(41), 40)).toBe(`${'𝄞'.repeat(39)}…`)
