@@ -1,4 +1,4 @@
-/** What the command line alone offers, with a reason for each. Everything else is declared once and offered by the other interfaces too. */
+/** Commands of the command line alone, with a reason for each. Every other command is declared once and offered by the other interfaces too. */
 import { expect, test } from 'vitest'
 import { declarations } from '../../src/administration/declarations.ts'
 import { commands } from '../cli/commands.ts'
@@ -28,7 +28,7 @@ const reasons: Readonly<Record<string, string>> = {
   completion: 'it writes a script for a shell',
 }
 
-test('the command line alone offers what has a reason', () => {
+test('each command of the command line alone has a reason', () => {
   const offeredElsewhere = new Set(
     declarations
       .filter(({ interfaces }) => interfaces.some((one) => one !== 'command line'))

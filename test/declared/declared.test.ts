@@ -49,7 +49,7 @@ const person = async (name: string, role: Person['role'], organizationId: string
   return { user: name, role, browser: await signedIn(room, user), token }
 }
 
-/** For what writes nothing. */
+/** The objects for tests that write nothing. */
 let still: Things
 
 beforeAll(async () => {
@@ -100,7 +100,7 @@ const sceneWithLot = async (): Promise<Things> => {
   return { ...scene, grantId: lots[0]?.grant_id ?? '', webhookId, pausedWebhookId, deliveryId }
 }
 
-/** What differs between two runs of the same: ids, instants and digests by their kinds. */
+/** Replaces values that differ between two equal runs: ids, instants and digests become their kinds. */
 const alike = (value: unknown): unknown =>
   JSON.parse(
     JSON.stringify(value)
@@ -125,7 +125,7 @@ const alike = (value: unknown): unknown =>
       .replaceAll(/"p\d+"/g, '"PROPOSAL"'),
   )
 
-/** The events that `work` adds to the log, without what differs from run to run, and who wrote them. */
+/** The events that `work` adds to the log, without values that differ from run to run, and their authors. */
 const added = async (work: () => Promise<unknown>) => {
   const { eventLog } = room.foundation
   const before = await eventLog.head()
@@ -151,7 +151,7 @@ const givenFor = async (declared: Declared, scene: Things) => {
   return { ...sample, ...(scope && { [scope.name]: scene.organizationId }) }
 }
 
-test('no example is of a command that there is not', () => {
+test('every example belongs to an existing command', () => {
   expect(samplesOfNothing).toEqual([])
 })
 
@@ -159,7 +159,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
   const offers = (one: Declared['interfaces'][number]) => declared.interfaces.includes(one)
   const ownScene = async () => (declared.changes === 'nothing' ? still : sceneWithLot())
 
-  test('does and answers the same wherever it is offered', { timeout: 30_000 }, async () => {
+  test('has the same effect and answer wherever it is offered', { timeout: 30_000 }, async () => {
     const why = refusals[declared.name]
     if (why !== undefined) return refusedEverywhere(declared, why)
     const admin = as('admin')
@@ -213,7 +213,7 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
     else if (!withoutEvents.includes(declared.name)) expect(events[0]).not.toEqual([])
   })
 
-  test('says what it would do, and writes nothing', { timeout: 30_000 }, async () => {
+  test('describes its effect in a dry run, and writes nothing', { timeout: 30_000 }, async () => {
     const scene = still
     if (declared.changes === 'nothing' || !offers('admin API') || declared.name in refusals) return
     const given = await givenFor(declared, scene)
@@ -263,13 +263,13 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
       })()
       expect([role, permitted]).toEqual([role, may])
       if (role === 'partner' || !offers('admin API')) continue
-      // With a field that it does not have, nothing is done for anyone.
+      // An unknown field makes sure that nothing is done for any role.
       const answer = await onApi(room, as(role), declared, { no_such_field: 'x' })
       expect([role, answer.statusCode]).toEqual([role, may ? 400 : 403])
     }
   })
 
-  test('names the field that is missing or wrong', async () => {
+  test('names the missing or invalid field', async () => {
     const given: Record<string, unknown> = await givenFor(declared, still)
     for (const { name, flag, required } of declared.fields) {
       if (offers('admin API')) {
@@ -349,13 +349,13 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
     expect(overPages).toEqual(overApi)
     for (const value of shown)
       expect(JSON.stringify([overApi, overPages])).not.toContain(
-        // Of a key or a token, the part that is secret.
+        // The secret part of a key or token.
         value.startsWith('enl_') ? value.split('_').at(-1) : value,
       )
   },
 )
 
-test('what is done as a job has no secret, and is not for partners: people of the operator see its answer', () => {
+test('a command that runs as a job has no secret, and is not for partners, because all people of the operator see its answer', () => {
   const long = declarations.filter((one) => one.long !== undefined)
   expect(long.length).toBeGreaterThan(5)
   for (const { name, secret, action } of long)
@@ -370,7 +370,7 @@ const ofThings = declarations.filter(
     fields.some(({ control, required }) => required && (control === 'key' || control === 'id')),
 )
 
-test('a partner names nothing of another organization, and does not learn that it exists', async () => {
+test('a partner can use nothing of another organization, and does not learn that it exists', async () => {
   const own = await sceneWithLot()
   const { browser } = await person('petra', 'partner', own.organizationId)
   const csrf = tokenIn((await browser.get(`/organizations/${own.organizationId}/key/issue`)).body)
@@ -404,7 +404,7 @@ test('a partner names nothing of another organization, and does not learn that i
   expect(events).toEqual([])
 })
 
-/** Shows pages and sends no confirmed form. */
+/** Shows pages, but sends no confirmed form. */
 const askOnly = async ({ browser }: Person): Promise<Person['browser']> => ({
   ...browser,
   post: async (url, body) => (body.includes('confirmed=yes') ? browser.get(url) : browser.post(url, body)),
@@ -414,7 +414,7 @@ const askOnly = async ({ browser }: Person): Promise<Person['browser']> => ({
 describe('a form', () => {
   const grant = declarations.find(({ name }) => name === 'credits grant') as Declared
 
-  test('counts once, however often it is sent', async () => {
+  test('counts once, even if it is sent several times', async () => {
     const { organizationId } = await sceneWithLot()
     const { browser } = as('finance')
     const path = `/organizations/${organizationId}/credits/grant`
@@ -422,7 +422,7 @@ describe('a form', () => {
     const body = encoded(hiddenIn(plan.body))
     const events = await added(async () => {
       const answers = await Promise.all([browser.post(path, body), browser.post(path, body)])
-      // The second one gets the page of the first, if that is still under way.
+      // The second request gets the page of the first, if that is still running.
       for (const { statusCode } of answers) expect([200, 303, 409]).toContain(statusCode)
       expect((await browser.post(path, body)).body).toContain('Sent before')
     })
@@ -442,7 +442,7 @@ describe('a form', () => {
     expect(events).toEqual([])
   })
 
-  test('keeps what was typed where a value is wrong', async () => {
+  test('keeps the typed values if a value is invalid', async () => {
     const { organizationId } = await sceneWithLot()
     const path = `/organizations/${organizationId}/credits/grant`
     const answer = await as('admin').browser.submit(path, { amount: '1e9', reason: 'typed <b>' })
@@ -451,7 +451,7 @@ describe('a form', () => {
     expect(answer.body).toContain('value="typed &lt;b&gt;"')
   })
 
-  test('whose reference names it already says so, and is not made again', async () => {
+  test('with a reference that is already used reports that, and is not executed again', async () => {
     const { organizationId } = await sceneWithLot()
     const { browser } = as('admin')
     const path = `/organizations/${organizationId}/credits/grant`
@@ -476,7 +476,7 @@ describe('a form', () => {
     expect(events.filter((event) => (event as { type: string }).type === 'CreditGranted')).toHaveLength(1)
   })
 
-  test('answers a checkpoint as it was signed, line by line', async () => {
+  test('returns a checkpoint exactly as it was signed, line by line', async () => {
     const { browser } = as('operations')
     const { body } = await waited(browser, await browser.submit('/commands/event-log/checkpoint', {}))
     const [, note = ''] = /<pre class="kept"[^>]*>([^<]+)<\/pre>/.exec(body) ?? []
@@ -514,7 +514,7 @@ describe('a form', () => {
   })
 })
 
-test('a second click while a secret is made shows the same secret; a later one shows none', async () => {
+test('a second click while a secret is being made shows the same secret; a later one shows none', async () => {
   const { organizationId } = await sceneWithLot()
   const { browser } = as('admin')
   const { eventLog } = room.foundation
@@ -550,7 +550,7 @@ describe('the admin API', () => {
   const grant = declarations.find(({ name }) => name === 'credits grant') as Declared
   const url = '/admin/v1/credits/grant'
 
-  test('takes an operator token, and nothing else', async () => {
+  test('accepts an operator token, and nothing else', async () => {
     const { organizationId } = await sceneWithLot()
     const payload = { organization: organizationId, amount: '5', reason: 'x' }
     const cookie = [...as('admin').browser.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
@@ -577,7 +577,7 @@ describe('the admin API', () => {
     expect(events).toEqual([])
   })
 
-  test('refuses the token of a person at once when the person is disabled', async () => {
+  test('refuses the token of a person immediately when the person is disabled', async () => {
     const ben = await person('ben', 'finance')
     const { organizationId } = await sceneWithLot()
     const given = { organization: organizationId, amount: '5', reason: 'x' }
@@ -587,7 +587,7 @@ describe('the admin API', () => {
     expect([answer.statusCode, answer.json().message]).toEqual([401, expect.stringContaining('revoked')])
   })
 
-  test('under an Idempotency-Key runs once, also for two requests at the same time', async () => {
+  test('runs a request under an Idempotency-Key once, even for two requests at the same time', async () => {
     const { organizationId } = await sceneWithLot()
     const given = { organization: organizationId, amount: '5', reason: 'once' }
     const headers = { 'idempotency-key': `key-${organizationId}` }
@@ -599,7 +599,7 @@ describe('the admin API', () => {
       const again = await ask()
       expect([again.statusCode, again.headers['idempotent-replayed']]).toEqual([200, 'true'])
       expect((await ask({ ...given, amount: '6' })).statusCode).toBe(409)
-      // Another person's key is another key.
+      // Another person's key is a different key.
       expect((await onApi(room, as('admin'), grant, { ...given, amount: '0' }, { headers })).statusCode).toBe(
         400,
       )
@@ -607,7 +607,7 @@ describe('the admin API', () => {
     expect(events).toHaveLength(1)
   })
 
-  test('works on a bounded number of requests of a person, and answers the others at once', async () => {
+  test('works on a limited number of requests per person, and refuses the others immediately', async () => {
     const { organizationId } = await sceneWithLot()
     const { ledger } = room.foundation
     const { promise: maySubmit, resolve: submitOn } = Promise.withResolvers<void>()
@@ -638,7 +638,7 @@ describe('the admin API', () => {
     expect((await ask()).statusCode).toBe(200)
   })
 
-  test('gives back the key of a request whose ledger was unavailable: nothing was done', async () => {
+  test('releases the key of a request whose ledger was unavailable: nothing was done', async () => {
     const { organizationId } = await sceneWithLot()
     const given = { organization: organizationId, amount: '5', reason: 'once' }
     const headers = { 'idempotency-key': `away-${organizationId}` }
@@ -656,7 +656,7 @@ describe('the admin API', () => {
     expect(events).toHaveLength(1)
   })
 
-  test('lets a key be used again whose request was refused', async () => {
+  test('allows a key again if its request was refused', async () => {
     const headers = { 'idempotency-key': 'again' }
     const missing = { organization: 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y', amount: '5', reason: 'x' }
     for (let times = 0; times < 2; times++) {
@@ -675,7 +675,7 @@ describe('the admin API', () => {
     expect((await room.host.inject({ method: 'POST', url, headers, payload })).statusCode).toBe(status)
   })
 
-  test('says what it does not have, and which method it takes', async () => {
+  test('reports an unknown path, and the method that a path takes', async () => {
     const headers = { authorization: `Bearer ${as('admin').token}` }
     expect((await room.host.inject({ url: '/admin/v1/credits/steal', headers })).statusCode).toBe(404)
     expect((await room.host.inject({ url, headers })).json().message).toBe(`${url} takes POST`)
@@ -695,7 +695,7 @@ describe('the admin API', () => {
     expect(await ask({ limit: '0' })).toMatchObject({ code: 'input', details: { field: 'limit' } })
   })
 
-  test('pages a list that is not in memory by the cursor of its rows, to its end', async () => {
+  test('pages a list that is not in memory by a cursor of its rows, to its end', async () => {
     const { organizationId } = await sceneWithLot()
     await room.caughtUp()
     const audit = declarations.find(({ name }) => name === 'audit list') as Declared
@@ -715,7 +715,7 @@ describe('the admin API', () => {
     expect(await ask({ cursor: 'x' })).toMatchObject({ code: 'input', details: { field: 'cursor' } })
   })
 
-  test('limits tokens that do not work, by address', async () => {
+  test('limits invalid tokens by address', async () => {
     const statuses: number[] = []
     for (let times = 0; times < 32; times++) {
       const answer = await room.host.inject({ url, method: 'POST', remoteAddress: '127.9.9.9', payload: {} })
@@ -757,7 +757,7 @@ describe('the admin API', () => {
   })
 })
 
-test('an issued key is answered with its name', async () => {
+test('the answer for an issued key has its name', async () => {
   const { organizationId } = await sceneWithLot()
   const issue = declarations.find(({ name }) => name === 'key issue') as Declared
   const given = { organization: organizationId, name: 'nightly' }

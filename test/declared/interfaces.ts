@@ -1,4 +1,4 @@
-/** The three interfaces of administration as functions: what is given, and what comes back. */
+/** The three interfaces of administration as functions: a common input, and a common answer. */
 
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -29,7 +29,7 @@ const fileOf = (document: unknown): string => {
   return path
 }
 
-/** The arguments of the command line for what is given. */
+/** The input as arguments of the command line. */
 const argumentsOf = ({ fields }: Declared, given: Given): string[] =>
   fields.flatMap(({ name, flag, control }) => {
     const value = given[name]
@@ -128,7 +128,7 @@ export const onApi = async (
   })
 }
 
-/** The job of long work when it has ended, from the answer that accepted it. */
+/** The finished job of long work, from the answer that accepted it. */
 export const jobEnded = async (
   { host }: Pick<DashboardHost, 'host'>,
   { token }: Pick<Person, 'token'>,
@@ -143,7 +143,7 @@ export const jobEnded = async (
   return job
 }
 
-/** What JSON Lines hold. */
+/** The objects in JSON Lines. */
 export const linesIn = (text: string): unknown[] =>
   text
     .trimEnd()

@@ -1,4 +1,4 @@
-/** An example of each command and query: what the suite gives through every interface. */
+/** An example of each command and query: the input that the suite sends through every interface. */
 import { randomUUID } from 'node:crypto'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -22,24 +22,24 @@ import { ledgerStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import type { Scene } from '../dashboard/scene.ts'
 
-/** What there is for samples to name. */
+/** The objects that samples can name. */
 export type Things = Scene & {
   readonly grantId: string
-  /** Its address is inside, so that every message to it is refused at once. */
+  /** Its address is internal, so that every message to it is refused immediately. */
   readonly webhookId: string
   readonly pausedWebhookId: string
-  /** Of the first webhook; it failed. */
+  /** A delivery of the first webhook; it failed. */
   readonly deliveryId: string
 }
 
-/** What a sample is about. Each interface gets a scene of its own, and all of them have the same history. */
+/** The scene of a sample. Each interface gets its own scene, and all scenes have the same history. */
 type Sample = (scene: Things & { readonly foundation: Foundation }) => Given | Promise<Given>
 
 const actor = 'cli:setup'
 const silent = pino({ level: 'silent' })
 let people = 0
 
-/** A name that no one has, in a form that the suite knows. */
+/** An unused name, in a form that the suite recognizes. */
 const freshName = (): string => `sample-${++people}`
 
 /** A user that a sample changes. */
@@ -53,7 +53,7 @@ const from = '2099-01-01T00:00:00.000Z'
 const rules = [{ rule: 'ip_lookup.located', amount: '1.50' }]
 const other = { actor: 'user:someone-else' }
 
-/** Takes back the proposals and books that are not in force, so that the same ones can be made again. */
+/** Withdraws the proposals and books that are not in force, so that the same ones can be made again. */
 const withdrawn = async (foundation: Foundation): Promise<void> => {
   const { open, upcoming } = await pricesAt(foundation, Date.now())
   for (const name of [
@@ -63,7 +63,7 @@ const withdrawn = async (foundation: Foundation): Promise<void> => {
     await withdrawPrices(foundation, { name, reason: 'again', twoPerson: false, ...other })
 }
 
-/** A re-rate of the calls of the last days, planned and if asked approved by other people. */
+/** A re-rate of the calls of the last days, planned and on request approved by other people. */
 const planned = async (
   { organizationId }: Scene,
   foundation: Foundation,
@@ -143,7 +143,7 @@ const samples: Readonly<Record<string, Sample>> = {
   'jobs show': async ({ foundation }) => {
     const ended = (await longWorks(foundation.pool, 100)).find(({ state }) => state === 'done')
     if (ended !== undefined) return { id: ended.id }
-    // Where no long work was done yet, no process does any.
+    // If no long work has finished yet, no process will do any.
     const id = randomUUID()
     const operator = { actor: 'user:the-admin', role: 'admin' } as const
     const declared = declarationNamed('ledger verify')
@@ -260,14 +260,14 @@ const samples: Readonly<Record<string, Sample>> = {
   }),
 }
 
-/** Where nothing is there to do it with: why every interface refuses it. Tests of its area show that it works. */
+/** Commands with nothing to act on in the scene, and the refusal by every interface. Tests of their area show that they work. */
 export const refusals: Readonly<Record<string, string>> = {
   'jobs run': 'there is no job "none"',
   'jobs retry': 'there are no dead letters',
   'projection release': 'key_usage has set no event aside at position 1',
 }
 
-/** Commands whose work is a message or a row, or that find nothing to do in the scene: no event says that they did it. */
+/** Commands whose effect is a message or a row, or that find nothing to do in the scene: no event records them. */
 export const withoutEvents: readonly string[] = [
   'lists refresh',
   'profiles erase',
