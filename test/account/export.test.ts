@@ -1,4 +1,4 @@
-/** Places for exports: shared by organizations, and given back however an export ends. */
+/** Places for exports: shared by organizations, and released no matter how an export ends. */
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createExports } from '../../src/capabilities/account/export.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
@@ -11,7 +11,7 @@ const empty: Pick<EventLog, 'read'> = { read: async () => [] }
 const callerOf = (organizationId: string) =>
   ({ key: { organizationId } }) as Parameters<ReturnType<typeof createExports>['gather']>[1]
 
-/** What a number of exports of an organization find; null: no place. */
+/** The result of a number of exports of an organization; null: no place. */
 const gathered = async (exports: ReturnType<typeof createExports>, organizationId: string, count: number) => {
   const found = await Promise.all(
     Array.from({ length: count }, () => exports.gather(input, callerOf(organizationId))),
@@ -19,13 +19,13 @@ const gathered = async (exports: ReturnType<typeof createExports>, organizationI
   return found.filter((one) => one !== 'too_many')
 }
 
-test('forty of one organization take no more than eight places, and another one is let in', async () => {
+test('forty exports of one organization take at most eight places, and another organization still gets a place', async () => {
   const exports = createExports(empty)
   expect(await gathered(exports, 'org_one', 40)).toHaveLength(8)
   expect(await gathered(exports, 'org_two', 1)).toHaveLength(1)
 })
 
-test('a place is given back when the export was read, when its reader leaves, and when it never begins', async () => {
+test('a place is released when the export was read, when its reader leaves, and when it never begins', async () => {
   const exports = createExports(empty)
   const [read, left, ...others] = await gathered(exports, 'org_one', 8)
   if (read === undefined || left === undefined) throw new Error('no place')
@@ -37,7 +37,7 @@ test('a place is given back when the export was read, when its reader leaves, an
   expect(await gathered(exports, 'org_one', 40)).toHaveLength(8)
 })
 
-test('one that has begun keeps its place, and one whose ledger cannot be read has none', async () => {
+test('a started export keeps its place, and an export of an unreadable ledger has none', async () => {
   let away = false
   const exports = createExports({
     read: async () => {
