@@ -1,4 +1,4 @@
-/** Long work that people request: who may, what becomes of it if its process ends, and what is kept of it. */
+/** Long work that people request: the rights it needs, its outcome if its process ends, and the data that are stored about it. */
 import { randomUUID } from 'node:crypto'
 import { PgBoss } from 'pg-boss'
 import pino from 'pino'
