@@ -1,4 +1,4 @@
-/** The rules that a compiler does not know, enforced by reading the source. Each part is a file of `test/tidy`. */
+/** Rules that a compiler cannot check, enforced by reading the source. Each part is a file of `test/tidy`. */
 import './tidy/capabilities.ts'
 import './tidy/guides.ts'
 import './tidy/imports.ts'

@@ -5,16 +5,16 @@ import { defineConfig } from 'vitest/config'
 
 export const root = fileURLToPath(new URL('..', import.meta.url))
 
-// Every worker loads the whole service. What Node compiled for one is there for the next, also in the next run.
+// Every worker loads the whole service. Code compiled by one worker is available to the next, also in the next run.
 process.env.NODE_COMPILE_CACHE ??= join(root, 'node_modules/.cache/compiled')
 
-/** What every suite has in common. */
+/** Settings shared by all suites. */
 export const common = {
   pool: 'forks' as const,
   globalSetup: ['test/support/global-setup.ts'],
   // Node loads the modules, as it does in production. Vite would transform each of them first.
   experimental: { viteModuleRunner: false },
-  // These end what hangs. A machine that does other things too takes several times as long as one that is quiet.
+  // These end tests that hang. A busy machine is several times slower than a quiet one.
   testTimeout: 180_000,
   hookTimeout: 180_000,
   teardownTimeout: 60_000,
@@ -31,10 +31,10 @@ const include = globSync('test/**/*.test.ts', {
     'test/services/**',
   ],
 })
-/** What another file of the same process has loaded before would stay. */
+/** These files must not run in a process where another file has already loaded the replaced modules. */
 const replacesModules = (file: string): boolean => readFileSync(join(root, file), 'utf8').includes('vi.mock(')
 
-/** Lives here because the top level of the repository holds no tool's configuration it can do without. */
+/** In this folder because the top level of the repository holds only the configuration that tools require there. */
 export default defineConfig({
   root,
   test: {
@@ -50,8 +50,8 @@ export default defineConfig({
         test: {
           name: 'service',
           include: include.filter((file) => !replacesModules(file)),
-          // Loading the service takes longer than most files: the files of one worker share what is loaded. A file that leaves
-          // anything behind fails the next one.
+          // Loading the service takes longer than most files, so the files of one worker share the loaded modules. A file that leaves
+          // anything behind makes the next one fail.
           isolate: false,
         },
       },
