@@ -59,15 +59,32 @@ export const refund = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
   asked: RefundAsked,
 ): Promise<Refunded> => {
-  const { organizationId, recorded } = await findCall(foundation, asked)
-  const { eventLog, ledger } = foundation
+  const call = await findCall(foundation, asked)
+  const { organizationId, recorded } = call
+  const { onProgress } = asked
+  const corrections = correctionsAfter(foundation, organizationId, {
+    after: recorded.revision,
+    ...(onProgress !== undefined && { onRead: ({ revision }) => onProgress(revision - recorded.revision) }),
+  })
+  return refundFound(foundation, { call, corrections }, asked)
+}
+
+/** Refunds a call that was found in the ledger. `corrections` are those of its ledger, from before the call or from it on. */
+export const refundFound = async (
+  foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
+  { call: found, corrections }: { readonly call: FoundCall; readonly corrections: Corrections },
+  asked: Omit<RefundAsked, 'organizationId' | 'onProgress'>,
+): Promise<Refunded> => {
+  const { organizationId, recorded } = found
+  const { ledger } = foundation
   const named = namedBy(organizationId, asked)
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     let reserved = named === null ? null : await reservationFor(foundation, named)
     // Folded before the ledger is read: any correction that the account includes is then part of the read.
     const account = await ledger.account(organizationId)
-    const found = await readCost(eventLog, { ...asked, organizationId, call: recorded })
-    const { cost, there, upTo } = found
+    await corrections.read()
+    const read = await costOfFound(foundation, { call: found, corrections }, asked)
+    const { cost, there, upTo } = read
     // A refund was written after the search for the reservation. Read the reservation again: it names the refund.
     if (there !== null && reserved === null) continue
     if (there !== null && cost.charge !== null) {
@@ -106,7 +123,7 @@ export const refund = async (
       const requestId = randomUUID()
       const committed = await ledger.submit(organizationId, {
         ...command,
-        ...keyFor(found, recorded, asked),
+        ...keyFor(read, recorded, asked),
         requestId,
         atMs: Date.now(),
       })
@@ -124,7 +141,10 @@ export const refund = async (
   )
 }
 
-const namedBy = (organizationId: string, { reference, requestId, amount }: RefundAsked) => {
+const namedBy = (
+  organizationId: string,
+  { reference, requestId, amount }: Pick<RefundAsked, 'reference' | 'requestId' | 'amount'>,
+) => {
   if (reference === undefined) return null
   const named = {
     movement: 'refund',
@@ -143,7 +163,7 @@ const amountIn = (reserved: ReferenceReserved | null): MicroCredits | undefined 
 const keyFor = (
   { refunded, upTo }: Pick<CostRead, 'refunded' | 'upTo'>,
   call: RecordedEvent,
-  { reference }: RefundAsked,
+  { reference }: Pick<RefundAsked, 'reference'>,
 ): { key: string; absentUpTo?: number } => {
   if (!refunded) return { key: refundKeyOf(call.id), absentUpTo: upTo }
   return reference === undefined
@@ -161,9 +181,9 @@ const notConfirmed = (cause: LedgerUnavailable | LedgerOutcomeUnknown, requestId
 type Charge = NonNullable<CallCost['charge']>
 
 /** The charge and the refunded part. Throws `CommandRefused` and `InputFault`. */
-const refundable = (
+export const refundable = (
   { charge, adjustments, now }: CallCost,
-  { requestId, amount = now }: RefundAsked,
+  { requestId, amount = now }: Pick<RefundAsked, 'requestId' | 'amount'>,
 ): { charge: Charge; amount: MicroCredits } => {
   if (charge === null)
     throw new CommandRefused(
@@ -220,47 +240,68 @@ type CostRead = {
   readonly upTo: number
 }
 
-/** The cost of a call according to the ledger, from the call up to the end. */
-const readCost = async (
-  eventLog: Foundation['eventLog'],
-  asked: Pick<RefundAsked, 'requestId' | 'reference' | 'onProgress'> & {
-    organizationId: string
-    call: RecordedEvent
-  },
+/** The corrections of a ledger after a revision. `read` reads on to the end that the ledger has by then. */
+export type Corrections = {
+  readonly read: () => Promise<void>
+  readonly events: readonly DecodedEvent[]
+  /** The last revision that was read. */
+  readonly upTo: () => number
+}
+
+export const correctionsAfter = (
+  { eventLog }: Log,
+  organizationId: string,
+  { after, onRead }: { readonly after: number; readonly onRead?: (recorded: RecordedEvent) => void },
+): Corrections => {
+  const events: DecodedEvent[] = []
+  let upTo = after
+  const read = async (): Promise<void> => {
+    for await (const page of ledgerPages(eventLog, organizationId, upTo + 1))
+      for (const recorded of page) {
+        if (recorded.type === 'CreditAdjusted') events.push(decodeEvent(recorded))
+        onRead?.(recorded)
+        upTo = recorded.revision
+      }
+  }
+  return { read, events, upTo: () => upTo }
+}
+
+/** What a call costs according to its ledger, as far as its corrections were read. */
+export const costOfFound = async (
+  { eventLog }: Log,
+  { call, corrections }: { readonly call: FoundCall; readonly corrections: Corrections },
+  { requestId, reference }: Pick<RefundAsked, 'requestId' | 'reference'>,
 ): Promise<CostRead> => {
-  const { organizationId, call, requestId, reference, onProgress } = asked
-  const refundId = eventIdOf(organizationId, refundKeyOf(call.id), 0)
+  const { organizationId, recorded, charge } = call
+  const refundId = eventIdOf(organizationId, refundKeyOf(recorded.id), 0)
+  const charged = charge === null ? [] : [decodeEvent(charge)]
+  const chargeId = charged.flatMap(({ type, data }) => (type === 'CreditCharged' ? [data.charge_id] : []))[0]
   let refunded = false
   let there: CostRead['there'] = null
-  let upTo = call.revision
-  async function* events(): AsyncGenerator<DecodedEvent> {
-    for await (const page of ledgerPages(eventLog, organizationId, call.revision)) {
-      for (const recorded of page) {
-        const event = decodeEvent(recorded)
-        refunded ||= recorded.id === refundId
-        upTo = recorded.revision
-        if (event.type === 'CreditAdjusted' && isRefundUnder(event.data, reference))
-          there = { adjusted: event.data, revision: recorded.revision }
-        yield event
-      }
-      onProgress?.(upTo - call.revision)
-    }
+  const own: DecodedEvent[] = []
+  for (const event of corrections.events) {
+    if (event.type !== 'CreditAdjusted' || event.recorded.revision <= recorded.revision) continue
+    // Re-rates name no charge. They are looked into.
+    if (event.data.adjusts !== null && event.data.adjusts !== chargeId) continue
+    refunded ||= event.recorded.id === refundId
+    if (isRefundUnder(event.data, reference))
+      there = { adjusted: event.data, revision: event.recorded.revision }
+    own.push(event)
   }
-  const cost = await costsOf(events(), { requestId }, { eventLog })
-  if (cost === null)
-    throw new CommandRefused(`the ledger of ${organizationId} no longer holds call ${requestId}`)
-  return { cost, refunded, there, upTo }
+  const cost = await costsOf([decodeEvent(recorded), ...charged, ...own], { requestId }, { eventLog })
+  if (cost === null) throw new Error(`event ${recorded.id} of ${organizationId} is not call ${requestId}`)
+  return { cost, refunded, there, upTo: corrections.upTo() }
 }
 
 /** The first refund of a call has the key that reversals have, so its event is recognized by its reference, not by its id. */
 const isRefundUnder = ({ kind, reference: own }: CreditAdjusted, reference: string | undefined): boolean =>
   kind === 'refund' && reference !== undefined && own === reference
 
-/** The place of a call: its `KeyUsed`, as the log has it, and whether a charge follows it. */
-type FoundCall = {
+/** The place of a call: its `KeyUsed`, as the log has it, and the charge that follows it; null: there is none. */
+export type FoundCall = {
   readonly organizationId: string
   readonly recorded: RecordedEvent
-  readonly charged: boolean
+  readonly charge: RecordedEvent | null
 }
 
 type Log = Pick<Foundation, 'eventLog'>
@@ -300,7 +341,7 @@ const findCall = async (
       { eventLog },
       { organizationId: organization_id, requestId, revision: Number(revision) },
     )
-    if (there?.charged) return there
+    if (there !== null && there.charge !== null) return there
     found ??= there
   }
   if (organizationId === undefined) {
@@ -330,8 +371,8 @@ const callAt = async (
   const recorded = await ledgerEventAt(eventLog, organizationId, revision)
   if (recorded === null || !isOfRequest(recorded, 'KeyUsed', requestId)) return null
   const next = await ledgerEventAt(eventLog, organizationId, revision + 1)
-  const charged = next !== null && isOfRequest(next, 'CreditCharged', requestId)
-  return { organizationId, recorded, charged }
+  const charge = next !== null && isOfRequest(next, 'CreditCharged', requestId) ? next : null
+  return { organizationId, recorded, charge }
 }
 
 /** Searches a part of a ledger for a charged call, and otherwise for any call. */
@@ -347,5 +388,5 @@ const readFor = async (
   const charge = await firstInLedger(eventLog, organizationId, { ...range, fits })
   if (charge !== null)
     return callAt({ eventLog }, { organizationId, requestId, revision: charge.revision - 1 })
-  return free === null ? null : { organizationId, recorded: free, charged: false }
+  return free === null ? null : { organizationId, recorded: free, charge: null }
 }
