@@ -28,6 +28,8 @@ export const rolePermissions = {
   'organizations.change': ['admin', 'finance'],
   /** Issue, rotate, limit and revoke keys. */
   'keys.change': ['admin', 'operations', 'partner'],
+  /** Replace a leaked key and refund its calls: for those who may change keys and credits. */
+  'keys.replace': ['admin'],
   /** Grants, refunds, adjustments, voids, thresholds. */
   'credits.change': ['admin', 'finance'],
   /** Propose, approve and withdraw price books and overrides. */

@@ -6,8 +6,11 @@ export const keyIdLength = publicIdLength
 export const apiKeyLength = tokenLength(apiKeyPrefix)
 export { secretLength }
 
-export const composeApiKey = (random: Uint8Array): { apiKey: string; keyId: string; secret: string } => {
-  const { token, id, secret } = composeToken(apiKeyPrefix, random)
+export const composeApiKey = (
+  random: Uint8Array,
+  givenId?: string,
+): { apiKey: string; keyId: string; secret: string } => {
+  const { token, id, secret } = composeToken(apiKeyPrefix, random, givenId)
   return { apiKey: token, keyId: id, secret }
 }
 

@@ -37,15 +37,16 @@ const base62From = (bytes: Uint8Array, length: number): string => {
   return text
 }
 
-/** Composes a text from randomness (at least 128 bytes). Throws when the bytes do not suffice. */
+/** Composes a text from randomness (at least 128 bytes), or with this id. Throws when the bytes do not suffice. */
 export const composeToken = (
   prefix: string,
   random: Uint8Array,
+  givenId?: string,
 ): { token: string; id: string; secret: string } => {
   const text = base62From(random, publicIdLength + secretLength)
   if (text.length < publicIdLength + secretLength)
     throw new Error(`not enough random bytes for a text that begins with ${prefix}`)
-  const [id, secret] = [text.slice(0, publicIdLength), text.slice(publicIdLength)]
+  const [id, secret] = [givenId ?? text.slice(0, publicIdLength), text.slice(publicIdLength)]
   const body = `${prefix}${id}_${secret}`
   return { token: body + checksum(body), id, secret }
 }

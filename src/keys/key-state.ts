@@ -105,6 +105,17 @@ export const rotateKey = (
   }
 }
 
+/** A revoked key gets a successor, if it has none. It is named here before it is issued. */
+export const replaceRevokedKey = (key: KeyState, successorId: string): KeyEvent | KeyRefusal => {
+  if (key.revokedAt === null) return { refused: `key ${key.keyId} is not revoked` }
+  if (key.successorId !== null)
+    return { refused: `key ${key.keyId} was already rotated to ${key.successorId}` }
+  return {
+    type: 'ApiKeyRotated',
+    data: { key_id: key.keyId, successor_id: successorId, grace_until: key.revokedAt },
+  }
+}
+
 /** Any key can be revoked once. */
 export const revokeKey = (key: KeyState, reason: string): KeyEvent | KeyRefusal =>
   key.revokedAt === null

@@ -3,8 +3,11 @@ import { composeToken, parseToken } from './checked-token.ts'
 /** A test key, `enl_test_<id>_<secret><crc>`: its calls are free and answered from made-up data (`call/rehearsal.ts`). */
 export const testKeyPrefix = 'enl_test_'
 
-export const composeTestKey = (random: Uint8Array): { apiKey: string; keyId: string; secret: string } => {
-  const { token, id, secret } = composeToken(testKeyPrefix, random)
+export const composeTestKey = (
+  random: Uint8Array,
+  givenId?: string,
+): { apiKey: string; keyId: string; secret: string } => {
+  const { token, id, secret } = composeToken(testKeyPrefix, random, givenId)
   return { apiKey: token, keyId: id, secret }
 }
 

@@ -114,6 +114,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
       const shown = [...body.matchAll(/(?:href|action)="([^"#?]+)/g)].map(([, href = '']) => href)
       for (const [action, target] of [
         ['keys.change', /\/key\/(issue|rotate|revoke|limits)$/],
+        ['keys.replace', /\/key\/replace-leaked$/],
         ['credits.change', /\/(refund|void)$|\/credits\//],
         ['organizations.change', /^\/organizations\/new$/],
         ['prices.change', /\/price\/(propose|approve|withdraw|override)$/],

@@ -165,6 +165,9 @@ const samples: Readonly<Record<string, Sample>> = {
     reason: 'wrong answer',
     reference: 'refund 1',
   }),
+  'credits refund-calls': ({ keyId }) => ({
+    ...{ key: keyId, from: lastDays().from, reason: 'not made by them', reference: 'SEC-17' },
+  }),
   'credits threshold': () => ({ amount: '100' }),
   'credits balance': () => ({}),
   'credits lots': () => ({}),
@@ -177,6 +180,9 @@ const samples: Readonly<Record<string, Sample>> = {
   }),
   'key rotate': ({ keyId }) => ({ key: keyId, grace: '1h' }),
   'key revoke': ({ keyId }) => ({ key: keyId, reason: 'leaked <b>' }),
+  'key replace-leaked': ({ keyId }) => ({
+    ...{ key: keyId, from: lastDays().from, reason: 'leaked <b>', reference: 'SEC-18' },
+  }),
   'key limits': ({ keyId }) => ({ key: keyId, requests_per_minute: '7' }),
   'key list': () => ({}),
   'webhook create': () => ({

@@ -1,20 +1,35 @@
 import { z } from 'zod'
 import { creditsText, formatCredits, parseCredits } from '../../billing/money.ts'
+import type { Sections } from '../../call/command.ts'
 import { type Context, command, wholeOrNot } from '../declare.ts'
 import {
+  apiKey,
   credits,
   creditsOrNone,
   expiry,
   id,
+  instant,
+  list,
   number,
   organization,
   reason,
   reference,
   signedCredits,
 } from '../fields.ts'
-import { futureExpiryOf } from '../input.ts'
+import { futureExpiryOf, InputFault } from '../input.ts'
+import { certainKey } from '../keys/api-keys.ts'
 import { adjust, type Corrected, setThreshold, voidGrant } from './corrections.ts'
 import { grant, grantOnce, previewGrant } from './credits.ts'
+import {
+  type CallChoice,
+  type ChosenCalls,
+  chooseCalls,
+  commonReferenceOf,
+  listedMax,
+  planRefunds,
+  type Refunds,
+  refundChosen,
+} from './refund-calls.ts'
 import { refund, requestIdForm } from './refunds.ts'
 
 /** Commands that move credits by hand. Each result is printed after its event is durable. */
@@ -250,6 +265,126 @@ const correctionJson = ({ adjusted, balance, revision }: Corrected) => {
   }
 }
 
+const listedOf = (ids: readonly string[]): readonly string[] => {
+  const wrong = ids.find((one) => !requestIdForm.test(one))
+  if (wrong !== undefined) throw new InputFault('requests', `"${wrong.slice(0, 40)}" is not a request id`)
+  if (ids.length > listedMax)
+    throw new InputFault('requests', `at most ${listedMax}; there are ${ids.length}: choose a time instead`)
+  return [...new Set(ids)]
+}
+
+/** The fields that choose calls of a key to refund. */
+export const callFields = {
+  from: instant({
+    label: 'Calls from (UTC)',
+    help: 'refund the calls of the key from this instant on',
+  }).optional(),
+  to: instant({
+    label: 'Calls before (UTC)',
+    help: 'refund no calls from this instant on (default: up to the last call)',
+  }).optional(),
+  requests: list(listedOf, {
+    label: 'Calls by id',
+    help: 'refund these calls in place of a time: comma-separated request ids',
+  }).optional(),
+}
+
+/** Throws `InputFault` for two choices, or for a time that ends before it begins. */
+export const choiceOf = ({
+  from,
+  to,
+  requests,
+}: {
+  readonly from?: string | undefined
+  readonly to?: string | undefined
+  readonly requests?: readonly string[] | undefined
+}): CallChoice => {
+  if (requests !== undefined && (from ?? to) !== undefined)
+    throw new InputFault('requests', 'choose calls by a time or by their ids, not by both')
+  if (requests !== undefined) return { kind: 'listed', requestIds: requests }
+  if (from === undefined && to !== undefined)
+    throw new InputFault('from', 'a time that ends needs a beginning')
+  if (from === undefined) return null
+  if (to !== undefined && Date.parse(to) <= Date.parse(from))
+    throw new InputFault('to', `${to} is not after ${from}`)
+  return { kind: 'between', from, to: to ?? null }
+}
+
+/** What refunds would do, a sentence each. */
+export const refundsSaid = ({ calls, free, refunds, credits, already, left }: Refunds): readonly string[] => [
+  refunds === 0
+    ? `Refund nothing: of ${callsText(calls)} that were chosen, none has anything to refund.`
+    : `Refund ${creditsText(formatCredits(credits))} of ${callsText(refunds)}.`,
+  ...(free === 0 ? [] : [`${callsText(free)} cost nothing.`]),
+  ...(already === 0 ? [] : [`${callsText(already)} were refunded under this reference already.`]),
+  ...(left.length === 0 ? [] : [`${callsText(left.length)} cannot be refunded; the list says why.`]),
+]
+
+const callsText = (calls: number): string => (calls === 1 ? '1 call' : `${calls} calls`)
+
+export const refundsJson = ({ calls, free, refunds, credits, already, left }: Refunds) => ({
+  ...{ calls, free, refunded: refunds, already_refunded: already, credits: formatCredits(credits) },
+  not_refunded: left.map(({ requestId, why }) => ({ request_id: requestId, why })),
+})
+
+/** For people: the list apart from the figures. */
+export const refundsSections = (json: { readonly not_refunded: readonly object[] }): Sections => {
+  const { not_refunded: left, ...figures } = json
+  return [figures, ...(left.length === 0 ? [] : ['Not refunded', left])]
+}
+
+const refundOfCalls = z.object({
+  key: apiKey(),
+  ...callFields,
+  reason: reason(),
+  reference: reference(),
+  organization: organization({ help: 'organization id; with one, a key of another is refused' }).optional(),
+})
+
+const chosenBy = async (
+  { foundation, progress }: Context,
+  { key: keyId, organization: organizationId, ...input }: z.output<typeof refundOfCalls>,
+): Promise<{ chosen: ChosenCalls; reference: string; of: object }> => {
+  const reference = commonReferenceOf(input.reference)
+  const choice = choiceOf(input)
+  if (choice === null) throw new InputFault('from', 'give this, or requests')
+  const key = await certainKey(foundation, { keyId, organizationId })
+  const of = { organization_id: key.organizationId, api_key_id: keyId, reference }
+  return { chosen: await chooseCalls(foundation, { ...key, choice }, progress), reference, of }
+}
+
+export const refundCallsOfKey = command({
+  name: 'credits refund-calls',
+  action: 'credits.change',
+  summary: 'give back what calls of an API key still cost',
+  input: refundOfCalls,
+  changes: {
+    of: 'money',
+    asks: 'on a terminal',
+    left: 'Some of the calls may be refunded. The same command with the same reference refunds the others.',
+  },
+  long: 'repeatable',
+  plan: async (context, input) => {
+    const { chosen, reference, of } = await chosenBy(context, input)
+    const would = await planRefunds(context.foundation, chosen, reference)
+    const json = { ...of, ...refundsJson(would) }
+    const nothing = would.refunds === 0 && chosen.unknown.length === 0
+    return {
+      ...{ says: refundsSaid(would), json, sections: refundsSections(json) },
+      ...(nothing && ({ asks: 'never', nothing: true } as const)),
+    }
+  },
+  run: async (context, input) => {
+    const { chosen, reference, of } = await chosenBy(context, input)
+    const { foundation, operator, progress: onProgress } = context
+    const done = await refundChosen(foundation, chosen, {
+      ...{ reference, reason: input.reason, actor: operator.actor, onProgress },
+    })
+    const json = { ...of, ...refundsJson(done) }
+    return { json, sections: refundsSections(json), failed: chosen.unknown.length > 0 }
+  },
+})
+
 export const warnBelow = command({
   name: 'credits threshold',
   action: 'credits.change',
@@ -273,4 +408,4 @@ export const warnBelow = command({
   },
 })
 
-export const creditCommands = [grantCredits, voidLot, adjustBalance, refundCall, warnBelow]
+export const creditCommands = [grantCredits, voidLot, adjustBalance, refundCall, refundCallsOfKey, warnBelow]

@@ -136,9 +136,14 @@ export const refundFound = async (
       if (!(error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile))) throw error
     }
   }
-  throw new CommandRefused(
+  throw new CorrectedMeanwhile(
     `the ledger of ${organizationId} was corrected ${attemptsMax} times while the refund was worked out; try again`,
   )
+}
+
+/** Other corrections were always faster. Nothing was written. */
+export class CorrectedMeanwhile extends CommandRefused {
+  override name = 'CorrectedMeanwhile'
 }
 
 const namedBy = (

@@ -17,7 +17,14 @@ import { labelMax } from '../../events/text.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { readKeyStream } from '../../guard/key-stream-reader.ts'
 import { composeApiKey } from '../../keys/api-key.ts'
-import { type KeyEvent, type KeyRefusal, type KeyState, revokeKey, rotateKey } from '../../keys/key-state.ts'
+import {
+  type KeyEvent,
+  type KeyRefusal,
+  type KeyState,
+  replaceRevokedKey,
+  revokeKey,
+  rotateKey,
+} from '../../keys/key-state.ts'
 import { emptyKeyStream, isInDoubt, type KeyStream } from '../../keys/key-stream.ts'
 import { composeTestKey } from '../../keys/test-key.ts'
 import { availableOf } from '../../ledger/account.ts'
@@ -69,13 +76,15 @@ export const issueKey = async (foundation: Foundation, request: IssueRequest): P
   return issue(foundation, request, name)
 }
 
+const composeFor = (organizationId: string) =>
+  isTestOrganization(organizationId) ? composeTestKey : composeApiKey
+
 const issue = async (
   { eventLog, secrets }: Foundation,
-  request: IssueRequest,
+  request: IssueRequest & { readonly keyId?: string },
   organizationName: string,
 ): Promise<IssuedKey> => {
-  const compose = isTestOrganization(request.organizationId) ? composeTestKey : composeApiKey
-  const { apiKey, keyId, secret } = compose(randomBytes(256))
+  const { apiKey, keyId, secret } = composeFor(request.organizationId)(randomBytes(256), request.keyId)
   const issued: ApiKeyIssued = {
     key_id: keyId,
     organization_id: request.organizationId,
@@ -107,19 +116,7 @@ export const rotate = async (
   const [at, graceUntil] = [new Date(atMs).toISOString(), new Date(atMs + graceMs).toISOString()]
   // Checked before the successor is issued, and again with its id.
   allowed(rotateKey(state, { successorId: keyId, graceUntil, at }))
-  const successor = await issue(
-    foundation,
-    {
-      organizationId: state.organizationId,
-      name: state.name,
-      permissions: state.permissions,
-      limits: state.limits,
-      allowedCidrs: state.allowedCidrs,
-      expiresAt: state.expiresAt,
-      actor,
-    },
-    state.organizationName,
-  )
+  const successor = await issue(foundation, { ...rightsOf(state), actor }, state.organizationName)
   try {
     await change(eventLog, key, actor, (now) =>
       allowed(rotateKey(certainState(keyId, now), { successorId: successor.keyId, graceUntil, at })),
@@ -131,6 +128,83 @@ export const rotate = async (
     throw error
   }
   return { ...successor, graceUntil }
+}
+
+/** What a successor has in common with its predecessor. */
+const rightsOf = ({ organizationId, name, permissions, limits, allowedCidrs, expiresAt }: KeyState) => ({
+  ...{ organizationId, name, permissions, limits, allowedCidrs, expiresAt },
+})
+
+/** `apiKey` is null if the successor was issued before. */
+type Successor = { readonly keyId: string; readonly apiKey: string | null }
+
+/**
+ * Ends a leaked key and then issues its successor, with the same rights. Each step looks at what the log has, so it may be repeated from
+ * wherever it ended: the key's stream names one successor, and the first event of the successor's stream can be appended once. Without a
+ * successor, the key has expired.
+ */
+export const replaceLeaked = async (
+  foundation: Foundation,
+  { reason, actor, ...key }: KeyNamed & { readonly reason: string; readonly actor: string },
+): Promise<{ readonly leaked: KeyState; readonly successor: Successor | null }> => {
+  const { eventLog } = foundation
+  const { keyId } = key
+  await certainKey(foundation, key)
+  await unlessDone(
+    () => revoke(foundation, { ...key, reason, actor }),
+    async () => (await readKey(eventLog, key)).revoked,
+  )
+  const leaked = await certainKey(foundation, key)
+  if (hasExpired(leaked)) return { leaked, successor: null }
+  const named = async () => (await certainKey(foundation, key)).successorId
+  const fresh = composeFor(leaked.organizationId)(randomBytes(256)).keyId
+  if (leaked.successorId === null)
+    await unlessDone(
+      () =>
+        change(eventLog, key, actor, (now) => allowed(replaceRevokedKey(certainState(keyId, now), fresh))),
+      async () => (await named()) !== null,
+    )
+  const successorId = await named()
+  if (successorId === null) throw new Error(`the stream of key ${keyId} names no successor`)
+  const request = { ...rightsOf(leaked), actor, keyId: successorId }
+  return { leaked, successor: await issueOnce(foundation, request, leaked.organizationName) }
+}
+
+/** A key that was replaced before it expired has a successor, which may still have to be issued. */
+export const hasExpired = ({ expiresAt, successorId }: KeyState): boolean =>
+  successorId === null && expiresAt !== null && Date.parse(expiresAt) <= Date.now()
+
+/** The state of a key, of which no event is unreadable. Throws `CommandRefused`. */
+export const certainKey = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  key: KeyNamed,
+): Promise<KeyState> => certainState(key.keyId, await readKey(eventLog, key))
+
+export const isIssued = async ({ eventLog }: Pick<Foundation, 'eventLog'>, keyId: string): Promise<boolean> =>
+  (await readKeyStream(eventLog, keyId)).revision !== -1
+
+/** Another process may do the same, or have done it. */
+const unlessDone = async (work: () => Promise<unknown>, isDone: () => Promise<boolean>): Promise<void> => {
+  try {
+    await work()
+  } catch (error) {
+    if (!(error instanceof CommandRefused && (await isDone()))) throw error
+  }
+}
+
+const issueOnce = async (
+  foundation: Foundation,
+  request: IssueRequest & { readonly keyId: string },
+  organizationName: string,
+): Promise<Successor> => {
+  const { keyId } = request
+  try {
+    const { apiKey } = await issue(foundation, request, organizationName)
+    return { keyId, apiKey }
+  } catch (error) {
+    if (error instanceof AppendConflict) return { keyId, apiKey: null }
+    throw error
+  }
 }
 
 /** Ends a key, regardless of the other events in its stream: also a key with unreadable events. */

@@ -1,20 +1,39 @@
+import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
 import type { ApiKeyRow } from '../../../projections/api-keys.ts'
 import { permission } from '../../events/capabilities.ts'
 import type { KeyLimits } from '../../events/keys.ts'
 import { graceDaysMax, type KeyState } from '../../keys/key-state.ts'
+import { callFields, choiceOf, refundCallsOfKey, refundsJson, refundsSaid } from '../credits/commands.ts'
 import { balance } from '../credits/credits.ts'
+import { chooseCalls, commonReferenceOf, planRefunds, refundChosen } from '../credits/refund-calls.ts'
 import { type Context, command, query, wholeOrNot } from '../declare.ts'
-import { apiKey, duration, expiry, flag, line, list, number, organization, reason } from '../fields.ts'
-import { futureExpiryOf, InputFault } from '../input.ts'
 import {
+  apiKey,
+  duration,
+  expiry,
+  flag,
+  line,
+  list,
+  number,
+  organization,
+  reason,
+  reference,
+} from '../fields.ts'
+import { futureExpiryOf, InputFault } from '../input.ts'
+import { requestLongWork, workerRuns } from '../jobs/long-work.ts'
+import {
+  certainKey,
   changeLimits,
   checkPartnerLimits,
   defaultKeyLimits,
+  hasExpired,
+  isIssued,
   issueKey,
   keyToChange,
   listKeys,
   openTestOrganization,
+  replaceLeaked,
   revoke,
   rotate,
 } from './api-keys.ts'
@@ -170,6 +189,134 @@ const revokeKey = command({
   },
 })
 
+const leakedInput = z.object({
+  key: apiKey(),
+  ...callFields,
+  reference: reference(),
+  reason: reason().prefault('the key leaked'),
+  organization: ofKey,
+})
+
+const replaceLeakedKey = command({
+  name: 'key replace-leaked',
+  action: 'keys.replace',
+  summary: 'end a leaked API key, issue its successor, shown once, and refund calls that were made with it',
+  input: leakedInput,
+  secret: 'api_key',
+  changes: {
+    of: 'access',
+    asks: 'always',
+    left: 'The same command with the same reference does what is missing. If the successor was issued and its secret was not shown, "key rotate" with the successor issues another.',
+  },
+  plan: async ({ foundation, progress }, input) => {
+    const { key: keyId, organization: organizationId } = input
+    const [reference, choice] = [commonReferenceOf(input.reference), choiceOf(input)]
+    const key = await certainKey(foundation, { keyId, organizationId })
+    const would = await planRefunds(
+      foundation,
+      await chooseCalls(foundation, { ...key, choice }, progress),
+      reference,
+    )
+    const successor = await successorToCome(foundation, key)
+    return {
+      says: [
+        key.revokedAt === null
+          ? `End ${keyText(keyId, key)}: every process refuses it within a second, for good.`
+          : `The key ${keyId} was revoked at ${key.revokedAt}.`,
+        successor.says,
+        ...(choice === null ? ['No calls are chosen: nothing is refunded.'] : refundsSaid(would)),
+      ],
+      json: {
+        ...{ organization_id: key.organizationId, replaces: keyId, api_key_id: key.successorId, reference },
+        refunds: refundsJson(would),
+      },
+      ...(key.revokedAt !== null &&
+        successor.done &&
+        would.refunds === 0 &&
+        ({ asks: 'never', nothing: true } as const)),
+    }
+  },
+  run: async (context, input) => {
+    const { foundation, operator } = context
+    const { key: keyId, organization: organizationId, reason } = input
+    const [asked, choice] = [{ ...input, reference: commonReferenceOf(input.reference) }, choiceOf(input)]
+    const replaced = { keyId, organizationId, reason, actor: operator.actor }
+    const { leaked: key, successor } = await replaceLeaked(foundation, replaced)
+    // The secret is in this answer alone, so a failure from here on is a part of it.
+    const refunds = choice === null ? null : await refundsOf(context, { ...key, choice }, asked)
+    return {
+      json: {
+        organization_id: key.organizationId,
+        api_key_id: successor?.keyId ?? null,
+        api_key: successor?.apiKey ?? null,
+        ...{ replaces: keyId, name: key.name, permissions: key.permissions, rate_limits: key.limits },
+        ...{ allowed_cidrs: key.allowedCidrs, expires_at: key.expiresAt, reference: input.reference },
+        refunds: refunds?.json ?? null,
+      },
+      ...(refunds?.failed === true && { failed: true }),
+      ...(refunds?.jobId != null && {
+        next: [{ name: 'jobs show', label: 'See the refunds', given: { id: refunds.jobId } }],
+      }),
+    }
+  },
+})
+
+/** What the command would do about the successor of a leaked key. */
+const successorToCome = async (
+  foundation: Context['foundation'],
+  key: KeyState,
+): Promise<{ readonly says: string; readonly done: boolean }> => {
+  if (hasExpired(key)) return { says: `It expired at ${key.expiresAt}, so no key replaces it.`, done: true }
+  if (key.successorId !== null && (await isIssued(foundation, key.successorId)))
+    return { says: `Its successor ${key.successorId} was issued before, and stays as it is.`, done: true }
+  return {
+    says: 'Issue its successor with the same name, permissions, addresses and limits. It is shown once.',
+    done: false,
+  }
+}
+
+/** More are refunded as a job, so that the new key is shown at once. */
+const refundsAtOnceMax = 100
+
+type LeakedRefunds = {
+  readonly json: object
+  readonly failed: boolean
+  readonly jobId: string | null
+}
+
+const refundsOf = async (
+  { foundation, operator, logger, progress }: Context,
+  calls: Parameters<typeof chooseCalls>[1],
+  { reference, reason, ...asked }: z.output<typeof leakedInput>,
+): Promise<LeakedRefunds> => {
+  try {
+    const chosen = await chooseCalls(foundation, calls, progress)
+    if (chosen.charged.size > refundsAtOnceMax && (await workerRuns(foundation.pool))) {
+      const { from, to, requests } = asked
+      const choice = requests === undefined ? { from, ...(to !== undefined && { to }) } : { requests }
+      const jobId = randomUUID()
+      await requestLongWork(
+        foundation,
+        {
+          ...{ id: jobId, declared: refundCallsOfKey, operator },
+          given: { key: calls.keyId, ...choice, reason, reference },
+        },
+        logger,
+      )
+      return { json: { job_id: jobId, calls: chosen.charged.size }, failed: false, jobId }
+    }
+    const done = await refundChosen(foundation, chosen, {
+      ...{ reference, reason, actor: operator.actor, onProgress: progress },
+    })
+    return { json: refundsJson(done), failed: chosen.unknown.length > 0, jobId: null }
+  } catch (error) {
+    logger.error({ err: error, key: calls.keyId, reference }, 'the refunds of a leaked key did not end')
+    const message = error instanceof Error ? error.message : String(error)
+    const json = { error: message, remedy: 'Give the same command again: it refunds what is missing.' }
+    return { json, failed: true, jobId: null }
+  }
+}
+
 const limitsInput = z.object({
   key: apiKey(),
   requests_per_minute: limit('requests_per_minute').optional(),
@@ -272,4 +419,4 @@ const keyText = (keyId: string, state: KeyState | null): string =>
     ? `key ${keyId}, whose events cannot be read`
     : `key ${keyId} "${state.name}" of ${state.organizationName} (${state.organizationId}), which ends with ${state.last4}`
 
-export const keyDeclarations = [issue, rotateKey, revokeKey, limitKey, listAll]
+export const keyDeclarations = [issue, rotateKey, revokeKey, replaceLeakedKey, limitKey, listAll]

@@ -20,9 +20,8 @@ export async function* recordedCalls(
   { fromMs, untilMs }: { readonly fromMs: number; readonly untilMs: number },
 ): AsyncGenerator<readonly CallRecorded[]> {
   const stream = ledgerStream(organizationId)
-  const last = await lastOf(eventLog, stream)
-  if (last === null || recordedMsOf(last) < fromMs) return
-  let from = await firstRecordedFrom(eventLog, stream, { fromMs: fromMs - slackMs, last: last.revision })
+  let from = await firstRevisionFor(eventLog, organizationId, fromMs)
+  if (from === null) return
   for (;;) {
     const page = await eventLog.read(stream, { from, max: pageMax })
     yield page
@@ -37,6 +36,18 @@ export async function* recordedCalls(
     if (end === undefined || page.length < pageMax || recordedMsOf(end) > untilMs + slackMs) return
     from = end.revision + 1
   }
+}
+
+/** A revision before which no call of this instant or a later one is recorded; null: the ledger has none. */
+export const firstRevisionFor = async (
+  eventLog: EventLog,
+  organizationId: string,
+  fromMs: number,
+): Promise<number | null> => {
+  const stream = ledgerStream(organizationId)
+  const last = await lastOf(eventLog, stream)
+  if (last === null || recordedMsOf(last) < fromMs - slackMs) return null
+  return firstRecordedFrom(eventLog, stream, { fromMs: fromMs - slackMs, last: last.revision })
 }
 
 /** By the writer's clock. */
