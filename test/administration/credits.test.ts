@@ -1,5 +1,4 @@
 /** Credit movements made by operators: once per reference, and refunds never exceed the cost of a call, even with concurrent requests. */
-import { pino } from 'pino'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { adjust, voidGrant } from '../../src/administration/credits/corrections.ts'
 import { grant, grantOnce } from '../../src/administration/credits/credits.ts'
@@ -7,44 +6,26 @@ import { lotsLeft } from '../../src/administration/credits/lots.ts'
 import { refund } from '../../src/administration/credits/refunds.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
-import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
+import type { RecordedEvent } from '../../src/event-log/port.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream, referenceStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
-import { createLedger, ledgerLimits } from '../../src/ledger/write/commit.ts'
 import { reversalCommand } from '../../src/ledger/write/reversals.ts'
 import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+import { type MemoryProcess, memoryProcess, noRows, pricedCall } from '../support/memory-process.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
 const stream = ledgerStream(org)
-const logger = pino({ level: 'silent' })
 const reference = 'INV-2026-117'
 const who = { actor: 'user:anna', dryRun: false }
 
-type Process = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
+type Process = MemoryProcess
 
 let log: MemoryEventLog
-
-/** Empty read models, so everything must be found in the log. */
-const noRows = { query: async () => ({ rows: [] }) } as unknown as Foundation['pool']
-
-/** The answers of a process with faults are never checked, so its callers wait 200 ms instead of ten seconds. */
-const processOf = (name: string, faults?: ClientFaults, pool = noRows): Process => {
-  const eventLog: EventLog = log.client(name, faults)
-  const ledger = createLedger({
-    eventLog,
-    snapshot: async () => null,
-    logger,
-    clock: { now: Date.now },
-    limits: {
-      ...{ ...ledgerLimits, retryPauseMs: 1, unknownRetryMs: 20, unavailableRetryMs: 20 },
-      callerWaitMaxMs: faults === undefined ? ledgerLimits.callerWaitMaxMs : 200,
-    },
-  })
-  return { eventLog, ledger, pool }
-}
+const processOf = (name: string, faults?: ClientFaults, pool = noRows): Process =>
+  memoryProcess(log, name, { ...(faults && { faults }), pool })
 
 let one: Process
 let other: Process
@@ -74,17 +55,7 @@ const requestIdOf = (n: number): string => `01M7YKBQZN92PN3ABTVNQE6E${String(n).
 /** A call with this cost. Returns its request id. */
 const call = async (n: number, price: string): Promise<string> => {
   const requestId = requestIdOf(n)
-  await one.ledger.submit(org, {
-    ...{ key: requestId, requestId, atMs: Date.now(), actor: 'key:Hq3Zk9Lw2Xc7Vb1N', kind: 'record' },
-    call: {
-      ...{ keyId: 'Hq3Zk9Lw2Xc7Vb1N', capability: 'ip_lookup', outcome: 'answered' },
-      facts: { kind: 'ip_lookup', success: true, country_code: 'GB', address_hmac: 'x'.repeat(43) },
-    },
-    book: priceBookOf({
-      ...defaultPriceBook,
-      rules: defaultPriceBook.rules.map((rule) => (rule.sku === null ? rule : { ...rule, amount: price })),
-    }),
-  })
+  await one.ledger.submit(org, pricedCall({ requestId, price }))
   return requestId
 }
 

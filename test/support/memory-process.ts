@@ -1,0 +1,58 @@
+/** A process of the service, as far as ledgers go: a client of a log in memory, and a ledger of its own. */
+import { pino } from 'pino'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
+import type { LedgerCommand } from '../../src/ledger/command.ts'
+import { createLedger, ledgerLimits } from '../../src/ledger/write/commit.ts'
+import type { ClientFaults, MemoryEventLog } from './memory-event-log.ts'
+
+export type MemoryProcess = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
+
+const logger = pino({ level: 'silent' })
+
+/** Read models that know nothing: whatever is found is found in the log. */
+export const noRows = { query: async () => ({ rows: [] }) } as unknown as Foundation['pool']
+
+/** What one with faults answers is never looked at, so its callers wait 200 ms for it and not ten seconds. */
+export const memoryProcess = (
+  log: MemoryEventLog,
+  name: string,
+  { faults, pool = noRows }: { readonly faults?: ClientFaults; readonly pool?: Foundation['pool'] } = {},
+): MemoryProcess => {
+  const eventLog: EventLog = log.client(name, faults)
+  const ledger = createLedger({
+    eventLog,
+    snapshot: async () => null,
+    logger,
+    clock: { now: Date.now },
+    limits: {
+      ...{ ...ledgerLimits, retryPauseMs: 1, unknownRetryMs: 20, unavailableRetryMs: 20 },
+      callerWaitMaxMs: faults === undefined ? ledgerLimits.callerWaitMaxMs : 200,
+    },
+  })
+  return { eventLog, ledger, pool }
+}
+
+/** A located address, at a price. */
+export const pricedCall = ({
+  requestId,
+  price,
+  keyId = 'Hq3Zk9Lw2Xc7Vb1N',
+  atMs = Date.now(),
+}: {
+  readonly requestId: string
+  readonly price: string
+  readonly keyId?: string
+  readonly atMs?: number
+}): LedgerCommand => ({
+  ...{ key: requestId, requestId, atMs, actor: `key:${keyId}`, kind: 'record' },
+  call: {
+    ...{ keyId, capability: 'ip_lookup', outcome: 'answered' },
+    facts: { kind: 'ip_lookup', success: true, country_code: 'GB', address_hmac: 'x'.repeat(43) },
+  },
+  book: priceBookOf({
+    ...defaultPriceBook,
+    rules: defaultPriceBook.rules.map((rule) => (rule.sku === null ? rule : { ...rule, amount: price })),
+  }),
+})
