@@ -5,7 +5,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import pg from 'pg'
 import pino from 'pino'
+import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { lotsLeft } from '../../src/administration/credits/lots.ts'
 import { declarations } from '../../src/administration/declarations.ts'
@@ -15,10 +17,13 @@ import { mayDo, roles } from '../../src/administration/roles.ts'
 import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
 import { setDisabled } from '../../src/administration/users/user-changes.ts'
 import { createWebhook, pauseWebhook } from '../../src/administration/webhooks/webhooks.ts'
+import { parseCredits } from '../../src/billing/money.ts'
 import { createPixelControls } from '../../src/capabilities/index.ts'
 import { commandOf } from '../../src/cli/declared.ts'
 import { requirePermission } from '../../src/cli/permissions.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
+import { jobsApplication } from '../../src/foundation/job-queue.ts'
+import { balanceOf } from '../../src/ledger/account.ts'
 import { LedgerUnavailable } from '../../src/ledger/write/commit.ts'
 import {
   type DashboardHost,
@@ -33,6 +38,7 @@ import {
 } from '../dashboard/dashboard-host.ts'
 import { openScene } from '../dashboard/scene.ts'
 import { until } from '../support/house.ts'
+import { pricedCall } from '../support/memory-process.ts'
 import { root } from '../support/service.ts'
 import { jobEnded, linesIn, onApi, onCommandLine, onDashboard, type Person } from './interfaces.ts'
 import { refusals, sampleOf, samplesOfNothing, type Things, withoutEvents } from './samples.ts'
@@ -762,4 +768,42 @@ test('the answer for an issued key has its name', async () => {
   const issue = declarations.find(({ name }) => name === 'key issue') as Declared
   const given = { organization: organizationId, name: 'nightly' }
   expect(await onCommandLine(room, as('admin'), issue, given)).toMatchObject({ name: 'nightly' })
+})
+
+test('more refunds of a leaked key than are done at once are a job, which the same command repeats', {
+  timeout: 60_000,
+}, async () => {
+  const { organizationId, keyId } = await sceneWithLot()
+  const { ledger } = room.foundation
+  const balanceNow = async () => balanceOf(await ledger.account(organizationId), Date.now())
+  const before = await balanceNow()
+  const calls = Array.from({ length: 101 }, () => pricedCall({ requestId: ulid(), price: '2', keyId }))
+  for (const batch of [calls.slice(0, 50), calls.slice(50)])
+    await Promise.all(batch.map((one) => ledger.submit(organizationId, one)))
+  expect(before - (await balanceNow())).toBe(parseCredits('202'))
+  const declared = declarations.find(({ name }) => name === 'key replace-leaked') as Declared
+  const from = new Date(calls[0]?.atMs ?? 0).toISOString()
+  const ask = async () =>
+    (await onApi(room, as('admin'), declared, { key: keyId, from, reference: 'SEC-20' })).json()
+  const verify = declarations.find(({ name }) => name === 'ledger verify') as Declared
+  await jobEnded(room, as('admin'), await onApi(room, as('admin'), verify, {}))
+  // The worker of the suite does not have the name of a process that runs jobs, which this connection has.
+  const worker = new pg.Client({
+    connectionString: room.foundation.url,
+    application_name: jobsApplication,
+  })
+  await worker.connect()
+  const answers = []
+  for (const refunded of [101, 0]) {
+    const answer = await ask()
+    answers.push(answer)
+    const location = `/admin/v1/jobs/${answer.refunds.job_id}`
+    const job = await jobEnded(room, as('admin'), { headers: { location } })
+    expect(job).toMatchObject({ state: 'done', answer: { calls: 101, refunded, not_refunded: [] } })
+    expect(await balanceNow()).toBe(before)
+  }
+  await worker.end()
+  const [first, again] = answers
+  expect(first.api_key).toMatch(/^enl_live_/)
+  expect(again).toMatchObject({ api_key_id: first.api_key_id, api_key: null })
 })

@@ -132,7 +132,7 @@ export const onApi = async (
 export const jobEnded = async (
   { host }: Pick<DashboardHost, 'host'>,
   { token }: Pick<Person, 'token'>,
-  accepted: Awaited<ReturnType<typeof onApi>>,
+  accepted: Pick<Awaited<ReturnType<typeof onApi>>, 'headers'>,
 ) => {
   const url = String(accepted.headers.location)
   let job: { state: string; answer: unknown; error: string | null } | undefined
