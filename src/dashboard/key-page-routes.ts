@@ -1,10 +1,11 @@
 import type { FastifyInstance } from 'fastify'
-import { formOf } from './form.ts'
+import { faultOf, formOf } from './form.ts'
 import { type Dashboard, type KeyParams, keyAt, PageMissing, sendPage, viewerOf } from './page.ts'
-import { keyPage } from './pages/key.ts'
+import { type KeyUse, keyPage } from './pages/key.ts'
+import type { FormFault } from './pages/layout.ts'
 import { keyDetail, rowsOf } from './queries.ts'
-import { rangeIn, timesOf } from './ranges.ts'
-import { usagePoints } from './usage-queries.ts'
+import { type Range, rangeIn, timesOf } from './ranges.ts'
+import { callsOfStep, type UsageAsk, usagePoints, useByCapability } from './usage-queries.ts'
 import { seriesOf } from './usage-series.ts'
 
 /** The page of one key. */
@@ -16,14 +17,47 @@ export const keyPageRoutes = (pages: FastifyInstance, context: Dashboard): void 
     const nowMs = Date.now()
     const { account, key } = await keyAt(context, request.params)
     const range = rangeIn(formOf({ range: '30d' }), { nowMs, newestMs: null })
-    const ask = { ...range, organizationId: account.organization_id, keyId: key.key_id }
-    const [[detail], points] = await Promise.all([
+    const of = { organizationId: account.organization_id, keyId: key.key_id }
+    const { used, fault } = rangeOfUse(request.query, nowMs)
+    const [[detail], points, use] = await Promise.all([
       rowsOf(pool, keyDetail(account.organization_id, key.key_id, nowMs)),
-      rowsOf(pool, usagePoints(ask, 'outcome')),
+      rowsOf(pool, usagePoints({ ...range, ...of }, 'outcome')),
+      useIn(context, { ...used, ...of }),
     ])
     if (detail === undefined) throw new PageMissing()
     const viewer = viewerOf(request, reply)
     const series = seriesOf(timesOf(range), points, range.step)
-    return sendPage(reply, keyPage({ viewer, account, key: { ...key, ...detail }, series, atMs: nowMs }))
+    const shown = { viewer, account, key: { ...key, ...detail }, series, atMs: nowMs }
+    return sendPage(
+      fault === null ? reply : reply.code(422),
+      keyPage({ ...shown, use: { ...use, range: used, fault } }),
+    )
   })
+}
+
+const rangeOfUse = (
+  query: unknown,
+  nowMs: number,
+): { readonly used: Range; readonly fault: FormFault | null } => {
+  const rangeOf = (typed: unknown): Range => rangeIn(formOf(typed), { nowMs, newestMs: null })
+  const asked = query as Readonly<Record<string, unknown>>
+  try {
+    return { used: rangeOf('range' in asked || 'from' in asked ? asked : { range: '7d' }), fault: null }
+  } catch (error) {
+    const fault = faultOf(error)
+    if (fault === null) throw error
+    return { used: rangeOf({ range: '7d' }), fault }
+  }
+}
+
+const useIn = async (
+  { foundation: { pool } }: Dashboard,
+  ask: UsageAsk,
+): Promise<Pick<KeyUse, 'rows' | 'first' | 'last'>> => {
+  const rows = await rowsOf(pool, useByCapability(ask))
+  const steps = rows.flatMap(({ first_step, last_step }) => [first_step.getTime(), last_step.getTime()])
+  if (steps.length === 0) return { rows, first: null, last: null }
+  const inStep = (ms: number) => rowsOf(pool, callsOfStep(ask, new Date(ms)))
+  const [[first], [last]] = await Promise.all([inStep(Math.min(...steps)), inStep(Math.max(...steps))])
+  return { rows, first: first?.first ?? null, last: last?.last ?? null }
 }

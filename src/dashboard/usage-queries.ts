@@ -1,6 +1,6 @@
 import type { Query } from '../../projections/projection.ts'
 import { dayOf } from './queries.ts'
-import type { Range } from './ranges.ts'
+import { type Range, stepMs } from './ranges.ts'
 
 /** Usage of one organization or of all: by minute and hour from the buckets, by day from the daily sums. */
 
@@ -91,6 +91,34 @@ export const usageGroups = (ask: UsageAsk, by: UsageDimension, max: number): Que
 export const usageTotals = (ask: UsageAsk): Query<Omit<UsageGroupRow, 'name'>> => ({
   text: `select ${sums} from (${usedIn(ask)}) u`,
   values: valuesOf(ask),
+})
+
+export type KeyUseRow = {
+  capability: string
+  outcome: string
+  calls: string
+  charged_micro: string
+  /** The first step with such a call, and the last. */
+  first_step: Date
+  last_step: Date
+}
+
+export const useByCapability = (ask: UsageAsk): Query<KeyUseRow> => ({
+  text: `select capability, outcome, sum(calls)::text as calls, sum(charged_micro)::text as charged_micro,
+                min(at) as first_step, max(at) as last_step
+           from (${usedIn(ask)}) u
+          group by 1, 2 order by sum(charged_micro) desc, sum(calls) desc, 1, 2`,
+  values: valuesOf(ask),
+})
+
+/** The first and the last call of a key in the step that begins at an instant. */
+export const callsOfStep = (
+  { organizationId, keyId, step }: UsageAsk,
+  at: Date,
+): Query<{ first: Date | null; last: Date | null }> => ({
+  text: `select min(effective_at) as first, max(effective_at) as last from ledger_lines
+          where calls is not null and ledger = ledger_key($1) and key_id = $2 and effective_at >= $3 and effective_at < $4`,
+  values: [organizationId, keyId, at, new Date(at.getTime() + stepMs[step])],
 })
 
 export type CodeRow = { code: string; calls: string }

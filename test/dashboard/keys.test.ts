@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
+import { credits } from '../../src/dashboard/format.ts'
 import { takeForm } from '../../src/dashboard/once.ts'
 import { createWorks } from '../../src/dashboard/works.ts'
 import { testOrganizationOf } from '../../src/events/test-organization.ts'
@@ -47,14 +48,54 @@ describe('the page of a key', () => {
   test('links to its use by capability, and to its calls', async () => {
     const { body } = await ada.get(`${base}/keys/${scene.keyId}`)
     const section = /id="investigate"[\s\S]*?<\/section>/.exec(body)?.[0] ?? ''
-    const [usage = '', calls = ''] = [...section.matchAll(/href="([^"]+)"/g)].map(([, href = '']) =>
-      href.replaceAll('&amp;', '&'),
+    const [usage = '', calls = '', refund = '', replace = ''] = [...section.matchAll(/href="([^"]+)"/g)].map(
+      ([, href = '']) => href.replaceAll('&amp;', '&'),
     )
     const used = await ada.get(usage)
     expect([used.statusCode, used.body.includes('Calls by capability')]).toEqual([200, true])
     const listed = await ada.get(calls)
     expect([listed.statusCode, listed.body.includes(`href="${base}/calls/`)]).toEqual([200, true])
     expect(listed.body).toContain(`value="${scene.keyId}" selected`)
+    for (const [href, title] of [
+      [refund, 'Give back what calls of an API key still cost'],
+      [replace, 'End a leaked API key, issue its successor'],
+    ] as const) {
+      const form = await ada.get(href)
+      expect([form.statusCode, form.body.includes(`<h1>${title}`)]).toEqual([200, true])
+      expect(form.body).toContain(`name="key" value="${scene.keyId}" required readonly`)
+      expect(form.body).toMatch(/name="from" value="\d{4}-\d\d-\d\dT[\d:.]+"/)
+    }
+  })
+
+  test('shows what it was used for within a time, and its first and last call then', async () => {
+    const section = async (query: string) =>
+      /id="investigate"[\s\S]*?<\/section>/.exec(
+        (await ada.get(`${base}/keys/${scene.keyId}${query}`)).body,
+      )?.[0] ?? ''
+    const { rows } = await room.foundation.pool.query<{
+      first: Date
+      last: Date
+      calls: number
+      micro: string
+    }>(
+      `select min(effective_at) as first, max(effective_at) as last, sum(calls)::integer as calls,
+              (-sum(amount_micro))::text as micro
+         from ledger_lines where key_id = $1 and calls is not null`,
+      [scene.keyId],
+    )
+    const [all] = rows
+    if (all === undefined) throw new Error('no calls')
+    const week = await section('')
+    for (const at of [all.first, all.last]) expect(week).toContain(`<time datetime="${at.toISOString()}">`)
+    expect(week).toContain(`<dt>Calls</dt><dd><strong>${all.calls}</strong></dd>`)
+    expect(week).toContain(`<dt>Credits</dt><dd>${credits(all.micro)}</dd>`)
+    expect(week).toContain('ip lookup')
+    expect(week).toContain('The addresses that calls come from are not recorded.')
+    const before = await section('?range=custom&from=2020-01-01&to=2020-01-31')
+    expect(before).toContain('The key was not used in this time.')
+    expect(before).toContain(`to=${encodeURIComponent('2020-02-01T00:00:00.000Z')}`)
+    const wrong = await ada.get(`${base}/keys/${scene.keyId}?range=custom&from=2020-02-01&to=2020-01-01`)
+    expect([wrong.statusCode, wrong.body.includes('is not after 2020-02-01')]).toEqual([422, true])
   })
 
   test('links to the forms of its commands, filled in', async () => {

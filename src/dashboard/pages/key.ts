@@ -3,12 +3,32 @@ import { mayDo } from '../../administration/roles.ts'
 import { copyable, count, credits, instant, utc, words } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow, KeyDetailRow } from '../queries.ts'
+import { type Range, rangeQuery } from '../ranges.ts'
+import type { KeyUseRow } from '../usage-queries.ts'
 import type { UsageSeries } from '../usage-series.ts'
-import { figures, layout, organizationHead, type Viewer } from './layout.ts'
+import {
+  type FormFault,
+  faultNotice,
+  figures,
+  layout,
+  organizationHead,
+  table,
+  type Viewer,
+} from './layout.ts'
 import { keyState, mayRotate } from './organization.ts'
 import { plot } from './plot.ts'
+import { rangeFields } from './ranges.ts'
 
 /** One key: its permissions, its limits and its usage. */
+
+/** What was done with the key within a range. */
+export type KeyUse = {
+  readonly range: Range
+  readonly fault: FormFault | null
+  readonly rows: readonly KeyUseRow[]
+  readonly first: Date | null
+  readonly last: Date | null
+}
 
 type KeyView = {
   readonly viewer: Viewer
@@ -16,6 +36,7 @@ type KeyView = {
   readonly key: KeyDetailRow
   /** Of the last thirty days, by outcome. */
   readonly series: UsageSeries
+  readonly use: KeyUse
   readonly atMs: number
 }
 
@@ -46,28 +67,61 @@ ${mayChange && key.revoked_at === null && endSection(view)}`,
   })
 }
 
-/** For a key that may have leaked: its use and its calls, on the pages that have ranges and filters for them. */
-const investigateSection = ({ account, key: { key_id: key } }: KeyView): Html => {
+/** For a key that may have leaked: what was done with it, and the way to replace it. */
+const investigateSection = (view: KeyView): Html => {
+  const { account, key, use, viewer } = view
+  const { range, fault, rows, first, last } = use
   const path = `/organizations/${account.organization_id}`
-  const [usage, calls] = [
-    { range: '7d', by: 'capability', key },
-    { range: '7d', key },
-  ].map((query) => new URLSearchParams(query).toString())
+  const [usage, calls] = [{ by: 'capability' }, {}].map((more) =>
+    new URLSearchParams({ ...rangeQuery(range), ...more, key: key.key_id }).toString(),
+  )
+  const sumOf = (name: 'calls' | 'charged_micro') => rows.reduce((sum, row) => sum + BigInt(row[name]), 0n)
   return html`<section aria-labelledby="investigate">
 <h2 id="investigate">Investigate</h2>
-<p class="note">If the key may have leaked: see what was used with it in the last seven days or at another time, then revoke it and issue another.</p>
-<p class="actions"><a class="button quiet" href="${path}/usage?${usage}">Use by capability</a>
-<a class="button quiet" href="${path}/calls?${calls}">Calls with this key</a></p>
+<p class="note">If the key may have leaked: see what it was used for. The addresses that calls come from are not recorded.</p>
+<form class="filters" method="get" action="${path}/keys/${key.key_id}#investigate">
+${rangeFields(range, fault)}
+<p class="actions"><button type="submit">Show</button></p>
+</form>
+${faultNotice(fault)}
+${figures([
+  ['Calls', html`<strong>${count(sumOf('calls'))}</strong>`],
+  ['Credits', credits(String(sumOf('charged_micro')))],
+  ['First call (UTC)', first === null ? 'none' : instant(first)],
+  ['Last call (UTC)', last === null ? 'none' : instant(last)],
+])}
+${
+  rows.length === 0
+    ? html`<p class="empty">The key was not used in this time.</p>`
+    : table({ caption: 'Calls by capability and outcome', rows, columns: useColumns })
+}
+<p class="actions"><a class="button quiet" href="${path}/usage?${usage}">Usage over time</a>
+<a class="button quiet" href="${path}/calls?${calls}">Calls with this key</a>
+${mayDo(viewer.role, 'credits.change') && html`<a class="button quiet" href="${formOf(view, 'credits/refund-calls', chosen(range))}">Refund these calls</a>`}
+${mayDo(viewer.role, 'keys.replace') && html`<a class="button danger" href="${formOf(view, 'key/replace-leaked', chosen(range))}">Replace the leaked key</a>`}</p>
 </section>`
 }
+
+const useColumns = [
+  { head: 'Capability', kind: 'name', cell: ({ capability }: KeyUseRow) => words(capability) },
+  { head: 'Outcome', cell: ({ outcome }: KeyUseRow) => words(outcome) },
+  { head: 'Calls', kind: 'number', cell: ({ calls }: KeyUseRow) => count(calls) },
+  { head: 'Credits', kind: 'number', cell: ({ charged_micro }: KeyUseRow) => credits(charged_micro) },
+] as const
+
+/** Calls to refund. A range that ends now goes on up to the last call. */
+const chosen = ({ name, fromMs, untilMs }: Range): Readonly<Record<string, string>> => ({
+  from: new Date(fromMs).toISOString(),
+  ...(name === 'custom' && { to: new Date(untilMs).toISOString() }),
+})
 
 /** The form of a command, filled in. */
 const formOf = (
   { account, key }: KeyView,
-  verb: string,
+  command: string,
   typed: Readonly<Record<string, string>> = {},
 ): string =>
-  `/organizations/${account.organization_id}/key/${verb}?${new URLSearchParams({ key: key.key_id, ...typed }).toString()}`
+  `/organizations/${account.organization_id}/${command}?${new URLSearchParams({ key: key.key_id, ...typed }).toString()}`
 
 const limitsSection = (view: KeyView, mayChange: boolean): Html => {
   const { limits } = view.key
@@ -83,7 +137,7 @@ ${
     view.viewer.role === 'partner' &&
     ' You can lower them, and raise them to the usual limits. For more, ask the operator of the service.'
   }</p>
-<p class="actions"><a class="button" href="${formOf(view, 'limits', typed)}">Change the limits</a></p>`
+<p class="actions"><a class="button" href="${formOf(view, 'key/limits', typed)}">Change the limits</a></p>`
 }
 </section>`
 }
@@ -92,8 +146,8 @@ const endSection = (view: KeyView): Html => {
   const rotates = mayRotate(view.key, view.atMs)
   return html`<section aria-labelledby="end">
 <h2 id="end">${rotates ? 'Replace or end it' : 'End it'}</h2>
-<p class="actions">${rotates && html`<a class="button" href="${formOf(view, 'rotate')}">Rotate the key</a>`}
-<a class="button danger" href="${formOf(view, 'revoke')}">Revoke the key</a></p>
+<p class="actions">${rotates && html`<a class="button" href="${formOf(view, 'key/rotate')}">Rotate the key</a>`}
+<a class="button danger" href="${formOf(view, 'key/revoke')}">Revoke the key</a></p>
 </section>`
 }
 
