@@ -118,7 +118,7 @@ beforeEach(async () => {
   key = await issued()
 })
 
-/** Two calls to refund, of which a part of one was refunded before; and calls that are not to be refunded. */
+/** Two calls to refund, one of them refunded in part before, and calls that are not to be refunded. */
 const history = async (): Promise<void> => {
   const other = await issued()
   await call('7', { hours: -5 })
@@ -190,7 +190,7 @@ describe('a leaked key', () => {
     expect(await balance()).toBe('82')
   })
 
-  test('by two processes at once is replaced once: one of them shows the key', {
+  test('is replaced once by two processes together, and one of them shows the key', {
     timeout: 30_000,
   }, async () => {
     await history()
@@ -237,7 +237,7 @@ describe('a leaked key', () => {
     expect(await one.eventLog.head()).toBe(before)
   })
 
-  test('is ended and replaced although its calls cannot be read, and the answer with the key says so', async () => {
+  test('is ended and replaced although its calls cannot be read, and the answer shows the key and the error', async () => {
     await history()
     const { eventLog } = one
     const unread: Foundation = {
@@ -245,7 +245,7 @@ describe('a leaked key', () => {
       eventLog: {
         ...eventLog,
         read: async (stream, options) => {
-          if (stream === ledgerStream(org)) throw new Error('the disk is gone')
+          if (stream === ledgerStream(org)) throw new Error('the disk has failed')
           return eventLog.read(stream, options)
         },
       },
@@ -253,7 +253,7 @@ describe('a leaked key', () => {
     const { json, failed } = await run(unread)
     expect(failed).toBe(true)
     expect(json.api_key).toMatch(/^enl_live_/)
-    expect(json.refunds?.error).toContain('the disk is gone')
+    expect(json.refunds?.error).toContain('the disk has failed')
     expect((await run(one)).json).toMatchObject({ api_key: null, refunds: { refunded: 2, credits: '4' } })
     expect(await balance()).toBe('82')
   })
@@ -433,7 +433,7 @@ describe.each(['before', 'after'] as const)('a process that ends %s', (when) => 
   })
 })
 
-test('whoever may replace a leaked key may change keys and change credits, and the other way round', () => {
+test('the roles that may replace a leaked key are those that may change both keys and credits', () => {
   const both = roles.filter((role) => mayDo(role, 'keys.change') && mayDo(role, 'credits.change'))
   expect(roles.filter((role) => mayDo(role, 'keys.replace'))).toEqual(both)
 })

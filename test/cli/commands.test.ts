@@ -215,7 +215,7 @@ _enl_complete; printf '%s\\n' "\${COMPREPLY[@]}"`
       ...['--help', '--version'],
     ])
     expect(offered('cred')).toEqual(['credits'])
-    expect(offered('key', 're')).toEqual(['revoke'])
+    expect(offered('key', 'rev')).toEqual(['revoke'])
     expect(offered('key', 'revoke', '--')).toEqual([
       '--key',
       '--reason',

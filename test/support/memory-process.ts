@@ -11,10 +11,10 @@ export type MemoryProcess = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
 
 const logger = pino({ level: 'silent' })
 
-/** Read models that know nothing: whatever is found is found in the log. */
+/** Read models without rows: everything is found in the log. */
 export const noRows = { query: async () => ({ rows: [] }) } as unknown as Foundation['pool']
 
-/** What one with faults answers is never looked at, so its callers wait 200 ms for it and not ten seconds. */
+/** Tests ignore the answers of a process with faults, so its callers wait for 200 ms and not for ten seconds. */
 export const memoryProcess = (
   log: MemoryEventLog,
   name: string,

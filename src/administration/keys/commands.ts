@@ -268,14 +268,14 @@ const successorToCome = async (
 ): Promise<{ readonly says: string; readonly done: boolean }> => {
   if (hasExpired(key)) return { says: `It expired at ${key.expiresAt}, so no key replaces it.`, done: true }
   if (key.successorId !== null && (await isIssued(foundation, key.successorId)))
-    return { says: `Its successor ${key.successorId} was issued before, and stays as it is.`, done: true }
+    return { says: `Its successor ${key.successorId} was issued before and does not change.`, done: true }
   return {
     says: 'Issue its successor with the same name, permissions, addresses and limits. It is shown once.',
     done: false,
   }
 }
 
-/** More are refunded as a job, so that the new key is shown at once. */
+/** A job refunds more, so that the new key is shown without waiting. */
 const refundsAtOnceMax = 100
 
 type LeakedRefunds = {

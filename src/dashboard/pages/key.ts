@@ -21,7 +21,7 @@ import { rangeFields } from './ranges.ts'
 
 /** One key: its permissions, its limits and its usage. */
 
-/** What was done with the key within a range. */
+/** The use of the key within a range. */
 export type KeyUse = {
   readonly range: Range
   readonly fault: FormFault | null
@@ -67,7 +67,7 @@ ${mayChange && key.revoked_at === null && endSection(view)}`,
   })
 }
 
-/** For a key that may have leaked: what was done with it, and the way to replace it. */
+/** For a key that may have leaked: its use, and links to replace it. */
 const investigateSection = (view: KeyView): Html => {
   const { account, key, use, viewer } = view
   const { range, fault, rows, first, last } = use
@@ -78,7 +78,7 @@ const investigateSection = (view: KeyView): Html => {
   const sumOf = (name: 'calls' | 'charged_micro') => rows.reduce((sum, row) => sum + BigInt(row[name]), 0n)
   return html`<section aria-labelledby="investigate">
 <h2 id="investigate">Investigate</h2>
-<p class="note">If the key may have leaked: see what it was used for. The addresses that calls come from are not recorded.</p>
+<p class="note">If the key may have leaked: check its use. The addresses that calls come from are not recorded.</p>
 <form class="filters" method="get" action="${path}/keys/${key.key_id}#investigate">
 ${rangeFields(range, fault)}
 <p class="actions"><button type="submit">Show</button></p>
@@ -109,7 +109,7 @@ const useColumns = [
   { head: 'Credits', kind: 'number', cell: ({ charged_micro }: KeyUseRow) => credits(charged_micro) },
 ] as const
 
-/** Calls to refund. A range that ends now goes on up to the last call. */
+/** Calls to refund. A range that ends now continues up to the last call. */
 const chosen = ({ name, fromMs, untilMs }: Range): Readonly<Record<string, string>> => ({
   from: new Date(fromMs).toISOString(),
   ...(name === 'custom' && { to: new Date(untilMs).toISOString() }),
