@@ -16,15 +16,16 @@ let focused = null
 const alike = (root, { tag, href }) =>
   [...root.querySelectorAll(tag)].filter((one) => one.getAttribute('href') === href)
 
-document.addEventListener('htmx:beforeSwap', ({ detail: { target } }) => {
+document.addEventListener('htmx:before:swap', ({ detail: { ctx } }) => {
+  const { target } = ctx
   const element = document.activeElement
   focused = null
   if (element === null || element === document.body || !target.contains(element)) return
   const kind = { tag: element.tagName, href: element.getAttribute('href') }
   focused = { ...kind, place: alike(target, kind).indexOf(element) }
 })
-document.addEventListener('htmx:afterSwap', ({ detail: { target } }) => {
-  const part = document.getElementById(target.id)
+document.addEventListener('htmx:after:swap', ({ detail: { ctx } }) => {
+  const part = document.getElementById(ctx.target.id)
   if (focused === null || part === null || part.contains(document.activeElement)) return
   const found = alike(part, focused)
   const one = found[focused.place] ?? found[0]

@@ -80,11 +80,15 @@ const copyButtonOf = (text) => {
 }
 
 /** Only an encrypted page, or a page of this machine, may write to the clipboard. */
-if (navigator.clipboard !== undefined) {
-  for (const button of document.querySelectorAll('button[data-copy]')) {
+const offerCopies = () => {
+  for (const button of document.querySelectorAll('button[data-copy][hidden]')) {
     button.hidden = false
     copyOnClick(button, () => document.getElementById(button.dataset.copy)?.textContent ?? '')
   }
+}
+if (navigator.clipboard !== undefined) {
+  offerCopies()
+  document.addEventListener('htmx:after:settle', offerCopies)
   for (const element of document.querySelectorAll('[data-copyable]')) {
     const text = element.textContent.trim()
     const button = copyButtonOf(text)

@@ -208,7 +208,7 @@ const drawAll = (root) => {
 }
 drawAll(document)
 // A part of the page that was replaced.
-document.addEventListener('htmx:afterSwap', ({ detail }) => {
-  const part = document.getElementById(detail.target?.id ?? '')
+document.addEventListener('htmx:after:swap', ({ detail: { ctx } }) => {
+  const part = document.getElementById(ctx.target.id)
   if (part !== null) drawAll(part)
 })
