@@ -1,5 +1,6 @@
-import { rename, writeFile } from 'node:fs/promises'
+import { readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { z } from 'zod'
 import { parseCredits } from '../billing/money.ts'
 import { permission } from '../events/capabilities.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -10,25 +11,27 @@ import { changePassword, createUser } from './users/user-changes.ts'
 import { userRow } from './users/users.ts'
 
 /** A demo: an organization, a key with every permission, credits and a dashboard user. */
-export type Demo = {
-  readonly organization_id: string
-  readonly api_key_id: string
-  readonly api_key: string
-  readonly api_url: string
-  readonly dashboard_url: string
-  readonly dashboard_user: string
-  readonly dashboard_password: string
-}
+const demo = z.object({
+  organization_id: z.string(),
+  api_key_id: z.string(),
+  api_key: z.string(),
+  api_url: z.string(),
+  dashboard_url: z.string(),
+  dashboard_user: z.string(),
+  dashboard_password: z.string(),
+})
+export type Demo = Readonly<z.infer<typeof demo>>
 
 const demoCredits = '1000'
 export const demoFile = 'demo.json'
+export const demoUser = 'demo'
 
 /** Seeds a demo organization; every call creates another one. */
 export const seedDemo = async (
   foundation: Foundation,
   { apiUrl, dashboardUrl, actor }: { apiUrl: string; dashboardUrl: string; actor: string },
 ): Promise<Demo> => {
-  const name = 'demo'
+  const name = demoUser
   const { password } =
     (await userRow(foundation.pool, name)) === null
       ? await createUser(foundation, { name, role: 'admin', organizationId: null, actor })
@@ -67,4 +70,13 @@ export const writeDemo = async (dataDir: string, demo: Demo): Promise<void> => {
   const path = join(dataDir, demoFile)
   await writeFile(`${path}.tmp`, `${JSON.stringify(demo, null, 2)}\n`, { mode: 0o600 })
   await rename(`${path}.tmp`, path)
+}
+
+/** Null: there is no demo, or its file cannot be read. */
+export const readDemo = async (dataDir: string): Promise<Demo | null> => {
+  try {
+    return demo.parse(JSON.parse(await readFile(join(dataDir, demoFile), 'utf8')))
+  } catch {
+    return null
+  }
 }

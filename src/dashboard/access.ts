@@ -5,6 +5,8 @@ import { actionOfPlace } from './declared.ts'
 /** The action of each page that is not declared in administration. */
 const actionOfPage = {
   'GET /': 'finance.read',
+  // It uses the demo's key.
+  'POST /first-call': 'installation.change',
   'GET /organizations/:organization': 'accounts.read',
   'GET /organizations/:organization/usage': 'accounts.read',
   'GET /organizations/:organization/usage.csv': 'accounts.read',

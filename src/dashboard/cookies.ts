@@ -19,7 +19,7 @@ const loopbackHost = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/i
  * Plain HTTP that never leaves this machine, as far as can be determined: the caller is local, the browser used a local
  * address, and no untrusted proxy forwarded the request.
  */
-const staysHere = (request: FastifyRequest): boolean => {
+export const staysHere = (request: FastifyRequest): boolean => {
   const proxied = (request.ips?.length ?? 0) > 1
   const passedOn = !proxied && forwardedHeaders.some((name) => request.headers[name] !== undefined)
   return isLoopback(callerAddress(request)) && !passedOn && loopbackHost.test(request.headers.host ?? '')

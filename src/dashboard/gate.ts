@@ -50,7 +50,7 @@ export const gate =
       return reply.redirect(withNext('/login', nextOf(request.url)), 303)
     }
     request.standing = standing
-    const led = chooseFirst(standing, request, reply)
+    const led = chooseFirst(context.settings, standing, request, reply)
     if (led !== undefined) return led
     const ledToFactor = await setUpFirst(context, standing, request, reply)
     if (ledToFactor !== undefined) return ledToFactor

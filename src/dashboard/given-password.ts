@@ -1,5 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { demoUser } from '../administration/seed.ts'
 import type { Standing } from '../administration/users/users.ts'
+import type { Config } from '../config.ts'
+import { isLoopback } from '../guard/caller-address.ts'
+import { staysHere } from './cookies.ts'
 import { nextOf } from './next.ts'
 
 /**
@@ -12,6 +16,33 @@ export class PasswordNotChosen extends Error {
   override name = 'PasswordNotChosen'
 }
 
+/**
+ * Whether this is the demo that `npm start` makes on one machine: its own database and event log, listening on the loopback address, and no
+ * sign that a proxy or other machines reach it. Anything else counts as production.
+ */
+export const isLocalDemo = (settings: Config): boolean =>
+  settings.DATABASE_URL === undefined &&
+  settings.EVENT_LOG_URL === undefined &&
+  settings.DASHBOARD_URL === undefined &&
+  settings.TRUSTED_PROXIES.length === 0 &&
+  settings.INSECURE_COOKIES === '0' &&
+  (settings.HOST === 'localhost' || isLoopback(settings.HOST))
+
+/** Whether the request belongs to the local demo and never left this machine. */
+export const isFromLocalDemo = (settings: Config, request: FastifyRequest): boolean =>
+  isLocalDemo(settings) && staysHere(request)
+
+/** Whether the person must replace the password. The password of the demo opens the local demo; all other generated passwords are replaced. */
+export const mustChoose = (
+  settings: Config,
+  request: FastifyRequest,
+  { user, passwordGiven }: { readonly user: string; readonly passwordGiven: boolean },
+): boolean =>
+  // A person who came another way did not use the password, and may not even know it.
+  passwordGiven &&
+  request.session.byProvider !== true &&
+  !(user === demoUser && isFromLocalDemo(settings, request))
+
 const opened = ['GET /me', 'HEAD /me', 'POST /me/password']
 
 /**
@@ -19,17 +50,13 @@ const opened = ['GET /me', 'HEAD /me', 'POST /me/password']
  * for any other form.
  */
 export const chooseFirst = (
-  { passwordGiven }: Extract<Standing, { kind: 'acts' }>,
+  settings: Config,
+  standing: Extract<Standing, { kind: 'acts' }>,
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply | undefined => {
-  const { method, url, session } = request
-  // A person who came another way did not use the password, and may not even know it.
-  if (
-    !passwordGiven ||
-    session.byProvider === true ||
-    opened.includes(`${method} ${request.routeOptions.url}`)
-  )
+  const { method, url } = request
+  if (!mustChoose(settings, request, standing) || opened.includes(`${method} ${request.routeOptions.url}`))
     return undefined
   if (method !== 'GET' && method !== 'HEAD') throw new PasswordNotChosen()
   return reply.redirect(withNext('/me', nextOf(url)), 303)

@@ -1,6 +1,21 @@
 import type { Query } from '../../projections/projection.ts'
 import { balanceMicro } from './queries.ts'
 
+/** The newest call that has an identifier, among the newest hundred lines of calls. */
+export const newestCall = (): Query<{ organization_id: string; request_id: string }> => ({
+  text: `select organization_id, request_id
+           from (select organization_id, request_id from ledger_lines where calls is not null
+                  order by effective_at desc, ledger desc, revision desc limit 100) newest
+          where request_id is not null limit 1`,
+  values: [],
+})
+
+/** Whether there is another key than this one; null: than none. */
+export const anyOtherKey = (keyId: string | null): Query<{ any: boolean }> => ({
+  text: 'select exists (select from api_keys where $1::text is null or key_id <> $1) as any',
+  values: [keyId],
+})
+
 export type LowBalanceRow = {
   organization_id: string
   name: string

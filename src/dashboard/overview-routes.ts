@@ -1,13 +1,17 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { ulid } from 'ulid'
 import { lastReconciliation } from '../administration/ledgers/reconciliations.ts'
 import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
+import { mayOpen } from './access.ts'
+import { type FirstAnswer, firstRunOf, makeFirstCall } from './first-run.ts'
 import { faultOf, formOf } from './form.ts'
 import { leadersOf, lowOrganizations, rangeFigures, todayFigures } from './overview.ts'
-import { type Dashboard, organizationPattern, sendPage, viewerOf } from './page.ts'
+import { type Dashboard, organizationPattern, PageMissing, sendPage, viewerOf } from './page.ts'
 import { organizationsPage } from './pages/organizations.ts'
 import { overviewPage } from './pages/overview.ts'
 import { organizations, rowsOf } from './queries.ts'
 import { rangeIn } from './ranges.ts'
+import { shownSoon } from './shown-soon.ts'
 import { newestCallMs } from './usage-queries.ts'
 
 /** The overview of all organizations, and their list. */
@@ -17,12 +21,14 @@ const organizationsMax = 100
 export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, health, p95Seconds } = context
   const { pool, eventLog, checkpoints } = foundation
-  pages.get('/', async (request, reply) => {
+  const overview = async (request: FastifyRequest, reply: FastifyReply, answer: FirstAnswer | null) => {
+    const viewer = viewerOf(request, reply)
     const nowMs = Date.now()
     const [newest] = await rowsOf(pool, newestCallMs(null))
     const newestMs = newest?.at?.getTime() ?? null
     const { range, fault } = rangeOrFault(request.query, { nowMs, newestMs })
-    const [today, figures, leaders, low, findings, checkpoint, reconciliation] = await Promise.all([
+    const [firstRun, today, figures, leaders, low, findings, checkpoint, reconciliation] = await Promise.all([
+      mayOpen(viewer.role, 'POST /first-call') ? firstRunOf(context, request) : null,
       todayFigures(pool, null, nowMs),
       rangeFigures(pool, range, { organizationId: null, by: 'outcome' }),
       leadersOf(pool, range),
@@ -35,8 +41,17 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
       lastReconciliation(eventLog),
     ])
     const shown = { range, fault, today, figures, leaders, low, findings, checkpoint, reconciliation, nowMs }
-    const page = overviewPage({ ...shown, viewer: viewerOf(request, reply), p95Seconds: p95Seconds() })
+    const page = overviewPage({ ...shown, viewer, firstRun, answer, p95Seconds: p95Seconds() })
     return sendPage(fault === null ? reply : reply.code(422), page)
+  }
+  pages.get('/', (request, reply) => overview(request, reply, null))
+
+  pages.post('/first-call', async (request, reply) => {
+    const once = formOf(request.body).text('once')
+    const answer = await makeFirstCall(context, request, /^[0-9A-Z]{26}$/.test(once) ? once : ulid())
+    if (answer === null) throw new PageMissing()
+    await shownSoon(context)
+    return overview(request, reply, answer)
   })
 
   pages.get('/organizations', async (request, reply) => {

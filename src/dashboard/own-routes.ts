@@ -8,7 +8,7 @@ import { callerAddress } from '../guard/caller-address.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 import { sealedDeviceOf } from './devices.ts'
 import { type Form, formOf } from './form.ts'
-import { withNext } from './given-password.ts'
+import { mustChoose, withNext } from './given-password.ts'
 import { nextOf } from './next.ts'
 import { attemptOnce, type Dashboard, sendPage, viewerOf } from './page.ts'
 import type { FormFault } from './pages/layout.ts'
@@ -25,6 +25,8 @@ const timeOf = (text: string): number | null => (/^\d{13}$/.test(text) ? Number(
 /** A person's own page: role, password, sign-ins. */
 export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { pool } = context.foundation
+  const given = (request: FastifyRequest): boolean =>
+    request.standing !== null && mustChoose(context.settings, request, request.standing)
   const shown = async (
     request: FastifyRequest,
     viewer: ReturnType<typeof viewerOf>,
@@ -33,7 +35,7 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     ownPage({
       viewer,
       organizationId: request.standing?.organizationId ?? null,
-      given: request.standing?.passwordGiven === true && request.session.byProvider !== true,
+      given: given(request),
       next: nextOf(formOf(request.method === 'GET' ? request.query : request.body).text('next')),
       secondFactor: (await context.users.secondFactor(viewer.user)) !== null,
       sessions: await sessionsOf(pool, viewer.user, request.session.sessionId),
@@ -58,7 +60,7 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     if ('fault' in outcome) return sendPage(reply.code(422), await shown(request, viewer, outcome.fault))
     context.devices.seen(request, reply, viewer.user)
     const next = nextOf(formOf(request.body).text('next'))
-    const wasGiven = request.standing?.passwordGiven === true
+    const wasGiven = given(request)
     if (await continueSession(request, outcome.done))
       return reply.redirect(next === '/' && !wasGiven ? '/me' : next, 303)
     return reply.clearCookie(sessionCookie, { path: '/' }).redirect(withNext('/login', next), 303)

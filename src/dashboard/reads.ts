@@ -1,6 +1,7 @@
 /** Which projections' rows the pages show: one table for all pages. Pure. */
 
 const organization = '/organizations/:organization'
+const overview = ['accounts', 'ledger_index', 'usage_buckets']
 
 /**
  * The projections of the pages below an address; the first match counts. The names are those of `projections`. Empty: figures there come
@@ -30,12 +31,11 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/commands', []],
   ['/pick', []],
   ['/operations', []],
+  ['/first-call', overview],
   ['/me', []],
   ['/waiting', []],
   ['/jobs', []],
 ]
-const overview = ['accounts', 'ledger_index', 'usage_buckets']
-
 /** The projections whose rows a page in the table of pages shows; null if the table does not say. */
 export const readsOf = (url: string): readonly string[] | null =>
   url === '/'

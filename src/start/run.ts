@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import { trace } from '@opentelemetry/api'
@@ -7,11 +6,12 @@ import type { Logger } from 'pino'
 import service from '../../package.json' with { type: 'json' }
 import release from '../../package.json' with { type: 'json' }
 import { anyOrganization, firstSteps, missingSentence, runs } from '../administration/first-steps.ts'
-import { type Demo, demoFile, seedDemo, writeDemo } from '../administration/seed.ts'
+import { type Demo, demoFile, readDemo, seedDemo, writeDemo } from '../administration/seed.ts'
 import { passwordIsRight } from '../administration/users/users.ts'
 import { within } from '../concurrency/deadline.ts'
 import type { Config } from '../config.ts'
 import { curlOf, firstRequest } from '../dashboard/first-call.ts'
+import { isLocalDemo } from '../dashboard/given-password.ts'
 import { createOutage } from '../event-log/outage.ts'
 import { permission } from '../events/capabilities.ts'
 import { openingWith } from '../foundation/closing.ts'
@@ -72,17 +72,18 @@ const announce = async (
   const urls = { apiUrl, dashboardUrl }
   await noteAddresses(config.DATA_DIR, urls)
   if (!foundation.embedded) return announceFirstSteps(foundation, print)
-  const known = await knownDemo(config, urls)
-  const demo =
+  const known = await readDemo(config.DATA_DIR)
+  const seeded =
     known ??
     ((await anyOrganization(foundation)) ? null : await seedDemo(foundation, { ...urls, actor: 'system' }))
-  if (demo === null) return announceFirstSteps(foundation, print)
+  if (seeded === null) return announceFirstSteps(foundation, print)
+  const demo = { ...seeded, api_url: urls.apiUrl, dashboard_url: urls.dashboardUrl }
   await writeDemo(config.DATA_DIR, demo)
   const path = join(config.DATA_DIR, demoFile)
   const printsSecrets = known === null && isTerminal
   print(`Demo       organization ${demo.organization_id}, key and login in ${path}`)
   print(
-    `Login      user ${demo.dashboard_user}, ${await passwordTold(foundation, demo, printsSecrets ? null : path)}`,
+    `Login      user ${demo.dashboard_user}, ${await passwordTold(foundation, demo, { path: printsSecrets ? null : path, isLocal: isLocalDemo(config) })}`,
   )
   const first = firstRequest(urls, permission.options)
   if (first !== undefined) {
@@ -109,30 +110,17 @@ const announceFirstSteps = async (foundation: Foundation, print: (line: string) 
 const passwordTold = async (
   { pool }: Foundation,
   { dashboard_user: name, dashboard_password: password }: Demo,
-  path: string | null,
+  { path, isLocal }: { readonly path: string | null; readonly isLocal: boolean },
 ): Promise<string> => {
   if (!(await passwordIsRight(pool, { name, password })))
     return `whose password was changed since; "user password ${name}" gives a new one`
-  const once = 'you choose your own when you sign in'
-  return path === null ? `password ${password} (${once})` : `password in ${path}; ${once}`
+  const next = isLocal ? 'it opens everything on this machine' : 'you choose your own when you sign in'
+  return path === null ? `password ${password} (${next})` : `password in ${path}; ${next}`
 }
 
 /** The shell command that reads the key. */
 const keyFrom = (path: string): string =>
   `$(sed -n 's/.*"api_key": "\\(.*\\)".*/\\1/p' '${resolve(path).replaceAll("'", `'\\''`)}')`
-
-const knownDemo = async (
-  config: Config,
-  urls: { apiUrl: string; dashboardUrl: string },
-): Promise<Demo | null> => {
-  const text = await readFile(join(config.DATA_DIR, demoFile), 'utf8').catch(() => null)
-  if (text === null) return null
-  try {
-    return { ...(JSON.parse(text) as Demo), api_url: urls.apiUrl, dashboard_url: urls.dashboardUrl }
-  } catch {
-    return null
-  }
-}
 
 /** Spans that wait to be sent. Further ones are dropped: calls never wait for the receiver of traces. */
 const spansWaitingMax = 8_192

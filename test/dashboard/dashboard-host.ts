@@ -58,6 +58,7 @@ export const openDashboardHost = async ({
   apiUrl = null,
   partnersAsOperator = false,
   beside = null,
+  localDemoIn = null,
 }: {
   reach?: Reach
   /** Served next to whoami. */
@@ -75,6 +76,8 @@ export const openDashboardHost = async ({
   partnersAsOperator?: boolean
   /** The host whose database to use, as another process of the same installation. That host closes last. */
   beside?: DashboardHost | null
+  /** The dashboard's settings are those of the embedded default, with this DATA_DIR. */
+  localDemoIn?: string | null
 } = {}): Promise<DashboardHost> => {
   const database =
     beside === null
@@ -134,7 +137,8 @@ export const openDashboardHost = async ({
   host.register(
     dashboard(foundation, logger, {
       health: findings === undefined ? health : { ...health, findings },
-      ...{ insecureCookies, settings: config, twoPerson: twoPersonOf(config), outside, provider },
+      ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },
+      settings: localDemoIn === null ? config : parseConfig({ DATA_DIR: localDemoIn }),
       dataSources: createDataSources(foundation, { config, logger }),
       ...{ lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
     }),

@@ -1,34 +1,61 @@
-/** From the first start to a plotted call, with no other help than the terminal. */
+/** From the first start to a plotted call, with no other help than the terminal and the overview. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { eventually, startService } from '../support/service.ts'
-import { openChromium } from './chromium/browser.ts'
+import { axeFindings, openChromium, overhang, picture, screens, signInAs } from './chromium/browser.ts'
 import { pasted } from './chromium/installation.ts'
-import { signInFirst } from './chromium/people.ts'
 
-test('typing the lines of the first start, with the password in demo.json, leads to a plotted call', async () => {
+test('the first start leads from its password to a call that is plotted, priced and explained, and to a key', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'first-start-'))
   const service = await startService({ DATA_DIR: dataDir })
   const chromium = await openChromium(service.dashboardUrl)
   try {
     const said = (pattern: RegExp) => eventually(async () => pattern.exec(service.output())?.[1])
-    expect(await pasted(await said(/^(curl .*)$/m))).toMatch(/^HTTP\/1\.1 200 /)
-    const window = await chromium.open({ scheme: 'light', width: 1280 })
-    const { page } = window
     const name = await said(/^Login +user (\S+), password \S+/m)
     const demo = await readFile(await said(/^Login +user \S+, password in (\S+);/m), 'utf8')
     const { dashboard_password: password } = JSON.parse(demo) as { dashboard_password: string }
-    await signInFirst(window, { name, password }, await said(/^What it cost, plotted: (\S+)$/m))
-    // The call is folded within a second of its answer.
-    await eventually(async () => {
-      if ((await page.locator('figure.plot canvas').count()) > 0) return true
-      await page.reload()
-      return undefined
-    })
-    expect(await page.locator('.figures dd').first().innerText()).toBe('1')
-    expect(window.complaints()).toEqual([])
+    const window = await chromium.open({ scheme: 'light', width: 1280 })
+    const { page } = window
+    await signInAs(window, { name, password })
+    const steps = page.locator('section[aria-labelledby=first-steps]')
+    await steps.getByRole('button', { name: 'Send' }).waitFor()
+    for (const { scheme, width } of screens) {
+      await page.emulateMedia({ colorScheme: scheme })
+      await page.setViewportSize({ width, height: 900 })
+      await picture(page, `first-steps-${scheme}-${width}`)
+      expect(await axeFindings(page)).toEqual([])
+      expect(await overhang(page)).toBeLessThanOrEqual(0)
+    }
+    const curl = await steps.locator('#first-curl').innerText()
+    await steps.getByRole('button', { name: 'Send' }).click()
+    await page.getByRole('heading', { name: 'The answer' }).waitFor()
+    expect(await page.locator('section[aria-labelledby=first-answer]').innerText()).toContain(
+      '1 credit charged',
+    )
+    await page.locator('figure.plot canvas').waitFor()
+    for (const { scheme, width } of screens) {
+      await page.emulateMedia({ colorScheme: scheme })
+      await page.setViewportSize({ width, height: 900 })
+      await picture(page, `first-answer-${scheme}-${width}`)
+      expect(await axeFindings(page)).toEqual([])
+      expect(await overhang(page)).toBeLessThanOrEqual(0)
+    }
+    expect(await pasted(curl)).toMatch(/^HTTP\/1\.1 200 /)
+    // The overview refreshes itself: its chart is drawn again, and the link keeps the focus.
+    await steps.getByRole('link', { name: 'Issue a key' }).focus()
+    await page.locator('dl.today dd strong', { hasText: /^2$/ }).first().waitFor()
+    await page.locator('figure.plot canvas').waitFor()
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Issue a key')
+    expect(await page.getByRole('heading', { name: 'The answer' }).count()).toBe(1)
+    await steps.getByRole('link', { name: 'Open the call' }).click()
+    expect(await page.locator('main').innerText()).toMatch(/Because/)
+    await page.goto('/')
+    await steps.getByRole('link', { name: 'Issue a key' }).click()
+    expect(new URL(page.url()).pathname).toMatch(/^\/organizations\/org_\w+\/key\/issue$/)
+    // Leaving a page interrupts its refresh.
+    expect(window.complaints().filter((said) => !said.includes('Failed to fetch'))).toEqual([])
   } finally {
     await chromium.close()
     await service.end('SIGTERM')

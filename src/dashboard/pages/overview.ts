@@ -2,6 +2,7 @@ import type { Finding } from '../../administration/checks/check.ts'
 import type { LastReconciled } from '../../administration/ledgers/reconciliations.ts'
 import { mayDo } from '../../administration/roles.ts'
 import { mayOpen } from '../access.ts'
+import type { FirstAnswer, FirstRun } from '../first-run.ts'
 import { balance, capitalized, count, credits } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { refreshing } from '../idle.ts'
@@ -10,6 +11,7 @@ import type { LowBalanceRow } from '../overview-queries.ts'
 import { type Range, rangeQuery } from '../ranges.ts'
 import type { CodeRow, OrganizationUseRow } from '../usage-queries.ts'
 import { type CheckpointView, checkpointSection } from './checkpoint.ts'
+import { firstAnswerSection, firstRunSection } from './first-run.ts'
 import { type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
 import { usagePlot } from './plot.ts'
 import { rangeFields } from './ranges.ts'
@@ -19,6 +21,10 @@ import { reconciliationSection } from './reconciliation.ts'
 
 type Overview = {
   readonly viewer: Viewer
+  /** Null: there is nothing left to do, or it is for someone else. */
+  readonly firstRun: FirstRun | null
+  /** Of the first call, right after it was sent. */
+  readonly answer: FirstAnswer | null
   readonly range: Range
   readonly fault: FormFault | null
   readonly today: TodayFigures
@@ -39,7 +45,9 @@ export const overviewPage = (view: Overview): Html =>
     viewer: view.viewer,
     scripts: ['more.js', 'plots.js'],
     main: html`<h1>Overview</h1>
+${view.answer !== null && firstAnswerSection(view.answer)}
 <div id="live" hx-get="/?${new URLSearchParams({ ...rangeQuery(view.range), ...refreshing }).toString()}" hx-trigger="every 10s" hx-select="#live" hx-swap="outerHTML settle:0ms">
+${view.firstRun !== null && firstRunSection(view.viewer, view.firstRun)}
 ${todaySection(view)}
 ${attentionSection(view)}
 <section aria-labelledby="usage-heading">

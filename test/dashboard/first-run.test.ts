@@ -1,0 +1,183 @@
+/** The local demo: its printed password opens the dashboard, and the overview leads to the first call. Nothing of this holds in production. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import Fastify, { type FastifyInstance } from 'fastify'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { defaultKeyLimits, issueKey } from '../../src/administration/keys/api-keys.ts'
+import { type Demo, seedDemo, writeDemo } from '../../src/administration/seed.ts'
+import { createUser } from '../../src/administration/users/user-changes.ts'
+import { parseConfig } from '../../src/config.ts'
+import { isLocalDemo } from '../../src/dashboard/given-password.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  openBrowser,
+  openDashboardHost,
+  signedIn,
+} from './dashboard-host.ts'
+import { openScene } from './scene.ts'
+
+test.each([
+  ['the defaults', {}, true],
+  ['another loopback address', { HOST: '127.0.0.5' }, true],
+  ['its IPv6 form', { HOST: '::1' }, true],
+  ['its name', { HOST: 'localhost' }, true],
+  ['all addresses of the machine', { HOST: '0.0.0.0' }, false],
+  ['all IPv6 addresses', { HOST: '::' }, false],
+  ['an address of the network', { HOST: '10.0.0.4' }, false],
+  ['any other name', { HOST: 'localhost.example.com' }, false],
+  ['a database of its own', { DATABASE_URL: 'postgres://u:p@db/x' }, false],
+  ['an event log of its own', { EVENT_LOG_URL: 'esdb://log:2113' }, false],
+  ['a public address', { DASHBOARD_URL: 'https://staff.example.com' }, false],
+  ['a proxy', { TRUSTED_PROXIES: '10.0.0.0/8' }, false],
+  ['plain HTTP from other machines', { INSECURE_COOKIES: '1' }, false],
+] as const)('with %s local demo or not', (_, environment, expected) => {
+  expect(isLocalDemo(parseConfig(environment))).toBe(expected)
+})
+
+let room: DashboardHost
+let api: FastifyInstance
+let demo: Demo
+let dataDir = ''
+const asked: { headers: Record<string, unknown>; body: unknown }[] = []
+
+beforeAll(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'first-run-'))
+  room = await openDashboardHost({ localDemoIn: dataDir, findings: async () => [] })
+  // Called in place of the API, over HTTP.
+  api = Fastify()
+  api.post('/v1/ip/lookup', async ({ headers, body }, reply) => {
+    asked.push({ headers, body })
+    return reply.header('credits-charged', '1').send({ result: { country_code: '<US>' } })
+  })
+  const apiUrl = await api.listen({ host: '127.0.0.1', port: 0 })
+  demo = await seedDemo(room.foundation, { apiUrl, dashboardUrl: 'http://localhost', actor: 'system' })
+  await writeDemo(dataDir, demo)
+  await room.caughtUp()
+})
+afterAll(async () => {
+  await api?.close()
+  await room?.close()
+  await rm(dataDir, { recursive: true, force: true })
+})
+
+const asDemo = async (host = 'localhost:80', headers: Record<string, string> = {}): Promise<Browser> => {
+  const browser = openBrowser(room.host, undefined, { host, ...headers })
+  const person = { name: demo.dashboard_user, password: demo.dashboard_password }
+  expect((await browser.submit('/login', person)).statusCode).toBe(303)
+  return browser
+}
+
+describe('the printed password', () => {
+  test('opens every page of the local demo, and may be changed', async () => {
+    const browser = await asDemo()
+    expect((await browser.get('/')).statusCode).toBe(200)
+    expect((await browser.get('/operations')).statusCode).toBe(200)
+    expect((await browser.get('/me')).body).not.toContain('Your present password was made for you')
+  })
+
+  test('opens nothing over a name that is not of this machine, even over HTTPS by a proxy of this machine', async () => {
+    const browser = await asDemo()
+    for (const headers of [
+      { host: 'staff.example.com', 'x-forwarded-proto': 'https' },
+      { 'x-forwarded-for': '203.0.113.9' },
+      { forwarded: 'for=203.0.113.9' },
+    ] as Record<string, string>[]) {
+      const { statusCode, body } = await browser.get('/', headers)
+      expect([statusCode === 200, body.includes(demo.api_key)]).toEqual([false, false])
+    }
+  })
+
+  test('of any other user is replaced first', async () => {
+    const eve = { name: 'eve', role: 'admin', organizationId: null, actor: 'cli:setup' } as const
+    const { password } = await createUser(room.foundation, eve)
+    const browser = openBrowser(room.host)
+    await browser.submit('/login', { name: 'eve', password })
+    expect((await browser.get('/')).headers.location).toBe('/me')
+  })
+
+  test('is replaced first where the database is one of its own', async () => {
+    const production = await openDashboardHost({ beside: room })
+    try {
+      const browser = openBrowser(production.host)
+      await browser.submit('/login', { name: demo.dashboard_user, password: demo.dashboard_password })
+      expect((await browser.get('/')).headers.location).toBe('/me')
+    } finally {
+      await production.close()
+    }
+  })
+})
+
+describe('the first steps', () => {
+  test('begin with a call: a line to copy with the key, and a button', async () => {
+    const { body } = await (await asDemo()).get('/')
+    expect(body).toContain('First steps')
+    expect(body).toContain(`x-api-key: ${demo.api_key}`)
+    expect(body).toContain('action="/first-call"')
+    expect(body).toContain(`href="/organizations/${demo.organization_id}/key/issue"`)
+  })
+
+  test('the button makes one call with that key, and shows its answer and price', async () => {
+    const browser = await asDemo()
+    const { statusCode, body } = await browser.submit('/', {}, '/first-call')
+    expect(statusCode).toBe(200)
+    expect(body).toContain('Status 200, 1 credit charged.')
+    expect(body).toContain('&quot;country_code&quot;: &quot;&lt;US&gt;&quot;')
+    expect(asked).toHaveLength(1)
+    expect(asked[0]).toMatchObject({ headers: { 'x-api-key': demo.api_key }, body: { ip: '8.8.8.8' } })
+  })
+
+  test('a form that is sent again is the same call: it has the same Idempotency-Key', async () => {
+    const browser = await asDemo()
+    asked.length = 0
+    const once = '01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
+    for (const _ of [1, 2]) await browser.submit('/', { once }, '/first-call')
+    expect(asked.map(({ headers }) => headers['idempotency-key'])).toEqual([once, once])
+  })
+
+  test('an API that does not answer is a sentence, and no call is claimed', async () => {
+    await writeDemo(dataDir, { ...demo, api_url: 'http://127.0.0.1:1' })
+    const { body } = await (await asDemo()).submit('/', {}, '/first-call')
+    await writeDemo(dataDir, demo)
+    expect(body).toContain('The API at http://127.0.0.1:1 did not answer')
+    expect(body).not.toContain('The answer')
+  })
+
+  test('for an admin of production the line has a placeholder and no button', async () => {
+    const production = await openDashboardHost({ beside: room, apiUrl: 'https://api.example.org' })
+    try {
+      const ada = { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:setup' } as const
+      const browser = await signedIn(production, { name: 'ada', ...(await createUser(room.foundation, ada)) })
+      const { body } = await browser.get('/')
+      expect(body).toContain(
+        `curl -i &#39;https://api.example.org/v1/ip/lookup&#39; -H &#39;x-api-key: YOUR_KEY`,
+      )
+      expect([body.includes(demo.api_key), body.includes('action="/first-call"')]).toEqual([false, false])
+      asked.length = 0
+      expect((await browser.submit('/', {}, '/first-call')).statusCode).toBe(404)
+      expect(asked).toEqual([])
+    } finally {
+      await production.close()
+    }
+  })
+
+  test('go step by step: a call leads to its page, and another key ends them', async () => {
+    const scene = await openScene(room, { nowMs: Date.now(), days: 1 })
+    const browser = await asDemo()
+    // The scene has a key of its own: what follows is seen as it would be without it.
+    expect((await browser.get('/')).body).not.toContain('First steps')
+    await room.foundation.pool.query('delete from api_keys where key_id <> $1', [demo.api_key_id])
+    const { body } = await browser.get('/')
+    expect(body).toMatch(
+      new RegExp(`href="/organizations/${scene.organizationId}/calls/[0-9A-Z]{26}">Open the call`),
+    )
+    expect(body).not.toContain('action="/first-call"')
+    await issueKey(room.foundation, {
+      ...{ organizationId: demo.organization_id, name: 'own', permissions: [], limits: defaultKeyLimits },
+      ...{ allowedCidrs: [], expiresAt: null, actor: 'user:demo' },
+    })
+    await room.caughtUp()
+    expect((await browser.get('/')).body).not.toContain('First steps')
+  })
+})
