@@ -20,6 +20,24 @@ export const callsOfRequest = (
   values: [requestId, organizationId],
 })
 
+/** Lines that are looked at for a neighbour: more than ever lie between two calls. */
+const neighbourWithin = 10_000
+
+/** The nearest other call of an organization before or after a revision of its ledger. */
+export const neighbourCall = (
+  organizationId: string,
+  { revision, requestId, side }: { revision: number; requestId: string; side: 'before' | 'after' },
+): Query<{ request_id: string }> => {
+  const [is, order] = side === 'before' ? ['<', 'desc'] : ['>', 'asc']
+  return {
+    text: `select request_id from (
+             select revision, kind, request_id from ledger_lines
+              where ledger = ledger_key($1) and revision ${is} $2::bigint order by revision ${order} limit $4) near
+            where kind = 'call' and request_id <> $3 order by revision ${order} limit 1`,
+    values: [organizationId, revision, requestId, neighbourWithin],
+  }
+}
+
 export type LinesRange = {
   /** Revisions, both inclusive. */
   readonly from: number

@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import { neighbourCall } from '../../projections/statement-lines.ts'
 import { InputFault } from '../administration/input.ts'
 import { explainCall } from '../administration/ledgers/explain.ts'
 import { receiptOf } from '../event-log/tree/receipt.ts'
@@ -7,7 +8,9 @@ import type { Explanation } from '../ledger/explain/explanation.ts'
 import { CommandRefused } from '../ledger/write/commit.ts'
 import { accountAt, type CallParams, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
 import { callPage } from './pages/call.ts'
-import { linesOfCall } from './statement.ts'
+import { linesOfRequest, rowsOf } from './queries.ts'
+
+const linesMax = 10
 
 /** One call of an organization. Throws `PageMissing` if its ledger has no call with that id. */
 const explainedCall = (
@@ -27,11 +30,22 @@ export const callRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.get<CallParams>('/organizations/:organization/calls/:request', async (request, reply) => {
     const account = await accountAt(context, request.params.organization)
     const call = await explainedCall(context, request.params)
-    const lines = await linesOfCall(foundation.pool, account.organization_id, call.request_id)
-    return sendPage(
-      reply,
-      callPage({ viewer: viewerOf(request, reply), account, call, isInStatement: lines.length > 0 }),
-    )
+    const { organization_id: id } = account
+    const { request_id: requestId } = call
+    const revision = call.events[0]?.revision ?? 0
+    const neighbour = async (side: 'before' | 'after'): Promise<string | null> => {
+      const [one] = await rowsOf(foundation.pool, neighbourCall(id, { revision, requestId, side }))
+      return one?.request_id ?? null
+    }
+    const [lines, previous, next] = await Promise.all([
+      rowsOf(foundation.pool, linesOfRequest(id, { requestId, max: linesMax })),
+      neighbour('before'),
+      neighbour('after'),
+    ])
+    // Newest first: a call that broke may have a later line, too.
+    const line = lines.at(-1) ?? null
+    const viewer = viewerOf(request, reply)
+    return sendPage(reply, callPage({ viewer, account, call, line, previous, next }))
   })
 
   pages.get<CallParams>(

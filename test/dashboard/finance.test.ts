@@ -6,6 +6,8 @@ import { closableAt } from '../../src/administration/months/statements.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { monthBefore, monthStart } from '../../src/billing/months.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
 import { until } from '../support/house.ts'
 import { verifyReceipt } from '../support/verify-receipt.ts'
 import {
@@ -258,15 +260,59 @@ describe('lots', () => {
 
 describe('a call', () => {
   const call = (): string => `${base}/calls/${scene.requestId}`
+  /** The calls of the ledger, in its order. */
+  const recorded = async () =>
+    (await room.foundation.eventLog.read(ledgerStream(scene.organizationId), { max: 2_000 }))
+      .map(decodeEvent)
+      .flatMap((event) =>
+        event.type === 'KeyUsed'
+          ? [{ id: event.metadata.request_id ?? '', rule: event.data.free_by?.rule ?? 'charged' }]
+          : [],
+      )
 
-  test('is shown from its request to its row', async () => {
-    const { body } = await ada.get(call())
-    for (const told of [
-      'the request was decided: answered',
-      'KeyUsed',
-      'CreditCharged',
-      'its row is in the statement',
+  test.each([
+    ['charged', '1 credit: the address was located (rule ip_lookup.located v1, price book 1).'],
+    [
+      'ip_lookup.not_located',
+      'Free: an address that is not located costs nothing (rule ip_lookup.not_located v1).',
+    ],
+    ['refusal', 'Free: a call that is refused or fails costs nothing (rule refusal v1).'],
+  ])('says in one sentence what it cost and why: %s', async (wanted, sentence) => {
+    const one = (await recorded()).findLast(({ rule }) => rule === wanted)
+    const { body } = await ada.get(`${base}/calls/${one?.id}`)
+    expect(body).toContain(`<p>${sentence}</p>`)
+    expect(body.includes('Refund the call')).toBe(wanted === 'charged')
+    expect(body.includes('<h2 id="lots">')).toBe(wanted === 'charged')
+    expect([figure(body, 'Costs now'), /<dt>Key<\/dt><dd><a href="[^"]+">(\w+)/.exec(body)?.[1]]).toEqual([
+      '',
+      expect.stringMatching(/^(production|nightly)$/),
     ])
+  })
+
+  test('leads to the calls before and after it, in the order of the ledger', async () => {
+    const ids = (await recorded()).map(({ id }) => id)
+    const sides = async (id: string | undefined) => {
+      const { body } = await ada.get(`${base}/calls/${id}`)
+      return ['Previous', 'Next'].map(
+        (side) => new RegExp(`/calls/(\\w+)">${side} call</a>`).exec(body)?.[1] ?? null,
+      )
+    }
+    expect(await sides(ids[0])).toEqual([null, ids[1]])
+    expect(await sides(ids.at(-1))).toEqual([ids.at(-2), null])
+    for (const i of [1, 7, 40, ids.length - 2])
+      expect([i, await sides(ids[i])]).toEqual([i, [ids[i - 1], ids[i + 1]]])
+  })
+
+  test('has a timeline from its decision to the statement, in order', async () => {
+    const { body } = await ada.get(call())
+    const timeline = body.slice(
+      body.indexOf('<ol class="timeline">'),
+      body.indexOf('</ol>', body.indexOf('timeline')),
+    )
+    const times = [...timeline.matchAll(/datetime="([^"]+)"/g)].map(([, at = '']) => at)
+    expect([times.length, times]).toEqual([3, times.toSorted()])
+    expect(timeline).toContain('+0 ms</span> the request was decided')
+    for (const told of ['the request was decided: answered', 'KeyUsed', 'CreditCharged', 'it is in the <a'])
       expect(body).toContain(told)
     expect(body).toContain('no signed checkpoint covers it yet')
     expect((await ada.get(`${call()}/receipt.json`)).statusCode).toBe(404)
@@ -279,6 +325,19 @@ describe('a call', () => {
     expect(headers['content-disposition']).toContain(`receipt-${scene.requestId}.json`)
     verifyReceipt(JSON.parse(body))
     expect(() => verifyReceipt(JSON.parse(body.replace('KeyUsed', 'KeyUsee')))).toThrow()
+  })
+
+  test('can be refunded while something is left, and says what it costs since', async () => {
+    const refunded = await give(ada, `${base}/credits/refund`, {
+      request: scene.requestId,
+      reason: 'goodwill',
+    })
+    expect(refunded.body).toContain('<h1>Done</h1>')
+    await room.caughtUp()
+    const { body } = await ada.get(call())
+    expect([figure(body, 'Cost, credits'), figure(body, 'Costs now')]).toEqual(['1', '0'])
+    expect(body).toContain('refund of 1 credit: goodwill')
+    expect(body).not.toContain('Refund the call')
   })
 
   test('of another organization is not shown', async () => {

@@ -414,17 +414,17 @@ describe('the statement', () => {
   })
 
   test('links from a line to the call, with its explanation', async () => {
-    const found = await browser.get(`/organizations/${id}?request_id=${requestIds[5]}`)
     const path = `/organizations/${id}/calls/${requestIds[5]}`
-    expect(found.body).toContain(`href="${path}"`)
     const answer = await browser.get(path)
+    const lines = await browser.get(link(answer.body, 'statement') ?? '')
+    expect(textOf(lines.body.slice(lines.body.indexOf('id="line-')))).toContain(requestIds[5])
+    expect(shown(lines.body).length).toBeGreaterThan(1)
     expect(answer.statusCode).toBe(200)
     const text = textOf(answer.body)
     for (const part of [
       requestIds[5],
-      'Why',
       'Price book 1, digest',
-      'Facts',
+      'Facts and events',
       'KeyUsed',
       'As of ledger revision',
     ])

@@ -24,7 +24,7 @@ import {
 import { pixelDays } from '../../projections/pixel-days.ts'
 import { profileCache } from '../../projections/profile-cache.ts'
 import type { ProjectedEvent, TableName } from '../../projections/projection.ts'
-import { callsOfRequest, lastLineOf } from '../../projections/statement-lines.ts'
+import { callsOfRequest, lastLineOf, neighbourCall } from '../../projections/statement-lines.ts'
 import { usageBuckets } from '../../projections/usage-buckets.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { RecordedEvent } from '../../src/event-log/port.ts'
@@ -428,7 +428,7 @@ describe('ledger_lines', () => {
     expect(found).toBeGreaterThan(5)
   })
 
-  test('queries of calls in a long ledger read a few of its lines, not all', async () => {
+  test('queries of calls and pages in a long ledger read a few of its lines, not all', async () => {
     const [organizationId = ''] = organizationIds
     const lines = liveTable(ledgerLines)('ledger_lines')
     await client.query('begin')
@@ -452,6 +452,12 @@ describe('ledger_lines', () => {
           max: 16,
         }),
         'the calls of a request': callsOfRequest('request-7', organizationId),
+        ...Object.fromEntries(
+          (['before', 'after'] as const).map((side) => [
+            `the call ${side} one`,
+            neighbourCall(organizationId, { revision: 1_010_000, requestId: 'request-10000', side }),
+          ]),
+        ),
       }
       for (const [name, { text, values }] of Object.entries(asked)) {
         const explain = `explain (analyze, format json) ${text}`

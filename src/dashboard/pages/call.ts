@@ -3,123 +3,135 @@ import { creditsText, parseCredits } from '../../billing/money.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { mayOpen } from '../access.ts'
-import { balance, copyable, decimal, instant, words } from '../format.ts'
+import { balance, copyable, count, decimal, instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import type { AccountRow } from '../queries.ts'
+import type { AccountRow, StatementRow } from '../queries.ts'
 import { eventHref } from './events.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
-/** One call: its findings, the reasons for its cost, and later corrections. */
+/** One call: its cost and the reason for it, then its course, the lots that paid, and the evidence. */
 
 type CallView = {
   readonly viewer: Viewer
   readonly account: AccountRow
   readonly call: Explanation
-  /** When it was written; the statement has its line. */
-  readonly isInStatement: boolean
+  /** Its line in the statement; null: not yet. */
+  readonly line: StatementRow | null
+  /** Request ids of the calls before and after it in the ledger; null: there is none. */
+  readonly previous: string | null
+  readonly next: string | null
 }
 
-export const callPage = ({ viewer, account, call, isInStatement }: CallView): Html => {
-  const path = `/organizations/${account.organization_id}/calls/${call.request_id}`
+export const callPage = ({ viewer, account, call, line, previous, next }: CallView): Html => {
+  const own = `/organizations/${account.organization_id}`
+  const { cost } = call
+  const isLeft = cost.charge_id !== null && parseCredits(cost.now) > 0n
   return layout({
     title: `Call ${call.request_id}`,
     viewer,
     main: html`${organizationHead(viewer, account, null, `Call ${call.request_id}`)}
 <h1>${words(call.capability)}, ${call.outcome}</h1>
-<p class="note">${copyable(call.request_id)} · ${at(call.at)} UTC · key ${copyable(call.key_id)}${
-      call.code !== null && html` · <span class="code">${call.code}</span>`
-    }${call.trace_id !== null && html` · trace ${copyable(call.trace_id)}`}</p>
+<p class="note">${copyable(call.request_id)}${call.code !== null && html` · <span class="code">${call.code}</span>`}${
+      call.trace_id !== null && html` · trace ${copyable(call.trace_id)}`
+    }</p>
 ${figures([
-  ['Cost, credits', html`<strong>${decimal(call.cost.charged)}</strong>`],
-  ['Costs now', decimal(call.cost.now)],
+  ['Organization', html`<a href="${own}">${account.name}</a>`],
+  ['Key', html`<a href="${own}/keys/${call.key_id}">${line?.key_name ?? call.key_id}</a>`],
+  ['Capability', words(call.capability)],
+  ['Time (UTC)', at(call.at)],
+  ['Cost, credits', html`<strong>${decimal(cost.charged)}</strong>`],
+  ...(cost.now === cost.charged ? [] : [['Costs now', decimal(cost.now)] as const]),
   ['Balance before', balance(String(parseCredits(call.balance.before)))],
   ['Balance after', balance(String(parseCredits(call.balance.after)))],
 ])}
-<p class="actions">${mayDo(viewer.role, 'credits.change') && parseCredits(call.cost.now) > 0n && call.cost.charge_id !== null && html`<a class="button" href="/organizations/${account.organization_id}/credits/refund?request=${call.request_id}">Refund the call</a>`}
-${mayDo(viewer.role, 'ledgers.export') && call.checkpoint !== null && html`<a href="${path}/receipt.json">Receipt</a>`}</p>
-${timelineSection(call, isInStatement)}
-${whySection(call)}
-${adjustmentsSection(call)}
-${factsSection(call)}
-${eventsSection(call, mayOpen(viewer.role, 'GET /events'))}`,
+<p>${costSentence(call)}${
+      call.repeats !== null &&
+      html` It got the answer of <a href="${own}/calls/${call.repeats}">${call.repeats}</a> again, under the same Idempotency-Key.`
+    }</p>
+<p class="actions">${mayDo(viewer.role, 'credits.change') && isLeft && html`<a class="button" href="${own}/credits/refund?request=${call.request_id}">Refund the call</a>`}
+${mayDo(viewer.role, 'ledgers.export') && call.checkpoint !== null && html`<a href="${own}/calls/${call.request_id}/receipt.json">Receipt</a>`}</p>
+<nav class="pager" aria-label="Calls in the order of the ledger">${previous !== null && html`<a href="${own}/calls/${previous}">Previous call</a> `}${
+      next !== null && html`<a href="${own}/calls/${next}">Next call</a>`
+    }</nav>
+${timelineSection(call, line)}
+${cost.lines.length > 0 && lotsSection(call)}
+${evidenceSection(call, mayOpen(viewer.role, 'GET /events'))}`,
   })
 }
 
-const at = (iso: string | null): Renderable => iso !== null && instant(new Date(iso), { milliseconds: true })
+const at = (iso: string): Html => instant(new Date(iso), { milliseconds: true })
 
-const timelineSection = (
-  call: Explanation,
-  isInStatement: boolean,
-): Html => html`<section aria-labelledby="timeline">
-<h2 id="timeline">From request to row</h2>
+/** Such as: 1 credit: the address was located (rule ip_lookup.located v1, price book 1). */
+const costSentence = ({ cost: { charged, lines, free_by, price_book } }: Explanation): string => {
+  if (lines.length === 0) return free_by === null ? 'Free.' : `Free: ${reason(free_by, [])}.`
+  const reasons = lines.map((line) => {
+    const { amount, book_amount, override } = line
+    return reason(line, [
+      ...(lines.length > 1 ? [creditsText(amount)] : []),
+      ...(price_book === null ? [] : [`price book ${price_book.version}`]),
+      ...(override === null
+        ? []
+        : [
+            `own price since ${override.effective_from.slice(0, 10)}${book_amount === null ? '' : ` in place of ${creditsText(book_amount)}`}`,
+          ]),
+    ])
+  })
+  return `${creditsText(charged)}: ${reasons.join('; ')}.`
+}
+
+/** The rule's own words, and in parentheses its name. A rule of another release has no words here. */
+const reason = (
+  { because, rule, rule_version }: { because: string; rule: string; rule_version: number },
+  more: readonly string[],
+): string => `${because} (${[`rule ${rule} v${rule_version}`, ...more].join(', ')})`.trim()
+
+/** Milliseconds from the decision; later than a minute, the time alone says more. */
+const offsetMaxMs = 60_000
+
+const timelineSection = (call: Explanation, line: StatementRow | null): Html => {
+  const own = `/organizations/${call.organization_id}`
+  const steps: (readonly [at: string, what: Renderable])[] = [
+    [call.at, `the request was decided: ${call.outcome}${call.code === null ? '' : ` with ${call.code}`}`],
+    ...call.events.map(
+      ({ type, recorded_at, revision }) =>
+        [recorded_at, html`<strong>${type}</strong> was written at ledger revision ${revision}`] as const,
+    ),
+    ...call.replays.map(
+      ({ request_id, at }) =>
+        [
+          at,
+          html`answered again${request_id !== null && html` as <a href="${own}/calls/${request_id}">${request_id}</a>`}`,
+        ] as const,
+    ),
+    ...call.adjustments.map(
+      ({ at, kind, amount, reason }) => [at, `${words(kind)} of ${creditsText(amount)}: ${reason}`] as const,
+    ),
+    ...(call.checkpoint === null ? [] : [[call.checkpoint.at, 'a signed checkpoint covers it'] as const]),
+  ]
+  return html`<section aria-labelledby="timeline">
+<h2 id="timeline">Timeline</h2>
 <ol class="timeline">
-<li>${at(call.at)} the request was decided: ${call.outcome}${call.code !== null && ` with ${call.code}`}</li>
-${call.events.map(
-  ({ type, recorded_at, revision, position }) =>
-    html`<li>${at(recorded_at)} <strong>${type}</strong> was written at ledger revision ${revision}, position ${position}</li>`,
-)}
+${steps
+  .map(([iso, what]) => ({ iso, what, offsetMs: Date.parse(iso) - Date.parse(call.at) }))
+  .toSorted((one, other) => one.offsetMs - other.offsetMs)
+  .map(
+    ({ iso, what, offsetMs }) =>
+      html`<li>${at(iso)}${offsetMs < offsetMaxMs && html` <span class="minor">${offsetMs >= 0 && '+'}${count(offsetMs)} ms</span>`} ${what}</li>`,
+  )}
+${call.checkpoint === null && html`<li class="waits">no signed checkpoint covers it yet</li>`}
 ${
-  isInStatement
-    ? html`<li>its row is in the statement</li>`
-    : html`<li class="waits">its row is not in the statement yet: the projection is behind</li>`
+  line === null
+    ? html`<li class="waits">it is not in the statement yet: the projection is behind</li>`
+    : html`<li>it is in the <a href="${own}?before=${BigInt(line.revision) + 1n}#statement">statement</a></li>`
 }
-${
-  call.checkpoint === null
-    ? html`<li class="waits">no signed checkpoint covers it yet</li>`
-    : html`<li>${at(call.checkpoint.at)} a signed checkpoint covers it</li>`
-}
-${call.adjustments.map(
-  ({ at: when, kind, amount, reason }) => html`<li>${at(when)} ${words(kind)} of ${amount}: ${reason}</li>`,
-)}
 </ol>
 </section>`
-
-const whySection = (call: Explanation): Html => html`<section aria-labelledby="why">
-<h2 id="why">Why</h2>
-${
-  call.repeats !== null &&
-  html`<p>It got the answer of <a href="${pathOf(call, call.repeats)}">${call.repeats}</a> again, under the same Idempotency-Key.</p>`
 }
-${call.replays.map(
-  ({ request_id, at }) =>
-    request_id !== null &&
-    html`<p class="note">Answered again ${at} as <a href="${pathOf(call, request_id)}">${request_id}</a></p>`,
-)}
-${call.cost.free_by === null ? chargeTable(call) : html`<p>${freeText(call.cost.free_by)}</p>`}
-${bookNote(call)}
-${call.lots.length > 0 && lotsTable(call)}
-${call.overdraft !== '0' && html`<p class="note">${creditsText(call.overdraft)} came from the overdraft.</p>`}
-</section>`
 
-const pathOf = ({ organization_id }: Explanation, requestId: string): string =>
-  `/organizations/${organization_id}/calls/${requestId}`
-
-const freeText = ({ rule, rule_version, because }: NonNullable<Explanation['cost']['free_by']>): string =>
-  `Free: ${because} (rule ${rule} version ${rule_version}).`
-
-const chargeTable = ({ cost }: Explanation): Html =>
-  table({
-    caption: 'What the call was charged for',
-    rows: cost.lines,
-    columns: [
-      { head: 'For', kind: 'name', cell: (line) => words(line.sku) },
-      { head: 'Because', cell: (line) => line.because },
-      { head: 'Rule', cell: (line) => `${line.rule} v${line.rule_version}` },
-      { head: 'Price book', kind: 'number', cell: (line) => line.book_amount },
-      {
-        head: 'Own price',
-        cell: ({ override }) =>
-          override !== null && `since ${override.effective_from} ${override.reason ?? ''}`,
-      },
-      { head: 'Credits', kind: 'number', cell: (line) => line.amount },
-    ],
-  })
-
-const bookNote = ({ cost: { price_book: book } }: Explanation): Renderable =>
-  book !== null &&
-  html`<p class="note">Price book ${book.version}, digest <span class="id whole">${book.digest}</span></p>`
-
-const lotsTable = ({ lots }: Explanation): Html =>
+const lotsSection = ({ lots, overdraft }: Explanation): Html => html`<section aria-labelledby="lots">
+<h2 id="lots">Paid by</h2>
+${
+  lots.length > 0 &&
   table({
     caption: 'The lots that paid',
     rows: lots,
@@ -135,43 +147,28 @@ const lotsTable = ({ lots }: Explanation): Html =>
       { head: 'Credits', kind: 'number', cell: (lot) => lot.amount },
     ],
   })
-
-const adjustmentsSection = ({ adjustments }: Explanation): Renderable =>
-  adjustments.length > 0 &&
-  html`<section aria-labelledby="since">
-<h2 id="since">Since</h2>
-${table({
-  caption: 'Corrections of what the call costs',
-  rows: adjustments,
-  columns: [
-    { head: 'Time (UTC)', kind: 'name', cell: (row) => row.at },
-    { head: 'What', cell: (row) => words(row.kind) },
-    { head: 'Reason', cell: (row) => row.reason },
-    { head: 'Revision', kind: 'number', cell: (row) => row.event?.revision },
-    { head: 'Given back', kind: 'number', cell: (row) => row.amount },
-  ],
-})}
+}
+${overdraft !== '0' && html`<p class="note">${creditsText(overdraft)} came from the overdraft.</p>`}
 </section>`
 
-const factsSection = ({ facts }: Explanation): Html => html`<section aria-labelledby="facts">
-<h2 id="facts">Facts</h2>
-<p class="note">All that its price depends on. What was asked for is in the log as a keyed hash only.</p>
+const evidenceSection = (call: Explanation, mayOpenThem: boolean): Html => html`<details>
+<summary>Facts and events</summary>
+<p class="note">The price depends on these facts alone. The log has the input only as a keyed hash.</p>
 ${table({
   caption: 'What the call established',
-  rows: Object.entries(facts).map(([name, value]) => ({ name, value: String(value) })),
+  rows: Object.entries(call.facts).map(([name, value]) => ({ name, value: String(value) })),
   columns: [
     { head: 'Fact', kind: 'name', cell: ({ name }) => words(name) },
     { head: 'Value', cell: ({ value }) => html`<span class="id whole">${value}</span>` },
   ],
 })}
-</section>`
+${eventsTable(call, mayOpenThem)}
+</details>`
 
-const eventsSection = (
-  { organization_id: id, events, checkpoint, as_of }: Explanation,
+const eventsTable = (
+  { organization_id: id, events, checkpoint, as_of, cost: { price_book: book } }: Explanation,
   mayOpenThem: boolean,
-): Html => html`<section aria-labelledby="events">
-<h2 id="events">Events</h2>
-${table({
+): Html => html`${table({
   caption: 'The events of the call',
   rows: events,
   columns: [
@@ -195,5 +192,6 @@ ${table({
   checkpoint === null
     ? 'No signed checkpoint covers them yet.'
     : `Covered by the checkpoint of ${checkpoint.at} over ${checkpoint.size} events.`
-} As of ledger revision ${as_of.revision}.</p>
-</section>`
+} As of ledger revision ${as_of.revision}.${
+  book !== null && html` Price book ${book.version}, digest <span class="id whole">${book.digest}</span>.`
+}</p>`
