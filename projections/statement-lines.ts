@@ -20,6 +20,15 @@ export const callsOfRequest = (
   values: [requestId, organizationId],
 })
 
+/** The call that an event records, if it had an Idempotency-Key: the ids of other calls' events derive from their request ids. */
+export const callOfEvent = (
+  eventId: string,
+): Query<{ organization_id: string; revision: string; request_id: string | null }> => ({
+  text: `select organization_id, revision::text, request_id from ledger_lines
+          where event_id = $1::uuid and idempotent limit 1`,
+  values: [eventId],
+})
+
 /** Lines that are looked at for a neighbour: more than ever lie between two calls. */
 const neighbourWithin = 10_000
 

@@ -27,6 +27,9 @@ const actionOfPage = {
   'GET /commands': 'finance.read',
   'GET /organizations/:organization/commands': 'accounts.read',
   'GET /organizations/:organization/pick/keys': 'accounts.read',
+  // Everyone searches among the things that the role may open.
+  'GET /search': 'accounts.read',
+  'GET /search/choices': 'accounts.read',
   'GET /pick/organizations': 'finance.read',
   'GET /pick/keys': 'finance.read',
   'GET /pick/users': 'users.read',

@@ -26,7 +26,7 @@ const revisionOf = (text: string): number => {
 }
 /** A category and an id; a longer name is not one of ours. */
 const streamLengthMax = 140
-const isStream = (name: string): boolean => name.length <= streamLengthMax && isStreamName(name)
+export const isStream = (name: string): boolean => name.length <= streamLengthMax && isStreamName(name)
 
 const streamOf = (name: string): string => {
   if (!isStream(name)) throw new PageMissing()

@@ -20,37 +20,37 @@ import {
  * the server looks a name up when the form is sent, and answers with a list if more than one fits. An id can always be typed.
  */
 
-const choicesMax = 20
+export const choicesMax = 20
 
 type Searched = {
   readonly kind: Picks
-  /** Of keys: those of this organization alone. Null: of any. */
-  readonly organizationId: string | null
+  /** Only those of these organizations. Null: of any. */
+  readonly organizationIds: readonly string[] | null
 }
 
-/** `$1`: an organization, or null for any. */
+/** `$1`: organizations, or null for any. */
 const sources: Readonly<Record<Picks, string>> = {
-  organizations: `select organization_id as id, name, '' as about from accounts
-                   where registered_at is not null and ($1::text is null or organization_id = $1)`,
+  organizations: `select organization_id as id, name, '' as about, organization_id from accounts
+                   where registered_at is not null and ($1::text[] is null or organization_id = any ($1))`,
   keys: `select key_id as id, name,
-                organization_name || case when revoked_at is null then '' else ', revoked' end as about
-           from api_keys where $1::text is null or organization_id = $1`,
-  users: `select name as id, name, role || case when disabled_at is null then '' else ', disabled' end as about
-            from users where $1::text is null or organization_id = $1`,
+                organization_name || case when revoked_at is null then '' else ', revoked' end as about, organization_id
+           from api_keys where $1::text[] is null or organization_id = any ($1)`,
+  users: `select name as id, name, role || case when disabled_at is null then '' else ', disabled' end as about, organization_id
+            from users where $1::text[] is null or organization_id = any ($1)`,
 }
 
 /** Those with `text` in their names, or with ids that begin with it: by name, after the one with the id `after`. */
-const search = async (
+export const choicesNamed = async (
   pool: pg.Pool,
-  { kind, organizationId, text, after }: Searched & { readonly text: string; readonly after: string },
+  { kind, organizationIds, text, after }: Searched & { readonly text: string; readonly after: string },
 ): Promise<Choices> => {
   const { rows } = await pool.query<Choice>(
     `with one as (${sources[kind]})
-     select id, name, about from one
+     select id, name, about, organization_id from one
       where (position(lower($2) in lower(name)) > 0 or starts_with(id, $2))
         and ($3 = '' or (lower(name), id) > (select lower(name), id from one where id = $3))
       order by lower(name), id limit $4`,
-    [organizationId, text, after, choicesMax + 1],
+    [organizationIds, text, after, choicesMax + 1],
   )
   return { found: rows.slice(0, choicesMax), more: rows.length > choicesMax }
 }
@@ -58,20 +58,27 @@ const search = async (
 /** Those with exactly this id or, regardless of case, this name: at most two. */
 const exactly = async (
   pool: pg.Pool,
-  { kind, organizationId }: Searched,
+  { kind, organizationIds }: Searched,
   text: string,
 ): Promise<Choice[]> => {
   const { rows } = await pool.query<Choice>(
     `with one as (${sources[kind]})
-     select id, name, about from one
+     select id, name, about, organization_id from one
       where id = $2 or lower(name) = lower($2)
       order by id = $2 desc limit 2`,
-    [organizationId, text],
+    [organizationIds, text],
   )
   return rows[0]?.id === text ? rows.slice(0, 1) : rows
 }
 
 const suggestedForm = /^.* \(([0-9A-Za-z_]{1,64})\)$/
+
+/** Those that a text names whole: as a browser suggests one, by its id or by its name. At most two. */
+export const choicesMeant = async (pool: pg.Pool, searched: Searched, text: string): Promise<Choice[]> => {
+  const [, idSuggested] = suggestedForm.exec(text) ?? []
+  const [one] = idSuggested === undefined ? [] : await exactly(pool, searched, idSuggested)
+  return one !== undefined && suggested(one) === text ? [one] : exactly(pool, searched, text)
+}
 
 /** Texts in the form of an id. Rows may be late, so the command decides about an id that no row has. */
 const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessNamed: RegExp }>> = {
@@ -91,13 +98,10 @@ const idOf = async (
   if (chosen !== '' && !chosen.startsWith(afterMark)) return chosen
   if (always.test(typed)) return typed
   const text = labelOf(flag, typed)
-  const [, idSuggested = ''] = suggestedForm.exec(text) ?? []
-  const [one] = await exactly(pool, searched, idSuggested)
-  if (one !== undefined && suggested(one) === text) return one.id
-  const [same, ...others] = await exactly(pool, searched, text)
+  const [same, ...others] = await choicesMeant(pool, searched, text)
   if (same !== undefined && others.length === 0) return same.id
   const after = chosen.slice(afterMark.length)
-  const choices = await search(pool, { ...searched, text, after })
+  const choices = await choicesNamed(pool, { ...searched, text, after })
   const [noun, { found, more }] = [nouns[searched.kind], choices]
   if (found.length === 0 && unlessNamed.test(text)) return text
   if (found.length === 0)
@@ -120,13 +124,13 @@ export const withIds = async (
   const fields = askedFields(place).toSorted(
     (one, other) => Number(other.picks === 'organizations') - Number(one.picks === 'organizations'),
   )
-  let of = account?.organization_id ?? null
+  let of = account === null ? null : [account.organization_id]
   for (const { flag, picks, control } of fields) {
     const [typed, chosen] = [form.text(flag).trim(), form.text(chosenName(flag))]
     if (picks === undefined || (typed === '' && chosen === '')) continue
-    const id = await idOf(pool, { kind: picks, organizationId: of }, { flag, typed, chosen })
+    const id = await idOf(pool, { kind: picks, organizationIds: of }, { flag, typed, chosen })
     found.set(flag, id)
-    if (control === 'organization') of = id
+    if (control === 'organization') of = [id]
   }
   const list = (name: string): string[] => {
     const id = found.get(name)
@@ -140,15 +144,15 @@ export const firstChoices = async (
   { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
   { place, account }: At,
 ): Promise<ReadonlyMap<string, Choices>> => {
-  const organizationId = account?.organization_id ?? null
+  const organizationIds = account === null ? null : [account.organization_id]
   const picked = askedFields(place).flatMap(({ flag, picks }) =>
     picks === undefined ? [] : [{ flag, picks }],
   )
   return new Map(
     await Promise.all(
       picked.map(async ({ flag, picks }): Promise<[string, Choices]> => {
-        const asked = { kind: picks, organizationId, text: '', after: '' }
-        return [flag, await search(pool, asked)]
+        const asked = { kind: picks, organizationIds, text: '', after: '' }
+        return [flag, await choicesNamed(pool, asked)]
       }),
     ),
   )
@@ -159,17 +163,17 @@ export const pickRoutes = (pages: FastifyInstance, { foundation: { pool } }: Das
   const answer = async (searched: Searched, query: unknown): Promise<Html> => {
     const form = formOf(query)
     const text = form.text(form.text('field')).trim().slice(0, 200)
-    return choiceOptions(await search(pool, { ...searched, text, after: '' }))
+    return choiceOptions(await choicesNamed(pool, { ...searched, text, after: '' }))
   }
   for (const kind of ['organizations', 'keys', 'users'] as const)
     pages.get(`/pick/${kind}`, async (request, reply) => {
       const of = formOf(request.query).text('org').trim()
       const id = suggestedForm.exec(of)?.[1] ?? of
-      const organizationId = kind === 'keys' && organizationPattern.test(id) ? id : null
-      return sendPart(reply, await answer({ kind, organizationId }, request.query))
+      const organizationIds = kind === 'keys' && organizationPattern.test(id) ? [id] : null
+      return sendPart(reply, await answer({ kind, organizationIds }, request.query))
     })
   pages.get<OrganizationParams>('/organizations/:organization/pick/keys', async (request, reply) => {
-    const { organization: organizationId } = request.params
-    return sendPart(reply, await answer({ kind: 'keys', organizationId }, request.query))
+    const organizationIds = [request.params.organization]
+    return sendPart(reply, await answer({ kind: 'keys', organizationIds }, request.query))
   })
 }

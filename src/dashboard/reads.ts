@@ -26,6 +26,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   ['/months.csv', ['accounts', 'ledger_index']],
   ['/commands/audit', ['audit']],
   ['/commands/user', ['audit']],
+  ['/search', ['accounts', 'api_keys', 'ledger_lines']],
   ['/reconcile', []],
   ['/events', []],
   ['/commands', []],

@@ -1,5 +1,4 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { callsOfRequest } from '../../projections/statement-lines.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { allMonthsRoutes } from './all-months-routes.ts'
 import { callRoutes } from './call-routes.ts'
@@ -23,16 +22,17 @@ import { rangeFigures } from './overview.ts'
 import { overviewRoutes, rangeOrFault } from './overview-routes.ts'
 import { ownRoutes } from './own-routes.ts'
 import { accountAt, csrfOf, type Dashboard, type OrganizationParams, sendPage, viewerOf } from './page.ts'
-import { organizationPage, type StatementView } from './pages/organization.ts'
+import { organizationPage } from './pages/organization.ts'
 import { signInPage } from './pages/sign-in.ts'
 import { pickRoutes } from './picking.ts'
 import { pixelRoutes } from './pixel-routes.ts'
 import { keysOf, lotsOf, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
 import { tellRows } from './rows.ts'
+import { searchRoutes } from './search.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
 import { sessionCookie } from './session.ts'
-import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
+import { type StatementPage, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
 import { timesRoutes } from './times.ts'
 import { newestCallMs } from './usage-queries.ts'
@@ -128,6 +128,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   declaredRoutes(pages, context)
   commandRoutes(pages, context)
   pickRoutes(pages, context)
+  searchRoutes(pages, context)
   operationsRoutes(pages, context)
   eventRoutes(pages, context)
   dataRoutes(pages, context)
@@ -171,35 +172,16 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
 }
 
 const revisionPattern = /^\d{1,15}$/
-const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 
 const statementOf = async (
   { foundation: { pool } }: Dashboard,
   organizationId: string,
-  { query, standing }: FastifyRequest,
-): Promise<StatementView> => {
+  { query }: FastifyRequest,
+): Promise<StatementPage & { newest: boolean }> => {
   const form = formOf(query)
-  const requestId = form.text('request_id').trim().toUpperCase()
-  if (requestId !== '') {
-    if (!requestIdPattern.test(requestId))
-      return {
-        kind: 'fault',
-        requestId: form.text('request_id'),
-        fault: {
-          field: 'request_id',
-          message: 'A request id is 26 letters and digits, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2.',
-        },
-      }
-    const lines = await linesOfCall(pool, organizationId, requestId)
-    // A partner must not learn whether another organization has it.
-    const mayLook = lines.length === 0 && standing?.organizationId === null
-    const [other] = mayLook ? await rowsOf(pool, callsOfRequest(requestId, null)) : []
-    const elsewhere = other?.organization_id ?? null
-    return { kind: 'search', requestId, lines, elsewhere }
-  }
   const [before, after] = [form.text('before'), form.text('after')]
   let place: StatementPlace = null
   if (revisionPattern.test(before)) place = { before }
   else if (revisionPattern.test(after)) place = { after }
-  return { kind: 'page', page: await statementPage(pool, organizationId, place), newest: place === null }
+  return { ...(await statementPage(pool, organizationId, place)), newest: place === null }
 }

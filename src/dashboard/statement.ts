@@ -1,7 +1,7 @@
 import type pg from 'pg'
-import { linesAfter, linesBefore, linesOfRequest, rowsOf, type StatementRow } from './queries.ts'
+import { linesAfter, linesBefore, rowsOf, type StatementRow } from './queries.ts'
 
-/** The statement's pages, and the search for one call in it. */
+/** The statement's pages. */
 
 /** Of the first page, which also shows the account's figures, lots and keys. */
 const newestLines = 20
@@ -47,13 +47,3 @@ export const statementPage = async (
     newer: place === null ? null : (lines.at(0)?.revision ?? null),
   }
 }
-
-const requestLinesMax = 10
-
-/** The lines of one request, newest first. */
-export const linesOfCall = (
-  pool: pg.Pool,
-  organizationId: string,
-  requestId: string,
-): Promise<StatementRow[]> =>
-  rowsOf(pool, linesOfRequest(organizationId, { requestId, max: requestLinesMax }))

@@ -102,7 +102,9 @@ describe('with a request by its person', () => {
   test('requests sent by the page itself do not extend it', async () => {
     await setLeft(90)
     const [calls, overview] = [await ada.get('/calls?live=0'), await ada.get('/')]
-    const refreshed = [calls, overview].map(({ body }) => unescaped(/hx-get="([^"]+)"/.exec(body)?.[1] ?? ''))
+    const refreshed = [calls, overview].map(({ body }) =>
+      unescaped(/hx-get="([^"]+refresh=yes)"/.exec(body)?.[1] ?? ''),
+    )
     expect(refreshed).toEqual([expect.stringContaining('/calls?'), expect.stringMatching(/^\/\?/)])
     await setLeft(90)
     for (const path of ['/jobs/none', '/jobs/none/progress', '/waiting/none/progress', ...refreshed])

@@ -1,6 +1,6 @@
 /** What people see of an organization, and can do with its keys. */
 import { ulid } from 'ulid'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { defaultKeyLimits, issueKey, revoke } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
@@ -18,7 +18,6 @@ import {
   openBrowser,
   openDashboardHost,
   signedIn,
-  userWhoChose,
   withoutOwnScripts,
 } from './dashboard-host.ts'
 
@@ -152,8 +151,6 @@ describe('the overview', () => {
     })
     expect(typed.statusCode).toBe(422)
     expect(withoutOwnScripts(typed.body)).not.toContain('<script')
-    const searched = await browser.get(`/organizations/${id}?request_id=${encodeURIComponent('"><script>')}`)
-    expect(withoutOwnScripts(searched.body)).not.toContain('<script')
   })
 
   test('has a next page after a hundred organizations', async () => {
@@ -181,7 +178,7 @@ describe('a text that PostgreSQL does not accept', () => {
   test('in the address of a key gives a missing page, and in a statement is ignored', async () => {
     const id = await organization('Zero Ltd')
     expect((await browser.get(`/organizations/${id}/keys/%00`)).statusCode).toBe(404)
-    for (const query of ['before=%00', 'after=%00', 'request_id=%00'])
+    for (const query of ['before=%00', 'after=%00'])
       expect((await browser.get(`/organizations/${id}?${query}`)).statusCode).toBe(200)
   })
 
@@ -371,48 +368,6 @@ describe('the statement', () => {
     )
   })
 
-  test('finds the line of every request id with one query over its index', async () => {
-    const query = vi.spyOn(room.foundation.pool, 'query')
-    for (const requestId of requestIds.filter((_, i) => i % 7 === 0 || i % 4 === 3)) {
-      query.mockClear()
-      const { body } = await browser.get(`/organizations/${id}?request_id=${requestId}`)
-      expect(shown(body).length).toBe(1)
-      expect(body).toContain(`<span class="id">${requestId}</span>`)
-      const asked = query.mock.calls.flatMap(([text, values]) =>
-        String(text).includes('from ledger_lines where request_id') ? [{ text: String(text), values }] : [],
-      )
-      expect(asked.length).toBe(1)
-      for (const { text, values } of asked) {
-        const plan = await room.foundation.pool.query(`explain ${text}`, values)
-        expect(JSON.stringify(plan.rows)).toMatch(
-          /Index Scan using \w+ on ledger_lines_v2.*Index Cond: \(request_id/,
-        )
-      }
-    }
-    query.mockRestore()
-  })
-
-  test('accepts a request id in lower case and with spaces, and links to its neighbours', async () => {
-    const requestId = requestIds[100] ?? ''
-    const found = await browser.get(`/organizations/${id}?request_id=%20${requestId.toLowerCase()}%20`)
-    const [line] = shown(found.body)
-    const neighbours = await browser.get(link(found.body, 'Show it among its neighbours') ?? '')
-    expect(shown(neighbours.body)[0]).toBe(line)
-    expect(shown(neighbours.body).length).toBe(100)
-  })
-
-  test('reports a request id without a line, or an invalid one', async () => {
-    for (const absent of [ulid(startMs + 10 * hourMs), ulid(0), ulid(startMs + 10_000 * hourMs)]) {
-      const answer = await browser.get(`/organizations/${id}?request_id=${absent}`)
-      expect(answer.statusCode).toBe(200)
-      expect(textOf(answer.body)).toContain(`This ledger has no line of request ${absent}`)
-    }
-    for (const wrong of ['abc', '8ZZZZZZZZZZZZZZZZZZZZZZZZZ', "' or 1=1"]) {
-      const answer = await browser.get(`/organizations/${id}?request_id=${encodeURIComponent(wrong)}`)
-      expect(answer.body).toContain('A request id is 26 letters and digits')
-    }
-  })
-
   test('links from a line to the call, with its explanation', async () => {
     const path = `/organizations/${id}/calls/${requestIds[5]}`
     const answer = await browser.get(path)
@@ -435,20 +390,6 @@ describe('the statement', () => {
     const other = await organization('Other Ltd', '10')
     for (const name of [requestIds[5], ulid(0), 'x'])
       expect((await browser.get(`/organizations/${other}/calls/${name}`)).statusCode).toBe(404)
-    const answer = await browser.get(`/organizations/${other}?request_id=${requestIds[5]}`)
-    expect(textOf(answer.body)).toContain(`Request ${requestIds[5]} is not of this organization.`)
-    const its = `/organizations/${id}/calls/${requestIds[5]}`
-    expect(answer.body).toContain(`href="${its}"`)
-    expect((await browser.get(its)).statusCode).toBe(200)
-    const nowhere = await browser.get(`/organizations/${other}?request_id=${ulid(0)}`)
-    expect(textOf(nowhere.body)).toContain('This ledger has no line of request')
-    const partner = await signedIn(
-      room,
-      await userWhoChose(room, { name: 'pat', role: 'partner', organizationId: other, actor }),
-    )
-    const told = await partner.get(`/organizations/${other}?request_id=${requestIds[5]}`)
-    expect(textOf(told.body)).toContain('This ledger has no line of request')
-    expect(told.body).not.toContain(id)
   })
 
   test.each(['before=-1', 'before=x', 'after=99999999999999999999', 'before=1&before=2', 'before[]=1'])(

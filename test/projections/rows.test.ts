@@ -24,7 +24,7 @@ import {
 import { pixelDays } from '../../projections/pixel-days.ts'
 import { profileCache } from '../../projections/profile-cache.ts'
 import type { ProjectedEvent, TableName } from '../../projections/projection.ts'
-import { callsOfRequest, lastLineOf, neighbourCall } from '../../projections/statement-lines.ts'
+import { callOfEvent, callsOfRequest, lastLineOf, neighbourCall } from '../../projections/statement-lines.ts'
 import { usageBuckets } from '../../projections/usage-buckets.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { RecordedEvent } from '../../src/event-log/port.ts'
@@ -407,7 +407,7 @@ describe('ledger_lines', () => {
     await client.query('rollback')
   })
 
-  test('an idempotent call is found by its event id only in its own ledger; other calls are not found', async () => {
+  test('an idempotent call is found by its event id, and for a call only in its own ledger; other calls are not found', async () => {
     const used = history.filter(({ type }) => type === 'KeyUsed')
     let found = 0
     for (const {
@@ -424,6 +424,9 @@ describe('ledger_lines', () => {
       found += Number(idempotent)
       expect(await look(own)).toEqual(idempotent ? [revision] : [])
       expect(await look(organizationIds.find((one) => one !== own) ?? '')).toEqual([])
+      const { text, values } = callOfEvent(id)
+      const { rows } = await house.pool.query(text, [...values])
+      expect(rows).toMatchObject(idempotent ? [{ organization_id: own, revision: String(revision) }] : [])
     }
     expect(found).toBeGreaterThan(5)
   })
@@ -452,6 +455,8 @@ describe('ledger_lines', () => {
           max: 16,
         }),
         'the calls of a request': callsOfRequest('request-7', organizationId),
+        'the calls of a request, of any organization': callsOfRequest('request-7', null),
+        'the call of an event': callOfEvent(randomUUID()),
         ...Object.fromEntries(
           (['before', 'after'] as const).map((side) => [
             `the call ${side} one`,

@@ -1,7 +1,16 @@
 /** Questions of dashboard users, each answered within two clicks from the overview, in a real Chromium. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
-import { type Chromium, openChromium, picture, signInAs, type Window } from './chromium/browser.ts'
+import {
+  axeFindings,
+  type Chromium,
+  openChromium,
+  overhang,
+  picture,
+  screens,
+  signInAs,
+  type Window,
+} from './chromium/browser.ts'
 import { type Furnished, openFurnished } from './chromium/furnished.ts'
 
 let furnished: Furnished
@@ -58,4 +67,56 @@ test('when will this customer run out of credits: two clicks', async () => {
   await page.getByRole('link', { name: 'Northwind Traders' }).first().click()
   expect(await main()).toContain('Days left at the current rate')
   await picture(page, 'question-runs-out')
+})
+
+test.each(screens)(
+  'find a call, and a key by a part of its name: from any page, by the keyboard alone, $scheme at $width pixels',
+  async ({ scheme, width }) => {
+    const { page, complaints, close } = await chromium.open({ scheme, width })
+    await signInAs({ page, complaints, close }, ada)
+    const whole = async (name: string) => {
+      await picture(page, `${name}-${scheme}-${width}`)
+      expect([await axeFindings(page), await overhang(page), complaints()]).toEqual([[], 0, []])
+    }
+    const { organizationId, requestId, keyId } = furnished.scene
+    await page.goto('/operations')
+    await page.keyboard.press('Control+k')
+    await page.keyboard.type(requestId)
+    await page.keyboard.press('Enter')
+    await page.waitForURL(`/organizations/${organizationId}/calls/${requestId}`)
+    await page.getByText('Facts and events').click()
+    await whole('search-call')
+    await page.keyboard.press('/')
+    await page.keyboard.type('product')
+    await expect.poll(() => page.locator('#q-choices option').count()).toBe(1)
+    await page.keyboard.press('Enter')
+    await page.waitForURL('/search?q=product')
+    await whole('search-groups')
+    // The first stop of every page leads past its head.
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Enter')
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Enter')
+    await page.waitForURL(`/organizations/${organizationId}/keys/${keyId}`)
+    await page.goto('/search?q=none+of+these')
+    await whole('search-nothing')
+    await close()
+  },
+)
+
+test('a browser without scripts searches, and sends no whole key', async () => {
+  for (const script of [true, false]) {
+    const own = await chromium.open({ scheme: 'light', width: 390, script })
+    const { page } = own
+    await signInAs(own, ada)
+    const asked: string[] = []
+    page.on('request', (request) => asked.push(request.url()))
+    await page.fill('#q', `enl_live_${furnished.scene.keyId}_secret`)
+    await page.press('#q', 'Enter')
+    await page.fill('#q', 'northwind traders')
+    await page.press('#q', 'Enter')
+    await page.waitForURL(`/organizations/${furnished.scene.organizationId}`)
+    expect(asked.filter((url) => url.includes('secret'))).toEqual([])
+    await own.close()
+  }
 })

@@ -1,6 +1,7 @@
 import {
   type EventLog,
   EventsUnreadable,
+  type LookedBack,
   type Position,
   type RecordedEvent,
   StreamMissing,
@@ -51,6 +52,21 @@ export const newestEvents = async (
     }
   } while (next !== null && type !== null && lookedAt < lookedAtMax)
   return { events, unreadable, lookedAt, next }
+}
+
+/** The event with this id, if it is among the newest. */
+export const recentEvent = async (
+  eventLog: Pick<Log, 'lookBack'>,
+  id: string,
+): Promise<RecordedEvent | null> => {
+  let before: Position | null = null
+  for (let pages = 0; pages < lookedAtMax / pageMax; pages++) {
+    const page: LookedBack = await eventLog.lookBack({ before, max: pageMax })
+    const found = page.events.find((event) => event.id === id)
+    if (found !== undefined || page.next === null) return found ?? null
+    before = page.next
+  }
+  return null
 }
 
 export type StreamPage = {

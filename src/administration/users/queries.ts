@@ -11,7 +11,7 @@ const list = query({
   name: 'user list',
   action: 'users.read',
   summary: 'list users and open invitations',
-  input: z.object({}),
+  input: z.object({ name: user().optional() }),
   columns: [
     { name: 'user', label: 'User', kind: 'name' },
     { name: 'role', label: 'Role' },
@@ -72,8 +72,10 @@ const list = query({
       given: ({ user: name, state }) => (isInvited(state) ? { name, withdraw: true } : null),
     },
   ],
-  run: async ({ foundation }) => ({
-    json: [...(await usersOf(foundation)), ...(await listInvitations(foundation)).map(invited)],
+  run: async ({ foundation }, { name }) => ({
+    json: [...(await usersOf(foundation)), ...(await listInvitations(foundation)).map(invited)].filter(
+      (one) => name === undefined || one.user === name,
+    ),
   }),
 })
 

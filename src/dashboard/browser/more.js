@@ -1,6 +1,6 @@
 /**
- * Lists that are longer than a page grow in place; without scripts, their links lead to the next page. Fields whose values are chosen by name
- * get suggestions.
+ * For the pages of people who are signed in. Lists that are longer than a page grow in place; without scripts, their links lead to the next
+ * page. Fields whose values are chosen by name, and the search, get suggestions.
  */
 import './htmx.js'
 
@@ -9,6 +9,18 @@ document.addEventListener('htmx:config:request', (event) => {
   const { sourceElement } = event.detail.ctx
   if (sourceElement instanceof HTMLInputElement && sourceElement.value.trim().startsWith('enl_'))
     event.preventDefault()
+})
+
+/** Ctrl-K, and a slash outside of fields, lead to the search. */
+document.addEventListener('keydown', (event) => {
+  const { key, ctrlKey, metaKey, altKey, target } = event
+  const types = target instanceof Element && target.closest('input, textarea, select') !== null
+  const isSlash = key === '/' && !ctrlKey && !metaKey && !types
+  const isCtrlK = key === 'k' && ctrlKey !== metaKey
+  if (altKey || !(isSlash || isCtrlK)) return
+  event.preventDefault()
+  document.getElementById('q')?.focus()
+  document.getElementById('q')?.select()
 })
 
 /** A part that refreshes itself keeps the focus: on the link of the same address and place. */

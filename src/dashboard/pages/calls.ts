@@ -49,7 +49,6 @@ export const callsPage = (view: CallsView): Html => {
     title,
     viewer,
     ...(account === null ? { at: '/calls' as const } : {}),
-    scripts: ['more.js'],
     main: html`${account !== null && organizationHead(viewer, account, '/calls')}
 <h1>${title}</h1>
 ${filterForm(view)}

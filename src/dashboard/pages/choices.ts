@@ -2,7 +2,13 @@ import { type Html, html, type Renderable } from '../html.ts'
 
 /** Fields whose values people choose by name. */
 
-export type Choice = { readonly id: string; readonly name: string; readonly about: string }
+export type Choice = {
+  readonly id: string
+  readonly name: string
+  readonly about: string
+  /** Null: of none. */
+  readonly organization_id: string | null
+}
 
 export type Choices = {
   readonly found: readonly Choice[]
@@ -11,7 +17,8 @@ export type Choices = {
 }
 
 /** The value of a choice as browsers suggest it: its name, and its id. */
-export const suggested = ({ id, name }: Choice): string => (id === name ? id : `${name} (${id})`)
+export const suggested = ({ id, name }: Pick<Choice, 'id' | 'name'>): string =>
+  id === name ? id : `${name} (${id})`
 
 /** The field of a list from which people choose what their text meant. */
 export const chosenName = (flag: string): string => `${flag}-chosen`
@@ -19,8 +26,11 @@ export const chosenName = (flag: string): string => `${flag}-chosen`
 /** Before the id of the last choice in a list: the next ones are asked for. */
 export const afterMark = 'after '
 
-export const choiceOptions = ({ found }: Choices): Html =>
-  html`${found.map((one) => html`<option value="${suggested(one)}">${one.about}</option>`)}`
+export const choiceOptions = ({
+  found,
+}: {
+  readonly found: readonly Omit<Choice, 'organization_id'>[]
+}): Html => html`${found.map((one) => html`<option value="${suggested(one)}">${one.about}</option>`)}`
 
 /** The choices that a browser suggests. Scripts replace them while a person types. */
 export const suggestions = (flag: string, choices: Choices): Html =>

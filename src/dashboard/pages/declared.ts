@@ -79,7 +79,6 @@ const frame = (view: DeclaredView, title: string, main: Html, narrow = true): Ht
     title: account === null ? title : `${title}: ${account.name}`,
     viewer,
     ...(at !== undefined && { at }),
-    ...(view.place.declared.fields.some(({ picks }) => picks) && { scripts: ['more.js'] as const }),
     main: html`${account === null ? at === undefined && crumbs([['/commands', 'Commands'], titleOf(view)]) : headIn(view, account)}
 <div${narrow && html` class="narrow"`}>
 <h1>${title}</h1>

@@ -5,7 +5,7 @@ import { type Html, html, type Renderable } from '../html.ts'
 import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
 import type { RowsState } from '../rows.ts'
 import type { Times } from '../times.ts'
-import type { Choices } from './choices.ts'
+import { type Choices, suggesting } from './choices.ts'
 import { rowsNotice } from './rows.ts'
 
 /** The frame of every page, and the parts of pages. */
@@ -32,6 +32,7 @@ export const layout = ({
   at,
   scripts = [],
   refreshSeconds,
+  searched = '',
 }: {
   title: string
   viewer: Viewer | null
@@ -42,6 +43,8 @@ export const layout = ({
   scripts?: readonly AssetName[]
   /** The time after which it reloads if no script runs. */
   refreshSeconds?: number
+  /** The text in the search field. */
+  searched?: string
 }): Html => html`<html lang="en"${viewer?.times === 'local' && html` data-times="local"`}>
 <head>
 <meta charset="utf-8">
@@ -52,12 +55,13 @@ export const layout = ({
 <link rel="stylesheet" href="${assetHref('style.css')}">
 <meta name="htmx-config" content="${htmxConfig}">
 ${refreshSeconds !== undefined && html`<noscript><meta http-equiv="refresh" content="${refreshSeconds}"></noscript>`}
-${(['page.js', ...scripts] as const).map((name) => html`<script type="module" src="${assetHref(name)}"></script>`)}
+${(['page.js', ...(viewer === null ? [] : (['more.js'] as const)), ...scripts] as const).map((name) => html`<script type="module" src="${assetHref(name)}"></script>`)}
 </head>
 <body>
 <a class="skip" href="#main">Skip to content</a>
 <header class="top">
 <a class="brand" href="/">Enrichment ledger</a>
+${viewer !== null && searchForm(searched)}
 ${viewer !== null && mainMenu(viewer, at)}
 ${
   viewer !== null &&
@@ -78,6 +82,15 @@ ${main}
 </footer>
 </body>
 </html>`
+
+/** A browser without scripts, too, sends no whole key: a secret must not be part of an address. */
+const searchForm = (
+  text: string,
+): Html => html`<form class="search" method="get" action="/search" role="search">
+<label class="unseen" for="q">Search</label>
+<input id="q" name="q" type="search" value="${text}" placeholder="Search: an id, a name, a page" maxlength="200" autocomplete="off" autocapitalize="off" spellcheck="false" aria-keyshortcuts="Control+K /" pattern="(?!\s*enl_[a-z]+_[0-9A-Za-z]{16}.).*" title="The id of a key, without its secret"${suggesting('q', { address: '/search/choices', within: null })}>
+<datalist id="q-choices"></datalist>
+</form>`
 
 /** Groups without a page for the viewer are left out. */
 const mainMenu = ({ role, docsUrl }: Viewer, at: MenuPlace | undefined): Html => {

@@ -2,13 +2,12 @@ import { mayDo } from '../../administration/roles.ts'
 import { balance, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { RangeFigures } from '../overview.ts'
-import type { AccountRow, KeyRow, LotRow, StatementRow } from '../queries.ts'
+import type { AccountRow, KeyRow, LotRow } from '../queries.ts'
 import { type Range, rangeQuery } from '../ranges.ts'
 import type { StatementPage } from '../statement.ts'
 import type { UsedUp } from '../used-up.ts'
 import {
   type Column,
-  described,
   type FormFault,
   faultNotice,
   figures,
@@ -31,20 +30,10 @@ type OrganizationView = {
   readonly moreLots: boolean
   readonly moreKeys: boolean
   readonly atMs: number
-  readonly statement: StatementView
+  /** `newest`: it begins with the newest line. */
+  readonly statement: StatementPage & { readonly newest: boolean }
   readonly use: RangeFigures & UsedUp & { readonly range: Range; readonly fault: FormFault | null }
 }
-
-export type StatementView =
-  | { readonly kind: 'page'; readonly page: StatementPage; readonly newest: boolean }
-  | {
-      readonly kind: 'search'
-      readonly requestId: string
-      readonly lines: readonly StatementRow[]
-      /** The other organization that the call belongs to, if the person may know it. */
-      readonly elsewhere: string | null
-    }
-  | { readonly kind: 'fault'; readonly requestId: string; readonly fault: FormFault }
 
 export const organizationPage = (view: OrganizationView): Html =>
   layout({
@@ -201,58 +190,26 @@ export const keyState = (key: KeyRow, atMs: number): Renderable => {
 }
 
 const statementSection = ({
-  account,
-  statement,
-}: OrganizationView): Html => html`<section aria-labelledby="statement">
+  account: { organization_id: id },
+  statement: { lines, newer, older, newest },
+}: OrganizationView): Html => {
+  const path = `/organizations/${id}`
+  return html`<section aria-labelledby="statement">
 <h2 id="statement">Statement</h2>
-<form class="search" method="get" action="/organizations/${account.organization_id}#statement" role="search">
-<label for="request_id">Request id</label>
-<input id="request_id" name="request_id" value="${statement.kind === 'page' ? '' : statement.requestId}" placeholder="01J…" maxlength="40" autocomplete="off" autocapitalize="characters" spellcheck="false"${statement.kind === 'fault' && described('request_id', statement.fault)}>
-<button type="submit">Find the call</button>
-</form>
-${statement.kind === 'fault' ? faultNotice(statement.fault) : statementLines(account.organization_id, statement)}
-</section>`
-
-const statementLines = (
-  organizationId: string,
-  statement: Exclude<StatementView, { kind: 'fault' }>,
-): Renderable => {
-  const lines = statement.kind === 'page' ? statement.page.lines : statement.lines
-  const path = `/organizations/${organizationId}`
-  return [
-    lines.length === 0
-      ? html`<p class="empty">${nothing(statement)}</p>`
-      : table({
-          caption: 'Statement, newest line first',
-          rows: lines,
-          idOf: (line) => `line-${line.revision}`,
-          columns: lineColumns(organizationId),
-        }),
-    html`<nav class="pager" aria-label="Pages of the statement">${pager(path, statement)}</nav>`,
-  ]
+${
+  lines.length === 0
+    ? html`<p class="empty">${newest ? 'Nothing has happened yet.' : 'There is nothing further.'}</p>`
+    : table({
+        caption: 'Statement, newest line first',
+        rows: lines,
+        idOf: (line) => `line-${line.revision}`,
+        columns: lineColumns(id),
+      })
 }
-
-const nothing = (statement: Exclude<StatementView, { kind: 'fault' }>): Renderable => {
-  if (statement.kind === 'search')
-    return statement.elsewhere !== null
-      ? html`Request <code>${statement.requestId}</code> is not of this organization. <a href="/organizations/${statement.elsewhere}/calls/${statement.requestId}">Open it at its own, ${statement.elsewhere}</a>.`
-      : html`This ledger has no line of request <code>${statement.requestId}</code>. Lines follow their calls within a second.`
-  return statement.newest ? 'Nothing has happened yet.' : 'There is nothing further.'
-}
-
-const pager = (path: string, statement: Exclude<StatementView, { kind: 'fault' }>): Renderable => {
-  if (statement.kind === 'search') {
-    const [line] = statement.lines
-    return [
-      line !== undefined &&
-        html`<a href="${path}?before=${BigInt(line.revision) + 1n}#statement">Show it among its neighbours</a>`,
-      html` <a href="${path}#statement">Whole statement</a>`,
-    ]
-  }
-  const { newer, older } = statement.page
-  return [
-    !statement.newest && html`<a href="${path}#statement">Newest</a> `,
+<nav class="pager" aria-label="Pages of the statement">${[
+    !newest && html`<a href="${path}#statement">Newest</a> `,
     newer !== null && html`<a href="${path}?after=${newer}#statement">Newer</a> `,
     older !== null && html`<a href="${path}?before=${older}#statement">Older</a>`,
-  ]
+  ]}</nav>
+</section>`
 }

@@ -43,7 +43,7 @@ export const overviewPage = (view: Overview): Html =>
     title: 'Overview',
     at: '/',
     viewer: view.viewer,
-    scripts: ['more.js', 'plots.js'],
+    scripts: ['plots.js'],
     main: html`<h1>Overview</h1>
 ${view.answer !== null && firstAnswerSection(view.answer)}
 <div id="live" hx-get="/?${new URLSearchParams({ ...rangeQuery(view.range), ...refreshing }).toString()}" hx-trigger="every 10s" hx-select="#live" hx-swap="outerHTML settle:0ms">

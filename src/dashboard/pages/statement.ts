@@ -34,14 +34,8 @@ export const statementPage = (view: StatementView): Html => {
   return layout({
     title: `Statement of ${account.name}`,
     viewer,
-    scripts: ['more.js'],
     main: html`${organizationHead(viewer, account, '/statement')}
 <h1>Statement of ${account.name}</h1>
-<form class="search" method="get" action="${path}" role="search">
-<label for="request_id">Request id</label>
-<input id="request_id" name="request_id" placeholder="01J…" maxlength="40" autocomplete="off" autocapitalize="characters" spellcheck="false">
-<button type="submit">Find the call</button>
-</form>
 ${filterForm(view, path)}
 ${
   lines.length === 0

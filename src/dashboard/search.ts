@@ -1,0 +1,230 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { callOfEvent, callsOfRequest } from '../../projections/statement-lines.ts'
+import { declarations } from '../administration/declarations.ts'
+import { lookedAtMax, recentEvent } from '../administration/event-log/event-pages.ts'
+import type { Picks } from '../administration/fields.ts'
+import { labelOf } from '../administration/input.ts'
+import { requestIdPattern } from '../administration/ledgers/explain.ts'
+import { isStreamOfOurs, ledgerStream, organizationOfStream } from '../events/streams.ts'
+import { testOrganizationOf } from '../events/test-organization.ts'
+import type { UserRole } from '../events/users.ts'
+import { mayOpen } from './access.ts'
+import { hrefOf } from './declared.ts'
+import { isStream } from './event-routes.ts'
+import { formOf } from './form.ts'
+import { capitalized, count } from './format.ts'
+import { menu, organizationMenu } from './menu.ts'
+import { askerOf, attempt, type Dashboard, sendPage, sendPart, viewerOf } from './page.ts'
+import { type Choice, choiceOptions } from './pages/choices.ts'
+import { eventHref } from './pages/events.ts'
+import { type Found, type Hit, searchPage } from './pages/search.ts'
+import { choicesMax, choicesMeant, choicesNamed } from './picking.ts'
+import { rowsOf } from './queries.ts'
+
+/**
+ * The search of every page. The table of roles decides which kinds of things a person can find; a partner finds things of its own
+ * organization alone, and the answer for anything else is the one for a thing that does not exist.
+ */
+
+type Seeker = {
+  readonly role: UserRole
+  /** A partner's own organization; null: the person may see all. */
+  readonly organizationId: string | null
+  /** That organization and its test organization. */
+  readonly own: readonly string[] | null
+}
+
+type Finder = {
+  readonly title: string
+  /** The text that finds one. */
+  readonly by: string
+  readonly find: (text: string) => Promise<Hits>
+}
+
+type Hits = Omit<Found, 'title'>
+
+const firstOf = (hits: readonly Hit[]): Hits => ({
+  hits: hits.slice(0, choicesMax),
+  more: hits.length > choicesMax,
+})
+
+const seekerOf = (request: FastifyRequest, role: UserRole): Seeker => {
+  const { organizationId } = askerOf(request)
+  const own = organizationId === null ? null : [organizationId, testOrganizationOf(organizationId)]
+  return { role, organizationId, own }
+}
+
+const isFor = ({ own }: Seeker, organizationId: string): boolean => own?.includes(organizationId) ?? true
+
+const callHref = (organizationId: string, requestId: string): string =>
+  `/organizations/${organizationId}/calls/${requestId}`
+
+const callsOf = async (
+  { foundation: { pool } }: Dashboard,
+  seeker: Seeker,
+  text: string,
+): Promise<readonly Hit[]> => {
+  if (!requestIdPattern.test(text)) return []
+  const id = text.toUpperCase()
+  const places = await rowsOf(pool, callsOfRequest(id, null))
+  const organizations = new Set(places.map(({ organization_id }) => organization_id))
+  return [...organizations]
+    .filter((one) => isFor(seeker, one))
+    .map((one) => ({ id, name: id, about: one, href: callHref(one, id), exact: true }))
+}
+
+const uuidPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** The log has no index of ids: rows have those of calls with an Idempotency-Key, and the newest events are looked through. */
+const eventsOf = async (
+  { foundation: { pool, eventLog } }: Dashboard,
+  seeker: Seeker,
+  text: string,
+): Promise<readonly Hit[]> => {
+  if (!uuidPattern.test(text)) return []
+  const id = text.toLowerCase()
+  const [row] = await rowsOf(pool, callOfEvent(id))
+  const recent = row === undefined ? await recentEvent(eventLog, id) : null
+  const place =
+    row === undefined
+      ? recent
+      : { stream: ledgerStream(row.organization_id), revision: Number(row.revision), type: 'KeyUsed' }
+  if (place === null) return []
+  const hit = { id, name: place.type, about: place.stream, exact: true }
+  if (mayOpen(seeker.role, 'GET /events/streams/:stream/:revision'))
+    return [{ ...hit, href: eventHref(place) }]
+  const organizationId = organizationOfStream(place.stream)
+  const requestId = row?.request_id ?? /"request_id":"([0-9A-Z]{26})"/.exec(recent?.metadata ?? '')?.[1]
+  if (organizationId === null || requestId === undefined || !isFor(seeker, organizationId)) return []
+  return [{ ...hit, about: `call ${requestId}`, href: callHref(organizationId, requestId) }]
+}
+
+const streamsOf = async ({ foundation: { eventLog } }: Dashboard, text: string): Promise<readonly Hit[]> =>
+  isStream(text) && isStreamOfOurs(text) && (await eventLog.lastRevision(text)) !== null
+    ? [{ id: text, name: text, about: '', href: `/events/streams/${encodeURIComponent(text)}`, exact: true }]
+    : []
+
+/** The beginning of a key: its prefix, its id or a part of that, and perhaps its secret, which is never looked at. */
+const keyForm = /^(enl_[a-z]+_)([0-9A-Za-z]{0,16}).*$/
+
+const picked: Readonly<
+  Record<Picks, { title: string; by: string; route: string; href: (one: Choice) => string }>
+> = {
+  organizations: {
+    title: 'Organizations',
+    by: 'the name or id of an organization',
+    route: 'GET /organizations/:organization',
+    href: ({ id }) => `/organizations/${id}`,
+  },
+  keys: {
+    title: 'API keys',
+    by: 'the name or id of an API key, or the beginning of the key',
+    route: 'GET /organizations/:organization/keys/:key',
+    href: ({ id, organization_id }) => `/organizations/${organization_id}/keys/${id}`,
+  },
+  users: {
+    ...{ title: 'Users', by: 'the name of a user', route: 'GET /commands/user/list' },
+    href: ({ id }) => `/commands/user/list?${new URLSearchParams({ name: id }).toString()}`,
+  },
+}
+
+const chosenBy = async (
+  { foundation: { pool } }: Dashboard,
+  { own }: Seeker,
+  kind: Picks,
+  typed: string,
+): Promise<Hits> => {
+  const text = kind === 'keys' ? (keyForm.exec(typed)?.[2] ?? typed) : typed
+  const searched = { kind, organizationIds: own }
+  const [meant, named] = await Promise.all([
+    choicesMeant(pool, searched, text),
+    choicesNamed(pool, { ...searched, text, after: '' }),
+  ])
+  const hit = (exact: boolean) => (one: Choice) => ({ ...one, exact, href: picked[kind].href(one) })
+  const others = named.found.filter(({ id }) => !meant.some((one) => one.id === id))
+  const { hits, more } = firstOf([...meant.map(hit(true)), ...others.map(hit(false))])
+  return { hits, more: more || named.more }
+}
+
+const pagesOf = (seeker: Seeker, text: string): readonly Hit[] => {
+  const { role, organizationId } = seeker
+  const pages =
+    organizationId === null
+      ? menu.filter(({ route }) => mayOpen(role, route))
+      : organizationMenu.map(({ path, name }) => ({ name, href: `/organizations/${organizationId}${path}` }))
+  const all = [
+    ...[...pages, { name: 'Your own account', href: '/me' }].map(({ name, href }) => ({
+      ...{ name, href, about: 'page' },
+    })),
+    ...declarations.flatMap((declared) => {
+      const href = hrefOf(declared, { role, organizationId })
+      return href === null ? [] : [{ name: declared.name, href, about: capitalized(declared.summary) }]
+    }),
+  ]
+  const wanted = text.toLowerCase()
+  return all
+    .filter(({ name, about }) => `${name}\n${about}`.toLowerCase().includes(wanted))
+    .map((one) => ({ ...one, id: one.name, exact: one.name.toLowerCase() === wanted }))
+    .toSorted((one, other) => Number(other.exact) - Number(one.exact))
+}
+
+/** One for each kind of thing that the person may open. */
+const findersFor = (context: Dashboard, seeker: Seeker): readonly Finder[] => [
+  {
+    title: 'Calls',
+    by: 'the request id of a call',
+    find: async (text) => firstOf(await callsOf(context, seeker, text)),
+  },
+  ...(['organizations', 'keys', 'users'] as const)
+    .filter((kind) => mayOpen(seeker.role, picked[kind].route))
+    .map((kind) => ({ ...picked[kind], find: (text: string) => chosenBy(context, seeker, kind, text) })),
+  {
+    title: 'Events',
+    by: `the id of an event that is among the newest ${count(lookedAtMax)} or records a call with an Idempotency-Key`,
+    find: async (text) => firstOf(await eventsOf(context, seeker, text)),
+  },
+  ...(mayOpen(seeker.role, 'GET /events/streams/:stream')
+    ? [
+        {
+          title: 'Streams',
+          by: 'the name of a stream',
+          find: async (text: string) => firstOf(await streamsOf(context, text)),
+        },
+      ]
+    : []),
+  {
+    title: 'Pages and commands',
+    by: 'the name of a page or command',
+    find: async (text) => firstOf(pagesOf(seeker, text)),
+  },
+]
+
+const foundBy = (finders: readonly Finder[], text: string): Promise<Found[]> =>
+  Promise.all(finders.map(async ({ title, find }) => ({ title, ...(await find(text)) })))
+
+/** Throws `InputFault`. The secret of a key is cut off. */
+const textIn = (query: unknown): string =>
+  labelOf('q', formOf(query).text('q')).replace(keyForm, (_, prefix: string, id: string) => prefix + id)
+
+export const searchRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  pages.get('/search', async (request, reply) => {
+    const viewer = viewerOf(request, reply)
+    const finders = findersFor(context, seekerOf(request, viewer.role))
+    const can = finders.map(({ by }) => by)
+    if (formOf(request.query).text('q').trim() === '')
+      return sendPage(reply, searchPage({ viewer, can, text: '', found: [], fault: null }))
+    const read = await attempt(async () => textIn(request.query))
+    if ('fault' in read)
+      return sendPage(reply.code(422), searchPage({ viewer, can, text: '', found: [], fault: read.fault }))
+    const found = await foundBy(finders, read.done)
+    const [one, ...others] = found.flatMap(({ hits }) => hits.filter(({ exact }) => exact))
+    if (one !== undefined && others.length === 0) return reply.redirect(one.href, 303)
+    return sendPage(reply, searchPage({ viewer, can, text: read.done, found, fault: null }))
+  })
+  pages.get('/search/choices', async (request, reply) => {
+    const finders = findersFor(context, seekerOf(request, viewerOf(request, reply).role))
+    const read = await attempt(async () => textIn(request.query))
+    const found = 'fault' in read ? [] : await foundBy(finders, read.done)
+    return sendPart(reply, choiceOptions({ found: found.flatMap(({ hits }) => hits).slice(0, choicesMax) }))
+  })
+}

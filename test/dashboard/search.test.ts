@@ -1,0 +1,252 @@
+/** The search of every page finds things by id or name, for the people who may open them, and answers any other text clearly. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { defaultKeyLimits, issueKey, openTestOrganization } from '../../src/administration/keys/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations/organizations.ts'
+import { roles } from '../../src/administration/roles.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  openDashboardHost,
+  signedIn,
+  unescaped,
+  userWhoChose,
+} from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+const actor = 'cli:setup'
+let room: DashboardHost
+let scene: Scene
+let other: Scene
+const people = new Map<string, Browser>()
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  scene = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Northwind <Traders>' })
+  other = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Contoso Unlimited' })
+  for (let i = 0; i < 25; i++)
+    await createOrganization(room.foundation, { name: 'Twins Ltd', overdraftLimit: 0n, actor })
+  for (const role of roles) {
+    const organizationId = role === 'partner' ? scene.organizationId : null
+    const name = `the.${role}`
+    people.set(role, await signedIn(room, await userWhoChose(room, { name, role, organizationId, actor })))
+  }
+  await room.caughtUp()
+})
+afterAll(() => room?.close())
+
+const as = (role: string): Browser => {
+  const browser = people.get(role)
+  if (browser === undefined) throw new Error(`there is no ${role}`)
+  return browser
+}
+
+const pathOf = (text: string): string => `/search?${new URLSearchParams({ q: text }).toString()}`
+const search = (role: string, text: string) => as(role).get(pathOf(text))
+
+/** The address that the search leads to, or the headings of the groups it shows. */
+const found = async (role: string, text: string): Promise<string | string[]> => {
+  const { statusCode, headers, body } = await search(role, text)
+  if (statusCode === 303) return String(headers.location)
+  return [...body.matchAll(/<h2 id="group-\d">([^<]+)</g)].map(([, title = '']) => title)
+}
+
+const eventOf = async (stream: string) => {
+  const [event] = await room.foundation.eventLog.read(stream, { from: 0, max: 1 })
+  if (event === undefined) throw new Error(`${stream} is empty`)
+  return event
+}
+
+/** The event of the scene's call. */
+const callEvent = async (of: Scene) => {
+  const events = await room.foundation.eventLog.read(ledgerStream(of.organizationId), { max: 500 })
+  const event = events.find(({ type, metadata }) => type === 'KeyUsed' && metadata.includes(of.requestId))
+  if (event === undefined) throw new Error('the scene has no such call')
+  return event
+}
+
+describe('the search opens the page of the one thing that has exactly this text as its id or name:', () => {
+  const base = () => `/organizations/${scene.organizationId}`
+  test.each([
+    ['a request id', () => scene.requestId, () => `${base()}/calls/${scene.requestId}`],
+    [
+      'a request id in lower case, with spaces',
+      () => ` ${scene.requestId.toLowerCase()} `,
+      () => `${base()}/calls/${scene.requestId}`,
+    ],
+    ['the id of an organization', () => scene.organizationId, base],
+    ['the name of an organization', () => 'northwind <TRADERS>', base],
+    ['what the field suggests', () => `Northwind <Traders> (${scene.organizationId})`, base],
+    ['the id of a key', () => scene.keyId, () => `${base()}/keys/${scene.keyId}`],
+    ['the prefix of a key', () => `enl_live_${scene.keyId}`, () => `${base()}/keys/${scene.keyId}`],
+    ['a whole key', () => `enl_live_${scene.keyId}_secret`, () => `${base()}/keys/${scene.keyId}`],
+    [
+      'a stream',
+      () => ledgerStream(scene.organizationId),
+      () => `/events/streams/${ledgerStream(scene.organizationId)}`,
+    ],
+    ['a stream without an id', () => 'pricebook', () => '/events/streams/pricebook'],
+    ['a user', () => 'the.partner', () => '/commands/user/list?name=the.partner'],
+    ['a page', () => 'reconciliation', () => '/reconcile'],
+    ['a command', () => 'Credits Grant', () => '/commands/credits/grant'],
+  ])('%s', async (_, text, path) => {
+    expect(await found('admin', text())).toBe(path())
+    expect((await as('admin').get(path())).statusCode).toBe(200)
+  })
+
+  test('the id of an event', async () => {
+    const event = await callEvent(scene)
+    const path = `/events/streams/${event.stream}/${event.revision}`
+    expect([await found('viewer', event.id), await found('viewer', event.id.toUpperCase())]).toEqual([
+      path,
+      path,
+    ])
+  })
+
+  test('the user list that it opens has that user alone', async () => {
+    const { body } = await as('admin').get('/commands/user/list?name=the.partner')
+    expect([body.includes('the.finance'), body.includes('the.partner')]).toEqual([false, true])
+  })
+})
+
+test('several things are shown in groups, at most twenty of each', async () => {
+  const { statusCode, body } = await search('admin', 'twins')
+  expect([statusCode, body.match(/>Twins Ltd</g)?.length]).toEqual([200, 20])
+  expect(body).toContain('There are more. Type more of the name.')
+  expect(await found('admin', 'product')).toEqual(['API keys'])
+  expect(await found('admin', 'the')).toEqual(['Users', 'Pages and commands'])
+  expect(await found('admin', `enl_live_${scene.keyId.slice(0, 8)}`)).toEqual(['API keys'])
+  expect(await found('admin', 'price')).toEqual(['Pages and commands'])
+})
+
+test('the field is on every page, holds the text, and suggests what the search would find', async () => {
+  const page = (await search('viewer', 'twins')).body
+  expect(page).toMatch(/<input id="q" name="q" type="search" value="twins"/)
+  expect((await as('partner').get('/me')).body).toContain('action="/search" role="search"')
+  const suggested = async (role: string, text: string) => {
+    const { body } = await as(role).get(`/search/choices?field=q&q=${encodeURIComponent(text)}`)
+    return [...body.matchAll(/<option value="([^"]*)"/g)].map(([, value = '']) => unescaped(value))
+  }
+  expect(await suggested('viewer', 'northw')).toEqual([`Northwind <Traders> (${scene.organizationId})`])
+  expect(await suggested('viewer', 'twins')).toHaveLength(20)
+  expect(await suggested('partner', 'contoso')).toEqual([])
+  expect(await suggested('viewer', 'a\u0000')).toEqual([])
+})
+
+describe('a partner', () => {
+  test('finds its own calls, keys, events, pages and commands', async () => {
+    const base = `/organizations/${scene.organizationId}`
+    expect(await found('partner', scene.requestId)).toBe(`${base}/calls/${scene.requestId}`)
+    expect(await found('partner', 'northwind <traders>')).toBe(base)
+    expect(await found('partner', scene.keyId)).toBe(`${base}/keys/${scene.keyId}`)
+    expect(await found('partner', (await callEvent(scene)).id)).toBe(`${base}/calls/${scene.requestId}`)
+    expect(await found('partner', 'usage')).toBe(`${base}/usage`)
+    expect(await found('partner', 'key issue')).toBe(`${base}/key/issue`)
+  })
+
+  test('finds the keys of its test organization', async () => {
+    const organizationId = await openTestOrganization(room.foundation, {
+      organizationId: scene.organizationId,
+      actor,
+    })
+    const { keyId } = await issueKey(room.foundation, {
+      ...{ organizationId, name: 'rehearsal', actor, permissions: ['ip_lookup'], limits: defaultKeyLimits },
+      ...{ allowedCidrs: [], expiresAt: null },
+    })
+    await room.caughtUp()
+    const path = `/organizations/${organizationId}/keys/${keyId}`
+    expect(await found('partner', 'rehearsal')).toBe(path)
+    expect((await as('partner').get(path)).statusCode).toBe(200)
+  })
+
+  test('gets the same answer for a thing of another organization as for one that does not exist', async () => {
+    const own = await eventOf(ledgerStream(scene.organizationId))
+    const theirs: readonly (readonly [string, string])[] = [
+      [other.requestId, '01J8ZQ5V7N3K2M4P6R8T0W1X2Y'],
+      [other.organizationId, 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'],
+      ['Contoso Unlimited', 'Fabrikam Unlimited'],
+      [other.keyId, '0123456789abcdef'],
+      [`enl_live_${other.keyId}`, 'enl_live_0123456789abcdef'],
+      [(await callEvent(other)).id, '00000000-0000-0000-0000-000000000000'],
+      [own.id, '00000000-0000-0000-0000-000000000000'],
+      [ledgerStream(other.organizationId), 'ledger-org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'],
+      [ledgerStream(scene.organizationId), 'ledger-org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'],
+      ['the.admin', 'the.nobody'],
+      ['Reconciliation', 'Reconstruction'],
+    ]
+    const said = async (text: string) => {
+      const { statusCode, body } = await search('partner', text)
+      return [statusCode, body.slice(body.indexOf('<main')).replaceAll(text, 'TEXT')]
+    }
+    for (const [theirText, none] of theirs) {
+      expect([theirText, ...(await said(theirText))]).toEqual([theirText, ...(await said(none))])
+      expect([theirText, await found('partner', theirText)]).toEqual([theirText, []])
+    }
+  })
+
+  test('sees no hint of users and streams on the page', async () => {
+    const { body } = await search('partner', '')
+    expect(body).toContain('<li>the request id of a call</li>')
+    expect(body).not.toMatch(/of a (user|stream)</)
+  })
+})
+
+test.each(roles)('no hit leads to a page that the role %s may not open', async (role) => {
+  const texts = ['', 'the', 'price', 'user', 'key', 'ledger', 'webhook', scene.requestId, scene.keyId]
+  const events = [(await callEvent(scene)).id, ledgerStream(scene.organizationId), 'pricebook', 'operator']
+  const hrefs = new Set<string>()
+  for (const text of [...texts, ...events]) {
+    const { statusCode, headers, body } = await search(role, text)
+    const main = body.slice(body.indexOf('<main'), body.indexOf('</main>'))
+    if (statusCode === 303) hrefs.add(String(headers.location))
+    for (const [, href = ''] of main.matchAll(/href="(\/[^"]+)"/g)) hrefs.add(unescaped(href))
+  }
+  expect(hrefs.size).toBeGreaterThan(10)
+  for (const href of hrefs) expect([href, (await as(role).get(href)).statusCode]).toEqual([href, 200])
+})
+
+describe('any other text gets a clear answer', () => {
+  test.each([
+    ['U+0000', 'a\u0000b', 'Control characters are not allowed.'],
+    ['a text that is too long', 'x'.repeat(201), 'At most 200 characters; it has 201.'],
+    ['a text that turns its direction', 'a\u202eb', 'Characters that turn the direction of text'],
+    ['nothing that can be seen', '\u200b', 'Nothing but white space was given.'],
+  ])('%s', async (_, text, says) => {
+    const { statusCode, body } = await search('admin', text)
+    expect([statusCode, body]).toEqual([422, expect.stringContaining(says)])
+    expect(body).toContain('<li>the request id of a call</li>')
+  })
+
+  test.each([
+    "' or 1=1 --",
+    '%',
+    '\\',
+    '"><script>alert(1)</script>',
+    '$1',
+    'ledger-../..',
+    '[object Object]',
+  ])('%s finds nothing, and the page says what can be searched', async (text) => {
+    const { statusCode, body } = await search('admin', text)
+    expect(statusCode).toBe(200)
+    expect(body).not.toContain('<script>')
+    expect(body).toContain('Nothing that you may see has this id or name.')
+    expect(body).toContain('<li>the request id of a call</li>')
+  })
+
+  test('no text at all: the page says what can be searched', async () => {
+    for (const path of ['/search', '/search?q=', '/search?q=%20', '/search?q[]=x']) {
+      const { statusCode, body } = await as('admin').get(path)
+      expect([statusCode, body.includes('Nothing that you may see')]).toEqual([200, false])
+      expect(body).toContain('<li>the name of a stream</li>')
+    }
+  })
+
+  test('the secret of a key, even of one that does not exist, is not shown again', async () => {
+    const { statusCode, body } = await search('admin', 'enl_live_0123456789abcdef_verysecret')
+    expect([statusCode, body.includes('verysecret'), body.includes('enl_live_0123456789abcdef')]).toEqual([
+      200,
+      false,
+      true,
+    ])
+  })
+})
