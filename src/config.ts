@@ -211,6 +211,13 @@ const variables = z.object({
     .refine((text) => /^(0|1|0?\.\d{1,9}|1\.0+)$/.test(text), 'the share of traces to record, from 0 to 1')
     .transform(Number)
     .default(1),
+  PROMETHEUS_URL: z
+    .string()
+    .refine(
+      (text) => /^https?:\/\//.test(text) && URL.canParse(text) && !/[?#@]/.test(text),
+      'the URL of a Prometheus without user and password, such as http://10.1.0.9:9090',
+    )
+    .optional(),
   LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
 })
 
@@ -240,6 +247,8 @@ const secretVariables = new Set([
   // It may hold a password.
   'OTEL_EXPORTER_OTLP_ENDPOINT',
   'OTEL_EXPORTER_OTLP_HEADERS',
+  // A user and a password are refused, and must not be repeated.
+  'PROMETHEUS_URL',
 ])
 
 /** The environment does not make sense. `message` names every bad variable, never a secret's value. */

@@ -54,7 +54,7 @@ type DashboardOptions = {
   readonly dataSources: Dashboard['dataSources']
   readonly idleMinutes?: number
   readonly health: Dashboard['health']
-  readonly p95Seconds?: Dashboard['p95Seconds']
+  readonly latency?: Dashboard['latency']
   /** How long rows may be behind the event log before pages say so. */
   readonly lateAfterMs?: number
 }
@@ -81,7 +81,7 @@ export const dashboard =
       dataSources,
       idleMinutes = 60,
       health,
-      p95Seconds = () => null,
+      latency = async () => null,
       lateAfterMs = lateAfterDefaultMs,
     }: DashboardOptions,
   ): FastifyPluginAsync =>
@@ -114,7 +114,7 @@ export const dashboard =
       works: createWorks(),
       ending: ending.signal,
       health,
-      p95Seconds,
+      latency,
       lateAfterMs,
       firstSteps: createVisitorSteps(foundation),
       codeAttempts: createCodeAttempts(foundation),

@@ -19,7 +19,7 @@ import { newestCallMs } from './usage-queries.ts'
 const organizationsMax = 100
 
 export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void => {
-  const { foundation, health, p95Seconds } = context
+  const { foundation, health, latency: latencyNow } = context
   const { pool, eventLog, checkpoints } = foundation
   const overview = async (request: FastifyRequest, reply: FastifyReply, answer: FirstAnswer | null) => {
     const viewer = viewerOf(request, reply)
@@ -27,21 +27,23 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
     const [newest] = await rowsOf(pool, newestCallMs(null))
     const newestMs = newest?.at?.getTime() ?? null
     const { range, fault } = rangeOrFault(request.query, { nowMs, newestMs })
-    const [firstRun, today, figures, leaders, low, findings, checkpoint, reconciliation] = await Promise.all([
-      mayOpen(viewer.role, 'POST /first-call') ? firstRunOf(context, request) : null,
-      todayFigures(pool, null, nowMs),
-      rangeFigures(pool, range, { organizationId: null, by: 'outcome' }),
-      leadersOf(pool, range),
-      lowOrganizations(pool, nowMs),
-      health.findings(),
-      checkpoints.last().catch((error: unknown) => {
-        if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
-        throw error
-      }),
-      lastReconciliation(eventLog),
-    ])
+    const [latency, firstRun, today, figures, leaders, low, findings, checkpoint, reconciliation] =
+      await Promise.all([
+        latencyNow(),
+        mayOpen(viewer.role, 'POST /first-call') ? firstRunOf(context, request) : null,
+        todayFigures(pool, null, nowMs),
+        rangeFigures(pool, range, { organizationId: null, by: 'outcome' }),
+        leadersOf(pool, range),
+        lowOrganizations(pool, nowMs),
+        health.findings(),
+        checkpoints.last().catch((error: unknown) => {
+          if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
+          throw error
+        }),
+        lastReconciliation(eventLog),
+      ])
     const shown = { range, fault, today, figures, leaders, low, findings, checkpoint, reconciliation, nowMs }
-    const page = overviewPage({ ...shown, viewer, firstRun, answer, p95Seconds: p95Seconds() })
+    const page = overviewPage({ ...shown, viewer, firstRun, answer, latency })
     return sendPage(fault === null ? reply : reply.code(422), page)
   }
   pages.get('/', (request, reply) => overview(request, reply, null))

@@ -17,6 +17,7 @@ import { type Form, faultOf, formOf } from './form.ts'
 import type { HalfSignedIn } from './half-signed-in.ts'
 import { documentOf, type Html, partOf } from './html.ts'
 import type { IdentityProvider } from './identity-provider.ts'
+import type { Latency } from './latency.ts'
 import { takeForm } from './once.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
 import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './queries.ts'
@@ -55,8 +56,8 @@ export type Dashboard = {
   readonly publicUrl: string | null
   /** How far the projections are behind the event log, and the results of this process's checks. */
   readonly health: Pick<Health, 'projectionLags' | 'findings'>
-  /** The 95th percentile of the duration of calls in this process; null: it answers none. */
-  readonly p95Seconds: () => number | null
+  /** Null: it answered no call. */
+  readonly latency: () => Promise<Latency | null>
   /** How far rows may be behind before pages say so; milliseconds. */
   readonly lateAfterMs: number
   /** The commands to type before anyone can sign in; empty from the first user on. */

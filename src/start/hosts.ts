@@ -12,6 +12,7 @@ import { capabilities, serviceWords } from '../capabilities/index.ts'
 import { remembered } from '../concurrency/remembered.ts'
 import { type Config, twoPersonOf } from '../config.ts'
 import { dashboard } from '../dashboard/dashboard.ts'
+import { latencyFromPrometheus, latencyOfProcess } from '../dashboard/latency.ts'
 import { documentationPages } from '../documentation/routes.ts'
 import type { Closing } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -84,7 +85,10 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         idleMinutes: config.DASHBOARD_IDLE_MINUTES,
         requiredFactor: config.DASHBOARD_SECOND_FACTOR,
         health,
-        p95Seconds: metrics.p95Seconds,
+        latency:
+          config.PROMETHEUS_URL === undefined
+            ? async () => latencyOfProcess(metrics.p95Seconds())
+            : latencyFromPrometheus({ url: config.PROMETHEUS_URL, fetchUpstream: outside.fetchUpstream }),
       }),
     )
     host.register(

@@ -6,6 +6,7 @@ import type { FirstAnswer, FirstRun } from '../first-run.ts'
 import { balance, capitalized, count, credits } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { refreshing } from '../idle.ts'
+import type { Latency } from '../latency.ts'
 import type { Leaders, RangeFigures, TodayFigures } from '../overview.ts'
 import type { LowBalanceRow } from '../overview-queries.ts'
 import { type Range, rangeQuery } from '../ranges.ts'
@@ -31,7 +32,7 @@ type Overview = {
   readonly figures: RangeFigures
   readonly leaders: Leaders
   readonly low: readonly LowBalanceRow[]
-  readonly p95Seconds: number | null
+  readonly latency: Latency | null
   readonly findings: readonly Finding[]
   readonly checkpoint: CheckpointView
   readonly reconciliation: LastReconciled | null
@@ -71,7 +72,7 @@ const share = (part: bigint, whole: bigint): string =>
 
 const ratio = (part: bigint, whole: bigint): number => (whole === 0n ? 0 : Number(part) / Number(whole))
 
-const todaySection = ({ today: { today, yesterday, hours }, low, p95Seconds }: Overview): Html => {
+const todaySection = ({ today: { today, yesterday, hours }, low, latency }: Overview): Html => {
   const before = (shown: Renderable): Html => html`<small>${shown} by now yesterday</small>`
   return html`<section aria-labelledby="today">
 <h2 id="today" class="unseen">Today</h2>
@@ -85,18 +86,21 @@ ${figure('Share of errors today', share(today.errors, today.calls), [
   before(share(yesterday.errors, yesterday.calls)),
   sparkline(hours.map(({ errors, calls }) => ratio(errors, calls))),
 ])}
-${
-  p95Seconds !== null &&
-  figure(
-    'p95 latency',
-    `${(p95Seconds * 1_000).toFixed(0)} ms`,
-    html`<small>since this process started</small>`,
-  )
-}
+${latency !== null && latencyFigure(latency)}
 ${figure('Organizations with a low balance', count(low.length), html`<small>below their threshold</small>`)}
 </dl>
 </section>`
 }
+
+const milliseconds = (seconds: number): string => `${(seconds * 1_000).toFixed(0)} ms`
+
+export const latencyFigure = (latency: Latency): Html =>
+  latency.kind === 'absent'
+    ? figure('p95 latency', '–', html`<small>${latency.why}</small>`)
+    : figure('p95 latency', milliseconds(latency.seconds), [
+        html`<small>${latency.of}${latency.yesterdaySeconds !== null && `; ${milliseconds(latency.yesterdaySeconds)} in the same hour yesterday`}</small>`,
+        sparkline(latency.hours),
+      ])
 
 const figure = (name: string, value: Renderable, below: Renderable): Html =>
   html`<div><dt>${name}</dt><dd><strong>${value}</strong>${below}</dd></div>`
