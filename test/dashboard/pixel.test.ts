@@ -90,7 +90,11 @@ describe('the rules', () => {
           ...{ organizationId: ours, host: 'shop.example.com', hitId: null, atMs },
           rules: matchRules(known, 'shop.example.com', atMs),
         })
-      expect((await partner.get(base)).body).toContain('2 <span class="mark bad">used up</span>')
+      const { body } = await partner.get(base)
+      expect(body).toContain('2 <span class="mark bad">used up</span>')
+      expect(body).toMatch(
+        /<meter min="0" max="2" value="2" aria-label="Hits of \S+ this \w+">2 of 2<\/meter>/,
+      )
       // A call changed it in the meantime. The next page and its forms start from that state.
       await rules.change(
         ours,

@@ -109,10 +109,11 @@ const ruleText = ({ period, number }: Rule): Renderable =>
     ? html`<span class="mark bad">blocked</span>`
     : `at most ${count(number)} a ${period}`
 
-const usedText = ({ period, number, used }: Rule): Renderable => {
+const usedText = ({ domain, period, number, used }: Rule): Renderable => {
   if (period === null || number === null) return '–'
   if (used === null) return 'not known'
-  return used >= number ? html`${count(used)} <span class="mark bad">used up</span>` : count(used)
+  return html`${count(used)}${used >= number && html` <span class="mark bad">used up</span>`}
+<meter min="0" max="${number}" value="${Math.min(used, number)}" aria-label="Hits of ${domain} this ${period}">${count(used)} of ${count(number)}</meter>`
 }
 
 const actorText = ({ account, usersSeen }: PixelView, actor: string): Renderable => {
