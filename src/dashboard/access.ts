@@ -34,6 +34,7 @@ const actionOfPage = {
   'GET /pick/keys': 'finance.read',
   'GET /pick/users': 'users.read',
   'GET /organizations': 'finance.read',
+  'GET /usage': 'finance.read',
   'GET /calls': 'finance.read',
   'GET /calls.csv': 'finance.read',
   'GET /months': 'finance.read',

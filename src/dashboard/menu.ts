@@ -10,6 +10,7 @@ export const menu = [
   { href: '/', name: 'Overview', route: 'GET /', group: null },
   { href: '/organizations', name: 'Organizations', route: 'GET /organizations', group: 'Customers' },
   { href: '/calls', name: 'Calls', route: 'GET /calls', group: 'Customers' },
+  { href: '/usage', name: 'Usage', route: 'GET /usage', group: 'Customers' },
   { href: '/months', name: 'Months', route: 'GET /months', group: 'Billing' },
   { href: '/commands/price/show', name: 'Prices', route: 'GET /commands/price/show', group: 'Billing' },
   { href: '/commands/rerate/list', name: 'Re-rates', route: 'GET /commands/rerate/list', group: 'Billing' },

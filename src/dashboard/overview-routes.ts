@@ -7,14 +7,16 @@ import { type FirstAnswer, firstRunOf, makeFirstCall } from './first-run.ts'
 import { faultOf, formOf } from './form.ts'
 import { leadersOf, lowOrganizations, rangeFigures, todayFigures } from './overview.ts'
 import { type Dashboard, organizationPattern, PageMissing, sendPage, viewerOf } from './page.ts'
+import { allUsagePage } from './pages/all-usage.ts'
 import { organizationsPage } from './pages/organizations.ts'
 import { overviewPage } from './pages/overview.ts'
 import { organizations, rowsOf } from './queries.ts'
-import { rangeIn } from './ranges.ts'
+import { rangeIn, timesOf } from './ranges.ts'
 import { shownSoon } from './shown-soon.ts'
-import { newestCallMs } from './usage-queries.ts'
+import { newestCallMs, usagePoints, usageTotals } from './usage-queries.ts'
+import { seriesOf } from './usage-series.ts'
 
-/** The overview of all organizations, and their list. */
+/** The overview of all organizations, their usage, and their list. */
 
 const organizationsMax = 100
 
@@ -54,6 +56,30 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
     if (answer === null) throw new PageMissing()
     await shownSoon(context)
     return overview(request, reply, answer)
+  })
+
+  pages.get('/usage', async (request, reply) => {
+    const [newest] = await rowsOf(pool, newestCallMs(null))
+    const when = { nowMs: Date.now(), newestMs: newest?.at?.getTime() ?? null }
+    const { range, fault } = rangeOrFault(request.query, when)
+    const ask = { ...range, organizationId: null, keyId: null }
+    const [[total], calls, byCapability, { byCredits }] = await Promise.all([
+      rowsOf(pool, usageTotals(ask)),
+      rowsOf(pool, usagePoints(ask, 'outcome')),
+      rowsOf(pool, usagePoints(ask, 'capability')),
+      leadersOf(pool, range),
+    ])
+    const seriesFrom = (rows: typeof calls) => seriesOf(timesOf(range), rows, range.step)
+    const shown = {
+      range,
+      fault,
+      total,
+      byCredits,
+      calls: seriesFrom(calls),
+      credits: seriesFrom(byCapability),
+    }
+    const page = allUsagePage({ ...shown, viewer: viewerOf(request, reply) })
+    return sendPage(fault === null ? reply : reply.code(422), page)
   })
 
   pages.get('/organizations', async (request, reply) => {

@@ -20,6 +20,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   [`${organization}/commands`, ['accounts']],
   [organization, ['accounts', 'api_keys', 'key_usage', 'ledger_index', 'ledger_lines', 'usage_buckets']],
   ['/organizations', ['accounts', 'api_keys', 'key_usage']],
+  ['/usage', overview],
   ['/calls', ['accounts', 'api_keys', 'ledger_lines']],
   ['/calls.csv', ['accounts', 'ledger_lines']],
   ['/months', ['accounts', 'ledger_index']],

@@ -116,6 +116,18 @@ test('the overview refreshes itself with its range, and has a table for its char
   expect(wrong.body).toContain('is not a time such as')
 })
 
+test('the usage of all organizations has the sums of the ledgers, with tables behind its charts', async () => {
+  const { statusCode, body } = await ada.get('/usage?range=7d')
+  expect(statusCode).toBe(200)
+  const { fromMs } = rangeIn(formOf({ range: '7d' }), { nowMs, newestMs: null })
+  const sums = await sumsOf('effective_at >= $1', [new Date(fromMs)])
+  expect(body).toContain(`<dt>Calls</dt><dd><strong>${Number(sums?.calls).toLocaleString('en')}</strong>`)
+  expect(body).toContain('Calls by outcome per hour as a table')
+  expect(body).toContain('Credits by capability per hour as a table')
+  expect(body).toContain(`href="/organizations/${scene.organizationId}/usage?range=7d"`)
+  expect((await ada.get('/usage?from=2026-02-30')).statusCode).toBe(422)
+})
+
 test('the page of an organization shows days left, usage by capability and errors by code', async () => {
   const { body } = await ada.get(`/organizations/${scene.organizationId}`)
   expect(body).toMatch(/Days left at the current rate<\/dt><dd>[\d,]+<\/dd>/)

@@ -201,7 +201,8 @@ ${leadersTable('Organizations by errors', leaders.byErrors, {
 })}
 </div>`
 
-const leadersTable = (
+/** The first ten organizations. */
+export const leadersTable = (
   title: string,
   rows: readonly OrganizationUseRow[],
   {
