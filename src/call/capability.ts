@@ -45,7 +45,6 @@ export type Capability<Settings = unknown> = {
 export type CapabilityCheck = {
   /** In a word or two. */
   readonly name: string
-  readonly looksAt: string
   /** Its name, for when `look` finds something wrong. */
   readonly severity: 'warning' | 'fault'
   readonly bound?: { readonly unit: 'days'; readonly warning: number }

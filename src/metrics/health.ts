@@ -159,7 +159,6 @@ const processChecks = ({
 }: Pick<HealthOptions, 'ledger' | 'liveModels' | 'epochKey'>): readonly Check<unknown>[] => [
   {
     name: 'ledger',
-    looksAt: 'whether appends to the event log succeed',
     severity: 'fault',
     advice: 'See the event log, and the log of the process.',
     readiness: { name: 'ledger', counts: 'always' },
@@ -171,7 +170,6 @@ const processChecks = ({
   ...[...(epochKey === undefined ? [] : [{ name: 'epoch_key', ...epochKey }]), ...liveModels].map(
     ({ name, failure }): Check<unknown> => ({
       name,
-      looksAt: 'whether this process has it as the event log and KEY_DIR have it now',
       severity: 'fault',
       advice: 'Calls that depend on it are refused. See the log of the process.',
       readiness: { name, counts: 'always' },
@@ -183,7 +181,6 @@ const processChecks = ({
   ),
   {
     name: 'unreadable events',
-    looksAt: 'events about keys, prices or pixel rules that this release cannot read',
     severity: 'fault',
     advice:
       '"projection parked" names the event. Run the release that can read it, or revoke the key and issue another.',

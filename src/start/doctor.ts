@@ -160,7 +160,6 @@ const placeOf = (url: string): string => {
 export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   {
     name: 'surroundings',
-    looksAt: 'addresses, certificates and location files that a start needs',
     severity: 'fault',
     advice: 'Correct the variable: the service does not start with it.',
     look: async ({ config }) => {
@@ -174,7 +173,6 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   },
   {
     name: 'TLS',
-    looksAt: 'when the certificate expires',
     severity: 'fault',
     // The days until it expires, counted as negative numbers.
     bound: { unit: 'days', warning: -14, fault: 0 },
@@ -194,14 +192,12 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
   },
   {
     name: 'service',
-    looksAt: 'whether it answers where it should listen, and is ready; whether anything else listens there',
     severity: 'warning',
     advice: 'If a service should run here, start it: npm start.',
     look: async ({ config }) => Promise.all((await placesOf(config)).map(serviceAt)),
   },
   {
     name: 'provider of identities',
-    looksAt: 'whether OIDC_ISSUER answers as the one it is named',
     severity: 'warning',
     advice:
       'Check OIDC_ISSUER, and that this host can reach it. Until it answers, people sign in with their passwords.',

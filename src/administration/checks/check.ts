@@ -7,7 +7,6 @@ import { within } from '../../concurrency/deadline.ts'
 export type Check<On> = {
   /** As `doctor` prints it. */
   readonly name: string
-  readonly looksAt: string
   /** For a `value` that `look` measured: above these it is a warning, or a fault. */
   readonly bound?: {
     readonly unit: 'seconds' | 'days' | 'share'

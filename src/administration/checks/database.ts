@@ -21,7 +21,6 @@ const versionMin = 160_000
 
 export const databaseCheck: Check<InDatabase> = {
   name: 'database',
-  looksAt: 'whether it answers, and its release',
   severity: 'fault',
   advice: 'Check that it runs, and that address, user and password in DATABASE_URL are right.',
   readiness: { name: 'database', counts: 'always' },
@@ -44,7 +43,6 @@ export const databaseCheck: Check<InDatabase> = {
 export const rowChecks: readonly Check<InDatabase>[] = [
   {
     name: 'processes',
-    looksAt: 'the api processes that live, and whether they count rate limits together',
     severity: 'warning',
     advice: 'Set REDIS_URL to one Redis for all of them, and check that it runs.',
     readiness: { name: 'rate_limiter', counts: 'never' },
@@ -66,8 +64,6 @@ export const rowChecks: readonly Check<InDatabase>[] = [
   },
   {
     name: 'jobs',
-    looksAt:
-      'whether the last run of one failed, and when each last succeeded: all are due once a day or more often',
     severity: 'fault',
     bound: { unit: 'seconds', warning: 50 * hour },
     advice: 'Check that a process with the role jobs runs, and what it logs.',
@@ -98,7 +94,6 @@ export const rowChecks: readonly Check<InDatabase>[] = [
   },
   {
     name: 'webhooks',
-    looksAt: 'webhooks that are disabled, and how long messages wait',
     severity: 'warning',
     bound: { unit: 'seconds', warning: hour },
     advice:
@@ -130,7 +125,6 @@ export const rowChecks: readonly Check<InDatabase>[] = [
   },
   {
     name: 'clocks',
-    looksAt: "how far this host's clock and those of the api processes are from the database's",
     severity: 'warning',
     // Above the higher bound, the job that ends epochs refuses to run.
     bound: { unit: 'seconds', warning: 2, fault: hour / 4 },
@@ -156,7 +150,6 @@ export const rowChecks: readonly Check<InDatabase>[] = [
 export const settingChecks: readonly Check<InDatabase>[] = [
   {
     name: 'database settings',
-    looksAt: 'whether a crash can lose calls, whether writes are taken, and connections in use',
     severity: 'fault',
     advice: 'Change the setting in PostgreSQL: alter system set …, then select pg_reload_conf().',
     look: async ({ pool }) => {
@@ -195,7 +188,6 @@ export const settingChecks: readonly Check<InDatabase>[] = [
   },
   {
     name: 'database rights',
-    looksAt: 'whether the role of the service could change the event log',
     severity: 'warning',
     advice:
       'Give it a role of its own: guide to deployment, "How do I give the service its own database role?"',
@@ -213,7 +205,6 @@ export const settingChecks: readonly Check<InDatabase>[] = [
   },
   {
     name: 'migrations',
-    looksAt: 'whether all of this release are applied',
     severity: 'fault',
     advice: 'Run "migrate" with this release; every start does it too, as the owner of the schema.',
     look: async ({ pool }) => {
@@ -227,7 +218,6 @@ export const settingChecks: readonly Check<InDatabase>[] = [
   },
   {
     name: 'installation',
-    looksAt: 'whether it was closed by a final backup, or a restore is not complete',
     severity: 'fault',
     advice: 'Start the installation that replaced it.',
     look: async ({ pool }) => {

@@ -38,7 +38,6 @@ export const lagSecondsMax = 60
 
 export const eventLogCheck: Check<InLog> = {
   name: 'event log',
-  looksAt: 'whether it answers and takes events, and is the one that rows were folded from',
   severity: 'fault',
   advice:
     'If it is in PostgreSQL, see the database. Otherwise check that EventStoreDB runs and that EVENT_LOG_URL names it with a user who may read and append ("event-log prepare"). Until it answers, calls get 503.',
@@ -72,7 +71,6 @@ export const eventLogCheck: Check<InLog> = {
 export const logChecks: readonly Check<InLog>[] = [
   {
     name: 'projections',
-    looksAt: 'how far rows are behind the event log, and rows that stopped at an event',
     severity: 'fault',
     bound: { unit: 'seconds', fault: lagSecondsMax },
     advice:
@@ -112,7 +110,6 @@ export const logChecks: readonly Check<InLog>[] = [
   },
   {
     name: 'events set aside',
-    looksAt: 'events that projections could not fold: keys of such events are refused',
     severity: 'warning',
     advice:
       '"projection parked" shows them with their errors; "projection retry" folds them if this release can read them.',
@@ -146,7 +143,6 @@ export const logChecks: readonly Check<InLog>[] = [
   },
   proof({
     name: 'checkpoints',
-    looksAt: 'when the event log was last signed, which is done every hour',
     gauge: 'checkpoint',
     bound: { unit: 'seconds', warning: 2 * hour, fault: 26 * hour },
     advice:
@@ -158,7 +154,6 @@ export const logChecks: readonly Check<InLog>[] = [
   }),
   proof({
     name: 'verification',
-    looksAt: 'when the event log was last verified, which is done every day, and faults found',
     gauge: 'log_verification',
     what: 'faults',
     bound: { unit: 'seconds', warning: 50 * hour },
@@ -168,7 +163,6 @@ export const logChecks: readonly Check<InLog>[] = [
   }),
   proof({
     name: 'reconciliation',
-    looksAt: 'when ledgers were last compared with read models and tariff, and differences found',
     gauge: 'reconciliation',
     what: 'differences',
     bound: { unit: 'seconds', warning: 48 * hour },
@@ -178,7 +172,6 @@ export const logChecks: readonly Check<InLog>[] = [
   }),
   proof({
     name: 'rebuild',
-    looksAt: 'figures of money that a rebuild of the last seven days changed',
     gauge: 'rebuild',
     what: 'differences',
     toldSeconds: 7 * 24 * hour,
@@ -188,7 +181,6 @@ export const logChecks: readonly Check<InLog>[] = [
   }),
   proof({
     name: 'backup',
-    looksAt: 'when the last backup was made that the event log knows of',
     gauge: 'backup',
     bound: { unit: 'seconds', warning: 48 * hour },
     advice:
@@ -201,7 +193,6 @@ export const logChecks: readonly Check<InLog>[] = [
 export const keyChecks: readonly Check<InLog>[] = [
   {
     name: 'SECRET_KEY',
-    looksAt: 'whether it opens the installation key, and whether a rotation is under way',
     severity: 'fault',
     advice:
       'Set SECRET_KEY, or the file secret_key in DATA_DIR, to the previous value. Without it issued keys do not work and profiles cannot be opened.',
@@ -220,7 +211,6 @@ export const keyChecks: readonly Check<InLog>[] = [
   },
   {
     name: 'epoch keys',
-    looksAt: 'whether the keys that data about people are sealed under are in KEY_DIR, and end in time',
     severity: 'fault',
     advice:
       'Mount or restore the directory. If it is lost for good, "epoch-key abandon" gives up what is sealed under it.',
@@ -228,7 +218,6 @@ export const keyChecks: readonly Check<InLog>[] = [
   },
   {
     name: 'signing key',
-    looksAt: 'whether KEY_DIR holds the key that the event log announced',
     severity: 'fault',
     advice: 'Put the copy of that file back. If there is none: event-log announce-key --reason …',
     look: async ({ config, eventLog }) => {
@@ -269,7 +258,7 @@ function proof({
   toldSeconds = Number.POSITIVE_INFINITY,
   last,
   ...check
-}: Pick<Check<InLog>, 'name' | 'looksAt' | 'bound' | 'advice'> & {
+}: Pick<Check<InLog>, 'name' | 'bound' | 'advice'> & {
   /** The gauges are `NAME_age_seconds` and `NAME_WHAT`. */
   readonly gauge: string
   readonly what?: 'faults' | 'differences'

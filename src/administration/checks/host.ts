@@ -30,7 +30,6 @@ const makeRoom =
 /** The disk of the embedded PostgreSQL. `disk`: as seen by the running process. */
 export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }> = {
   name: 'disk of DATA_DIR',
-  looksAt: 'free space where the embedded PostgreSQL writes; below 5 % is a warning, below 1 % a fault',
   severity: 'fault',
   advice: makeRoom,
   readiness: { name: 'disk_space', counts: 'always' },
@@ -75,7 +74,6 @@ const spaceIn = (dataDir: string): Promise<DiskSpace | null> =>
 export const hostChecks: readonly Check<Host>[] = [
   {
     name: 'environment',
-    looksAt: 'whether every variable makes sense, and names that are nearly one of ours',
     severity: 'fault',
     advice: 'Correct the variable: the service does not start with it.',
     look: ({ environment, faults }) => {
@@ -94,7 +92,6 @@ export const hostChecks: readonly Check<Host>[] = [
   },
   {
     name: 'passwords',
-    looksAt: 'well-known passwords in URLs',
     severity: 'warning',
     advice:
       'Give that user a password of its own, as openssl rand -hex 32 makes, in the server first and then here.',
@@ -107,7 +104,6 @@ export const hostChecks: readonly Check<Host>[] = [
   },
   {
     name: 'Redis',
-    looksAt: 'whether it answers, if REDIS_URL is set',
     severity: 'warning',
     advice:
       'Check that it runs and that REDIS_URL is right. Until then each process counts rate limits for itself; charges do not depend on it.',
@@ -115,7 +111,6 @@ export const hostChecks: readonly Check<Host>[] = [
   },
   {
     name: 'mail name',
-    looksAt: "whether SMTP_HELO, or the host's name, has an address whose reverse DNS leads back to it",
     severity: 'warning',
     advice:
       "Set SMTP_HELO to a name whose address is the public one of this host, and make its network's reverse DNS (PTR) lead back to that name.",
@@ -124,7 +119,6 @@ export const hostChecks: readonly Check<Host>[] = [
   diskCheck,
   {
     name: 'KEY_DIR',
-    looksAt: 'whether the service can write it, and whether it is inside DATA_DIR',
     severity: 'warning',
     advice: 'Stop the service, move it elsewhere, and set KEY_DIR.',
     look: async ({ config }) => {
@@ -147,7 +141,6 @@ export const hostChecks: readonly Check<Host>[] = [
   },
   {
     name: 'secret files',
-    looksAt: 'whether other users can read the secrets and keys of this host',
     severity: 'warning',
     advice: 'Run as the user that runs the service.',
     look: async ({ config }) => {

@@ -33,7 +33,6 @@ const geoRemedy =
 /** Whether the location files can be served, and how old they are. */
 export const geoAge = (settings: GeoSettings): CapabilityCheck => ({
   name: 'location files',
-  looksAt: 'whether they can be served, and their age',
   severity: 'fault',
   bound: { unit: 'days', warning: geoAgeDaysMax },
   advice: geoRemedy,

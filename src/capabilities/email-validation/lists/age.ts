@@ -11,7 +11,6 @@ const dayMs = 86_400_000
 /** The date of the disposable and free lists in use: refreshed lists state it in their first line. */
 export const listsAge = (folder = vendoredListFolder, clock: { now(): number } = Date): CapabilityCheck => ({
   name: 'lists',
-  looksAt: 'the age of the lists of disposable and free domains',
   severity: 'fault',
   bound: { unit: 'days', warning: listsAgeDaysMax },
   advice: listsRemedy,
