@@ -158,16 +158,7 @@ const variables = z.object({
   EMAIL_PROBE: z.enum(['on', 'off']).default('on'),
   SMTP_ALLOW: cidrBlocks,
   EGRESS_ALLOW: cidrBlocks,
-  PROFILE_PROVIDER: z
-    .string()
-    .transform(list)
-    .pipe(
-      z
-        .array(z.enum(['dataset', 'http', 'page']))
-        .min(1)
-        .max(2),
-    )
-    .default(['dataset']),
+  PROFILE_PROVIDER: z.enum(['dataset', 'http']).default('dataset'),
   PROFILE_HTTP_URL: z
     .string()
     .regex(/^https?:\/\//, 'a URL with {lid} or {urn} in it')
@@ -179,10 +170,6 @@ const variables = z.object({
     'milliseconds from 100 to 8000, which is all a call has',
   ).default(8_000),
   PROFILE_FETCHES_MAX: whole({ min: 1, max: 9_999 }, 'how many at once, from 1 to 9999').default(100),
-  PROFILE_PAGE_URL: z
-    .string()
-    .regex(/^https?:\/\//, 'a URL with {lid} in it')
-    .optional(),
   PROFILE_DOMAIN: z
     .string()
     .regex(/^[a-z0-9-]+(\.[a-z0-9-]+)+$/, 'a domain such as profnet.com')

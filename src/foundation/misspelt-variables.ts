@@ -20,6 +20,7 @@ const edge =
 const removed: Readonly<Record<string, string>> = {
   PEER_HOST: edge,
   PEER_PORT: edge,
+  PROFILE_PAGE_URL: 'profiles come from the data set or from a JSON source: src/guides/configuration.md',
   LEDGER_OWNERS: edge,
   SECRET_KEYS_OLD:
     'SECRET_KEY wraps one installation key, and SECRET_KEY_NEW with "secrets rotate" changes SECRET_KEY: src/guides/backup.md, "How do I rotate SECRET_KEY?"',
@@ -33,8 +34,7 @@ const others = new Set([
 /** Kubernetes gives every container a variable for each service, with the service's name in it. */
 const ofServices = /_SERVICE_(?:HOST|PORT)|_PORT_\d+_(?:TCP|UDP)/
 /** Hardly any other program has variables that begin like this. */
-const families =
-  /^(?:EVENT_LOG|METRICS|GEOIP|EGRESS|PROFILE_HTTP|PROFILE_PAGE|PROFILE_PROVIDER|COMPANY_HOME|TRUSTED_PROX)/
+const families = /^(?:EVENT_LOG|METRICS|GEOIP|EGRESS|PROFILE_HTTP|PROFILE_PROVIDER|COMPANY_HOME|TRUSTED_PROX)/
 const misspeltMax = 20
 const nameLengthMax = 60
 

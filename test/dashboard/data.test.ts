@@ -15,7 +15,7 @@ let ada: Browser
 
 beforeAll(async () => {
   room = await openDashboardHost({
-    environment: { PROFILE_PROVIDER: 'dataset,http', PROFILE_HTTP_URL: 'https://who.example/a-secret-path' },
+    environment: { PROFILE_PROVIDER: 'http', PROFILE_HTTP_URL: 'https://who.example/a-secret-path' },
   })
   const user = { name: 'ada', password: 'correct horse battery staple' }
   await putUser(room.foundation.pool, user)

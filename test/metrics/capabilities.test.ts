@@ -1,9 +1,9 @@
 /** Metrics of mailboxes, profile sources, pixel counters and DNS; and that they identify no one. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { meterProviders, observerOf } from '../../src/capabilities/profile/index.ts'
-import type { ProfileProvider, ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
-import { combineProviders } from '../../src/capabilities/profile/sources/providers.ts'
+import { meterSource, observerOf } from '../../src/capabilities/profile/index.ts'
+import { guardSource } from '../../src/capabilities/profile/sources/guarded-source.ts'
+import type { ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { type DnsServerDouble, startDnsServer } from '../support/dns-server.ts'
 import { type House, openHouse, type Partner, until } from '../support/house.ts'
@@ -168,61 +168,27 @@ describe('profiles', () => {
 
   const metrics = createMetrics()
   const observe = observerOf(metrics.meters)
-  const combined = (...sources: ProfileProvider[]) =>
-    combineProviders(sources, {
-      clock: {
-        now: () => 0,
-        // Anything unusually late is so immediately; no deadline passes.
-        after: (ms, run) => {
-          if (ms === 0) setImmediate(run)
-          return () => undefined
-        },
-      },
-      logger: pino({ level: 'silent' }),
-      observe,
-    })
-  const askThem = ({ fetch }: ReturnType<typeof combined>) =>
-    fetch(
-      { kind: 'lid', value: lid },
-      { deadlineMs: 8_000, ageMaxMs: null, signal: new AbortController().signal },
-    )
   const counts = 'profile_provider_request_duration_seconds_count'
 
   test('a failing source with an open circuit breaker is visible, and counts no questions during that time', async () => {
     const failing: ProviderAnswer = { kind: 'transient', detail: 'away' }
-    const providers = combined({ name: 'dataset', fetch: async () => failing })
-    meterProviders(metrics.meters, providers.status)
+    const source = guardSource(
+      { name: 'dataset', fetch: async () => failing },
+      // No deadline passes.
+      {
+        clock: { now: () => 0, after: () => () => undefined },
+        logger: pino({ level: 'silent' }),
+        observe,
+      },
+    )
+    meterSource(metrics.meters, source)
     const before = await metrics.text()
     expect(samples(before, 'profile_provider_breaker_open')).toEqual({ '{provider="dataset"}': 0 })
-    for (let calls = 0; calls < 25; calls++) await askThem(providers)
+    for (let calls = 0; calls < 25; calls++)
+      await source.fetch({ kind: 'lid', value: lid }, { deadlineMs: 8_000, ageMaxMs: null })
     const after = await metrics.text()
     expect(samples(after, 'profile_provider_breaker_open')).toEqual({ '{provider="dataset"}': 1 })
     expect(changed(before, after, counts)).toEqual({ '{provider="dataset",answer="transient"}': 10 })
-  })
-
-  test('a source that another overtook counts as neither answering nor failing', async () => {
-    let late = false
-    const first: ProfileProvider = {
-      name: 'http',
-      fetch: async (_ref, { signal }) => {
-        if (late) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
-        return late ? { kind: 'transient', detail: 'aborted' } : { kind: 'not_found' }
-      },
-    }
-    const gone: ProviderAnswer = { kind: 'gone' }
-    const providers = combined(first, { name: 'page', fetch: async () => gone })
-    const before = await metrics.text()
-    for (let calls = 0; calls < 20; calls++) await askThem(providers)
-    late = true
-    expect(await askThem(providers)).toMatchObject({ kind: 'gone', provider: 'page' })
-    await until('the first source is let go', async () =>
-      (await metrics.text()).includes('answer="abandoned"'),
-    )
-    expect(changed(before, await metrics.text(), counts)).toEqual({
-      '{provider="http",answer="not_found"}': 20,
-      '{provider="http",answer="abandoned"}': 1,
-      '{provider="page",answer="gone"}': 1,
-    })
   })
 })
 

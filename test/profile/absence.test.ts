@@ -27,7 +27,7 @@ describe('a source that cannot look up numbers', () => {
   test('is asked for the name that belongs to the number, and the person does not become deleted', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const page = source(() => foundAs(name, number), { kinds: ['lid'] })
-    const retrieval = processOver([page])
+    const retrieval = processOver(page)
     const before = await askAndSettle(retrieval, lid(name))
     scene.move(laterMs)
     expect(await askAndSettle(retrieval, urn(number), 'fresh')).toMatchObject({
@@ -44,7 +44,7 @@ describe('a source that cannot look up numbers', () => {
 
   test('is not asked about an unknown number, and nothing is recorded', async () => {
     const page = source(() => foundAs(freshLid(), null), { kinds: ['lid'] })
-    const retrieval = processOver([page])
+    const retrieval = processOver(page)
     const before = (await scene.profileEvents()).length
     expect(await askAndSettle(retrieval, urn(freshUrn()))).toEqual({ kind: 'missing' })
     expect(page.asked).toEqual([])
@@ -54,7 +54,7 @@ describe('a source that cannot look up numbers', () => {
   test('when the lookup by name fails, the call fails and nothing is recorded', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const page = source(() => foundAs(name, number), { kinds: ['lid'] })
-    const retrieval = processOver([page])
+    const retrieval = processOver(page)
     await askAndSettle(retrieval, lid(name))
     const before = (await scene.profileEvents()).length
     scene.move(laterMs)
@@ -74,7 +74,7 @@ describe('a name that is not found, of a person with a known number', () => {
   ] as const)('while the lookup by number %s: retry later, and nothing is recorded', async (_, byNumber) => {
     const [name, number] = [freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))
-    const retrieval = processOver([http])
+    const retrieval = processOver(http)
     const before = await askAndSettle(retrieval, lid(name))
     const events = (await scene.profileEvents()).length
     scene.move(laterMs)
@@ -92,51 +92,23 @@ describe('a name that is not found, of a person with a known number', () => {
   })
 })
 
-describe('two sources', () => {
-  test('the first fails and the second does not know the person: retry later, and nothing is recorded', async () => {
-    const [name, number] = [freshLid(), freshUrn()]
-    const http = source(() => foundAs(name, number))
-    const dataset = source(() => notFound, { name: 'dataset' })
-    const retrieval = processOver([http, dataset])
-    const before = await askAndSettle(retrieval, lid(name))
-    const events = (await scene.profileEvents()).length
-    scene.move(laterMs)
-    http.script = () => down
-    expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual(unavailable)
-    expect(dataset.asked).toContainEqual(lid(name))
-    expect(await eventsAfter(events)).toEqual([])
-    expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
-    expect(await askAndSettle(retrieval, lid(name))).toMatchObject({ kind: 'found', source: 'cached' })
-  })
-
-  test('the first fails and the person was never known: retry later', async () => {
-    const retrieval = processOver([source(() => down), source(() => notFound, { name: 'dataset' })])
-    const events = (await scene.profileEvents()).length
-    expect(await askAndSettle(retrieval, lid(freshLid()))).toEqual(unavailable)
-    expect(await eventsAfter(events)).toEqual([])
-  })
-
-  test('only a "not found" from the source that knew the person counts', async () => {
-    const name = freshLid()
-    const http = source(() => down)
-    const dataset = source(() => foundAs(name, null), { name: 'dataset' })
-    const retrieval = processOver([http, dataset])
-    const before = await askAndSettle(retrieval, lid(name))
-    expect(before).toMatchObject({ kind: 'found' })
-    scene.move(laterMs)
-    // The first source never knew the person, so its "not found" does not end them.
-    http.script = () => notFound
-    expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual({ kind: 'missing' })
-    expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
-    expect((await scene.profileEvents()).at(-1)?.type).toBe('ProfileMissed')
-  })
+test('only a "not found" from the source that knew the person counts', async () => {
+  const name = freshLid()
+  const dataset = processOver(source(() => foundAs(name, null), { name: 'dataset' }))
+  const before = await askAndSettle(dataset, lid(name))
+  expect(before).toMatchObject({ kind: 'found' })
+  scene.move(laterMs)
+  const http = processOver(source(() => notFound))
+  expect(await askAndSettle(http, lid(name), 'fresh')).toEqual({ kind: 'missing' })
+  expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
+  expect((await scene.profileEvents()).at(-1)?.type).toBe('ProfileMissed')
 })
 
 describe('a former name', () => {
   test('that is not found does not delete the person under the current name', async () => {
     const [old, current] = [freshLid(), freshLid()]
     const http = source(() => foundAs(current, null, { redirected: true }))
-    const retrieval = processOver([http])
+    const retrieval = processOver(http)
     const before = await askAndSettle(retrieval, lid(old))
     expect(before).toMatchObject({ kind: 'found', ids: { lid: current } })
     scene.move(laterMs)
@@ -153,7 +125,7 @@ describe('a former name', () => {
   test('that its new holder deleted does not delete the person either', async () => {
     const [old, current] = [freshLid(), freshLid()]
     const http = source(() => foundAs(current, null, { redirected: true }))
-    const retrieval = processOver([http])
+    const retrieval = processOver(http)
     const before = await askAndSettle(retrieval, lid(old))
     scene.move(laterMs)
     http.script = () => ({ kind: 'gone' })
@@ -166,7 +138,7 @@ describe('a former name', () => {
     const [old, current] = [freshLid(), freshLid()]
     const [number, stranger] = [freshUrn(), freshUrn()]
     const http = source(() => foundAs(old, number))
-    const retrieval = processOver([http])
+    const retrieval = processOver(http)
     await askAndSettle(retrieval, lid(old))
     scene.move(5 * dayMs)
     http.script = ({ kind, value }) =>
@@ -186,7 +158,7 @@ describe('a former name', () => {
   test('confirmed within 55 s is fresh without another fetch', async () => {
     const [name, number] = [freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))
-    const retrieval = processOver([http])
+    const retrieval = processOver(http)
     await askAndSettle(retrieval, urn(number), 'fresh')
     scene.move(55_000)
     expect(await askAndSettle(retrieval, lid(name), 'fresh')).toMatchObject({ source: 'fresh' })
@@ -200,7 +172,7 @@ describe('how long a known person is treated as gone', () => {
     async (kind) => {
       const name = freshLid()
       const http = source(() => foundAs(name, null))
-      const retrieval = processOver([http])
+      const retrieval = processOver(http)
       const before = await askAndSettle(retrieval, lid(name))
       const subjectId = subjectIdOf(before)
       scene.move(hourMs)
@@ -232,7 +204,7 @@ describe('how long a known person is treated as gone', () => {
   test('still not found a day later: gone for another day, and the same person when they come back', async () => {
     const name = freshLid()
     const http = source(() => foundAs(name, null))
-    const retrieval = processOver([http])
+    const retrieval = processOver(http)
     const subjectId = subjectIdOf(await askAndSettle(retrieval, lid(name)))
     scene.move(hourMs)
     http.script = () => notFound
@@ -247,7 +219,7 @@ describe('how long a known person is treated as gone', () => {
   test('the source reports the person as gone: a tombstone for 30 days, and the data is unreadable immediately', async () => {
     const name = freshLid()
     const http = source(() => foundAs(name, null))
-    const retrieval = processOver([http])
+    const retrieval = processOver(http)
     const subjectId = subjectIdOf(await askAndSettle(retrieval, lid(name)))
     scene.move(hourMs)
     http.script = () => ({ kind: 'gone' })

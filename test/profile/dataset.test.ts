@@ -117,19 +117,15 @@ describe('an import', () => {
     expect(await find('lid', 'brax-hatch')).toEqual({ kind: 'not_found' })
   })
 
-  test('also takes JSON Resume and schema.org, blank lines, a byte order mark and other line endings', async () => {
+  test('takes blank lines, a byte order mark and other line endings', async () => {
     const report = await load(
-      `\ufeff${JSON.stringify(person('abc'))}\r\n\r\n  \n${lines(
-        { lid: 'def', basics: { name: 'Mer Vane' } },
-        { '@type': 'Person', name: 'Osk Wick', url: 'https://www.profnet.com/in/ghi' },
-      )}\r\n`,
+      `\ufeff${JSON.stringify(person('abc'))}\r\n\r\n  \n${lines({
+        firstname: 'Osk',
+        url: 'https://www.profnet.com/in/ghi',
+      })}\r\n`,
     )
-    expect(report).toMatchObject({ lines: 3, imported: 3, bad: 0 })
-    expect((await rows()).map(({ lid, name }) => `${lid} ${name}`)).toEqual([
-      'abc Talvora',
-      'def Mer',
-      'ghi Osk',
-    ])
+    expect(report).toMatchObject({ lines: 2, imported: 2, bad: 0 })
+    expect((await rows()).map(({ lid, name }) => `${lid} ${name}`)).toEqual(['abc Talvora', 'ghi Osk'])
   })
 
   test('accepts a stream that is split at any byte', async () => {

@@ -39,7 +39,7 @@ test.each(['cached', 'fresh'] as const)(
     const claims = createClaims(scene.foundation().pool)
     expect(await claims.take(scene.hmacOf(lid(name)), 'another process')).toBe(true)
     const http = source(() => foundAs(name, null))
-    const waiting = processOver([http])
+    const waiting = processOver(http)
     const { told } = await beginAsking(waiting, lid(name), wants)
     await scene.erase(lid(name))
     await claims.release(scene.hmacOf(lid(name)), 'another process')
@@ -52,11 +52,11 @@ test.each(['cached', 'fresh'] as const)(
 test('a caller who waits for another name of an erased person gets "missing" too, and no cached data is served', async () => {
   const [name, number] = [freshLid(), freshUrn()]
   const http = source(() => foundAs(name, number))
-  await askAndSettle(processOver([http]), lid(name))
+  await askAndSettle(processOver(http), lid(name))
   scene.move(laterMs)
   const claims = createClaims(scene.foundation().pool)
   expect(await claims.take(scene.hmacOf(urn(number)), 'another process')).toBe(true)
-  const waiting = processOver([http])
+  const waiting = processOver(http)
   const { told } = await beginAsking(waiting, urn(number), 'fresh')
   await scene.erase(lid(name))
   await claims.release(scene.hmacOf(urn(number)), 'another process')
@@ -68,14 +68,17 @@ test('a caller who waits for another name of an erased person gets "missing" too
 test('a tombstone that is still projected is not served to a caller who waited', async () => {
   const name = freshLid()
   const http = source(() => foundAs(name, null))
-  const subjectId = subjectIdOf(await askAndSettle(processOver([http]), lid(name)))
+  const subjectId = subjectIdOf(await askAndSettle(processOver(http), lid(name)))
   scene.move(laterMs)
   // Another process finds that the person is gone, and still holds its claim.
   const { vault, destroying, goOn } = slowToDestroy()
-  const other = processOver([source(() => ({ kind: 'gone' }))], { vault })
+  const other = processOver(
+    source(() => ({ kind: 'gone' })),
+    { vault },
+  )
   const finding = ask(other, lid(name), 'fresh')
   await destroying
-  const waiting = processOver([http])
+  const waiting = processOver(http)
   const { told } = await beginAsking(waiting, lid(name), 'fresh')
   await vi.waitFor(async () => expect(await goneOf(subjectId)).toBe('gone'), { timeout: 30_000 })
 

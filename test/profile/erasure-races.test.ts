@@ -38,7 +38,7 @@ const eraseBetween = async (
   { asked, by, wants }: { asked: ProfileRef; by: ProfileRef; wants?: 'fresh' },
 ): Promise<Erasure> => {
   const { slow, sealed, goOn } = slowVault()
-  const fetching = processOver([http], { vault: slow })
+  const fetching = processOver(http, { vault: slow })
   const asking = ask(fetching, asked, wants)
   await sealed
   const erasure = await scene.erase(by)
@@ -65,7 +65,7 @@ describe('an erasure between sealing and recording', () => {
     const subjectId = await lastFetched()
     expect(subjectId).not.toBe('')
     expect(await scene.keysOf(subjectId)).toBe(0)
-    const other = processOver([source(() => down)])
+    const other = processOver(source(() => down))
     for (const ref of [lid(name), urn(number)]) {
       expect(await suppressed(ref)).toBe(true)
       for (const wants of ['cached', 'fresh'] as const)
@@ -85,19 +85,19 @@ describe('an erasure between sealing and recording', () => {
   test('covers the new name of a person who is renamed at the same time', async () => {
     const [old, young, number] = [freshLid(), freshLid(), freshUrn()]
     const http = source(() => foundAs(old, number))
-    await askAndSettle(processOver([http]), lid(old))
+    await askAndSettle(processOver(http), lid(old))
     scene.move(laterMs)
     http.script = () => foundAs(young, number)
     const erasure = await eraseBetween(http, { asked: urn(number), by: lid(old), wants: 'fresh' })
     expect(erasure).toMatchObject({ identifiers: 3 })
-    const other = processOver([source(() => down)])
+    const other = processOver(source(() => down))
     for (const ref of [lid(old), lid(young), urn(number)])
       expect(await askAndSettle(other, ref)).toEqual(missing)
   })
 
   test("does not affect another person's data", async () => {
     const [name, number, other] = [freshLid(), freshUrn(), freshLid()]
-    const bystander = processOver([source(() => foundAs(other, null))])
+    const bystander = processOver(source(() => foundAs(other, null)))
     const subjectId = subjectIdOf(await askAndSettle(bystander, lid(other)))
     const http = source(() => foundAs(name, number))
     await eraseBetween(http, { asked: lid(name), by: lid(name) })
@@ -111,7 +111,7 @@ describe('an erasure between recording and the projection', () => {
     const [name, number] = [freshLid(), freshUrn()]
     const { pool } = scene.foundation()
     const holder = await pool.connect()
-    const fetching = processOver([source(() => foundAs(name, number))])
+    const fetching = processOver(source(() => foundAs(name, number)))
     let asking: Promise<Retrieved>
     try {
       await holder.query('begin')
@@ -127,7 +127,7 @@ describe('an erasure between recording and the projection', () => {
     }
     await fetching.close()
     expect(await scene.keysOf(subjectIdOf(await asking))).toBe(0)
-    const other = processOver([source(() => down)])
+    const other = processOver(source(() => down))
     for (const ref of [lid(name), urn(number)]) {
       expect(await suppressed(ref)).toBe(true)
       expect(await askAndSettle(other, ref)).toEqual(missing)
@@ -154,7 +154,7 @@ describe('a former name, after two subjects turned out to be one person', () => 
   const merged = async () => {
     const [former, name, young, number] = [freshLid(), freshLid(), freshLid(), freshUrn()]
     const http = source(() => foundAs(name, number))
-    const retrieval = processOver([http])
+    const retrieval = processOver(http)
     const kept = subjectIdOf(await askAndSettle(retrieval, urn(number)))
     http.script = () => foundAs(former, null)
     const letGo = subjectIdOf(await askAndSettle(retrieval, lid(former)))
@@ -174,7 +174,7 @@ describe('a former name, after two subjects turned out to be one person', () => 
     expect(await scene.erase(lid(former))).toEqual({ subjects: 1, identifiers: 4 })
     expect(await scene.keysOf(kept)).toBe(0)
     const asked = http.asked.length
-    const other = processOver([http])
+    const other = processOver(http)
     for (const ref of [lid(former), lid(name), lid(young), urn(number)])
       expect(await askAndSettle(other, ref)).toEqual(missing)
     expect(http.asked).toHaveLength(asked)

@@ -29,10 +29,10 @@ const sealingTogether = (): Vault => {
 const fetchedBeside = async () => {
   const [name, number] = [freshLid(), freshUrn()]
   const http = source(() => foundAs(name, number))
-  const subjectId = subjectIdOf(await askAndSettle(processOver([http]), lid(name)))
+  const subjectId = subjectIdOf(await askAndSettle(processOver(http), lid(name)))
   scene.move(laterMs)
   const vault = sealingTogether()
-  const [byName, byNumber] = [processOver([http], { vault }), processOver([http], { vault })]
+  const [byName, byNumber] = [processOver(http, { vault }), processOver(http, { vault })]
   const told = await Promise.all([ask(byName, lid(name), 'fresh'), ask(byNumber, urn(number), 'fresh')])
   await Promise.all([byName.close(), byNumber.close()])
   expect(told.map(({ kind }) => kind)).toEqual(['found', 'found'])
@@ -46,7 +46,7 @@ describe('a person fetched by name and by number at the same time', () => {
     'is served from the cache by %s, without asking the source',
     async (by) => {
       const { name, number, http, subjectId } = await fetchedBeside()
-      const answer = await askAndSettle(processOver([http]), by === 'name' ? lid(name) : urn(number))
+      const answer = await askAndSettle(processOver(http), by === 'name' ? lid(name) : urn(number))
       expect(answer).toMatchObject({ kind: 'found', source: 'cached', data: { firstname: 'Zorvina' } })
       expect(subjectIdOf(answer)).toBe(subjectId)
       expect(http.asked).toHaveLength(3)
@@ -57,7 +57,7 @@ describe('a person fetched by name and by number at the same time', () => {
     const { name, http, subjectId } = await fetchedBeside()
     expect(await scene.keysOf(subjectId)).toBe(2)
     scene.move(laterMs)
-    await askAndSettle(processOver([http]), lid(name), 'fresh')
+    await askAndSettle(processOver(http), lid(name), 'fresh')
     expect(await scene.keysOf(subjectId)).toBe(1)
   })
 

@@ -19,7 +19,6 @@ import type {
   ProfileRef,
   ProviderAnswer,
 } from '../../src/capabilities/profile/sources/provider.ts'
-import { type Clock, combineProviders } from '../../src/capabilities/profile/sources/providers.ts'
 import { parseConfig } from '../../src/config.ts'
 import { logStart } from '../../src/event-log/port.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
@@ -38,7 +37,6 @@ type Script = (ref: ProfileRef) => ProviderAnswer | Promise<ProviderAnswer>
 export type Source = ProfileProvider & {
   readonly asked: ProfileRef[]
   script: Script
-  readonly supports: (ref: ProfileRef) => boolean
 }
 
 export type RetrievalScene = {
@@ -53,9 +51,9 @@ export type RetrievalScene = {
   ): ProviderAnswer
   /** `kinds`: the identifiers it supports. */
   source(script: Script, options?: { name?: string; kinds?: readonly ProfileRef['kind'][] }): Source
-  /** One process with its own view of the sources, in the order they are asked; with a single source there is no breaker and no pause. */
+  /** One process that asks this source. */
   processOver(
-    sources: Source | readonly Source[],
+    source: Source,
     options?: { vault?: Vault; answerMaxMs?: number; fetchesMax?: number },
   ): Retrieval
   ask(
@@ -152,21 +150,21 @@ export const retrievalScene = (): RetrievalScene => {
         name,
         asked: [],
         script,
-        supports: ({ kind }) => kinds.includes(kind),
         fetch: async (ref) => {
+          if (!kinds.includes(ref.kind)) return { kind: 'unsupported' }
           self.asked.push(ref)
           return self.script(ref)
         },
       }
       return self
     },
-    processOver: (sources, { vault: over = vault(), answerMaxMs = 5_000, fetchesMax = 100 } = {}) =>
+    processOver: (source, { vault: over = vault(), answerMaxMs = 5_000, fetchesMax = 100 } = {}) =>
       createRetrieval({
         pool: foundation.pool,
         eventLog: foundation.eventLog,
         vault: over,
         claims: createClaims(foundation.pool),
-        provider: 'fetch' in sources ? sources : combineProviders(sources, { clock: realClock, logger }),
+        provider: source,
         identifierHmac: foundation.secrets.identifierHmac,
         clock,
         logger,
@@ -221,14 +219,6 @@ export const retrievalScene = (): RetrievalScene => {
       return events
     },
   }
-}
-
-const realClock: Clock = {
-  now: () => performance.now(),
-  after: (ms, run) => {
-    const timer = setTimeout(run, ms)
-    return () => clearTimeout(timer)
-  },
 }
 
 const person = profileDataOf({ firstname: 'Zorvina', lastname: 'Quillfeather', numOfConnections: 12 })

@@ -15,12 +15,10 @@ export type Identifiers = {
   readonly parse: (id: string) => ProfileRef | null
   /** The profile's full URL. `lid` is canonical; for any `lid` the result is well-formed. */
   readonly urlOf: (lid: string) => string
-  /** The options it was created with, so that another thread can create its own. */
-  readonly network: ProfileNetwork
 }
 
 /** `domain` such as `profnet.com`, `urnPrefix` such as `urn:profnet`; null accepts any that looks like one. */
-export type ProfileNetwork = { readonly domain: string | null; readonly urnPrefix: string | null }
+type ProfileNetwork = { readonly domain: string | null; readonly urnPrefix: string | null }
 
 /** UTF-16 code units. The longest real form is a URL with a percent-encoded lid, under 1,500. */
 export const idCharactersMax = 2_048
@@ -41,8 +39,7 @@ const localePattern = /^[a-z]{2}(?:[-_][a-z]{2})?$/i
 /** Reserved for examples and tests (RFC 2606): not a public suffix, and owned by no one. */
 const reservedSuffixes = new Set(['example', 'test', 'localhost', 'invalid'])
 
-export const createIdentifiers = (network: ProfileNetwork): Identifiers => {
-  const { domain, urnPrefix } = network
+export const createIdentifiers = ({ domain, urnPrefix }: ProfileNetwork): Identifiers => {
   const isOurHost = domain === null ? isNetworkHost : (host: string) => isHostOf(host, domain)
   const isOurPrefix =
     urnPrefix === null
@@ -55,7 +52,6 @@ export const createIdentifiers = (network: ProfileNetwork): Identifiers => {
       return parseUrn(id, isOurPrefix) ?? parseUrl(id, isOurHost) ?? refOfLid(canonicalLid(id))
     },
     urlOf: (lid) => `${origin}/in/${encodeURIComponent(lid.toWellFormed())}`,
-    network,
   }
 }
 

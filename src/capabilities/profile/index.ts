@@ -9,7 +9,6 @@ import {
 import type { DataSource } from '../../call/data-source.ts'
 import type { Caller, CapabilityForm, PaidCall, Unaffordable } from '../../call/form.ts'
 import { afterMs } from '../../concurrency/deadline.ts'
-import { readJsonLd } from '../../egress/json-ld.ts'
 import { StreamMissing } from '../../event-log/port.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { CallFacts } from '../../events/calls.ts'
@@ -27,8 +26,8 @@ import type { Retrieved } from './record/retrieved.ts'
 import { datasetStore, profileKeyStore } from './record/sealed-stores.ts'
 import { rehearsal } from './rehearsal.ts'
 import { identifiersOf, type ProfileSettings } from './settings.ts'
-import { openProviders } from './sources/configured.ts'
-import type { ProviderObserver, Providers } from './sources/providers.ts'
+import { openSource } from './sources/configured.ts'
+import type { GuardedSource, SourceObserver } from './sources/guarded-source.ts'
 import { datasetSecretsOf, erasureParts, vaultOf } from './storage.ts'
 
 type ProfileParts = {
@@ -123,11 +122,11 @@ const recognizePerson = async (
 /** Up to the eight seconds a source has at most. */
 const requestBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-/** `provider` is the name of a kind of source, of which there are three. */
-export const observerOf = (meters: Meters): ProfileObserver & ProviderObserver => {
+/** `provider` is the name of a kind of source. */
+export const observerOf = (meters: Meters): ProfileObserver & SourceObserver => {
   const asked = meters.histogram({
     name: 'profile_provider_request_duration_seconds',
-    help: 'Questions to sources of profiles, from asking to its answer; abandoned: another source was faster',
+    help: 'Questions to sources of profiles, from asking to its answer',
     labels: ['provider', 'answer'],
     buckets: requestBuckets,
   })
@@ -144,18 +143,14 @@ export const observerOf = (meters: Meters): ProfileObserver & ProviderObserver =
   }
 }
 
-export const meterProviders = (meters: Meters, status: Providers['status']): void =>
+export const meterSource = (meters: Meters, { name, breaker }: GuardedSource): void =>
   meters.gauge(
     {
       name: 'profile_provider_breaker_open',
       help: '1 while a source is left alone because it failed too often, and until it is seen to answer again',
       labels: ['provider'],
     },
-    () =>
-      status().map(({ provider, breaker }) => ({
-        labels: { provider },
-        value: breaker === 'closed' ? 0 : 1,
-      })),
+    () => [{ labels: { provider: name }, value: breaker() === 'closed' ? 0 : 1 }],
   )
 
 /** The data behind profiles: the data set, the fetched data of sources, and the suppressed people. */
@@ -181,15 +176,10 @@ const counted = async (
 }
 
 /** The host of a source, without the path, which may hold a secret. */
-const sourcesText = ({ PROFILE_PROVIDER, PROFILE_HTTP_URL, PROFILE_PAGE_URL }: ProfileSettings): string => {
-  const host = (url: string | undefined): string => URL.parse(url ?? '')?.host ?? 'no address'
-  const texts = {
-    dataset: 'the data set',
-    http: `the source at ${host(PROFILE_HTTP_URL)}`,
-    page: `pages of ${host(PROFILE_PAGE_URL)}`,
-  } as const
-  return PROFILE_PROVIDER.map((name) => texts[name]).join(', then ')
-}
+const sourceText = ({ PROFILE_PROVIDER, PROFILE_HTTP_URL }: ProfileSettings): string =>
+  PROFILE_PROVIDER === 'dataset'
+    ? 'the data set'
+    : `the source at ${URL.parse(PROFILE_HTTP_URL ?? '')?.host ?? 'no address'}`
 
 const profileData = async ({
   pool,
@@ -204,7 +194,7 @@ const profileData = async ({
     counted(pool, 'profile_suppressions', 'suppressed_at'),
   ])
   const of = { place: 'installation', version: null, ageDaysMax: null } as const
-  const asked = settings.PROFILE_PROVIDER.includes('dataset')
+  const asked = settings.PROFILE_PROVIDER === 'dataset'
   return [
     {
       ...of,
@@ -221,7 +211,7 @@ const profileData = async ({
       imported: null,
       asOf: cache.newest,
       remedy: null,
-      from: sourcesText(settings),
+      from: sourceText(settings),
       holds: holds(cache.n, 'profiles'),
     },
     {
@@ -254,30 +244,29 @@ export const profile: Capability<ProfileSettings> = {
         'these rows are older than erasures: who was erased is erased again',
       )
     const vault = vaultOf(ports)
-    const providers = await openProviders(settings, {
+    const source = await openSource(settings, {
       pool,
       secrets: datasetSecretsOf(ports),
       identifiers,
       fetchPage: ports.outside.fetchUpstream,
-      readJsonLd,
       clock: { now: () => performance.now(), after: afterMs },
       epochMs: Date.now,
       logger,
       observe,
     })
-    meterProviders(meters, providers.status)
+    meterSource(meters, source)
     const retrieval = createRetrieval({
       pool,
       eventLog,
       vault,
       claims: createClaims(pool),
-      provider: providers,
+      provider: source,
       identifierHmac: secrets.identifierHmac,
       clock: Date,
       logger,
       limits: { fetchesMax: settings.PROFILE_FETCHES_MAX },
     })
-    if (ports.embedded && settings.PROFILE_PROVIDER.includes('dataset')) await seedProfiles(ports, settings)
+    if (ports.embedded && settings.PROFILE_PROVIDER === 'dataset') await seedProfiles(ports, settings)
     return {
       forms: [profileForm({ identifiers, retrieval, observe })],
       jobs: {
@@ -288,10 +277,7 @@ export const profile: Capability<ProfileSettings> = {
           portionMax: retainedAtOnceMax,
         },
       },
-      close: async () => {
-        await retrieval.close()
-        await providers.close()
-      },
+      close: retrieval.close,
     }
   },
   data: profileData,

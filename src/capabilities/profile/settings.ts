@@ -1,16 +1,14 @@
 import { createIdentifiers, type Identifiers } from './identifier.ts'
 
 export type ProfileSettings = {
-  /** In the order in which they are asked. */
-  readonly PROFILE_PROVIDER: readonly ('dataset' | 'http' | 'page')[]
+  readonly PROFILE_PROVIDER: 'dataset' | 'http'
   readonly PROFILE_HTTP_URL?: string | undefined
   readonly PROFILE_HTTP_KEY?: string | undefined
   /** Path of a JSON file, see `mapping/declared.ts`. */
   readonly PROFILE_HTTP_MAPPING?: string | undefined
-  readonly PROFILE_PAGE_URL?: string | undefined
-  /** The time limit of one attempt at a source on the network. */
+  /** The time limit of one attempt. */
   readonly PROFILE_HTTP_TIMEOUT_MS: number
-  /** Sources asked at the same time by one process. */
+  /** Profiles fetched at the same time by one process. */
   readonly PROFILE_FETCHES_MAX: number
   readonly PROFILE_DOMAIN?: string | undefined
   readonly PROFILE_URN_PREFIX?: string | undefined

@@ -6,8 +6,8 @@ import { inventedPeople } from './invented-people.ts'
 import { type DatasetPerson, type DatasetSecrets, sealRow } from './provider.ts'
 
 /**
- * Imports people into the dataset from JSON Lines: one person per line, in our own members, as JSON Resume, or as
- * schema.org's Person, with a `lid` or a profile `url`, and a `urn` if there is one. `"deleted": true` marks the person as deleted.
+ * Imports people into the dataset from JSON Lines: one person per line, in our own members, with a `lid` or a profile `url`, and a
+ * `urn` if there is one. `"deleted": true` marks the person as deleted.
  *
  * A line is complete: it replaces everything known under its lid and its URN. Importing a file again changes
  * only the import date. Committed batches survive a failure; importing again continues from any state.

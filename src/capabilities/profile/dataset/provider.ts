@@ -3,7 +3,7 @@ import type { EpochSealer } from '../../../guard/secrets/secrets.ts'
 import { fieldsOf } from '../mapping/fields.ts'
 import { profileDataOf } from '../mapping/mapping.ts'
 import type { Logger } from '../sources/http-provider-attempts.ts'
-import type { ProfileData, ProfileIds, ProfileProvider, ProviderAnswer } from '../sources/provider.ts'
+import type { ProfileData, ProfileIds, ProfileSource, ProviderAnswer } from '../sources/provider.ts'
 
 /**
  * The operator's own people, imported into Postgres (`dataset-import.ts`).
@@ -23,7 +23,7 @@ export const createDatasetProvider = ({
   secrets: DatasetSecrets
   clock: { epochMs: () => number }
   logger: Logger
-}): ProfileProvider => ({
+}): ProfileSource => ({
   name: 'dataset',
   fetch: async (ref) => {
     try {

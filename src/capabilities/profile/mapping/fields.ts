@@ -51,10 +51,6 @@ const cut = (text: string, bytesMax: number): string => {
   return bytes.toString('utf8', 0, end).trimEnd()
 }
 
-/** A text, or the name of an object that has one: `{"name": "German"}`. */
-export const nameOf = (value: unknown): string | null =>
-  textOf(value) ?? textOf(memberOf(value, 'name')) ?? textOf(memberOf(value, '@value'))
-
 /** A count such as 512, "512" or "500+". */
 export const countOf = (value: unknown): number | null => {
   const count =

@@ -12,14 +12,11 @@ import {
   shortTextBytesMax,
   textOf,
 } from './fields.ts'
-import { fromJsonResume, isJsonResume } from './json-resume.ts'
 import { languageCode } from './languages.ts'
-import { fromSchemaOrg, isSchemaOrgPerson } from './schema-org.ts'
 
 /**
- * Converts a source's answer about a person, in any shape, to the one shape of a profile in answers. Three shapes are understood:
- * our own (the members of Spec §2.4), JSON Resume, and schema.org's Person; the latter two are first rewritten into our
- * own, so that every value passes the same checks. Nothing here throws, for any input.
+ * Converts a source's answer about a person, in the members of Spec §2.4, to the profile in answers. Every value is checked. Nothing
+ * here throws, for any input.
  */
 export type MappedProfile = {
   /** As stated by the source; null if it states none. */
@@ -34,14 +31,9 @@ export type MappedProfile = {
   readonly deleted: boolean
 }
 
-/** Null if `record` is not an object. */
-export const mapProfile = (record: unknown, identifiers: Identifiers): MappedProfile | null => {
-  if (!isFields(record)) return null
-  const own = isJsonResume(record)
-    ? fromJsonResume(record, identifiers)
-    : isSchemaOrgPerson(record)
-      ? fromSchemaOrg(record, identifiers)
-      : record
+/** Null if it is not an object. */
+export const mapProfile = (own: unknown, identifiers: Identifiers): MappedProfile | null => {
+  if (!isFields(own)) return null
   return {
     lid: lidOf(own, identifiers),
     urn: numericIdOf(memberOf(own, 'urn')),

@@ -78,11 +78,10 @@ const askAndRecord = async (
   const answer = await askFor(parts.provider, asked.ref, {
     deadlineMs,
     ageMaxMs: wants === 'fresh' ? freshAgeMaxMs : cachedAgeMaxMs,
-    signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadlineMs - performance.now()))),
     idsOf: () => idsOf(parts, asked.hmac),
   })
   const atMs = parts.clock.now()
-  const context = { subjectId, known, provider: answer.provider ?? parts.provider.name, atMs }
+  const context = { subjectId, known, provider: parts.provider.name, atMs }
   switch (answer.kind) {
     case 'found':
       return { result: await recordFound(parts, asked, answer, context), changed: true, atMs }

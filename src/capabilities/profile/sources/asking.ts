@@ -1,13 +1,11 @@
-import type { ProfileIds, ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
+import type { AskOptions, ProfileIds, ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
 
 /**
  * Asking the provider for a person, by any identifier it understands. If an identifier leads nowhere, the person need not be
  * deleted: names are changed, and not every source can be asked by number.
  */
 
-type Sourced = ProviderAnswer & { readonly provider?: string }
-
-type Ask = (ref: ProfileRef) => Promise<Sourced>
+type Ask = (ref: ProfileRef) => Promise<ProviderAnswer>
 
 const failed = ({ kind }: ProviderAnswer): boolean =>
   kind === 'transient' || kind === 'rate_limited' || kind === 'malformed'
@@ -16,11 +14,8 @@ const failed = ({ kind }: ProviderAnswer): boolean =>
 export const askFor = async (
   provider: Pick<ProfileProvider, 'fetch'>,
   ref: ProfileRef,
-  {
-    idsOf,
-    ...options
-  }: Parameters<ProfileProvider['fetch']>[1] & { idsOf: () => Promise<ProfileIds | null> },
-): Promise<Sourced> => {
+  { idsOf, ...options }: AskOptions & { idsOf: () => Promise<ProfileIds | null> },
+): Promise<ProviderAnswer> => {
   const ask: Ask = (one) => provider.fetch(one, options)
   const first = await ask(ref)
   if (first.kind === 'unsupported') return (await askByOther(ask, ref, await idsOf())) ?? first
@@ -29,14 +24,18 @@ export const askFor = async (
   return number === null ? first : askByNumber(ask, number, first)
 }
 
-const askByOther = async (ask: Ask, ref: ProfileRef, ids: ProfileIds | null): Promise<Sourced | null> => {
+const askByOther = async (
+  ask: Ask,
+  ref: ProfileRef,
+  ids: ProfileIds | null,
+): Promise<ProviderAnswer | null> => {
   if (ids === null) return null
   if (ref.kind === 'urn') return ask({ kind: 'lid', value: ids.lid })
   return ids.urn === null ? null : ask({ kind: 'urn', value: ids.urn })
 }
 
 /** A name that no longer leads anywhere may belong to a person who changed it. Numbers stay. */
-const askByNumber = async (ask: Ask, number: string, first: Sourced): Promise<Sourced> => {
+const askByNumber = async (ask: Ask, number: string, first: ProviderAnswer): Promise<ProviderAnswer> => {
   const answer = await ask({ kind: 'urn', value: number })
   if (answer.kind === 'found') return answer.ids.urn === number ? { ...answer, redirected: true } : first
   return failed(answer) || answer.kind === 'gone' ? answer : first

@@ -1,34 +1,25 @@
 import { readFile } from 'node:fs/promises'
 import type { Pool } from 'pg'
 import { SettingFault } from '../../../call/capability.ts'
-import type { ReadJsonLd } from '../../../egress/json-ld.ts'
 import { createDatasetProvider, type DatasetSecrets } from '../dataset/provider.ts'
 import type { Identifiers } from '../identifier.ts'
 import { declaredMapping } from '../mapping/declared.ts'
 import type { ProfileSettings } from '../settings.ts'
+import { type Clock, type GuardedSource, guardSource, type SourceObserver } from './guarded-source.ts'
 import { createHttpProvider } from './http-provider.ts'
 import type { FetchPage, Logger } from './http-provider-attempts.ts'
-import { createPageProvider } from './page-provider.ts'
-import {
-  type Clock,
-  combineProviders,
-  type ProviderObserver,
-  type Providers,
-  type Source,
-} from './providers.ts'
 
 /**
- * The configured sources, ready to be asked. Rejects with `SettingFault` if a variable is missing or
+ * The configured source, ready to be asked. Rejects with `SettingFault` if a variable is missing or
  * invalid.
  */
-export const openProviders = async (
+export const openSource = async (
   settings: ProfileSettings,
   {
     pool,
     secrets,
     identifiers,
     fetchPage,
-    readJsonLd,
     clock,
     epochMs,
     logger,
@@ -38,34 +29,26 @@ export const openProviders = async (
     secrets: DatasetSecrets
     identifiers: Identifiers
     fetchPage: FetchPage
-    readJsonLd: ReadJsonLd
     clock: Clock
     epochMs: () => number
     logger: Logger
-    observe?: ProviderObserver | undefined
+    observe?: SourceObserver | undefined
   },
-): Promise<Providers> => {
-  const { PROFILE_PROVIDER: names, PROFILE_HTTP_MAPPING: mapping } = settings
-  const timeoutMs = settings.PROFILE_HTTP_TIMEOUT_MS
-  const shared = { identifiers, timeoutMs, fetchPage, clock: { now: clock.now, epochMs }, logger }
-  const rewrite = mapping === undefined || !names.includes('http') ? null : await readMapping(mapping)
-  const open = (name: (typeof names)[number]): Source => {
-    if (name === 'dataset') return createDatasetProvider({ pool, secrets, clock: { epochMs }, logger })
-    if (name === 'page') {
-      const url = required('PROFILE_PAGE_URL', settings.PROFILE_PAGE_URL, name)
-      return naming('PROFILE_PAGE_URL', () => createPageProvider({ ...shared, url, readJsonLd }))
-    }
-    const url = required('PROFILE_HTTP_URL', settings.PROFILE_HTTP_URL, name)
-    return naming('PROFILE_HTTP_URL, PROFILE_HTTP_KEY', () =>
-      createHttpProvider({ ...shared, url, key: settings.PROFILE_HTTP_KEY ?? null, rewrite }),
-    )
-  }
-  return combineProviders([...new Set(names)].map(open), { clock, logger, observe })
-}
-
-const required = (variable: string, value: string | undefined, provider: string): string => {
-  if (value === undefined) throw new SettingFault(`${variable}: PROFILE_PROVIDER=${provider} needs it`)
-  return value
+): Promise<GuardedSource> => {
+  const guard = { clock, logger, observe }
+  if (settings.PROFILE_PROVIDER === 'dataset')
+    return guardSource(createDatasetProvider({ pool, secrets, clock: { epochMs }, logger }), guard)
+  const { PROFILE_HTTP_URL: url, PROFILE_HTTP_KEY: key = null, PROFILE_HTTP_MAPPING: mapping } = settings
+  if (url === undefined) throw new SettingFault('PROFILE_HTTP_URL: PROFILE_PROVIDER=http needs it')
+  const rewrite = mapping === undefined ? null : await readMapping(mapping)
+  const source = naming('PROFILE_HTTP_URL, PROFILE_HTTP_KEY', () =>
+    createHttpProvider({
+      ...{ url, key, rewrite, identifiers, fetchPage, logger },
+      timeoutMs: settings.PROFILE_HTTP_TIMEOUT_MS,
+      clock: { now: clock.now, epochMs },
+    }),
+  )
+  return guardSource(source, guard)
 }
 
 const naming = <Result>(variable: string, build: () => Result): Result => {

@@ -2,7 +2,7 @@ import type { NoPage } from '../../../egress/dial.ts'
 import type { PageAnswer, PageRequest } from '../../../egress/page.ts'
 import type { ProviderAnswer } from './provider.ts'
 
-/** How a source on the network is asked, and the meaning of its statuses, for every kind of content. */
+/** How a source on the network is asked, and the meaning of its statuses. */
 
 export type FetchPage = (request: PageRequest) => Promise<PageAnswer>
 export type Page = Extract<PageAnswer, { kind: 'page' }>
@@ -128,11 +128,9 @@ export type Logger = {
  * for everyone, and that answer would be cached.
  */
 export const createForbiddenWatch = ({
-  provider,
   logger,
   now,
 }: {
-  provider: string
   logger: Logger
   now: () => number
 }): ((page: Page, answer: ProviderAnswer | null) => ProviderAnswer | null) => {
@@ -146,7 +144,7 @@ export const createForbiddenWatch = ({
     if (now() - alarmedAtMs >= alarmEveryMs) {
       alarmedAtMs = now()
       logger.error(
-        { provider, status: page.status },
+        { provider: 'http', status: page.status },
         'the profile source refuses us: check its key and our standing',
       )
     }

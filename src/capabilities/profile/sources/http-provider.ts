@@ -15,18 +15,12 @@ import {
   type Logger,
   type Page,
 } from './http-provider-attempts.ts'
-import type { ProfileIds, ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
+import type { ProfileIds, ProfileRef, ProfileSource, ProviderAnswer } from './provider.ts'
 
 /**
  * A source that answers in JSON: another service, or a partner's directory. Its address is built from a
  * template and the canonical identifier; a caller's own text never gets there.
  */
-
-/** Limits on its answers: identifiers of the right kind, and the maximum age of its data. */
-export type Source = ProfileProvider & {
-  /** False: this source cannot be asked by such an identifier. */
-  readonly supports: (ref: ProfileRef) => boolean
-}
 
 const jsonTypes = [
   'application/json',
@@ -49,7 +43,7 @@ export const createHttpProvider = ({
   url: string
   /** The credentials: a token for `Authorization: Bearer`, or a whole header, `X-Api-Key: …`. Null: none. */
   key: string | null
-  /** Null: our own members, JSON Resume or schema.org, detected automatically. */
+  /** Null: our own members. */
   rewrite: Rewrite | null
   identifiers: Identifiers
   /** The time limit of one attempt. */
@@ -58,10 +52,10 @@ export const createHttpProvider = ({
   /** `now` as `performance.now()`, `epochMs` as `Date.now()`. */
   clock: { now: () => number; epochMs: () => number }
   logger: Logger
-}): Source => {
+}): ProfileSource => {
   const template = parseTemplate(url)
   const headers = key === null ? {} : credentials(key)
-  const forbiddenWatch = createForbiddenWatch({ provider: 'http', logger, now: clock.now })
+  const forbiddenWatch = createForbiddenWatch({ logger, now: clock.now })
   return {
     name: 'http',
     supports: ({ kind }) => url.includes(`{${kind}}`),
@@ -126,7 +120,7 @@ type Arrival = {
  * A mapped person as the port's answer. Rejected: an answer that does not name its person, an empty answer,
  * and an answer older than requested, even if the source calls it fresh.
  */
-export const found = (mapped: MappedProfile, arrival: Arrival): ProviderAnswer => {
+const found = (mapped: MappedProfile, arrival: Arrival): ProviderAnswer => {
   const { ref, page, ageMaxMs, nowMs, bodyAgeMs } = arrival
   if (mapped.deleted) return { kind: 'gone' }
   if (mapped.lid === null) return { kind: 'malformed', detail: 'no profile id' }

@@ -84,21 +84,28 @@ export type ProviderAnswer =
     }
   | { readonly kind: 'malformed'; readonly detail: string }
 
+export type AskOptions = {
+  /** On the `performance.now()` clock. */
+  readonly deadlineMs: number
+  /** Older data does not serve the caller: `cached: false` asks for at most a minute. Null: any age. */
+  readonly ageMaxMs: number | null
+}
+
 export type ProfileProvider = {
-  /** The name in events and metrics: `dataset`, `http`, `page`. */
+  /** The name in events and metrics: `dataset`, `http`. */
   readonly name: string
   /** Settles by the deadline, regardless of the source. Never rejects. */
+  readonly fetch: (ref: ProfileRef, options: AskOptions) => Promise<ProviderAnswer>
+}
+
+/** A source before it is guarded: it may be late, and it may reject. */
+export type ProfileSource = {
+  readonly name: string
+  /** False: this source cannot be asked by such an identifier. */
+  readonly supports?: (ref: ProfileRef) => boolean
+  /** `signal`: no one waits for the answer any longer. */
   readonly fetch: (
     ref: ProfileRef,
-    options: {
-      /** On the `performance.now()` clock. */
-      readonly deadlineMs: number
-      /** Older data does not serve the caller: `cached: false` asks for at most a minute. Null: any age. */
-      readonly ageMaxMs: number | null
-      readonly signal: AbortSignal
-    },
-  ) => Promise<
-    ProviderAnswer & { /** Who answered, where several stand behind the port. */ readonly provider?: string }
-  >
-  readonly close?: () => Promise<void>
+    options: AskOptions & { readonly signal: AbortSignal },
+  ) => Promise<ProviderAnswer>
 }
