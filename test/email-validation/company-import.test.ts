@@ -193,76 +193,10 @@ describe('JSON lines', () => {
   })
 })
 
-describe('CSV', () => {
-  const csv = (...rows: string[]): Promise<Awaited<ReturnType<typeof importCompanies>>> =>
-    load(['name,website,industry,size', ...rows, ''].join('\n'), { extension: '.csv' })
-
-  test('quotes may be escaped by doubling or by a backslash, and fields may contain commas and line breaks', async () => {
-    const report = await csv(
-      '"a ""b"" c",a.com,"x, y",11-50',
-      String.raw`"d \"e\" f",b.com,"back\\slash",`,
-      '"two',
-      'lines",c.com,,"1-10"',
-      'plain "inner" quotes,d.com,,',
-    )
-    expect(report).toMatchObject({ read: 4, imported: 4, bad: 0 })
-    expect(await nameOf('a.com')).toBe('a "b" c')
-    expect(await readCompany(pool, 'b.com')).toMatchObject({
-      name: 'd "e" f',
-      industry: 'back\\slash',
-      size_range: null,
-    })
-    expect(await nameOf('c.com')).toBe('two lines')
-    expect(await nameOf('d.com')).toBe('plain "inner" quotes')
-  })
-
-  test('a backslash at the end of a quoted field does not swallow the next one', async () => {
-    expect(await csv(String.raw`"ends with \",a.com,"x",1-10`)).toMatchObject({ imported: 1, bad: 0 })
-    expect(await readCompany(pool, 'a.com')).toMatchObject({ name: 'ends with \\', industry: 'x' })
-  })
-
-  test('a broken record is one error, and the record after it is complete', async () => {
-    const report = await csv(
-      'a,a.com,,',
-      'too,few',
-      '"text"after,b.com,,',
-      '"never closed,c.com,,',
-      ...Array.from({ length: 40 }, (_, i) => `n${i},n${i}.com,,`),
-    )
-    expect(report.badLines).toEqual([
-      { line: 3, reason: 'field_count' },
-      { line: 4, reason: 'quoting' },
-      { line: 5, reason: 'quoting' },
-    ])
-    expect(report).toMatchObject({ read: 44, imported: 41 })
-  })
-
-  test('a quote left open at the end of the file swallows no record', async () => {
-    const report = await csv('"open,a.com,,', 'b,b.com,,', 'c,c.com,,')
-    expect(report).toMatchObject({ imported: 2, badLines: [{ line: 2, reason: 'quoting' }] })
-  })
-
-  test('bytes that are not UTF-8 are an error of their record only', async () => {
-    const content = Buffer.from('name,website\na,a.com\nM\xfcller,b.com\nc,c.com\n', 'latin1')
-    expect(await load(content, { extension: '.csv' })).toMatchObject({
-      imported: 2,
-      badLines: [{ line: 3, reason: 'not_utf8' }],
-    })
-  })
-
-  test('a file whose header has no domain column is refused as a whole', async () => {
-    await expect(load('a;b;website\n1;2;x.com\n', { extension: '.csv' })).rejects.toThrow(/header/)
-    await expect(load('"name\n', { extension: '.csv' })).rejects.toThrow(/header/)
-  })
-})
-
 describe('files', () => {
   test('compressed files are decompressed while reading, including those with several members', async () => {
     const packed = Buffer.concat([gzipSync(lines(company(1))), gzipSync(lines(company(2)))])
     expect(await load(packed, { extension: '.ndjson.gz' })).toMatchObject({ imported: 2 })
-    expect(await load(gzipSync('name,domain\nx,x.com\n'), { extension: '.csv.gz' })).toMatchObject({
-      imported: 1,
-    })
   })
 
   test('a truncated or damaged compressed file is reported; the part before is imported', async () => {
@@ -277,13 +211,9 @@ describe('files', () => {
     expect(await load(lines(company(1)))).toMatchObject({ imported: 1 })
   })
 
-  test('a name without a known extension needs a format; a missing file is reported', async () => {
-    await expect(load(lines(company(1)), { extension: '.txt' })).rejects.toThrow(/jsonl or csv/)
-    expect(await load(lines(company(1)), { extension: '.txt', format: 'jsonl' })).toMatchObject({
-      imported: 1,
-    })
+  test('a missing file is reported', async () => {
     await expect(
-      importCompanies({ pool, file: join(folder, 'none.csv'), source: 'x', sourceUpdatedAt: edition }),
+      importCompanies({ pool, file: join(folder, 'none.jsonl'), source: 'x', sourceUpdatedAt: edition }),
     ).rejects.toThrow(/ENOENT/)
   })
 })

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises'
 import { domainToASCII } from 'node:url'
 import { z } from 'zod'
 import { command, query } from '../../../administration/declare.ts'
-import { choice, domain, instant, line, path } from '../../../administration/fields.ts'
+import { domain, instant, line, path } from '../../../administration/fields.ts'
 import { InputFault } from '../../../administration/input.ts'
 import { recordImport } from '../../../call/data-source.ts'
 import { readCompany } from './companies.ts'
@@ -12,9 +12,8 @@ import { registrableDomainOf } from './web-address.ts'
 const companiesInFile = z.object({
   file: path({
     label: 'File',
-    help: 'JSON lines or CSV in the shape of the People Data Labs free company set, .gz or not',
+    help: 'JSON lines in the shape of the People Data Labs free company set, .gz or not',
   }),
-  format: choice({ label: 'Format', help: 'default: by the name of the file' }, ['jsonl', 'csv']).optional(),
   source: line({ label: 'Source', help: 'what answers name as the source' }).prefault('import'),
   updated_at: instant({
     label: 'Updated (UTC)',
@@ -41,11 +40,10 @@ const importFile = command({
     says: [`Add the companies of ${input.file}, as they were at ${await asOf(input)}.`],
   }),
   run: async ({ foundation: { pool, eventLog }, operator, progress, interrupted }, input) => {
-    const { file, format, source } = input
+    const { file, source } = input
     const sourceUpdatedAt = await asOf(input)
     const report = await importCompanies({
       ...{ pool, file, source, sourceUpdatedAt },
-      ...(format && { format }),
       signal: interrupted,
       onProgress: ({ read, imported, percent, rowsPerSecond }) =>
         progress(`${percent} %, ${read} records read, ${imported} imported, ${rowsPerSecond}/s`),

@@ -5,28 +5,18 @@
  * The row that a domain ends up with does not depend on the order of lines, files or concurrent imports:
  * every record has a place in one order (edition, preference, tie break), and the highest record wins.
  */
-import { createReadStream } from 'node:fs'
+import { createReadStream, type ReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
-import type { Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import type pg from 'pg'
-import {
-  type CompanyFormat,
-  createCsvReader,
-  createJsonLinesReader,
-  createLineSplitter,
-  type RecordFault,
-  type RecordReader,
-} from './import-lines.ts'
-import { type CompanyRefusal, companyOf, fieldNameOf, isDomainField } from './record.ts'
+import { jsonOf, linesOf } from '../../../call/data-lines.ts'
+import { type CompanyRefusal, companyOf } from './record.ts'
 import { createStaging, createWriter, type Written } from './staging.ts'
 
 export type CompanyImportOptions = {
   readonly pool: pg.Pool
-  /** Path of a file; `.gz` is unpacked on the way. */
+  /** Path of a file of JSON lines; `.gz` is unpacked on the way. */
   readonly file: string
-  /** Default: by the file's name, `.jsonl`, `.ndjson`, `.json` or `.csv`. */
-  readonly format?: CompanyFormat
   /** The name that answers give as the source, if a record names none. */
   readonly source: string
   /** The edition, an ISO 8601 instant in UTC: the date of the source's data, if a record does not state it. */
@@ -69,22 +59,22 @@ type CompanyImportReport = {
 
 type BadLine = {
   readonly line: number
-  readonly reason: RecordFault | Exclude<CompanyRefusal, 'no_domain'>
+  readonly reason: 'line_too_long' | 'not_utf8' | 'not_json' | Exclude<CompanyRefusal, 'no_domain'>
 }
 
 export const badLinesMax = 100
 const readChunkBytes = 256 * 1024
+/** The longest record in circulation has about 1 KiB. */
+const recordBytesMax = 64 * 1024
 
 /**
  * Imports a file. Each batch is one transaction: committed batches stay even if the import fails, and importing the
  * file again completes it. Broken records are skipped and reported.
  *
- * Throws an Error that says what to do if the file cannot be read to its end, its name shows no known format, or the
- * database cannot be reached.
+ * Throws an Error that says what to do if the file cannot be read to its end, or the database cannot be reached.
  */
 export const importCompanies = async (options: CompanyImportOptions): Promise<CompanyImportReport> => {
   const { pool, file, signal, clock = Date } = options
-  const format = options.format ?? formatOf(file)
   const bytesTotal = (await stat(file)).size
   const yearMax = new Date(clock.now()).getUTCFullYear()
   const tally = createTally()
@@ -110,14 +100,23 @@ export const importCompanies = async (options: CompanyImportOptions): Promise<Co
       })
     })
     const defaults = { source: options.source, sourceUpdatedAt: options.sourceUpdatedAt, yearMax }
-    await readRecords({ input, file, format, signal }, async (record) => {
-      tally.read()
-      if ('fault' in record) return tally.bad({ line: record.line, reason: record.fault })
-      const company = companyOf(record.raw, defaults)
-      if (!('refused' in company)) return writer.add(company)
-      if (company.refused === 'no_domain') tally.noDomain()
-      else tally.bad({ line: record.line, reason: company.refused })
-    })
+    for await (const lines of linesOf(unpacked(input, file), recordBytesMax)) {
+      for (const { number: line, bytes } of lines) {
+        const read = bytes === null ? ({ fault: 'line_too_long' } as const) : jsonOf(bytes)
+        if (read === undefined) continue
+        tally.read()
+        const company = 'fault' in read ? { refused: read.fault } : companyOf(read.value, defaults)
+        if ('refused' in company) {
+          if (company.refused === 'no_domain') tally.noDomain()
+          else tally.bad({ line, reason: company.refused })
+          continue
+        }
+        const written = writer.add(company)
+        // Awaiting an already finished step a million times would be most of the import's time.
+        if (written !== undefined) await written
+      }
+      if (signal?.aborted) break
+    }
     await writer.end()
     return {
       ...tally.report(),
@@ -137,56 +136,21 @@ export const importCompanies = async (options: CompanyImportOptions): Promise<Co
   }
 }
 
-const formatOf = (file: string): CompanyFormat => {
-  const extension = /\.(jsonl|ndjson|json|csv)(?:\.gz)?$/i.exec(file)?.[1]?.toLowerCase()
-  if (extension === undefined)
-    throw new Error(`The name of ${file} tells no format. Say which it is: jsonl or csv.`)
-  return extension === 'csv' ? 'csv' : 'jsonl'
-}
-
-type Source = {
-  readonly input: Readable
-  readonly file: string
-  readonly format: CompanyFormat
-  readonly signal: AbortSignal | undefined
-}
-
-type ReadRecord = ReturnType<RecordReader['push']>[number]
-
-/** Hands over one record after the other; the next chunk is read when all records of the last chunk were taken. */
-const readRecords = async (
-  { input, file, format, signal }: Source,
-  take: (record: ReadRecord) => void | Promise<void>,
-): Promise<void> => {
-  const splitter = createLineSplitter()
-  const reader =
-    format === 'csv'
-      ? createCsvReader((fields) => fields.some((name) => isDomainField(fieldNameOf(name))))
-      : createJsonLinesReader()
-  const consume = async (chunks: AsyncIterable<Buffer>): Promise<void> => {
-    for await (const chunk of chunks) {
-      for (const line of splitter.push(chunk))
-        for (const record of reader.push(line)) {
-          const taken = take(record)
-          // Awaiting an already finished step a million times would be most of the import's time.
-          if (taken !== undefined) await taken
-        }
-      if (signal?.aborted) return
-    }
-    for (const line of splitter.end()) for (const record of reader.push(line)) await take(record)
-    for (const record of reader.end()) await take(record)
-  }
-  if (!/\.gz$/i.test(file)) return consume(input as AsyncIterable<Buffer>)
+/** The bytes of the file, unpacked if its name ends in `.gz`. */
+async function* unpacked(input: ReadStream, file: string): AsyncGenerator<Buffer> {
+  if (!/\.gz$/i.test(file)) return yield* input
   // Not `pipeline`: it reports a failure when the reader stops early.
-  const unpacked = createGunzip({ chunkSize: readChunkBytes })
-  input.on('error', (error) => unpacked.destroy(error))
-  await consume(input.pipe(unpacked)).catch((error: unknown) => {
+  const gunzip = createGunzip({ chunkSize: readChunkBytes })
+  input.on('error', (error) => gunzip.destroy(error))
+  try {
+    yield* input.pipe(gunzip)
+  } catch (error) {
     if (!(error instanceof Error) || !('code' in error) || !String(error.code).startsWith('Z_')) throw error
     throw new Error(
       `${file} is damaged or cut off: ${error.message}. What came before is imported; get the file again and import it again.`,
       { cause: error },
     )
-  })
+  }
 }
 
 const createTally = () => {

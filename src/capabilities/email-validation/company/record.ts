@@ -112,7 +112,7 @@ const foundedYearMin = 500
 const employeesMax = 10_000_000
 
 /** A field name in the form used for comparison: `Year founded` is `year_founded`. Empty if too long to be a field name. */
-export const fieldNameOf = (text: string): string =>
+const fieldNameOf = (text: string): string =>
   text.length > fieldNameCharactersMax
     ? ''
     : text
@@ -120,14 +120,8 @@ export const fieldNameOf = (text: string): string =>
         .toLowerCase()
         .replaceAll(/[\s-]+/g, '_')
 
-/** Whether a data set with this column can be imported: the column is one of those that lead to a domain. */
-export const isDomainField = (name: string): boolean => {
-  const field = fieldOfName.get(name)?.field
-  return field === 'domain' || field === 'website'
-}
-
 /**
- * Reads one record: the shape of the PDL free company data set, of its CSV editions, or our own. `defaults` apply where
+ * Reads one record: the shape of the PDL free company data set, or our own. `defaults` apply where
  * the record does not describe its source. `yearMax` is the latest year a company can have been founded in.
  */
 export const companyOf = (

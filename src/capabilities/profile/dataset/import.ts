@@ -1,4 +1,5 @@
 import type { Pool, PoolClient } from 'pg'
+import { jsonOf, linesOf } from '../../../call/data-lines.ts'
 import { inTransaction } from '../../../concurrency/transaction.ts'
 import { aliasTexts, type Identifiers } from '../identifier.ts'
 import { isEmptyProfile, mapProfile } from '../mapping/mapping.ts'
@@ -70,79 +71,36 @@ export const importProfiles = async ({
     totals.suppressed += people.length - kept.length
     onProgress({ ...totals, badLines })
   }
-  for await (const { line, bytes } of linesOf(stream)) {
-    if (bytes?.every(isBlank) === true) continue
-    totals.lines++
-    const person =
-      bytes === null ? { reason: `longer than ${lineBytesMax} bytes` } : parseLine(bytes, identifiers)
-    if ('reason' in person) {
-      totals.bad++
-      if (badLines.length < badLinesReportedMax) badLines.push({ line, reason: person.reason })
-      continue
+  for await (const lines of linesOf(stream, lineBytesMax))
+    for (const { number: line, bytes } of lines) {
+      const person =
+        bytes === null ? { reason: `longer than ${lineBytesMax} bytes` } : personOf(bytes, identifiers)
+      if (person === undefined) continue
+      totals.lines++
+      if ('reason' in person) {
+        totals.bad++
+        if (badLines.length < badLinesReportedMax) badLines.push({ line, reason: person.reason })
+        continue
+      }
+      batch.push(person)
+      batchBytes += bytes?.length ?? 0
+      if (batch.length >= batchSizeMax || batchBytes >= batchBytesMax) await write()
     }
-    batch.push(person)
-    batchBytes += bytes?.length ?? 0
-    if (batch.length >= batchSizeMax || batchBytes >= batchBytesMax) await write()
-  }
   await write()
   return { ...totals, badLines }
 }
 
-/** Space, tab, carriage return. */
-const isBlank = (byte: number): boolean => byte === 0x20 || byte === 0x09 || byte === 0x0d
+const faults = { not_utf8: 'not UTF-8', not_json: 'not JSON' } as const
 
-const newline = 0x0a
-
-/** Lines with their numbers from 1; null instead of the bytes of a line that is too long, which is never held in memory. */
-async function* linesOf(
-  stream: AsyncIterable<Uint8Array>,
-): AsyncGenerator<{ line: number; bytes: Uint8Array | null }> {
-  let line = 1
-  let pieces: Uint8Array[] = []
-  let length = 0
-  const take = (piece: Uint8Array): void => {
-    length += piece.length
-    if (length > lineBytesMax) pieces = []
-    else pieces.push(piece)
-  }
-  const end = (): { line: number; bytes: Uint8Array | null } => {
-    const ended = { line: line++, bytes: length > lineBytesMax ? null : Buffer.concat(pieces) }
-    pieces = []
-    length = 0
-    return ended
-  }
-  for await (const chunk of stream) {
-    let from = 0
-    for (let at = chunk.indexOf(newline); at >= 0; at = chunk.indexOf(newline, from)) {
-      take(chunk.subarray(from, at))
-      yield end()
-      from = at + 1
-    }
-    if (from < chunk.length) take(chunk.subarray(from))
-  }
-  if (length > 0) yield end()
-}
-
-/** Removes a byte order mark. */
-const utf8 = new TextDecoder('utf-8', { fatal: true })
-
-const parseLine = (
-  bytes: Uint8Array,
+/** Undefined: the line is blank. */
+const personOf = (
+  bytes: Buffer,
   identifiers: Identifiers,
-): DatasetPerson | { readonly reason: string } => {
-  let text: string
-  try {
-    text = utf8.decode(bytes)
-  } catch {
-    return { reason: 'not UTF-8' }
-  }
-  let record: unknown
-  try {
-    record = JSON.parse(text)
-  } catch {
-    return { reason: 'not JSON' }
-  }
-  const mapped = mapProfile(record, identifiers)
+): DatasetPerson | { readonly reason: string } | undefined => {
+  const read = jsonOf(bytes)
+  if (read === undefined) return undefined
+  if ('fault' in read) return { reason: faults[read.fault] }
+  const mapped = mapProfile(read.value, identifiers)
   if (mapped === null) return { reason: 'not a JSON object' }
   const { lid, urn, data, deleted } = mapped
   if (lid === null) return { reason: 'no profile id: neither a valid lid nor a profile url' }

@@ -1,0 +1,62 @@
+/** The lines of a file of data, for imports of any size. */
+
+const lineFeed = 0x0a
+
+/** `number` counts from 1. `bytes` are without the line feed; null: the line is too long, and its bytes were dropped. */
+type Line = { readonly number: number; readonly bytes: Buffer | null }
+
+/**
+ * Splits a stream into lines and returns those that each chunk completes. Holds no more than one line in addition to the chunk.
+ */
+export async function* linesOf(
+  stream: AsyncIterable<Uint8Array>,
+  lineBytesMax: number,
+): AsyncGenerator<readonly Line[]> {
+  let number = 1
+  let pieces: Uint8Array[] = []
+  let length = 0
+  const take = (piece: Uint8Array): void => {
+    length += piece.length
+    if (length > lineBytesMax) pieces = []
+    else if (piece.length > 0) pieces.push(piece)
+  }
+  const end = (): Line => {
+    const bytes = length > lineBytesMax ? null : Buffer.concat(pieces)
+    pieces = []
+    length = 0
+    return { number: number++, bytes }
+  }
+  for await (const chunk of stream) {
+    const lines: Line[] = []
+    let from = 0
+    for (let at = chunk.indexOf(lineFeed); at >= 0; at = chunk.indexOf(lineFeed, from)) {
+      take(chunk.subarray(from, at))
+      lines.push(end())
+      from = at + 1
+    }
+    take(chunk.subarray(from))
+    yield lines
+  }
+  if (length > 0) yield [end()]
+}
+
+/** Removes a byte order mark. */
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+/** The JSON value of a line; undefined: it is blank. */
+export const jsonOf = (
+  bytes: Buffer,
+): { readonly value: unknown } | { readonly fault: 'not_utf8' | 'not_json' } | undefined => {
+  let text: string
+  try {
+    text = utf8.decode(bytes)
+  } catch {
+    return { fault: 'not_utf8' }
+  }
+  if (text.trim() === '') return undefined
+  try {
+    return { value: JSON.parse(text) }
+  } catch {
+    return { fault: 'not_json' }
+  }
+}
