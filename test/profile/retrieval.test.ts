@@ -71,17 +71,6 @@ describe('freshness', () => {
     })
   })
 
-  test('from day 25 on, cached data is refreshed in the background', async () => {
-    const id = freshLid()
-    const http = source(() => foundAs(id, null))
-    const retrieval = processOver(http)
-    await askAndSettle(retrieval, lid(id))
-    scene.move(25 * dayMs)
-    expect(await askAndSettle(retrieval, lid(id))).toMatchObject({ source: 'cached', ageMs: 25 * dayMs })
-    expect(http.asked).toHaveLength(2)
-    expect(await askAndSettle(retrieval, lid(id))).toMatchObject({ source: 'cached', ageMs: 0 })
-  })
-
   test('"not found" is trusted for a day for cached answers, and for 55 s for fresh ones', async () => {
     const id = freshLid()
     const http = source(() => ({ kind: 'not_found' }))

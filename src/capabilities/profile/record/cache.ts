@@ -14,8 +14,6 @@ type Cached = {
   readonly served: Retrieved | null
   /** The person the identifier leads to, if a provider must be asked about them; null: unknown. */
   readonly subjectId: string | null
-  /** The served data should be fetched again after the answer. */
-  readonly refresh: boolean
 }
 
 /** The cached data about the person, decrypted. */
@@ -25,14 +23,13 @@ export const readCache = async (
   wants: 'cached' | 'fresh',
 ): Promise<Cached> => {
   const { suppressed, row, sealedKey } = await lookUps.of(asked.hmac)
-  if (suppressed) return { served: { kind: 'missing' }, subjectId: null, refresh: false }
+  if (suppressed) return { served: { kind: 'missing' }, subjectId: null }
   const known = judge(row, clock.now(), wants)
   const served = answerFrom({ vault, clock }, known, sealedKey)
   return {
     // Data fetched a moment ago counts as fresh for a caller who asks for fresh data (decision 20).
     served: served?.kind === 'found' && wants === 'fresh' ? { ...served, source: 'fresh' } : served,
     subjectId: known.kind === 'fetch' || known.kind === 'data' ? known.subjectId : null,
-    refresh: known.kind === 'data' && known.refresh,
   }
 }
 

@@ -14,8 +14,6 @@ export const cachedAgeMaxMs = 720 * hourMs
 const freshReuseMaxMs = 55_000
 /** Spec §8: the source itself may have seen its current data this long ago. */
 export const freshAgeMaxMs = 60_000
-/** From this age on, cached data is served and fetched again in the background. */
-const refreshAgeMs = 25 * dayMs
 /** A result "no person found" is believed this long if the caller accepts cached answers. */
 const missMaxMs = 24 * hourMs
 /** Identifiers change hands: an identifier not confirmed for this long leads nowhere. */
@@ -28,7 +26,6 @@ export type Known =
       readonly keyId: string
       readonly sealed: string
       readonly observedAtMs: number
-      readonly refresh: boolean
     }
   | { readonly kind: 'deleted'; readonly subjectId: string; readonly goneAtMs: number }
   | { readonly kind: 'missing' }
@@ -68,7 +65,6 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
         keyId,
         sealed,
         observedAtMs: observedAt.getTime(),
-        refresh: ageMs >= refreshAgeMs,
       }
     : { kind: 'fetch', subjectId }
 }

@@ -31,7 +31,7 @@ export type Retrieval = {
       /** The organization for which a provider is asked. */
       organizationId: string
       beforeUpstream: () => Promise<Stopped | null>
-      /** False: only cached data or nothing; the provider is not asked, not even in the background. */
+      /** False: only cached data or nothing; the provider is not asked. */
       upstream?: boolean
     },
   ): Promise<Retrieved | Stopped>
@@ -53,11 +53,8 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   return {
     retrieve: async (ref, { wants, organizationId, beforeUpstream, upstream = true }) => {
       const asked = askedFor(ref, parts.identifierHmac)
-      const { served, refresh } = await readCache(fetchParts, asked, wants)
-      if (served !== null) {
-        if (upstream && refresh) fetches.refresh(asked)
-        return served
-      }
+      const { served } = await readCache(fetchParts, asked, wants)
+      if (served !== null) return served
       const left = wants === 'cached' ? fetches.leftUnread(asked) : null
       if (left !== null) return left
       if (!upstream) return late

@@ -15,8 +15,6 @@ type SharedFetches = {
    * will be in a moment. Null while there is none.
    */
   leftUnread(asked: Asked): Retrieved | null
-  /** Fetches fresh data for the cache; does nothing while too many such fetches are running. */
-  refresh(asked: Asked): void
   /** Waits for the running fetches. */
   settled(): Promise<void>
 }
@@ -40,8 +38,6 @@ export const sharedFetchLimits = {
   /** Fetches waiting for that; a caller beyond that is asked to come back. */
   waitingMax: 400,
   waitMaxMs: 2_000,
-  /** The share of those that refreshes served cache entries. */
-  refreshesMax: 10,
 }
 
 type Fetch = {
@@ -57,7 +53,6 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
   const { fetchesMax, waitingMax, waitMaxMs } = limits
   const places = new FairPlaces({ placesMax: fetchesMax, waitingMax, waitMaxMs }, after)
   const fetches = new Map<string, Fetch>()
-  let refreshing = 0
 
   // A failed fetch may still be releasing its claim; the next caller asks again.
   const underWay = (asked: Asked, wants: 'cached' | 'fresh'): Fetch | undefined =>
@@ -85,23 +80,11 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
       const sinceMs = Math.max(0, clock.now() - atMs)
       return { ...left, source: 'cached', ageMs: left.ageMs + sinceMs }
     },
-    refresh: (asked) => {
-      if (refreshing >= limits.refreshesMax) return
-      refreshing += 1
-      void join(asked, 'fresh', refreshes)
-        .done.catch(() => undefined)
-        .finally(() => {
-          refreshing -= 1
-        })
-    },
     settled: async () => {
       await Promise.all([...fetches.values()].map(({ done }) => done.catch(() => undefined)))
     },
   }
 }
-
-/** No caller waits for them: all together they count as one more organization. */
-const refreshes = 'refreshes'
 
 /** The same fetch, once a place is free; the place is returned with the result. A caller who gets none is asked to come back. */
 const inPlace =
