@@ -10,8 +10,8 @@ import { stat } from 'node:fs/promises'
 import { createGunzip } from 'node:zlib'
 import type pg from 'pg'
 import { jsonOf, linesOf } from '../../../call/data-lines.ts'
+import { createWriter, type Written } from './batches.ts'
 import { type CompanyRefusal, companyOf } from './record.ts'
-import { createStaging, createWriter, type Written } from './staging.ts'
 
 export type CompanyImportOptions = {
   readonly pool: pg.Pool
@@ -68,7 +68,7 @@ const readChunkBytes = 256 * 1024
 const recordBytesMax = 64 * 1024
 
 /**
- * Imports a file. Each batch is one transaction: committed batches stay even if the import fails, and importing the
+ * Imports a file. Each batch is one statement: committed batches stay even if the import fails, and importing the
  * file again completes it. Broken records are skipped and reported.
  *
  * Throws an Error that says what to do if the file cannot be read to its end, or the database cannot be reached.
@@ -80,14 +80,8 @@ export const importCompanies = async (options: CompanyImportOptions): Promise<Co
   const tally = createTally()
   const startedAt = performance.now()
   const input = createReadStream(file, { highWaterMark: readChunkBytes })
-  const client = await pool.connect()
-  // The query under way fails too; without a listener a lost connection would end the process.
-  const ignore = (): void => undefined
-  client.on('error', ignore)
-  let failed: unknown = null
   try {
-    await client.query(createStaging)
-    const writer = createWriter(client, ({ added, changed, rows }) => {
+    const writer = createWriter(pool, ({ added, changed, rows }) => {
       tally.wrote({ added, changed, rows })
       const seconds = Math.max(0.001, (performance.now() - startedAt) / 1_000)
       options.onProgress?.({
@@ -123,16 +117,8 @@ export const importCompanies = async (options: CompanyImportOptions): Promise<Co
       interrupted: signal?.aborted === true,
       elapsedMs: Math.round(performance.now() - startedAt),
     }
-  } catch (error) {
-    failed = error
-    throw error
   } finally {
     input.destroy()
-    // A connection in the middle of a copy cannot be reused; closing it rolls the batch back.
-    if (failed === null)
-      await client.query('drop table if exists pg_temp.companies_staged').catch(() => undefined)
-    client.off('error', ignore)
-    client.release(failed !== null)
   }
 }
 
