@@ -21,7 +21,7 @@ import type {
   ProviderAnswer,
 } from '../../src/capabilities/profile/sources/provider.ts'
 
-/** Time goes on only when told to. */
+/** A clock that only moves when the test moves it. */
 const manualClock = () => {
   let nowMs = 1_000
   let timers: { atMs: number; run: () => void }[] = []
@@ -38,7 +38,7 @@ const manualClock = () => {
   return {
     clock,
     pending: () => timers.length,
-    /** What was waited for happens on the way, in its order, with everything that follows from it. */
+    /** Timers that are due fire in order, with all that follows from them. */
     pass: async (ms: number) => {
       const untilMs = nowMs + ms
       await settled()
@@ -54,7 +54,7 @@ const manualClock = () => {
     },
   }
 }
-/** Promises that follow from each other, however many, are done before the next turn of the event loop. */
+/** All chained promises settle before the next turn of the event loop. */
 const settled = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 const ref: ProfileRef = { kind: 'lid', value: 'talvora' }
@@ -73,7 +73,7 @@ const limited = (retryAfterSeconds: number | null): ProviderAnswer => ({
 
 type Script = { answer: ProviderAnswer | 'never' | 'throws'; tookMs: number }
 
-/** A source that answers as the test says, on the test's clock, and counts. */
+/** A source with scripted answers on the test's clock that counts its calls. */
 const source = (name: string, clock: Clock, kinds: readonly ProfileRef['kind'][] = ['lid', 'urn']) => {
   const state = {
     script: { answer: found, tookMs: 0 } as Script,
