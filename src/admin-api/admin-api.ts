@@ -118,7 +118,6 @@ export const adminApi =
         data: async () => capabilityDataOf(foundation, { settings, logger }),
         pixel: (use) => use(pixel),
         progress: () => undefined,
-        interrupted: new AbortController().signal,
         caughtUp: async () => undefined,
         dashboardUrl: async () => publicUrl ?? `${request.protocol}://${request.host}`,
       }

@@ -35,8 +35,6 @@ export type Context = {
   readonly outside: () => Promise<WebhookOutside>
   /** Shows how far long work is: in a line for people, and for programs if `figures` are given. */
   readonly progress: (line: string, figures?: object) => void
-  /** Aborted when the person interrupts a command whose change has `stopsItself`. */
-  readonly interrupted: AbortSignal
   /** Where people open the dashboard, without a slash at its end. */
   readonly dashboardUrl: () => Promise<string>
   /** Resolves when rows show what the event log holds now. Pages do not wait: they say how late their rows are. */

@@ -23,8 +23,6 @@ export type Change<Context> = {
   readonly plan: (context: Context, given: Given) => Promise<Plan>
   /** A sentence for someone who interrupts the command: the work that may be done by then, and how to continue. */
   readonly left: string
-  /** Long work that ends itself, where what it wrote is whole, when `interrupted` is aborted. */
-  readonly stopsItself?: true
 }
 
 /**

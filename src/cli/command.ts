@@ -31,8 +31,6 @@ export type CommandContext = {
   readonly write: (text: string) => Promise<void>
   /** From here on, an interruption leaves this: a sentence. */
   readonly leaves: (what: string) => void
-  /** Aborted when the user interrupts the command; for a command whose change says `stopsItself`. */
-  readonly interrupted: AbortSignal
 }
 
 /** The command was typed wrongly: exit code 2, `message` says what is wrong, and `remedy` what to type instead. */

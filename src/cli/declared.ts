@@ -93,13 +93,13 @@ const contextIn = async (
   context: CommandContext,
   given: Given,
 ): Promise<Context> => {
-  const { config, logger, interrupted } = context
+  const { config, logger } = context
   const { operator, ...foundation } = await context.foundation({
     anyHistory: anyHistory === true,
     anyEventLog: anyEventLog?.(await givenIn(fields, given)) === true,
   })
   return {
-    ...{ foundation, operator, logger, interrupted },
+    ...{ foundation, operator, logger },
     twoPerson: twoPersonOf(config),
     // Few commands need what these open, and the others do not wait until it is loaded.
     outside: async () => (await import('../start/capabilities.ts')).openOutside(config),

@@ -114,7 +114,6 @@ const runCommand = async (
     write,
     foundation,
     progress: progress.show,
-    interrupted: interruption.signal,
     leaves: (left) => interruption.began({ left }),
   }
   const perform = async (): Promise<Answer> => {
@@ -142,19 +141,17 @@ const closeMaxMs = 2_000
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 type Interruptible = {
-  /** Aborted by the first signal. */
-  readonly signal: AbortSignal
   /** The exit code for the received signal; null: none. */
   code(): number | null
-  /** From here on an interruption may leave something half-done: a description, and whether the command ends itself. */
-  began(change: { readonly left: string; readonly stopsItself?: true }): void
+  /** From here on an interruption may leave something half-done: a description. */
+  began(change: { readonly left: string }): void
   /** Restores the default effect of signals. */
   end(): void
 }
 
 /**
- * Ctrl-C, SIGTERM and SIGHUP end the command with 128 + the number of the signal, and print the state it leaves. Work that
- * ends itself is awaited; a second signal ends the process immediately.
+ * Ctrl-C, SIGTERM and SIGHUP end the command with 128 + the number of the signal, and print the state it leaves. A second signal ends
+ * the process immediately.
  */
 const interruptible = ({
   json,
@@ -163,26 +160,22 @@ const interruptible = ({
   readonly json: boolean
   readonly close: () => Promise<void>
 }): Interruptible => {
-  const interrupted = new AbortController()
   let code: number | null = null
-  let change: { readonly left: string; readonly stopsItself?: true } | null = null
+  let left: string | null = null
   const onSignal = (signal: NodeJS.Signals): void => {
     const again = code !== null
     code = 128 + constants.signals[signal]
     if (again) process.exit(code)
-    interrupted.abort()
-    tell(json, change?.left ?? null)
-    if (change?.stopsItself === true) return
+    tell(json, left)
     const exit = (): never => process.exit(code ?? 1)
     setTimeout(exit, closeMaxMs)
     close().then(exit, exit)
   }
   for (const signal of signals) process.on(signal, onSignal)
   return {
-    signal: interrupted.signal,
     code: () => code,
-    began: (what) => {
-      change = what
+    began: (change) => {
+      left = change.left
     },
     end: () => {
       for (const signal of signals) process.off(signal, onSignal)

@@ -251,6 +251,5 @@ const contextOf = (
   caughtUp: async () => undefined,
   pixel: (use) => use(pixel),
   progress: () => undefined,
-  interrupted: new AbortController().signal,
   dashboardUrl: async () => publicUrl ?? `${request.protocol}://${request.host}`,
 })

@@ -77,7 +77,6 @@ const contextOf = (
         logger.debug({ err: error }, 'the progress of long work was not stored'),
       )
     },
-    interrupted: new AbortController().signal,
     caughtUp: () => catchUp(foundation, logger),
     data: notHere,
     outside: notHere,

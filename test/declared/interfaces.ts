@@ -56,7 +56,6 @@ export const onCommandLine = async (
       write: async (more) => {
         text += more
       },
-      interrupted: new AbortController().signal,
       leaves: () => undefined,
     },
     givenOf(command, argumentsOf(declared, given)).given,

@@ -116,22 +116,6 @@ describe('companies', () => {
     })
   })
 
-  test('a caller who runs out of time leaves; the lookup continues for the others', async () => {
-    await put('slow.com', 'Slow')
-    const gate = Promise.withResolvers<void>()
-    const { seen, pool: asked } = counted(gate.promise)
-    const companies = createCompanies({ pool: asked, homePages: null, clock })
-    const patient = companies.find('slow.com')
-    const stop = new AbortController()
-    const hasty = companies.find('slow.com', { signal: stop.signal })
-    stop.abort(new Error('too late'))
-    await expect(hasty).rejects.toThrow('too late')
-    await expect(companies.find('slow.com', { signal: stop.signal })).rejects.toThrow('too late')
-    gate.resolve()
-    expect((await patient)?.name).toBe('Slow')
-    expect(seen).toEqual(['slow.com'])
-  })
-
   test('too many concurrent lookups are refused as temporary, not answered', async () => {
     const gate = Promise.withResolvers<void>()
     const companies = createCompanies({ pool: counted(gate.promise).pool, homePages: null, clock })

@@ -121,7 +121,6 @@ test('a change of the command line is done by the process that runs jobs, if the
         foundation: async () => ({ ...foundation, operator: label }),
         progress: () => undefined,
         write: async () => undefined,
-        interrupted: new AbortController().signal,
         leaves: (sentence) => left.push(sentence),
       },
       givenOf(command, ['key_usage', ...args]).given,

@@ -21,7 +21,6 @@ const contextOf = (): CommandContext => ({
   ...{ config: house.config, logger: pino({ level: 'silent' }), json: true },
   foundation: async () => ({ ...house.foundation, operator: { actor: 'user:ada', role: 'operations' } }),
   ...{ progress: () => undefined, write: async () => undefined, ask: async () => true },
-  interrupted: new AbortController().signal,
   leaves: () => undefined,
 })
 

@@ -34,17 +34,15 @@ const importFile = command({
     of: 'records',
     asks: 'never',
     left: 'What was read up to here is imported: the same file again changes nothing of it.',
-    stopsItself: true,
   },
   plan: async (_, input) => ({
     says: [`Add the companies of ${input.file}, as they were at ${await asOf(input)}.`],
   }),
-  run: async ({ foundation: { pool, eventLog }, operator, progress, interrupted }, input) => {
+  run: async ({ foundation: { pool, eventLog }, operator, progress }, input) => {
     const { file, source } = input
     const sourceUpdatedAt = await asOf(input)
     const report = await importCompanies({
       ...{ pool, file, source, sourceUpdatedAt },
-      signal: interrupted,
       onProgress: ({ read, imported, percent, rowsPerSecond }) =>
         progress(`${percent} %, ${read} records read, ${imported} imported, ${rowsPerSecond}/s`),
     })
@@ -63,10 +61,8 @@ const importFile = command({
         bad: report.bad,
         bad_by_reason: report.badByReason,
         bad_lines: report.badLines,
-        interrupted: report.interrupted,
         elapsed_ms: report.elapsedMs,
       },
-      failed: report.interrupted,
     }
   },
 })

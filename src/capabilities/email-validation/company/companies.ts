@@ -8,7 +8,6 @@
 import { LRUCache } from 'lru-cache'
 import pg from 'pg'
 import { isDatabaseAway } from '../../../call/unavailable.ts'
-import { within } from '../../../concurrency/deadline.ts'
 import { Unavailable } from '../../../event-log/port.ts'
 import type { HomePages } from './home-page.ts'
 import type { CompanyRecord, SizeRange } from './record.ts'
@@ -16,9 +15,9 @@ import type { CompanyRecord, SizeRange } from './record.ts'
 export type Companies = {
   /**
    * The company of a registrable domain (A-labels, lower case), or null. Rejects with `Unavailable` if the database
-   * cannot be reached, and with the signal's reason if the signal aborts first.
+   * cannot be reached.
    */
-  find(registrableDomain: string, options?: { readonly signal?: AbortSignal }): Promise<CompanyRecord | null>
+  find(registrableDomain: string): Promise<CompanyRecord | null>
 }
 
 /** Companies and their absence, cached so that a partner's list of addresses at one domain costs one query. */
@@ -67,13 +66,7 @@ export const createCompanies = ({
   const find = async (domain: string): Promise<CompanyRecord | null> =>
     (await imported(domain)) ?? (homePages === null ? null : await homePages.find(domain))
 
-  return {
-    // The lookup continues for others who wait for it.
-    find: (domain, { signal } = {}) =>
-      within(find(domain), { signal }, () => {
-        throw signal?.reason
-      }),
-  }
+  return { find }
 }
 
 type Row = Omit<CompanyRecord, 'location' | 'source_updated_at'> &

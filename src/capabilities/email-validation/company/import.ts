@@ -23,8 +23,6 @@ export type CompanyImportOptions = {
   readonly sourceUpdatedAt: string
   /** Called once per batch. */
   readonly onProgress?: (progress: CompanyImportProgress) => void
-  /** Ends the import after the current batch. */
-  readonly signal?: AbortSignal
   /** Milliseconds since the epoch. */
   readonly clock?: { now(): number }
 }
@@ -53,7 +51,6 @@ type CompanyImportReport = {
   readonly badByReason: Readonly<Record<string, number>>
   /** The first ones, `badLinesMax` at most. */
   readonly badLines: readonly BadLine[]
-  readonly interrupted: boolean
   readonly elapsedMs: number
 }
 
@@ -74,7 +71,7 @@ const recordBytesMax = 64 * 1024
  * Throws an Error that says what to do if the file cannot be read to its end, or the database cannot be reached.
  */
 export const importCompanies = async (options: CompanyImportOptions): Promise<CompanyImportReport> => {
-  const { pool, file, signal, clock = Date } = options
+  const { pool, file, clock = Date } = options
   const bytesTotal = (await stat(file)).size
   const yearMax = new Date(clock.now()).getUTCFullYear()
   const tally = createTally()
@@ -109,12 +106,10 @@ export const importCompanies = async (options: CompanyImportOptions): Promise<Co
         // Awaiting an already finished step a million times would be most of the import's time.
         if (written !== undefined) await written
       }
-      if (signal?.aborted) break
     }
     await writer.end()
     return {
       ...tally.report(),
-      interrupted: signal?.aborted === true,
       elapsedMs: Math.round(performance.now() - startedAt),
     }
   } finally {
