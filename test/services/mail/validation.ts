@@ -75,8 +75,8 @@ export const openValidation = async ({
   const dnsCodes = new Map<string, string>()
   const retries: string[] = []
   const exchangers: Pick<MailExchangers, 'find'> = {
-    find: async (domain, options) => {
-      const found = await find(domain, options)
+    find: async (domain) => {
+      const found = await find(domain)
       if (found.kind === 'dns_error') dnsCodes.set(domain, found.code)
       return found
     },

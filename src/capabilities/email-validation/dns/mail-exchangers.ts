@@ -15,8 +15,8 @@ import { providerOf } from './mail-providers.ts'
  * the answer is `dns_error` and not `unroutable` or `no_mail_server`.
  */
 export type MailExchangers = {
-  /** `asciiDomain` as A-labels. Never throws; an aborted search is a `dns_error` with code ECANCELLED. */
-  find(asciiDomain: string, options?: { readonly signal?: AbortSignal }): Promise<MxEvidence>
+  /** `asciiDomain` as A-labels. Never throws. */
+  find(asciiDomain: string): Promise<MxEvidence>
 }
 
 /** For all the questions about one domain together. */
@@ -48,15 +48,14 @@ export const createMailExchangers = ({
 }): MailExchangers => {
   const resolveHost = hostsOf(dns)
   return {
-    find: async (asciiDomain, { signal: abandoned } = {}) => {
-      const signal = deadlineSignal(searchDeadlineMs, abandoned)
+    find: async (asciiDomain) => {
+      const signal = deadlineSignal(searchDeadlineMs)
       const search: Search = { domain: asciiDomain.toLowerCase(), resolveHost, guard, signal }
       // Their addresses are known without a query, and they are not any domain's mail exchangers.
       if (!isHostName(search.domain))
         return { kind: 'unroutable', implicit: true, records: [], provider: null }
       const evidence = await findWithin(search, dns, random)
-      const late =
-        evidence.kind === 'dns_error' && evidence.code === 'ECANCELLED' && abandoned?.aborted !== true
+      const late = evidence.kind === 'dns_error' && evidence.code === 'ECANCELLED'
       return late ? { kind: 'dns_error', code: 'ETIMEOUT' } : evidence
     },
   }

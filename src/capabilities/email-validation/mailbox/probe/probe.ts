@@ -89,7 +89,6 @@ export type MailboxStatus = PoolStatus & {
 }
 
 type ProbeCallOptions = {
-  readonly signal?: AbortSignal | undefined
   /** No caller waits for the result. */
   readonly background?: boolean
   /** The party that asks: parties share the capacity of one process. */
@@ -98,8 +97,7 @@ type ProbeCallOptions = {
 
 export type MailboxProbe = {
   /**
-   * Never rejects because of a server, and never takes longer than `totalTimeoutMs`; if the signal is aborted, the result
-   * is a time-out. At most three targets are tried, in order: the next only if the current target does not answer, or not now.
+   * Never rejects because of a server, and never takes longer than `totalTimeoutMs`. At most three targets are tried, in order: the next only if the current target does not answer, or not now.
    */
   probe(
     address: EmailAddress,
@@ -149,9 +147,9 @@ class Probe implements MailboxProbe {
   async probe(
     address: EmailAddress,
     mx: { readonly targets: readonly MxTarget[] },
-    { signal, background = false, party = '' }: ProbeCallOptions = {},
+    { background = false, party = '' }: ProbeCallOptions = {},
   ): Promise<MailboxEvidence> {
-    const found = await this.#check(address, mx.targets, { signal, background, party })
+    const found = await this.#check(address, mx.targets, { background, party })
     this.#options.observe?.mailboxChecked(found.outcome)
     return found
   }
@@ -173,11 +171,7 @@ class Probe implements MailboxProbe {
   async #check(
     address: EmailAddress,
     targets: readonly MxTarget[],
-    {
-      signal,
-      background,
-      party,
-    }: Required<Omit<ProbeCallOptions, 'signal'>> & Pick<ProbeCallOptions, 'signal'>,
+    { background, party }: Required<ProbeCallOptions>,
   ): Promise<MailboxEvidence> {
     const mailbox = mailboxOf(address)
     // By the octets that would be sent, regardless of the address's own flag.
@@ -186,7 +180,7 @@ class Probe implements MailboxProbe {
     this.#checks++
     const leave = this.#closed ? null : this.#underWay.enter(party)
     if (leave === null) return evidence('timeout')
-    const ends = deadlineSignal(this.#bounds.totalTimeoutMs, signal)
+    const ends = deadlineSignal(this.#bounds.totalTimeoutMs)
     try {
       const domain = address.asciiDomain.toLowerCase()
       const found = await this.#tryTargets({ mailbox, smtputf8, domain, background, party }, targets, ends)
