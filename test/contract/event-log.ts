@@ -1304,7 +1304,7 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       test('39 two clients are isolated: closing or breaking one does not affect the other', async () => {
         const [one, two] = [await log.reopen(), await log.reopen()]
         const [a, b] = [freshStream(), freshStream()]
-        const readerOfTwo = reading(two, { prefixes: [b] })
+        const readerOfTwo = reading(two, { after: await two.head(), prefixes: [b] })
         await readerOfTwo.until(caughtUp)
         const appends = Promise.all([
           one.append(a, 'none', newEvents(1)),
