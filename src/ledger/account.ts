@@ -11,7 +11,7 @@ import type { LedgerEvent } from '../events/catalogue.ts'
 import type { LotFill } from '../events/credits.ts'
 
 /**
- * What a ledger says now, folded from its events: enough to decide the next one, and nothing else.
+ * The current state of a ledger, folded from its events: just enough to decide the next one.
  * `revision` −1 with an empty digest is a ledger that does not exist yet.
  */
 export type Account = {
@@ -70,8 +70,8 @@ export const overrideOf = (account: Account, sku: string, atMs: number): MicroCr
   overrideAt(account.overrides.get(sku), atMs)?.amount ?? undefined
 
 /**
- * Folds one event into the account, in place: callers own the draft they pass. Total over every event that can stand
- * in a ledger. `revision` is the event's; the digest is the caller's to carry.
+ * Folds one event into the account, in place: callers own the draft they pass. Total over every event that a ledger
+ * can hold. `revision` is the event's; the digest is the caller's to carry.
  */
 export const evolve = (account: Account, event: LedgerEvent, revision: number): void => {
   account.revision = revision
@@ -161,7 +161,7 @@ const grant = (
   account.lots.sort(drawOrder)
 }
 
-/** Gives back into lots, opens those again that were empty, and returns what was given in all. */
+/** Gives amounts back into lots, reopens lots that were empty, and returns the total given back. */
 const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   let given = 0n
   for (const { grant_id, amount, priority, expires_at, revision, granted } of fills) {
@@ -183,7 +183,7 @@ const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   return given
 }
 
-/** Takes allocations from their lots, drops lots that became empty, and returns what was taken in all. */
+/** Takes allocations from their lots, drops lots that became empty, and returns the total taken. */
 const take = (
   account: Account,
   allocations: readonly { grant_id: string; amount: string }[],

@@ -5,7 +5,7 @@ import type { Capability } from '../events/capabilities.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditAdjusted, LotFill, MonthClosed } from '../events/credits.ts'
 
-/** What a ledger can be asked to do. Plain data: a command can be queued and decided again. */
+/** A change that a ledger can be asked for. Plain data: a command can be queued and decided again. */
 
 /** A call as its `KeyUsed` records it. */
 export type CallToRecord = {
@@ -20,7 +20,7 @@ export type CallToRecord = {
   readonly requestFingerprint?: string
 }
 
-/** What a call comes to for an account: it costs nothing, the balance pays it, or the balance does not. */
+/** How an account can pay for a call: it costs nothing, the balance pays it, or the balance does not. */
 export type Affordability = 'free' | 'paid' | 'unpaid'
 
 /** Each kind has its pure decision in `decide.ts`. Amounts are micro-credits. */
@@ -54,7 +54,7 @@ export type Instruction =
     }
   | { readonly kind: 'set_threshold'; readonly amount: MicroCredits | null }
   | { readonly kind: 'close_month'; readonly closed: MonthClosed }
-  /** Writes off what is left of a lot whose expiry has come. */
+  /** Writes off the rest of an expired lot. */
   | { readonly kind: 'expire'; readonly grantId: string }
   /** Corrects a charge, or the balance where `adjusts` is null. Positive amounts are given back. */
   | {
@@ -73,12 +73,12 @@ export type Instruction =
       readonly into?: readonly LotFill[]
       /** The amount was worked out from the ledger up to this revision: refused where another correction came after it. */
       readonly unlessAdjustedAfter?: number
-      /** The same where a re-rate came after it. Whatever else corrects the charge has the same key, and is written instead. */
+      /** The same where a re-rate came after it. Any other correction of the charge has the same key, and is written instead. */
       readonly unlessReratedAfter?: number
       /** A negative amount takes at most what can be charged now. The organization keeps the rest. */
       readonly upToAvailable?: true
     }
-  /** Takes back what is left of a lot. */
+  /** Takes back the rest of a lot. */
   | { readonly kind: 'void'; readonly grantId: string; readonly reason: string }
   /** Records a call and charges what its facts cost. `only`: nothing is written if the account decides otherwise. */
   | {
@@ -117,8 +117,8 @@ export type Envelope = {
   /** The trace that the partner's request names: 32 hexadecimal digits. */
   readonly traceId?: string
   /**
-   * The ledger is known not to hold the command up to this revision: given for keys that may come back. What comes
-   * after it is looked through before the command is decided.
+   * The ledger is known not to hold the command up to this revision: given for keys that may come back. Later
+   * revisions are searched before the command is decided.
    */
   readonly absentUpTo?: number
   /** How long its caller waits, where that is less than the ledger's own limit. */

@@ -13,7 +13,7 @@ type Adjustment = Omit<Extract<Instruction, { kind: 'adjust' }>, 'kind'> & {
 }
 
 /**
- * Corrects a charge or a balance. What is given back repays an overdraft first; what is taken is taken from lots, and never more
+ * Corrects a charge or a balance. An amount given back repays an overdraft first. An amount taken comes from lots, and is never more
  * than a charge could take (decision 13).
  */
 export const adjustCredits = (account: Account, adjustment: Adjustment): Decision => {
@@ -72,7 +72,7 @@ const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): 
   return fills
 }
 
-/** Takes back what is left of a lot. A lot that has expired is refused here: it is written off as expired. */
+/** Takes back the rest of a lot. An expired lot is refused here: it is written off as expired. */
 export const voidLot = (
   account: Account,
   {
@@ -104,7 +104,7 @@ export const voidLot = (
 }
 
 /**
- * Writes off what is left of a lot whose expiry has come: at `atMs` already, and by `nowMs`, the clock of the process that appends.
+ * Writes off the rest of a lot that has expired: both at `atMs` and at `nowMs`, the time on the clock of the process that appends.
  * No event where nothing is left.
  */
 export const expireLot = (
@@ -122,7 +122,7 @@ export const expireLot = (
     }
   if (atMs > nowMs)
     return {
-      refused: `lot ${grantId} cannot be written off as of ${instant(atMs)}: it is ${instant(nowMs)} by the clock of the process that writes the ledger`,
+      refused: `lot ${grantId} cannot be written off as of ${instant(atMs)}: the clock of the process that writes the ledger shows ${instant(nowMs)}`,
     }
   return [{ type: 'CreditExpired', data: { grant_id: grantId, amount: formatCredits(lot.remaining) } }]
 }

@@ -1,7 +1,7 @@
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { Account } from './account.ts'
 
-/** What a command comes to. Pure. */
+/** The result of deciding a command. Pure. */
 
 /** The ledger does not allow it. `message` is for the operator who asked. */
 type LedgerRefusal = { readonly refused: string }

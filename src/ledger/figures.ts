@@ -5,7 +5,7 @@ import { type Account, availableOf, balanceOf } from './account.ts'
 import type { Affordability } from './command.ts'
 import { affordabilityOf, ratingOf } from './decide.ts'
 
-/** What a call asks of an account before it is recorded. Pure. */
+/** Account figures for checks before a call is recorded. Pure. */
 
 export type FiguresQuestion = {
   readonly atMs: number

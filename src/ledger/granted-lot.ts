@@ -25,7 +25,7 @@ export const grantedLotOf = (event: LedgerEvent, revision: number): GrantedLot |
 }
 
 /**
- * What a charge took from lots and what has not gone back into them, the lot that was drawn last first: where a refund goes.
+ * The amounts that a charge took from lots and that were not given back, last drawn lot first: a refund goes there.
  * `fills` are those of its corrections so far.
  */
 export const drawnStill = (allocations: readonly Allocation[], fills: readonly LotFill[]): Allocation[] => {

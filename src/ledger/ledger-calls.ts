@@ -8,7 +8,7 @@ import { upcast } from '../events/upcast.ts'
 import { type Account, evolve, newAccount } from './account.ts'
 import type { RatedCall } from './rerate/part.ts'
 
-/** A ledger, read from an end to the other, as calls with their charges: for what looks at millions of them. */
+/** A ledger, read from end to end, as calls with their charges: for work on millions of calls. */
 
 export type LedgerCall = RatedCall & {
   readonly eventId: string
@@ -38,7 +38,7 @@ type Reach = {
   readonly from?: number
   /** The last revision; default: the ledger's end. */
   readonly upTo?: number
-  /** Nothing that is behind this position of the log, nor a call whose charge may be. */
+  /** Leaves out events after this position of the log, and calls whose charge may be after it. */
   readonly until?: Position
   readonly account?: Account
   /** Default: `evolve`. */
@@ -48,7 +48,7 @@ type Reach = {
 const pageMax = 4_000
 
 /**
- * Hands over what a ledger holds up to a revision (its end, without one), folding the account as it goes. Resolves with the account,
+ * Hands over the events of a ledger up to a revision (default: its end), folding the account as it goes. Resolves with the account,
  * whose revision is −1 where there is no ledger.
  */
 export const walkLedger = async (
@@ -99,10 +99,10 @@ export const walkLedger = async (
   return account
 }
 
-/** What every event of ours begins with: its metadata is written member by member (`stored-event.ts`). */
+/** The beginning of every event we wrote: its metadata is written member by member (`stored-event.ts`). */
 const opening = '{"schema_version":'
 
-/** Most of a ledger is calls, and of their metadata only little is asked: parsing all of it would cost as much as the data. */
+/** Most of a ledger is calls, and little of their metadata is needed: parsing all of it would cost as much as the data. */
 const decoded = (recorded: RecordedEvent): LedgerEvent => {
   const { type, metadata, data } = recorded
   const isMost = type === 'KeyUsed' || type === 'CreditCharged'
@@ -137,7 +137,7 @@ const callOf = (
   charged: 0n,
 })
 
-/** Pages of a stream; the next one is read while one is looked at. */
+/** Pages of a stream; the next page is read while the current one is processed. */
 export async function* pagesOf(
   eventLog: Pick<EventLog, 'read'>,
   stream: string,
@@ -152,7 +152,7 @@ export async function* pagesOf(
             if (error instanceof StreamMissing) return []
             throw error
           })
-    // It may fail while the page before it is looked at.
+    // It may fail while the previous page is processed.
     page.catch(() => undefined)
     return page
   }

@@ -648,7 +648,7 @@ describe('expiry', () => {
     given(...history)
       .when(expire(grantA, ms(14), ms(14) - 1))
       .refused(
-        `lot ${grantA} cannot be written off as of 2026-09-14T00:00:00.000Z: it is 2026-09-13T23:59:59.999Z by the clock of the process that writes the ledger`,
+        `lot ${grantA} cannot be written off as of 2026-09-14T00:00:00.000Z: the clock of the process that writes the ledger shows 2026-09-13T23:59:59.999Z`,
       )
     given(...history)
       .when(expire(grantA, ms(14), ms(14)))

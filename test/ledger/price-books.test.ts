@@ -111,7 +111,7 @@ test('alone: an explicit consent approves, and the book shows that the approver 
   const proposal = await propose('2', new Date(Date.now() + hourMs).toISOString())
   const alone = { proposal, actor: 'cli:bob', twoPerson: false }
   await expect(approvePriceBook({ eventLog }, { ...alone, consents: false })).rejects.toThrow(
-    'without a word of consent',
+    'an approval needs your consent',
   )
   expect((await approvePriceBook({ eventLog }, { ...alone, consents: true })).approver).toBe('cli:bob')
 })

@@ -195,7 +195,7 @@ describe('with every digest recomputed, the contradicting event is named', () =>
     const verdict = await verifyLedger({ read: async () => two, lastRevision: async () => 1 }, org, { books })
     expect(verdict.fault).toMatchObject({
       revision: 1,
-      fault: 'says that it was recorded before the event it follows',
+      fault: 'claims to be recorded before the event it follows',
     })
   })
 })

@@ -8,7 +8,7 @@ import type { Account } from '../account.ts'
 import { ratingOf } from '../decide.ts'
 
 /**
- * Whether a ledger's charges are what their facts, the tariff and the price book in force give, in the order of the ledger and
+ * Checks that a ledger's charges match their facts, the tariff and the price book in force, in the order of the ledger and
  * by the code that prices calls. Pure.
  */
 
@@ -28,7 +28,7 @@ type Fact = {
 }
 
 export type Recomputing = {
-  /** Why an event is not what the rules give, before it is folded into the account; null: it is. */
+  /** Why an event does not follow from the rules, before it is folded into the account; null: it does. */
   faultOf(account: Account, event: DecodedEvent): string | null
   readonly contradicted: readonly Contradicted[]
 }
@@ -125,10 +125,10 @@ const freeFault = (
   const inForce = priceBookAt(books, atMs)
   const candidates = books.filter(({ effectiveFromMs }) => effectiveFromMs === inForce?.effectiveFromMs)
   const given = candidates.map((book) => freeBy(account, facts, book, atMs))
-  const told = `free by ${free.rule} version ${free.rule_version}`
-  return given.includes(told)
+  const stated = `free by ${free.rule} version ${free.rule_version}`
+  return given.includes(stated)
     ? null
-    : `is ${told}; facts, tariff and prices give ${given.join(' or ') || 'nothing'}`
+    : `is ${stated}; facts, tariff and prices give ${given.join(' or ') || 'nothing'}`
 }
 
 const freeBy = (account: Account, facts: CallFacts, book: PriceBook, atMs: number): string => {

@@ -38,7 +38,7 @@ export type Reconciled = {
   readonly calls: number
   readonly sums: Sums
   readonly differences: number
-  /** The first of them, for a person. */
+  /** The first of them, in words. */
   readonly named: readonly string[]
   /** The state of the ledger at the revision of the read model's row, if it was read from its beginning. */
   readonly totals: AccountTotals | null
@@ -90,10 +90,10 @@ export const reconcileLedger = async (
 ): Promise<Reconciled> => {
   const { organizationId, from, until, compare, rerated, rowRevision, onPage } = options
   const work = newWork(options)
-  const told = { differences: 0, named: [] as string[] }
-  const tell = (differences: readonly string[]): void => {
-    told.differences += differences.length
-    told.named.push(...differences.slice(0, namedMax - told.named.length))
+  const result = { differences: 0, named: [] as string[] }
+  const add = (differences: readonly string[]): void => {
+    result.differences += differences.length
+    result.named.push(...differences.slice(0, namedMax - result.named.length))
   }
   let next = from
   let totals: AccountTotals | null = null
@@ -109,9 +109,9 @@ export const reconcileLedger = async (
         onPage?.(events)
         if (complete < next) return
         const { lines, faults, adjusted } = work.take()
-        tell(faults)
-        for (const event of adjusted) tell([await rerated(event)].filter((fault) => fault !== null))
-        tell(await compare({ from: next, to: complete, lines, sums: work.sums, skuOf: work.skuOf }))
+        add(faults)
+        for (const event of adjusted) add([await rerated(event)].filter((fault) => fault !== null))
+        add(await compare({ from: next, to: complete, lines, sums: work.sums, skuOf: work.skuOf }))
         next = complete + 1
       },
     },
@@ -127,7 +127,7 @@ export const reconcileLedger = async (
     through: next - 1,
     calls: work.calls(),
     sums: work.sums,
-    ...told,
+    ...result,
     totals,
   }
 }
@@ -259,7 +259,7 @@ const lineOf = ({ revision, requestId, charge, charged, freeBy }: LedgerCall): E
   amount: -charged,
 })
 
-/** Returns what the tariff gives otherwise. */
+/** Describes how the tariff's result differs. */
 const addCall = (
   sums: Sums,
   skuOf: Map<string, string>,
@@ -284,7 +284,7 @@ const addCall = (
     : `${named}: the log charges ${formatCredits(charged)}, facts, tariff and price book ${rating.priceBookVersion} give ${formatCredits(rating.total)}`
 }
 
-/** Where the account of the read models says something else than the ledger. */
+/** Where the account of the read models differs from the ledger. */
 export const totalDifferences = (log: AccountTotals, row: AccountTotals): string[] =>
   totalsCompared
     .filter((name) => log[name] !== row[name])

@@ -12,12 +12,12 @@ import { ledgerStream } from '../../events/streams.ts'
 import { type Account, availableOf, evolve, newAccount } from '../account.ts'
 import { type Contradicted, type Recomputing, recomputing } from './recompute.ts'
 
-/** Where a ledger stops being what was written, and why. `event_id` is null where an event is missing. */
+/** The first event of a ledger that is not as it was written, and why. `event_id` is null where an event is missing. */
 export type LedgerFault = {
   readonly revision: number
   readonly event_id: string | null
   readonly type: string | null
-  /** What the bytes there give, or the digest before them where an event is missing: what an acknowledgement names. */
+  /** The digest of the bytes there, or the digest before them where an event is missing: an acknowledgement names it. */
   readonly digest: string
   readonly fault: string
 }
@@ -32,7 +32,7 @@ type LedgerVerdict = {
   readonly fault: LedgerFault | null
   /** Faults an operator has acknowledged. */
   readonly known: readonly LedgerFault[]
-  /** Price books that do not say any more what they said when they priced charges of this ledger. */
+  /** Price books that were changed after they had priced charges of this ledger. */
   readonly contradicted: readonly Contradicted[]
 }
 
@@ -46,11 +46,11 @@ export type LedgerWitness = {
 }
 
 type VerifyOptions = {
-  /** Asked before the ledger is read, for the ledger may grow meanwhile. */
+  /** Asked before the ledger is read, because the ledger may grow in the meantime. */
   readonly witnesses?: readonly LedgerWitness[]
   /** Whether a fault with these bytes at this revision is known already. */
   readonly acknowledged?: (revision: number, digest: string) => boolean
-  /** Every price book that was published and not withdrawn: by them charges are recomputed. Default: they are not. */
+  /** Every price book that was published and not withdrawn, to recompute charges. Default: charges are not recomputed. */
   readonly books?: readonly PriceBook[]
   readonly onProgress?: (events: number) => void
 }
@@ -69,7 +69,7 @@ export const verifyLedger = async (
 ): Promise<LedgerVerdict> => {
   const stream = ledgerStream(organizationId)
   const engine = await eventLog.lastRevision(stream)
-  const told = [
+  const records = [
     ...witnesses,
     ...(engine === null ? [] : [{ name: 'the event log itself', revision: engine }]),
   ]
@@ -104,7 +104,7 @@ export const verifyLedger = async (
       const { carried, computed } = recompute(recorded, { stream, revision: events, previous: digest })
       const text =
         faultOf(recorded, { expectedRevision: events, carried, computed, seen, account, folding }) ??
-        contradicted(told, events, carried ?? computed)
+        contradicted(records, events, carried ?? computed)
       if (text !== null) {
         const { revision, id: event_id, type } = recorded
         const fault = { revision, event_id, type, digest: computed, fault: text }
@@ -120,7 +120,7 @@ export const verifyLedger = async (
       return verdict({ revision: events, event_id: null, type: null, digest, fault: unreadable.message })
     if (page.length < pageMax) break
   }
-  const beyond = told.filter(({ revision }) => revision >= events)
+  const beyond = records.filter(({ revision }) => revision >= events)
   if (beyond.length === 0) return verdict(null)
   const fault = {
     revision: events,
@@ -128,7 +128,7 @@ export const verifyLedger = async (
     type: null,
     digest,
     fault: `${events === 0 ? 'there are no events' : `the ledger ends at revision ${events - 1}`}, but ${beyond
-      .map(({ name, revision }) => `${name} tells of revision ${revision}`)
+      .map(({ name, revision }) => `${name} knows revision ${revision}`)
       .join(' and ')}: its end is missing`,
   }
   return verdict(isKnown(fault) ? null : fault)
@@ -147,7 +147,7 @@ const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): 
 }
 
 /**
- * Says why a closing is not what the ledger comes to: its balance, or where it says that the next month begins. Statements begin with
+ * Says why a closing does not match the ledger: its balance, or the revision at which the next month begins. Statements begin with
  * both. Asked for every event, in order.
  */
 const closingFaults = () => {
@@ -161,7 +161,7 @@ const closingFaults = () => {
     if (type === 'PriceOverrideSet' || type === 'PriceOverrideWithdrawn') prices.push(revision)
     if (type === 'MonthClosed') {
       const { month, through_revision: through, totals, next } = data
-      // Of two closings at a time, the later month's came first: what counts in this one was decided by it.
+      // Of two closings at the same time, the later month's came first, and it decided which events count in this month.
       if (month <= closedUpTo) return null
       closedUpTo = month
       let balance = 0n
@@ -198,7 +198,7 @@ const contradicted = (
   const other = witnesses.find(
     (one) => one.revision === revision && one.digest !== undefined && one.digest !== digest,
   )
-  return other === undefined ? null : `${other.name} tells of another event at this revision`
+  return other === undefined ? null : `${other.name} knows a different event at this revision`
 }
 
 /** Ids met so far. A single Set ends at 2^24 entries, which a busy ledger has after some years. */
@@ -223,7 +223,7 @@ const faultOf = (
     computed: string
     seen: Seen
     account: Account
-    /** Whether the account still is what the ledger makes of it: rules are judged on nothing else. */
+    /** Whether the account still matches the ledger. Rules can be checked only on such an account. */
     folding: {
       sound: boolean
       readonly recomputing: Recomputing | null
@@ -237,7 +237,7 @@ const faultOf = (
   if (carried === null) return 'carries no digest'
   if (carried !== computed)
     return 'its bytes do not give the digest it carries: it, or the event before it, was changed'
-  if (seen.has(recorded.id)) return 'its event id stands in this ledger twice'
+  if (seen.has(recorded.id)) return 'its event id is in this ledger twice'
   seen.add(recorded.id)
   try {
     const decoded = decodeEvent(recorded)
@@ -245,9 +245,9 @@ const faultOf = (
     if (isEventType(recorded.type))
       checkEventData(recorded.type, metadata.schema_version, JSON.parse(recorded.data))
     if (type === 'CreditCharged') {
-      // A charge id is its event's id; another one would have to be new as well.
+      // A charge id is its event's id; any other id would have to be new as well.
       if (data.charge_id !== recorded.id && seen.has(data.charge_id))
-        return `charge ${data.charge_id} stands in this ledger twice`
+        return `charge ${data.charge_id} is in this ledger twice`
       seen.add(data.charge_id)
     }
     if (!folding.sound) return null
@@ -261,7 +261,7 @@ const faultOf = (
     if (wrong !== null) return wrong
     const recordedMs = Date.parse(metadata.recorded_at)
     // Not a number where it does not say when.
-    if (!(recordedMs >= account.recordedAtMs)) return 'says that it was recorded before the event it follows'
+    if (!(recordedMs >= account.recordedAtMs)) return 'claims to be recorded before the event it follows'
     account.recordedAtMs = recordedMs
     const available = availableOf(account, Date.parse(metadata.effective_at))
     if (type === 'CreditCharged' && available < 0n)

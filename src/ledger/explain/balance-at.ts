@@ -3,15 +3,15 @@ import type { DecodedEvent } from '../../event-log/stored-event.ts'
 import type { Allocation } from '../../events/credits.ts'
 
 /**
- * A balance as of an instant, as it was known at another: what had happened by the one, of what was recorded by the other. Pure.
+ * A balance as of one instant, as it was known at another: it counts events effective by the first and recorded by the second. Pure.
  *
  * It counts movements, and decides nothing: where clocks of several processes differ by a moment, a charge may have happened
  * before the grant it draws from, and a lot is below zero until then. The sum is right anyway.
  */
 export type AsOf = {
-  /** By when it happened: the effective time. */
+  /** The latest effective time that counts. */
   readonly atMs: number
-  /** By when it was recorded. */
+  /** The latest recording time that counts. */
   readonly knownAtMs: number
 }
 
@@ -66,7 +66,7 @@ export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, know
   }
 }
 
-/** The balance at that instant: lots that had expired by then count nothing, written off or not. */
+/** The balance at that instant: lots that had expired by then do not count, written off or not. */
 export const balanceOfFold = ({ lots, overdrawn }: BalanceFold, { atMs }: Pick<AsOf, 'atMs'>): MicroCredits =>
   [...lots.values()].reduce(
     (sum, { expiresAtMs, remaining }) => (expiresAtMs > atMs ? sum + remaining : sum),
@@ -84,7 +84,7 @@ const add = (
   else lots.set(grantId, { expiresAtMs, remaining })
 }
 
-/** Takes from lots, and returns what was taken in all. */
+/** Takes from lots, and returns the total taken. */
 const take = ({ lots }: BalanceFold, allocations: readonly Allocation[]): MicroCredits => {
   let taken = 0n
   for (const { grant_id, amount } of allocations) {

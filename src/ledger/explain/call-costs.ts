@@ -119,7 +119,7 @@ const callOf = ({ data, metadata, recorded }: DomainEventOf<'KeyUsed'> & Decoded
   atMs: Date.parse(metadata.effective_at),
 })
 
-/** What an adjustment did to a call; null: nothing. */
+/** How an adjustment changed a call; null: it did not. */
 const adjustmentOf = async (
   { data, metadata, recorded }: DomainEventOf<'CreditAdjusted'> & DecodedEvent,
   before: Pick<CallCost, 'call' | 'charge'> & { readonly cost: CostSoFar },

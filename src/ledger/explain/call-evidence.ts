@@ -18,8 +18,8 @@ import { ledgerStream } from '../../events/streams.ts'
 import { notePrice, type OwnPrices, pricesAt } from '../prices/own-prices.ts'
 
 /**
- * What a ledger holds about one call. The read models say where to look; the answer was read there, in the ledger itself. What
- * they do not have yet is read behind them. A place that turns out wrong is no place: then the call is not found.
+ * What a ledger holds about one call. The read models say where to look; the answer is read from the ledger itself. Events
+ * that they do not have yet are read from the ledger, too. If a place turns out to be wrong, the call is not found.
  */
 
 type CallEvent = DecodedEvent & DomainEventOf<'KeyUsed'>
@@ -28,13 +28,13 @@ export type RecordedCall = { readonly call: CallEvent; readonly charge: ChargeEv
 
 export type CallEvidence = {
   readonly organizationId: string
-  /** Every event of the request, in ledger order; one at least. A call that broke may be recorded a second time, as that. */
+  /** Every event of the request, in ledger order; one at least. A failed call may be recorded a second time, as failed. */
   readonly calls: readonly [RecordedCall, ...RecordedCall[]]
-  /** What all movements before the first of them come to. */
+  /** The sum of all movements before the first of them. */
   readonly balanceBefore: MicroCredits
   /** The events that opened the lots which paid, by lot; without those that are not known. */
   readonly lots: ReadonlyMap<string, DecodedEvent>
-  /** The events that set the prices of its own which the organization had then, by SKU. */
+  /** The events that set the organization's own prices in force then, by SKU. */
   readonly overrides: ReadonlyMap<string, DecodedEvent>
   /** Corrections of the charge, and re-rates that may have corrected it, in ledger order. */
   readonly corrections: readonly DecodedEvent[]
@@ -46,7 +46,7 @@ export type CallEvidence = {
 
 type CallSources = { readonly pool: pg.Pool; readonly eventLog: Pick<EventLog, 'read'> }
 
-/** There is more behind the read models than may be read for this. */
+/** The read models are too far behind to read the rest for one call. */
 export class FarBehind extends Unavailable {
   override name = 'FarBehind'
 }
@@ -54,16 +54,16 @@ export class FarBehind extends Unavailable {
 type CallWanted = {
   readonly organizationId: string
   readonly requestId: string
-  /** How many events behind the read models are read at most. Beyond, it throws `FarBehind`. */
+  /** How many events the read models may be behind. If they are further behind, it throws `FarBehind`. */
   readonly tailMax: number
 }
 
 const pageMax = 1_000
-/** Of one request: it is recorded once, or twice where it broke. */
+/** Of one request: it is recorded once, or twice if it failed. */
 const callsMax = 10
 const correctionsMax = 1_000
 const replaysMax = 100
-/** Prices of its own of what one call was charged for. */
+/** The organization's own prices for one call's lines. */
 const overridesMax = 50
 /** Lots that one charge draws from and that are described. */
 const lotsMax = 100
@@ -131,7 +131,7 @@ const readPage = ({ eventLog }: CallSources, organizationId: string, from: numbe
     throw error
   })
 
-/** What comes after `indexed`, and the event there. */
+/** The event at `indexed` and the events after it. */
 type LedgerTail = {
   readonly indexed: number
   readonly events: readonly RecordedEvent[]

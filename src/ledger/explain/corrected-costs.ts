@@ -10,7 +10,7 @@ import { readRun, runOnLedger } from '../rerate/run.ts'
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
 /**
- * The corrections of calls' costs that a ledger holds: what was given back by charge, and runs. Refunds are few, so all of them are in
+ * The corrections of calls' costs that a ledger holds: amounts given back by charge, and runs. Refunds are few, so all of them are in
  * memory; ten million calls are not.
  */
 export type Corrections = {
@@ -29,11 +29,11 @@ export const correctionsOf = ({ byCharge, runs }: Corrections, call: LedgerCall)
 /** An adjustment, and where it is. */
 export type Seen = { readonly adjustment: CreditAdjusted; readonly revision: number }
 
-/** Whether it is about what calls cost. */
+/** Whether it changes the cost of calls. */
 export const isOfCalls = ({ adjusts, rerate_run }: CreditAdjusted): boolean =>
   adjusts !== null || rerate_run !== null
 
-/** Reads the runs that adjustments name. Throws where one is not finished: what calls cost is not known before. */
+/** Reads the runs that adjustments name. Throws if a run is not finished: until then the cost of its calls is unknown. */
 export const correctionsFrom = async (
   { eventLog }: Log,
   organizationId: string,
@@ -52,7 +52,7 @@ export const correctionsFrom = async (
   return { byCharge, runs }
 }
 
-/** Throws `Unavailable` where the run did not come to its end for this ledger: what calls cost is not known until it does. */
+/** Throws `Unavailable` if the run is not finished for this ledger: until then the cost of its calls is unknown. */
 export const finishedRun = async (
   { eventLog }: Log,
   organizationId: string,

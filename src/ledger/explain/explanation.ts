@@ -12,8 +12,8 @@ import { costsOf } from './call-costs.ts'
 import { type CallEvidence, mainCall, type RecordedCall } from './call-evidence.ts'
 
 /**
- * Why a call cost what it did, and what became of that since, as partners and operators are told: in JSON as it is here, and in
- * words made of it. Amounts are canonical decimal strings, instants ISO 8601 in UTC.
+ * Why a call cost what it did, and how its cost changed since, for partners and operators: in JSON as defined here, and in
+ * words derived from it. Amounts are canonical decimal strings, instants ISO 8601 in UTC.
  */
 export type Explanation = {
   readonly request_id: string
@@ -31,9 +31,9 @@ export type Explanation = {
   readonly trace_id: string | null
   readonly replays: readonly { readonly request_id: string | null; readonly at: string }[]
   readonly cost: ExplainedCost
-  /** What paid, in the order in which it was drawn. */
+  /** The lots that paid, in the order in which they were drawn. */
   readonly lots: readonly ExplainedLot[]
-  /** What the lots did not cover. */
+  /** The part that the lots did not cover. */
   readonly overdraft: string
   readonly balance: { readonly before: string; readonly after: string }
   readonly adjustments: readonly ExplainedAdjustment[]
@@ -50,7 +50,7 @@ export type Explanation = {
 
 type ExplainedCost = {
   readonly charged: string
-  /** Less what was given back since. */
+  /** Less the amounts given back since. */
   readonly now: string
   readonly charge_id: string | null
   /** The rule that made it free; null where it was charged. */
@@ -58,7 +58,7 @@ type ExplainedCost = {
   readonly lines: readonly (ExplainedRule & {
     readonly sku: string
     readonly amount: string
-    /** What the price book says; null where that book is not known any more. */
+    /** The price in the price book; null if that book is no longer known. */
     readonly book_amount: string | null
     /** The organization's own price, where it had one. */
     readonly override: {
@@ -120,7 +120,7 @@ type ExplanationSources = {
   readonly checkpoints: Pick<Checkpoints, 'last'>
 }
 
-/** Explains a call by what the ledger holds of it. */
+/** Explains a call from its events in the ledger. */
 export const explain = async (
   evidence: CallEvidence,
   requestId: string,

@@ -50,7 +50,7 @@ type MonthSum = {
   readonly first: number
 }
 
-/** What was read so far. `readOn` changes it. */
+/** The events read so far. `readOn` changes it. */
 export type Months = {
   readonly start: Start
   /** The next revision to read. */

@@ -53,13 +53,13 @@ export const readLedger = (
   }
   const fetch = (first: number): Promise<readonly RecordedEvent[]> => {
     const page = readPage(first)
-    // It may fail while the page before it is worked on; the one who awaits it gets the error. The caller may have left by then.
+    // It may fail while the previous page is processed; the caller that awaits it gets the error. The caller may have left by then.
     page.catch(() => undefined)
     return page
   }
   const pages = async function* (): AsyncGenerator<readonly RecordedEvent[]> {
     const read: (readonly RecordedEvent[])[] = []
-    // A page is being read while the one before it is worked on.
+    // A page is being read while the previous one is processed.
     let next: Promise<readonly RecordedEvent[]> | null = fetch(from)
     for (let first = from; next !== null; ) {
       const page: readonly RecordedEvent[] = await next

@@ -15,9 +15,9 @@ export type PriceBooks = {
    */
   at(atMs: number): PriceBook
   readonly caughtUp: Promise<void>
-  /** Why books published from now on may not be heard of, or one of them is unknown; null while all is well. */
+  /** Why new books may be missed, or a published one cannot be read; null while all is well. */
   failure(): Error | null
-  /** Whether a published book cannot be read: 1, and nothing is priced any more; otherwise 0. */
+  /** 1 if a published book cannot be read; then nothing is priced any more. Otherwise 0. */
   doubtful(): number
   stop(): Promise<void>
 }
@@ -32,7 +32,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   let unreadable: Error | null = null
 
   const know = (known: Prices): void => {
-    // Throws for a book that is not what its digest says: then nothing changes here, and it cannot be read.
+    // Throws for a book that does not match its digest: then nothing changes here, and it cannot be read.
     books = standingBooks(known).map(soundPriceBookOf)
     prices = known
     validUntilMs = Number.NEGATIVE_INFINITY
@@ -44,7 +44,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
 
   /** It is unknown from when on which prices hold: a call charged by the old ones may be charged wrongly. */
   const refuse = ({ stream, revision }: RecordedEvent): void => {
-    // Other software's, on a log that is shared: followed are all streams whose name begins like this one.
+    // The stream of other software on a shared log: the subscription follows all streams whose names begin like this one.
     if (stream !== priceBookStream) return
     unreadable = new Unavailable(`${stream} cannot be read at revision ${revision}; replace this release`)
   }

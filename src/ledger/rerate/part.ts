@@ -6,7 +6,7 @@ import type { RerateLedgerPlanned } from '../../events/rerates.ts'
 import { type Account, newAccount } from '../account.ts'
 import { ratingOf } from '../decide.ts'
 
-/** What a re-rate did to the cost of one call: worked out from the run and the call, never stored. Pure. */
+/** The change of one call's cost by a re-rate: calculated from the run and the call, never stored. Pure. */
 
 /** A call as re-rates see it. */
 export type RatedCall = { readonly revision: number; readonly facts: CallFacts; readonly atMs: number }

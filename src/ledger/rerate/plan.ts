@@ -16,7 +16,7 @@ import {
 import { type LedgerCall, type Walk, walkLedger } from '../ledger-calls.ts'
 import { type CostSoFar, costAfter, type RatedCall, type RunOnLedger, repriced } from './part.ts'
 
-/** What a re-rate would come to for one ledger. Nothing is written. */
+/** The result that a re-rate would have for one ledger. Nothing is written. */
 
 type RerateTerms = Pick<RunOnLedger, 'run' | 'fromMs' | 'toMs' | 'book'>
 
@@ -58,7 +58,7 @@ const newTally = () => ({
   given: 0n,
   taken: 0n,
   lines: new Map<string, Line>(),
-  /** What calls so far would have cost more than they were charged. */
+  /** How much more the calls so far would have cost than they were charged. */
   dearer: 0n,
   unaffordable: 0,
   first: [] as string[],
@@ -70,7 +70,7 @@ type Walking = {
   readonly tally: Tally
   readonly corrections: Corrections
   readonly seen: Seen[]
-  /** Told the part of every call of the range, in ledger order. */
+  /** Called with the part of every call of the range, in ledger order. */
   readonly each?: (call: RatedCall, part: MicroCredits) => void
 }
 

@@ -23,7 +23,7 @@ export type RerateRun = {
   revision: number
   /** By organization, in the order of the plan. */
   readonly ledgers: Map<string, RerateLedgerPlanned>
-  /** Null: the planning never came to its end. */
+  /** Null: the planning was never finished. */
   proposed: (RerateProposed & Act) | null
   approved: (Act & { readonly planDigest: string }) | null
   abandoned: (Act & { readonly reason: string }) | null
@@ -31,7 +31,7 @@ export type RerateRun = {
   applied: (DomainEventOf<'RerateApplied'>['data'] & Act) | null
 }
 
-/** The stream of a run is not what was written. */
+/** The stream of a run was changed after it was written. */
 export class RunChanged extends Error {
   override name = 'RunChanged'
 }
@@ -101,11 +101,11 @@ export const evolveRun = (
 
 type Planned = Omit<RerateProposed, 'plan_digest' | 'signature'>
 
-/** base64url SHA-256 of a plan: what is proposed, then its ledgers, each as the JSON text of its event and a line break. */
+/** base64url SHA-256 of a plan: the proposal, then its ledgers, each as the JSON text of its event and a line break. */
 export const planDigest = (proposed: Planned, ledgers: Iterable<RerateLedgerPlanned>): string =>
   hash('sha256', [proposed, ...ledgers].map((part) => `${JSON.stringify(part)}\n`).join(''), 'base64url')
 
-/** What a proposal says but for what was made of it. */
+/** A proposal without the members that are derived from it. */
 export const plannedOf = ({
   run,
   from,

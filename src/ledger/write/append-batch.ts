@@ -16,7 +16,7 @@ import type { LedgerLimits, LedgerObserver } from './options.ts'
 import type { LedgerReader } from './reader.ts'
 
 /**
- * Writes a batch, and finds out what became of it. An append is atomic and at exactly its revision, and the digest of its last
+ * Writes a batch, and finds out whether it was written. An append is atomic and at exactly its revision, and the digest of its last
  * event is over all before it. Only that digest shows whose append is there: another process that has some of the
  * commands may have written the first of these events byte for byte, and none of the others.
  */
@@ -93,7 +93,7 @@ const isThere = async (
 }
 
 /**
- * Finds what is at the place of a batch whose append was never answered. `nothing`: it may still be written. Throws where the log
+ * Finds out what is at the place of a batch whose append was never answered. `nothing`: it may still be written. Throws where the log
  * cannot be read.
  */
 const findOut = async (

@@ -81,8 +81,8 @@ export class Callers {
   }
 
   /**
-   * Ends the wait of those who have waited too long, also those whose commands are under way; and of all whose commands wait to be
-   * decided while the log does not answer.
+   * Ends the wait of callers who have waited too long, also if their commands are under way; and of all callers whose commands wait to
+   * be decided while the log does not answer.
    */
   refuseLate(underWay: readonly Queued[], nowMs: number): void {
     const { limits, gate } = this.#options

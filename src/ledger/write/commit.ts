@@ -42,7 +42,7 @@ export type { AccountSnapshot } from './reader.ts'
  * or an overdraft, across any number of processes. One writer per organization and process (`writer.ts`); see
  * src/guides/finance.md, "How is a ledger written?".
  *
- * It is not a place for I/O of a call: commands arrive with everything they need.
+ * Calls do no I/O here: commands arrive with everything they need.
  */
 
 /** How often callers who have waited too long are looked for, while anything is under way. */
@@ -54,7 +54,7 @@ export type Ledger = {
    * never will be, and `LedgerOutcomeUnknown` where that is not known in time.
    */
   submit(organizationId: string, command: LedgerCommand): Promise<Committed>
-  /** What an account says, for checks before a call is recorded: cheap enough for calls that are turned away. */
+  /** Account figures for checks before a call is recorded: cheap enough for calls that are refused. */
   figures(organizationId: string, question: FiguresQuestion): Promise<Figures>
   /** Holds the highest cost of a call, in addition to what other calls in progress hold. */
   reserve(organizationId: string, request: ReservationRequest): Promise<ReservationMade>
@@ -67,7 +67,7 @@ export type Ledger = {
    * process is started again. Null while all is well.
    */
   failure(): LedgerFailure | null
-  /** The event log no longer holds what was read from it: every command and every look is refused from now on. */
+  /** The event log no longer holds events that were read from it: every command and every look is refused from now on. */
   giveUp(error: Error): void
   /** The last balance known here; undefined for an unknown ledger. For callers who cannot wait for the log. */
   knownBalance(organizationId: string): MicroCredits | undefined
@@ -207,12 +207,12 @@ const createWriters = (
       for (const [organizationId, writer] of owed)
         logger.error({ organizationId, requestIds: writer.owed() }, owedMessage)
       if (!isSettled || owed.length > 0)
-        throw new Error('the event log did not say in time what became of the last appends')
+        throw new Error('the event log did not say in time whether the last appends were written')
     },
   }
 }
 
-/** The one idle longest in order of arrival: what it forgets is loaded again when asked for. */
+/** The writer that has been idle longest. An account it forgets is loaded again when needed. */
 const forgetOne = (writers: Map<string, Writer>): void => {
   for (const [id, writer] of writers)
     if (writer.forgettable()) {
@@ -224,7 +224,7 @@ const forgetOne = (writers: Map<string, Writer>): void => {
 /**
  * Whether the event log takes appends: a full disk answers every read and refuses every call. A process whose appends
  * fail reports it and is sent no more calls, so it has to find out by itself when they succeed again. It tries with the
- * one fact that is worth recording then: that they do, and since when they did not.
+ * one fact that is worth recording then: appends succeed again, and since when they failed.
  */
 type AppendWatch = {
   failed(error: Error): void

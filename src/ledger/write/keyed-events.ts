@@ -8,7 +8,7 @@ import {
 import { ledgerStream } from '../../events/streams.ts'
 
 /**
- * Where the ledgers hold calls with an Idempotency-Key, which may come again. The
+ * The places of calls with an Idempotency-Key, which may be repeated. The
  * projection has the older ones; of those after it this process remembers what it read and appended. However far the
  * projection is behind, an event is read once here, and not once for every call that asks.
  *
@@ -36,7 +36,7 @@ type Tail = {
   readonly places: Map<string, number>
   /** When so many places are known, those the projection has by now are dropped. */
   pruneAt: number
-  /** Those who wait, by the revision up to which they need no places. */
+  /** Waiting callers, by the revision up to which they need no places. */
   readonly waiting: Set<{ readonly after: number }>
   reading: Promise<void> | undefined
   /** Begins when the one under way is done. */
@@ -122,7 +122,7 @@ const forgetOldest = (tails: Tails): void => {
   tails.placesHeld -= oldest.places.size
 }
 
-/** A tail that was forgotten serves those who wait for it, and is not counted. */
+/** A forgotten tail still serves the callers who wait for it, and is not counted. */
 const changing = (tails: Tails, tail: Tail, change: () => void): void => {
   const before = tail.places.size
   change()
@@ -182,7 +182,7 @@ const readOn = async (tails: Tails, tail: Tail): Promise<void> => {
   }
 }
 
-/** A reading under way may have passed the end before it was asked for: all who ask meanwhile share the next. */
+/** A reading under way may have passed the end before it was asked for: everyone who asks in the meantime shares the next reading. */
 const catchUp = (tails: Tails, tail: Tail): Promise<void> => {
   tail.next ??= (tail.reading ?? Promise.resolve())
     .catch(() => undefined)

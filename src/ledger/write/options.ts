@@ -7,7 +7,7 @@ import type { Decide } from './batch.ts'
 import type { Competition } from './competition.ts'
 import type { AccountSnapshot } from './reader.ts'
 
-/** What a ledger is made of, and its limits. */
+/** The parts of a ledger, and its limits. */
 
 export type LedgerLimits = {
   readonly batchCommandsMax: number
@@ -72,7 +72,7 @@ export type LedgerOptions = {
   readonly decide?: Decide
 }
 
-/** What operations wants to know; every member may be left out. */
+/** Reports for monitoring; every member is optional. */
 export type LedgerObserver = {
   batch?(commands: number, events: number, ms: number): void
   conflict?(): void

@@ -22,7 +22,7 @@ import type { Committed } from '../command.ts'
 
 /**
  * Where folding a ledger starts, if anything earlier than its tail is known: null where nothing is, `not sealed` where
- * somebody else than the projector wrote it. It affects cost, never meaning.
+ * something other than the projector wrote it. It affects cost, never meaning.
  */
 export type AccountSnapshot = (organizationId: string) => Promise<Account | null | 'not sealed'>
 
@@ -42,7 +42,7 @@ export type LedgerReader = {
    * event the account ends with: events that this process wrote or read are missing.
    */
   catchUp(account: Account): Promise<Found>
-  /** What a part of the ledger holds, both ends inclusive. Balances are of the account given. */
+  /** The events of a part of the ledger, both ends inclusive. Balances are those of the given account. */
   findBetween(account: Account, range: { from: number; to: number; atMs: number }): Promise<Found>
   /** A page of the stream; empty where there is none. Settles within `waitMs`; default: `readDeadlineMs`. */
   page(from: number, max?: number, waitMs?: number): Promise<RecordedEvent[]>
@@ -138,7 +138,7 @@ const load = async (
     const { revision } = known
     const found = await foldOn(known, pages)
     if (found !== undefined) return { account: known, found }
-    // Only the projector seals, and only what it read: the log has lost it, and with it perhaps what was paid since.
+    // Only the projector seals, and only events it read: the log has lost them, and perhaps later payments with them.
     const message = `the read models know revision ${revision} of ${ledgerStream(organizationId)}, which the event log does not hold: it was restored from an older copy, or the ledger was cut`
     logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
     throw new LogRewritten(message)
@@ -173,7 +173,7 @@ const record = (
 ): void => {
   const first = metadata.causation_id ?? recorded.id
   const before = found.get(first)
-  // A snapshot may lie between a call and its charge: the charge alone is not what became of the command.
+  // A snapshot may lie between a call and its charge: the charge alone is not the result of the command.
   if (before === undefined && first !== recorded.id) return
   const events = [...(before?.events ?? []), { type, data } as LedgerEvent]
   const requestId = metadata.request_id

@@ -57,9 +57,9 @@ const accountOf = (state: AccountState): Account => {
     organizationId: state.organizationId,
     revision: state.revision,
     digest: state.digest,
-    // Told by the event itself, which is read before anything is folded onto the snapshot.
+    // The event itself has it, and is read before anything is folded onto the snapshot.
     recordedAtMs: 0,
-    // The rows do not say. This is never too early.
+    // The rows do not have it. This is never too early.
     adjustedRevision: state.revision,
     reratedRevision: state.revision,
     registered: state.registeredAtMs !== null,

@@ -2,7 +2,7 @@ import type { Account } from '../account.ts'
 import type { Batch } from './batch.ts'
 
 /**
- * Pure: what the writer of one ledger is doing, and what follows from what happens.
+ * Pure: the states of one ledger's writer, and the transitions between them.
  *
  * A writer does one thing at a time. `unloaded` and `idle` are at rest. In every other state exactly one piece of work is
  * under way, and only its end leaves the state: what arrives meanwhile waits in the queue. The account is part of the

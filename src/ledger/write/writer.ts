@@ -255,7 +255,7 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** Until the place of the batch is decided nothing else is written here: a call that is refused meanwhile was never sent. */
+  /** Until the place of the batch is decided nothing else is written here: a call that is refused in the meantime was never sent. */
   #decide(account: Account, batch: Batch): void {
     this.#state = { kind: 'deciding', account, batch }
     const fence = fenceOf(batch, account, this.#appending.stream, this.#options.clock.now())
@@ -274,7 +274,7 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** It is known what is at the place of the batch. */
+  /** The place of the batch is decided. */
   #decided(batch: Batch, outcome: 'written' | 'conflict' | 'fenced'): void {
     if (outcome === 'written') {
       this.#written(batch)
@@ -404,7 +404,7 @@ type Pacing = {
   competed(nowMs: number): void
   /** This process has appended. */
   appended(nowMs: number): void
-  /** An append of this process was refused: it tries again immediately. `tell`: whether to notify the others. */
+  /** An append of this process was refused: it tries again immediately. `tell` says whether to notify the others. */
   lost(nowMs: number): { readonly tell: boolean }
   /** How long the next append has to wait. */
   waitMs(nowMs: number): number
