@@ -168,7 +168,10 @@ const applyTo = ({ apply, unreadable, logger }: Model, recorded: RecordedEvent):
     apply(decodeEvent(recorded))
   } catch (error) {
     const { stream, revision } = recorded
-    logger.fatal({ err: error, stream, revision }, 'an event cannot be applied; what it is about is refused')
+    logger.fatal(
+      { err: error, stream, revision },
+      'an event cannot be applied; everything it concerns is refused',
+    )
     unreadable(recorded)
   }
 }

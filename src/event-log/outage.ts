@@ -32,12 +32,12 @@ export const createOutage = ({
 }): Outage => {
   let begunMs: number | undefined
   let failedMs = Number.NEGATIVE_INFINITY
-  let toldMs = Number.NEGATIVE_INFINITY
+  let loggedMs = Number.NEGATIVE_INFINITY
   let failures = 0
   let minuteMs = Number.NEGATIVE_INFINITY
   let beginnings = 0
   /** Whether the last message was about a failure. */
-  let told = false
+  let logged = false
 
   return {
     failed: (error) => {
@@ -54,10 +54,10 @@ export const createOutage = ({
         minuteMs = now
         beginnings = 0
       }
-      if (begins ? beginnings >= beginningsMax : now - toldMs < repeatMs) return
+      if (begins ? beginnings >= beginningsMax : now - loggedMs < repeatMs) return
       if (begins) beginnings++
-      toldMs = now
-      told = true
+      loggedMs = now
+      logged = true
       logger[level](
         { err: error, failures, seconds: Math.round((now - begunMs) / 1_000) },
         `${what} fails, trying again`,
@@ -67,8 +67,8 @@ export const createOutage = ({
       if (begunMs === undefined) return
       const seconds = Math.round((clock.now() - begunMs) / 1_000)
       begunMs = undefined
-      if (told) logger.info({ failures, seconds }, `${what} works again`)
-      told = false
+      if (logged) logger.info({ failures, seconds }, `${what} works again`)
+      logged = false
       failures = 0
     },
   }

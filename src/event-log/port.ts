@@ -138,7 +138,7 @@ export class AppendConflict extends Error {
   readonly stream: string
   readonly actual: number
   constructor(stream: string, expected: ExpectedRevision, actual: number) {
-    super(`${stream} stands at revision ${actual}, not at ${expected}`)
+    super(`${stream} is at revision ${actual}, not at ${expected}`)
     this.stream = stream
     this.actual = actual
   }

@@ -15,7 +15,7 @@ import { acknowledgedFaults } from '../ledgers/ledgers.ts'
 
 type Open = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
 
-/** What the work finds wrong with the log's proof, as a refusal: every interface then shows its sentence. */
+/** Turns faults of the log's proof into refusals, so that every interface shows their sentences. */
 export const orRefused = async <Done>(work: Promise<Done>): Promise<Done> => {
   try {
     return await work
@@ -30,7 +30,7 @@ export const orRefused = async <Done>(work: Promise<Done>): Promise<Done> => {
 export const signCheckpoint = (
   { checkpoints }: Pick<Open, 'checkpoints'>,
   { rebuild }: { rebuild: boolean },
-): Promise<Checkpoint> => checkpoints.make({ anew: rebuild })
+): Promise<Checkpoint> => checkpoints.make({ rebuild })
 
 type ListedCheckpoint = Pick<Checkpoint, 'origin' | 'size' | 'root' | 'position' | 'note'> & {
   readonly recorded_at: string

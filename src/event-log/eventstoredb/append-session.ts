@@ -65,7 +65,7 @@ export const openAppendSession = async (options: AppendSessionOptions): Promise<
       settle(session, response)
     } catch (error) {
       // A reply that cannot be read counts as no reply. An error thrown here would end the process.
-      endSession(session, new Error('the server answered what cannot be read', { cause: error }))
+      endSession(session, new Error('the server sent an answer that cannot be read', { cause: error }))
     }
   })
   call.on('error', (error) => {
@@ -143,7 +143,6 @@ const rejectConflict = (
   lastRevision(stream).then(
     (actual) => reject(new AppendConflict(stream, expected, actual)),
     // It was not written, but a conflict would have to name the revision, which is not known.
-    (error: unknown) =>
-      reject(new Unavailable(`${stream} stands at another revision than ${expected}`, { cause: error })),
+    (error: unknown) => reject(new Unavailable(`${stream} is not at revision ${expected}`, { cause: error })),
   )
 }

@@ -105,10 +105,10 @@ const dial = ({
           rejectUnauthorized: !anyCertificate,
         })
       : connectTcp({ host, port })
-    const settle = (told: { away: boolean; why: string } | null): void => {
+    const settle = (found: { away: boolean; why: string } | null): void => {
       clearTimeout(timer)
       socket.destroy()
-      resolve(told)
+      resolve(found)
     }
     const timer = setTimeout(() => settle({ away: !connected, why: `no answer in ${probeMs} ms` }), probeMs)
     socket.once('connect', () => {

@@ -205,12 +205,12 @@ export const recordedEvent = (response: ReadResp): RecordedEvent | undefined => 
   const record = read?.getEvent()
   if (read === undefined || record === undefined) return undefined
   const position = read.hasCommitPosition() ? read.getCommitPosition() : record.getCommitPosition()
-  const told = record.getMetadataMap()
+  const fields = record.getMetadataMap()
   const metadata = text(record.getCustomMetadata_asU8())
-  const createdMs = Number(BigInt(told.get('created') ?? 0) / ticksPerMillisecond)
+  const createdMs = Number(BigInt(fields.get('created') ?? 0) / ticksPerMillisecond)
   return {
     id: uuidText(record.getId()),
-    type: told.get('type') ?? '',
+    type: fields.get('type') ?? '',
     data: text(record.getData_asU8()),
     metadata,
     stream: text(record.getStreamIdentifier()?.getStreamName_asU8() ?? new Uint8Array()),

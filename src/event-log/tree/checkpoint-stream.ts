@@ -101,7 +101,7 @@ const evolveStream = (stream: CheckpointStream, event: DecodedEvent): Checkpoint
       return { ...stream, revision, last: checkpoint, lastOfAll: checkpoint }
     }
     default:
-      throw new CheckpointFault(event.recorded, `${event.type} is no event of this stream`)
+      throw new CheckpointFault(event.recorded, `${event.type} does not belong in this stream`)
   }
 }
 

@@ -18,10 +18,10 @@ export { type ConsistencyProof, type InclusionProof, ProofFault } from './prove.
 
 export type Checkpoints = {
   /**
-   * Signs a checkpoint over everything the log holds now and appends it. `anew`: over tiles that are rebuilt from the log.
+   * Signs a checkpoint over everything the log holds now and appends it. `rebuild`: over tiles that are rebuilt from the log.
    * Throws `CheckpointRefused` if that cannot be done, `CheckpointFault` if the stream `checkpoint` is not sound.
    */
-  make(options?: { anew?: boolean }): Promise<Checkpoint>
+  make(options?: { rebuild?: boolean }): Promise<Checkpoint>
   /** The last one; null before the first. */
   last(): Promise<Checkpoint | null>
   /** The proof up to the last checkpoint; null while none covers this position, or no event of ours is there. */
@@ -91,7 +91,9 @@ const announceKey = async (
   const previous = announced === undefined ? null : { id: announced.id, key: present }
   const event = announcementOf(key, { previous, actor, reason })
   if (!(await appendedTo(eventLog, stream, [event], actor)))
-    throw new CheckpointRefused('another process wrote to the stream of checkpoints meanwhile. Ask again')
+    throw new CheckpointRefused(
+      'another process wrote to the stream of checkpoints in the meantime. Ask again',
+    )
   // The new key replaces the old one.
   await keys.find(key.id)
   return { keyId: key.id, vouchedFor: present !== null }

@@ -21,10 +21,10 @@ type Growing = {
 
 export type GrownTree = StoredTree & { readonly root: Buffer }
 
-/** Resolves with how far the tiles go: up to the log's head at the time of the call, or further. `anew`: rebuild from the log's beginning. */
-export const growTree = async (growing: Growing, { anew = false } = {}): Promise<GrownTree> => {
+/** Resolves with how far the tiles go: up to the log's head at the time of the call, or further. `rebuild`: start over from the log's beginning. */
+export const growTree = async (growing: Growing, { rebuild = false } = {}): Promise<GrownTree> => {
   const { eventLog, store, tree } = growing
-  if (anew) await store.begin(tree.origin)
+  if (rebuild) await store.begin(tree.origin)
   for (;;) {
     const stored = await store.read()
     const usable =

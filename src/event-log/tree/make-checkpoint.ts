@@ -25,7 +25,7 @@ export type Making = {
 const attemptsMax = 10
 
 /** As `Checkpoints.make`. */
-export const makeCheckpoint = async (making: Making, { anew = false } = {}): Promise<Checkpoint> => {
+export const makeCheckpoint = async (making: Making, { rebuild = false } = {}): Promise<Checkpoint> => {
   const wanted = await making.eventLog.head()
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     const stream = await making.read()
@@ -34,7 +34,7 @@ export const makeCheckpoint = async (making: Making, { anew = false } = {}): Pro
     if (attempt > 0 && last !== null && BigInt(last.position) >= wanted) return last
     const key = await signingKeyOf(making, stream)
     const begun = beginning(stream, key)
-    const next = begun ?? [await signed(making, { stream, key, anew: anew && attempt === 0 })]
+    const next = begun ?? [await signed(making, { stream, key, rebuild: rebuild && attempt === 0 })]
     const appended = await appendedTo(making.eventLog, stream, next)
     if (appended && begun === null) return (await making.read()).last ?? missing()
   }
@@ -69,11 +69,11 @@ const beginning = (stream: CheckpointStream, key: SigningKey): readonly Keyed[] 
 /** Grows the tree to the log's head and signs it. */
 const signed = async (
   making: Making,
-  { stream, key, anew }: { stream: CheckpointStream; key: SigningKey; anew: boolean },
+  { stream, key, rebuild }: { stream: CheckpointStream; key: SigningKey; rebuild: boolean },
 ): Promise<Keyed> => {
   const { tree, last } = stream
   assert(tree !== null)
-  const { origin, size, place, root } = await grownAsSigned({ ...making, tree }, { last, anew })
+  const { origin, size, place, root } = await grownAsSigned({ ...making, tree }, { last, rebuild })
   return {
     key: `checkpoint/${origin}/${size}`,
     event: {
@@ -95,10 +95,10 @@ const signed = async (
  */
 const grownAsSigned = async (
   growing: Parameters<typeof growTree>[0],
-  { last, anew }: { last: Checkpoint | null; anew: boolean },
+  { last, rebuild }: { last: Checkpoint | null; rebuild: boolean },
 ): Promise<GrownTree> => {
-  for (let attempt = 0, making = anew; attempt < attemptsMax; attempt++) {
-    const grown = await growTree(growing, { anew: making })
+  for (let attempt = 0, making = rebuild; attempt < attemptsMax; attempt++) {
+    const grown = await growTree(growing, { rebuild: making })
     const before = last === null ? null : await rootAt(growing.store, last.size)
     if (last === null || before?.toString('base64') === last.root) return grown
     // Another process is rebuilding them.
@@ -106,7 +106,7 @@ const grownAsSigned = async (
     if (making)
       throw new CheckpointRefused(
         `no checkpoint is signed: the log's first ${last.size} leaves no longer give the root that was signed on ${last.at}. ` +
-          'What was written before then was changed, or is gone: run event-log verify',
+          'Earlier events were changed or removed: run event-log verify',
       )
     making = true
   }

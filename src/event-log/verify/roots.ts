@@ -152,7 +152,7 @@ const compareTiles = (
         if (!same)
           tileFault(
             `the stored tile ${tileName(tile)} ${there === undefined ? 'is missing' : 'is not what the log gives'}; ` +
-              'event-log checkpoint --rebuild makes the tiles anew',
+              'event-log checkpoint --rebuild rebuilds the tiles',
           )
       }
       waiting = []

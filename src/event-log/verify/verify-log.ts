@@ -84,22 +84,22 @@ export const verifyLog = async (
   { against, isKnown, onProgress, since = null, readMaxMs = Number.POSITIVE_INFINITY }: VerifyLogOptions = {},
 ): Promise<LogVerdict> => {
   const faults: LogFault[] = []
-  const told = (fault: LogFault): void => void (faults.length < faultsMax && faults.push(fault))
-  const { stream, expected: signed, earlier } = await signedRoots(eventLog, told)
+  const report = (fault: LogFault): void => void (faults.length < faultsMax && faults.push(fault))
+  const { stream, expected: signed, earlier } = await signedRoots(eventLog, report)
   const begun = await begunAt(store, { stream, signed, since })
   const expected = signed.filter(({ size }) => size > begun.size)
-  const outside = against === undefined ? null : outsideCheckpoint(against, stream, told)
+  const outside = against === undefined ? null : outsideCheckpoint(against, stream, report)
   const roots = await createRoots({
     tree: stream.tree,
     expected: [...expected, ...(outside?.expected ?? [])],
     store,
-    tileFault: (fault) => told({ stream: checkpointStream, revision: null, event_id: null, fault }),
+    tileFault: (fault) => report({ stream: checkpointStream, revision: null, event_id: null, fault }),
     ...(begun.tree && { begun: begun.tree }),
   })
   const chains = createChains(isKnown)
-  const whole = await readAll(eventLog, { chains, roots, told, onProgress, begun, readMaxMs })
+  const whole = await readAll(eventLog, { chains, roots, report, onProgress, begun, readMaxMs })
   // Streams with nothing new are not looked at again, nor streams that may continue beyond the point where reading stopped.
-  if (whole) await complete(eventLog, chains, { told, names: begun.size === 0 ? null : chains.met() })
+  if (whole) await complete(eventLog, chains, { report, names: begun.size === 0 ? null : chains.met() })
   const { streams, known } = chains.counts()
   return {
     events: roots.size - begun.size - (begun.size > 0 || stream.tree?.previousNote == null ? 0 : 1),
@@ -118,7 +118,7 @@ export const verifyLog = async (
   }
 }
 
-type Told = (fault: LogFault) => void
+type Report = (fault: LogFault) => void
 
 const throughOf = (
   { tree }: CheckpointStream,
@@ -154,7 +154,7 @@ const begunAt = async (
 /** The signed roots, as far as the stream of checkpoints is sound. It is read before the log, so that each root is at most at the log's head. */
 const signedRoots = async (
   eventLog: Log,
-  told: Told,
+  report: Report,
 ): Promise<{ stream: CheckpointStream; expected: ExpectedRoot[]; earlier: number }> => {
   const all: Checkpoint[] = []
   let stream = emptyStream
@@ -168,7 +168,7 @@ const signedRoots = async (
   } catch (error) {
     // Events that cannot be opened are reported when the log is read.
     if (error instanceof CheckpointFault)
-      told({
+      report({
         stream: checkpointStream,
         revision: error.revision,
         event_id: error.eventId,
@@ -184,7 +184,7 @@ const signedRoots = async (
       size,
       root,
       position,
-      refuted: (why) => told({ stream: checkpointStream, revision, event_id: eventId, fault: why }),
+      refuted: (why) => report({ stream: checkpointStream, revision, event_id: eventId, fault: why }),
     })),
   }
 }
@@ -194,11 +194,11 @@ const readAll = async (
   {
     chains,
     roots,
-    told,
+    report,
     onProgress,
     begun,
     readMaxMs,
-  }: { chains: Chains; roots: Roots; told: Told; begun: Begun; readMaxMs: number } & Pick<
+  }: { chains: Chains; roots: Roots; report: Report; begun: Begun; readMaxMs: number } & Pick<
     VerifyLogOptions,
     'onProgress'
   >,
@@ -213,7 +213,7 @@ const readAll = async (
       await goOn(eventLog, chains, { events, after: begun.after })
       for (const event of events) {
         const fault = chains.check(event)
-        if (fault !== null) told(faultAt(event, fault))
+        if (fault !== null) report(faultAt(event, fault))
         roots.add(event)
       }
       await roots.settle()
@@ -224,7 +224,7 @@ const readAll = async (
   } catch (error) {
     if (!(error instanceof EventsUnreadable)) throw error
     // Log order ends here. Each stream is read separately, up to the first event that cannot be opened. The tree is not grown further.
-    await readStreams(eventLog, chains, { told, begun })
+    await readStreams(eventLog, chains, { report, begun })
     return true
   }
   await roots.end()
@@ -262,7 +262,7 @@ const faultAt = ({ stream, revision, id }: RecordedEvent, fault: string): LogFau
 const readStreams = async (
   eventLog: Log,
   chains: Chains,
-  { told, begun }: { told: Told; begun: Begun },
+  { report, begun }: { report: Report; begun: Begun },
 ): Promise<void> => {
   const names = begun.size === 0 ? await allStreams(eventLog) : chains.met()
   for (const stream of names)
@@ -270,12 +270,12 @@ const readStreams = async (
       const { events, unreadable } = await readOpenable(eventLog, stream, { from, max: 1_000 })
       for (const event of events) {
         const fault = chains.check(event)
-        if (fault !== null) told(faultAt(event, fault))
+        if (fault !== null) report(faultAt(event, fault))
       }
       from += events.length
       if (unreadable === null && events.length === 0) break
       if (unreadable === null || chains.isBroken(stream)) continue
-      told({ stream, revision: from, event_id: null, fault: unreadable.message })
+      report({ stream, revision: from, event_id: null, fault: unreadable.message })
       chains.giveUp(stream)
     }
 }
@@ -287,14 +287,14 @@ const allStreams = async (eventLog: Log): Promise<string[]> =>
 const complete = async (
   eventLog: Log,
   chains: Chains,
-  { told, names }: { told: Told; names: readonly string[] | null },
+  { report, names }: { report: Report; names: readonly string[] | null },
 ): Promise<void> => {
   const streams = names ?? (await allStreams(eventLog))
   for (let n = 0; n < streams.length; n += askedAtOnce) {
     const faults = await Promise.all(
       streams.slice(n, n + askedAtOnce).map((one) => endFault(eventLog, chains, one)),
     )
-    for (const fault of faults) if (fault !== null) told(fault)
+    for (const fault of faults) if (fault !== null) report(fault)
   }
 }
 
@@ -333,14 +333,14 @@ type Fault = { stream: string; revision: null; event_id: null; fault: string }
 const outsideCheckpoint = (
   note: string,
   { keys, tree }: CheckpointStream,
-  told: (fault: Fault) => void,
+  report: (fault: Fault) => void,
 ): { readonly expected: readonly ExpectedRoot[]; checkpoint(): OutsideCheckpoint } => {
   const { origin, size, root: bytes } = headOf(note)
   const root = bytes.toString('base64')
   let verdict: OutsideCheckpoint['verdict'] = 'refuted'
   const refuted = (why: string): void => {
     verdict = 'refuted'
-    told({ stream: 'the checkpoint kept outside', revision: null, event_id: null, fault: why })
+    report({ stream: 'the checkpoint kept outside', revision: null, event_id: null, fault: why })
   }
   const expected: ExpectedRoot[] = []
   if (signerOf(note, origin, keys) === undefined) refuted('no key that this log announced has signed it')

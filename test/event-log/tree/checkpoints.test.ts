@@ -92,7 +92,7 @@ describe('checkpoints', () => {
     )
     const [event] = await eventsOf()
     await expect(checkpoints.proofOfInclusion(event?.position ?? 0n)).rejects.toThrow('cannot be proved')
-    await checkpoints.make({ anew: true })
+    await checkpoints.make({ rebuild: true })
     expect(await checkpoints.proofOfInclusion(event?.position ?? 0n)).not.toBeNull()
   })
 
@@ -110,7 +110,7 @@ describe('checkpoints', () => {
       .map(({ data }) => JSON.parse(data).size)
     expect(new Set(sizes).size).toBe(sizes.length)
     // Together they are one tree.
-    await scene.checkpoints().make({ anew: true })
+    await scene.checkpoints().make({ rebuild: true })
   })
 
   test('after an event was changed together with its digest, nothing is signed', async () => {
@@ -123,7 +123,9 @@ describe('checkpoints', () => {
       data: data.replace('reason 1', 'reason x'),
       metadata: metadata.replace(/"digest":".{4}/, '"digest":"AAAA'),
     }))
-    await expect(checkpoints.make({ anew: true })).rejects.toThrow('no longer give the root that was signed')
+    await expect(checkpoints.make({ rebuild: true })).rejects.toThrow(
+      'no longer give the root that was signed',
+    )
   })
 })
 
