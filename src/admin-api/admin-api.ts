@@ -248,7 +248,7 @@ const changed = async (
   })
   const { secret } = declared
   const kept = secret !== undefined && secret in json ? { ...json, [secret]: null } : json
-  // It is done, so it is answered. Without the answer, a repetition is told that the outcome is unknown.
+  // It is done, so it is answered. Without the answer, a repetition would get "outcome unknown".
   await keepAnswer(pool, request, JSON.stringify(kept)).catch((error: unknown) =>
     context.logger.warn({ err: error, command: declared.name }, 'admin API: an answer was not kept'),
   )

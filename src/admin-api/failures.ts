@@ -62,5 +62,5 @@ export const refusedBy = (error: FastifyError): Refused => {
     })
   if ((error.statusCode ?? 500) < 500)
     return new Refused('body', 'a JSON object of at most 64 KiB is expected, as application/json')
-  return new Refused('failed', 'something broke on our side; it was logged with the request id')
+  return new Refused('failed', 'something went wrong on our side; it was logged with the request id')
 }

@@ -10,7 +10,7 @@ type Json = Readonly<Record<string, unknown>>
 
 export const adminPathOf = ({ name }: Pick<Declared, 'name'>): string => `/admin/v1/${name.replace(' ', '/')}`
 
-/** Long work is begun by a POST, also that of a query. */
+/** A POST starts long work, also that of a query. */
 export const adminMethodOf = ({ changes, long }: Pick<Declared, 'changes' | 'long'>): 'GET' | 'POST' =>
   changes === 'nothing' && long === undefined ? 'GET' : 'POST'
 

@@ -22,7 +22,7 @@ import type { AnyCapabilityForm } from './form.ts'
 import { refuse } from './recording.ts'
 import type { CallResult } from './result.ts'
 
-/** Whether a call is let in: authenticate, room on the disk, permit, limit, and whether the price book in force prices it at all. */
+/** Admits or refuses a call: authentication, free disk space, permission, limits, and a price in the price book in force. */
 
 type Admission =
   | { readonly kind: 'admitted'; readonly verdict: RateVerdict; readonly call: AdmittedCall }
@@ -30,7 +30,7 @@ type Admission =
       readonly kind: 'turned_away'
       readonly verdict: RateVerdict | undefined
       readonly result: CallResult
-      /** Whose key it was; null: it was none. */
+      /** The owner of the key; null: it was not a key. */
       readonly organizationId: string | null
     }
 
@@ -63,13 +63,13 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   if (verdict.exceeded !== null)
     return turnedAway(await rateLimited(dependencies, admitted, verdict.exceeded))
   if (forbidden !== null) return turnedAway(await refuse(dependencies, admitted, forbidden))
-  // Before anything is done that could not be recorded afterwards.
+  // Checked first: without a price the call could not be recorded afterwards.
   if (isPriced(prices.at(atMs), form.capability)) return { kind: 'admitted', verdict, call: admitted }
   logger.error({ capability: form.capability }, 'the price book in force does not price this capability')
   return turnedAway(await refuse(dependencies, admitted, temporarilyUnavailable()))
 }
 
-/** Nothing is written about it, not even that it was refused: the rest of the disk is for calls in flight. */
+/** Nothing is written about the call, not even its refusal: the rest of the disk is for calls in flight. */
 const withoutRoom = ({ ledger }: CallDependencies, { organizationId }: DirectoryKey): CallResult => {
   const remaining = ledger.knownBalance(organizationId)
   return {
@@ -90,7 +90,7 @@ const notKnown = (
   return { kind: 'refused', refusal: notAuthenticated() }
 }
 
-/** The public half of a key that is or was one; of anything else nothing is repeated. */
+/** The public half of a current or former key; nothing else is repeated. */
 const keyIdOf = (reason: AuthenticationFailure, { headers }: FastifyRequest): string | undefined => {
   if (reason !== 'ended' && reason !== 'wrong_secret') return undefined
   const text = String(headers['x-api-key'])
@@ -109,7 +109,7 @@ const notPermitted = (
   return mayCallFrom(key, address) ? null : addressNotAllowed(address)
 }
 
-/** Counted, not recorded one by one: too many calls are too many, whether the ledger can be read or not. */
+/** Counted, not recorded one by one: the limit also holds while the ledger cannot be read. */
 const rateLimited = async (
   dependencies: CallDependencies,
   call: AdmittedCall,

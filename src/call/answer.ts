@@ -16,7 +16,7 @@ export type AnswerHeaders = Record<string, string>
 
 const jsonType = 'application/json; charset=utf-8'
 
-/** Of every answer: it is of this moment, for this caller, and of the type it says it is. */
+/** Headers of every answer: do not cache it, and do not guess its type. */
 export const safeHeaders = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const
 
 /** Headers every call of a known key carries (decision 5). */
@@ -77,7 +77,7 @@ export const bodyOf = ({ form, requestId, startedMs }: Call, { json, beside }: R
   return `{"result":${json},"processing_time_ms":${elapsedMs},"request_id":"${requestId}"${beside}}`
 }
 
-/** What an answer says, without its headers. */
+/** The content of an answer, without its headers. */
 export const written = (
   result: CallResult,
   requestId: string,
@@ -93,7 +93,7 @@ export const written = (
   }
 }
 
-/** Turns what a call came to into HTTP and metrics. Every answer to a call leaves here. */
+/** Turns the result of a call into HTTP and metrics. Every answer to a call leaves here. */
 export const send = (
   reply: FastifyReply,
   call: Call,
@@ -105,7 +105,7 @@ export const send = (
   }: {
     readonly verdict: RateVerdict | undefined
     readonly result: CallResult
-    /** Of the caller; null: the key was none. */
+    /** Of the caller; null: there was no valid key. */
     readonly organizationId: string | null
     readonly dependencies: Pick<CallDependencies, 'observe' | 'logger'>
   },
@@ -124,7 +124,7 @@ export const send = (
   }
   const { status, body } = written(result, requestId)
   endSpan(call.span, () => attributesOf(call, { status, code: refusal?.code }), status >= 500)
-  // The route and not the address that was asked: what callers write there may be about people.
+  // The route, not the requested address: callers may write personal data there.
   if (logger.isLevelEnabled('debug'))
     logger.debug(
       {

@@ -12,7 +12,7 @@ import type { DataSource } from './data-source.ts'
 import type { AnyCapabilityForm, CapabilityDocument } from './form.ts'
 
 /**
- * What a capability is to the rest of the service: one value, exported by `capabilities/<name>/index.ts`. The composition,
+ * A capability, as the rest of the service sees it: one value, exported by `capabilities/<name>/index.ts`. The composition,
  * the jobs, the metrics and the command line know this type and no capability. `Settings` is the part of the configuration
  * that the capability reads.
  */
@@ -23,7 +23,7 @@ export type Capability<Settings = unknown> = {
   /** Rejects with `SettingFault` where a setting makes no sense. */
   readonly open: (ports: CapabilityPorts<Settings>) => OpenCapability | Promise<OpenCapability>
   /**
-   * Whether a text was what a call was about, by the keyed hashes in its facts: the event log holds nothing else of it. Null where
+   * Whether a text was the input of a call, by the keyed hashes in its facts: the event log holds nothing else of it. Null where
    * the facts are another capability's.
    */
   readonly recognizes?: (
@@ -31,9 +31,9 @@ export type Capability<Settings = unknown> = {
     facts: CallFacts,
     text: string,
   ) => InputVerdict | null | Promise<InputVerdict | null>
-  /** What "doctor" looks at of it, without the database. */
+  /** Its checks for "doctor", which work without the database. */
   readonly checks?: (settings: Settings) => readonly CapabilityCheck[]
-  /** The data its answers rest on, in addition to what partners send. Read for a page: cheap, or cached. */
+  /** The data its answers are based on, besides the input of partners. Read for a page: cheap, or cached. */
   readonly data?: (
     storage: CapabilityStorage & { readonly settings: Settings },
   ) => Promise<readonly DataSource[]>
@@ -41,43 +41,43 @@ export type Capability<Settings = unknown> = {
   readonly sealed?: (storage: CapabilityStorage) => readonly SealedStore[]
 }
 
-/** A check as operations declares them, of what a capability needs. */
+/** A check of something that a capability needs, in the form of the operators' checks. */
 export type CapabilityCheck = {
   /** In a word or two. */
   readonly name: string
   /** Its name, for when `look` finds something wrong. */
   readonly severity: 'warning' | 'fault'
   readonly bound?: { readonly unit: 'days'; readonly warning: number }
-  /** What to do then. */
+  /** The remedy. */
   readonly advice: string
   readonly look: () => Promise<{
     /** A sentence with the value. */
     readonly says: string
-    /** Of a value, the bound decides. */
+    /** For a value, the bound decides. */
     readonly state: 'wrong' | { readonly value: number }
   }>
 }
 
 export type InputVerdict = { readonly verdict: 'yes' | 'no' | 'cannot_be_told'; readonly why?: string }
 
-/** Where a capability keeps what it keeps. */
+/** Where a capability stores its data. */
 export type CapabilityStorage = {
   readonly pool: pg.Pool
   readonly eventLog: EventLog
   readonly secrets: Secrets
   readonly epochKeys: { sealer(purpose: string): EpochSealer }
-  /** The people who were erased. In no backup: a capability that keeps people applies it before it serves anyone. */
+  /** The people who were erased. Not in backups: a capability that stores people applies it before it serves anyone. */
   readonly erasures: ErasureFile
 }
 
-/** Everything a capability may use. */
+/** The dependencies of a capability. */
 export type CapabilityPorts<Settings> = CapabilityStorage & {
   readonly settings: Settings
   /** False where the process only does jobs: then nothing has to be loaded or followed for calls. */
   readonly answersCalls: boolean
   /** Of the database, for a pool of its own. Holds a password: never logged. */
   readonly url: string
-  /** The installation is for trying out: invented data are welcome. */
+  /** The installation is for evaluation: invented data are allowed. */
   readonly embedded: boolean
   readonly queue: CapabilityQueue
   /** The account of an organization as its ledger has it now. */
@@ -94,7 +94,7 @@ export type OpenCapability = {
   readonly jobs?: Readonly<Record<string, ScheduledJob | QueuedJob>>
   /** The models in memory that answers depend on. */
   readonly liveModels?: readonly LiveModel[]
-  /** Reads its files again. Keeps what it has where the new files are bad, and logs that. Never rejects. */
+  /** Reads its files again. If the new files are bad, it keeps the old data and logs that. Never rejects. */
   readonly reload?: () => Promise<void>
   /** After the hosts and the jobs have ended. */
   readonly close?: () => Promise<void>
@@ -115,8 +115,8 @@ export type LiveModel = {
 }
 
 /**
- * Scheduled: `cron` is UTC, in minutes. After `expireSeconds` it counts as failed, and may be run again beside itself: doing it
- * twice, even at the same time, has the same effect as running it once.
+ * Scheduled: `cron` is UTC, in minutes. After `expireSeconds` it counts as failed, and may be run again while the first run
+ * continues: two runs, even at the same time, have the same effect as one.
  */
 export type ScheduledJob = { readonly cron: string; readonly expireSeconds: number } & (
   | { readonly run: () => Promise<unknown>; readonly portionMax?: undefined }
@@ -127,18 +127,18 @@ export type ScheduledJob = { readonly cron: string; readonly expireSeconds: numb
 /** Enough for work on the rows of some hours, in seconds: such jobs take seconds, and longer after the service was away. */
 export const usualJobSecondsMax = 900
 
-/** Done when it was asked for with `queue.send`; several at a time. */
+/** Run on request by `queue.send`; several at a time. */
 export type QueuedJob = {
   readonly run: (data: string) => Promise<unknown>
   readonly concurrencyMax: number
-  /** After this a job counts as failed. */
+  /** After this time a job counts as failed. */
   readonly expireSeconds: number
 }
 
 export type CapabilityQueue = {
   /**
-   * Asks for a job. While one with the same key waits, another adds nothing. `data` is kept in the database as it is: seal
-   * what must not be read there. Of the jobs that wait, those with the highest priority come first; it is 0 by default.
+   * Requests a job. While a job with the same key waits, another request adds nothing. `data` is stored in the database as it
+   * is: seal secrets first. Waiting jobs with the highest priority run first; the default is 0.
    */
   send(
     name: string,
@@ -157,16 +157,16 @@ export type SealedStore = {
 
 /**
  * What a capability measures. Names come without the prefix `enrichment_`. Labels hold words of ours only: never a key, an
- * organization, an address, a domain, or anything else that came with a request. Told on every call, so it is cheap.
+ * organization, an address, a domain, or anything else that came with a request. Reported on every call, so it must be cheap.
  */
 export type Meters = {
-  /** Counts words of one label. Each is known from the start, so that the first of it is seen as an increase. */
+  /** Counts by the words of one label. All words are known from the start, so that the first count shows as an increase. */
   words<Word extends string>(meter: Meter, label: string, words: readonly Word[]): (word: Word) => void
   counter(meter: Meter): () => void
   histogram(
     meter: LabelledMeter & { readonly buckets: readonly number[] },
   ): (value: number, labels?: Record<string, string>) => void
-  /** A counter of what is counted elsewhere, read when the metrics are. */
+  /** A counter that is counted elsewhere, and read with the metrics. */
   total(meter: LabelledMeter, read: () => readonly Sample[]): void
   gauge(meter: LabelledMeter, read: () => readonly Sample[] | Promise<readonly Sample[]>): void
 }

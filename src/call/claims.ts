@@ -6,7 +6,7 @@ import { sharedStatements } from './unavailable.ts'
 
 /**
  * The rows that keep two requests with one Idempotency-Key apart while the first is being answered, and hold its answer for a
- * day. What a row says is a hint: whether a call was charged is for the ledger to say.
+ * day. A row is a hint: only the ledger shows whether a call was charged.
  */
 
 /** Longer than any call can take; a claim this old belongs to a process that died. */
@@ -14,16 +14,16 @@ const claimTtlSeconds = 60
 
 export type StoredAnswer = { readonly status: number; readonly body: string }
 
-/** A claim as its row has it. */
+/** The content of a claim's row. */
 export type ClaimRow = {
   /** It was claimed for this very request. */
   readonly same: boolean
   readonly stale: boolean
   readonly claimedAt: string
   readonly answered: boolean
-  /** Null: forgotten, never kept, or not to be opened. */
+  /** Null: deleted, never kept, or it cannot be opened. */
   readonly answer: StoredAnswer | null
-  /** Where the ledger should hold the call that paid for the answer. */
+  /** The place in the ledger of the call that paid for the answer. */
   readonly paidRevision: number | null
 }
 
@@ -31,7 +31,7 @@ export type ClaimRow = {
 export type ClaimEnd = {
   readonly status: number
   readonly body: string | null
-  /** Where the ledger holds the call that paid for it; null: it cost nothing. */
+  /** The place in the ledger of the call that paid for it; null: it cost nothing. */
   readonly paidRevision: number | null
 }
 
@@ -182,7 +182,7 @@ export const createClaims = ({
       changesOne('takeOverFor', request, claimedAt, request.fingerprint),
     reopen: (request, { claimedAt }) => changesOne('reopen', request, claimedAt),
     finish: async (request, { status, body, paidRevision }) => {
-      // With no key to seal it under it is not kept, and a repeated call is made again, as after a day. Readiness reports it.
+      // Without a key to seal it, the answer is not kept, and a repeated call is made again, as after a day. Readiness reports it.
       const sealed = body === null ? null : await sealer.seal(body, sealContextOf(request)).catch(() => null)
       const { organizationId } = request
       await finishes.ask({ organizationId, keyHash: keyHashOf(request), status, sealed, paidRevision })
@@ -192,7 +192,7 @@ export const createClaims = ({
   }
 }
 
-/** A kept answer opens for the organization and the key it was given under, and for no other. */
+/** A kept answer opens only for the organization and the Idempotency-Key it was given under. */
 const sealContextOf = ({ organizationId, key }: KeyedRequest): string => `${organizationId}\n${key}`
 
 const rowOf = (row: Row, request: KeyedRequest, sealer: EpochSealer): ClaimRow => {

@@ -4,46 +4,46 @@ export type CommandOf<Context> = {
   readonly name: string
   readonly summary: string
   readonly parameters: readonly Parameter[]
-  /** The changes it makes. Required, so that every command says what it does before it does it. */
+  /** The changes it makes. Required, so that every command announces them first. */
   readonly changes: 'nothing' | Change<Context>
-  /** Works in an invalid environment: wrong values are left out. */
+  /** It works in an invalid environment: wrong values are left out. */
   readonly anyEnvironment?: true
   /** Throws `InputFault` for a value that it cannot take. */
   readonly run: (context: Context, given: Given) => Promise<Answer>
 }
 
 /**
- * A command that leaves something different. The command line shows its plan, asks, takes `--dry-run` and `--yes`; the
- * command itself does none of that, and is run only where it may be.
+ * A command that changes something. The command line shows its plan, asks, and takes `--dry-run` and `--yes`; the
+ * command itself does none of that, and runs only after confirmation.
  */
 export type Change<Context> = {
   readonly of: 'money' | 'access' | 'rows' | 'people' | 'records' | 'settings'
   readonly asks: Asks
-  /** What the command would do, as things are now. Writes nothing, and throws for what the command cannot take. */
+  /** The effect the command would have now. Writes nothing, and throws for input that the command cannot take. */
   readonly plan: (context: Context, given: Given) => Promise<Plan>
   /** A sentence for someone who interrupts the command: the work that may be done by then, and how to continue. */
   readonly left: string
 }
 
 /**
- * `never`: it adds something, or sets what it sets back.
- * `on a terminal`: it gives money or access, or another command takes it back; scripts go ahead.
- * `always`: it takes credits, access or records away, or nothing takes it back; a script needs `--yes`.
+ * `never`: it adds something, or changes a setting that it can change back.
+ * `on a terminal`: it gives money or access, or another command undoes it; scripts are not asked.
+ * `always`: it takes credits, access or records away, or it cannot be undone; a script needs `--yes`.
  */
 export type Asks = 'never' | 'on a terminal' | 'always'
 
 export type Plan = {
-  /** What would be done, a sentence each. */
+  /** The planned changes, one sentence each. */
   readonly says: readonly string[]
   /** The same for programs; `dry_run` and `would`, which is `says`, go before it. */
   readonly json?: object
-  /** `says` contains everything in `json`: people read it once. */
+  /** `says` contains everything in `json`, so people see only `says`. */
   readonly saysAll?: true
-  /** What a person reads of `json`, before `says`. */
+  /** The part of `json` that people see, before `says`. */
   readonly sections?: Sections
-  /** In place of the command's own, where what it is given, or what is there, makes the difference. */
+  /** Overrides the command's own value if the input or the current state makes a difference. */
   readonly asks?: Asks
-  /** It would change nothing, because it was done before. */
+  /** It would change nothing, because it has already been done. */
   readonly nothing?: true
 }
 
@@ -66,7 +66,7 @@ export type Given = {
   flag(name: string): boolean
 }
 
-/** For people: a text is a heading, an object is shown by its members, and an array as a table. */
+/** For people: a text is a heading, an object is shown as its members, and an array as a table. */
 export type Sections = readonly (string | object)[]
 
 /** A command or query, with values by the names of its fields. */
@@ -85,7 +85,7 @@ export type Answer = {
   readonly lines?: readonly string[]
   /** Instead of lines. */
   readonly sections?: Sections
-  /** Where a person may want to go from here. */
+  /** Suggested next steps. */
   readonly next?: readonly Next[]
   /** The command has written its output itself. */
   readonly written?: boolean

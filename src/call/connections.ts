@@ -3,15 +3,15 @@ import type { Server } from 'node:net'
 import { addressBlock, type TrustedProxies } from '../guard/caller-address.ts'
 
 /**
- * How many connections a host holds, and how many of them one address. An idle connection costs a file descriptor and
+ * How many connections a host holds, and how many of them one address may hold. An idle connection costs a file descriptor and
  * some kilobytes. Without a bound of its own, one address could hold all of them and shut out the others.
  */
 
 const connectionsMax = 10_000
-/** A partner with 100 calls a second, each of the eight seconds a profile may take, needs 800. */
+/** A partner that makes 100 calls a second, each of up to eight seconds for a profile, needs 800. */
 export const connectionsPerAddressMax = 1_000
 
-/** For databases, mail servers, files and everything else a process opens. */
+/** For databases, mail servers, files and other things a process opens. */
 const otherFilesMax = 256
 /** API, dashboard, metrics. */
 const hostsMax = 3
@@ -48,7 +48,7 @@ export const boundConnections = (
   server.on('drop', refused)
   const held = new Map<string, number>()
   server.on('connection', (socket) => {
-    // Gone again before anybody looked.
+    // It was closed before anyone looked.
     if (socket.remoteAddress === undefined) return void socket.destroy()
     if (trusts(socket.remoteAddress)) return
     const block = addressBlock(socket.remoteAddress)

@@ -6,31 +6,31 @@ import { encodeEvent } from '../event-log/stored-event.ts'
 import type { DataImported } from '../events/data.ts'
 import { operatorStream } from '../events/streams.ts'
 
-/** A list, a file or a table that answers rest on, as it is now. No member holds a person's data or a secret. */
+/** A list, a file or a table that answers are based on, in its current state. No member holds a person's data or a secret. */
 export type DataSource = {
   readonly name: string
   /** Where its data come from, for people. */
   readonly from: string
   /** Null where it has none. */
   readonly version: string | null
-  /** How much it is, for people: `112,345 domains`. */
+  /** Its size, for people: `112,345 domains`. */
   readonly holds: string
   /** The date of its data; null if it is not known. */
   readonly asOf: Date | null
   /** Older data are reported by "doctor" and by an alert; null: no bound. */
   readonly ageDaysMax: number | null
-  /** Whose imports are events; null: who brought it is not recorded. */
+  /** The source whose imports are events; null: its imports are not recorded. */
   readonly imported: DataImported['data'] | null
   /** `host`: files of the machine that shows it; `installation`: the same for all processes. */
   readonly place: 'host' | 'installation'
-  /** What to do when it is old or missing; null where nothing is to be done. */
+  /** What to do when it is old or missing; null: nothing. */
   readonly remedy: string | null
 }
 
 /** The data sources of all capabilities. A source that cannot be read is reported as such, and hides no other. */
 export type FoundData = { readonly sources: readonly DataSource[]; readonly faults: readonly string[] }
 
-/** Puts down that data were taken in. Throws what `appendNext` throws. */
+/** Records an import of data. Throws what `appendNext` throws. */
 export const recordImport = async (
   eventLog: EventLog,
   data: DataImported,

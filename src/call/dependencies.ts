@@ -14,10 +14,10 @@ import type { Overload } from './overload.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { UnauthenticatedRequests } from './unauthenticated.ts'
 
-/** What a call needs may be away. */
+/** The dependencies of a call that may be unavailable. */
 export type Gates = Readonly<Record<'eventLog' | 'database', Pick<Gate, 'refuses' | 'shutForMs'>>>
 
-/** What calls are answered with: one for all calls of a process. */
+/** The dependencies of calls: one set for all calls of a process. */
 export type CallDependencies = {
   readonly directory: KeyDirectory
   readonly secrets: Secrets
@@ -38,7 +38,7 @@ export type CallDependencies = {
   readonly observe?: CallObserver
 }
 
-/** What operations wants to know about calls. Told on every call, so it has to be cheap. */
+/** Reports calls for monitoring. Called on every call, so it has to be cheap. */
 export type CallObserver = {
   /** An answer leaves. `code` says why a call was refused or failed; a replay counts as answered. */
   answered(

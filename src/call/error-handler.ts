@@ -4,7 +4,7 @@ import { type AnswerHeaders, callHeaders, errorBody, statusOf } from './answer.t
 import { internalError, type Refusal, tooSlow, unreadableBody } from './errors.ts'
 import { BodyRefused } from './request-body.ts'
 
-/** What HTTP itself got wrong, in the catalogue's words. Everything else that is thrown here is a bug of ours. */
+/** Faults in HTTP itself, as errors of the catalogue. Any other error that is thrown here is our bug. */
 export const refusalOf = (error: FastifyError): Refusal => {
   if (error instanceof BodyRefused) return error.refusal
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE')

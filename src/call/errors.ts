@@ -31,7 +31,7 @@ export const errorCatalogue = {
   },
   REQ_002: { status: 400, error: 'bad_request', when: 'a required parameter is missing' },
   REQ_003: { status: 400, error: 'validation_error', when: 'a parameter has the wrong type or value' },
-  REQ_004: { status: 404, error: 'not_found', when: 'there is no such route' },
+  REQ_004: { status: 404, error: 'not_found', when: 'the route does not exist' },
   REQ_005: { status: 405, error: 'bad_request', when: 'the route does not take this method' },
   IP_001: { status: 400, error: 'validation_error', when: 'ip is not a valid IPv4 or IPv6 address' },
   PROFNET_001: {
@@ -57,7 +57,7 @@ export const errorCatalogue = {
     error: 'conflict',
     when: 'a request with this Idempotency-Key is still being answered',
   },
-  SYS_001: { status: 500, error: 'internal_error', when: 'something broke on our side' },
+  SYS_001: { status: 500, error: 'internal_error', when: 'something went wrong on our side' },
   SYS_002: {
     status: 503,
     error: 'service_unavailable',
@@ -87,7 +87,7 @@ export type Refusal = {
 
 /** Values that came from outside are cut to this many characters before they are repeated to the caller. */
 export const echoedCharactersMax = 64
-/** The parameter an answer is about, such as `details.ip`, is repeated to this many. */
+/** The input that an answer names, such as `details.ip`, is repeated up to this many. */
 export const submittedCharactersMax = 1_024
 
 export const notAuthenticated = (): Refusal => ({
@@ -182,11 +182,11 @@ export const idempotencyInFlight = (): Refusal => ({
 
 export const internalError = (): Refusal => ({
   code: 'SYS_001',
-  message: 'Something broke on our side. The request id helps us find it.',
+  message: 'Something went wrong on our side. The request id helps us find it.',
   details: {},
 })
 
-/** What the answer depends on outside cannot be had now. */
+/** An outside source of the answer is unavailable now. */
 export const upstreamUnavailable = (retryAfterSeconds: number): Refusal => ({
   code: 'SYS_002',
   message: `The source of this answer is temporarily unavailable. Nothing was charged; try again in ${retryAfterSeconds} s.`,
@@ -197,7 +197,8 @@ export const upstreamUnavailable = (retryAfterSeconds: number): Refusal => ({
 /** More concurrent calls than the process can make. */
 export const tooBusy = (): Refusal => ({
   code: 'SYS_002',
-  message: 'Too many calls are in progress. Nothing was charged; try again shortly, with fewer at once.',
+  message:
+    'Too many calls are in progress. Nothing was charged; try again shortly, with fewer concurrent calls.',
   details: {},
   retryAfterSeconds: 1,
 })

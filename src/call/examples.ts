@@ -1,8 +1,8 @@
 import recorded from './examples.json' with { type: 'json' }
 
 /**
- * Answers that were really given, for the OpenAPI document. `npm run examples` makes the calls and writes them again; a test makes
- * them too and finds every difference. The answers of a capability's own calls are in its folder.
+ * Real answers, for the OpenAPI document. `npm run examples` makes the calls and writes the answers; a test makes
+ * the same calls and finds every difference. The answers of a capability's own calls are in its folder.
  */
 
 /** By operation, status and name. */
@@ -12,9 +12,9 @@ export type RecordedAnswers = Readonly<
 
 export type Example = { readonly request: unknown; readonly answer: unknown }
 
-/** What the calls of all capabilities share. */
+/** Shared by the calls of all capabilities. */
 export type Examples = {
-  /** By code; of a code with another status than the catalogue's, by both. */
+  /** By code; if the status differs from the catalogue's, by code and status. */
   readonly errors: Readonly<Record<string, unknown>>
   /** By name, as in the components of the document. */
   readonly headers: Readonly<Record<HeaderName, string>>

@@ -4,7 +4,7 @@ import type { AdmittedCall } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { refusalWaitMs, unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
-/** What the ledger says of the caller's account. It may have to be read: within the caller's patience, less what is kept of it. */
+/** The caller's account in the ledger. It may have to be read: within the time the caller waits, less a reserve. */
 export const figuresFor = (
   { ledger }: CallDependencies,
   call: Pick<AdmittedCall, 'key' | 'startedMs' | 'atMs'>,
@@ -15,7 +15,7 @@ export const figuresFor = (
     what: 'the ledger',
   })
 
-/** The balance, from the ledger or as last known: an answer that is no charge does not wait for a ledger that is away. */
+/** The balance, from the ledger or as last known: an answer without a charge does not wait for an unavailable ledger. */
 export const balanceTold = (
   { ledger }: CallDependencies,
   { key: { organizationId }, atMs }: AdmittedCall,

@@ -10,7 +10,7 @@ import type { CallResult } from './result.ts'
 /** A request body: any JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** A kind of call, as known without making one: how it is made, and what partners read about it. */
+/** A kind of call: how it is made, and its documentation for partners. */
 export type DescribedCall = {
   readonly capability: Capability
   /** Null: every valid key may call it. */
@@ -29,13 +29,13 @@ export type DescribedCall = {
 export type CapabilityForm<Input, Findings, Result extends object> = DescribedCall & {
   /** Checks the request body; for a GET, the parameters of query and path as texts. Unknown members are ignored (decision 7). */
   readonly parse: (body: JsonObject) => { readonly input: Input } | { readonly refusal: Refusal }
-  /** The key's limit of such calls a second, in a window of its own. */
+  /** The key's limit of such calls per second, in a separate window. */
   readonly perSecond?: (limits: KeyLimits) => number
-  /** The answer holds a person's data: it is never kept for replays; the call is made again instead, for free. */
+  /** The answer holds a person's data, so it is never kept for replays; the call is made again instead, for free. */
   readonly personal?: true
   /** All I/O of the call. A failure outside is a finding where possible; an exception becomes SYS_001. */
   readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings | Unaffordable>
-  /** How a test key's call comes to its findings. */
+  /** How the call of a test key gets its findings. */
   readonly rehearse: Rehearsal<Input, Findings>
   /** Pure: answer and facts from the same findings, so that they cannot disagree. */
   readonly decide: (findings: Findings, input: Input) => CallDecision<Result>
@@ -44,15 +44,15 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
     result: Result,
     lines: readonly { readonly sku: string; readonly amount: string }[],
   ) => Result
-  /** The JSON text of the result, where it can be had cheaper than by JSON.stringify. */
+  /** The JSON text of the result, if there is a cheaper way than JSON.stringify. */
   readonly renderResult?: (result: Result) => string
-  /** The answer is too long to be held: it goes out piece by piece in place of the result, once the call is recorded. */
+  /** For an answer too long to hold in memory: it is sent piece by piece in place of the result, once the call is recorded. */
   readonly stream?: (result: Result) => StreamedBody
 }
 
 /**
- * `own`: `gather` itself, because it reads and changes nothing but what the key's organization has here: a test key's is its test
- * organization. Otherwise what takes the place of `gather`: it asks nothing outside and looks at no one's data.
+ * `own`: `gather` itself, because it reads and changes only data of the key's organization, which is the test organization for a
+ * test key. Otherwise the replacement for `gather`: it asks nothing outside and reads no one's data.
  */
 export type Rehearsal<Input, Findings> =
   | 'own'
@@ -65,7 +65,7 @@ export type Rehearsal<Input, Findings> =
       ) => Findings | Promise<Findings>
     }
 
-/** An answer that is made while it is sent. Where a piece cannot be had, the connection breaks off. */
+/** An answer that is made while it is sent. If a piece cannot be made, the connection is cut. */
 export type StreamedBody = {
   readonly type: string
   readonly headers: Readonly<Record<string, string>>
@@ -80,11 +80,11 @@ export type Caller = {
   readonly key: KeyState
   readonly atMs: number
   readonly requestId: string
-  /** The call that was charged before and whose answer is no longer kept: data that are there already answer it, if possible. */
+  /** A call that was charged before and whose answer is no longer kept. Answer it from existing data, if possible. */
   readonly repeated: PaidCall | null
   /**
-   * For `gather`, before work that costs money upstream or finds what a refusal would give away: null when the balance can
-   * pay for what the call may establish at its dearest. Otherwise the call ends here, refused and recorded, and
+   * For `gather`, before work that costs money upstream or whose result a refusal would reveal: null when the balance can
+   * pay for the call's highest possible cost. Otherwise the call ends here, refused and recorded, and
    * `gather` returns what it was given. Asked again, the later amount takes the place of the earlier one.
    */
   readonly reserve: (dearest: CallFacts) => Promise<Unaffordable | null>
@@ -93,40 +93,40 @@ export type Caller = {
 /** The balance cannot pay for the call. What `gather` returns in place of findings. */
 export type Unaffordable = { readonly unaffordable: CallResult }
 
-/** An answer and the facts it rests on. */
+/** An answer and the facts it is based on. */
 export type Decided<Result = object> = {
   readonly result: Result
   readonly facts: CallFacts
   /** Members of the envelope next to the result. */
   readonly beside?: Readonly<Record<string, boolean | number>>
-  /** The answer says that there will be one: status 202, with Retry-After. */
+  /** The answer announces a later result: status 202, with Retry-After. */
   readonly retryAfterSeconds?: number
 }
 
 export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal }
 
 /** A form of any types: only the form itself knows them. */
-// biome-ignore lint/suspicious/noExplicitAny: the pipeline hands what `parse` returned to `gather`, and so on; it looks into none of it.
+// biome-ignore lint/suspicious/noExplicitAny: the pipeline passes the result of `parse` to `gather`, and so on, without looking into it.
 export type AnyCapabilityForm = CapabilityForm<any, any, any>
 
-/** What people read about a capability, in its `document.ts`. It does not depend on what a process has opened. */
+/** The documentation of a capability, in its `document.ts`. It does not depend on anything that a process has opened. */
 export type CapabilityDocument = {
-  /** The OpenAPI document lists its calls under this word, with one sentence about it. */
+  /** The OpenAPI document lists its calls under this word, with a sentence about it. */
   readonly tag: string
   readonly about: string
   /** The kinds of its calls. */
   readonly calls: readonly DescribedCall[]
   readonly examples: RecordedAnswers
-  /** A call by which people try a new key. A key that may make several of them is shown that of the first capability in the list. */
+  /** A call for trying a new key. If a key may make several of them, the call of the first capability in the list is shown. */
   readonly firstCall?: FirstCall
 }
 
 /** `body` is null for a GET. */
 export type FirstCall = { readonly call: DescribedCall; readonly body: JsonObject | null }
 
-/** What partners read about one kind of call: the OpenAPI document is made of it (`openapi.ts`), and its schemas are checked against real answers. */
+/** The partners' documentation of one kind of call: `openapi.ts` makes the OpenAPI document from it, and its schemas are checked against real answers. */
 export type CallDocument = {
-  /** Unique among all calls: clients that are generated name a function by it. */
+  /** Unique among all calls: generated clients use it as a function name. */
   readonly operationId: string
   readonly summary: string
   /** Markdown. */
@@ -136,10 +136,10 @@ export type CallDocument = {
   readonly result: z.ZodType
   /** Members of the envelope next to the result, if any. */
   readonly beside?: z.ZodObject
-  /** The answer 202: that there will be a result. */
+  /** The answer 202, which announces a later result. */
   readonly accepted?: z.ZodType
-  /** Where the answer is no JSON document: its type. `result` is then what each line holds. */
+  /** The type of the answer, if it is not a JSON document. `result` then describes one line. */
   readonly streams?: string
-  /** Its own refusals, in addition to those of every call of its kind. */
+  /** Its own refusals, in addition to the common ones. */
   readonly codes: readonly ErrorCode[]
 }

@@ -11,13 +11,13 @@ import { unavailableWhenLate } from './waiting.ts'
 /**
  * Idempotency-Key (decision 15): the same key and request again gets the first answer and is charged once, ever.
  *
- * A claim row keeps two requests with one key apart while the first is being answered (`claims.ts`). That the charge is never taken
- * twice does not rest on the row but on the ledger: the call's event id derives from the key, and before a call is made
- * again the ledger is asked whether it holds that event (`key-lookup.ts`).
+ * A claim row keeps two requests with one key apart while the first is being answered (`claims.ts`). The ledger, not the row,
+ * prevents a second charge: the call's event id derives from the key, and before a call is made again the ledger is
+ * asked whether it holds that event (`key-lookup.ts`).
  */
 
 const keyCharactersMax = 255
-/** What of a caller's patience a claim may take, and what the end of one; each is some milliseconds where the database works. */
+/** The most time that making or ending a claim may take from the caller's wait. Each takes milliseconds while the database works. */
 export const claimWaitMs = 3_000
 const letGoWaitMs = 1_000
 
@@ -33,7 +33,7 @@ type Claim =
 /** Everything settles within a few seconds. Late work continues without its caller, who gets `Unavailable`. */
 export type Idempotency = {
   claim(claim: IdempotencyClaim): Promise<Claim>
-  /** What the ledger holds now, for a holder of the claim who found there that another process wrote the call meanwhile. */
+  /** The current state of the ledger, for a claim holder who found that another process wrote the call in the meantime. */
   lookAgain(claim: IdempotencyClaim): Promise<LedgerFinding>
   /** Keeps the first answer. Without a body the call is made again, charging nothing. */
   finish(claim: IdempotencyClaim, end: ClaimEnd): Promise<void>
@@ -121,7 +121,7 @@ const claimOne = async (claims: Claims, lookup: KeyLookup, claim: IdempotencyCla
   return lookUnderClaim(claims, lookup, { claim, row, letGo: claims.handBack })
 }
 
-/** For a holder of the claim: it is let go where the ledger cannot be looked into. */
+/** For a claim holder: the claim is released if the ledger cannot be read. */
 const lookUnderClaim = async (
   claims: Claims,
   lookup: KeyLookup,
@@ -139,7 +139,7 @@ const lookUnderClaim = async (
 ): Promise<LedgerFinding> => {
   try {
     const found = await lookup.find(claim, row?.paidRevision ?? null, projected)
-    // The claim says what the key was used for, and that is not this.
+    // The claim belongs to a different request.
     if (found.kind === 'mismatch') await claims.release(claim)
     return found
   } catch (error) {
@@ -148,7 +148,7 @@ const lookUnderClaim = async (
   }
 }
 
-/** The kept answer. Without one, the ledger still knows what was paid for. */
+/** The kept answer. Without one, the ledger still knows which call was paid for. */
 const answeredBefore = async (
   claims: Claims,
   lookup: KeyLookup,
@@ -156,13 +156,13 @@ const answeredBefore = async (
 ): Promise<Claim> => {
   if (row.answer !== null) return { kind: 'replay', answer: row.answer }
   const found = await lookup.find(claim, row.paidRevision)
-  // Made again it is a first call: one at a time.
+  // The repeated call counts as a first one: one at a time.
   return found.kind !== 'first' || (await claims.reopen(claim, row)) ? found : { kind: 'in_flight' }
 }
 
 /**
  * A process claimed the key for another request and died, perhaps before it learned that the key is not its own: the ledger
- * knows whose a key is that was paid for.
+ * knows the request of every key that was paid for.
  */
 const rightClaim = async (
   claims: Claims,

@@ -18,7 +18,7 @@ import { record, refuse } from './recording.ts'
 import type { CallResult } from './result.ts'
 import { waitLeftMs } from './waiting.ts'
 
-/** Which call this is: one of its own, one under an Idempotency-Key, or one that was charged before (decision 15). */
+/** Identifies the call: a new one, one under an Idempotency-Key, or one that was charged before (decision 15). */
 
 /** The call ends before it is made. */
 type Ended = { readonly kind: 'ended'; readonly result: CallResult }
@@ -41,7 +41,7 @@ export const identify = async (
   const { organizationId } = call.key
   const asked = { route: `${form.method} ${form.path}`, body: String(request.body) }
   const claim = claimOf(dependencies.secrets, { organizationId, key }, asked)
-  // Needed in any case, and what is read for it is not read again to look for the key.
+  // Needed in any case, and the events read for it are not read again to look for the key.
   await figuresFor(dependencies, call, { keptMs: claimWaitMs })
   const claimed = await dependencies.idempotency.claim(claim)
   return claimed.kind === 'replay'
@@ -85,7 +85,7 @@ const identityOf = async (
   }
 }
 
-/** The replay is a call of its own: free, and recorded as what it is. */
+/** The replay is a separate call: free, and recorded as a replay. */
 const replay = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -120,7 +120,7 @@ export const keep = async (
   const delivered = result.kind === 'answered' || result.kind === 'replayed'
   try {
     if (identity.kind === 'charged') {
-      // A refusal or a failure this time leaves the key to be asked again.
+      // After a refusal or a failure this time, the key can be used again.
       if (!delivered) await idempotency.handBack(claim)
       else await idempotency.finish(claim, { status, body: kept, paidRevision: identity.revision })
     } else if (result.kind === 'failed' || (!delivered && result.refusal.code === 'CREDIT_001'))
@@ -135,7 +135,7 @@ export const keep = async (
   }
 }
 
-/** Lets go of the claim of a call that broke: the ledger is asked when the key comes back, with the same request. */
+/** Releases the claim of a failed call: the ledger is asked when the key comes back, with the same request. */
 export const letGo = async (
   { idempotency }: Pick<CallDependencies, 'idempotency'>,
   identity: Identity,

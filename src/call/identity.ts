@@ -1,7 +1,7 @@
 import type { PaidCall } from './form.ts'
 import type { KeyedRequest } from './key-lookup.ts'
 
-/** What a call's events derive their ids from, and so what makes it the same call when it comes again. */
+/** The source of a call's event ids. A repeated call with the same identity is the same call. */
 export type Identity =
   /** `repeats`: it got the kept answer of an earlier call, by that one's request id. */
   | { readonly kind: 'request'; readonly repeats?: string | undefined }

@@ -14,17 +14,17 @@ import type { PaidCall } from './form.ts'
 import { sharedStatements } from './unavailable.ts'
 
 /**
- * What a ledger holds under an Idempotency-Key. The id of a call's event derives from the key, and a key is used up by a charge: what
- * cost nothing is recorded without it. A projection may know where the event is; its content is read from the ledger itself.
+ * Finds the call of an Idempotency-Key in a ledger. The id of a call's event derives from the key, and a charge uses the key up: a
+ * free call is recorded without it. A projection may know where the event is; its content is read from the ledger itself.
  */
 
 /**
- * What the ledger derives event ids from. In a namespace of its own: a partner may send anything as a key, also a
+ * The name from which the ledger derives event ids. In a separate namespace: a partner may send anything as a key, also a
  * request id or the name of a command of ours.
  */
 export const commandKeyOf = (idempotencyKey: string): string => `idempotency/${idempotencyKey}`
 
-/** Which request came under which key. */
+/** The request that came with a key. */
 export type KeyedRequest = {
   readonly organizationId: string
   readonly key: string
@@ -37,11 +37,11 @@ export const fingerprintText = ({ fingerprint }: KeyedRequest): string => finger
 export type LedgerFinding =
   /** Up to which revision the ledger is known not to hold a call under the key. */
   | { readonly kind: 'first'; readonly absentUpTo: number }
-  /** It is charged, for ever: answer again, charge nothing. */
+  /** It is charged for good: answer again, charge nothing. */
   | {
       readonly kind: 'charged'
       readonly revision: number
-      /** What the call established then. */
+      /** The facts that the call established then. */
       readonly call: PaidCall
       readonly requestId: string | undefined
     }

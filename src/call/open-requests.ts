@@ -8,14 +8,13 @@ import type { FastifyInstance } from 'fastify'
  * answer. Node.js would start all of them and hold every answer in memory, so a request waits here until the answer
  * before it has been handed to the kernel.
  *
- * What a connection still owes also counts when bytes arrive on it that make no sense: calls that came before are charged, so
- * their answers leave first.
+ * This also holds when invalid bytes arrive on a connection: earlier calls are charged, so their answers are sent first.
  */
 export type OpenRequests = {
   /** Runs `start` when the answers before this one have left; never on a connection that ends with one of those. */
   began(request: IncomingMessage, response: ServerResponse, start: () => void): void
   answered(request: IncomingMessage): void
-  /** Runs `last` when everything that came in whole is answered. Asked again about the same connection, does nothing. */
+  /** Runs `last` when every complete request is answered. A second request for the same connection does nothing. */
   whenAnswered(socket: Socket, last: () => void): void
   /** Answers are the last of their connections from now on. */
   end(): void
@@ -37,7 +36,7 @@ const readingBounds: ReadingBounds = { graceMs: 20_000, bytesPerSecondMin: 32 * 
 
 /** For an answer of any size once the process ends. */
 const endingGraceMs = 10_000
-/** How often answers are looked for that are not read. */
+/** How often it looks for answers that are not read. */
 const unreadCheckMs = 1_000
 /** With more requests than this waiting, a connection is not read until some of them are answered. */
 const waitingMax = 16
@@ -45,12 +44,12 @@ const waitingMax = 16
 type Connection = {
   readonly requests: Set<IncomingMessage>
   readonly waiting: { readonly response: ServerResponse; readonly start: () => void }[]
-  /** The one that is being made or sent. */
+  /** The answer that is being made or sent. */
   response: ServerResponse | null
   /** Since when its answer has been made and not been read, and how much of it was left then. */
   unread: { readonly sinceMs: number; readonly bytes: number } | null
   last?: () => void
-  /** Keeps a connection unread whose requests wait: reading the body of one of them would resume it. */
+  /** Stops reading a connection whose requests wait: reading the body of one of them would resume it. */
   hold: (() => void) | null
 }
 
@@ -162,6 +161,6 @@ const isUnsent = (response: ServerResponse | null): boolean =>
 const reset = (socket: Socket): void =>
   void (socket instanceof TLSSocket ? socket.destroy() : socket.resetAndDestroy())
 
-/** One that is not whole is the one that is broken: it never will be. */
+/** The incomplete request is the broken one. It will never be complete. */
 const waits = (requests: ReadonlySet<IncomingMessage>): boolean =>
   [...requests].some(({ complete }) => complete)

@@ -16,7 +16,7 @@ type Documented = {
   readonly examples: Examples
 }
 
-/** A sentence about the service, and one about its requests: both say what its capabilities are. */
+/** A sentence about the service, and one about its requests. Both name its capabilities. */
 export type ServiceWords = { readonly summary: string; readonly requests: string }
 
 export const openApiOf = ({ documents, service, version, examples }: Documented): Json => {
@@ -57,7 +57,7 @@ export const openApiOf = ({ documents, service, version, examples }: Documented)
   }
 }
 
-/** Of every request, below what requests ask for. */
+/** Of every request, after the description of requests. */
 const rules = [
   'Amounts of credits are decimal strings with at most six fractional digits.',
   'Members that are not listed here may be added to answers; members of requests that are not known are ignored.',
@@ -174,7 +174,7 @@ const enveloped = (result: z.ZodType, beside?: z.ZodObject): Json => {
   }
 }
 
-/** The examples of some statuses: requests, or answers. */
+/** Examples by status, of requests or answers. */
 const named = (shown: RecordedAnswers[string], part: keyof Example): Json => {
   const some = Object.values(shown).flatMap((byName) => Object.entries(byName))
   return some.length === 0
@@ -182,11 +182,11 @@ const named = (shown: RecordedAnswers[string], part: keyof Example): Json => {
     : { examples: Object.fromEntries(some.map(([name, example]) => [name, { value: example[part] }])) }
 }
 
-/** Of a request that cannot be read there are several statuses. */
+/** A request that cannot be read has several statuses. */
 const statusesOf = (code: ErrorCode): readonly number[] =>
   code === 'REQ_001' ? [errorCatalogue[code].status, ...unreadableStatuses] : [errorCatalogue[code].status]
 
-/** Refusals by status: their meaning, their codes, and a real one. */
+/** Refusals by status: their meaning, their codes, and a real example. */
 const refusalsOf = (codes: readonly ErrorCode[], errors: Examples['errors']): Json => {
   const pairs = [...new Set(codes)].flatMap((code) => statusesOf(code).map((status) => ({ code, status })))
   const byStatus = Map.groupBy(pairs, ({ status }) => status)
@@ -220,7 +220,7 @@ const refusalsShown = (codes: readonly ErrorCode[], status: number, errors: Exam
   return shown.length === 0 ? {} : { examples: Object.fromEntries(shown) }
 }
 
-/** Without what a reader does not need: patterns of dates and of addresses, which run over lines. */
+/** Without the long patterns of dates and addresses, which readers do not need. */
 const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
   const { $schema, ...made } = z.toJSONSchema(schema, {
     target: 'draft-2020-12',
@@ -283,12 +283,12 @@ const wireNames = {
 
 const text = { type: 'string' } as const
 
-/** Without examples: those are answers' own (`examples.ts`). */
+/** Without examples: each answer has its own (`examples.ts`). */
 const describedHeaders = {
   RequestId: { description: 'The id of the call.', schema: requestId },
-  CreditsCharged: { description: 'What the call was charged.', schema: text },
+  CreditsCharged: { description: 'The credits charged for the call.', schema: text },
   CreditsRemaining: {
-    description: 'What is left. Below zero where the organization may overdraw.',
+    description: 'The remaining balance. It may be below zero if the organization has an overdraft.',
     schema: text,
   },
   RateLimitPolicy: {
@@ -296,11 +296,11 @@ const describedHeaders = {
     schema: text,
   },
   RateLimit: {
-    description: 'How many calls are left (r) in each window, and how many seconds it lasts (t).',
+    description: 'How many calls are left (r) in each window, and how many seconds until it resets (t).',
     schema: text,
   },
   RetryAfter: {
-    description: 'Seconds after which to ask again.',
+    description: 'Seconds to wait before the next try.',
     schema: { type: 'integer', minimum: 0 },
   },
   IdempotentReplayed: {
@@ -327,7 +327,7 @@ const idempotencyKey = {
   in: 'header',
   required: false,
   description:
-    'The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881.',
+    'A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881.',
   // No example: pages that try calls would send the same key with every body.
   schema: { type: 'string', minLength: 1, maxLength: 257 },
 } as const

@@ -1,16 +1,16 @@
 import { createFairShare } from '../concurrency/fair-share.ts'
 
 /**
- * How many calls may be in progress in this process, shared fairly by organizations. The bound follows what the process can do: while its
+ * How many calls may be in progress in this process, shared fairly by organizations. The bound follows the capacity of the process: while its
  * event loop is late, or no append of the last moment was quick (a standing queue of any length), it falls towards what is in progress less
  * a third; otherwise it rises again. A call beyond it is refused immediately instead of being answered late.
  */
 export type Overload = {
-  /** A call of the organization begins. What ends it, to be called once; null: it is to be refused. */
+  /** Begins a call of the organization. Returns a function that ends it, to be called once; null: refuse the call. */
   enter(organizationId: string): (() => void) | null
   /** Measures how long it takes until a call is in the ledger; settles as `work` does. */
   recording<Value>(work: Promise<Value>): Promise<Value>
-  /** Looks at what was measured since the last look, and moves the bound. Due every quarter of a second. */
+  /** Adjusts the bound by the measurements since the last adjustment. Due every quarter of a second. */
   look(): void
   readonly inProgress: number
   readonly inProgressMax: number
@@ -20,7 +20,7 @@ export type Overload = {
 
 type OverloadBounds = {
   readonly inProgressMost: number
-  /** What the bound never falls below: so many cost no one a noticeable wait. */
+  /** The minimum of the bound: so many calls cause no noticeable wait. */
   readonly inProgressLeast: number
   /** Of the event loop, in the mean of a look. */
   readonly loopDelayMaxMs: number
@@ -85,13 +85,13 @@ export const createOverload = (
   }
 }
 
-/** Without a refusal for so long it is over. */
+/** After this time without a refusal it is over. */
 const sheddingOverMs = 5_000
 const toldAgainMs = 60_000
 
 type SheddingLogger = Readonly<Record<'info' | 'warn', (fields: object, message: string) => void>>
 
-/** Logs when calls begin to be refused, how many it were after each minute, and when it is over. To be asked after every look. */
+/** Logs when refusals begin, their number after each minute, and when they end. Call it after every adjustment. */
 export function createSheddingLog(
   overload: Pick<Overload, 'refused' | 'inProgress' | 'inProgressMax'>,
   logger: SheddingLogger,
@@ -110,10 +110,7 @@ export function createSheddingLog(
     if (refused > seen) {
       if (shedding === null) {
         shedding = { sinceMs: nowMs, refusedBefore: seen, lastMs: nowMs, toldMs: nowMs }
-        logger.warn(
-          { inProgress, inProgressMax },
-          'calls: more at once than can be made; some are refused with 503',
-        )
+        logger.warn({ inProgress, inProgressMax }, 'calls: too many in progress; some are refused with 503')
       }
       shedding.lastMs = nowMs
     }
@@ -125,10 +122,10 @@ export function createSheddingLog(
     }
     if (nowMs - shedding.lastMs >= sheddingOverMs) {
       shedding = null
-      logger.info(fields, 'calls: none is refused any more for want of room')
+      logger.info(fields, 'calls: no longer refused for lack of capacity')
     } else if (nowMs - shedding.toldMs >= toldAgainMs) {
       shedding.toldMs = nowMs
-      logger.warn({ ...fields, inProgress, inProgressMax }, 'calls: still more at once than can be made')
+      logger.warn({ ...fields, inProgress, inProgressMax }, 'calls: still too many in progress')
     }
   }
 }

@@ -18,7 +18,7 @@ import type { Ledger } from '../ledger/write/commit.ts'
 
 export type { Explanation } from '../ledger/explain/explanation.ts'
 
-/** What an organization may know of its own account: each question is bounded, however long the ledger is. */
+/** Queries of an organization about its own account. Each query is bounded, however long the ledger is. */
 
 type AccountSources = {
   readonly pool: pg.Pool
@@ -27,11 +27,11 @@ type AccountSources = {
   readonly checkpoints: Pick<Checkpoints, 'last' | 'proofOfInclusion'>
 }
 
-/** Where the read models are that far behind, a partner is asked to come back; operators have the command line. */
+/** If the read models are further behind, a partner is asked to try again later; operators have the command line. */
 const tailMax = 5_000
 const expiringMax = 10
 
-/** Null: the organization has no such call by itself. */
+/** Null: the ledger has no individual record of such a call. */
 export const explainOwnCall = async (
   sources: AccountSources,
   organizationId: string,
@@ -46,7 +46,7 @@ export const explainOwnCall = async (
 /** `receipt` is null while no checkpoint covers the call; a checkpoint is requested then. */
 export type OwnReceipt = { readonly receipt: Receipt | null }
 
-/** What proves a call to a stranger. Null: the organization has no such call by itself. */
+/** A proof of a call for third parties. Null: the ledger has no individual record of such a call. */
 export const ownReceipt = async (
   sources: AccountSources & { readonly queue: Parameters<typeof requestCheckpoint>[0] },
   organizationId: string,
@@ -118,7 +118,7 @@ type UsageFigures = {
   readonly refused: number
   readonly failed: number
   readonly rate_limited: number
-  /** As it was charged: corrections since are not taken off. */
+  /** The original charge: later corrections are not deducted. */
   readonly charged: string
 }
 
@@ -129,7 +129,7 @@ export type OwnUsage = {
   readonly as_of: { readonly position: string; readonly at: string }
 }
 
-/** An organization can have many keys: at most so many are listed, and the total is of those. */
+/** An organization can have many keys: at most this many are listed, and the total covers only those. */
 const usageGroupsMax = 10_000
 
 export const ownUsage = async (
@@ -137,7 +137,7 @@ export const ownUsage = async (
   organizationId: string,
   { from, to, groupBy, atMs }: { from: string; to: string; groupBy: UsageGroup; atMs: number },
 ): Promise<OwnUsage> => {
-  // Asked before the rows: anything they hold beyond it was recorded since.
+  // Read before the rows: anything they hold beyond it was recorded later.
   const head = await eventLog.head()
   const { text, values } = usageBetween(organizationId, { from, to, groupBy, max: usageGroupsMax })
   const { rows } = await pool.query<UsageGroupRow>(text, [...values])

@@ -7,8 +7,8 @@ import type { JsonObject } from './form.ts'
 type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
 
 /**
- * The body; for a GET the query and what the path names. For a DELETE the query counts too: clients and proxies exist that send no
- * body with it. For a name in both, the body counts.
+ * The body; for a GET the query and the path parameters. For a DELETE the query counts too: some clients and proxies send no body
+ * with it. For a name in both, the body counts.
  */
 export const readParameters = (method: string, request: FastifyRequest): Parameters => {
   if (method === 'GET')
@@ -27,12 +27,12 @@ const hasBody = ({ headers }: FastifyRequest): boolean =>
 
 const noBytes = Buffer.alloc(0)
 
-/** The JSON object of a request. Told apart by its place, never by its members. */
+/** The JSON object of a request. Distinguished by its place, never by its members. */
 const readBody = (request: FastifyRequest): Parameters => {
   const refusal = notJson(request.headers)
   if (refusal !== null) return { refusal }
   const bytes = Buffer.isBuffer(request.body) ? request.body : noBytes
-  // Decoding would put U+FFFD in the place of what is wrong, and other bytes would be the same text.
+  // Decoding would replace invalid bytes with U+FFFD, and different bodies would become the same text.
   if (!isUtf8(bytes)) return { refusal: unreadableBody('The body is not valid UTF-8.') }
   try {
     const text = bytes.toString()

@@ -16,13 +16,13 @@ import { commandKeyOf, fingerprintText } from './key-lookup.ts'
 import type { CallResult } from './result.ts'
 import { unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
-/** What a call leaves in the ledger: its facts and its charge in one append. An answer leaves when that is durable. */
+/** Records a call in the ledger: its facts and its charge in one append. The answer is sent when the append is durable. */
 
 /** The conclusion of a call: its facts and its outcome. */
 type Conclusion = { readonly outcome: CallOutcome; readonly code?: string; readonly facts: CallFacts }
 
 /**
- * One append: what the call established and what it costs. Durable when this resolves. `only`: nothing is written, and no events
+ * One append: the facts of the call and its cost. Durable when this resolves. `only`: nothing is written, and no events
  * come back, if the account decides otherwise when the append is decided.
  */
 export const record = (
@@ -62,7 +62,7 @@ const envelopeOf = (
     const { claim, absentUpTo } = identity
     return { ...from, key: commandKeyOf(claim.key), absentUpTo }
   }
-  // The same call may have been written as answered, without an answer that left: what failed is another command.
+  // The same call may have been written as answered although no answer was sent, so the failure is a separate command.
   return { ...from, key: outcome === 'failed' ? `failed/${requestId}` : requestId }
 }
 
@@ -81,16 +81,16 @@ const callToRecord = (
     : {}),
 })
 
-/** How often an account may change its mind about what a call costs, while it is recorded or its credits are held. */
+/** How often the cost of a call may change while it is recorded or its credits are held. */
 const ratingsMax = 8
 
 const changesTooFast = (): LedgerUnavailable =>
-  new LedgerUnavailable('what the call costs changes faster than it can be recorded')
+  new LedgerUnavailable('the cost of the call changes faster than it can be recorded')
 
 /** An answer as it was recorded. */
 type Recorded =
   | { readonly kind: 'recorded'; readonly committed: Committed; readonly paidRevision: number | null }
-  /** The balance could not pay it. Nothing else is in the ledger. */
+  /** The balance could not pay it. The ledger holds nothing else of it. */
   | { readonly kind: 'unpaid'; readonly remaining: MicroCredits }
   /** Another request under the key wrote the call first. */
   | { readonly kind: 'written_before'; readonly claim: IdempotencyClaim }
@@ -148,7 +148,7 @@ const unpaid: Conclusion = {
 }
 
 /**
- * Records that the balance cannot pay a call, and says what is left; null: by then it can. Beyond the first refusals of a
+ * Records that the balance cannot pay a call, and returns the balance; null: it can by now. Beyond the first refusals of a
  * minute no append decides that, so the ledger is read: credits granted elsewhere count here too.
  */
 const recordUnpaid = async (
@@ -227,8 +227,8 @@ export const refusedUnpaid = async (
 export type Reservation = {
   /**
    * Holds the highest cost of the call, if the balance can pay it in addition to the calls in progress (ledger protocol rule 8). If
-   * it cannot, the call is refused and recorded, and this is how it ends. The refusal is decided by the append, not by
-   * what this process last saw: credits granted elsewhere a moment ago count.
+   * it cannot, the call is refused and recorded, and this returns its end. The append decides the refusal, not
+   * the balance that this process last saw: credits granted elsewhere a moment ago count.
    */
   hold(dearest: CallFacts): Promise<CallResult | null>
   release(): void

@@ -14,7 +14,7 @@ import { CommandRefused, type Ledger } from '../ledger/write/commit.ts'
  * refused by a rate limit as one `RateLimitExceeded` per key, policy and minute; those refused for another reason,
  * beyond the first of a minute, as one `CallsRefused` per key, code and minute. Each process records its own counts.
  *
- * What a killed process had not yet written is lost: at most a minute of refusals, which cost nothing.
+ * A killed process loses the counts it had not yet written: at most a minute of refusals, which cost nothing.
  */
 export type RefusedCalls = {
   rateLimited(key: DirectoryKey, policy: RatePolicy, nowMs: number): void
@@ -51,7 +51,7 @@ type Counter = {
   readonly key: DirectoryKey
   readonly cause: Cause
   readonly windowStartMs: number
-  /** Tells it from every other counter of this process: a late call may open another one for the same minute. */
+  /** Distinguishes it from other counters of this process: a late call may open another counter for the same minute. */
   readonly serial: number
   readonly counts: Map<Capability | 'any', number>
   /** The ledger's revision before the first try to write it: it cannot be before. */
@@ -62,7 +62,7 @@ type Parts = {
   readonly ledger: Pick<Ledger, 'submit' | 'figures'>
   readonly prices: PriceBooks
   readonly logger: Logger
-  /** Tells this process's counts from another's of the same key and minute. */
+  /** Distinguishes this process's counts from another's of the same key and minute. */
   readonly instanceId: string
 }
 
@@ -75,7 +75,7 @@ export const createRefusedCalls = (parts: Parts): RefusedCalls => {
   return {
     rateLimited: (key, policy, nowMs) => counters.count(key, { kind: 'rate_limit', policy }, 'any', nowMs),
     single: ({ keyId }, nowMs) => {
-      // Of calls that ended in another order than they began, one of the minute before does not open that minute again.
+      // If calls end in a different order than they began, a call of the previous minute does not reopen that minute.
       if (windowOf(nowMs) > singlesOfMs) {
         singles = new Map()
         singlesOfMs = windowOf(nowMs)
@@ -142,7 +142,7 @@ const createCounters = (parts: Parts) => {
       const id = `${key.keyId}/${cause.kind === 'rate_limit' ? cause.policy : cause.code}/${windowStartMs}`
       let counter = open.get(id)
       if (counter === undefined) {
-        // Never so for other refusals: those are recorded singly then.
+        // Other refusals never get here: they are recorded singly then.
         if (full() && cause.kind === 'rate_limit') return
         counter = { key, cause, windowStartMs, serial: serial++, counts: new Map() }
         open.set(id, counter)

@@ -16,8 +16,8 @@ import { isRepeatable } from './idempotency.ts'
 
 /**
  * Calls of test keys. They go through the sequence of every call: limits, Idempotency-Key, a ledger, charges. Only `gather` is
- * replaced, by what the capability says (`Rehearsal` in `form.ts`), and a word in the input asks for an error by its code. The
- * errors that a request comes to by itself (another type, a missing parameter, an unknown id) have no word: send such a request.
+ * replaced, as the capability defines it (`Rehearsal` in `form.ts`), and a word in the input asks for an error by its code. The
+ * errors that a request can cause itself (a wrong type, a missing parameter, an unknown id) have no word: send such a request.
  */
 
 type Rehearsed =
@@ -36,7 +36,7 @@ export const rehearsalOf = (call: AdmittedCall, input: unknown): Rehearsed | nul
   return refusal === null ? { gather: () => rehearse.gather(input, { word, atMs }) } : { refusal }
 }
 
-/** For what asks for an error by number, where no word fits. */
+/** For inputs that take a number and no word. */
 export const codeOfStatus: Readonly<Record<number, string>> = {
   402: 'credit_001',
   403: 'auth_002',
@@ -47,7 +47,7 @@ export const codeOfStatus: Readonly<Record<number, string>> = {
   504: 'sys_003',
 }
 
-/** An address of those that are for documentation (RFC 5737). */
+/** An address reserved for documentation (RFC 5737). */
 const someAddress = '203.0.113.9'
 const retrySeconds = 2
 

@@ -36,7 +36,7 @@ export const createBodyReader = (): BodyReader => {
       let bytes = 0
       const refuse = (error: Error): void => {
         stop()
-        // What still comes is of no use, and is taken so that the answer can be read.
+        // The rest of the body is useless; it is read so that the client can read the answer.
         request.resume()
         reject(error)
       }
@@ -57,7 +57,7 @@ export const createBodyReader = (): BodyReader => {
         // The connection may still break: by then no caller waits.
         request.on('error', () => undefined)
       }
-      // Node.js has seen to it that it is a number.
+      // Node.js has checked that it is a number.
       if (Number(request.headers['content-length'] ?? 0) > bodyBytesMax) refuse(tooLarge())
       else {
         reading.set(request.socket, { request, refuse })

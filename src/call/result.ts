@@ -12,7 +12,7 @@ export type CallResult =
       readonly credits: Credits
       /** Where the ledger holds the call, if it was charged. */
       readonly paidRevision: number | null
-      /** The answer only says that there will be one. */
+      /** The answer only announces a later result. */
       readonly retryAfterSeconds?: number | undefined
     }
   /** The answer of an earlier call with the same Idempotency-Key: the kept one, or made again without a charge. */

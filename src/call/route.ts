@@ -26,7 +26,7 @@ import { bodyBytesMax, createBodyReader } from './request-body.ts'
 import { answerCall } from './sequence.ts'
 
 const requestTimeoutDefaultMs = 30_000
-/** How often requests are looked for that do not come. */
+/** How often it looks for requests that do not arrive. */
 const slowCheckMs = 1_000
 const keepAliveTimeoutMs = 72_000
 /** A connection that does not get to speak TLS by then is ended; Node.js would hold it for two minutes. */
@@ -46,10 +46,10 @@ export type Reach = {
   readonly reading?: ReadingBounds
 }
 
-/** A host, and what its end needs to know of its connections. */
+/** A host, with its connections as its shutdown needs them. */
 export type Host = FastifyInstance & { readonly open: OpenRequests }
 
-/** Answers what never became a call. */
+/** Answers requests that never became calls. */
 const refuseIn =
   ({ requestIds, clock }: CallDependencies) =>
   (reply: FastifyReply, refusal: Refusal, headers: AnswerHeaders = {}): FastifyReply =>
@@ -61,7 +61,7 @@ const refuseIn =
     })
 
 /**
- * An HTTP host that answers the given capabilities and refuses everything else in the catalogue's words. Bodies reach
+ * An HTTP host that answers the given capabilities and refuses all other requests with an error of the catalogue. Bodies reach
  * the call as bytes: reading them is part of the call, after the caller is known.
  */
 export const createHost = (
@@ -110,7 +110,7 @@ export const createHost = (
   return Object.assign(host, { open })
 }
 
-/** The server with its bounds. `unreadable` and `broken` answer what is no request. */
+/** The server with its bounds. `unreadable` and `broken` answer bytes that are not a request. */
 const openServer = (
   {
     tls = null,
@@ -159,7 +159,7 @@ const refuseBeforeCalls = (
 ): void => {
   const refuseMissing = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const { refusal, headers } = missing(request.method, request.url)
-    // What still comes of a large body is not waited for.
+    // It does not wait for the rest of a large body.
     const more = request.headers['transfer-encoding'] ?? request.headers['content-length'] ?? 0
     if (Number(more) <= bodyBytesMax) return refuse(reply, refusal, headers)
     connections.endsWith(request.raw)
@@ -187,7 +187,7 @@ type Broken = (error: BrokenRequest, socket: Socket) => void
 
 type Missing = (method: string, url: string) => { refusal: Refusal; headers: AnswerHeaders }
 
-/** Why nothing answers a method at an address: no route (404), or not this method (405). */
+/** Why a method at an address is refused: no route (404), or not this method (405). */
 const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): Missing => {
   const methodsOf = new Map<string, string[]>()
   host.addHook('onRoute', ({ url, method }) => {
@@ -263,15 +263,15 @@ const pathOf = (url: string): string => {
 const hostPattern = /^[A-Za-z0-9._~!$&'()*+,;=%:[\]-]{0,255}$/
 
 /**
- * What a proxy may read differently than this process does, and Node.js lets pass: it is unclear what such a request
- * asks for, so it is always refused (RFC 9112 §3.2 and §6.1, RFC 9110 §5.3). Null: it is clear.
+ * Refuses requests that a proxy may read differently than this process does, and that Node.js accepts: such a request is
+ * ambiguous (RFC 9112 §3.2 and §6.1, RFC 9110 §5.3). Null: it is clear.
  */
 const misframed = ({ rawHeaders, headers, httpVersion }: IncomingMessage): Refusal | null => {
   let hosts = 0
   let types = 0
   for (let n = 0; n < rawHeaders.length; n += 2) {
     const name = rawHeaders[n] ?? ''
-    // Most names are of another length: nothing is made lower case for nothing.
+    // Most names have a different length, so few are converted to lower case.
     if (name.length === 4 && name.toLowerCase() === 'host') hosts++
     else if (name.length === 12 && name.toLowerCase() === 'content-type') types++
   }

@@ -44,7 +44,7 @@ import { retryAfterSeconds } from './waiting.ts'
  * Each step returns a value. A step that ends the call returns its result.
  */
 
-/** What a host hands over. `unreadable`: why the body of the request is not there. */
+/** The input from a host. `unreadable`: why the body of the request is missing. */
 type Asked = {
   readonly form: AnyCapabilityForm
   readonly request: FastifyRequest
@@ -77,7 +77,7 @@ export const answerCall = async (
     }
     admitted = admission.call
     organizationId = admitted.key.organizationId
-    // Before anything is gathered that could not be recorded afterwards.
+    // Checked before `gather`, because its findings could not be recorded afterwards.
     if (typeof dependencies.gates?.eventLog.refuses() === 'number')
       return end(verdict, refuseAtOnce(dependencies, admitted, awayNow(dependencies)))
     leave = dependencies.overload.enter(admitted.key.organizationId)
@@ -111,7 +111,7 @@ const refuseAtOnce = (
 
 const awayNow = ({ gates }: CallDependencies): Refusal => temporarilyUnavailable(retryAfterSeconds(gates))
 
-/** From the parameters of an admitted call to what it comes to. */
+/** From the parameters of an admitted call to its result. */
 const perform = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
@@ -236,7 +236,7 @@ const deliverAgain = async (
   return { kind: 'replayed', status: 200, body: bodyOf(call, rendered), credits }
 }
 
-/** A call that broke is recorded as what it is, where the ledger takes it; the answer leaves either way. */
+/** A failed call is recorded as failed, if the ledger takes it; the answer is sent either way. */
 const failed = async (
   dependencies: CallDependencies,
   call: Call,
@@ -256,7 +256,7 @@ const failed = async (
     ? await balanceTold(dependencies, admitted)
     : await recordRefusal(dependencies, admitted, { outcome: 'failed', code: refusal.code }).catch(
         (cause: unknown) => {
-          // Where the log is away there is nothing to record, and a line for every call would bury what led to it.
+          // While the log is unavailable nothing can be recorded, and a line for every call would bury the cause.
           logger.warn({ err: cause, requestId }, 'a failed call could not be recorded')
           return ledger.knownBalance(admitted.key.organizationId)
         },

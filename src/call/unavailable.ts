@@ -5,17 +5,17 @@ import { Unavailable } from '../event-log/port.ts'
 
 /**
  * SQLSTATE of a server that cannot work now (PostgreSQL, appendix A): connections (08), resources such as a full disk (53),
- * operators and a start that is under way (57), errors of its files (58), and one that may only be read because it stands by
- * for another (25006). Any other says that the statement is wrong.
+ * operators and a start that is under way (57), errors of its files (58), and a read-only standby (25006). Any other
+ * code means that the statement is wrong.
  */
 const awaySqlState = /^(08|53|57|58)|^25006$/
 
-/** What pg says without a code of its own when a connection breaks, or cannot be had in time. */
+/** Messages of pg, without a code, for a connection that breaks or cannot be made in time. */
 const awayMessage =
   /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client has encountered a connection error|Client was closed)/
 const awayCode = /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN)$/
 
-/** Whether an error of any origin says that the database cannot be asked now. */
+/** Whether an error of any origin means that the database cannot be asked now. */
 export const isDatabaseAway = (error: unknown): boolean => {
   if (error instanceof AggregateError && error.errors.length > 0) return error.errors.every(isDatabaseAway)
   if (error instanceof pg.DatabaseError) return awaySqlState.test(error.code ?? '')

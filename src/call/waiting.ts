@@ -3,8 +3,8 @@ import { Unavailable } from '../event-log/port.ts'
 import type { Gates } from './dependencies.ts'
 
 /**
- * How long a caller waits for a 503: 12 s are promised, and one of them is for what no timer bounds. Whatever a call asks is
- * waited for within the rest of it; the work may still finish, without its caller.
+ * How long a caller waits for a 503: at most 12 s, and one of them is for work that no timer bounds. Every question of a call must be
+ * answered within the rest; late work may still finish, without its caller.
  */
 const callWaitMaxMs = 11_000
 
@@ -15,7 +15,7 @@ export const refusalWaitMs = 500
 export const waitLeftMs = ({ startedMs }: { readonly startedMs: number }): number =>
   Math.max(0, callWaitMaxMs - refusalWaitMs - (performance.now() - startedMs))
 
-/** Retry-After is as long as the outage has lasted so far, within these bounds. */
+/** Retry-After equals the duration of the outage so far, within these bounds. */
 const retryAfterMostSeconds = 30
 
 /** When a caller who is refused now should come again. */
@@ -24,11 +24,11 @@ export const retryAfterSeconds = (gates: Gates | undefined): number => {
   return Math.min(retryAfterMostSeconds, Math.max(1, Math.round(shutMs / 1_000)))
 }
 
-/** Waits for work no longer than that. Late work continues without its caller. */
+/** Waits for work, but no longer than that. Late work continues without its caller. */
 export const unavailableWhenLate = <Value>(
   work: Promise<Value>,
   { waitMs, what }: { readonly waitMs: number; readonly what: string },
 ): Promise<Value> =>
   within(work, { waitMs }, () => {
-    throw new Unavailable(`${what}: no word within ${waitMs} ms`)
+    throw new Unavailable(`${what}: no answer within ${waitMs} ms`)
   })

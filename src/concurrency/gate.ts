@@ -91,7 +91,10 @@ export const createGate = ({
     const nowMs = now()
     if (shut === null) {
       shut = { sinceMs: doubtfulSinceMs() ?? nowMs, toldMs: nowMs, refused: 0 }
-      logger.error({ err: error }, `${what} does not answer; what needs it is refused at once until it does`)
+      logger.error(
+        { err: error },
+        `${what} does not answer; requests that need it are refused immediately until it does`,
+      )
     } else if (nowMs - shut.toldMs >= toldAgainMs) {
       shut.toldMs = nowMs
       const { refused, sinceMs } = shut

@@ -68,9 +68,9 @@ describe('the bound on calls in progress', () => {
     seconds(61, 2)
     seconds(60, 0)
     expect(lines).toEqual([
-      ['calls: more at once than can be made; some are refused with 503', undefined],
-      ['calls: still more at once than can be made', 482],
-      ['calls: none is refused any more for want of room', 488],
+      ['calls: too many in progress; some are refused with 503', undefined],
+      ['calls: still too many in progress', 482],
+      ['calls: no longer refused for lack of capacity', 488],
     ])
   })
 

@@ -89,7 +89,7 @@ export interface paths {
     post: operations['setPixelLimit']
     /**
      * Remove a limit
-     * @description Parameters may stand in the query too. That there is none is no error. Free.
+     * @description Parameters may also be in the query. A missing limit is not an error. Free.
      *
      *     The key needs the permission `pixel_control`.
      */
@@ -184,7 +184,7 @@ export interface paths {
     }
     /**
      * The balance
-     * @description What is left, what of it is available, and what expires when. Free.
+     * @description The balance, the available part of it, and the next expiries. Free.
      */
     get: operations['getBalance']
     put?: never
@@ -244,7 +244,7 @@ export interface paths {
     }
     /**
      * A receipt that can be verified offline
-     * @description The events of a call as they were recorded, with the proof that a signed checkpoint covers them. 202 while none does; one is made within a minute. Free.
+     * @description The events of a call as they were recorded, with the proof that a signed checkpoint covers them. 202 until then; a checkpoint is made within a minute. Free.
      */
     get: operations['getReceipt']
     put?: never
@@ -350,7 +350,7 @@ export interface components {
       request_id: string
       details: Record<string, never>
     }
-    /** @description 404: there is no such route. */
+    /** @description 404: the route does not exist. */
     REQ_004: {
       /** @constant */
       error: 'not_found'
@@ -470,7 +470,7 @@ export interface components {
       request_id: string
       details: Record<string, never>
     }
-    /** @description 500: something broke on our side. */
+    /** @description 500: something went wrong on our side. */
     SYS_001: {
       /** @constant */
       error: 'internal_error'
@@ -509,7 +509,7 @@ export interface components {
   }
   responses: never
   parameters: {
-    /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+    /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
     IdempotencyKey: string
   }
   requestBodies: never
@@ -520,12 +520,12 @@ export interface components {
      */
     RequestId: string
     /**
-     * @description What the call was charged.
+     * @description The credits charged for the call.
      * @example 3
      */
     CreditsCharged: string
     /**
-     * @description What is left. Below zero where the organization may overdraw.
+     * @description The remaining balance. It may be below zero if the organization has an overdraft.
      * @example 999995
      */
     CreditsRemaining: string
@@ -535,12 +535,12 @@ export interface components {
      */
     RateLimitPolicy: string
     /**
-     * @description How many calls are left (r) in each window, and how many seconds it lasts (t).
+     * @description How many calls are left (r) in each window, and how many seconds until it resets (t).
      * @example "second";r=9;t=1, "minute";r=5996;t=60, "day";r=999996;t=86400
      */
     RateLimit: string
     /**
-     * @description Seconds after which to ask again.
+     * @description Seconds to wait before the next try.
      * @example 60
      */
     RetryAfter: number
@@ -558,7 +558,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -726,7 +726,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -764,7 +764,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -1013,7 +1013,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1051,7 +1051,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -1272,7 +1272,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1426,7 +1426,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1464,7 +1464,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -1619,7 +1619,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1783,7 +1783,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1934,7 +1934,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -1972,7 +1972,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -2118,7 +2118,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2278,7 +2278,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2316,7 +2316,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
+        /** @description A repeated request with the same key and body gets the first answer and is never charged again. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -2466,7 +2466,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2620,7 +2620,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2779,7 +2779,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -2961,7 +2961,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3293,7 +3293,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3490,7 +3490,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3633,7 +3633,7 @@ export interface operations {
           'application/json': components['schemas']['REQ_001']
         }
       }
-      /** @description `SYS_001`: something broke on our side. */
+      /** @description `SYS_001`: something went wrong on our side. */
       500: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']

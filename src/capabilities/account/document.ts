@@ -19,7 +19,7 @@ export const accountCalls = {
     document: {
       operationId: 'getBalance',
       summary: 'The balance',
-      description: 'What is left, what of it is available, and what expires when. Free.',
+      description: 'The balance, the available part of it, and the next expiries. Free.',
       request: null,
       result: balanceResult,
       codes: [],
@@ -65,7 +65,7 @@ export const accountCalls = {
       summary: 'A receipt that can be verified offline',
       description:
         'The events of a call as they were recorded, with the proof that a signed checkpoint covers them. ' +
-        '202 while none does; one is made within a minute. Free.',
+        '202 until then; a checkpoint is made within a minute. Free.',
       request: z.object({ request_id: requestId }),
       result: receiptResult.options[1],
       accepted: receiptResult.options[0],

@@ -45,7 +45,7 @@ export const pixelCalls = {
     document: {
       operationId: 'removePixelLimit',
       summary: 'Remove a limit',
-      description: 'Parameters may stand in the query too. That there is none is no error. Free.',
+      description: 'Parameters may also be in the query. A missing limit is not an error. Free.',
       request: z.object({ domain, period }),
       result: pixelLimitRemoval,
       codes,
@@ -129,7 +129,7 @@ export const pixelCalls = {
 
 export const document: CapabilityDocument = {
   tag: 'pixel',
-  about: 'Limits and blocks of pixels, and whether one may fire.',
+  about: 'Limits and blocks of pixels, and whether a pixel may fire.',
   calls: Object.values(pixelCalls),
   examples,
 }
