@@ -9,9 +9,9 @@ const overview = overviewFor(words)
 process.stdout.on('error', (error: NodeJS.ErrnoException) =>
   process.exit(error.code === 'EPIPE' ? (process.exitCode ?? 0) : 1),
 )
-// No one reads what would be said: what is being done is done.
+// The output has no reader. The work is completed anyway.
 process.stderr.on('error', () => undefined)
-// All is written and closed by now. A look-up that gRPC began in the DNS may still wait for its time-out, and does not hold up the end.
+// Everything is written and closed by now. A DNS look-up of gRPC may still wait for its time-out; the exit does not wait for it.
 if (overview === null) {
   const { runCommandLine } = await import('./cli/run.ts')
   process.exit(await runCommandLine(words))

@@ -4,8 +4,8 @@ import { credentialsEncoded, credentialsRule } from './config/credentials.ts'
 import { claimName, providerIssuer, publicOrigin } from './config/sign-in.ts'
 
 /**
- * The environment, parsed once and frozen. A bad value stops the boot and names the variable, what is expected and,
- * unless it is a secret, what it was.
+ * The environment, parsed once and frozen. A bad value stops the boot. The message names the variable, the expected value and,
+ * unless it is a secret, the given value.
  */
 
 const portFrom = (min: 0 | 1) =>
@@ -37,8 +37,8 @@ const cidrBlocks = z
   .default([])
 
 /**
- * One hyphen, at the end: so no prefix begins with another one. Never the category of streams of ours: those of a service
- * without a prefix would be taken for those of one that has it.
+ * One hyphen, at the end, so that no prefix begins with another prefix. Never a category of our streams: the streams of a service
+ * without a prefix would count as those of a service with this prefix.
  */
 export const eventLogPrefix =
   /^(?!(?:ledger|reference|key|pricebook|profile|pixel|operator|checkpoint|rerate|installation)-)[a-z][a-z0-9]{0,29}-$/
@@ -63,7 +63,7 @@ const variables = z.object({
             .string()
             .refine(
               isProxyBlock,
-              'addresses or CIDR blocks of the proxies, such as 10.1.0.4 or 10.1.0.0/28; never everybody',
+              'addresses or CIDR blocks of the proxies, such as 10.1.0.4 or 10.1.0.0/28; never all addresses',
             ),
         )
         .max(100),
@@ -82,7 +82,7 @@ const variables = z.object({
   OIDC_NAME_CLAIM: claimName.default('email'),
   DASHBOARD_IDLE_MINUTES: whole(
     { min: 5, max: 720 },
-    'whole minutes from 5 to 720, which is as long as a sign-in lasts',
+    'whole minutes from 5 to 720, the length of a sign-in',
   ).default(60),
   DASHBOARD_SECOND_FACTOR: z.enum(['optional', 'admins', 'all']).default('optional'),
   DATA_DIR: z.string().min(1).default('.data'),
@@ -106,12 +106,12 @@ const variables = z.object({
     .refine(credentialsEncoded, credentialsRule)
     .optional(),
   EVENT_LOG_PREFIX: z.string().regex(eventLogPrefix, eventLogPrefixRule).optional(),
-  // Of the command line alone: "event-log copy" and "event-log prepare".
+  // Only for the command line: "event-log copy" and "event-log prepare".
   EVENT_LOG_FROM: z.string().refine(credentialsEncoded, credentialsRule).optional(),
   EVENT_LOG_TO: z.string().refine(credentialsEncoded, credentialsRule).optional(),
   EVENT_LOG_ADMIN_URL: z.string().refine(credentialsEncoded, credentialsRule).optional(),
   EVENT_LOG_USER_PASSWORD: z.string().min(12, 'at least 12 characters').max(200).optional(),
-  // Of the command line alone: who acts.
+  // Only for the command line: the actor.
   OPERATOR_TOKEN: z.string().max(200).optional(),
   OPERATOR: z.string().max(200).optional(),
   TWO_PERSON: z.enum(['on', 'off']).optional(),
@@ -148,7 +148,7 @@ const variables = z.object({
     .string()
     .regex(
       /^([A-Za-z0-9.-]{1,253}|\[[0-9A-Za-z:.]{1,60}\])$/,
-      'the host name that stands in the reverse DNS of this machine',
+      'the host name in the reverse DNS of this machine',
     )
     .optional(),
   SMTP_MAIL_FROM: z
@@ -167,7 +167,7 @@ const variables = z.object({
   PROFILE_HTTP_MAPPING: z.string().min(1).optional(),
   PROFILE_HTTP_TIMEOUT_MS: whole(
     { min: 100, max: 8_000 },
-    'milliseconds from 100 to 8000, which is all a call has',
+    'milliseconds from 100 to 8000, the most that a call has',
   ).default(8_000),
   PROFILE_FETCHES_MAX: whole({ min: 1, max: 9_999 }, 'how many at once, from 1 to 9999').default(100),
   PROFILE_DOMAIN: z
@@ -213,7 +213,7 @@ export type Config = Readonly<z.infer<typeof variables>>
 /** Every variable this service reads. */
 export const variableNames: readonly string[] = Object.keys(variables.shape)
 
-/** Whether price books and re-rates need a second person: as it is set, else wherever the database is one's own. */
+/** Whether price books and re-rates need a second person: as set, otherwise if the database is not embedded. */
 export const twoPersonOf = ({ TWO_PERSON, DATABASE_URL }: Config): boolean =>
   TWO_PERSON === undefined ? DATABASE_URL !== undefined : TWO_PERSON === 'on'
 
@@ -238,7 +238,7 @@ const secretVariables = new Set([
   'PROMETHEUS_URL',
 ])
 
-/** The environment does not make sense. `message` names every bad variable, never a secret's value. */
+/** The environment is invalid. `message` names every bad variable, never a secret's value. */
 export class ConfigError extends Error {
   override name = 'ConfigError'
 }
@@ -249,7 +249,7 @@ const together = [
   ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'],
 ] as const
 
-/** One process no longer starts others; a deployment that relies on it must not go on with a part of its capacity. */
+/** One process no longer starts others; a deployment that relies on it must not continue with a part of its capacity. */
 const refuseForks = (processes: string | undefined): void => {
   if (processes !== undefined && processes !== '1')
     throw new ConfigError(
@@ -268,11 +268,11 @@ export const parseConfig = (environment: Readonly<Record<string, string | undefi
   for (const names of parsed.success ? together : []) {
     const [missing, set] = [false, true].map((is) => names.find((name) => name in given === is))
     if (missing !== undefined && set !== undefined)
-      throw new ConfigError(`${missing}: ${set} is set, and one without the other serves nothing`)
+      throw new ConfigError(`${missing}: ${set} is set, and they only work together`)
   }
   if (!parsed.success)
     throw new ConfigError(
-      // One line for each variable, however much of it is wrong.
+      // One line for each variable, even with several faults.
       [...new Map(parsed.error.issues.toReversed().map(({ path, message }) => [String(path[0]), message]))]
         .map(([name, message]) => {
           const was = secretVariables.has(name) ? '' : ` (it is "${(given[name] ?? '').slice(0, 100)}")`

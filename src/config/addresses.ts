@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 
-/** Texts that are addresses, as variables hold them. */
+/** Parses addresses in the values of variables. */
 
 /** `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1`, `[2001:db8::1]:5353`. */
 export const isServer = (text: string): boolean => {
@@ -20,5 +20,5 @@ export const isCidr = (text: string): boolean => {
   return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
 }
 
-/** The prefix 0 is everyone: to trust it is to let every caller say who it is. */
+/** The prefix 0 is everyone: trusting it would let every caller choose its own address. */
 export const isProxyBlock = (text: string): boolean => isCidr(text) && !/\/0+$/.test(text)

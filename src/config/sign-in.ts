@@ -1,8 +1,8 @@
 import { z } from 'zod'
 
-/** What variables hold about where people open the dashboard, and whom it asks who they are. */
+/** Variables about the dashboard's address and the identity provider. */
 
-/** No path, question or fragment: what answers there answers at the root of its host. */
+/** No path, query or fragment: the server must be at the root of its host. */
 const isOrigin = (text: string): boolean =>
   /^https?:\/\//.test(text) && URL.canParse(text) && new URL(text).href === `${new URL(text).origin}/`
 
@@ -10,7 +10,7 @@ const isOrigin = (text: string): boolean =>
 export const isLoopbackName = (hostname: string): boolean =>
   /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/i.test(hostname)
 
-/** Of a provider of identities: over TLS, unless it is on this machine; its path is part of its name. */
+/** The URL of an identity provider: over TLS, unless it is on this machine. Its path is part of its name. */
 const isIssuer = (text: string): boolean => {
   if (!/^https?:\/\//.test(text) || !URL.canParse(text)) return false
   const { protocol, hostname, search, hash, username, password } = new URL(text)
@@ -18,7 +18,7 @@ const isIssuer = (text: string): boolean => {
   return bare && (protocol === 'https:' || isLoopbackName(hostname))
 }
 
-/** Without the slash at its end. `says` what it is the address of. */
+/** Without a trailing slash. `says` names the addressed server. */
 export const publicOrigin = (says: string) =>
   z
     .string()
@@ -27,7 +27,7 @@ export const publicOrigin = (says: string) =>
 
 export const providerIssuer = z
   .string()
-  .refine(isIssuer, 'the https:// URL of a provider of identities; http:// on this machine only')
+  .refine(isIssuer, 'the https:// URL of an identity provider; http:// on this machine only')
 
 export const claimName = z
   .string()

@@ -23,8 +23,8 @@ export const createClosing = (): Closing => {
 }
 
 /**
- * Returns the result of `open`. If it fails half-way, the resources it has added are closed, and its own error is thrown: errors of
- * closing matter less.
+ * Returns the result of `open`. If it fails half-way, the resources it has added are closed, and the error of `open` is thrown, not
+ * those of closing.
  */
 export const openingWith = async <Opened>(open: (closing: Closing) => Promise<Opened>): Promise<Opened> => {
   const closing = createClosing()

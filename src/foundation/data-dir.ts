@@ -17,7 +17,7 @@ const reasons: Readonly<Record<string, string>> = {
   EROFS: 'its file system is read-only',
   ENOSPC: 'its disk is full',
   ENAMETOOLONG: 'it is too long',
-  ELOOP: 'its links lead in a circle',
+  ELOOP: 'its links form a circle',
 }
 
 /**

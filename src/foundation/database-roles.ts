@@ -65,7 +65,7 @@ const refuseToTakeOver = async (client: pg.Client, owner: string): Promise<void>
   const service = rows[0]?.service
   if (service !== undefined)
     throw new RoleUnfit(
-      `"${owner}" owns this database, and its service works as "${service}". Name ${service} in DATABASE_URL and ${owner} in DATABASE_MIGRATION_URL, or beside an embedded PostgreSQL set DATA_DIR and neither`,
+      `"${owner}" owns this database, and its service works as "${service}". Name ${service} in DATABASE_URL and ${owner} in DATABASE_MIGRATION_URL, or set DATA_DIR and neither of them for an embedded PostgreSQL`,
     )
 }
 

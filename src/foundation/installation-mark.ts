@@ -45,13 +45,13 @@ export const markSentences = ({ state, elsewhere, since }: InstallationMark): re
   state === 'arriving'
     ? [
         'a backup is being restored here, and that is not complete',
-        'Give the same "backup restore" again: it goes on where it stopped. To give that up, name an empty DATA_DIR or database.',
+        'Give the same "backup restore" again: it continues where it stopped. To give that up, name an empty DATA_DIR or database.',
       ]
     : [
         `this installation was closed on ${since.toISOString()} by the final backup ${elsewhere}`,
-        'It goes on where that is restored: name that place. If the file is not there, give the same "backup create --final" again. ' +
-          'To give the move up before the other place has answered a call, restore the file into an empty DATA_DIR or database; ' +
-          'in a PostgreSQL of your own "delete from installation_mark", typed by the owner of the tables, opens this one again.',
+        'It continues where that backup is restored: name that place. If the file does not exist, give the same "backup create --final" again. ' +
+          'To cancel the move before the other place has answered a call, restore the file into an empty DATA_DIR or database; ' +
+          'in a PostgreSQL of your own "delete from installation_mark", run by the owner of the tables, opens this one again.',
       ]
 
 /** Throws `ConfigError` if the database is marked. */

@@ -9,7 +9,7 @@ import { nearest } from './nearest.ts'
 
 type Misspelt = {
   readonly name: string
-  /** The variable it may be meant for; null: it begins like some of ours, and is close to none of them. */
+  /** The variable it may be meant for; null: it begins like some of ours but is not close to any of them. */
   readonly meant: string | null
   /** It was a variable of an earlier version: the replacement. */
   readonly instead?: string
@@ -61,6 +61,6 @@ export const misspeltVariables = (environment: Readonly<Record<string, string | 
 export const misspeltText = ({ name, meant, instead }: Misspelt): string => {
   if (instead !== undefined) return `${name} is no longer read: ${instead}`
   return meant === null
-    ? `${name} is no variable of this service, and nothing reads it`
-    : `${name} is no variable of this service, and nothing reads it; is ${meant} meant?`
+    ? `${name} is not a variable of this service, and nothing reads it`
+    : `${name} is not a variable of this service, and nothing reads it; did you mean ${meant}?`
 }

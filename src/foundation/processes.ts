@@ -24,7 +24,7 @@ export type Process = {
 const heartbeatMs = 1_000
 /** Five missed heartbeats: a process whose processors are busy is not dead. */
 const liveMs = 5_000
-/** A row further ahead of the clock was written before the clock was set back. */
+/** A row further in the future was written before the clock was set back. */
 const aheadMs = 1_000
 const rowsMax = 256
 /** A row this old is deleted. */

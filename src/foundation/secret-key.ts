@@ -26,7 +26,7 @@ export const secretKeysOf = async (config: Config): Promise<readonly SecretKey[]
   return given ?? [secretKeyOf(await firstKey(config))]
 }
 
-/** The same if there is one. Makes none. */
+/** The same if it exists. Does not make one. */
 export const knownSecretKeysOf = async (config: Config): Promise<readonly SecretKey[] | null> => {
   const files = secretKeyFiles(config)
   const current = files === null ? config.SECRET_KEY : await keyInFile(files.current)

@@ -45,13 +45,13 @@ export const scarcestOf = async (
   dirs: readonly string[],
   read: (dir: string) => Promise<DiskSpace> = readDiskSpace,
 ): Promise<DiskSpace> => {
-  const told = await Promise.allSettled(dirs.map((dir) => read(dir)))
-  const spaces = told.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+  const readings = await Promise.allSettled(dirs.map((dir) => read(dir)))
+  const spaces = readings.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
   const [scarcest] = spaces.toSorted(
     (one, other) => rank[diskStateOf(one)] - rank[diskStateOf(other)] || one.freeBytes - other.freeBytes,
   )
   if (scarcest !== undefined) return scarcest
-  throw told.find((one) => one.status === 'rejected')?.reason ?? new Error('no directory was named')
+  throw readings.find((one) => one.status === 'rejected')?.reason ?? new Error('no directory was named')
 }
 
 const rank = { full: 0, low: 1, ok: 2 } as const
@@ -106,7 +106,7 @@ export const createDiskWatch = ({
       failed = false
     } catch (error) {
       // The last state is kept: a failed reading does not show how much room there is.
-      if (!failed) logger.warn({ err: error, dir: dirs[0] }, 'disk space: it cannot be told how much is free')
+      if (!failed) logger.warn({ err: error, dir: dirs[0] }, 'disk space: the free space cannot be read')
       failed = true
     }
     if (!closed) timer = setTimeout(() => void look(), lookMs[seen?.state ?? 'ok']).unref()
@@ -132,9 +132,9 @@ const tell = (
   { space, state }: { readonly space: DiskSpace; readonly state: DiskState },
 ): void => {
   const fields = { dir, free_bytes: space.freeBytes, free_ratio: Math.round(space.freeRatio * 1e4) / 1e4 }
-  if (state === 'full') logger.error(fields, 'disk space: new calls are refused until there is more')
-  else if (state === 'low') logger.warn(fields, 'disk space: little is left; see "doctor"')
-  else logger.info(fields, 'disk space: there is enough again')
+  if (state === 'full') logger.error(fields, 'disk space: full; new calls are refused until there is more')
+  else if (state === 'low') logger.warn(fields, 'disk space: low; see "doctor"')
+  else logger.info(fields, 'disk space: enough again')
 }
 
 /** The free space as text for people. */

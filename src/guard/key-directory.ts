@@ -114,7 +114,7 @@ export const openKeyDirectory = async ({
 
   return {
     get: (keyId) => {
-      // Without the subscription the known state may be out of date, and a revoked key must stay out.
+      // Without the subscription the known state may be out of date, and a revoked key must stay refused.
       const heardOf = following.failure() === null
       const stream = known.get(keyId)
       if (stream !== undefined) return heardOf ? stream.found : look(keys, keyId)
@@ -215,7 +215,7 @@ const load = async (keys: Keys, keyId: string, own: Loading): Promise<FoundKey> 
 }
 
 const tooLate = (): never => {
-  throw new Unavailable(`the event log did not tell of an API key within ${readMaxMs} ms`)
+  throw new Unavailable(`the event log did not answer about an API key within ${readMaxMs} ms`)
 }
 
 const foundOf = (stream: KeyStream): FoundKey => {

@@ -50,7 +50,7 @@ export const watchParked = async ({
         away = false
       } catch (error) {
         // The last state is kept. Other parts also report that the database is away.
-        if (!away) logger.error({ err: error, projection }, 'parked events cannot be asked for')
+        if (!away) logger.error({ err: error, projection }, 'parked events cannot be read')
         away = true
       }
     }

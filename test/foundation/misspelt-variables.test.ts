@@ -31,7 +31,7 @@ describe('a variable similar to one of ours', () => {
     const [one] = misspeltVariables({ SECRET_KEYS: 'geheimnis' })
     expect(one).toEqual({ name: 'SECRET_KEYS', meant: 'SECRET_KEY' })
     expect(misspeltText({ name: 'SECRET_KEYS', meant: 'SECRET_KEY' })).toBe(
-      'SECRET_KEYS is no variable of this service, and nothing reads it; is SECRET_KEY meant?',
+      'SECRET_KEYS is not a variable of this service, and nothing reads it; did you mean SECRET_KEY?',
     )
   })
 

@@ -122,9 +122,9 @@ describe('the watch', () => {
     await pass(2_000)
     expect([watch.isFull(), watch.seen()?.state]).toEqual([false, 'ok'])
     expect(logged).toEqual([
-      'warn disk space: little is left; see "doctor"',
-      'error disk space: new calls are refused until there is more',
-      'info disk space: there is enough again',
+      'warn disk space: low; see "doctor"',
+      'error disk space: full; new calls are refused until there is more',
+      'info disk space: enough again',
     ])
     watch.close()
   })
@@ -136,7 +136,7 @@ describe('the watch', () => {
     await watch.watch()
     await pass(3_000)
     expect(watch.isFull()).toBe(true)
-    expect(logged.slice(1)).toEqual(['warn disk space: it cannot be told how much is free'])
+    expect(logged.slice(1)).toEqual(['warn disk space: the free space cannot be read'])
     await pass(1_000)
     expect(watch.isFull()).toBe(false)
     watch.close()

@@ -235,7 +235,7 @@ describe('at the end of an epoch', () => {
 
 describe('a directory that does not match the data', () => {
   const lost =
-    /^the keys? 716-.{8} that this database's data are sealed under (is|are) not there, and no new one is made beside them\. Mount or restore/
+    /^the keys? 716-.{8} that this database's data are sealed under (is|are) missing, and no new key is made next to such data\. Mount or restore/
 
   test('is refused if it is not mounted, and nothing is created in its place', async () => {
     await seal(process())
@@ -273,7 +273,7 @@ describe('a directory that does not match the data', () => {
     const both = await Promise.allSettled([seal(process()), seal(process({ dir: other }))])
     expect(both.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     expect(String(both.find((one) => one.status === 'rejected')?.reason)).toMatch(
-      /is not there|another key of epoch 716 than other processes use/,
+      /does not exist|key of epoch 716 is not the one that other processes use/,
     )
     expect(await registered()).toHaveLength(1)
   })

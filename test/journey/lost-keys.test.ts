@@ -53,7 +53,7 @@ test('a service without its keys does not start, makes none, and says what to do
   expect(first).toBe('the service ended with 2 before it answered:')
   expect(lines).toEqual([
     expect.stringMatching(
-      /^Configuration: KEY_DIR: the key \d+-.{8} that this database's data are sealed under is not there.*"epoch-key abandon"/,
+      /^Configuration: KEY_DIR: the key \d+-.{8} that this database's data are sealed under is missing.*"epoch-key abandon"/,
     ),
   ])
   await expect(stat(join(root, 'keys'))).rejects.toThrow('ENOENT')

@@ -32,7 +32,7 @@ describe('the service', () => {
     [
       'DATABASE_URL',
       `postgres://user:${password}#@host:5432/nothing`,
-      'its password has a character that a URL',
+      'its password has a character with another meaning in a URL',
     ],
     ['DATABASE_URL', `postgres://user:${password}@host:port/nothing`, 'it is not the URL of a database'],
     ['API_PORT', 'abc', 'a port number from 0 to 65535 (it is "abc")'],
@@ -69,7 +69,7 @@ test('a misspelt variable is named next to the error, without its value', async 
   )
   expect(told.trimEnd().split('\n').slice(1)).toEqual([
     'Configuration: API_PORT: a port number from 0 to 65535 (it is "abc")',
-    'Warning: DATABSE_URL is no variable of this service, and nothing reads it; is DATABASE_URL meant?',
+    'Warning: DATABSE_URL is not a variable of this service, and nothing reads it; did you mean DATABASE_URL?',
   ])
 })
 

@@ -75,7 +75,7 @@ export type Counted = readonly number[]
 /** The verdict for the requested windows. Throws if the answer does not fit them. */
 export const verdictOf = ([denied, ...counted]: Counted, windows: readonly Window[]): RateVerdict => {
   if (counted.length !== 2 * windows.length)
-    throw new Error('the counters answered something else than was asked')
+    throw new Error('the answer of the counters does not fit the question')
   let exceeded: RateVerdict['exceeded'] = null
   const states = windows.map((window, i) => {
     const used = counted[2 * i] ?? 0

@@ -127,7 +127,7 @@ const load = async (settings: Settings, epoch: number): Promise<EpochKey> => {
     logger.info({ epoch }, 'epoch keys: a new epoch begins')
   }
   const made = files.readSync(epoch)
-  if (made === null) throw new EpochKeyFault(`the key of epoch ${epoch} was made and is not there`)
+  if (made === null) throw new EpochKeyFault(`the key of epoch ${epoch} was made, but it does not exist`)
   await register(pool, made)
   return made
 }
@@ -153,7 +153,7 @@ const current = async (held: Held): Promise<EpochKey> => {
 const loadAndHold = async (held: Held, epoch: number): Promise<EpochKey> => {
   try {
     const loaded = await load(held, epoch)
-    if (held.fault !== null) held.logger.info('epoch keys: the current key is at hand again')
+    if (held.fault !== null) held.logger.info('epoch keys: the current key is available again')
     held.fault = null
     held.key = loaded
     held.seenAtMs = performance.now()
@@ -263,7 +263,7 @@ const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): 
   // If two processes register the same key at the same time, the epoch's index may refuse one of them before it sees the other's row.
   if (refused !== undefined && rows[0] === undefined)
     throw new EpochKeyFault(
-      `it holds another key of epoch ${epoch} than other processes use. All processes share one directory: name that one.`,
+      `its key of epoch ${epoch} is not the one that other processes use. All processes share one directory: name that one.`,
       { cause: refused },
     )
   if (rows[0]?.destroyed === true)
@@ -275,7 +275,7 @@ const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): 
 const lostMessage = (lost: readonly { readonly id: string }[]): string => {
   const ids = lost.map(({ id }) => id).join(', ')
   return (
-    `the key${lost.length === 1 ? '' : 's'} ${ids} that this database's data are sealed under ${lost.length === 1 ? 'is' : 'are'} not there, and no new one is made beside them. ` +
+    `the key${lost.length === 1 ? '' : 's'} ${ids} that this database's data are sealed under ${lost.length === 1 ? 'is' : 'are'} missing, and no new key is made next to such data. ` +
     'Mount or restore the directory; all processes share one. Where it is lost for good, "epoch-key abandon" gives up what is sealed under it.'
   )
 }
