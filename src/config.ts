@@ -169,7 +169,7 @@ const variables = z.object({
     { min: 100, max: 8_000 },
     'milliseconds from 100 to 8000, the most that a call has',
   ).default(8_000),
-  PROFILE_FETCHES_MAX: whole({ min: 1, max: 9_999 }, 'how many at once, from 1 to 9999').default(100),
+  PROFILE_FETCHES_MAX: whole({ min: 1, max: 9_999 }, 'the maximum in progress, from 1 to 9999').default(100),
   PROFILE_DOMAIN: z
     .string()
     .regex(/^[a-z0-9-]+(\.[a-z0-9-]+)+$/, 'a domain such as profnet.com')

@@ -6,11 +6,11 @@ export const meterCalls = (
   { gauge, total }: Meters,
   overload: Pick<Overload, 'inProgress' | 'inProgressMax' | 'refused'>,
 ): void => {
-  gauge({ name: 'calls_in_progress', help: 'Calls being made' }, () => [{ value: overload.inProgress }])
+  gauge({ name: 'calls_in_progress', help: 'Calls in progress' }, () => [{ value: overload.inProgress }])
   gauge(
     {
       name: 'calls_in_progress_max',
-      help: 'Calls that may be made at once; it falls while the process is late',
+      help: 'Limit of calls in progress; it falls while the process is late',
     },
     () => [{ value: overload.inProgressMax }],
   )

@@ -8,13 +8,12 @@ export const meterDns = (
   meters.total(
     {
       name: 'dns_queries_total',
-      help: 'Questions to DNS servers, by what came of them; busy: not asked, because too many were under way',
+      help: 'DNS queries, by outcome; busy: not sent, because too many were under way',
       labels: ['outcome'],
     },
     () => Object.entries(status().queries).map(([outcome, value]) => ({ labels: { outcome }, value })),
   )
-  meters.total(
-    { name: 'dns_cache_hits_total', help: 'Questions answered from what DNS servers had said' },
-    () => [{ value: status().cacheHits }],
-  )
+  meters.total({ name: 'dns_cache_hits_total', help: 'DNS questions answered from the cache' }, () => [
+    { value: status().cacheHits },
+  ])
 }

@@ -122,7 +122,7 @@ export function createHealth({ diskSpace, ...options }: HealthOptions): Health {
             return samples[name] ?? []
           })
       meters.gauge(
-        { name: 'check_level', help: 'What a check found: 0 ok, 1 warning, 2 fault', labels: ['check'] },
+        { name: 'check_level', help: 'Result of a check: 0 ok, 1 warning, 2 fault', labels: ['check'] },
         () =>
           Promise.all(
             looks.map(async ({ check, look }) => ({
@@ -185,7 +185,7 @@ const processChecks = ({
     advice:
       '"projection parked" names the event. Run the release that can read it, or revoke the key and issue another.',
     gauges: {
-      doubtful_streams: 'Streams with an event that cannot be read; what they are about is refused',
+      doubtful_streams: 'Streams with an event that cannot be read; calls that depend on them are refused',
     },
     labels: ['model'],
     look: () => {

@@ -64,12 +64,12 @@ export const createMetricsHost = ({
         .send(await metrics.text()),
   })
   host.setNotFoundHandler((_request, reply) =>
-    reply.code(404).type('text/plain; charset=utf-8').send('Here are /metrics, /livez and /readyz.\n'),
+    reply.code(404).type('text/plain; charset=utf-8').send('This host has /metrics, /livez and /readyz.\n'),
   )
   host.setErrorHandler((error: { statusCode?: number }, request, reply) => {
     const status = error.statusCode ?? 500
     if (status >= 500) logger.error({ err: error, path: request.routeOptions.url }, 'the metrics failed')
-    reply.code(status).type('text/plain; charset=utf-8').send('That did not work.\n')
+    reply.code(status).type('text/plain; charset=utf-8').send('The request failed.\n')
   })
   return host
 }

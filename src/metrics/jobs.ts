@@ -18,7 +18,7 @@ export const meterJobRuns = (meters: Meters, names: readonly string[]): JobObser
   meters.total(
     {
       name: 'jobs_runs_total',
-      help: 'Runs of jobs in this process, by how they ended; each try of a run counts',
+      help: 'Job runs in this process, by outcome; each try counts',
       labels: ['name', 'outcome'],
     },
     () =>
@@ -28,7 +28,7 @@ export const meterJobRuns = (meters: Meters, names: readonly string[]): JobObser
   )
   const duration = meters.histogram({
     name: 'jobs_duration_seconds',
-    help: 'How long runs of jobs took in this process',
+    help: 'Duration of job runs in this process',
     labels: ['name'],
     buckets: durationBuckets,
   })

@@ -5,14 +5,14 @@ import { within } from '../concurrency/deadline.ts'
 /**
  * The metrics of one process, with the library's own classes. Values of every call are counted in plain numbers and
  * become a metric only when the metrics are read: the library's increments build a text key every time, and three of
- * them take longer than the rest of letting a call in.
+ * them take longer than the rest of a call's admission.
  */
 export const createMeters = (registry: Registry): Meters => {
   const registers = [registry]
   const asked: AskedFigures[] = []
   new Gauge({
     name: 'enrichment_figures_age_seconds',
-    help: 'Age of the oldest figure in this answer that the database or the event log did not tell in time; 0: there is none',
+    help: 'Age of the oldest figure in this answer, if the database or the event log did not answer in time; 0: all are current',
     registers,
     async collect() {
       // Registered first: the other gauges have begun to ask by the next microtask.

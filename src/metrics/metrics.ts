@@ -76,13 +76,13 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
     rateLimiter: {
       degraded: meters.counter({
         name: 'rate_limiter_degradations_total',
-        help: 'Times that Redis did not answer after it had, and the process counted rate limits for itself',
+        help: 'Times that Redis stopped answering, and the process counted rate limits alone',
       }),
     },
     meters,
     connectionRefused: meters.counter({
       name: 'refused_connections_total',
-      help: 'Connections reset because their address, or all together, held too many',
+      help: 'Connections reset because their address, or all addresses together, had too many',
     }),
     text: () => registry.metrics(),
     contentType: registry.contentType,
@@ -103,7 +103,7 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
   })
   const appendSeconds = meters.histogram({
     name: 'ledger_append_duration_seconds',
-    help: 'From handing a batch to the event log until it is durable, repetitions included',
+    help: 'Time until a batch is durable in the event log, retries included',
     buckets: durationBuckets,
   })
   return {
@@ -114,15 +114,15 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
     },
     conflict: meters.counter({
       name: 'ledger_conflicts_total',
-      help: 'Appends another process was ahead of; decided anew',
+      help: 'Appends that lost to another process; their commands were decided again',
     }),
     unknownOutcome: meters.counter({
       name: 'ledger_unknown_outcomes_total',
-      help: 'Appends whose outcome had to be found out by sending them again',
+      help: 'Appends sent again because their outcome was unknown',
     }),
     fence: meters.counter({
       name: 'ledger_fences_total',
-      help: 'Appends with an unknown outcome that were kept from being written later',
+      help: 'Appends with an unknown outcome that were prevented from being written later',
     }),
     reversal: meters.counter({
       name: 'ledger_reversals_total',
@@ -178,7 +178,7 @@ const callMetrics = (durations: CallDurations, meters: Meters): Required<CallObs
     notAuthenticated: meters.words(
       {
         name: 'authentication_failures_total',
-        help: 'Requests without a valid key, by what was wrong with it',
+        help: 'Requests without a valid key, by reason',
       },
       'reason',
       failureReasons,
@@ -186,7 +186,7 @@ const callMetrics = (durations: CallDurations, meters: Meters): Required<CallObs
     rateLimited: meters.words(
       {
         name: 'rate_limited_calls_total',
-        help: 'Calls refused by a rate limit, by the window that was full',
+        help: 'Calls refused by a rate limit, by the full window',
       },
       'policy',
       ratePolicies,
@@ -198,7 +198,7 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
   meters.total(
     {
       name: 'calls_total',
-      help: 'Calls of known keys, by what became of them; code names why one was refused or failed',
+      help: 'Calls of known keys, by outcome; code is the error code of a refused or failed call',
       labels: ['capability', 'outcome', 'code'],
     },
     () =>
@@ -213,7 +213,7 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
   meters.total(
     {
       name: 'credits_charged_total',
-      help: 'Credits charged for calls; the ledger has them to the millionth',
+      help: 'Credits charged for calls; the exact amounts are in the ledger',
       labels: ['capability'],
     },
     () =>
