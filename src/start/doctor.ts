@@ -56,7 +56,7 @@ export async function examine(
 const withoutAddress: Finding = {
   about: 'database',
   level: 'warning',
-  says: 'not looked at, because its address makes no sense',
+  says: 'not checked, because its address is invalid',
   remedy: 'Correct DATABASE_URL and EVENT_LOG_URL, and run this again.',
   figures: {},
 }
@@ -256,7 +256,7 @@ async function serviceAt({ variable, url }: Place): Promise<Found> {
     const code = Object(cause).code
     return code === 'ECONNREFUSED' || code === 'EADDRNOTAVAIL'
       ? wrong(`nothing listens at ${url} (${variable})`)
-      : wrong(`what listens at ${url} (${variable}) does not answer as this service: ${reasonOf(cause)}`, {
+      : wrong(`the program at ${url} (${variable}) is not this service: ${reasonOf(cause)}`, {
           severity: 'fault',
           advice: `Stop it (ss -ltnp 'sport = :${new URL(url).port}' names it), or set ${variable} to another port.`,
         })
@@ -267,9 +267,9 @@ async function serviceAt({ variable, url }: Place): Promise<Found> {
     .join(', ')
   const advice = 'See the other lines, and the log of the service.'
   if (answer.status !== 'ready')
-    return wrong(`${url} is not ready: ${named === '' ? 'it does not say why' : named}`, {
+    return wrong(`${url} is not ready: ${named === '' ? 'it gives no reason' : named}`, {
       severity: 'fault',
       advice,
     })
-  return named === '' ? fine(`${url} is ready`) : wrong(`${url} is ready, with less: ${named}`, { advice })
+  return named === '' ? fine(`${url} is ready`) : wrong(`${url} is ready, but degraded: ${named}`, { advice })
 }

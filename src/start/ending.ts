@@ -26,7 +26,7 @@ type Running = {
   reload(): Promise<void>
 }
 
-/** A start takes a few seconds; one that waits longer for its database has nothing to finish. */
+/** A start takes a few seconds; a start that waits longer for its database has nothing to finish. */
 const startMs = 10_000
 
 export type Ending = {
@@ -52,7 +52,7 @@ export const listenForEnd = (): Ending => {
   const close = async (now: Running): Promise<void> => {
     await now.leave({ pause }).catch((error: unknown) => now.logger.error({ err: error }, 'could not leave'))
     setTimeout(() => {
-      now.logger.fatal({ drainMs }, 'ending took too long: what was still in flight is given up')
+      now.logger.fatal({ drainMs }, 'ending took too long: requests still in flight are dropped')
       process.exit(1)
     }, drainMs)
     now.close().then(

@@ -69,7 +69,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   if (ROLES.includes('dashboard')) {
     const host = hostOf('dashboard', reach, options)
     const insecureCookies = INSECURE_COOKIES === '1'
-    if (insecureCookies) logger.warn('INSECURE_COOKIES: a sign-in over plain HTTP can be listened to')
+    if (insecureCookies) logger.warn('INSECURE_COOKIES: a sign-in over plain HTTP can be intercepted')
     const outside = openOutside(config)
     const publicUrl = config.DASHBOARD_URL ?? null
     host.register(
@@ -129,7 +129,7 @@ export const createDataSources = (
       all.map(async ({ data }) => (await data?.({ ...foundation, settings: config })) ?? []),
     )
     for (const one of looked)
-      if (one.status === 'rejected') logger.warn({ err: one.reason }, 'data sources: one cannot be looked at')
+      if (one.status === 'rejected') logger.warn({ err: one.reason }, 'data sources: a source cannot be read')
     return {
       sources: looked.flatMap((one) => (one.status === 'fulfilled' ? one.value : [])),
       faults: looked.flatMap((one) =>

@@ -53,7 +53,7 @@ export const listenForMetrics = async (
     return await listen(host, { ...place, port: defaultMetricsPort })
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    logger.info({ port: defaultMetricsPort }, 'metrics: the default port is taken, another one is used')
+    logger.info({ port: defaultMetricsPort }, 'metrics: the default port is taken, using another port')
     return listen(host, { ...place, port: 0 })
   }
 }

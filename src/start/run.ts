@@ -28,7 +28,7 @@ export async function runService(
 ): Promise<void> {
   // Nothing more can be answered or written, so it ends immediately, as after a crash.
   const onLost = (error: Error) => {
-    logger.fatal({ err: error }, 'ending: the embedded PostgreSQL is gone')
+    logger.fatal({ err: error }, 'ending: the embedded PostgreSQL has stopped')
     process.exit(1)
   }
   const metrics = createMetrics({ service: release })
@@ -83,7 +83,7 @@ const announce = async (
   const printsSecrets = known === null && isTerminal
   print(`Demo       organization ${demo.organization_id}, key and login in ${path}`)
   print(
-    `Login      user ${demo.dashboard_user}, ${await passwordTold(foundation, demo, { path: printsSecrets ? null : path, isLocal: isLocalDemo(config) })}`,
+    `Login      user ${demo.dashboard_user}, ${await passwordText(foundation, demo, { path: printsSecrets ? null : path, isLocal: isLocalDemo(config) })}`,
   )
   const first = firstRequest(urls, permission.options)
   if (first !== undefined) {
@@ -91,8 +91,8 @@ const announce = async (
     const key = printsSecrets ? `'x-api-key: ${demo.api_key}'` : `"x-api-key: ${keyFrom(path)}"`
     print(`${curlOf(first, key)}\n`)
   }
-  print(`What it cost, plotted: ${dashboardUrl}/organizations/${demo.organization_id}/usage\n`)
-  if (printsSecrets) print(`Key and password are printed this once; ${path} keeps them.\n`)
+  print(`Usage chart: ${dashboardUrl}/organizations/${demo.organization_id}/usage\n`)
+  if (printsSecrets) print(`The key and password are printed only once; ${path} keeps them.\n`)
 }
 
 /** Commands to type before anyone can use the service. If that cannot be determined, the service continues to answer. */
@@ -107,13 +107,13 @@ const announceFirstSteps = async (foundation: Foundation, print: (line: string) 
 }
 
 /** `path`: the file with the password; null: it is printed. */
-const passwordTold = async (
+const passwordText = async (
   { pool }: Foundation,
   { dashboard_user: name, dashboard_password: password }: Demo,
   { path, isLocal }: { readonly path: string | null; readonly isLocal: boolean },
 ): Promise<string> => {
   if (!(await passwordIsRight(pool, { name, password })))
-    return `whose password was changed since; "user password ${name}" gives a new one`
+    return `whose password was changed; "user password ${name}" gives a new one`
   const next = isLocal ? 'it opens everything on this machine' : 'you choose your own when you sign in'
   return path === null ? `password ${password} (${next})` : `password in ${path}; ${next}`
 }
@@ -154,7 +154,7 @@ const openTracing = async (settings: Settings, logger: Logger): Promise<() => Pr
       'service.version': service.version,
       'service.instance.id': `${hostname()}-${process.pid}`,
     }),
-    // A partner that records its trace, or does not, has decided for our part of it.
+    // The partner's decision to record its trace also applies to our part of it.
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(settings.OTEL_TRACES_SAMPLER_ARG) }),
     spanLimits: { attributeValueLengthLimit: attributeCharsMax },
     spanProcessors: [

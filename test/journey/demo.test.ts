@@ -35,7 +35,7 @@ test('without a terminal no start prints the key or password, not even the first
   const { api_key: key = '-', dashboard_password: password = '-' } = await written()
   expect((await stat(join(dataDir, 'demo.json'))).mode & 0o777).toBe(0o600)
   const first = service?.output() ?? ''
-  expect(first).toMatch(/^What it cost, plotted: http:\S+\/organizations\/org_\w+\/usage$/m)
+  expect(first).toMatch(/^Usage chart: http:\S+\/organizations\/org_\w+\/usage$/m)
   for (const output of [first, await restarted()]) {
     expect(output).not.toContain(key)
     expect(output).not.toContain(password)
@@ -54,7 +54,7 @@ test('a first start on a terminal prints key and password, once', async () => {
   })
   try {
     const path = join(directory, 'demo.json')
-    await terminal.until(`printed this once; ${path} keeps them`)
+    await terminal.until(`printed only once; ${path} keeps them`)
     const demo = JSON.parse(await readFile(path, 'utf8')) as Record<string, string>
     expect(terminal.shown()).toContain(`x-api-key: ${demo.api_key}`)
     expect(terminal.shown()).toContain(
@@ -82,7 +82,7 @@ test('a reseeded demo says where the service answers; the next start and demo.js
 
 test('the command reports that it wrote demo.json', async () => {
   const { out } = await cli(['seed'], { DATA_DIR: dataDir })
-  expect(out).toContain(`${join(dataDir, 'demo.json')} tells of this organization now`)
+  expect(out).toContain(`${join(dataDir, 'demo.json')} now holds this organization`)
 })
 
 test('a password that was changed elsewhere is no longer printed', async () => {
@@ -90,5 +90,5 @@ test('a password that was changed elsewhere is no longer printed', async () => {
   expect((await cli(['user', 'password', 'demo', '--yes'], { DATA_DIR: dataDir })).code).toBe(0)
   const next = await restarted()
   expect(next).not.toContain(old)
-  expect(next).toContain('whose password was changed since')
+  expect(next).toContain('whose password was changed')
 })

@@ -11,7 +11,7 @@ const of = (issuer: string, more: Record<string, string> = {}) =>
     ...{ OIDC_ISSUER: issuer, OIDC_CLIENT_ID: client.clientId, OIDC_CLIENT_SECRET: client.clientSecret },
     ...more,
   })
-const provider = startChecks.filter(({ name }) => name === 'provider of identities')
+const provider = startChecks.filter(({ name }) => name === 'identity provider')
 const found = async (config: ReturnType<typeof parseConfig>): Promise<string[]> =>
   (await lookAt(provider, { config })).map(({ level, says }) => `${level}: ${says}`)
 
