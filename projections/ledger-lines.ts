@@ -227,7 +227,7 @@ export type IdempotentCallRow = {
 
 /**
  * One row for each request: the place of an idempotent call in a ledger, by the id of its event, and the last revision that has a line.
- * `revision` is null if there is no such call.
+ * `revision` is null if the call does not exist.
  */
 export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<IdempotentCallRow> => ({
   text: `select asked.ask - 1 as ask, coalesce(last.revision, -1) as last_revision, call.revision

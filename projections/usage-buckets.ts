@@ -38,7 +38,7 @@ type Bucket = { -readonly [Column in keyof typeof columns]: RowOf<typeof hoursTa
 }
 
 /**
- * A bucket is removed when a newer one is further ahead than its table keeps, and what comes for such a bucket later is removed
+ * A bucket is removed when a newer one is further ahead than its table keeps, and later amounts for such a bucket are removed
  * with it. So the rows depend on the events alone, for any division into batches.
  */
 export const usageBuckets: StatelessProjection = {

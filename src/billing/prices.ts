@@ -3,7 +3,7 @@ import type { PriceBookProposed, PriceBookPublished } from '../events/prices.ts'
 
 /** The state of the stream of price books: proposed, published and withdrawn books, by whom and when. Pure. */
 
-/** The actor, the time, and the reason if one was given. */
+/** The actor, the time, and the reason, if given. */
 type Act = { readonly by: string; readonly at: string; readonly reason: string | null }
 
 export type PriceProposal = PriceBookProposed & {

@@ -4,14 +4,14 @@ import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import { type ServedFile, servedFile } from './file.ts'
 
-/** The files that pages load. An address changes with its file, so browsers may keep it for ever. */
+/** The files that pages load. An address changes with its file, so browsers may cache it forever. */
 
 type Asset = {
   readonly path: string
-  /** With what tells this content from any other. */
+  /** The address, with a hash of the content. */
   readonly href: string
   readonly whole: ServedFile
-  /** Compressed when it is first asked for, and kept. */
+  /** Compressed at the first request, and kept. */
   readonly compressed: () => Promise<ServedFile>
 }
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import markdownIt, { type Token } from 'markdown-it'
 
 /**
- * The guides for partners as HTML, made once at the start. Their text is ours; what is HTML in it is shown as text all the same, so that
+ * The guides for partners as HTML, made once at the start. Their text is ours; HTML in it is still shown as text, so that
  * no slip of a pen becomes markup, and links lead to https, to a page of ours, or nowhere.
  */
 

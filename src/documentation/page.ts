@@ -3,7 +3,7 @@ import { escaped, type Guide } from './guides.ts'
 
 /** The pages partners read. Without JavaScript, except for the one that tries calls. */
 
-/** What a browser may load for a page, and from where: from this host, and nothing else. */
+/** The browser may load resources of a page only from this host. */
 const policy = [
   "default-src 'none'",
   "style-src 'self'",
@@ -20,7 +20,7 @@ export const pageHeaders = {
   'cross-origin-opener-policy': 'same-origin',
 } as const
 
-/** Calls that are tried go to this host alone: a key that was typed there leaves to no one else. */
+/** Trial calls go only to this host: a key that was typed there is sent to no other host. */
 export const referenceHeaders = {
   ...pageHeaders,
   'content-security-policy': [...policy, "script-src 'self'", "connect-src 'self'"].join('; '),
@@ -33,7 +33,7 @@ type Shell = {
   readonly title: string
   /** The path of the page. */
   readonly path: string
-  /** Of the pages beside it. */
+  /** Links to the other pages. */
   readonly links: readonly Link[]
   /** HTML. */
   readonly main: string

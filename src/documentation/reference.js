@@ -1,4 +1,4 @@
-// Shows /openapi.json and makes calls from it. Whatever is typed as a key goes to this host and is kept nowhere.
+// Shows /openapi.json and makes calls from it. A key that is typed here is sent only to this host and is not stored.
 const dark = window.matchMedia('(prefers-color-scheme: dark)')
 const follow = () => document.documentElement.classList.toggle('dark-mode', dark.matches)
 dark.addEventListener('change', follow)
@@ -11,11 +11,11 @@ window.SwaggerUIBundle({
   docExpansion: 'list',
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,
-  // No one else is told what is looked at here.
+  // No validation service learns which page is open.
   validatorUrl: null,
   persistAuthorization: false,
   queryConfigEnabled: false,
-  // Whatever the document says.
+  // Regardless of the addresses in the document.
   requestInterceptor: async (request) => {
     if (new URL(request.url, window.location.href).origin === window.location.origin) return request
     throw new Error('This page makes calls to its own host only.')

@@ -41,8 +41,8 @@ const kept = (reply: FastifyReply, compressed: boolean): FastifyReply =>
 const loopback = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/
 
 /**
- * Where the request was sent to, if that is this machine by a name of the machine itself. Any other Host is what the client
- * says, and a cache between could show it to others.
+ * The address to which the request was sent, if it is a name of this machine. The client chooses any other Host, and a cache in
+ * between could show it to others.
  */
 const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null => {
   const address = socket.localAddress?.replace(/^::ffff:/, '') ?? ''
@@ -52,11 +52,11 @@ const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null =>
     : null
 }
 
-/** The examples in the guides, at the address of the API as far as it is known. */
+/** The examples in the guides with the address of the API, if it is known. */
 const addressed = (text: string, api: string | null): string =>
   api === null ? text : text.replaceAll('http://localhost:3000', api).replaceAll('localhost:3000', short(api))
 
-/** As the examples have it: curl takes http where no scheme is. */
+/** In the form of the examples: curl uses http if there is no scheme. */
 const short = (origin: string): string => origin.replace(/^http:\/\//, '')
 
 const referencePage = (guides: ReturnType<typeof readGuides>): string => {

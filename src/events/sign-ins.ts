@@ -21,7 +21,7 @@ const signInRefusal = z.enum(['wrong', 'disabled', 'limited'])
 export type SignInRefusal = z.infer<typeof signInRefusal>
 
 /**
- * Attempts that were refused since `window`, in one process. `user` is null if there is no such user: the typed name may be
+ * Attempts that were refused since `window`, in one process. `user` is null if the user does not exist: the typed name may be
  * a password. `address_hmac` is that of the first of them.
  */
 export const signInsRefusedV1 = z.object({

@@ -300,7 +300,7 @@ export const renewSeals = async ({
         if (dropped > 0)
           logger.warn(
             { key: key.id, store: name, dropped },
-            'epoch keys: what was under a destroyed key is gone',
+            'epoch keys: data under a destroyed key can no longer be opened',
           )
       }
       await keys.settleDestroyed(key)

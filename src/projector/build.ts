@@ -93,7 +93,7 @@ const advance = (
   return reached
 }
 
-/** How a piece of work is begun, committed and undone: in its own transaction, or inside one that continues. */
+/** How to begin, commit and undo a piece of work: in its own transaction, or inside a longer one. */
 type Piece = { readonly begin: string; readonly keep: string; readonly undo: string }
 export const inTransaction: Piece = { begin: 'begin', keep: 'commit', undo: 'rollback' }
 export const inSavepoint: Piece = {

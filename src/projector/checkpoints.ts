@@ -65,9 +65,9 @@ export const strayCheckpoints = async (
 /** The message about rows that were folded from another log. */
 export const strayMessage = (checkpoints: readonly Checkpoint[]): string =>
   `the event log no longer holds the event that ${checkpoints
-    .map(({ name, position }) => `${name} stands at (${position})`)
+    .map(({ name, position }) => `${name} is at (${position})`)
     .join(', ')}: it was restored from an older copy or replaced. ` +
-  'Nothing is folded onto these rows. Stop the service and run "projection rebuild --all": it lists what only the rows know, and asks'
+  'Nothing is folded onto these rows. Stop the service and run "projection rebuild --all": it lists the facts that only the rows hold, and asks'
 
 /** The projector lost its lease, or the checkpoint was moved or the rows replaced by someone else: the batch must be rolled back. */
 export class Fenced extends Error {

@@ -66,7 +66,7 @@ export const createProjector = (options: ProjectorOptions): HeldWork => {
         if (ended === 'all halted') await pause(failurePauseMaxMs)
       } catch (error) {
         if (!(error instanceof Fenced)) throw error
-        logger.info(`projector: ${error.message}, reading anew`)
+        logger.info(`projector: ${error.message}, reading again`)
         await pause(fencedPauseMs)
       }
     },

@@ -158,7 +158,7 @@ const tell = (
 ): void => {
   const fields = { projection: name, stream, position: position.toString(), error }
   if (money)
-    logger.fatal(fields, 'projector: the rows of a stream stopped; its figures are of before this event')
+    logger.fatal(fields, 'projector: the rows of a stream stopped; its figures do not include this event')
   else if (guards) logger.fatal(fields, 'projector: an event of a projection that guards is set aside')
   else logger.error(fields, 'projector: an event is set aside')
 }

@@ -43,7 +43,7 @@ class Overtaken extends Error {
  * Reads the event log for webhooks. One process at a time does. Its place in the log, the balances there, and the resulting
  * messages are written in one transaction. It is not a projection: a rebuild would send every notice again.
  *
- * While there is no webhook, nothing is read. After the first one is created, the log is read from its beginning, for the balances.
+ * While there is no webhook, nothing is read. After the first webhook is created, the log is read from its beginning, for the balances.
  */
 export const createWebhookFollower = (settings: Settings): HeldWork => {
   const { pool, logger, owner } = settings
@@ -83,7 +83,7 @@ const followLog = async (settings: Settings, signal: AbortSignal, works: () => v
     // Messages that were sent before are recognized by their ids, and are not sent again.
     logger.warn(
       { err: error },
-      'webhooks: the event log is another one than before and is read from its beginning',
+      'webhooks: the event log is not the previous one and is read from its beginning',
     )
   }
 }
@@ -134,7 +134,7 @@ const readNotice = (
     return noticeOf(decodeEvent(recorded), balances)
   } catch (error) {
     const { stream, revision } = recorded
-    logger.error({ err: error, stream, revision }, 'webhooks: an event cannot be read and is not told')
+    logger.error({ err: error, stream, revision }, 'webhooks: an event cannot be read and causes no message')
     return null
   }
 }

@@ -71,13 +71,13 @@ export const noticeOf = (event: DecodedEvent, balances: Map<string, Balance>): N
   return told === null ? null : { ...placeOf(event), organizationId, ...told }
 }
 
-type Told = Pick<Notice, 'event' | 'data'>
+type NoticeContent = Pick<Notice, 'event' | 'data'>
 
 const noticeOfOne = (
   organizationId: string,
   event: DecodedEvent,
   balances: Map<string, Balance>,
-): Told | null => {
+): NoticeContent | null => {
   const before = balances.get(organizationId) ?? noBalance
   const after = balanceAfter(before, event)
   balances.set(organizationId, after)
@@ -91,12 +91,12 @@ const placeOf = ({ recorded, metadata }: DecodedEvent): Pick<Notice, 'source' | 
   recordedAtMs: Date.parse(metadata.recorded_at),
 })
 
-const lowBalance = ({ micro, threshold }: Balance): Told => ({
+const lowBalance = ({ micro, threshold }: Balance): NoticeContent => ({
   event: 'balance.low',
   data: { balance: formatCredits(micro), threshold: threshold === null ? null : formatCredits(threshold) },
 })
 
-const overrideNotice = (event: DecodedEvent): Told | null => {
+const overrideNotice = (event: DecodedEvent): NoticeContent | null => {
   if (event.type === 'PriceOverrideSet') {
     const { sku, amount, effective_from } = event.data
     return { event: 'price.changed', data: { change: 'override', sku, amount, effective_from } }
@@ -107,7 +107,7 @@ const overrideNotice = (event: DecodedEvent): Told | null => {
   return { event: 'price.changed', data: { change: 'override_withdrawn', sku, effective_from } }
 }
 
-const noticeOfAll = (event: DecodedEvent): Told | null => {
+const noticeOfAll = (event: DecodedEvent): NoticeContent | null => {
   if (event.type === 'LogCheckpointed') {
     const { size, note } = event.data
     return { event: 'checkpoint', data: { size, note } }

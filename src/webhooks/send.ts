@@ -40,7 +40,7 @@ const busyMs = 60_000
 /** The URL of a webhook, and the secrets that sign its messages: for a while after a change also the previous one. */
 export type Receiver = {
   readonly webhook_id: string
-  /** Null: the operator's own webhook. Only this one may be sent to addresses that `EGRESS_ALLOW` exempts. */
+  /** Null: the operator's own webhook. Only this webhook may use addresses that `EGRESS_ALLOW` exempts. */
   readonly organization_id: string | null
   readonly url: string
   readonly sealed_secret: string

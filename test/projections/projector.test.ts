@@ -141,7 +141,7 @@ describe('following', () => {
     await house.pool.query('drop trigger refuse on projection_checkpoints')
     await untilProjected(house)
     expect(messages).not.toContain(
-      'projector: a money projection stopped; its figures are of before this event',
+      'projector: the rows of a stream stopped; its figures do not include this event',
     )
     await expectSound()
   })
