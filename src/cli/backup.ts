@@ -29,19 +29,19 @@ const secretsNote = (context: Pick<CommandContext, 'config'>): string =>
 const create: Command = {
   name: 'backup create',
   summary:
-    'copy everything that is not derived into a file, as it is at one moment, while the service runs; without SECRET_KEY and KEY_DIR',
+    'copy everything that is not derived into a file, as of one moment, while the service runs; without SECRET_KEY and KEY_DIR',
   parameters: [
     { name: 'file', help: 'a new file, such as 2026-03-01.tar; mode 0600', required: true, kind: 'file' },
     {
       name: 'final',
-      help: 'the installation moves: the service is stopped, and starts here no more',
+      help: 'the installation moves: the service is stopped and does not start here again',
       kind: 'flag',
     },
   ],
   changes: {
     of: 'records',
     asks: 'never',
-    left: 'Half a backup is never taken for a whole one: run the same command again. With --final nothing starts here until then.',
+    left: 'An incomplete backup is never accepted: run the same command again. With --final nothing starts here until then.',
     plan: async (_, given) => {
       const final = given.flag('final')
       return {
@@ -89,7 +89,7 @@ const create: Command = {
         `${path}  ${megabytes(bytes)}  sha256 ${sha256}`,
         holds_log
           ? `The event log up to position ${head.position}, and every table that is not derived from it.`
-          : `Every table that is not derived from the event log. The event log is ${manifest.event_log} and is not in it: copy that now, by its own way.`,
+          : `Every table that is not derived from the event log. The event log is ${manifest.event_log} and is not in it: copy that now with its own tools.`,
         secretsNote(context),
         ...(final
           ? ['This installation does not start again. Restore the file where it is to continue.']
@@ -101,7 +101,7 @@ const create: Command = {
 
 const verify: Command = {
   name: 'backup verify',
-  summary: 'read a backup, and prove it whole and ours; nothing is written',
+  summary: 'read a backup, and check that it is complete and from this installation; writes nothing',
   parameters: [{ name: 'file', help: 'of "backup create"', required: true, kind: 'file' }],
   changes: 'nothing',
   run: async (context, given) => {
@@ -117,7 +117,7 @@ const verify: Command = {
         onProgress: (readBytes) => context.progress(`${megabytes(readBytes)} read`),
       })
       return {
-        // A list, because it has always been a list.
+        // A list, for compatibility.
         json: [backupJson(backup)],
         lines: [
           `ok  ${backup.path}  ${megabytes(backup.bytes)}  made ${backup.manifest.made_at}  position ${backup.manifest.head.position}  sha256 ${backup.sha256}`,
@@ -163,7 +163,7 @@ const restore: Command = {
     },
     {
       name: 'keys-lost',
-      help: 'go on although keys of KEY_DIR are lost, and with them the profiles sealed under them',
+      help: 'continue although keys of KEY_DIR are lost, and with them the profiles sealed under them',
       kind: 'flag',
     },
   ],
@@ -230,7 +230,7 @@ const proved = async (
       failed: true,
       lines: [
         `the event log was loaded as it was backed up, and is broken in ${faults.length} places, beginning with ${faults[0]?.stream}: ${faults[0]?.fault}`,
-        'See "event-log verify". Nothing was derived from it yet: "projection rebuild --all" does that.',
+        'See "event-log verify". Nothing has been derived from it yet: "projection rebuild --all" does that.',
       ],
     }
   }
@@ -260,7 +260,7 @@ const proved = async (
     },
     lines: [
       `restored as of ${manifest.made_at}, position ${manifest.head.position}: ${events} events in ${streams} streams are proved, ${rebuilt.events} folded, in ${seconds} s`,
-      'What happened after that is not here: calls, grants and revoked keys since then have to be repeated. Erasures since then are in KEY_DIR, and are applied when the service starts.',
+      'Later changes are missing: calls, grants and revoked keys since then have to be repeated. Erasures since then are in KEY_DIR, and are applied when the service starts.',
       'People sign in to the dashboard again. Start the service, then look with "doctor".',
     ],
   }

@@ -29,7 +29,7 @@ export type CommandContext = {
   /** Shows the progress of long work; on a terminal the line is overwritten. */
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
-  /** From here on, an interruption leaves this: a sentence. */
+  /** A sentence about the state that an interruption leaves from here on. */
   readonly leaves: (what: string) => void
 }
 

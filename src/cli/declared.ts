@@ -31,7 +31,7 @@ const documentBytesMax = 256 * 1024 * 1024
 /** A command or query of administration as a command of this command line. */
 export const commandOf = (declared: Declared): Command => {
   const { name, summary, fields, changes, action, out, long } = declared
-  // A check is of more worth from a process of its own, and loses nothing if it ends early.
+  // A check from a separate process is worth more, and loses nothing if it ends early.
   const asJob = long !== undefined && changes !== 'nothing'
   const asked = async (given: Given) => declared.read(await givenIn(fields, given))
   return {
@@ -57,7 +57,7 @@ export const commandOf = (declared: Declared): Command => {
       if (paged !== undefined) return streamed(declared, paged, context, given)
       if (exported !== undefined) return written(declared, exported, context, given)
       if (declared.types !== undefined && given.text('out') !== undefined)
-        throw new UsageError('--out: these values make no file; --help says which ones do')
+        throw new UsageError('--out: these values do not produce a file; --help says which values do')
       const own = await contextIn(declared, context, given)
       const elsewhere = asJob && !given.flag('here') ? await fromWorker(declared, values, own, context) : null
       const answer = elsewhere ?? (await run(own))
@@ -71,7 +71,7 @@ export const commandOf = (declared: Declared): Command => {
 const hereParameter: Parameter = {
   name: 'here',
   kind: 'flag',
-  help: 'do it in this process, and not as a job of the service, which continues when this process ends',
+  help: 'do it in this process, not as a job of the service that continues when this process ends',
 }
 
 const fromWorker = async (
@@ -145,7 +145,7 @@ export const progressOf = ({
 const limitMax = 1_000_000
 const limitParameter: Parameter = {
   name: 'limit',
-  help: `how many at most (default ${rowsDefault}, at most ${limitMax})`,
+  help: `the maximum number (default ${rowsDefault}, at most ${limitMax})`,
 }
 
 /** A list, a row at a time: with `--json` an array of objects, and otherwise a line of the columns for each row. */
@@ -158,19 +158,19 @@ const streamed = async (
   const { json, write } = context
   const max = wholeNumber('limit', given.text('limit') ?? String(rowsDefault), { min: 1, max: limitMax })
   const own = await contextIn(declared, context, given)
-  let told = 0
+  let count = 0
   for await (const row of rows(own, { cursor: null, max })) {
-    await write(json ? `${told === 0 ? '[\n' : ',\n'}${JSON.stringify(row)}` : `${lineOf(declared, row)}\n`)
-    told++
+    await write(json ? `${count === 0 ? '[\n' : ',\n'}${JSON.stringify(row)}` : `${lineOf(declared, row)}\n`)
+    count++
   }
-  if (json) await write(told === 0 ? '[]\n' : '\n]\n')
-  else if (told === 0) await write('nothing was found\n')
+  if (json) await write(count === 0 ? '[]\n' : '\n]\n')
+  else if (count === 0) await write('nothing was found\n')
   const missing = await lacks(own)
   if (missing !== null) process.stderr.write(`${missing}\n`)
   return { json: [], written: true, failed: missing !== null }
 }
 
-/** A file, to where the person wants it. With `--json`, JSON Lines become an array. */
+/** Writes a file to the requested destination. With `--json`, JSON Lines become an array. */
 const written = async (
   declared: Declared,
   file: NonNullable<Asked['file']>,
@@ -179,7 +179,7 @@ const written = async (
 ): Promise<Answer> => {
   const { json } = context
   if (json && file.type !== 'application/jsonl')
-    throw new UsageError('--json and a form that is not JSON do not go together: leave out one of them')
+    throw new UsageError('--json and a form that is not JSON exclude each other: leave out one of them')
   const own = await contextIn(declared, context, given)
   const answer = await withOutput(context, given, async (write) => {
     if (!json) return file.write(own, write)

@@ -9,7 +9,7 @@ const endMaxMs = 2_000
 export const doctorCommand: Command = {
   name: 'doctor',
   summary:
-    'look at everything this installation needs, whether it runs or not: what is wrong, and what to do; changes nothing',
+    'check everything this installation needs, whether it runs or not; show faults and remedies; changes nothing',
   parameters: [],
   anyEnvironment: true,
   changes: 'nothing',
@@ -28,7 +28,7 @@ export const doctorCommand: Command = {
       lines: [
         ...findings.flatMap(findingLines),
         '',
-        `${findings.length} things looked at: ${faults} ${faults === 1 ? 'fault' : 'faults'}, ${warnings} ${warnings === 1 ? 'warning' : 'warnings'}`,
+        `${findings.length} checks: ${faults} ${faults === 1 ? 'fault' : 'faults'}, ${warnings} ${warnings === 1 ? 'warning' : 'warnings'}`,
       ],
       failed: faults > 0,
     }

@@ -8,7 +8,7 @@ const instant = (ms: number): string => new Date(ms).toISOString()
 
 const list: Command = {
   name: 'epoch-key list',
-  summary: 'the keys that data about people are sealed under, and by when each is destroyed',
+  summary: 'the keys that seal personal data, and by when each is destroyed',
   parameters: [],
   changes: 'nothing',
   run: async ({ config, foundation }) => {
@@ -21,7 +21,7 @@ const list: Command = {
     }))
     return {
       json: keys,
-      lines: keys.length === 0 ? ['no key was needed yet'] : [...table(keys), '', keyDirOf(config)],
+      lines: keys.length === 0 ? ['no key has been needed yet'] : [...table(keys), '', keyDirOf(config)],
       failed: keys.some(({ state }) => state === 'lost'),
     }
   },
@@ -30,7 +30,7 @@ const list: Command = {
 const abandon: Command = {
   name: 'epoch-key abandon',
   summary:
-    'give up what is sealed under keys that are lost for good: people of the data set are dropped, profiles are fetched again',
+    'abandon data under keys that are lost for good: people of the data set are dropped, profiles are fetched again',
   parameters: [],
   changes: {
     of: 'people',
@@ -51,7 +51,7 @@ const abandon: Command = {
       json: { abandoned, dropped_from_data_set: dropped },
       lines:
         abandoned.length === 0
-          ? [`No key is lost: ${keyDirOf(config)} holds all that are needed.`]
+          ? [`No key is lost: ${keyDirOf(config)} holds all keys that are needed.`]
           : [
               `Given up: ${abandoned.join(', ')}.`,
               `${dropped} people of the data set were under them and have to be imported again.`,

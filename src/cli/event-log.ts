@@ -68,14 +68,14 @@ const copy: Command = {
       name: 'from',
       help: `${urlHelp}; default: EVENT_LOG_FROM, or the log in the PostgreSQL of this installation; an embedded PostgreSQL is started if it does not run`,
     },
-    { name: 'to', help: 'the same, empty or a copy begun earlier; default: EVENT_LOG_TO' },
+    { name: 'to', help: 'the same; empty, or an earlier copy of this log; default: EVENT_LOG_TO' },
     { name: 'from-prefix', help: 'the EVENT_LOG_PREFIX of the source; default: none' },
     { name: 'to-prefix', help: 'the EVENT_LOG_PREFIX of the target; default: EVENT_LOG_PREFIX' },
   ],
   changes: {
     of: 'records',
     asks: 'on a terminal',
-    left: 'A part of the log is copied: the same command goes on where it ended.',
+    left: 'A part of the log is copied: the same command continues where it stopped.',
     plan: async (context, given) => {
       const { from, to } = copyOf(context, given)
       return {
@@ -121,7 +121,7 @@ const prepareOf = (config: CommandContext['config'], given: Given) => {
     throw new UsageError('EVENT_LOG_USER_PASSWORD: set it to the password of the new user')
   if (/[?&]tls=false/i.test(url))
     throw new UsageError(
-      'EVENT_LOG_ADMIN_URL: an EventStoreDB without TLS knows no users; there is nothing to prepare',
+      'EVENT_LOG_ADMIN_URL: an EventStoreDB without TLS has no users; there is nothing to prepare',
     )
   return { user, url, password }
 }
@@ -129,18 +129,18 @@ const prepareOf = (config: CommandContext['config'], given: Given) => {
 const prepare: Command = {
   name: 'event-log prepare',
   summary:
-    'make the EventStoreDB user the service works as, or give it a new password, with the rights it needs; ' +
+    'create the EventStoreDB user of the service, or give it a new password, with the rights it needs; ' +
     'EVENT_LOG_ADMIN_URL and EVENT_LOG_USER_PASSWORD come from the environment',
   parameters: [{ name: 'user', help: 'its name: letters, digits, . _ -', required: true }],
   changes: {
     of: 'access',
     asks: 'on a terminal',
-    left: 'The user may be made without its rights: the same command makes the rest.',
+    left: 'The user may exist without its rights: the same command adds them.',
     plan: async ({ config }, given) => {
       const { user, url } = prepareOf(config, given)
       return {
         says: [
-          `Make the user ${user} at ${shownUrl(url)}, or give it the password of EVENT_LOG_USER_PASSWORD, with the rights the service needs.`,
+          `Create the user ${user} at ${shownUrl(url)}, or give it the password of EVENT_LOG_USER_PASSWORD, with the rights the service needs.`,
         ],
       }
     },
@@ -167,7 +167,7 @@ const prepare: Command = {
 const verify: Command = {
   name: 'event-log verify',
   summary:
-    'read the whole event log and prove it: every hash chain and its end, every signed checkpoint, the stored tree; names what is broken',
+    'read the whole event log and verify it: every hash chain and its end, every signed checkpoint, the stored tree; names all faults',
   parameters: [
     {
       name: 'against',
@@ -226,11 +226,11 @@ const soundLines = ({ streams, events, known, checkpoints, against }: LogVerdict
   ...(checkpoints.earlier === 0
     ? []
     : [
-        `note    ${checkpoints.earlier} checkpoints are of logs this one was copied from: their signatures hold`,
+        `note    ${checkpoints.earlier} checkpoints are of logs that this log was copied from: their signatures hold`,
       ]),
   ...(known === 0 ? [] : [`known   ${known} broken events that were acknowledged; see "ledger verify"`]),
   ...checkpoints.announced.map(
-    ({ key_id, reason }) => `note    the signing key ${key_id} was announced by an operator alone: ${reason}`,
+    ({ key_id, reason }) => `note    the signing key ${key_id} was announced only by an operator: ${reason}`,
   ),
   ...(against === null ? [] : [`ok      ${extended(against)}`]),
 ]

@@ -64,7 +64,7 @@ export const failureText = (
 /** The object that `--json` promises. */
 export const failureJson = (failure: Failure): string => withoutSecrets(`${JSON.stringify(failure)}\n`)
 
-const seeHelp = ({ name }: Command): string => `"${invocation} ${name} --help" shows what it takes`
+const seeHelp = ({ name }: Command): string => `"${invocation} ${name} --help" shows its parameters`
 
 const failureOf = (error: unknown, command: Command): Failure => {
   const message = sentenceOf(error)
@@ -77,14 +77,14 @@ const failureOf = (error: unknown, command: Command): Failure => {
     return { ...failure('needs_yes', { field: 'yes', remedy: error.remedy }), would: error.would }
   if (error instanceof NeedsConsent) {
     const { field, value } = error.agreement
-    const remedy = `Read what is listed, then give --${field} ${value}. It agrees to exactly that, and to nothing else.`
+    const remedy = `Read what is listed, then give --${field} ${value}. It agrees to exactly that and nothing more.`
     const nothing = 'Nothing was changed: --yes does not agree to this.'
     return { ...failure('needs_yes', { field, remedy }), message: nothing, would: error.would }
   }
   if (error instanceof Declined) return failure('declined')
   if (isUsageError(error)) {
-    const told = error instanceof UsageError ? error.remedy : null
-    return failure('usage', { field: fieldIn(message), remedy: told ?? seeHelp(command) })
+    const remedy = error instanceof UsageError ? error.remedy : null
+    return failure('usage', { field: fieldIn(message), remedy: remedy ?? seeHelp(command) })
   }
   if (error instanceof ConfigError || error instanceof SettingFault)
     return failure('configuration', { field: variableIn(message) })

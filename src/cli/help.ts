@@ -25,7 +25,7 @@ export const closeWords = async ([noun = '', verb = '']: readonly string[]): Pro
   const verbs = (await commandsOfNoun(meant)).flatMap(({ name }) => name.split(' ').slice(1))
   const close = verbs.includes(verb) ? verb : nearest(verb, verbs)
   if (meant === noun && close === null) return null
-  return `Is "${[meant, ...(close === null ? [] : [close])].join(' ')}" meant?`
+  return `Did you mean "${[meant, ...(close === null ? [] : [close])].join(' ')}"?`
 }
 
 /** `verbs`: the commands of the noun that was typed. */
@@ -40,7 +40,7 @@ export const notFound = ([noun = '', verb]: readonly string[], verbs: readonly C
 const asksText = {
   never: 'asks nothing',
   'on a terminal': 'shows it and asks on a terminal',
-  always: 'shows it and asks on a terminal; needs --yes where there is none',
+  always: 'shows it and asks on a terminal; needs --yes without a terminal',
 } as const
 
 export const usageOf = ({ name, summary, parameters, changes }: Command): string => {
@@ -50,7 +50,7 @@ export const usageOf = ({ name, summary, parameters, changes }: Command): string
     ...(changes === 'nothing'
       ? []
       : [
-          { name: 'dry-run', help: 'show what it would do, and write nothing', required: undefined },
+          { name: 'dry-run', help: 'show the planned changes, and write nothing', required: undefined },
           { name: 'yes', help: 'do it without asking', required: undefined },
         ]),
   ]

@@ -53,14 +53,14 @@ const reversed = async (
 const reverse: Command = {
   name: 'ledger reverse',
   summary:
-    'give back what calls cost whose outcome was unknown when a process stopped; its log names them. Exit code 1 if one is not recorded',
+    'give back the cost of calls whose outcome was unknown when a process stopped; its log names them. Exit code 1 if any is not recorded',
   parameters: [
     { name: 'requests', help: 'a file with a request id on each line', required: true, kind: 'file' },
   ],
   changes: {
     of: 'money',
     asks: 'on a terminal',
-    left: 'Some of the calls may be reversed. Give the same file again: what is reversed stays so.',
+    left: 'Some of the calls may be reversed. Give the same file again: reversed calls stay reversed.',
     plan: async (context, given) => {
       const { count, total, json } = await reversed(context, given, true)
       return {

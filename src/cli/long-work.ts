@@ -10,10 +10,10 @@ import {
 } from '../administration/jobs/long-work.ts'
 import type { Answer } from '../call/command.ts'
 
-/** Long work of this command line, done by a process that runs jobs, so that it goes on when the terminal is closed. */
+/** Long work of this command line, done by a process that runs jobs, so that it continues when the terminal is closed. */
 
 const pollMs = 250
-/** A process that runs jobs and has nothing else to do begins at once. */
+/** An idle process that runs jobs begins immediately. */
 const begunWithinMs = 3_000
 /** A larger document is not sent through the queue. */
 const givenCharactersMax = 1024 * 1024
@@ -34,7 +34,7 @@ export const answerFromWorker = async (
   let begun = false
   for (const requestedAtMs = performance.now(); ; ) {
     const work = await longWork(pool, id)
-    if (work === null) throw new Error(`the queue does not hold the job ${id} any more`)
+    if (work === null) throw new Error(`the queue no longer holds the job ${id}`)
     if (work.outcome !== null || work.error !== null) return answerOf(work)
     if (work.state === 'running' && !begun) {
       begun = true

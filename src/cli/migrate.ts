@@ -12,7 +12,7 @@ export const migrateCommand: Command = {
   changes: {
     of: 'rows',
     asks: 'never',
-    left: 'Each migration was applied whole or not at all: the same command applies the rest.',
+    left: 'Each migration was applied completely or not at all: the same command applies the rest.',
     plan: async ({ config, logger }) => {
       const pending = await migrationsToApply(config, { logger, waitMs: databaseWaitMs })
       return {

@@ -15,7 +15,7 @@ const declared = async (declarations: Promise<readonly Declared[]>): Promise<rea
   return all.map(commandOf)
 }
 
-/** Commands about what a capability keeps. */
+/** Commands about the data of a capability. */
 const ofCapabilities = (noun: string) => () =>
   declared(
     import('../capabilities/index.ts').then(({ capabilityDeclarations }) =>
@@ -23,7 +23,7 @@ const ofCapabilities = (noun: string) => () =>
     ),
   )
 
-/** Two nouns are about what the event log holds. */
+/** Two nouns are about the event log. */
 const eventLogDeclarations = async (noun: string): Promise<readonly Declared[]> => {
   const [{ eventLogQueries }, { eventLogCommands }] = await Promise.all([
     import('../administration/event-log/queries.ts'),
@@ -100,7 +100,7 @@ export const nouns: readonly Noun[] = [
   },
   {
     name: 'projection',
-    about: 'read models: where they stand, rebuild, verify',
+    about: 'read models: position, rebuild, verify',
     load: () =>
       declared(import('../administration/projections/commands.ts').then((of) => of.projectionDeclarations)),
   },
@@ -160,7 +160,7 @@ export const nouns: readonly Noun[] = [
   { name: 'profiles', about: 'profile data, and erasing a person', load: ofCapabilities('profiles') },
   {
     name: 'epoch-key',
-    about: 'the keys that sealed data is deleted with',
+    about: 'the keys whose destruction deletes sealed data',
     load: async () => (await import('./epoch-key.ts')).epochKeyCommands,
   },
   {

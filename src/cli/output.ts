@@ -9,7 +9,7 @@ import type { CommandContext, Given, Parameter } from './command.ts'
 export const outputParameters: readonly Parameter[] = [
   {
     name: 'out',
-    help: 'write to this file, readable by its owner alone (default: standard output)',
+    help: 'write to this file, readable only by its owner (default: standard output)',
     kind: 'file',
   },
   { name: 'force', help: 'replace the file if it exists', kind: 'flag' },

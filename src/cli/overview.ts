@@ -5,7 +5,7 @@ import { nouns } from './nouns.ts'
 
 export const invocation = 'npm run -s cli --'
 
-/** The text for words that ask for no command; null: they ask for one. */
+/** The help text for words that name no command; null: they name a command. */
 export const overviewFor = (words: readonly string[]): string | null => {
   const [first] = words
   if (first === '--version' || first === '-v')
@@ -27,8 +27,8 @@ const overview = (): string => {
 
 /** Below every list of commands. */
 export const closing = [
-  `"<noun> --help" lists its verbs, "<noun> <verb> --help" the parameters of one. --json prints one JSON document.`,
-  'What changes something takes --dry-run, which shows it and ends there, and --yes, which does it without asking.',
-  'OPERATOR_TOKEN proves who you are; --as NAME, or OPERATOR, only labels what you do.',
-  'Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. --version tells the release.',
+  `"<noun> --help" lists its verbs, "<noun> <verb> --help" the parameters of a verb. --json prints one JSON document.`,
+  'Commands that change something take --dry-run, which only shows the changes, and --yes, which makes them without asking.',
+  'OPERATOR_TOKEN proves your identity; --as NAME, or OPERATOR, only labels your actions.',
+  'Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. --version prints the release.',
 ]

@@ -61,11 +61,11 @@ export const givenOf = (command: Command, args: string[]): Typed => {
     if (parameter === undefined) throw new UsageError(`"${value}" is one value too many`)
     texts.set(parameter.name, value)
   }
-  const told = new Map([...texts].map(([name, text]) => [name, meant(command, name, text)]))
+  const meanings = new Map([...texts].map(([name, text]) => [name, meant(command, name, text)]))
   const given: Given = {
-    text: (name) => told.get(name),
+    text: (name) => meanings.get(name),
     required: (name) => {
-      const value = told.get(name)
+      const value = meanings.get(name)
       if (value === undefined || value === '') throw new UsageError(`--${name} is required`)
       return value
     },
@@ -101,7 +101,7 @@ const checkOptions = (
     const close = nearest(token.name, known)
     throw new UsageError(
       `"${command.name}" takes no ${token.rawName}`,
-      close === null ? `it takes ${known.map((one) => `--${one}`).join(', ')}` : `is --${close} meant?`,
+      close === null ? `it takes ${known.map((one) => `--${one}`).join(', ')}` : `did you mean --${close}?`,
     )
   }
 }

@@ -39,16 +39,16 @@ const says = (step: RotationStep, { before, after }: Rotation): string[] => {
         'Then restart every process with SECRET_KEY set to the new key, and run "secrets rotate --finish".',
       ]
     : [
-        `Keep the slot of ${after.map(named).join()} alone. A process with another SECRET_KEY no longer starts; running processes continue.`,
+        `Keep only the slot of ${after.map(named).join()}. A process with another SECRET_KEY no longer starts; running processes continue.`,
       ]
 }
 
 const rotate: Command = {
   name: 'secrets rotate',
-  summary: 'wrap the installation key by SECRET_KEY_NEW too; --finish removes the former SECRET_KEY',
+  summary: 'wrap the installation key by SECRET_KEY_NEW too; --finish removes the old SECRET_KEY',
   parameters: [
-    { name: 'finish', help: 'every process runs with the new SECRET_KEY: remove the former', kind: 'flag' },
-    { name: 'cancel', help: 'remove the new SECRET_KEY and keep the former', kind: 'flag' },
+    { name: 'finish', help: 'every process runs with the new SECRET_KEY: remove the old one', kind: 'flag' },
+    { name: 'cancel', help: 'remove the new SECRET_KEY and keep the old one', kind: 'flag' },
   ],
   changes: {
     of: 'access',
@@ -70,7 +70,7 @@ const rotate: Command = {
         'Restart every process with SECRET_KEY set to the new key, then run "secrets rotate --finish".',
       )
     if (step === 'finish')
-      lines.push('Keep the former SECRET_KEY only as long as a backup from before the rotation.')
+      lines.push('Keep the old SECRET_KEY until the last backup from before the rotation is deleted.')
     return { json: done, lines }
   },
 }

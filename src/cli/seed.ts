@@ -12,7 +12,7 @@ export const seedCommands: readonly Command[] = [
     changes: {
       of: 'access',
       asks: 'never',
-      left: 'A demo organization may be there in part: "org list" shows it, and "seed" again makes another one.',
+      left: 'A demo organization may be incomplete: "org list" shows it, and another "seed" makes a new one.',
       plan: async () => ({
         says: [
           'Make a demo organization with a key and 1,000 credits, and give the demo user a new password.',
@@ -30,7 +30,7 @@ export const seedCommands: readonly Command[] = [
         lines: [
           ...members(demo),
           '',
-          `${join(config.DATA_DIR, demoFile)} tells of this organization now, and of the new password of user ${demo.dashboard_user}; earlier demo keys work on.`,
+          `${join(config.DATA_DIR, demoFile)} now holds this organization and the new password of user ${demo.dashboard_user}; earlier demo keys still work.`,
         ],
       }
     },

@@ -128,11 +128,11 @@ describe('a key on the command line', () => {
 })
 
 test.each([
-  [['kye', 'list'], 'Is "key list" meant?'],
-  [['key', 'lsit'], 'Is "key list" meant?'],
-  [['prjection', 'rebiuld'], 'Is "projection rebuild" meant?'],
-  [['projecton'], 'Is "projection" meant?'],
-  [['doctr'], 'Is "doctor" meant?'],
+  [['kye', 'list'], 'Did you mean "key list"?'],
+  [['key', 'lsit'], 'Did you mean "key list"?'],
+  [['prjection', 'rebiuld'], 'Did you mean "projection rebuild"?'],
+  [['projecton'], 'Did you mean "projection"?'],
+  [['doctr'], 'Did you mean "doctor"?'],
   [['key', 'sell'], null],
   [['sell'], null],
   [['x'.repeat(100_000), 'y'], null],
@@ -162,7 +162,7 @@ test('an unknown option is reported with the one that was probably meant', () =>
   expect(() => givenOf(named('credits grant'), ['org_1', '5', '--expires-ta', 'x'])).toThrow(
     expect.objectContaining({
       message: '"credits grant" takes no --expires-ta',
-      remedy: 'is --expires-at meant?',
+      remedy: 'did you mean --expires-at?',
     }),
   )
   expect(() => givenOf(named('org list'), ['--yes'])).toThrow('"org list" takes no --yes')

@@ -73,10 +73,10 @@ const npm = `npm run -s --prefix '${root}' cli --`
 
 describe('errors with --json', () => {
   test.each([
-    [['key', 'revok', '--json'], 2, 'usage', null, 'Is "key revoke" meant?'],
+    [['key', 'revok', '--json'], 2, 'usage', null, 'Did you mean "key revoke"?'],
     [['sell', '--json'], 2, 'usage', null, null],
     [['org', 'create', '--json'], 2, 'usage', 'name', '--help'],
-    [['org', 'create', 'x', '--nmae', 'y', '--json'], 2, 'usage', null, 'is --name meant?'],
+    [['org', 'create', 'x', '--nmae', 'y', '--json'], 2, 'usage', null, 'did you mean --name?'],
     [['org', 'create', 'a\u0007', '--json'], 2, 'input', 'name', '--help'],
     [['key', 'list', 'nobody', '--json'], 1, 'refused', null, null],
     [['--json', 'key', 'list', 'nobody'], 1, 'refused', null, null],
