@@ -246,6 +246,6 @@ test('erasing an unknown person reports that, and that the person stays suppress
   const { code, out } = await run('profiles', 'erase', 'https://www.profnet.com/in/somebody', '--yes')
   expect(code).toBe(0)
   expect(out).toMatch(
-    /^Nobody is known by it any more; no record was left to destroy\.\n1 identifier is suppressed: never fetched, served or imported again\.\nWhat heap, write-ahead log and backups still hold of it opens for nobody from \d{4}-\d\d-\d\dT00:00:00\.000Z on, /,
+    /^No person matches it any more; there is no record left to destroy\.\n1 identifier is suppressed: never fetched, served or imported again\.\nThe heap, the write-ahead log and backups may still hold it sealed\. No one can open it from \d{4}-\d\d-\d\dT00:00:00\.000Z on, /,
   )
 })

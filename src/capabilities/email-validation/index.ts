@@ -66,7 +66,7 @@ const observerOf = (meters: Meters): EmailValidationObserver & MailboxObserver =
       else known.count++
     },
     mailboxChecked: meters.words(
-      { name: 'mailbox_checks_total', help: 'Mailboxes asked about, by what came of it' },
+      { name: 'mailbox_checks_total', help: 'Mailbox checks, by result' },
       'outcome',
       mailboxOutcomes,
     ),

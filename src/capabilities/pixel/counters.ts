@@ -234,7 +234,7 @@ const usedIn = async (
   organizationId: string,
   windows: readonly CounterWindow[],
 ): Promise<number[]> => {
-  if (windows.length > usedWindowsMax) throw new RangeError(`${windows.length} windows at once`)
+  if (windows.length > usedWindowsMax) throw new RangeError(`${windows.length} windows in one request`)
   const values = [
     organizationId,
     windows.map(({ domain }) => domain),

@@ -71,6 +71,6 @@ const observerOf = (meters: Meters): PixelObserver => ({
   ),
   countersFailed: meters.counter({
     name: 'pixel_counting_failures_total',
-    help: 'Hits that did not fire, and limits told without what is used, because counters or rules did not answer',
+    help: 'Hits that did not fire, and limits reported without usage, because counters or rules did not answer',
   }),
 })

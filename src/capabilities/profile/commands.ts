@@ -124,10 +124,10 @@ const eraseProfiles = command({
       failed: kept !== null,
       lines: [
         erased.subjects === 0
-          ? 'Nobody is known by it any more; no record was left to destroy.'
-          : `Erased: what was recorded of ${erased.subjects === 1 ? 'the person' : `${erased.subjects} entries of the person`} cannot be read any more.`,
+          ? 'No person matches it any more; there is no record left to destroy.'
+          : `Erased: the records of ${erased.subjects === 1 ? 'the person' : `${erased.subjects} entries of the person`} cannot be read any more.`,
         suppressed,
-        `What heap, write-ahead log and backups still hold of it opens for nobody from ${goneBy} on, when the last key it is under is destroyed; a process with the role "jobs" does that. Copies of KEY_DIR made before then have to be deleted.`,
+        `The heap, the write-ahead log and backups may still hold it sealed. No one can open it from ${goneBy} on, when a process with the role "jobs" has destroyed its last key. Copies of KEY_DIR made before then have to be deleted.`,
         ...(kept === null
           ? []
           : [

@@ -241,7 +241,7 @@ export const profile: Capability<ProfileSettings> = {
     if (erasedAgain > 0)
       logger.warn(
         { people: erasedAgain },
-        'these rows are older than erasures: who was erased is erased again',
+        'these rows are older than erasures: the erased people are erased again',
       )
     const vault = vaultOf(ports)
     const source = await openSource(settings, {

@@ -128,7 +128,7 @@ async function* unpacked(input: ReadStream, file: string): AsyncGenerator<Buffer
   } catch (error) {
     if (!(error instanceof Error) || !('code' in error) || !String(error.code).startsWith('Z_')) throw error
     throw new Error(
-      `${file} is damaged or cut off: ${error.message}. What came before is imported; get the file again and import it again.`,
+      `${file} is damaged or cut off: ${error.message}. The lines before that are imported; get the file again and repeat the import.`,
       { cause: error },
     )
   }

@@ -5,7 +5,7 @@ import { packagesPublished } from './packages.ts'
 
 /** Throw-away services take new domains every day: a list that is three months old misses the domains in use now. */
 export const listsAgeDaysMax = 90
-export const listsRemedy = '"lists refresh", then SIGHUP to the service. Have it done every month.'
+export const listsRemedy = 'Run "lists refresh", then send SIGHUP to the service. Schedule it monthly.'
 const dayMs = 86_400_000
 
 /** The date of the disposable and free lists in use: refreshed lists state it in their first line. */

@@ -22,7 +22,7 @@ export const itemsOf = (value: unknown): readonly unknown[] => {
   return Array.isArray(value) ? value.slice(0, itemsMax) : [value]
 }
 
-/** For names, titles and the like. Prose may be as long as the contract allows. */
+/** For names, titles and the like. Prose may have the full length that the contract allows. */
 export const shortTextBytesMax = 1_000
 
 /** How sources hide a value from visitors who have not paid or signed in: part of a value is not the value. */

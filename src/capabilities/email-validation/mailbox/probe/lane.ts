@@ -321,7 +321,7 @@ export const createTokenBucket = ({
 /** A caller waiting for a session. */
 type Waiter = {
   readonly question: Question
-  /** Only a session that was not used before: the previous one was used, and broke. */
+  /** Only a session that was not used before: the previous session was used, and broke. */
   readonly fresh: boolean
   readonly settle: (given: Given) => void
 }

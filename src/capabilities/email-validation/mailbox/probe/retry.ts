@@ -28,7 +28,7 @@ export const askAgain = async (
   const text = sealer.open(sealed, mailboxHmac)
   const parsed = text === null ? null : parseEmail(text)
   if (parsed?.valid !== true)
-    throw new Error('a mailbox to be asked again cannot be read: its epoch key is gone')
+    throw new Error('a mailbox to be retried cannot be read: its epoch key no longer exists')
   const evidence = await askServers({ exchangers, mailbox }, parsed.address)
   if (evidence === null || !conclusive.has(evidence.outcome)) return false
   if (evidence.outcome === 'accepted' && evidence.catchAll === null) return false
