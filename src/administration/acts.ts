@@ -3,7 +3,7 @@ import { operatorStream } from '../events/streams.ts'
 
 /** The newest event of some types in the stream of operators' acts. Each read covers only the events since the previous read. */
 export type Acts = {
-  /** Undefined: there was none lately. Throws the errors of reading. */
+  /** Undefined: there is no recent one. Throws the errors of reading. */
   newest(type: string): Promise<RecordedEvent | undefined>
 }
 

@@ -23,7 +23,7 @@ export const approvalRefusal = ({
   twoPerson,
   consents,
 }: ApprovalAsked): string | null => {
-  if (!twoPerson) return consents ? null : 'nothing is approved without a word of consent'
+  if (!twoPerson) return consents ? null : 'an approval needs your consent'
   const [first, second] = [provedUserOf(proposer), provedUserOf(approver)]
   if (second === null)
     return `an approval needs a proved person, and "${approver}" is a label only: ${howToProve}`

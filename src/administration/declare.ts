@@ -31,33 +31,33 @@ export type Context = {
   /** If set, one person proposes and another one approves. */
   readonly twoPerson: boolean
   readonly pixel: WithPixel
-  /** Opened when it is first asked for. Rejects with `ConfigError`. */
+  /** Opened at the first use. Rejects with `ConfigError`. */
   readonly outside: () => Promise<WebhookOutside>
-  /** Shows how far long work is: in a line for people, and for programs if `figures` are given. */
+  /** Shows the progress of long work: a line for people, and `figures` for programs. */
   readonly progress: (line: string, figures?: object) => void
   /** Where people open the dashboard, without a slash at its end. */
   readonly dashboardUrl: () => Promise<string>
-  /** Resolves when rows show what the event log holds now. Pages do not wait: they say how late their rows are. */
+  /** Resolves when rows have caught up with the event log. Pages do not wait: they show how late their rows are. */
   readonly caughtUp: () => Promise<void>
-  /** Opened when it is first asked for. */
+  /** Opened at the first use. */
   readonly data: () => Promise<CapabilityData>
 }
 
-/** What commands and queries need that are about the data of capabilities. */
+/** For commands and queries about the data of capabilities. */
 export type CapabilityData = {
   readonly settings: Config
-  /** Resolves when rows show what the event log holds now, in every interface. */
+  /** Resolves when rows have caught up with the event log, in every interface. */
   readonly folded: () => Promise<void>
-  /** Removes deleted rows from tables immediately. Returns what prevented it for a table; null: nothing did. */
+  /** Removes deleted rows from tables immediately. Returns why that failed for a table; null: it did not fail. */
   readonly vacuum: (of: {
     readonly tables: readonly string[]
     readonly projections: readonly Projection[]
   }) => Promise<string | null>
-  /** Whether a text was what a call was about; null: no capability can say. */
+  /** Whether a text was the input of a call; null: no capability can say. */
   readonly recognize: (facts: CallFacts, text: string) => Promise<InputVerdict | null>
 }
 
-/** Values by the names of the fields: texts, or what JSON has for them. A field that is absent was not given. */
+/** Values by the names of the fields: texts, or JSON values. An absent field was not given. */
 export type Given = Readonly<Record<string, unknown>>
 
 type Described<Shape extends z.ZodRawShape> = {
@@ -74,13 +74,13 @@ type Described<Shape extends z.ZodRawShape> = {
   readonly secret?: string
   /** The help of `--out`: the command line writes the answer into that file as well. */
   readonly out?: string
-  /** It reads a history that a restore has not finished. */
+  /** It works while a restore is incomplete. */
   readonly anyHistory?: true
-  /** It may be about another event log than the one that the rows are of. */
+  /** It may use an event log that the rows were not folded from. */
   readonly anyEventLog?: (given: Given) => boolean
   /**
-   * It may take minutes, so it is done as a job (`jobs/long-work.ts`). `repeatable`: if the process that does it ends, another one does
-   * it again. `once`: that could do it twice.
+   * It may take minutes, so it runs as a job (`jobs/long-work.ts`). `repeatable`: if its process ends, another process repeats
+   * it. `once`: it is not repeated, because that could do it twice.
    */
   readonly long?: 'repeatable' | 'once'
   readonly run: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Answer>
@@ -93,36 +93,36 @@ type CommandDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
 }
 
 type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
-  /** Of its answer, if that is a list: the members that people see, in this order. */
+  /** If its answer is a list: the members that people see, in this order. */
   readonly columns?: readonly Column[]
-  /** What people may want to do next with the list, and with each of its rows. */
+  /** Suggested next steps for the list, and for each of its rows. */
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
 }
 
 /**
- * A file that is never in memory as a whole: it is written while it is read. Its address names everything, so it can be a link.
+ * A file that is never completely in memory: it is written while it is read. Its address contains all values, so it can be a link.
  */
 type ExportDeclaration<Shape extends z.ZodRawShape> = Omit<Described<Shape>, 'run' | 'long'> & {
   /** The content types of its files. */
   readonly types: readonly FileType[]
-  /** What the file is called; null: these values ask for no file, and `run` answers. Throws `InputFault`. */
+  /** The name of the file; null: these values request no file, and `run` answers. Throws `InputFault`. */
   readonly file: (input: z.output<z.ZodObject<Shape>>) => FileName | null
   /** Writes the file. Throws what `write` throws: the reader has left, or is too slow. */
   readonly write: (context: Context, input: z.output<z.ZodObject<Shape>>, write: Write) => Promise<Answer>
   readonly run?: Described<Shape>['run']
 }
 
-/** Of JSON Lines, every piece that is written ends with a line break, or is empty. */
+/** With JSON Lines, every written piece ends with a line break, or is empty. */
 export type FileType = 'application/jsonl' | 'text/csv'
 export type FileName = { readonly name: string; readonly type: FileType }
 /** Resolves when more can be written. An empty text only asks whether the reader is still there. */
 export type Write = (text: string) => Promise<void>
 
-/** How much of a list is read: at most `max` rows after a cursor; null: from the first row on. */
+/** The requested part of a list: at most `max` rows after a cursor; null: from the first row on. */
 export type Stretch = { readonly cursor: string | null; readonly max: number }
 
-/** A query with a list that is never in memory as a whole: its rows are read while they are taken. */
+/** A query with a list that is never completely in memory: rows are read as they are consumed. */
 type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape>, 'run' | 'columns'> & {
   readonly columns: readonly Column[]
   readonly rows: (
@@ -132,7 +132,7 @@ type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape
   ) => AsyncIterable<Row>
   /** The member of a row that is the cursor of the rows after it. */
   readonly cursor: string
-  /** A sentence about what the rows lack; null: nothing. */
+  /** A sentence about missing rows; null: the list is complete. */
   readonly lacks: (context: Context) => Promise<string | null>
 }
 
@@ -140,7 +140,7 @@ type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape
 export type Next = { readonly name: Declared['name']; readonly label: string }
 
 export type NextOfRow = Next & {
-  /** The values of its fields; null: it is not for this row. */
+  /** The values of its fields; null: it does not apply to this row. */
   readonly given: (row: Row) => Given | null
 }
 
@@ -151,7 +151,7 @@ export type Row = Readonly<Record<string, unknown>>
 export type Column = {
   readonly name: string
   readonly label: string
-  /** `whole`: a text that is not cut on a terminal, however long. */
+  /** `whole`: a text of any length, which is not cut on a terminal. */
   readonly kind?:
     | 'id'
     | 'credits'
@@ -195,7 +195,7 @@ export type Asked = {
     readonly cursor: string
     readonly lacks: (context: Context) => Promise<string | null>
   }
-  /** If these values ask for a file. `write` answers what it wrote. */
+  /** Set if these values request a file. `write` returns a summary. */
   readonly file?: FileName & { readonly write: (context: Context, write: Write) => Promise<Answer> }
 }
 
@@ -238,7 +238,7 @@ export const query = <Shape extends z.ZodRawShape>(declaration: QueryDeclaration
   }
 }
 
-/** Rows of a list, where no one says how many. */
+/** The default number of rows of a list. */
 export const rowsDefault = 100
 
 export const pagedList = <Shape extends z.ZodRawShape>(declaration: PagedDeclaration<Shape>): Declared => {
@@ -347,11 +347,11 @@ export type Page = {
   readonly rows: readonly Row[]
   /** The cursor of the next page; null: this is the last. */
   readonly next: string | null
-  /** A sentence about what the list lacks; null: nothing. */
+  /** A sentence about missing rows; null: the list is complete. */
   readonly lacks: string | null
 }
 
-/** Up to `max` rows of a list, from a cursor on; null: from the beginning. Throws `InputFault` for a cursor that is none. */
+/** Up to `max` rows of a list, from a cursor on; null: from the beginning. Throws `InputFault` for an invalid cursor. */
 export const pageOf = async (
   { run, paged }: Asked,
   context: Context,

@@ -18,8 +18,8 @@ import {
 } from './input.ts'
 
 /**
- * The kinds of fields that commands and queries have. Each reads what a person typed, or what JSON has for it, by the rules of `input.ts`,
- * and says how it is shown.
+ * The kinds of fields of commands and queries. Each reads a typed text or a JSON value by the rules of `input.ts`, and defines how it is
+ * shown.
  */
 
 /**
@@ -48,7 +48,7 @@ export type FieldWords = {
   readonly help: string
 }
 
-/** What people choose by its name, in forms. */
+/** Lists in which people choose by name, in forms. */
 export type Picks = 'organizations' | 'keys' | 'users'
 
 type Shown = FieldWords & {
@@ -87,7 +87,7 @@ export const shownOf = (schema: z.core.$ZodType): Shown | undefined => {
 export const fieldsIn = (input: z.ZodObject): Field[] =>
   Object.entries(input.shape).map(([name, schema]) => {
     const words = shownOf(schema)
-    if (words === undefined) throw new Error(`the field ${name} is none of fields.ts`)
+    if (words === undefined) throw new Error(`the field ${name} is not from fields.ts`)
     const given = schema instanceof z.ZodPrefault ? schema.def.defaultValue : undefined
     return {
       ...words,
@@ -120,7 +120,7 @@ const organizationIdOf = (typed: string): string => {
 const text = <Value>(parse: (text: string) => Value, words: Shown) =>
   z.string().transform(reading(parse)).register(shown, words)
 
-/** Forms, which find it by its name too, say something else. */
+/** Forms, which also find it by its name, have a different text. */
 export const organizationHelp = 'organization id, such as org_01J…'
 
 export const organization = ({ label = 'Organization', help = organizationHelp }: Partial<FieldWords> = {}) =>
@@ -154,7 +154,7 @@ export const number = (words: FieldWords, bounds: { readonly min: number; readon
 export const instant = (words: FieldWords) =>
   text((typed) => instantOf('', typed), { ...words, control: 'instant' })
 
-/** An instant in UTC; of a day alone, its last millisecond. Forms ask for a day. */
+/** An instant in UTC; for a day without a time, its last millisecond. Forms ask for a day. */
 export const expiry = (words: FieldWords) =>
   text((typed) => expiryOf('', typed), { ...words, control: 'day' })
 
@@ -169,7 +169,7 @@ export const reason = ({
 export const reference = () =>
   line({
     label: 'Reference',
-    help: 'what you call it elsewhere, such as the number of an invoice: given again, nothing is written twice',
+    help: 'your own name for it, such as the number of an invoice: if repeated, nothing is written twice',
   })
 
 /** An id that another page or command shows. */
@@ -183,7 +183,7 @@ export const id = (words: FieldWords, form: RegExp, example: string) =>
     { ...words, control: 'id' },
   )
 
-/** Set or not. Not given means not set. */
+/** A flag. Absent means not set. */
 export const flag = (words: FieldWords) =>
   z
     .union([z.boolean(), z.enum(['true', 'false', 'on']).transform((typed) => typed !== 'false')])
@@ -202,7 +202,7 @@ export const choice = <Option extends string>(words: FieldWords, options: readon
       if (found !== undefined) return found
       const meant = nearest(typed.trim(), options)
       const others = options.length > namedMax ? 'not known here' : `none of ${options.join(', ')}`
-      throw new InputFault('', `"${typed}" is ${others}${meant === null ? '' : `; is ${meant} meant?`}`)
+      throw new InputFault('', `"${typed}" is ${others}${meant === null ? '' : `; did you mean ${meant}?`}`)
     },
     { ...words, control: 'choice', options },
   )
@@ -256,25 +256,25 @@ export const duration = (words: FieldWords, bounds: { readonly daysMax: number }
 export const url = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
 const userNameMax = 64
 
-/** The name of a user that there is. */
+/** The name of an existing user. */
 export const user = () =>
   text((typed) => labelOf('', typed, userNameMax), {
     ...{ label: 'User', help: 'user name, such as ada' },
     ...{ control: 'id', picks: 'users' },
   })
 
-/** A name for a user that there is not yet. */
+/** A name for a new user. */
 export const newUser = () =>
   text((typed) => labelOf('', typed, userNameMax), {
     label: 'User name',
-    help: 'such as ada; where people sign in with an identity provider, the name it gives them, such as an e-mail address',
+    help: 'such as ada; with an identity provider, the name that it gives the person, such as an e-mail address',
     control: 'text',
   })
 
 /** The organization of a partner, which is only one value among others: no page of an organization fills it in. */
 export const partnerOrganization = () =>
   text(organizationIdOf, {
-    ...{ label: 'Organization', help: 'of a partner only: its organization, such as org_01J…' },
+    ...{ label: 'Organization', help: 'only for a partner: its organization, such as org_01J…' },
     ...{ control: 'text', flag: 'org', picks: 'organizations' },
   })
 
@@ -312,10 +312,10 @@ export const prices = (words: FieldWords) =>
     )
     .register(shown, { ...words, control: 'document', named: true })
 
-/** A text that the command itself judges. */
+/** A text that the command itself checks. */
 export const anyText = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
 
-/** A file on the machine that runs the command: for the command line alone. */
+/** A file on the machine that runs the command: only for the command line. */
 export const path = (words: FieldWords) => text((typed) => typed, { ...words, control: 'file' })
 
 /** A place in a ledger: a revision, which is digits only, or an instant in UTC. */

@@ -61,7 +61,7 @@ export const expiryOf = (field: string, text: string): string => {
 /** An expiry in the future. */
 export const futureExpiryOf = (field: string, text: string, nowMs: number): string => {
   const instant = expiryOf(field, text)
-  if (Date.parse(instant) <= nowMs) throw new InputFault(field, `${text} has passed already`)
+  if (Date.parse(instant) <= nowMs) throw new InputFault(field, `${text} is in the past`)
   return instant
 }
 
@@ -131,7 +131,7 @@ export const keyIdOf = (field: string, text: string): string => {
   if (id.length === keyIdLength) return id
   throw new InputFault(
     field,
-    `no key ends like this one: it is cut off or mistyped; its id, the ${keyIdLength} characters after ${prefix}, is enough`,
+    `the end of this key is not valid: it is cut off or mistyped; its id, the ${keyIdLength} characters after ${prefix}, is enough`,
   )
 }
 

@@ -42,9 +42,7 @@ describe('alone', () => {
   ])('a proposal by %s is approved by %s with explicit consent, and never without', (proposer, approver) => {
     const asked = { proposer, approver, twoPerson: false }
     expect(approvalRefusal({ ...asked, consents: true })).toBeNull()
-    expect(approvalRefusal({ ...asked, consents: false })).toBe(
-      'nothing is approved without a word of consent',
-    )
+    expect(approvalRefusal({ ...asked, consents: false })).toBe('an approval needs your consent')
   })
 })
 

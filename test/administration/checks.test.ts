@@ -224,7 +224,7 @@ describe('the environment', () => {
     ['EVENT_LOG_URL', 'esdb+discover://admin:changeit@one:2113,two:2113?tls=true'],
   ])('%s=%s is a warning', async (name, url) => {
     expect(await passwordLines({ [name]: url })).toEqual([
-      `warning: ${name}: its password is a well-known one, or the name of its user`,
+      `warning: ${name}: its password is well known, or the name of its user`,
     ])
   })
 
@@ -535,12 +535,12 @@ describe('the network', () => {
         config: parseConfig({ ROLES: 'api', HOST: '127.0.0.1', API_PORT: String(port), DATA_DIR: dir }),
       })
     expect(await ask()).toEqual([
-      expect.stringContaining(`fault: what listens at ${url} (API_PORT) does not answer as this service: `),
+      expect.stringContaining(`fault: the program at ${url} (API_PORT) is not this service: `),
     ])
     answer = 'not_ready'
     expect(await ask()).toEqual([`fault: ${url} is not ready: ledger failed`])
     answer = 'ready'
-    expect(await ask()).toEqual([`warning: ${url} is ready, with less: ledger failed`])
+    expect(await ask()).toEqual([`warning: ${url} is ready, but degraded: ledger failed`])
     await new Promise((resolve) => server.close(resolve))
     expect(await ask()).toEqual([`warning: nothing listens at ${url} (API_PORT)`])
   })
@@ -574,7 +574,7 @@ describe('the network', () => {
     expect(await ask('mute.test')).toEqual([
       expect.stringMatching(/^warning: mute.test could not be looked up, because no DNS server answers: /),
     ])
-    expect(await ask('[192.0.2.9]')).toEqual(['ok: [192.0.2.9] is an address, and no name to look up'])
+    expect(await ask('[192.0.2.9]')).toEqual(['ok: [192.0.2.9] is an address, not a name to look up'])
     expect(await ask('other.test', { EMAIL_PROBE: 'off' })).toEqual([
       'ok: mail servers are not asked (EMAIL_PROBE=off)',
     ])

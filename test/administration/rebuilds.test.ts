@@ -129,7 +129,7 @@ test('events set aside are listed with their details; those of money or keys can
     { projection: 'key_usage', position, type: expect.any(String), state: 'parked', error: 'cannot be read' },
   ])
   expect(await stillUnreadable(house.foundation, { position })).toBeNull()
-  expect(await stillUnreadable(house.foundation, { position: 10n ** 12n })).toContain('does not hold it')
+  expect(await stillUnreadable(house.foundation, { position: 10n ** 12n })).toContain('no longer holds it')
   const release = (projection: Projection) =>
     releaseParked(house.foundation, {
       projection,
@@ -137,8 +137,8 @@ test('events set aside are listed with their details; those of money or keys can
       reason: 'of a release that was taken back',
       actor: 'user:ann',
     })
-  await expect(release(ledgerLines)).rejects.toThrow('is of money')
-  await expect(release(apiKeys)).rejects.toThrow('tells who may call')
+  await expect(release(ledgerLines)).rejects.toThrow('is about money')
+  await expect(release(apiKeys)).rejects.toThrow('defines who may call')
   await release(keyUsage)
   expect(await parkedEvents(house.foundation, 'key_usage')).toMatchObject([
     { state: 'released', releasedBy: 'user:ann' },
@@ -147,7 +147,7 @@ test('events set aside are listed with their details; those of money or keys can
     type: 'ParkedEventReleased',
     data: { stream: 'some-stream', projection: 'key_usage' },
   })
-  await expect(release(keyUsage)).rejects.toThrow('has set no event aside')
+  await expect(release(keyUsage)).rejects.toThrow('has no event set aside')
   // A key with an event set aside stays doubtful until the event is folded.
   await house.query(`delete from parked_events where projection = 'api_keys'`)
 })

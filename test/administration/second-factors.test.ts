@@ -86,7 +86,7 @@ describe('setting it up', () => {
     await removeSecondFactor(parts(), { user: 'ada', reason: null, actor })
     for (const typed of ['', '000000', codeAt(nowMs - 3 * stepMs), 'not a code', codes[0] ?? ''])
       await expect(setSecondFactor(parts(), { user: 'ada', secret, typed, actor }, nowMs)).rejects.toThrow(
-        'it is not the code of now',
+        'it is not the current code',
       )
     expect(events('SecondFactorSet')).toHaveLength(1)
     const typed = ` ${codeAt(nowMs).replace(/(...)/, '$1 ')}`
@@ -96,7 +96,7 @@ describe('setting it up', () => {
 
   test('is refused if one exists, even if the row is missing', async () => {
     await pool.query('delete from user_second_factors')
-    await expect(set()).rejects.toThrow('there is a second factor already')
+    await expect(set()).rejects.toThrow('a second factor already exists')
   })
 })
 

@@ -361,7 +361,9 @@ describe('with a database', () => {
     expect((await statement('2026-01', jsonLines, cheaper)).text).toContain('"reason":"test"')
     await tables.query('delete from closed_months')
     for (let attempt = 0; attempt < 2; attempt++)
-      await expect(statement('2026-01', jsonLines, cheaper)).rejects.toThrow('is not the one that was closed')
+      await expect(statement('2026-01', jsonLines, cheaper)).rejects.toThrow(
+        'differs from the statement that was closed',
+      )
   })
 
   test('rows that name no closing of the ledger are ignored', async () => {
@@ -582,13 +584,15 @@ describe('a closed month', () => {
       event.revision === 2 ? { ...event, data: event.data.replace('"amount":"5"', '"amount":"6"') } : event,
     )
     await expect(statement('2026-01', jsonLines, cheaper)).rejects.toThrow(
-      /^the statement of 2026-01 of org_\w+ is not the one that was closed: .* revision 2, event [0-9a-f-]{36} \(CreditGranted\)/,
+      /^the statement of 2026-01 of org_\w+ differs from the statement that was closed: .* revision 2, event [0-9a-f-]{36} \(CreditGranted\)/,
     )
     // A reason is not money, but it is on the statement.
     const otherwise = changed((event) =>
       event.revision === 2 ? { ...event, data: event.data.replace('test', 'gift') } : event,
     )
-    await expect(statement('2026-01', csv, otherwise)).rejects.toThrow('is not the one that was closed')
+    await expect(statement('2026-01', csv, otherwise)).rejects.toThrow(
+      'differs from the statement that was closed',
+    )
   })
 
   test('an event between a closing and the last event it counted is a correction', async () => {

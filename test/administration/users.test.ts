@@ -80,7 +80,7 @@ const sessions = async (): Promise<number> =>
 describe('a user', () => {
   test('the first user is always an admin; all others need a role', async () => {
     expect(await make('ada', null)).toMatchObject({ role: 'admin' })
-    await expect(make('bob', null)).rejects.toThrow('there are users already: say what this one may do')
+    await expect(make('bob', null)).rejects.toThrow('users already exist: name the role of this one')
     await make('bob', 'viewer')
     expect((await listUsers(parts())).map((one) => [one.name, one.role])).toEqual([
       ['ada', 'admin'],
@@ -206,7 +206,7 @@ describe('a disabled user', () => {
     expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'missing' })
     await putUser(pool, { name: 'bob', password: 'x', role: 'admin', createdAt: '2026-01-01T00:00:00.000Z' })
     expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'another' })
-    await expect(enable('bob')).rejects.toThrow('is not the one the event log knows')
+    await expect(enable('bob')).rejects.toThrow('is not the user in the event log')
   })
 
   test('while the event log is down, no action is allowed', async () => {

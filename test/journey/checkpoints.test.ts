@@ -65,7 +65,7 @@ test('a checkpoint kept outside proves later events and exposes earlier changes'
   const known = await cli(['event-log', 'verify', '--against', note], environment)
   expect(known).toMatchObject({
     code: 0,
-    out: expect.stringContaining(`announced by an operator alone: ${reason}`),
+    out: expect.stringContaining(`announced only by an operator: ${reason}`),
   })
   expect(await cliJson(['event-log', 'consistency', '2'], environment)).toMatchObject({
     size: 2,

@@ -90,7 +90,7 @@ test('a healthy installation has no fault and no warning, and every line states 
   expect((await lookup(service?.apiUrl ?? '', apiKey, '8.8.8.8')).status).toBe(200)
   const { findings, code } = await doctor()
   // The service was started with a variable that this command does not get.
-  expect(service?.output()).toContain('METRICS_PROT is no variable of this service, and nothing reads it')
+  expect(service?.output()).toContain('METRICS_PROT is not a variable of this service, and nothing reads it')
   expect(service?.output()).not.toContain('geheimnis')
   expect(wrong(findings)).toEqual([])
   expect(code).toBe(0)
@@ -109,7 +109,7 @@ test('a healthy installation has no fault and no warning, and every line states 
     expect(said).toContain(about)
   const { out } = await cli(['doctor'], environment)
   expect(out).toMatch(/^ok +environment: every variable is known/m)
-  expect(out).toMatch(/\n\d+ things looked at: 0 faults, \d warnings?\n$/)
+  expect(out).toMatch(/\n\d+ checks: 0 faults, \d warnings?\n$/)
 })
 
 describe('faults planted next to a running service', () => {
@@ -153,7 +153,7 @@ describe('faults planted next to a running service', () => {
     for (const planted of [
       /^warning environment: API_PORTS is no variable .* is API_PORT meant/,
       /^warning passwords: DATABASE_MIGRATION_URL: its password is a well-known one, or/,
-      /^fault service: what listens at http:\/\/127\.0\.0\.1:\d+ \(METRICS_PORT\) does not answer as this service/,
+      /^fault service: the program at http:\/\/127\.0\.0\.1:\d+ \(METRICS_PORT\) is not this service/,
       /^warning Redis: it does not answer: connect ECONNREFUSED/,
       /^warning secret files: .*\.key can be read by other users \(mode 644\)/,
       /^warning location files: old.mmdb: built .* 400 days ago/,
@@ -231,7 +231,7 @@ describe('faults planted next to a running service', () => {
     const said = findings.filter(({ about }) => about === 'environment').map(({ says }) => says)
     expect(said).toEqual([
       'API_PORT: a port number from 0 to 65535 (it is "abc")',
-      'TLS_KEY: TLS_CERT is set, and one without the other serves nothing',
+      'TLS_KEY: TLS_CERT is set, and they only work together',
     ])
     expect(findings).toContainEqual(expect.objectContaining({ about: 'migrations', level: 'ok' }))
   })

@@ -27,7 +27,7 @@ afterAll(async () => {
 })
 
 test('before any process has run jobs, the command line reports that', async () => {
-  expect((await cli(['jobs', 'list'], environment)).out).toContain('no job was ever scheduled')
+  expect((await cli(['jobs', 'list'], environment)).out).toContain('no job has been scheduled')
   const { code, err } = await cli(['jobs', 'run', 'checkpoint'], environment)
   expect(code).toBe(2)
   expect(err).toContain('no process with the role jobs ever started')
@@ -42,7 +42,7 @@ test('a job is listed and run immediately, and the exit code shows failure or su
 
   const wrong = await cli(['jobs', 'run', 'checkpiont'], environment)
   expect(wrong.code).toBe(2)
-  expect(wrong.err).toContain('there is no job "checkpiont"; is checkpoint meant?')
+  expect(wrong.err).toContain('there is no job "checkpiont"; did you mean checkpoint?')
 
   const ran = await cliJson<{ succeeded: boolean; duration_seconds: number }>(
     ['jobs', 'run', 'forget-answers'],

@@ -98,7 +98,7 @@ test('a token is refused what its role does not permit, and the audit lists what
   expect(lines).toMatch(/^\d{4}-\S+Z {2}cli:setup {2}made the token \w{16} of ada {2}\d+\n$/)
   const wrong = await run(['audit', 'list', '--type', 'CreditGrantd'])
   expect(wrong).toMatchObject({ code: 2 })
-  expect(wrong.err).toContain('is CreditGranted meant?')
+  expect(wrong.err).toContain('did you mean CreditGranted?')
   expect(await cliJson(['audit', 'list', '--since', '2999-01-01'], environment)).toEqual([])
 }, 120_000)
 

@@ -98,6 +98,6 @@ test('a price of one organization has a date, is listed and withdrawn', async ()
   expect(await json(['price', 'override', org, '--withdraw', set.override_id], 'bob')).toMatchObject(listed)
   expect(await json(['price', 'overrides', org])).toEqual([])
   expect((await run(['price', 'override', org, '--withdraw', set.override_id])).err).toContain(
-    `${org} has no override ${set.override_id} that counts`,
+    `${org} has no active override ${set.override_id}`,
   )
 })

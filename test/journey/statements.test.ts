@@ -108,7 +108,7 @@ describe('a month', { timeout: 120_000 }, () => {
     const { code, err } = await save('--csv', 'changed.csv')
     expect({ code, err }).toEqual({
       code: 1,
-      err: expect.stringMatching(/is not the one that was closed.* revision 2, event/),
+      err: expect.stringMatching(/differs from the statement that was closed.* revision 2, event/),
     })
     expect((await readdir(dir)).filter((name) => name.startsWith('changed'))).toEqual([])
   })

@@ -250,7 +250,7 @@ describe('decision 14: every charge names its rule, its version and the price bo
       })
     await withdraw()
     expectCredits(await house.lookup(partner, { ip: places.london }), '1', '8.75')
-    await expect(withdraw()).rejects.toThrow(`${organizationId} has no override ${overrideId} that counts`)
+    await expect(withdraw()).rejects.toThrow(`${organizationId} has no active override ${overrideId}`)
   })
 
   test('an own price cannot start in the past', async () => {

@@ -99,7 +99,7 @@ export async function* readArchive(path: string): AsyncGenerator<ArchiveEntry, F
     for await (const entry of extract) {
       const { name, size = 0 } = entry.header
       if (size > entryBytesMax)
-        throw new ArchiveFault(`${path} is damaged, or no backup: ${name} is too long`)
+        throw new ArchiveFault(`${path} is damaged, or not a backup: ${name} is too long`)
       const chunks: Buffer[] = []
       for await (const chunk of entry) chunks.push(chunk as Buffer)
       const bytes = Buffer.concat(chunks)
@@ -112,7 +112,7 @@ export async function* readArchive(path: string): AsyncGenerator<ArchiveEntry, F
     if (code !== null && /^E[A-Z]+$/.test(code))
       throw new ArchiveFault(`${path} cannot be read (${code})`, { cause })
     const reason = cause instanceof Error ? cause.message : String(cause)
-    throw new ArchiveFault(`${path} is damaged, incomplete or no backup: ${reason}`, { cause })
+    throw new ArchiveFault(`${path} is damaged, incomplete or not a backup: ${reason}`, { cause })
   } finally {
     extract.destroy()
     await reading.catch(() => undefined)

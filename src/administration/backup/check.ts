@@ -47,13 +47,13 @@ export const checkBackup = async (
   for (let next = await reading.next(); ; next = await reading.next()) {
     if (next.done === true) {
       if (manifest === undefined || key === undefined || digests === undefined)
-        throw new ArchiveFault(`${path} is incomplete or no backup: its end is missing`)
+        throw new ArchiveFault(`${path} is incomplete or not a backup: its end is missing`)
       return { path, manifest, key, rows: digests.rows, ...next.value }
     }
     const { name, bytes, sha256 } = next.value
     readBytes += bytes.length
     onProgress?.(readBytes)
-    if (digests !== undefined) throw new ArchiveFault(`${path} is damaged: ${name} is behind its end`)
+    if (digests !== undefined) throw new ArchiveFault(`${path} is damaged: ${name} comes after its end`)
     if (name === digestsName) {
       digests = parsed(path, name, bytes, digestsSchema)
       if (key !== undefined) refuseDifferent(path, found, digests, key)
@@ -61,19 +61,19 @@ export const checkBackup = async (
     }
     found.push({ name, sha256 })
     if (manifest === undefined) {
-      if (name !== manifestName) throw new ArchiveFault(`${path} is no backup: it begins with ${name}`)
+      if (name !== manifestName) throw new ArchiveFault(`${path} is not a backup: it begins with ${name}`)
       manifest = parsed(path, name, bytes, manifestSchema)
       await accept?.(manifest)
       key = openSlots(manifest.installation_key, secretKeys)?.key
       if (key === undefined)
         throw new ArchiveFault(
-          `${path} was not made with this SECRET_KEY, or ${manifestName} in it is damaged: nothing in it can be believed`,
+          `${path} was not made with this SECRET_KEY, or ${manifestName} in it is damaged: its content cannot be trusted`,
         )
       continue
     }
     const table = tableOfChunk(name)
     if (table === null || !manifest.tables.some((one) => one.name === table))
-      throw new ArchiveFault(`${path} is damaged: it holds ${name}, which is no part of a backup`)
+      throw new ArchiveFault(`${path} is damaged: it holds ${name}, which does not belong in a backup`)
     await onRows?.(table, bytes, manifest)
   }
 }
@@ -102,7 +102,7 @@ const refuseDifferent = (
   key: InstallationKey,
 ): void => {
   if (!sameHmac(digests.mac, macOf(key, digests)))
-    throw new ArchiveFault(`${digestsName} in ${path} is damaged or not ours: nothing in it can be believed`)
+    throw new ArchiveFault(`${digestsName} in ${path} is damaged or not ours: its content cannot be trusted`)
   for (const [i, { name, sha256 }] of digests.entries.entries()) {
     const there = found[i]
     if (there?.name !== name || there.sha256 !== sha256)
@@ -110,6 +110,6 @@ const refuseDifferent = (
   }
   if (found.length !== digests.entries.length)
     throw new ArchiveFault(
-      `${path} is damaged: it holds ${found.length - digests.entries.length} parts too many`,
+      `${path} is damaged: it holds ${found.length - digests.entries.length} extra parts`,
     )
 }

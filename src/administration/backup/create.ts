@@ -100,7 +100,7 @@ export const refuseTaken = async (path: string): Promise<void> => {
         'file',
         taken === path
           ? `${path} exists and is not overwritten: name another file`
-          : `${taken} is being written by another backup, or was left by one that was killed: remove it then`,
+          : `${taken} is being written by another backup, or was left by a killed backup: remove it in that case`,
       )
 }
 

@@ -27,7 +27,7 @@ export const createFinalBackup = async (
     const found = await readMark(client)
     if (found?.state === 'arriving') throw new ConfigError(markSentences(found).join('. '))
     await writeMark(client, { backupId: randomUUID(), state: 'left', elsewhere: resolve(asked.path) })
-    await refuseRunning({ variable: 'DATABASE_URL', url }, 'make the final backup then').catch(
+    await refuseRunning({ variable: 'DATABASE_URL', url }, 'make the final backup').catch(
       async (error: unknown) => {
         if (found === null) await removeMark(client)
         throw error

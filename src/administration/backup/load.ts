@@ -98,7 +98,7 @@ const refuseUsed = async (client: pg.Client): Promise<void> => {
   }
   if (used.length > 0)
     throw new ConfigError(
-      `this installation is not empty (${used.slice(0, 3).join(', ')} ${used.length > 3 ? `and ${used.length - 3} more tables hold rows` : 'hold rows'}), and a restore overwrites nothing. ` +
+      `this installation is not empty (${used.slice(0, 3).join(', ')} ${used.length > 3 ? `and ${used.length - 3} more tables hold rows` : 'hold rows'}), and a restore does not overwrite anything. ` +
         'Name an empty DATA_DIR, or an empty database in DATABASE_URL.',
     )
 }
@@ -140,11 +140,11 @@ export const refuseTarget = async (
   if (mark?.loaded === true) {
     if (mark.backupId !== backup.manifest.backup_id)
       throw new ConfigError(
-        'another backup is being restored here: go on with that one, or name an empty DATA_DIR or database',
+        'another backup is being restored here: continue with that backup, or name an empty DATA_DIR or database',
       )
     if (mark.elsewhere !== elsewhere)
       throw new ConfigError(
-        `EVENT_LOG_URL: this restore was begun into the event log ${mark.elsewhere}, and it is now ${elsewhere}: name the same one`,
+        `EVENT_LOG_URL: this restore began with the event log ${mark.elsewhere}, and it is now ${elsewhere}: name the first one again`,
       )
     return
   }
@@ -166,7 +166,7 @@ const loadAll = async (
     const count = await loading.end()
     if (count !== backup.rows[loading.table])
       throw new ArchiveFault(
-        `${backup.path} is damaged: it holds ${count} rows of ${loading.table}, and says ${backup.rows[loading.table]}`,
+        `${backup.path} is damaged: it holds ${count} rows of ${loading.table}, and its digests name ${backup.rows[loading.table]}`,
       )
     loading = null
   }

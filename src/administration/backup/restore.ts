@@ -134,7 +134,7 @@ export const endRestore = removeMark
 /** A process that started before the mark would keep running during the restore. Nothing is loaded yet, so the mark is removed, too. */
 const refuseServed = async (client: pg.Client, url: string): Promise<void> => {
   try {
-    await refuseRunning({ variable: 'DATABASE_URL', url }, 'restore then')
+    await refuseRunning({ variable: 'DATABASE_URL', url }, 'restore')
   } catch (error) {
     await removeMark(client)
     throw error
@@ -178,7 +178,7 @@ const refuseForeign = async (from: EventLog, to: EventLog): Promise<void> => {
   const [ours, theirs] = await Promise.all([from, to].map(firstPriceBook))
   if (theirs === undefined || (ours?.id === theirs.id && ours.metadata === theirs.metadata)) return
   throw new ConfigError(
-    'EVENT_LOG_URL: the event log there belongs to another installation. Name an empty one, or one apart by EVENT_LOG_PREFIX',
+    'EVENT_LOG_URL: the event log there belongs to another installation. Name an empty one, or separate it with EVENT_LOG_PREFIX',
   )
 }
 
@@ -201,7 +201,7 @@ const refuseUnfit = (
 ): void => {
   if (openSlots(manifest.installation_key, secretKeys) === null)
     throw new ConfigError(
-      `SECRET_KEY: ${path} needs ${manifest.installation_key.map(({ secret_key }) => secret_key).join(' or ')}, and was given another one. If SECRET_KEY was rotated since, set SECRET_KEY to the old one and SECRET_KEY_NEW to the present one. Nothing was changed.`,
+      `SECRET_KEY: ${path} needs ${manifest.installation_key.map(({ secret_key }) => secret_key).join(' or ')}, but a different key was given. If SECRET_KEY was rotated later, set SECRET_KEY to the old key and SECRET_KEY_NEW to the current key. Nothing was changed.`,
     )
   if (manifest.release.startsWith('0.'))
     throw new ConfigError(
@@ -213,7 +213,7 @@ const refuseUnfit = (
     )
   if (!manifest.holds_log && config.EVENT_LOG_URL === undefined)
     throw new ConfigError(
-      `EVENT_LOG_URL: the event log of ${path} was ${manifest.event_log} and is not in it. Restore that one first, and name it in EVENT_LOG_URL.`,
+      `EVENT_LOG_URL: the event log of ${path} was ${manifest.event_log} and is not in it. Restore that event log first, and name it in EVENT_LOG_URL.`,
     )
 }
 
@@ -229,6 +229,6 @@ const refuseLostKeys = async (
   if (lost.length > 0)
     throw new ConfigError(
       `KEY_DIR: ${dir} lacks ${lost.length === 1 ? 'the key' : 'the keys'} ${lost.join(', ')}, under which profiles in this backup are sealed. ` +
-        'Put the KEY_DIR of the installation that was backed up there; if it is lost, --keys-lost goes on without what was sealed. Nothing was changed.',
+        'Copy the KEY_DIR of the backed-up installation there; if it is lost, --keys-lost continues without the sealed data. Nothing was changed.',
     )
 }

@@ -87,7 +87,7 @@ export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
     const { found, ...more } = 'found' in looked ? looked : { found: looked }
     return { ...more, findings: [found].flat().map((one) => findingOf(check, one)), failure: null }
   } catch (error) {
-    return unseen(check, 'failed', `it could not be looked at: ${reasonOf(error)}`)
+    return unseen(check, 'failed', `the check failed: ${reasonOf(error)}`)
   }
 }
 

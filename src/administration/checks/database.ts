@@ -48,7 +48,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
     readiness: { name: 'rate_limiter', counts: 'never' },
     gauges: {
       rate_limiter_degraded:
-        '1 while the shared counters do not work and the process counts rate limits for itself',
+        '1 while the shared counters do not work and the process counts rate limits alone',
     },
     look: async ({ pool, rateLimitsShared = null }) => {
       const live = await liveProcesses(pool)
@@ -66,13 +66,13 @@ export const rowChecks: readonly Check<InDatabase>[] = [
     name: 'jobs',
     severity: 'fault',
     bound: { unit: 'seconds', warning: 50 * hour },
-    advice: 'Check that a process with the role jobs runs, and what it logs.',
+    advice: 'Check that a process with the role jobs runs, and read its log.',
     gauges: {
       jobs_last_success_timestamp_seconds:
-        'When a run of the job last succeeded, in any process; left out for one that never did',
+        'Time of the last successful run of the job, in any process; absent if it never succeeded',
       jobs_success_age_seconds:
-        'Since a scheduled job last succeeded; before the first time, since it was scheduled',
-      jobs_dead_letters: 'Runs of the job that were given up, and that no run has made good since',
+        'Seconds since a scheduled job last succeeded; before that, since it was scheduled',
+      jobs_dead_letters: 'Failed runs of the job without a later successful run',
     },
     labels: ['name'],
     look: async ({ pool }) => {
@@ -97,22 +97,24 @@ export const rowChecks: readonly Check<InDatabase>[] = [
     severity: 'warning',
     bound: { unit: 'seconds', warning: hour },
     advice:
-      '"webhook list" says which fails and why; a "webhook test" that succeeds enables one again. If none fails, check that a process with the role jobs runs.',
+      '"webhook list" shows failing webhooks and the reasons; a successful "webhook test" enables a webhook again. If none fails, check that a process with the role jobs runs.',
     gauges: {
-      webhook_pending_messages: 'Messages to webhooks that wait for their first or next attempt',
-      webhook_oldest_pending_seconds: 'Age of the oldest message that waits',
-      webhook_disabled: 'Webhooks that are sent nothing because they failed for days or answered 410',
+      webhook_pending_messages: 'Messages to webhooks waiting for their first or next attempt',
+      webhook_oldest_pending_seconds: 'Age of the oldest waiting message',
+      webhook_disabled: 'Webhooks disabled because they failed for days or answered 410',
     },
     look: async ({ pool }) => {
       const { count, oldestSeconds, disabled } = await pendingDeliveries(pool)
       const found = [
         measured(
           oldestSeconds,
-          `messages that wait: ${count}, the oldest for ${durationText(oldestSeconds * 1_000)}`,
+          `waiting messages: ${count}, the oldest for ${durationText(oldestSeconds * 1_000)}`,
         ),
       ]
       if (disabled > 0)
-        found.push(wrong(`disabled webhooks: ${disabled}; nothing succeeded for days, or they answered 410`))
+        found.push(
+          wrong(`disabled webhooks: ${disabled}; every attempt failed for days, or they answered 410`),
+        )
       return {
         found,
         samples: {
@@ -169,7 +171,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
       const found = (off ?? []).map((name) => wrong(`${name} is off: calls that were answered may be lost`))
       if (standby)
         found.push(
-          wrong('it takes no writes: it is a standby, or read-only', {
+          wrong('it does not accept writes: it is a standby, or read-only', {
             advice: 'Name the primary in DATABASE_URL, or promote this one.',
           }),
         )
@@ -235,16 +237,14 @@ const connectionShareMax = 0.9
 export function countingApart(processes: readonly Pick<Process, 'counters' | 'roles'>[]): string | null {
   const api = processes.filter(({ roles }) => roles.includes('api'))
   const places = new Set(api.map(({ counters }) => counters)).size
-  return places < 2
-    ? null
-    : `each of ${places} processes counts for itself; set REDIS_URL to one Redis for all`
+  return places < 2 ? null : `each of ${places} processes counts alone; set REDIS_URL to one Redis for all`
 }
 
 function processesFound(live: number, apart: string | null): Found {
   if (apart !== null) return wrong(`rate limits: ${apart}`)
-  if (live > 0) return fine(`api processes that live: ${live}`)
-  const advice = 'Start one where calls should be answered: npm start.'
-  return wrong('no api process lives, by the table in the database', { advice })
+  if (live > 0) return fine(`running api processes: ${live}`)
+  const advice = 'Start one: npm start.'
+  return wrong('no api process is running, according to the database', { advice })
 }
 
 /** Seconds since a scheduled job last succeeded, or was scheduled; null for the others. */
@@ -256,7 +256,7 @@ const messageCharsMax = 200
 function jobsFound(rows: readonly JobRow[]): Found[] {
   if (rows.length === 0)
     return [
-      wrong('no job was ever scheduled', {
+      wrong('no job has been scheduled', {
         severity: 'warning',
         advice: 'Start a process with the role jobs.',
       }),
@@ -276,7 +276,7 @@ function jobsFound(rows: readonly JobRow[]): Found[] {
     ...failed,
     measured(
       seconds,
-      `of ${rows.length}, ${oldest?.name} is the one that succeeded longest ago: ${durationText(seconds * 1_000)}`,
+      `of ${rows.length}, ${oldest?.name} has the oldest success: ${durationText(seconds * 1_000)} ago`,
     ),
   ]
 }

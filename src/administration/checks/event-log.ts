@@ -79,8 +79,8 @@ export const logChecks: readonly Check<InLog>[] = [
     gauges: {
       projection_lag_positions:
         "How far its rows are behind the event log, in the log's positions: events in PostgreSQL, bytes in EventStoreDB",
-      projection_lag_seconds: 'Age of the oldest event its rows do not show',
-      projection_halted: '1 when it stopped until it is rebuilt',
+      projection_lag_seconds: 'Age of the oldest event that is not in its rows',
+      projection_halted: '1 if it has stopped until it is rebuilt',
       projection_halted_streams: 'Streams whose rows stopped at an event it cannot take',
     },
     labels: ['projection'],
@@ -115,7 +115,7 @@ export const logChecks: readonly Check<InLog>[] = [
       '"projection parked" shows them with their errors; "projection retry" folds them if this release can read them.',
     gauges: {
       parked_events:
-        'Events that a projection has set aside because it cannot take them, 1,000 at most; guards: whether its rows tell who may call',
+        'Events that a projection has set aside because it cannot take them, 1,000 at most; guards: whether its rows define who may call',
     },
     labels: ['projection', 'guards'],
     look: async ({ projectionLags }) => {
@@ -232,9 +232,9 @@ export const keyChecks: readonly Check<InLog>[] = [
             ? checkpoint && signerOf(checkpoint.note, checkpoint.origin, present)
             : present.find(({ id }) => id === announced.key_id)
         return key
-          ? fine(`${key.id}, as the event log announced it`)
+          ? fine(`${key.id}, as announced by the event log`)
           : wrong(
-              `${files.path} does not hold the key that the event log announced last: no checkpoint can be signed`,
+              `${files.path} does not hold the last key that the event log announced: no checkpoint can be signed`,
             )
       } catch (error) {
         return wrong(reasonOf(error), {
@@ -272,8 +272,8 @@ function proof({
     ...check,
     severity: 'fault',
     gauges: {
-      [age]: `Since the last ${check.name} by the event log; before the first, since the log began`,
-      ...(what === undefined ? {} : { [count]: `What the last ${check.name} found: must be 0` }),
+      [age]: `Seconds since the last ${check.name} in the event log; before the first, since the log began`,
+      ...(what === undefined ? {} : { [count]: `Result of the last ${check.name}: must be 0` }),
     },
     labels: ['result'],
     look: async (on) => {
@@ -384,8 +384,7 @@ async function epochKeys({ config, pool, eventLog }: InLog): Promise<Found | Fou
   const logger = { info: () => undefined, error: () => undefined }
   const keys = await listEpochKeys({ epochKeys: openEpochKeys({ pool, files, clock: Date, logger }) })
   const found = keys.flatMap(({ id, state, destroyedByMs }): Found[] => {
-    if (state === 'lost')
-      return [wrong(`the key ${id} that data about people are sealed under is not in ${dir}`)]
+    if (state === 'lost') return [wrong(`the key ${id}, which seals personal data, is not in ${dir}`)]
     if (state === 'destroyed' || destroyedByMs >= Date.now()) return []
     const advice = 'Check that a process with the role jobs runs: its job renew-seals destroys it.'
     const by = new Date(destroyedByMs).toISOString()

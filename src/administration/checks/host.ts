@@ -34,7 +34,7 @@ export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }
   advice: makeRoom,
   readiness: { name: 'disk_space', counts: 'always' },
   gauges: {
-    disk_free_ratio: 'Free share of the disk of DATA_DIR, of bytes or files, whichever is scarcer',
+    disk_free_ratio: 'Free share of the disk of DATA_DIR, of bytes or files, the lower of the two',
     disk_free_bytes: 'Free bytes of the disk of DATA_DIR',
     disk_full: '1 while new calls are refused because the disk is nearly full',
   },
@@ -87,26 +87,26 @@ export const hostChecks: readonly Check<Host>[] = [
         }),
       )
       const all = [...faults.map((one) => wrong(one)), ...doubtful]
-      return all.length > 0 ? all : fine('every variable is known and makes sense')
+      return all.length > 0 ? all : fine('every variable is known and valid')
     },
   },
   {
     name: 'passwords',
     severity: 'warning',
     advice:
-      'Give that user a password of its own, as openssl rand -hex 32 makes, in the server first and then here.',
+      'Give that user a separate password, for example from openssl rand -hex 32, in the server first and then here.',
     look: ({ config }) => {
       const weak = urlVariables.filter((name) => isWeak(config[name] ?? ''))
       return weak.length === 0
-        ? fine('none is a well-known one')
-        : weak.map((name) => wrong(`${name}: its password is a well-known one, or the name of its user`))
+        ? fine('no password is well known')
+        : weak.map((name) => wrong(`${name}: its password is well known, or the name of its user`))
     },
   },
   {
     name: 'Redis',
     severity: 'warning',
     advice:
-      'Check that it runs and that REDIS_URL is right. Until then each process counts rate limits for itself; charges do not depend on it.',
+      'Check that it runs and that REDIS_URL is right. Until then each process counts rate limits alone; charges do not depend on it.',
     look: ({ config }) => (config.REDIS_URL === undefined ? [] : redis(config.REDIS_URL)),
   },
   {
@@ -199,7 +199,7 @@ const noName = new Set(['ENOTFOUND', 'ENODATA'])
 async function mailName({ EMAIL_PROBE, SMTP_HELO, DNS_SERVERS }: Config): Promise<Found> {
   if (EMAIL_PROBE === 'off') return fine('mail servers are not asked (EMAIL_PROBE=off)')
   const name = SMTP_HELO ?? hostname()
-  if (name.startsWith('[')) return fine(`${name} is an address, and no name to look up`)
+  if (name.startsWith('[')) return fine(`${name} is an address, not a name to look up`)
   const resolver = new Resolver({ timeout: dnsMaxMs, tries: 1 })
   if (DNS_SERVERS !== undefined) resolver.setServers([...DNS_SERVERS])
   const asked = (question: Promise<string[]>): Promise<string[] | Error> =>

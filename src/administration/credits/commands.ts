@@ -42,7 +42,7 @@ const lot = z.object({
   amount: credits({ label: 'Credits', help: 'credits, at most 6 decimals' }),
   expires_at: expiry({
     label: 'Expires (UTC)',
-    help: 'what is left is worth nothing after the end of this day, UTC; on the command line also an ISO 8601 instant (default never)',
+    help: 'the rest expires at the end of this day, UTC; on the command line also an ISO 8601 instant (default never)',
   }).optional(),
   priority: number(
     { label: 'Priority', help: '0 to 1000, lower is drawn first' },
@@ -117,11 +117,11 @@ const lotOf = ({ organization, amount, expires_at, priority, reason, reference }
 export const voidLot = command({
   name: 'credits void',
   action: 'credits.change',
-  summary: 'take back what is left of a lot',
+  summary: 'take back the rest of a lot',
   input: z.object({
     organization: organization(),
     grant: id(
-      { label: 'Lot', help: 'grant_id, as "credits lots" shows it' },
+      { label: 'Lot', help: 'grant_id, as in "credits lots"' },
       /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
       '0197a2c4-5d1e-5b7a-8f00-3c2b1a9d8e7f',
     ),
@@ -134,7 +134,7 @@ export const voidLot = command({
     const taken = would.adjusted.amount.replace(/^-/, '')
     return {
       says: [
-        `Take back ${creditsText(taken)} of ${organization}, what is left of the lot ${grant}: its balance becomes ${formatCredits(would.balance)}.`,
+        `Take back ${creditsText(taken)} of ${organization}, the rest of the lot ${grant}: its balance becomes ${formatCredits(would.balance)}.`,
       ],
       json: { organization_id: organization, grant_id: grant, ...correctionJson(would) },
     }
@@ -200,14 +200,14 @@ const refundOfCall = z.object({
   reason: reason(),
   reference: reference().optional(),
   organization: organization({
-    help: 'organization id; needed only where no statement has the call yet',
+    help: 'organization id; needed only if no statement has the call yet',
   }).optional(),
 })
 
 export const refundCall = command({
   name: 'credits refund',
   action: 'credits.change',
-  summary: 'give back what a call cost, or a part of it, into the lots it was drawn from',
+  summary: 'give back the cost of a call, or a part of it, into the lots it was drawn from',
   input: refundOfCall,
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('ledger explain') },
   plan: async (context, input) => {
@@ -215,7 +215,7 @@ export const refundCall = command({
     if (already) return { says: [doneBefore(input.reference)], asks: 'never', nothing: true, json }
     return {
       says: [
-        `Give ${organizationId} ${creditsText(adjusted.amount)} of call ${input.request} back, which then costs ${json.costs_now} of the ${json.charged} it was charged: the balance becomes ${json.balance}.`,
+        `Give ${organizationId} ${creditsText(adjusted.amount)} of call ${input.request} back, which then costs ${json.costs_now} instead of ${json.charged}: the balance becomes ${json.balance}.`,
       ],
       json,
     }
@@ -391,7 +391,7 @@ export const warnBelow = command({
   summary: 'set the balance below which the organization is notified (balance.low)',
   input: z.object({
     organization: organization(),
-    amount: creditsOrNone({ label: 'Below, credits', help: 'credits, or "none" for no more notices' }),
+    amount: creditsOrNone({ label: 'Below, credits', help: 'credits, or "none" to end notices' }),
   }),
   changes: { of: 'settings', asks: 'never', left: wholeOrNot('event-log show') },
   plan: async (_, { organization, amount }) => ({

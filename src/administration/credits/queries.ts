@@ -47,7 +47,7 @@ export const balanceAt = async (
 export const showBalance = query({
   name: 'credits balance',
   action: 'accounts.read',
-  summary: 'the balance, from the ledger itself: now, or as of an instant',
+  summary: 'show the balance, from the ledger itself: now, or as of an instant',
   input: z.object({
     organization: organization(),
     at: instant({

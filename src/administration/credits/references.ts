@@ -70,7 +70,7 @@ export const moveOnce = async (sources: Sources, referenced: Referenced): Promis
     atMs: Date.now(),
   })
   const [event] = committed.events
-  if (event === undefined) throw new Error(`reference ${reference} of ${organizationId} came to nothing`)
+  if (event === undefined) throw new Error(`reference ${reference} of ${organizationId} led to no event`)
   // Two processes may reach this point with the same reference: the event belongs to one of them.
   return { event, revision: committed.revision, already: committed.requestId !== requestId }
 }
@@ -181,14 +181,14 @@ export const reserve = async (
     if (!(error instanceof AppendConflict)) throw error
   }
   const reserved = await reservationFor({ eventLog }, { organizationId, reference, named })
-  if (reserved === null) throw new Error(`${stream} is not there although it was appended to`)
+  if (reserved === null) throw new Error(`${stream} does not exist although it was appended to`)
   return reserved
 }
 
 /** Throws `InputFault` if a new lot would already have expired. */
 export const refuseExpired = ({ expiresAt }: Movement): void => {
   if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())
-    throw new InputFault('expires-at', `${expiresAt} has passed already`)
+    throw new InputFault('expires-at', `${expiresAt} is in the past`)
 }
 
 const refuseOther = (reserved: ReferenceReserved, asked: Movement): void => {

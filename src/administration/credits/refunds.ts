@@ -137,7 +137,7 @@ export const refundFound = async (
     }
   }
   throw new CorrectedMeanwhile(
-    `the ledger of ${organizationId} was corrected ${attemptsMax} times while the refund was worked out; try again`,
+    `the ledger of ${organizationId} was corrected ${attemptsMax} times while the refund was calculated; try again`,
   )
 }
 
@@ -177,7 +177,7 @@ const keyFor = (
 }
 
 const notConfirmed = (cause: LedgerUnavailable | LedgerOutcomeUnknown, requestId: string): Error => {
-  const check = `"credits refund ${requestId} --dry-run" shows what the call costs now`
+  const check = `"credits refund ${requestId} --dry-run" shows the current cost of the call`
   return cause instanceof LedgerOutcomeUnknown
     ? new LedgerOutcomeUnknown(`${cause.message}. The refund may still be written: ${check}`, { cause })
     : new LedgerUnavailable(`${cause.message}. The refund was not written: ${check}`, { cause })

@@ -5,8 +5,8 @@ import { InputFault } from '../input.ts'
 import { CallNotFound, refund, requestIdForm } from './refunds.ts'
 
 /**
- * Gives back the cost of calls whose callers never learned the outcome: a stopping process logs the request ids of such calls. A call that
- * cost nothing is left alone. If run again, the same calls have nothing left to give back.
+ * Gives back the cost of calls whose callers never learned the outcome: a stopping process logs the request ids of such calls. A free
+ * call is skipped. If run again, the same calls have nothing left to give back.
  */
 
 /** The result for one call. */

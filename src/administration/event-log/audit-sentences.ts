@@ -27,7 +27,7 @@ const ledgers = {
   BalanceThresholdSet: ({ amount }) =>
     amount === null
       ? 'ended the warning of a low balance'
-      : `has a balance below ${creditsText(amount)} warned of`,
+      : `set a warning for a balance below ${creditsText(amount)}`,
   MonthClosed: ({ month, totals }) => `closed ${month} at a balance of ${creditsText(totals.closing)}`,
   CreditAdjusted: ({ kind, amount, reason, reference }) =>
     `${kind === 'refund' ? 'refunded' : kind === 'void' ? 'took back' : 'adjusted by'} ${creditsText(kind === 'void' ? amount.replace(/^-/, '') : amount)}${because(reason)}${reference === null ? '' : ` (${reference})`}`,
@@ -43,21 +43,21 @@ const keys = {
   ApiKeyRotated: ({ key_id, successor_id, grace_until }) =>
     `replaced the key ${key_id} by ${successor_id}; the old one works until ${grace_until}`,
   ApiKeyLimitsChanged: ({ key_id, limits }) =>
-    `gave the key ${key_id} ${limits.requests_per_minute} requests a minute, ${limits.requests_per_day} a day, ${limits.email_validations_per_second} e-mail validations a second`,
+    `gave the key ${key_id} ${limits.requests_per_minute} requests per minute, ${limits.requests_per_day} per day, ${limits.email_validations_per_second} e-mail validations per second`,
   ApiKeyRevoked: ({ key_id, reason }) => `revoked the key ${key_id}${because(reason)}`,
-  PixelLimitSet: ({ domain, period, number }) => `limited the pixel on ${domain} to ${number} a ${period}`,
-  PixelLimitRemoved: ({ domain, period }) => `ended the limit of the pixel on ${domain} by ${period}`,
+  PixelLimitSet: ({ domain, period, number }) => `limited the pixel on ${domain} to ${number} per ${period}`,
+  PixelLimitRemoved: ({ domain, period }) => `removed the limit of the pixel on ${domain} per ${period}`,
   PixelBlocked: ({ domain }) => `blocked the pixel on ${domain}`,
-  PixelUnblocked: ({ domain }) => `let the pixel fire on ${domain} again`,
+  PixelUnblocked: ({ domain }) => `unblocked the pixel on ${domain}`,
   ProfileErased: ({ subject_id, reason, note }) =>
     `erased the person ${subject_id} (${reason})${because(note)}`,
   WebhookCreated: ({ webhook_id, host, events }) =>
     `created the webhook ${webhook_id} to ${host} for ${listed(events)}`,
   WebhookDeleted: ({ webhook_id, host }) => `deleted the webhook ${webhook_id} to ${host}`,
   WebhookPaused: ({ webhook_id, host }) => `paused the webhook ${webhook_id} to ${host}`,
-  WebhookResumed: ({ webhook_id, host }) => `has the webhook ${webhook_id} to ${host} sent messages again`,
+  WebhookResumed: ({ webhook_id, host }) => `resumed the webhook ${webhook_id} to ${host}`,
   WebhookSecretRotated: ({ webhook_id, host, former_until }) =>
-    `gave the webhook ${webhook_id} to ${host} a new secret; the former one signs too until ${former_until}`,
+    `gave the webhook ${webhook_id} to ${host} a new secret; the old secret also signs until ${former_until}`,
 } as const satisfies Partial<Sentences>
 
 const prices = {
@@ -81,21 +81,21 @@ const prices = {
 
 const installation = {
   DataImported: ({ data, source, imported, as_of }) =>
-    `took in ${count(imported, 'record')} of ${data === 'profiles' ? 'people' : data}${source === null ? '' : ` from "${source}"`}${as_of === null ? '' : `, as they were at ${as_of}`}`,
+    `imported ${count(imported, 'record')} of ${data === 'profiles' ? 'people' : data}${source === null ? '' : ` from "${source}"`}${as_of === null ? '' : `, as of ${as_of}`}`,
   RebuildRequested: ({ projections, reason }) => `began to rebuild ${listed(projections)}${because(reason)}`,
   RebuildEnded: ({ projections, result, events, differences }) =>
     `rebuilt ${listed(projections)} from ${count(events, 'event')}: ${result}${differences === 0 ? '' : `, with ${count(differences, 'difference')} in money`}`,
   ParkedEventReleased: ({ projection, position, reason }) =>
-    `let ${projection} go on without the event at position ${position}${because(reason)}`,
+    `let ${projection} skip the event at position ${position}${because(reason)}`,
   BackupCreated: ({ backup_id, position, bytes }) =>
     `made the backup ${backup_id} up to position ${position} (${bytes} bytes)`,
   BackupRestored: ({ backup_id, made_at, position }) =>
     `restored the backup ${backup_id} of ${made_at}, up to position ${position}`,
   AppendsResumed: ({ failing_since }) =>
     `the event log takes events again, after it failed since ${failing_since}`,
-  JobRequested: ({ job }) => `had the job ${job} run`,
+  JobRequested: ({ job }) => `requested a run of the job ${job}`,
   DeadLettersRetried: ({ runs }) =>
-    `asked anew for failed runs of ${listed(runs.map(({ job, runs: times }) => (times === 1 ? job : `${job} (${times})`)))}`,
+    `retried failed runs of ${listed(runs.map(({ job, runs: times }) => (times === 1 ? job : `${job} (${times})`)))}`,
   SigningKeyAnnounced: ({ key_id, reason }) =>
     `signs checkpoints with the key ${key_id} from now on${because(reason)}`,
   LogTreeBegun: ({ origin }) => `began the tree of checkpoints of ${origin}`,

@@ -66,7 +66,7 @@ const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise
       at: row.at.toISOString(),
       actor: row.actor,
       revision: null,
-      says: 'the event log does not hold this event: a row says so alone',
+      says: 'the event log does not hold this event: it is only in a row',
     }
   const { metadata, ...domain } = decodeEvent(event)
   return {
@@ -75,11 +75,11 @@ const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise
     at: metadata.recorded_at,
     actor: metadata.actor,
     revision: event.revision,
-    says: isAudited(domain) ? auditSentence(domain) : `is no change by anyone: a row says so alone`,
+    says: isAudited(domain) ? auditSentence(domain) : `is not a change by anyone: only a row claims it`,
   }
 }
 
-/** Events of a key name the key alone; its first event says whose it is. */
+/** Events of a key name only the key; its first event names the organization. */
 const organizationOf = async (
   eventLog: Foundation['eventLog'],
   { stream, data }: { readonly stream: string; readonly data: object },

@@ -9,12 +9,12 @@ const checkpoint = command({
   long: 'repeatable',
   summary: 'sign a checkpoint of the whole event log, to keep outside',
   input: z.object({
-    rebuild: flag({ label: 'Rebuild the tree', help: 'make the stored tree again from the log first' }),
+    rebuild: flag({ label: 'Rebuild the tree', help: 'first rebuild the stored tree from the log' }),
   }),
   changes: { of: 'records', asks: 'never', left: wholeOrNot('event-log checkpoints') },
   plan: async (_, { rebuild }) => ({
     says: [
-      ...(rebuild ? ['Make the stored tree again from the log.'] : []),
+      ...(rebuild ? ['Rebuild the stored tree from the log.'] : []),
       'Sign a checkpoint of the whole event log as it is now, and record it.',
     ],
   }),
@@ -39,7 +39,7 @@ const announceKey = command({
   input: z.object({ reason: reason({ help: 'kept in the event log' }) }),
   changes: { of: 'access', asks: 'always', left: wholeOrNot('event-log verify') },
   plan: async () => ({
-    says: ['Sign every later checkpoint with a new key; the current one signs no more checkpoints.'],
+    says: ['Sign every later checkpoint with a new key; the current key signs no more checkpoints.'],
   }),
   run: async ({ foundation, operator: { actor } }, { reason }) => {
     const { keyId, vouchedFor } = await orRefused(foundation.checkpoints.announceKey({ actor, reason }))

@@ -97,8 +97,8 @@ const refuseWritten = async (from: EventLog, head: Position): Promise<void> => {
   done.abort()
   if (written > 0)
     throw new CommandRefused(
-      `${written} events were written to the source while it was copied, so a process of the service still runs on it. ` +
-        'Stop every process, and run the same command again: it goes on where it stopped',
+      `${written} events were written to the source during the copy, so a process of the service still uses it. ` +
+        'Stop every process, and run the same command again: it continues where it stopped',
     )
 }
 
@@ -133,8 +133,8 @@ const copyInto = async (
     if (!(error instanceof AppendConflict)) throw error
     if (events.length === 1)
       throw new Error(
-        `the target holds something else at revision ${first.revision} of ${stream}, or lacks what comes before it ` +
-          `(it stands at ${error.actual}). Copy into an empty log, or into one a copy of this log was begun in.`,
+        `the target holds something else at revision ${first.revision} of ${stream}, or lacks earlier events ` +
+          `(it is at ${error.actual}). Copy into an empty log, or into an earlier copy of this log.`,
         { cause: error },
       )
     // An earlier attempt may have copied part of it.

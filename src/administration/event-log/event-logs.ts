@@ -33,7 +33,7 @@ export const copyBetween = async (
   const closing = createClosing()
   try {
     const named = from ?? (await ownPostgres(config, logger, closing))
-    if (named.url.startsWith('postgres')) await refuseRunning(named, 'copy then')
+    if (named.url.startsWith('postgres')) await refuseRunning(named, 'copy')
     const source = await openNamed(named, logger)
     closing.add(() => source.close())
     const target = await openNamed(to, logger)
@@ -85,7 +85,7 @@ export const refuseRunning = async (
       if (open === 0) return
       if (performance.now() > until)
         throw new CommandRefused(
-          `the service runs on this event log: ${open} connections of its processes to the database are open. Stop every process, and ${next}`,
+          `the service runs on this event log: ${open} connections of its processes to the database are open. Stop every process, then ${next}`,
         )
     }
   } finally {

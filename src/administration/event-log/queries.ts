@@ -38,22 +38,22 @@ const showEvents = async (
 const audit = pagedList({
   name: 'audit list',
   action: 'audit.read',
-  summary: 'list who changed what: every change by anyone, and sign-ins, but no calls',
+  summary: 'list every change with its author, and sign-ins; no calls',
   input: z.object({
     since: instant({
       label: 'Since (UTC)',
       help: 'recorded at this instant or later, such as 2027-01-31',
     }).optional(),
-    actor: line({ label: 'By', help: 'by this one only: ada, or as the list says, user:ada' }).optional(),
+    actor: line({ label: 'By', help: 'only this actor: ada, or as in the list, user:ada' }).optional(),
     about: line({
       label: 'About',
-      help: 'about this only: an id of an organization, key or webhook, a user, a projection',
+      help: 'only about this: an id of an organization, key or webhook, a user, a projection',
     }).optional(),
     type: choice(
-      { label: 'Type', help: 'events of this type only, such as CreditGranted' },
+      { label: 'Type', help: 'only events of this type, such as CreditGranted' },
       auditedTypes,
     ).optional(),
-    oldest_first: flag({ label: 'Oldest first', help: 'the oldest first, in place of the newest' }),
+    oldest_first: flag({ label: 'Oldest first', help: 'the oldest first instead of the newest' }),
   }),
   columns: [
     { name: 'at', label: 'When (UTC)', kind: 'instant' },
@@ -87,7 +87,7 @@ const audit = pagedList({
     const [{ n } = { n: 0 }] = rows
     return n === 0
       ? null
-      : `${n} events cannot be read by this release and are not among these: "projection parked audit"`
+      : `${n} events cannot be read by this release and are missing here: "projection parked audit"`
   },
 })
 
@@ -104,7 +104,7 @@ const show = query({
   input: z.object({
     stream: line({ label: 'Stream', help: 'its name, such as ledger-org_01J… or pricebook' }),
     revision: number(
-      { label: 'Revision', help: 'of this event only; the first of a stream is 0' },
+      { label: 'Revision', help: 'only this event; the first of a stream is 0' },
       { min: 0, max: Number.MAX_SAFE_INTEGER },
     ).optional(),
   }),

@@ -8,13 +8,13 @@ import { deadLetters, type JobRow, knownJobs } from './jobs.ts'
 import { longWork, longWorkJson, longWorks } from './long-work.ts'
 import { nextRuns, type RunState, retryDeadLetters, runNow } from './now.ts'
 
-/** Scheduled jobs: their results, and runs that a person requests. */
+/** Scheduled jobs: their results, and requested runs. */
 
 const listedMax = 1_000
 
 const secondsOf = (ms: number | null): number | null => (ms === null ? null : Math.round(ms) / 1_000)
 
-const jobName = () => name({ label: 'Job', help: 'as "jobs list" shows it' })
+const jobName = () => name({ label: 'Job', help: 'as in "jobs list"' })
 
 /** The job of that name. Throws `InputFault` with the most similar name. */
 const jobNamed = (wanted: string, known: readonly JobRow[]): JobRow => {
@@ -26,7 +26,7 @@ const jobNamed = (wanted: string, known: readonly JobRow[]): JobRow => {
     'name',
     names.length === 0
       ? `there is no job "${wanted}": no process with the role jobs ever started`
-      : `there is no job "${wanted}"${meant === null ? '.' : `; is ${meant} meant?`} There are ${names.join(', ')}`,
+      : `there is no job "${wanted}"${meant === null ? '.' : `; did you mean ${meant}?`} There are ${names.join(', ')}`,
   )
 }
 
@@ -38,13 +38,13 @@ const listJobs = query({
   columns: [
     { name: 'name', label: 'Job', kind: 'name' },
     { name: 'cron', label: 'Schedule' },
-    { name: 'running', label: 'Runs now' },
+    { name: 'running', label: 'Running' },
     { name: 'last_run_at', label: 'Last run (UTC)', kind: 'instant' },
     { name: 'last_duration_seconds', label: 'Seconds', kind: 'number' },
     { name: 'last_outcome', label: 'Outcome' },
     { name: 'next_run_at', label: 'Next run (UTC)', kind: 'instant' },
     { name: 'failed_24h', label: 'Failures, 24 h', kind: 'number' },
-    { name: 'dead_letters', label: 'Given up', kind: 'number' },
+    { name: 'dead_letters', label: 'Dead letters', kind: 'number' },
     { name: 'error', label: 'Error', kind: 'whole' },
   ],
   run: async ({ foundation: { pool, url } }) => {
@@ -64,7 +64,7 @@ const listJobs = query({
       seconds_max: job.expire_seconds,
       error: job.state === 'failed' ? job.message : null,
     }))
-    const none = ['no job was ever scheduled: start a process with the role jobs']
+    const none = ['no job has been scheduled: start a process with the role jobs']
     return { json: listed, ...(listed.length === 0 && { lines: none }) }
   },
 })
@@ -79,7 +79,7 @@ const runJob = command({
   name: 'jobs run',
   action: 'jobs.run',
   long: 'once',
-  summary: 'run a scheduled job now, in a process with the role jobs, and wait for its result',
+  summary: 'run a scheduled job now, in a process with the role jobs, and wait for the result',
   input: z.object({ name: jobName() }),
   changes: {
     of: 'settings',
@@ -117,8 +117,7 @@ const runJob = command({
 const listDead = query({
   name: 'jobs dead',
   action: 'system.read',
-  summary:
-    'runs that failed at every try and were given up, with their errors; kept for 30 days, 20 of each job',
+  summary: 'list runs that failed at every try, with their errors; kept for 30 days, 20 per job',
   input: z.object({ name: jobName().optional() }),
   columns: [
     { name: 'id', label: 'Run', kind: 'id' },
@@ -151,14 +150,14 @@ const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const retryDead = command({
   name: 'jobs retry',
   action: 'jobs.run',
-  summary: 'retry runs that were given up; of several runs of a job with the same task, one',
+  summary: 'retry runs that failed at every try; several runs of a job with the same task count as one',
   input: z.object({
     id: id(
-      { label: 'Run', help: 'id of one run, as "jobs dead" shows it' },
+      { label: 'Run', help: 'id of a run, as in "jobs dead"' },
       uuidForm,
       '0197a2c4-5d1e-7b7a-8f00-3c2b1a9d8e7f',
     ).optional(),
-    all: flag({ label: 'All', help: 'every run that was given up' }),
+    all: flag({ label: 'All', help: 'every dead letter' }),
   }),
   changes: {
     of: 'settings',
@@ -168,7 +167,7 @@ const retryDead = command({
   plan: async (_, input) => {
     const one = retried(input)
     return {
-      says: [`Retry ${one === null ? 'every run that was' : `the run ${one}, which was`} given up.`],
+      says: [`Retry ${one === null ? 'every dead letter' : `the dead letter ${one}`}.`],
     }
   },
   run: async ({ foundation, logger, operator: { actor } }, input) => {
@@ -190,15 +189,14 @@ const retried = ({
   readonly id?: string | undefined
   readonly all: boolean
 }): string | null => {
-  if ((one === undefined) === !all)
-    throw new InputFault('id', 'name one dead letter by its id, or give --all')
+  if ((one === undefined) === !all) throw new InputFault('id', 'name a dead letter by its id, or give --all')
   return one ?? null
 }
 
 const listWork = query({
   name: 'jobs work',
   action: 'finance.read',
-  summary: 'list long work that people requested in the last week: how far it is, and how it ended',
+  summary: 'list long work requested in the last week, with progress and outcome',
   input: z.object({}),
   columns: [
     { name: 'job_id', label: 'Job', kind: 'work' },
@@ -215,7 +213,7 @@ const listWork = query({
       const { answer: _, figures: __, ...json } = longWorkJson(work)
       return json
     })
-    return { json: listed, ...(listed.length === 0 && { lines: ['no long work was requested'] }) }
+    return { json: listed, ...(listed.length === 0 && { lines: ['no long work has been requested'] }) }
   },
 })
 
@@ -224,10 +222,10 @@ const showWork = query({
   action: 'finance.read',
   // In the dashboard, a page of its own shows the same and follows the progress.
   interfaces: ['command line', 'admin API'],
-  summary: 'show long work: how far it is, and its answer when it is done',
+  summary: 'show long work: its progress, and its answer when it is done',
   input: z.object({
     id: id(
-      { label: 'Job', help: 'id of long work, as "jobs work" shows it' },
+      { label: 'Job', help: 'id of long work, as in "jobs work"' },
       uuidForm,
       '0197a2c4-5d1e-7b7a-8f00-3c2b1a9d8e7f',
     ),

@@ -107,7 +107,7 @@ export const workerRuns = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean>
   return rows.length === 1
 }
 
-/** Takes back work that no process has begun. Returns whether it was taken back. */
+/** Cancels work that no process has begun. Returns whether it was cancelled. */
 export const takeBack = async (
   { pool, url }: Pick<Foundation, 'pool' | 'url'>,
   id: string,
@@ -131,7 +131,7 @@ export const takeBack = async (
 export type LongWork = LongWorkRequest & {
   readonly id: string
   readonly state: 'waiting' | 'running' | 'done' | 'refused' | 'failed'
-  /** How far it is: a line for people, and figures for programs. */
+  /** Its progress: a line for people, and figures for programs. */
   readonly progress: { readonly line: string; readonly figures: object | null } | null
   readonly requestedAt: Date
   readonly startedAt: Date | null
@@ -174,7 +174,7 @@ const rowsOf = async (
 
 const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Null: there is none with that id, or it ended more than a week ago. */
+/** Null: it does not exist, or it ended more than a week ago. */
 export const longWork = async (pool: Pick<pg.Pool, 'query'>, id: string): Promise<LongWork | null> => {
   if (!uuidForm.test(id)) return null
   const [row] = await rowsOf(pool, `${selected} and j.id = $2`, [longWorkQueue, id])
@@ -205,7 +205,7 @@ const longWorkOf = (row: Row): LongWork => {
 
 const errors: Readonly<Record<string, (message: string | null) => string>> = {
   failed: (message) => message ?? 'its process ended',
-  cancelled: () => 'it was taken back before it began',
+  cancelled: () => 'it was cancelled before it began',
 }
 
 const stateOf = (state: string, outcome: LongWorkOutcome | null): LongWork['state'] => {
@@ -216,7 +216,7 @@ const stateOf = (state: string, outcome: LongWorkOutcome | null): LongWork['stat
 
 const lineMax = 500
 
-/** Stores how far the work is, so that any process can show it. */
+/** Stores the progress of the work, so that any process can show it. */
 export const storeProgress = async (
   pool: Pick<pg.Pool, 'query'>,
   id: string,
@@ -229,7 +229,7 @@ export const storeProgress = async (
   )
 }
 
-/** Deletes the progress of work that no one can read any more. */
+/** Deletes the progress of work whose answer has been deleted. */
 export const forgetProgress = async (pool: Pick<pg.Pool, 'query'>): Promise<void> => {
   await pool.query(`delete from work_progress where told_at < now() - $1 * interval '1 s'`, [
     longWorkOptions.deleteAfterSeconds,

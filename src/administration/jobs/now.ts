@@ -51,7 +51,7 @@ export const runNow = async (
 ): Promise<RunResult> => {
   const { name } = job
   if (job.cron === null)
-    throw new CommandRefused(`${name} is done when the service asks for it, with what it is about`)
+    throw new CommandRefused(`${name} cannot be run by hand: the service requests it with its own input`)
   const once = `job/${name}/${randomUUID()}`
   const runId = eventIdOf('job', once, 0)
   const { boss, close } = await openBoss(url, logger)
@@ -79,7 +79,7 @@ const untaken = (runId: string): RunResult => ({
   run_id: runId,
   succeeded: false,
   duration_ms: null,
-  error: `no process took it within ${takenWithinMs / 1_000} s, and it was taken back: start one with the role jobs`,
+  error: `no process took it within ${takenWithinMs / 1_000} s, and it was cancelled: start a process with the role jobs`,
   result: null,
 })
 
@@ -121,7 +121,7 @@ const outcome = async (
   for (;;) {
     const run = await runOf(pool, { name, runId })
     const now = performance.now()
-    if (run === undefined) throw new Error(`the queue does not hold run ${runId} of ${name} any more`)
+    if (run === undefined) throw new Error(`the queue no longer holds run ${runId} of ${name}`)
     if (run.state === 'completed' || run.state === 'failed' || run.state === 'cancelled') {
       const succeeded = run.state === 'completed'
       const error = succeeded ? null : (run.message ?? `it was ${run.state}`)
@@ -176,7 +176,7 @@ export const retryDeadLetters = async (
     if (chosen.length === 0)
       throw new CommandRefused(
         rows.length > 0
-          ? `there is no job ${rows[0]?.job} any more`
+          ? `the job ${rows[0]?.job} no longer exists`
           : id === null
             ? 'there are no dead letters'
             : `there is no dead letter ${id}; see "jobs dead"`,

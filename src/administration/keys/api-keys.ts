@@ -122,7 +122,7 @@ export const rotate = async (
       allowed(rotateKey(certainState(keyId, now), { successorId: successor.keyId, graceUntil, at })),
     )
   } catch (error) {
-    // The key was revoked, or rotated, in between: its successor must not outlive it. No one has seen the successor's secret.
+    // The key was revoked, or rotated, in between: its successor must not outlive it. The successor's secret was never shown.
     if (error instanceof CommandRefused)
       await revoke(foundation, { keyId: successor.keyId, reason: 'its rotation was refused', actor })
     throw error
@@ -215,7 +215,7 @@ export const revoke = async (
   const { keyId } = key
   await change(eventLog, key, actor, ({ state, revoked }) => {
     if (state !== undefined) return allowed(revokeKey(state, reason))
-    if (revoked) throw new CommandRefused(`key ${keyId} was revoked before`)
+    if (revoked) throw new CommandRefused(`key ${keyId} is already revoked`)
     return { type: 'ApiKeyRevoked', data: { key_id: keyId, reason } }
   })
 }
@@ -232,7 +232,7 @@ export const keyToChange = async (
   const { keyId } = key
   const stream = await readKey(eventLog, key)
   if (kind === 'revoke' && stream.state === undefined) {
-    if (stream.revoked) throw new CommandRefused(`key ${keyId} was revoked before`)
+    if (stream.revoked) throw new CommandRefused(`key ${keyId} is already revoked`)
     return null
   }
   const state = kind === 'revoke' ? stream.state : certainState(keyId, stream)

@@ -42,11 +42,13 @@ import { allowedCidrsOf, limitNames, limitWords, permissionsByDefault, permissio
 const limit = (name: keyof KeyLimits) => number(limitWords[name], { min: 1, max: limitWords[name].max })
 
 /** Last, because its id alone names a key on the command line. */
-const ofKey = organization({ help: 'organization id; with one, a key of another is refused' }).optional()
+const ofKey = organization({
+  help: 'organization id; if given, keys of other organizations are refused',
+}).optional()
 
 const issueInput = z.object({
   organization: organization(),
-  name: line({ label: 'Name', help: 'what the key is for, such as production' }).prefault('default'),
+  name: line({ label: 'Name', help: 'purpose of the key, such as production' }).prefault('default'),
   permissions: list(
     permissionsOf,
     { label: 'Permissions', help: 'what the key may be used for' },
@@ -67,7 +69,7 @@ const issueInput = z.object({
   }).optional(),
   test: flag({
     label: 'A test key',
-    help: 'free, answered from made-up data, in a ledger of its own',
+    help: 'free, answered from invented data, in a separate ledger',
   }),
 })
 
@@ -98,7 +100,7 @@ const issue = command({
     const { name } = await balance(context.foundation, organizationId)
     return {
       says: [
-        `Issue ${name} (${organizationId}) a ${input.test ? 'test key' : 'key'} for ${permissions.join(', ')}, from ${allowedCidrs.length === 0 ? 'anywhere' : allowedCidrs.join(', ')}, ${expiresAt === null ? 'for ever' : `until ${expiresAt}`}.`,
+        `Issue ${name} (${organizationId}) a ${input.test ? 'test key' : 'key'} for ${permissions.join(', ')}, from ${allowedCidrs.length === 0 ? 'anywhere' : allowedCidrs.join(', ')}, ${expiresAt === null ? 'without expiry' : `until ${expiresAt}`}.`,
       ],
     }
   },
@@ -125,7 +127,7 @@ const issue = command({
 const rotateKey = command({
   name: 'key rotate',
   action: 'keys.change',
-  summary: 'issue a successor of an API key, shown once; the old key works on for a grace period',
+  summary: 'issue a successor of an API key, shown once; the old key still works for a grace period',
   input: z.object({
     key: apiKey(),
     grace: duration(
@@ -141,7 +143,7 @@ const rotateKey = command({
   changes: {
     of: 'access',
     asks: 'always',
-    left: 'A successor may have been issued without showing its secret; "key list" shows what there is, and "key revoke" ends it.',
+    left: 'A successor may have been issued without showing its secret; "key list" shows existing keys, and "key revoke" ends it.',
   },
   plan: async ({ foundation }, { key: keyId, grace, organization: organizationId }) => {
     const state = await keyToChange(foundation, { keyId, organizationId }, 'rotate')
@@ -169,7 +171,7 @@ const rotateKey = command({
 const revokeKey = command({
   name: 'key revoke',
   action: 'keys.change',
-  summary: 'end an API key; every process refuses it within a second',
+  summary: 'revoke an API key; every process refuses it within a second',
   input: z.object({
     key: apiKey(),
     reason: reason().prefault('no reason given'),
@@ -179,7 +181,7 @@ const revokeKey = command({
   plan: async ({ foundation }, { key: keyId, organization: organizationId }) => {
     const state = await keyToChange(foundation, { keyId, organizationId }, 'revoke')
     return {
-      says: [`End ${keyText(keyId, state)}: every process refuses it within a second, for good.`],
+      says: [`Revoke ${keyText(keyId, state)}: every process refuses it within a second, permanently.`],
       json: { api_key_id: keyId, organization_id: state?.organizationId ?? null },
     }
   },
@@ -371,7 +373,7 @@ const listAll = query({
   name: 'key list',
   action: 'accounts.read',
   summary: 'list API keys; their secrets are not stored and cannot be shown',
-  input: z.object({ organization: organization({ help: 'of this organization only' }).optional() }),
+  input: z.object({ organization: organization({ help: 'only this organization' }).optional() }),
   columns: [
     { name: 'api_key_id', label: 'Key', kind: 'id' },
     { name: 'organization_id', label: 'Organization', kind: 'id' },

@@ -16,7 +16,7 @@ import { recordReconciled } from './reconciliations.ts'
 
 /** Checks of whole ledgers, and closing their months. */
 
-const onlyOf = () => organization({ help: 'of this organization only (default: all)' }).optional()
+const onlyOf = () => organization({ help: 'only this organization (default: all)' }).optional()
 
 const verify = query({
   name: 'ledger verify',
@@ -72,12 +72,12 @@ const verdictLines = ({
     : `BROKEN  ${organizationId}  ${described(fault)}`,
   ...(accountRow === 'changed'
     ? [
-        `CHANGED ${organizationId}  its row in accounts is not as the projector wrote it: calls do not go by it, figures do; "projection rebuild accounts" mends it`,
+        `CHANGED ${organizationId}  its row in accounts is not as the projector wrote it: calls do not use it, figures do; "projection rebuild accounts" repairs it`,
       ]
     : []),
   ...contradicted.map(
     ({ priceBookVersion, charges, first }) =>
-      `BROKEN  ${organizationId}  price book ${priceBookVersion} does not say any more what it said when it priced ${charges} charge${charges === 1 ? '' : 's'}, the first at revision ${first.revision} (call ${first.requestId ?? 'without a request id'}); "event-log verify" names the changed event`,
+      `BROKEN  ${organizationId}  price book ${priceBookVersion} was changed after it had priced ${charges} charge${charges === 1 ? '' : 's'}, the first at revision ${first.revision} (call ${first.requestId ?? 'without a request id'}); "event-log verify" names the changed event`,
   ),
   ...known.map((one) => `known   ${organizationId}  ${described(one)}`),
 ]
@@ -101,7 +101,7 @@ const acknowledge = command({
   changes: { of: 'records', asks: 'always', left: wholeOrNot('ledger verify') },
   plan: async (_, { organization: id, revision, digest }) => ({
     says: [
-      `Record that the fault at revision ${revision} of ${id}, digest ${digest}, is known: it raises no alarm any more.`,
+      `Record that the fault at revision ${revision} of ${id}, digest ${digest}, is known: it no longer raises an alarm.`,
     ],
   }),
   run: async ({ foundation, operator: { actor } }, { organization: id, revision, digest, reason: why }) => {
@@ -118,7 +118,7 @@ const reconcile = command({
   action: 'ledgers.change',
   long: 'repeatable',
   summary:
-    'compare the log, the read models and the tariff; names each difference; exit code 1 if there is one',
+    'compare the log, the read models and the tariff; names each difference; exit code 1 if any exists',
   input: z.object({
     organization: onlyOf(),
     month: month({
@@ -186,7 +186,7 @@ const reconciledLines = (ledger: Reconciled): string[] => [
 const closing = z.object({
   organization: organization({ help: 'organization id; not with --all' }).optional(),
   month: month({ label: 'Month (UTC)', help: 'such as 2026-11' }).optional(),
-  all: flag({ label: 'All', help: 'of every organization' }),
+  all: flag({ label: 'All', help: 'every organization' }),
 })
 
 /** With `all` alone, the first value on the command line is the month. */
@@ -216,7 +216,7 @@ const close = command({
       organizationId ?? `all ${(await organizationsOf(foundation)).length} organizations, one after the other`
     return {
       says: [
-        `Close ${of} of ${whose}: its statement is final, and what comes later for it is a correction in the open month. It cannot be undone.`,
+        `Close ${of} of ${whose}: its statement is final, and later changes are corrections in the open month. It cannot be undone.`,
       ],
     }
   },

@@ -16,7 +16,7 @@ export const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i
 /** A request id is used once; if two organizations have it, the rows are faulty. */
 const organizationsMax = 10
 
-/** How many events after the read models' position are read: for a page, and for a command, which would rather read the whole ledger. */
+/** How many events after the read models' position are read: for a page, and for a command, which may read the whole ledger. */
 const tailMax = 5_000
 const commandTailMax = 50_000
 
@@ -50,8 +50,8 @@ export const explainCall = async (foundation: Foundation, question: Question): P
 }
 
 const notFound = (requestId: string, organizationId: string | undefined): string =>
-  `${organizationId === undefined ? 'no ledger holds' : `the ledger of ${organizationId} does not hold`} a call with the request id ${requestId} by itself. ` +
-  'Requests without a valid key are in the service log alone. Calls refused by a rate limit are in the ledger as one count per key, policy and minute (RateLimitExceeded), ' +
+  `${organizationId === undefined ? 'no ledger holds' : `the ledger of ${organizationId} does not hold`} an individual record of a call with the request id ${requestId}. ` +
+  'Requests without a valid key are only in the service log. Calls refused by a rate limit are in the ledger as one count per key, policy and minute (RateLimitExceeded), ' +
   'and refusals beyond the first 60 of a key and minute as one per code (CallsRefused)'
 
 const evidenceOf = async (

@@ -21,13 +21,13 @@ const exporting = z.object({
     label: 'To',
     help: 'last revision, or the instant before which events are effective (default: all)',
   }).optional(),
-  all: flag({ label: 'All', help: 'of every organization, one after the other' }),
+  all: flag({ label: 'All', help: 'every organization, one after the other' }),
 })
 
 const exportLedgers = exported({
   name: 'ledger export',
   action: 'ledgers.export',
-  summary: 'write ledgers event by event, one a line (JSON Lines; --json: one array)',
+  summary: 'write ledgers event by event, one per line (JSON Lines; --json: one array)',
   input: exporting,
   anyHistory: true,
   types: ['application/jsonl'],
@@ -79,7 +79,7 @@ const monthOfOrganization = z.object({
   csv: flag({ label: 'CSV', help: 'as CSV' }),
   jsonl: flag({
     label: 'JSON Lines',
-    help: 'as JSON Lines, the form whose digest a closed month keeps',
+    help: 'as JSON Lines, the form that the digest of a closed month covers',
   }),
 })
 
@@ -126,7 +126,7 @@ const read = (
 
 const stateOf = ({ head, closing, through }: MonthStatement): string => {
   if (closing === null) return `open, as of revision ${through}`
-  if (closing.month !== head.month) return `closed with ${closing.month}, for nothing counted in it`
+  if (closing.month !== head.month) return `closed with ${closing.month}, because nothing counted in it`
   return `closed, through revision ${closing.closed.through_revision}, digest ${closing.closed.digest}`
 }
 
@@ -160,7 +160,7 @@ const statementSections = (found: MonthStatement, shown: readonly StatementLine[
     ),
     ...section('Corrections of earlier months, all counted above', json.corrections),
     ...section('Lines', shown.map(shownLine)),
-    ...(more > 0 ? [`… and ${more} lines more: --csv or --jsonl writes all of them`] : []),
+    ...(more > 0 ? [`… and ${more} more lines: --csv or --jsonl writes all of them`] : []),
   ]
 }
 

@@ -30,7 +30,7 @@ export type LedgerRange =
   | { readonly by: 'time'; readonly from: string | null; readonly until: string | null }
 
 /**
- * An organization's events of a range, some at a time; none where a part of the ledger has none. Memory does not grow with the ledger.
+ * An organization's events of a range, some at a time; an empty part if nothing in it is in the range. Memory does not grow with the ledger.
  * Throws `CommandRefused` if the ledger does not exist.
  */
 export async function* exportLedger(
@@ -72,8 +72,8 @@ export type VerifiedLedger = {
 }
 
 /**
- * Verifies one ledger, or every ledger in the event log or the read models. `readModels` says what is wrong with
- * the read models as a whole; null: nothing. Throws `CommandRefused` if the requested ledger does not exist.
+ * Verifies one ledger, or every ledger in the event log or the read models. `readModels` names a fault of
+ * the read models as a whole; null: none. Throws `CommandRefused` if the requested ledger does not exist.
  */
 export const verifyLedgers = async (
   foundation: Foundation,

@@ -12,8 +12,7 @@ import { explainCall, requestIdPattern } from './explain.ts'
 const explain = query({
   name: 'ledger explain',
   action: 'accounts.read',
-  summary:
-    'why a call cost what it did, by its request id: facts, rule, price, lots, and what was corrected since',
+  summary: 'explain the cost of a call, by its request id: facts, rule, price, lots and later corrections',
   // The dashboard has a page of each call.
   interfaces: ['command line', 'admin API'],
   input: z.object({
@@ -23,13 +22,13 @@ const explain = query({
       '01JB2ZQ5V7N3K2M4P6R8T0W1X2',
     ),
     organization: organization({
-      help: 'in the ledger of this organization only (default: whichever has it)',
+      help: 'only in the ledger of this organization (default: any ledger that has it)',
     }).optional(),
     input: anyText({
       label: 'Input',
-      help: 'also say whether this e-mail address, IP address or profile was what the call was about',
+      help: 'also say whether this e-mail address, IP address or profile was the input of the call',
     }).optional(),
-    whole: flag({ label: 'Whole ledger', help: 'read the whole ledger and go by no read model' }),
+    whole: flag({ label: 'Whole ledger', help: 'read the whole ledger, without read models' }),
   }),
   anyHistory: true,
   run: async ({ foundation, data, progress }, { request, organization: organizationId, input, whole }) => {
@@ -55,13 +54,13 @@ const unknownInput = ({ facts, repeats }: Explanation): InputVerdict => ({
 
 const whyUntold = ({ kind }: CallFacts, repeats: string | null): string => {
   if (kind === 'replay')
-    return repeats === null ? 'it repeats an earlier call' : `it repeats ${repeats}: ask about that one`
-  if (kind === 'refusal') return 'of a call that was refused or failed, the log holds nothing of the input'
-  return 'the log holds no hash of what such a call is about; see its facts'
+    return repeats === null ? 'it repeats an earlier call' : `it repeats ${repeats}: ask about that call`
+  if (kind === 'refusal') return 'the log holds nothing of the input of a refused or failed call'
+  return 'the log holds no hash of the input of such a call; see its facts'
 }
 
 const inputLine = ({ verdict, why }: InputVerdict): string =>
-  `Was that the input? ${verdict === 'cannot_be_told' ? 'That cannot be told' : verdict === 'yes' ? 'Yes' : 'No'}${why === undefined ? '.' : `: ${why}.`}`
+  `Was that the input? ${verdict === 'cannot_be_told' ? 'Unknown' : verdict === 'yes' ? 'Yes' : 'No'}${why === undefined ? '.' : `: ${why}.`}`
 
 /** For people: sentences, most important first. */
 const linesOf = (call: Explanation): string[] => [
@@ -73,7 +72,7 @@ const linesOf = (call: Explanation): string[] => [
     : [`  repeats the answer of ${call.repeats}, under the same Idempotency-Key`]),
   ...(call.trace_id === null ? [] : [`  trace ${call.trace_id}, as its request named it`]),
   ...call.replays.map(
-    ({ request_id, at }) => `  was answered again at ${at}, as ${request_id ?? 'a call without an id'}`,
+    ({ request_id, at }) => `  answered again at ${at}, as ${request_id ?? 'a call without an id'}`,
   ),
   '',
   ...costLines(call),
@@ -114,7 +113,7 @@ const costLines = ({ cost }: Explanation): string[] => {
         `  ${amount} for ${sku}: ${because || 'its rule applied'} (rule ${rule} version ${rule_version})` +
         (override === null
           ? ''
-          : `; a price of the organization's own since ${override.effective_from}${override.reason === null ? '' : ` (${override.reason})`}, in place of ${book_amount ?? "the book's"}`),
+          : `; the organization's own price since ${override.effective_from}${override.reason === null ? '' : ` (${override.reason})`}, in place of ${book_amount ?? "the book's"}`),
     ),
     ...book,
   ]

@@ -213,7 +213,7 @@ const lineDifferences = async (
     rowAt.delete(line.revision)
     const said =
       row === undefined
-        ? 'have no such line'
+        ? 'do not have this line'
         : BigInt(row.amount_micro) !== line.amount
           ? `say ${formatCredits(BigInt(row.amount_micro))}`
           : row.kind !== line.kind || row.rule !== line.rule || unspaced(row.lines) !== line.lines
@@ -226,7 +226,7 @@ const lineDifferences = async (
   }
   for (const [revision, { kind, request_id, amount_micro }] of rowAt)
     differences.push(
-      `${nameOf({ revision, kind, requestId: request_id })}: ledger_lines say ${formatCredits(BigInt(amount_micro))}, and the log has no such line`,
+      `${nameOf({ revision, kind, requestId: request_id })}: ledger_lines say ${formatCredits(BigInt(amount_micro))}, and the log does not have this line`,
     )
   return differences
 }
@@ -247,7 +247,7 @@ const reratedDifference = async (
   const done = (await readRun(eventLog, run)).done.get(organizationId)
   const named = `adjustment at revision ${recorded.revision} by re-rate ${run}`
   if (done === undefined || !('adjustment_id' in done))
-    return `${named}: the run does not say that it was applied`
+    return `${named}: the run does not record that it was applied`
   return done.adjustment_id === data.adjustment_id && done.amount === data.amount
     ? null
     : `${named}: the log says ${data.amount}, the run ${done.amount}`

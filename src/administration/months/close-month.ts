@@ -47,7 +47,7 @@ export const closeMonth = async (
   const { organizationId, month, nowMs, onProgress } = request
   if (nowMs < closableAt(month))
     throw new CommandRefused(
-      `${month} can be closed from ${new Date(closableAt(month)).toISOString()} on: until then calls of it may still be written`,
+      `${month} can be closed from ${new Date(closableAt(month)).toISOString()} on: until then its calls may still be written`,
     )
   const closing = await closingUpTo(foundation, organizationId, month)
   if (closing?.month === month) return { organizationId, closed: closing.closed, already: true, expired: 0 }
@@ -70,7 +70,7 @@ export const closeMonth = async (
     return { ...closed, expired }
   }
   throw new CommandRefused(
-    `the ledger of ${organizationId} moved on too fast to close ${month}; try again when fewer calls are made`,
+    `the ledger of ${organizationId} changed too fast to close ${month}; try again when fewer calls are made`,
   )
 }
 
@@ -93,7 +93,7 @@ const mayClose = ({ start, sums, closings }: Months, { organizationId, month }: 
   const open = counted.find((one) => one > closedUpTo)
   if (open !== undefined && open < month)
     throw new CommandRefused(
-      `${open} of ${organizationId} is open: close it first, by "ledger close ${organizationId} ${open}"`,
+      `${open} of ${organizationId} is open: close it first, with "ledger close ${organizationId} ${open}"`,
     )
   const [first] = counted
   return start.after !== '' || (first !== undefined && first <= month)

@@ -138,7 +138,7 @@ export const monthStatement = async (
     await storeStatement({ ...foundation, pool }, request)
   const { digest, foot } = await readStored(pool, request, file?.write)
   if (digest !== closing.closed.digest)
-    throw new CommandRefused(`the stored statement of ${month} changed while it was read: ask for it again`)
+    throw new CommandRefused(`the stored statement of ${month} changed while it was read: try again`)
   const head = await headOf(foundation, request)
   return { head, summary: summaryOf(foot), closing, through: closing.through }
 }
@@ -272,7 +272,7 @@ const contradiction = async (
       ? "The ledger's own chain is whole: it was rewritten, or another release wrote the statement. Compare with a checkpoint or a copy kept outside."
       : `The ledger was changed: revision ${fault.revision}, ${fault.event_id === null ? 'no event' : `event ${fault.event_id} (${fault.type})`}: ${fault.fault}.`
   return (
-    `the statement of ${closing.month} of ${organizationId} is not the one that was closed: its digest is ${digest}, ` +
-    `and the closing at revision ${closing.revision} says ${closing.closed.digest}. ${named}`
+    `the statement of ${closing.month} of ${organizationId} differs from the statement that was closed: its digest is ${digest}, ` +
+    `and the closing at revision ${closing.revision} has ${closing.closed.digest}. ${named}`
   )
 }

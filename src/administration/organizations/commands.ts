@@ -9,7 +9,10 @@ const createOrg = command({
   action: 'organizations.change',
   summary: 'register an organization and open its ledger',
   input: z.object({
-    name: line({ label: 'Name', help: 'what partners and statements call it; it cannot be changed later' }),
+    name: line({
+      label: 'Name',
+      help: 'its name for partners and in statements; it cannot be changed later',
+    }),
     overdraft_limit: credits(
       { label: 'Overdraft limit, credits', help: 'how far below zero its balance may go' },
       { zero: true },

@@ -19,10 +19,10 @@ const searched = (help: string) => domain({ label: 'Domain', help }).prefault(''
 const rules = query({
   name: 'pixel rules',
   action: 'accounts.read',
-  summary: 'the limits and blocks of a pixel, what is used of each now, and who set it',
+  summary: 'list the limits and blocks of a pixel, their current usage, and who set them',
   input: z.object({
     organization: organization(),
-    domain: searched('only domains that hold this text'),
+    domain: searched('only domains that contain this text'),
     max,
   }),
   interfaces: withoutPages,
@@ -43,11 +43,9 @@ const rules = query({
       ...(page.unreadableAt === null
         ? []
         : [`Event ${page.unreadableAt} of its rules cannot be read: nothing fires.`]),
-      ...(page.uncounted ? ['The counters do not answer, so the used numbers are unknown.'] : []),
-      ...(page.count === 0 && page.unreadableAt === null
-        ? ['There is no rule: its pixel fires everywhere.']
-        : []),
-      ...(page.more ? [`There are more: ${page.count} in all. Give --max or --domain.`] : []),
+      ...(page.uncounted ? ['The counters do not answer, so the usage is unknown.'] : []),
+      ...(page.count === 0 && page.unreadableAt === null ? ['No rules: the pixel fires everywhere.'] : []),
+      ...(page.more ? [`There are more: ${page.count} in total. Give --max or --domain.`] : []),
     ]
     return {
       json: { rules, count: page.count, more: page.more, uncounted: page.uncounted },
@@ -79,8 +77,8 @@ type Asked = { readonly domain: string; readonly period?: string; readonly numbe
 
 const sentences: Readonly<Record<PixelChange, (asked: Asked) => string>> = {
   limit: ({ domain, period, number }) =>
-    `fires at most ${number} times a ${period} on ${domain} and everything under it`,
-  unlimit: ({ domain, period }) => `has no limit by ${period} of ${domain}`,
+    `fires at most ${number} times per ${period} on ${domain} and everything under it`,
+  unlimit: ({ domain, period }) => `has no limit per ${period} on ${domain}`,
   block: ({ domain }) => `does not fire on ${domain} and everything under it`,
   unblock: ({ domain }) => `is not blocked on ${domain}`,
 }
@@ -136,7 +134,7 @@ const changes = { of: 'settings', asks: 'on a terminal', left: wholeOrNot('pixel
 const limit = command({
   name: 'pixel limit',
   action: 'pixel.change',
-  summary: 'set how often a pixel may fire for a domain; one that is there is replaced',
+  summary: 'limit how often a pixel may fire for a domain; replaces an existing limit',
   input: z.object({
     ...ofDomain,
     number: number({ label: 'Hits', help: 'hits, at most' }, { min: 1, max: 1_000_000_000 }),
@@ -156,7 +154,7 @@ const unlimit = command({
 const block = command({
   name: 'pixel block',
   action: 'pixel.change',
-  summary: 'let a pixel fire nowhere under a domain from the next hit on',
+  summary: 'block a pixel on a domain and everything under it, from the next hit on',
   input: z.object(ofDomain),
   ...{ changes, plan: planned('block'), run: changed('block') },
 })
@@ -164,7 +162,7 @@ const block = command({
 const unblock = command({
   name: 'pixel unblock',
   action: 'pixel.change',
-  summary: 'take a block of a pixel back',
+  summary: 'remove a block of a pixel',
   input: z.object(ofDomain),
   ...{ changes, plan: planned('unblock'), run: changed('unblock') },
 })
@@ -172,10 +170,11 @@ const unblock = command({
 const hits = query({
   name: 'pixel hits',
   action: 'accounts.read',
-  summary: 'how many hits of a pixel fired and were refused, by UTC day and by the domain of the rule',
+  summary:
+    'count the hits of a pixel that fired and that were refused, by UTC day and by the domain of the rule',
   input: z.object({
     organization: organization(),
-    domain: searched('only of rules of this domain'),
+    domain: searched('only rules of this domain'),
     max,
   }),
   interfaces: withoutPages,

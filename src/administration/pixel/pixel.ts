@@ -1,4 +1,4 @@
-/** What administration asks of the pixel: the capability, which it does not import, provides it. */
+/** The pixel as administration uses it. The capability, which administration does not import, provides it. */
 
 export type PixelChange = 'limit' | 'unlimit' | 'block' | 'unblock'
 

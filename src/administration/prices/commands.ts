@@ -41,14 +41,14 @@ const changeSentences = (changes: readonly RuleChange[]): string[] =>
 const propose = command({
   name: 'price propose',
   action: 'prices.change',
-  summary: 'propose a price book, whole or what changes; it prices nothing until it is approved',
+  summary: 'propose a price book, complete or only the changes; it prices nothing until it is approved',
   input: z.object({
     rules: document({
       label: 'Rules (JSON)',
-      help: '[{"rule","rule_version","sku","amount"}, …], or only what changes, such as [{"rule","amount"}]',
+      help: '[{"rule","rule_version","sku","amount"}, …], or only the changes, such as [{"rule","amount"}]',
       flag: 'file',
     }),
-    from: instant({ label: 'From (UTC)', help: 'ISO 8601 instant from which it is to price calls' }),
+    from: instant({ label: 'From (UTC)', help: 'ISO 8601 instant from which it prices calls' }),
     reason: line({ label: 'Reason', help: 'kept in the event log' }).optional(),
   }),
   changes: { of: 'money', asks: 'never', left: wholeOrNot('price show') },
@@ -151,7 +151,7 @@ const overrideGiven = z.object({
   }).optional(),
   reason: reason().optional(),
   withdraw: id(
-    { label: 'Withdraw', help: 'instead: the id of the override to withdraw, as "price overrides" lists it' },
+    { label: 'Withdraw', help: 'instead: the id of the override to withdraw, as in "price overrides"' },
     /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
     '0197a2c4-5d1e-5b7a-8f00-3c2b1a9d8e7f',
   ).optional(),
@@ -181,7 +181,7 @@ const override = command({
       const { sku, amount, effectiveFrom } = await priceOverride(foundation, { organizationId, overrideId })
       return {
         says: [
-          `Withdraw the price of ${sku} for ${organizationId}, ${amount ?? 'that of the book'} from ${effectiveFrom} on: calls from now on are priced as if it had not been set.`,
+          `Withdraw the price of ${sku} for ${organizationId}, ${amount ?? 'that of the book'} from ${effectiveFrom} on: from now on, calls are priced as if it had never been set.`,
         ],
       }
     }

@@ -124,7 +124,7 @@ export const priceOverride = async (
   )
   if (found === undefined)
     throw new CommandRefused(
-      `${organizationId} has no override ${overrideId} that counts; see "price overrides ${organizationId}"`,
+      `${organizationId} has no active override ${overrideId}; see "price overrides ${organizationId}"`,
     )
   return found
 }

@@ -149,7 +149,7 @@ export const withdrawPrices = async (
     // An agreement of two people cannot be undone by an unproved actor, who could be anyone.
     if (twoPerson && provedUserOf(actor) === null)
       return {
-        refused: `"${actor}" is a label only, and price book ${number} was approved by a proved person: set OPERATOR_TOKEN (see "user token")`,
+        refused: `"${actor}" is only a label, and price book ${number} was approved by a proved person: set OPERATOR_TOKEN (see "user token")`,
       }
     return withdrawBook(prices, { version: number, reason, nowMs })
   })

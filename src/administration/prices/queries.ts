@@ -20,14 +20,14 @@ import { namedPrices, nameOfPrices, pricesAt } from './prices.ts'
 const showPrices = query({
   name: 'price show',
   action: 'accounts.read',
-  summary: 'show price books: in force, to come and proposed',
+  summary: 'show price books: in force, future and proposed',
   input: z.object({
     name: priceName({
       label: 'Only',
       help: 'a version, such as 2, or a proposal, such as p3',
     }).optional(),
     at: instant({ label: 'At (UTC)', help: 'ISO 8601 instant (default now)' }).optional(),
-    organization: organization({ help: 'organization id: shows its own prices as well' }).optional(),
+    organization: organization({ help: 'organization id: also shows its own prices' }).optional(),
   }),
   run: async (context, { name, at, organization: organizationId }) => {
     if (name !== undefined) return shownByName(context, name)
@@ -118,7 +118,7 @@ export const proposalNext = ({
     { name: 'price approve', label: `Approve ${name}`, given: { proposal: name } },
     {
       name: 'price diff',
-      label: `What ${name} would have cost`,
+      label: `Cost under ${name}`,
       given: { ...(base !== null && { from: String(base) }), to: name },
     },
     { name: 'rerate plan', label: `Re-rate under ${name}`, given: { book: name } },
@@ -145,7 +145,7 @@ const diffPrices = query({
       label: 'Month (UTC)',
       help: 'whose calls, such as 2026-10 (default: last month)',
     }).optional(),
-    organization: organization({ help: 'of this organization only' }).optional(),
+    organization: organization({ help: 'only this organization' }).optional(),
   }),
   run: async ({ foundation, logger, progress }, { month: asked, organization: organizationId, ...given }) => {
     const of = asked ?? lastMonth(Date.now())
@@ -223,7 +223,7 @@ const listOverrides = query({
   name: 'price overrides',
   action: 'finance.read',
   summary: "list organizations' own prices that were not withdrawn, with their dates",
-  input: z.object({ organization: organization({ help: 'of this organization only' }).optional() }),
+  input: z.object({ organization: organization({ help: 'only this organization' }).optional() }),
   columns: [
     { name: 'organization_id', label: 'Organization', kind: 'id' },
     { name: 'sku', label: 'SKU' },

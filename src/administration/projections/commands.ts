@@ -12,7 +12,7 @@ import { namesOf, rateOf, reporter } from './progress.ts'
 import { type ProjectionState, projectionStates, verifyRows } from './projections.ts'
 import { cancelRebuilds, type RebuildRow, rebuild, rebuilds } from './rebuilds.ts'
 
-/** Projections: where they stand, rebuilding and comparing them, and the events that were set aside. */
+/** Projections: their positions, rebuilding and comparing them, and the events that were set aside. */
 
 const names = projections.map(({ name }) => name)
 const projection = () => choice({ label: 'Projection', help: `one of ${names.join(', ')}` }, names)
@@ -25,7 +25,7 @@ type Chosen = { readonly name?: string | undefined; readonly all: boolean }
 
 const named = (name: string): Projection => {
   const found = projections.find((one) => one.name === name)
-  if (found === undefined) throw new Error(`there is no projection ${name}`)
+  if (found === undefined) throw new Error(`the projection ${name} does not exist`)
   return found
 }
 
@@ -43,7 +43,7 @@ const chosenOrAll = (input: Chosen): readonly Projection[] => {
 const listProjections = query({
   name: 'projection list',
   action: 'system.read',
-  summary: 'where every projection stands, and how far behind the event log',
+  summary: 'show the position of every projection, and its lag behind the event log',
   input: z.object({}),
   anyHistory: true,
   columns: [
@@ -89,14 +89,14 @@ const rebuildProjection = command({
   summary: 'rebuild projections from the event log and switch; readers see the old rows until then',
   input: z.object({
     ...chosen,
-    reason: reason().prefault('asked by operator'),
+    reason: reason().prefault('requested by operator'),
     anew: flag({
       label: 'From the start',
-      help: 'begin at the start of the log, and do not continue a killed rebuild',
+      help: 'begin at the start of the log instead of continuing a killed rebuild',
     }),
     accept_loss: line({
       label: 'Accepted loss',
-      help: 'of a restored log: the digest of what only the rows know, as the rebuild lists it; --yes does not agree to losing that',
+      help: 'for a restored log: the digest of the facts that only the rows hold, as the rebuild lists it; --yes does not agree to losing them',
     }).optional(),
   }),
   anyHistory: true,
@@ -104,11 +104,11 @@ const rebuildProjection = command({
   changes: {
     of: 'rows',
     asks: 'on a terminal',
-    left: 'The live rows are what they were, unless the switch was made: "projection rebuilds" shows it, and "projection rebuild" continues.',
+    left: 'The live rows are unchanged, unless the switch was made: "projection rebuilds" shows it, and "projection rebuild" continues.',
   },
   plan: async (_, input) => ({
     says: [
-      `Rebuild ${namesOf(chosenOrAll(input))} from the event log, and switch if their totals are those of the log.`,
+      `Rebuild ${namesOf(chosenOrAll(input))} from the event log, and switch if their totals match the log.`,
     ],
   }),
   run: async (context, input) => {
@@ -136,7 +136,7 @@ const rebuildProjection = command({
         ...differences.map(differenceLine),
         ...(differences.length === 0
           ? []
-          : ['The rows before were wrong where they differ: the new ones have the totals of the event log.']),
+          : ['The old rows were wrong where they differ: the new rows have the totals of the event log.']),
       ],
     }
   },
@@ -162,12 +162,12 @@ const accepted = (lost: readonly OnlyInRows[], digest: string | undefined): bool
   const now = lossDigest(lost)
   if (digest === now) return true
   throw new NeedsConsent({ field: 'accept-loss', value: now }, [
-    ...(digest === undefined ? [] : [`The given digest (${digest}) is not that of the current loss.`]),
-    'The event log was restored from an older copy, or replaced. Only the rows know the following, and the rebuild forgets it:',
+    ...(digest === undefined ? [] : [`The given digest (${digest}) is not the digest of the current loss.`]),
+    'The event log was restored from an older copy, or replaced. Only the rows hold the following facts, and the rebuild discards them:',
     ...lost.slice(0, lostMax).map(lostLine),
     ...(lost.length > lostMax ? [`  and ${lost.length - lostMax} more`] : []),
     `The digest of this list is ${now}.`,
-    'Revoked keys work again, erased people come back, and credits are as the log has them, until you repeat what is listed.',
+    'Revoked keys work again, erased people come back, and credits are as the log has them, until you repeat the listed changes.',
   ])
 }
 
@@ -213,7 +213,7 @@ const cancelRebuild = command({
 const listRebuilds = query({
   name: 'projection rebuilds',
   action: 'system.read',
-  summary: 'the newest rebuilds: who asked, how far they are, what came of them',
+  summary: 'list the newest rebuilds: requested by, progress, outcome',
   input: z.object({}),
   anyHistory: true,
   columns: [
@@ -223,9 +223,9 @@ const listRebuilds = query({
     { name: 'target', label: 'Of', kind: 'number' },
     { name: 'events', label: 'Events', kind: 'number' },
     { name: 'events_per_second', label: 'Events/s', kind: 'number' },
-    { name: 'started_at', label: 'Begun (UTC)', kind: 'instant' },
+    { name: 'started_at', label: 'Started (UTC)', kind: 'instant' },
     { name: 'ended_at', label: 'Ended (UTC)', kind: 'instant' },
-    { name: 'actor', label: 'Asked by' },
+    { name: 'actor', label: 'Requested by' },
     { name: 'reason', label: 'Reason' },
     { name: 'projections', label: 'Projections' },
     { name: 'error', label: 'Error', kind: 'whole' },
@@ -312,7 +312,7 @@ const parkedJson = (one: ParkedEvent) => ({
 const listParked = query({
   name: 'projection parked',
   action: 'system.read',
-  summary: 'the events that could not be folded, with their errors',
+  summary: 'list the events that could not be folded, with their errors',
   input: z.object({ name: projection().optional() }),
   anyHistory: true,
   columns: [
@@ -331,7 +331,7 @@ const listParked = query({
     return {
       json: rows,
       failed: rows.some(({ state }) => state !== 'released'),
-      ...(rows.length === 0 && { lines: ['nothing is set aside'] }),
+      ...(rows.length === 0 && { lines: ['no events are set aside'] }),
     }
   },
 })
@@ -364,7 +364,8 @@ const retryProjection = command({
       mayForget: async () => false,
       onProgress: reporter([named(name)], context),
     })
-    if (waiting.length === 0) return { json: { name, retried: 0, left: [] }, lines: ['nothing is set aside'] }
+    if (waiting.length === 0)
+      return { json: { name, retried: 0, left: [] }, lines: ['no events are set aside'] }
     if (unreadable.length > 0)
       return {
         json: { name, retried: 0, left: left.map(parkedJson) },
@@ -385,23 +386,23 @@ const retryProjection = command({
 const releaseProjection = command({
   name: 'projection release',
   action: 'projections.change',
-  summary: 'let a projection go on without an event for ever; not of money, not of keys',
+  summary: 'let a projection skip an event permanently; not for money or keys',
   input: z.object({
     name: projection(),
-    position: position({ label: 'Position', help: 'of the event, as "projection parked" says' }),
+    position: position({ label: 'Position', help: 'of the event, as in "projection parked"' }),
     reason: reason(),
   }),
   changes: { of: 'rows', asks: 'always', left: wholeOrNot('projection parked') },
   plan: async ({ foundation }, { name, position: at }) => {
     const found = (await parkedEvents(foundation, name)).find((one) => one.position === at)
     const what = found === undefined ? '' : `, a ${found.type} of ${found.stream}`
-    return { says: [`Let ${name} go on without the event at position ${at}${what}, for ever.`] }
+    return { says: [`Let ${name} skip the event at position ${at}${what} permanently.`] }
   },
   run: async ({ foundation, operator: { actor } }, { name, position: at, reason: why }) => {
     await releaseParked(foundation, { projection: named(name), position: at, reason: why, actor })
     return {
       json: { name, position: at.toString(), reason: why },
-      lines: [`${name} goes on without the event at position ${at}`],
+      lines: [`${name} skips the event at position ${at}`],
     }
   },
 })

@@ -64,7 +64,7 @@ export const stillUnreadable = async (
   { position }: Pick<ParkedEvent, 'position'>,
 ): Promise<string | null> => {
   const event = await eventLog.at(position)
-  if (event === null) return 'the event log does not hold it any more'
+  if (event === null) return 'the event log no longer holds it'
   try {
     decodeEvent(event)
     return null
@@ -125,11 +125,11 @@ export const releaseParked = async (
   const { name, money, guards } = projection
   if (money)
     throw new CommandRefused(
-      `${name} is of money: its rows are whole, or they stop. Run the release that knows the event and "projection rebuild ${name}", or acknowledge the fault of the ledger`,
+      `${name} is about money: its rows are complete, or they stop. Run the release that knows the event and "projection rebuild ${name}", or acknowledge the fault of the ledger`,
     )
   if (guards === true)
     throw new CommandRefused(
-      `${name} tells who may call: an event that cannot be read may have taken something away. Run the release that knows it, or revoke the key and issue another one`,
+      `${name} defines who may call: an event that cannot be read may have revoked access. Run the release that knows it, or revoke the key and issue another one`,
     )
   await inTransaction(pool, async (client) => {
     const { rows } = await client.query<{ stream: string }>(
@@ -139,7 +139,7 @@ export const releaseParked = async (
     )
     const stream = rows[0]?.stream
     if (stream === undefined)
-      throw new CommandRefused(`${name} has set no event aside at position ${position}`)
+      throw new CommandRefused(`${name} has no event set aside at position ${position}`)
     const data = { projection: name, position: position.toString(), stream, reason }
     const once = `release/${name}/${position}/${new Date().toISOString()}`
     await recordOperation(eventLog, { type: 'ParkedEventReleased', data }, { actor, once })

@@ -7,7 +7,7 @@ export const namesOf = (of: readonly Projection[]): string => of.map(({ name }) 
 export const rateOf = (events: number, elapsedMs: number): number =>
   elapsedMs === 0 ? 0 : Math.round((events * 1000) / elapsedMs)
 
-/** Says how far a rebuild is: position, share, rate, time left. */
+/** The progress of a rebuild: position, share, rate, time left. */
 export const reporter =
   (of: readonly Projection[], { progress }: Pick<Context, 'progress'>) =>
   ({ position: at, target, events, elapsedMs }: RebuildProgress): void => {

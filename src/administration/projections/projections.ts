@@ -152,7 +152,7 @@ async function ageOfNext(
   try {
     // A subscription notices its end only when the log answers its request.
     const seconds = await within(next(), { waitMs: nextMaxMs }, () => null)
-    if (seconds === null) throw new Error('the event log does not say how old an event is')
+    if (seconds === null) throw new Error('the event log does not report the age of an event')
     return seconds
   } finally {
     enough.abort()

@@ -42,7 +42,7 @@ const namedMax = 20
 
 /**
  * Records the actor, rebuilds the projections and switches to the new rows. Throws `Cancelled` if someone cancelled it
- * meanwhile, and `TotalsDiffer` if the new rows do not have the totals of the event log. If the replaced rows were wrong, their
+ * in the meantime, and `TotalsDiffer` if the new rows do not have the totals of the event log. If the replaced rows were wrong, their
  * figures are logged at level fatal.
  */
 export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Promise<RebuildResult> => {
@@ -112,7 +112,7 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
   }
 }
 
-/** The progress row: how far the rebuild is, and whether someone wants to cancel it. */
+/** The progress row: the rebuild's progress, and whether someone wants to cancel it. */
 const beginRow = async (
   { pool }: Pick<Foundation, 'pool'>,
   {

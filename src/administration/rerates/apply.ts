@@ -150,7 +150,7 @@ export const refuseApplying = (found: ProvedRun, { twoPerson }: { readonly twoPe
     throw new CommandRefused(`${run} is not approved; see "rerate approve"`)
   // An approval in the stream is checked by the rule as well: an approval is as good as its approver.
   const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson, consents: true })
-  if (why !== null) refuse(`${run} was not approved by someone who may: ${why}`)
+  if (why !== null) refuse(`${run} was not approved by a permitted person: ${why}`)
 }
 
 /**

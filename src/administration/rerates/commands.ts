@@ -23,9 +23,9 @@ const planGiven = z.object({
     label: 'Prices',
     help: 'a version, such as 2, a proposal, such as p3, or rules as JSON (those that differ are enough)',
   }),
-  from: instant({ label: 'Calls from (UTC)', help: 'ISO 8601 instant: of calls made then or later' }),
-  to: instant({ label: 'Calls before (UTC)', help: 'ISO 8601 instant: of calls made before it' }),
-  organization: organization({ help: 'of this organization only (default: all)' }).optional(),
+  from: instant({ label: 'Calls from (UTC)', help: 'ISO 8601 instant: calls made then or later' }),
+  to: instant({ label: 'Calls before (UTC)', help: 'ISO 8601 instant: calls made before it' }),
+  organization: organization({ help: 'only this organization (default: all)' }).optional(),
   reason: reason(),
 })
 
@@ -33,9 +33,9 @@ const plan = command({
   name: 'rerate plan',
   action: 'rerates.change',
   long: 'once',
-  summary: 'what calls that were made would have cost under other prices; nothing is charged',
+  summary: 'calculate what past calls would have cost under other prices; nothing is charged',
   input: planGiven,
-  out: 'write the plan into this file as well (JSON)',
+  out: 'also write the plan into this file (JSON)',
   changes: {
     of: 'records',
     asks: 'never',
@@ -69,7 +69,7 @@ const plan = command({
     return {
       json: { run, ...planFileOf(made) },
       sections: planSections(made),
-      next: [{ name: 'rerate show', label: 'Show it', given: { run } }],
+      next: [{ name: 'rerate show', label: 'Show', given: { run } }],
     }
   },
 })
@@ -89,7 +89,7 @@ const planOf = async (
 const approve = command({
   name: 'rerate approve',
   action: 'rerates.change',
-  summary: 'approve a plan; with TWO_PERSON=on, another person than the one who planned it',
+  summary: 'approve a plan; with TWO_PERSON=on, by a second person',
   input: z.object(runFields),
   changes: { of: 'money', asks: 'always', left: wholeOrNot('rerate show') },
   plan: (context, input) => {
@@ -122,7 +122,7 @@ const apply = command({
   plan: (context, input) =>
     planOf(context, input, {
       refuse: (found) => refuseApplying(found, context),
-      says: `Write the adjustments of ${input.run}, one into each of these ledgers. What changed since the plan is left out and named. It cannot be undone; another re-rate can be planned.`,
+      says: `Write the adjustments of ${input.run}, one into each of these ledgers. Ledgers that changed since the plan are left out and named. It cannot be undone; another re-rate can be planned.`,
     }),
   run: async ({ foundation, operator, twoPerson, progress }, input) => {
     const { run } = await checkedRun(foundation, input)
@@ -137,13 +137,13 @@ const apply = command({
 const abandon = command({
   name: 'rerate abandon',
   action: 'rerates.change',
-  summary: 'abandon a plan; where it was applied already, that stays',
+  summary: 'abandon a plan; adjustments already made remain',
   input: z.object({ run: runFields.run, reason: reason() }),
   changes: { of: 'money', asks: 'always', left: wholeOrNot('rerate show') },
   plan: (context, input) =>
     planOf(context, input, {
       refuse: refuseEnded,
-      says: `Abandon ${input.run}: what it was applied to stays, and the rest is never adjusted.`,
+      says: `Abandon ${input.run}: adjustments already made remain, and the other ledgers are never adjusted.`,
     }),
   run: async ({ foundation, operator }, { run, reason: why }) =>
     runAnswer(await abandonRerate(foundation, { run, reason: why, actor: operator.actor })),

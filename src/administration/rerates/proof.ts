@@ -40,7 +40,7 @@ export const provedRun = async (proving: Proving, run: string): Promise<ProvedRu
     throw new CommandRefused(`the planning of ${run} never came to its end: plan it again with "rerate plan"`)
   if (planDigest(plannedOf(proposed), found.ledgers.values()) !== proposed.plan_digest)
     throw new CommandRefused(
-      `the plan of ${run} was changed: its events do not give the digest it was proposed with`,
+      `the plan of ${run} was changed: its events do not match the digest it was proposed with`,
     )
   if (!(await isSigned(proving, proposed)))
     throw new CommandRefused(
@@ -71,6 +71,6 @@ export const checkPlanFile = ({ run, proposed, ledgers }: ProvedRun, content: un
   const theirs = Array.isArray(file.ledgers) ? (file.ledgers as unknown[]) : []
   for (const [i, ledger] of own.ledgers.entries())
     if (JSON.stringify(theirs[i]) !== JSON.stringify(ledger))
-      differs(`what it says of ${ledger.organization_id}`)
-  if (theirs.length !== own.ledgers.length) differs('how many ledgers it has')
+      differs(`its part about ${ledger.organization_id}`)
+  if (theirs.length !== own.ledgers.length) differs('its number of ledgers')
 }

@@ -15,13 +15,13 @@ const ledgersShownMax = 100
 /** A run, and a copy of its plan to compare with it. */
 export const runFields = {
   run: id(
-    { label: 'Re-rate', help: 'as "rerate plan" names it: rr_…' },
+    { label: 'Re-rate', help: 'as in "rerate plan": rr_…' },
     /^rr_[0-9A-HJKMNP-TV-Z]{26}$/,
     'rr_01J8ZQ5V7N3K2M4P6R8T0W1X2Y; see "rerate list"',
   ),
   plan: document({
     label: 'Plan (JSON)',
-    help: 'what "rerate plan --out" wrote: refused where it is not the plan of the run',
+    help: 'a file from "rerate plan --out": refused if it is not the plan of the run',
   }).optional(),
 }
 
@@ -38,7 +38,7 @@ export const checkedRun = async (
 const listed = query({
   name: 'rerate list',
   action: 'finance.read',
-  summary: 'every re-rate that was planned',
+  summary: 'list every planned re-rate',
   input: z.object({}),
   anyHistory: true,
   columns: [
@@ -59,7 +59,7 @@ const listed = query({
 const show = query({
   name: 'rerate show',
   action: 'finance.read',
-  summary: 'the plan of a re-rate, and its outcome; verifies its digest and signature',
+  summary: 'show the plan of a re-rate, and its outcome; verifies its digest and signature',
   input: z.object(runFields),
   anyHistory: true,
   run: async ({ foundation }, input) => runAnswer(await checkedRun(foundation, input)),
@@ -92,9 +92,9 @@ const nextOf = ({ run, applied, abandoned, approved }: ProvedRun): readonly Next
     ? []
     : [
         approved === null
-          ? { name: 'rerate approve', label: 'Approve it', given: { run } }
-          : { name: 'rerate apply', label: 'Apply it', given: { run } },
-        { name: 'rerate abandon', label: 'Abandon it', given: { run } },
+          ? { name: 'rerate approve', label: 'Approve', given: { run } }
+          : { name: 'rerate apply', label: 'Apply', given: { run } },
+        { name: 'rerate abandon', label: 'Abandon', given: { run } },
       ]
 
 const differenceOf = ({ given, taken }: { given: string; taken: string }): string =>
@@ -149,7 +149,7 @@ const ledgerSections = ({ organization_id, differences, refunded }: RerateLedger
     : [
         `Differences of ${organization_id}`,
         differences.map(({ sku, rule, calls, now, rerated }) => ({
-          ...{ sku, rule: rule ?? 'given back, or re-rated before', calls, now, rerated },
+          ...{ sku, rule: rule ?? 'given back, or already re-rated', calls, now, rerated },
           difference: formatCredits(parseCredits(rerated) - parseCredits(now)),
         })),
       ]),

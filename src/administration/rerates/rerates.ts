@@ -77,7 +77,7 @@ export type ReratePlan = {
 export const checkRange = (from: string, to: string, nowMs: number): void => {
   if (Date.parse(to) <= Date.parse(from)) throw new InputFault('to', `${to} is not after ${from}`)
   if (Date.parse(to) > nowMs)
-    throw new InputFault('to', `${to} is still to come: only calls that were made can be priced anew`)
+    throw new InputFault('to', `${to} is in the future: only past calls can be priced again`)
 }
 
 /** Reads every ledger and records the plan as a separate run. Throws `CommandRefused` if no call is in the range. */

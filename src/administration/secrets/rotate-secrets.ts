@@ -104,7 +104,7 @@ const idsAfter = (before: readonly string[], next: SecretKey): string[] => {
 const refuseUnderWay = (before: readonly string[]): void => {
   if (before.length >= slotsMax)
     throw new CommandRefused(
-      `a rotation to ${before.at(-1)} is under way: complete it with --finish, or take it back with --cancel. Nothing was changed`,
+      `a rotation to ${before.at(-1)} is under way: complete it with --finish, or cancel it with --cancel. Nothing was changed`,
     )
 }
 
@@ -136,7 +136,7 @@ const keptBy = async (
     ) === null
   )
     throw new CommandRefused(
-      `SECRET_KEY is not ${kept[0]?.secret_key}, which would be the only one left: set it to that in every process and here, restart them, and run this again. Nothing was changed`,
+      `SECRET_KEY is not ${kept[0]?.secret_key}, which would be the only key left: set SECRET_KEY to it in every process and here, restart them, and run this again. Nothing was changed`,
     )
   return kept
 }

@@ -1,7 +1,7 @@
 import type { Foundation } from '../../foundation/foundation.ts'
 import { auditEntries } from '../event-log/audit.ts'
 
-/** The time and the actor of the last import, according to the audit. */
+/** The time and the actor of the last import, from the audit. */
 export type LastImport = { readonly at: string; readonly actor: string }
 
 /** Null if no import is recorded. Throws `CommandRefused` if the rows of the audit have stopped. */

@@ -56,11 +56,11 @@ const sentenceOf = (event: DomainEvent, { actor }: EventMetadata, user: string):
     case 'SecondFactorRemoved':
       return `The second factor was removed${byOperator}.`
     case 'RecoveryCodesRenewed':
-      return `New recovery codes were made${byOperator}.`
+      return `New recovery codes were created${byOperator}.`
     case 'RecoveryCodeUsed':
       return 'A recovery code was used.'
     case 'OperatorTokenIssued':
-      return `A token for the command line was made${byOperator}.`
+      return `A token for the command line was created${byOperator}.`
     case 'SecondFactorsRefused':
       return event.data.reason === 'broken'
         ? null

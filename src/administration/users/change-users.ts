@@ -45,7 +45,7 @@ type Decided<Done> = {
   readonly writeRow: (client: pg.PoolClient) => Promise<Done>
 }
 
-/** Any number that no other lock has. */
+/** Any number that is not used for another lock. */
 const usersLock = 7_105_003
 const lockWaitMs = 10_000
 const conflictsMax = 8
@@ -139,7 +139,7 @@ export const userIn = (known: Known, name: string): { row: UserRow; standing: St
   return { row, standing }
 }
 
-/** Throws `CommandRefused` if no one would be left who can grant and revoke roles. */
+/** Throws `CommandRefused` if no active admin would be left. */
 export const refuseLastAdmin = (known: Known, name: string): void => {
   const isAdmin = (user: string): boolean => {
     const standing = standingIn(known, user)
@@ -147,7 +147,7 @@ export const refuseLastAdmin = (known: Known, name: string): void => {
   }
   if (isAdmin(name) && !known.rows.some((row) => row.name !== name && isAdmin(row.name)))
     throw new CommandRefused(
-      `${name} is the only admin that is not disabled: make another one first, or no one could give roles`,
+      `${name} is the only active admin: create another admin first, so that someone can assign roles`,
     )
 }
 
@@ -167,5 +167,5 @@ export const checkRole = (role: UserRole, organizationId: string | null): void =
   if (role === 'partner' && organizationId === null)
     throw new InputFault('org', 'a partner has an organization: name it')
   if (role !== 'partner' && organizationId !== null)
-    throw new InputFault('org', `only a partner has an organization; ${role} has all`)
+    throw new InputFault('org', `only a partner has an organization; ${role} can see all of them`)
 }

@@ -46,7 +46,7 @@ export const checkPassword = async (
   if ([...password].length < passwordMin)
     throw new InputFault(field, `at least ${passwordMin} characters are expected`)
   if (password.length > passwordMax)
-    throw new InputFault(field, `at most ${passwordMax} characters are taken`)
+    throw new InputFault(field, `at most ${passwordMax} characters are accepted`)
   const zxcvbn = await load()
   const rest = withoutNames(password, [...names, 'enrichment ledger'])
   const scores = [password, rest].map((text) => zxcvbn.check(text.slice(0, checkedCharsMax)).score)

@@ -8,7 +8,7 @@ import { issueOperatorToken, operatorTokens, revokeOperatorTokens } from './oper
 import { removeSecondFactor } from './second-factors.ts'
 import { changePassword, changeRole, createUser, setDisabled } from './user-changes.ts'
 
-/** Commands that create, invite, change and disable users. Passwords, links and tokens are in the answer alone. */
+/** Commands that create, invite, change and disable users. Passwords, links and tokens are only in the answer. */
 
 const role = (help: string) => choice({ label: 'Role', help }, roles)
 
@@ -20,7 +20,7 @@ const create = command({
   summary: 'create a user with a password, which is shown once',
   input: z.object({
     name: newUser(),
-    role: role('what the user may do; the first user of all is admin without it').optional(),
+    role: role('what the user may do; the very first user is an admin without it').optional(),
     organization: partnerOrganization().optional(),
   }),
   secret: 'password',
@@ -45,21 +45,21 @@ const invite = command({
   summary: `invite a person by a link, which is shown once and works once, within ${invitationHours} hours`,
   input: z.object({
     name: newUser(),
-    role: role('what the user may do; needed unless the link is withdrawn').optional(),
+    role: role('what the user may do; required unless the link is withdrawn').optional(),
     organization: partnerOrganization().optional(),
-    withdraw: flag({ label: 'Withdraw', help: 'the link of this name opens nothing from now on' }),
+    withdraw: flag({ label: 'Withdraw', help: 'invalidate the link of this name' }),
   }),
   secret: 'link',
   changes: {
     of: 'access',
     asks: 'never',
-    left: 'A link may have been made that no one has seen: "user list" says so, and another "user invite" takes its place.',
+    left: 'A link may have been created without being shown: "user list" shows it, and another "user invite" replaces it.',
   },
   plan: async (_, { name, role, withdraw }) => ({
     says: [
       withdraw
         ? `Withdraw the invitation of ${name}.`
-        : `Invite ${name} as ${roleGiven(role)}, in place of an earlier link of that name.`,
+        : `Invite ${name} as ${roleGiven(role)}, replacing an earlier link of that name.`,
     ],
   }),
   run: async (
@@ -125,7 +125,7 @@ const password = command({
   },
   plan: async (_, { name }) => ({
     says: [
-      `Give ${name} a new password. The present password and every open session end.`,
+      `Give ${name} a new password. The current password and every open session end.`,
       'Tokens for the command line stay valid.',
     ],
   }),
@@ -140,12 +140,12 @@ const standing = z.object({ name: user(), reason: userReason() })
 const disable = command({
   name: 'user disable',
   action: 'users.change',
-  summary: 'disable a user: sessions and tokens end at once',
+  summary: 'disable a user: sessions and tokens end immediately',
   input: standing,
   changes: { of: 'access', asks: 'always', left: wholeOrNot('user list') },
   plan: async (_, { name }) => ({
     says: [
-      `Disable ${name}: every session ends at once, and every token for good.`,
+      `Disable ${name}: every session ends immediately, and every token permanently.`,
       `The links of open invitations that ${name} made stop working.`,
     ],
   }),
@@ -180,7 +180,7 @@ const secondFactor = command({
   summary: 'remove the second factor of a user whose device is lost',
   input: z.object({
     name: user(),
-    remove: flag({ label: 'Remove it', help: 'the only change there is; people set up their own' }),
+    remove: flag({ label: 'Remove it', help: 'the only possible change; people set up their own' }),
     reason: userReason(),
   }),
   changes: { of: 'access', asks: 'always', left: wholeOrNot('user list') },
@@ -189,7 +189,7 @@ const secondFactor = command({
     return {
       says: [
         `Remove the second factor of ${name}: the password alone then opens the dashboard, and the recovery codes stop working.`,
-        'Make sure who asks for this: anyone who knows the password needs nothing else then.',
+        'Verify the identity of the person who asks for this: afterwards, anyone who knows the password can sign in.',
       ],
     }
   },
@@ -207,12 +207,12 @@ const refuseUnlessRemoved = (remove: boolean): void => {
 const token = command({
   name: 'user token',
   action: 'users.change',
-  summary: 'make a token for command line and admin API, which is shown once, or revoke tokens',
+  summary: 'create a token for the command line and the admin API, which is shown once, or revoke tokens',
   input: z.object({
     name: user(),
     revoke: flag({ label: 'Revoke', help: 'revoke the tokens of the user instead, or one of them' }),
     id: id(
-      { label: 'Token', help: 'when you revoke: this token only, as "user tokens" lists it' },
+      { label: 'Token', help: 'with --revoke: only this token, as in "user tokens"' },
       /^[0-9A-Za-z]{16}$/,
       'l1WO9Eavc8p3Riys',
     ).optional(),
@@ -224,10 +224,10 @@ const token = command({
     left: 'A token may be made that no one has seen, or revoked: "user tokens" says so.',
   },
   plan: async (context, { name, revoke, id }) => {
-    if (!revoke) return { says: [`Make ${name} a token for command line and admin API.`] }
+    if (!revoke) return { says: [`Create a token for the command line and the admin API for ${name}.`] }
     const ended = await tokensThatWork(context, { name, id })
     return {
-      says: [`Revoke these tokens of ${name}: ${ended.join(', ') || 'there is none that works'}.`],
+      says: [`Revoke these tokens of ${name}: ${ended.join(', ') || 'there is no valid one'}.`],
       asks: 'always',
     }
   },

@@ -20,7 +20,7 @@ const secretPattern = /^[A-Za-z0-9_-]{43}$/
 
 const sha256Of = (secret: string): string => createHash('sha256').update(secret).digest('base64url')
 
-/** The page of an invitation. `dashboardUrl` has no slash at its end. */
+/** The page of an invitation. `dashboardUrl` has no trailing slash. */
 export const invitationLink = (dashboardUrl: string, secret: string): string =>
   `${dashboardUrl}/invitations/${secret}`
 
@@ -38,7 +38,7 @@ export const inviteUser = async (
   const secret = randomBytes(secretBytes).toString('base64url')
   return changeUsers(parts, actor, ({ rows, state }) => {
     if (rows.some((row) => row.name === name))
-      throw new CommandRefused(`there is a user "${name}" already; "user password" gives a new password`)
+      throw new CommandRefused(`the user "${name}" already exists; "user password" gives a new password`)
     const expiresAt = new Date(Date.now() + invitationHours * hourMs).toISOString()
     const data = {
       invitation_id: `inv_${ulid()}`,

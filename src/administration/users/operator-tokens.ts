@@ -39,7 +39,7 @@ export const issueOperatorToken = async (
   const user_created_at = row.created_at.toISOString()
   const live = [...state.tokens.values()].filter((one) => one.user === user && one.revoked === null)
   if (live.length >= liveTokensMax)
-    throw new CommandRefused(`${user} has ${live.length} tokens; revoke those that are not used any more`)
+    throw new CommandRefused(`${user} has ${live.length} tokens; revoke those that are no longer used`)
   const { token, tokenId, secret } = composeOperatorToken(randomBytes(256))
   const secret_hmac = secrets.operatorTokenHmac(secret)
   await recordOperation(

@@ -119,13 +119,13 @@ const invited = (one: Awaited<ReturnType<typeof listInvitations>>[number]) => ({
 const tokens = query({
   name: 'user tokens',
   action: 'users.read',
-  summary: 'list the tokens for command line and admin API',
+  summary: 'list the tokens for the command line and the admin API',
   input: z.object({ name: user().optional() }),
   columns: [
     { name: 'user', label: 'User', kind: 'name' },
     { name: 'token_id', label: 'Token', kind: 'id' },
-    { name: 'issued_at', label: 'Made (UTC)', kind: 'instant' },
-    { name: 'issued_by', label: 'Made by' },
+    { name: 'issued_at', label: 'Created (UTC)', kind: 'instant' },
+    { name: 'issued_by', label: 'Created by' },
     { name: 'revoked_at', label: 'Revoked (UTC)', kind: 'instant' },
     { name: 'revoked_by', label: 'Revoked by' },
   ],

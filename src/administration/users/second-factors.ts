@@ -46,7 +46,7 @@ const plain = (typed: string): string => typed.replaceAll(/[\s-]/g, '').toUpperC
 const stepTyped = (secret: string, typed: string, nowMs: number): number => {
   const step = stepOfCode({ secret, code: plain(typed) }, nowMs)
   if (step === null)
-    throw new InputFault('code', 'it is not the code of now: is the clock of your device right?')
+    throw new InputFault('code', 'it is not the current code: is the clock of your device right?')
   return step
 }
 
@@ -63,7 +63,7 @@ export const setSecondFactor = async (
   return changeUsers(parts, actor, (known) => {
     const { row } = userIn(known, user)
     if (known.state.factors.has(user))
-      throw new CommandRefused('there is a second factor already: remove it before you set another one')
+      throw new CommandRefused('a second factor already exists: remove it before you set up another one')
     const created = { user, user_created_at: row.created_at.toISOString() }
     return {
       events: [{ type: 'SecondFactorSet', data: { ...created, factor_id: factorId, codes_id: codesId } }],

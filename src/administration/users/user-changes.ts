@@ -36,9 +36,9 @@ export const createUser = async (
   await checkOrganization(parts, organizationId)
   return changeUsers(parts, actor, (known) => {
     if (known.rows.some((row) => row.name === name))
-      throw new CommandRefused(`there is a user "${name}" already; "user password" gives a new password`)
+      throw new CommandRefused(`the user "${name}" already exists; "user password" gives a new password`)
     if (asked === null && known.rows.length > 0)
-      throw new InputFault('role', 'there are users already: say what this one may do')
+      throw new InputFault('role', 'users already exist: name the role of this one')
     const role = asked ?? 'admin'
     checkRole(role, organizationId)
     const createdAt = new Date().toISOString()

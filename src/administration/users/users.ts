@@ -130,7 +130,7 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
     return {
       kind: 'refused',
       why: 'another',
-      says: `the user ${name} in the table is not the one the event log knows: remove the row, and make the user anew`,
+      says: `the user ${name} in the table is not the user in the event log: remove the row, and create the user again`,
     }
   if (logged?.disabled)
     return {

@@ -29,7 +29,7 @@ const webhook = id(
 
 /** Last, because the id of a webhook or a message is enough on the command line. */
 const ofWebhook = organization({
-  help: 'organization id; with one, a webhook of another is refused',
+  help: 'organization id; if given, webhooks of other organizations are refused',
 }).optional()
 
 const ofOne = z.object({ webhook, organization: ofWebhook })
@@ -46,12 +46,12 @@ const placeOf = async ({ foundation }: Context, named: WebhookNamed): Promise<st
 
 const wanted = z.object({
   organization: organization({
-    help: 'organization id; without one the webhook is yours, for checkpoints',
+    help: 'organization id; without it the webhook is for the operator, for checkpoints',
   }).optional(),
-  url: url({ label: 'URL', help: 'https://…, which leads to an address of the Internet' }),
+  url: url({ label: 'URL', help: 'https://…, at a public Internet address' }),
   events: list(
     (names) => names,
-    { label: 'Events', help: 'what messages are sent about' },
+    { label: 'Events', help: 'the events that messages are sent for' },
     webhookEvent.options,
   ),
 })
@@ -69,7 +69,7 @@ const wantedOf = async ({ outside }: Context, input: z.output<typeof wanted>) =>
 const create = command({
   name: 'webhook create',
   action: 'webhooks.change',
-  summary: 'have messages sent to a URL; the secret they are signed with is shown once',
+  summary: 'create a webhook that sends messages to a URL; its signing secret is shown once',
   input: wanted,
   secret: 'secret',
   changes: {
@@ -96,7 +96,7 @@ const create = command({
 const listAll = query({
   name: 'webhook list',
   action: 'accounts.read',
-  summary: 'list webhooks, with what waits to be sent and what was given up',
+  summary: 'list webhooks, with waiting and failed messages',
   input: z.object({ organization: organization({ help: 'of this organization only' }).optional() }),
   // The path of a URL is often a password, so only the webhook's own page shows it.
   columns: [
@@ -105,10 +105,10 @@ const listAll = query({
     { name: 'host', label: 'Sent to' },
     { name: 'events', label: 'Events' },
     { name: 'state', label: 'Status' },
-    { name: 'failing_since', label: 'Fails since (UTC)', kind: 'instant' },
+    { name: 'failing_since', label: 'Failing since (UTC)', kind: 'instant' },
     { name: 'pending', label: 'Waiting', kind: 'number' },
-    { name: 'dead', label: 'Given up', kind: 'number' },
-    { name: 'dropped', label: 'Not kept', kind: 'number' },
+    { name: 'dead', label: 'Failed', kind: 'number' },
+    { name: 'dropped', label: 'Dropped', kind: 'number' },
   ],
   run: async ({ foundation }, { organization: organizationId = null }) => ({
     json: (await listWebhooks(foundation, organizationId)).map(webhookJson),
@@ -141,7 +141,7 @@ const stateOf = ({ disabled_at, failing_since, paused_at }: WebhookRow): string 
 const deliveries = query({
   name: 'webhook deliveries',
   action: 'accounts.read',
-  summary: 'list the newest messages of a webhook, and what came of them',
+  summary: 'list the newest messages of a webhook, with their results',
   input: z.object({
     webhook,
     state: choice({ label: 'Status', help: 'only messages with this status' }, deliveryStates).optional(),
@@ -177,7 +177,7 @@ const deliveries = query({
 const remove = command({
   name: 'webhook delete',
   action: 'webhooks.change',
-  summary: 'end a webhook; what waits to be sent to it is dropped',
+  summary: 'delete a webhook; its waiting messages are dropped',
   input: ofOne,
   changes: {
     of: 'settings',
@@ -187,7 +187,7 @@ const remove = command({
   plan: async (context, input) => {
     const place = await placeOf(context, namedIn(input))
     const pending = await listDeliveries(context.foundation, { ...namedIn(input), state: 'pending' })
-    return { says: [`End ${place}; ${pending.length} messages that wait are dropped.`] }
+    return { says: [`Delete ${place}; ${pending.length} waiting messages are dropped.`] }
   },
   run: async ({ foundation, operator }, input) => {
     await deleteWebhook(foundation, { ...namedIn(input), actor: operator.actor })
@@ -198,14 +198,14 @@ const remove = command({
 const test = command({
   name: 'webhook test',
   action: 'webhooks.change',
-  summary: 'send a test message now and tell what came back; a disabled webhook that answers is in use again',
+  summary: 'send a test message now and show the answer; a disabled webhook that answers is enabled again',
   input: ofOne,
   changes: { of: 'settings', asks: 'never', left: 'The test message may have been sent.' },
   plan: async ({ foundation }, input) => {
     const { webhook_id, url } = await webhookOf(foundation.pool, namedIn(input))
     const { host } = new URL(url)
     return {
-      says: [`Send a test message of ${webhook_id} to ${host}; where it answers, the webhook is in use.`],
+      says: [`Send a test message of ${webhook_id} to ${host}; if it answers, the webhook is enabled.`],
     }
   },
   run: async ({ foundation, operator, outside }, input) => {
@@ -240,7 +240,7 @@ const resend = command({
 const pause = command({
   name: 'webhook pause',
   action: 'webhooks.change',
-  summary: 'send a webhook nothing for now; its messages wait',
+  summary: 'pause a webhook; its messages wait',
   input: ofOne,
   changes: {
     of: 'settings',
@@ -259,7 +259,7 @@ const pause = command({
 const resume = command({
   name: 'webhook resume',
   action: 'webhooks.change',
-  summary: 'end the pause of a webhook; what waits is sent within two minutes',
+  summary: 'resume a webhook; waiting messages are sent within two minutes',
   input: ofOne,
   changes: {
     of: 'settings',
@@ -267,7 +267,7 @@ const resume = command({
     left: 'The end of the pause may be on record and not have come: "webhook list" says which.',
   },
   plan: async (context, input) => ({
-    says: [`Send what waits, and what comes, to ${await placeOf(context, namedIn(input))}.`],
+    says: [`Send waiting and future messages to ${await placeOf(context, namedIn(input))}.`],
   }),
   run: async ({ foundation, operator }, input) => {
     await resumeWebhook(foundation, { ...namedIn(input), actor: operator.actor })
@@ -278,11 +278,11 @@ const resume = command({
 const rotateSecret = command({
   name: 'webhook rotate-secret',
   action: 'webhooks.change',
-  summary: 'give a webhook a new secret, shown once; the former one signs too for a while',
+  summary: 'give a webhook a new secret, shown once; the old secret also signs for a while',
   input: z.object({
     webhook,
     grace: duration(
-      { label: 'Grace period', help: 'how long the former secret signs too, such as 0s, 1h or 7d' },
+      { label: 'Grace period', help: 'how long the old secret also signs, such as 0s, 1h or 7d' },
       { daysMax: graceDaysMax },
     ).prefault('24h'),
     organization: ofWebhook,
@@ -297,7 +297,7 @@ const rotateSecret = command({
     const until = new Date(Date.now() + grace).toISOString()
     return {
       says: [
-        `Give ${await placeOf(context, namedIn(input))} a new secret; the former one signs too until ${until}.`,
+        `Give ${await placeOf(context, namedIn(input))} a new secret; the old secret also signs until ${until}.`,
       ],
     }
   },

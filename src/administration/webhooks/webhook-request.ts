@@ -29,7 +29,7 @@ export const webhookEventsOf = (names: readonly string[], organizationId: string
   if (organizationId === null && others.length > 0)
     throw new InputFault(
       'events',
-      `${others.join(', ')} concern one organization: give --org; without one there is ${everyone.join(', ')}`,
+      `${others.join(', ')} concern one organization: give --org; without it, only ${everyone.join(', ')} is possible`,
     )
   return [...new Set(events)]
 }
@@ -58,7 +58,7 @@ export const webhookUrlOf = (text: string, guard: EgressGuard): URL => {
   if (url.port !== '' && !exemptions)
     return refuse(`port ${url.port} is not allowed: messages are sent to port 443`)
   const host = url.hostname.replace(/^\[|\]$/g, '')
-  if (isIP(host) !== 0 && !guard.mayDial(host)) return refuse(`${host} is not an address of the Internet`)
+  if (isIP(host) !== 0 && !guard.mayDial(host)) return refuse(`${host} is not a public Internet address`)
   url.hash = ''
   return url
 }

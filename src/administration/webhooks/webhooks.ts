@@ -43,7 +43,7 @@ export const createWebhook = async (
   )
   if (rowCount === 0)
     throw new CommandRefused(
-      `there are ${webhooksMax} webhooks already, which is as many as there may be: delete one that is not needed`,
+      `there are already ${webhooksMax} webhooks, the maximum: delete one that is not needed`,
     )
   try {
     const data = {
