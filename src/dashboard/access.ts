@@ -73,7 +73,7 @@ export type Route = keyof typeof actionOfPage
  */
 export const actionOfRoute: Readonly<Record<string, Action>> = { ...actionOfPage, ...actionOfPlace }
 
-/** Null: no one may. */
+/** Null: no role has this right. */
 export const actionAt = (method: string, url: string): Action | null => {
   const name = `${method === 'HEAD' ? 'GET' : method} ${url}`
   return Object.hasOwn(actionOfRoute, name) ? (actionOfRoute[name] ?? null) : null

@@ -13,7 +13,7 @@ import { rowsOf } from './queries.ts'
 /** A month of all organizations: their usage, as a page and as CSV. */
 
 const shownMax = 100
-/** Per file: no one could open a larger one. */
+/** Per file: programs could not open a larger file. */
 const csvRowsMax = 50_000
 const csvPage = 1_000
 /** No call can be older: Unix time begins in 1970. */
@@ -23,7 +23,7 @@ const firstMonth = '1970-02'
 const wantedMonth = (text: string, nowMs: number): Month => {
   const month = monthOf('month', text)
   if (month < firstMonth || Date.parse(`${month}-01`) > nowMs)
-    throw new InputFault('month', `${month} has not begun, or is long past`)
+    throw new InputFault('month', `${month} has not begun, or is too long ago`)
   return month
 }
 
@@ -90,7 +90,7 @@ const allUse = async ({ foundation: { pool } }: Dashboard, month: Month): Promis
     if (page.length < csvPage) return rows
     after = page.at(-1)?.organization_id ?? ''
   }
-  throw new InputFault('month', `there are more than ${csvRowsMax} organizations, and a file holds no more`)
+  throw new InputFault('month', `there are more than ${csvRowsMax} organizations, the maximum for a file`)
 }
 
 const csvOfMonth = (rows: readonly MonthUseRow[]): string => {

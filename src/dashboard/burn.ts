@@ -1,4 +1,4 @@
-/** When credits will be used up at the current rate. An estimate for people: nothing is decided by it. Pure. */
+/** When credits will be used up at the current rate. An estimate for people: no decision depends on it. Pure. */
 
 type Lot = { readonly remainingMicro: bigint; readonly expiresAtMs: number | null }
 

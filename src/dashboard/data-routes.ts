@@ -5,7 +5,7 @@ import { CommandRefused } from '../ledger/write/commit.ts'
 import { type Dashboard, sendPage, viewerOf } from './page.ts'
 import { dataPage } from './pages/data.ts'
 
-/** If the rows of the audit have stopped, the audit's own page says so. */
+/** If the rows of the audit have stopped, the audit's own page reports it. */
 const notKnown = (error: unknown): null => {
   if (error instanceof CommandRefused) return null
   throw error

@@ -16,7 +16,7 @@ export type Device = {
 }
 
 export type Devices = {
-  /** Null: no one has signed in to this account on it. `sealed` is the cookie's text. */
+  /** Null: the account was never used on it. `sealed` is the cookie's text. */
   open(sealed: string | null | undefined, user: string): Device | null
   /** To be called after a complete sign-in, with its time. */
   keep(reply: FastifyReply, user: string, device: Omit<Device, 'seenAtMs'>): void

@@ -26,7 +26,7 @@ type Entering = {
   readonly way: SignInWay
 }
 
-/** After the first proof. Rejects if the event log is unavailable: then no one is signed in. */
+/** After the first proof. Rejects if the event log is unavailable: then the sign-in fails. */
 export const enter = async (
   context: Dashboard,
   request: FastifyRequest,
@@ -84,13 +84,13 @@ export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { 
     case 'wrong':
       return 'The code is wrong.'
     case 'used':
-      return 'The code was used before. Wait for the next one, or take another recovery code.'
+      return 'The code was used before. Wait for the next one, or use another recovery code.'
     case 'limited':
       return retryAfterSeconds === null
-        ? 'There were too many wrong codes today. A recovery code still opens.'
+        ? 'Too many wrong codes today. You can still use a recovery code.'
         : `Too many attempts. Try again in ${retryAfterSeconds} seconds.`
     case 'broken':
-      return 'Your second factor cannot be checked: what is kept of it is missing or cannot be opened. An administrator removes it with "user second-factor NAME --remove --reason TEXT"; then you sign in with your password and set it up again.'
+      return 'Your second factor cannot be checked: its data is missing or cannot be opened. An administrator can remove it with "user second-factor NAME --remove --reason TEXT"; then sign in with your password and set it up again.'
   }
 }
 

@@ -42,11 +42,11 @@ const faultIn = ({ stream, type }: Typed): FormFault | null => {
   if (stream !== '' && !isStream(stream))
     return {
       field: 'stream',
-      message: 'No stream is called so. Streams have names such as ledger-org_01J… or operator.',
+      message: 'This is not a stream name. Streams have names such as ledger-org_01J… or operator.',
     }
   return type === '' || isEventTypeName(type)
     ? null
-    : { field: 'type', message: 'No event type is called so. Types have names such as CreditCharged.' }
+    : { field: 'type', message: 'This event type does not exist. Types have names such as CreditCharged.' }
 }
 
 export const eventRoutes = (pages: FastifyInstance, { foundation: { eventLog } }: Dashboard): void => {

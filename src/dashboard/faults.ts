@@ -21,22 +21,23 @@ const forbiddenShown = (error: Error): ShownFault | null => {
       status: 403,
       title: 'Choose a password first',
       advice:
-        'Your password was made for you. Nothing was done. Open the page behind your name and choose one of your own; everything else opens then.',
+        'Your password was generated. Nothing was done. Open the page behind your name and choose your own password first.',
     }
   if (error instanceof SecondFactorNotSet)
     return {
       status: 403,
       title: 'Set up a second factor first',
       advice:
-        'Your role requires a second factor. Nothing was changed. Open the page behind your name and set one up; everything else opens then.',
+        'Your role requires a second factor. Nothing was changed. Open the page behind your name and set one up first.',
     }
-  if (error instanceof RoleForbids) return { status: 403, title: 'Not for you', advice: error.message }
+  if (error instanceof RoleForbids)
+    return { status: 403, title: 'You do not have permission to do this', advice: error.message }
   if (error instanceof ConnectionInsecure)
     return {
       status: 403,
       title: 'Only over HTTPS',
       advice:
-        'This connection is not encrypted, and passwords would cross the network in the clear. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES where a proxy ends TLS; INSECURE_COOKIES=1 allows it nevertheless.',
+        'This connection is not encrypted, and passwords would cross the network in the clear. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES if a proxy ends TLS; INSECURE_COOKIES=1 allows it without encryption.',
     }
   return null
 }
@@ -52,9 +53,9 @@ export const faultShown = (error: FastifyError): ShownFault => {
   if (error instanceof InvitationEnded)
     return {
       status: 404,
-      title: 'This link opens nothing',
+      title: 'This link is not valid',
       advice:
-        'Links of invitations work once and for 72 hours. It may have been used, withdrawn, replaced by another, or mistyped. Ask the person who sent it for a new one; who has a password already signs in.',
+        'Links of invitations work once and for 72 hours. It may have been used, withdrawn, replaced by another, or mistyped. Ask the person who sent it for a new one. If you already have a password, sign in.',
     }
   if (error.code === 'FST_CSRF_MISSING_SECRET' || error.code === 'FST_CSRF_INVALID_TOKEN')
     return {
@@ -68,7 +69,7 @@ export const faultShown = (error: FastifyError): ShownFault => {
       status: 409,
       title: 'Sent before',
       advice:
-        'This form was sent before, and nothing was done a second time. Open the page again to see what became of it, and to do more.',
+        'This form was already sent, and nothing was done a second time. Open the page again to see the result, or to make another change.',
     }
   if (error instanceof CommandRefused)
     return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
@@ -90,7 +91,7 @@ export const faultShown = (error: FastifyError): ShownFault => {
   if (error instanceof InputFault)
     return {
       status: 422,
-      title: 'Not an address of ours',
+      title: 'Invalid address',
       advice: `${capitalized(error.field)}: ${error.message}.`,
     }
   if (isDatabaseAway(error))
@@ -104,11 +105,11 @@ export const faultShown = (error: FastifyError): ShownFault => {
     ? {
         status,
         title: 'The request was refused',
-        advice: 'It was not what this page understands. Nothing was changed.',
+        advice: 'This page does not understand it. Nothing was changed.',
       }
     : {
         status: 500,
         title: 'Something went wrong',
-        advice: 'The fault has been logged. Look at the page again before you repeat what you did.',
+        advice: 'The error has been logged. Check the page before you try again.',
       }
 }

@@ -18,7 +18,7 @@ export const count = (value: number | bigint | string): string => grouped(String
 // recheck: of at most 24 characters: numbers and the database's bigints.
 const grouped = (digits: string): string => digits.replace(/\B(?=(\d{3})+$)/g, ',')
 
-/** 2026-11-21 09:00:02, in UTC. The page says that it is UTC: in the column's head, or with `utc`. */
+/** 2026-11-21 09:00:02, in UTC. The page states the time zone: in the column's head, or with `utc`. */
 export const instant = (at: Date, { milliseconds = false } = {}): Html => {
   const iso = at.toISOString()
   return html`<time datetime="${iso}">${iso.slice(0, 10)} ${iso.slice(11, milliseconds ? 23 : 19)}</time>`
@@ -37,7 +37,7 @@ export const capitalized = (text: string): string => `${text.charAt(0).toUpperCa
 /** The same of a decimal number of credits, as events have it. */
 export const decimal = (text: string): string => credits(String(parseCredits(text)))
 
-/** A balance: a negative one is marked by more than its colour. */
+/** A balance: a negative balance is marked by more than its colour. */
 export const balance = (micro: string): Html =>
   BigInt(micro) < 0n
     ? html`<span class="bad">${credits(micro)}</span> <span class="mark bad">overdrawn</span>`

@@ -8,7 +8,7 @@ import { type Dashboard, type OrganizationParams, PageMissing } from './page.ts'
 import { setUpFirst } from './required-factor.ts'
 
 /**
- * Who may open a page and send a form: checked at every request, in the event log. A disabled user loses the session
+ * The right to open a page and to send a form is checked at every request, in the event log. A disabled user loses the session
  * immediately, and a user with a changed role has the new role at the next page.
  */
 

@@ -41,5 +41,5 @@ export const idleNotice = (
   { idleMinutes }: Dashboard,
 ): string | null =>
   ended === 'idle'
-    ? `You were signed out after ${idleMinutes} minutes without a request. Sign in to go on where you were.`
+    ? `You were signed out after ${idleMinutes} minutes without a request. Sign in to continue where you were.`
     : null

@@ -29,7 +29,7 @@ export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): vo
   const limited = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | null> => {
     const waitSeconds = await addresses(addressBlock(callerAddress(request)))
     if (waitSeconds === null) return null
-    const advice = `Try again in ${waitSeconds} seconds. Nothing was done, and the link is what it was.`
+    const advice = `Try again in ${waitSeconds} seconds. Nothing was done, and the link is still valid.`
     reply.code(429).header('retry-after', waitSeconds)
     return sendPage(reply, faultPage({ status: 429, title: 'Too many attempts', advice }))
   }
@@ -52,8 +52,7 @@ export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): vo
       const form = formOf(request.body)
       const names = await guessableNames(foundation.pool, invitation)
       const password = await checkPassword('new', form.text('new'), names)
-      if (password !== form.text('again'))
-        throw new InputFault('again', 'the password was typed twice, and differently')
+      if (password !== form.text('again')) throw new InputFault('again', 'the two passwords differ')
       return acceptInvitation(foundation, { secret, password })
     })
     if ('fault' in outcome) {

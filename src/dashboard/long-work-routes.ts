@@ -62,7 +62,7 @@ export const longWorkRoutes = (pages: FastifyInstance, context: Dashboard): void
 }
 
 const saidOf = ({ state, progress }: LongWork): string =>
-  progress?.line ?? (state === 'waiting' ? 'It waits for a process that runs jobs.' : 'It has begun.')
+  progress?.line ?? (state === 'waiting' ? 'Waiting for a process that runs jobs.' : 'Started.')
 
 /** Throws `PageMissing` for people whose role may not do such work. */
 const workAt = async ({ foundation }: Dashboard, request: FastifyRequest<JobParams>): Promise<LongWork> => {

@@ -30,7 +30,7 @@ export const takeForm = async (
 ): Promise<void> => {
   const ageMs = pattern.test(once) ? nowMs - decodeTime(once) : Number.NaN
   if (!(ageMs <= ageMaxMs && ageMs >= -aheadMaxMs))
-    throw new CommandRefused('the form is out of date, send it once more')
+    throw new CommandRefused('the form is out of date, send it again')
   const { rowCount } = await pool.query(
     `with swept as (delete from dashboard_forms where sent_at < now() - interval '1 day')
      insert into dashboard_forms (id_hash) values ($1) on conflict do nothing`,

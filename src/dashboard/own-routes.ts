@@ -125,10 +125,9 @@ const newPassword = async (
   const organizationId = request.standing?.organizationId ?? null
   const names = await guessableNames(context.foundation.pool, { user, organizationId })
   const chosen = await checkPassword('new', form.text('new'), names)
-  if (chosen !== form.text('again'))
-    throw new InputFault('again', 'the new password was typed twice, and differently')
+  if (chosen !== form.text('again')) throw new InputFault('again', 'the two new passwords differ')
   await checkPresentPassword(context, request, user, form)
   if (chosen === form.text('present'))
-    throw new InputFault('new', 'it is the present password: choose another one')
+    throw new InputFault('new', 'it is the current password: choose another one')
   return changePassword(context.foundation, { name: user, chosen, ...provedOperator(user) })
 }

@@ -88,7 +88,7 @@ const ids: Readonly<Record<Picks, { readonly always: RegExp; readonly unlessName
 }
 const nouns: Readonly<Record<Picks, string>> = { organizations: 'organization', keys: 'key', users: 'user' }
 
-/** The id of what a person typed, or chose from a list: `chosen`. Throws `NotChosen`. */
+/** The id for a typed text, or for the choice from a list: `chosen`. Throws `NotChosen`. */
 const idOf = async (
   pool: pg.Pool,
   searched: Searched,
@@ -113,7 +113,7 @@ const idOf = async (
 
 type At = { readonly place: Place; readonly account: { readonly organization_id: string } | null }
 
-/** A form with ids in the place of names. Throws `InputFault` for a name that is of none or of several. */
+/** A form with ids in the place of names. Throws `InputFault` for a name that matches nothing or several. */
 export const withIds = async (
   { foundation: { pool } }: Pick<Dashboard, 'foundation'>,
   { place, account }: At,

@@ -44,14 +44,14 @@ const keptErrand = z.strictObject({
 type KeptErrand = z.infer<typeof keptErrand> & Errand
 
 const messages = {
-  away: 'The provider of identities cannot be reached. Sign in with your password, or try again in a moment.',
-  late: 'The sign-in took too long, or was begun in another browser. Begin it again.',
-  refused: 'The provider did not say who you are. Begin again, or sign in with your password.',
-  nobody: 'Your account at the provider opens nothing here. Ask an admin for an invitation.',
+  away: 'The identity provider cannot be reached. Sign in with your password, or try again in a moment.',
+  late: 'The sign-in took too long, or was started in another browser. Start again.',
+  refused: 'The provider did not confirm your identity. Start again, or sign in with your password.',
+  unknown: 'Your account at the provider has no access here. Ask an admin for an invitation.',
   limited: 'Too many attempts. Try again in a minute.',
 } as const
 
-const statuses = { away: 503, late: 400, refused: 401, nobody: 401, limited: 429 } as const
+const statuses = { away: 503, late: 400, refused: 401, unknown: 401, limited: 429 } as const
 
 /** What both routes need. */
 type Parts = { readonly context: Dashboard; readonly provider: IdentityProvider; readonly sealer: Sealer }
@@ -77,7 +77,7 @@ const ended = (
 /** A failure at the provider ends at the sign-in page. Throws anything else. */
 const endedAway = (parts: Parts, asked: Asked, error: unknown): FastifyReply => {
   if (!(error instanceof ProviderAway)) throw error
-  parts.context.logger.warn({ err: error }, 'dashboard: the provider of identities is away')
+  parts.context.logger.warn({ err: error }, 'dashboard: the identity provider is unavailable')
   return ended(parts, asked, 'away')
 }
 
@@ -136,7 +136,7 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
   try {
     const found = await parts.provider.finish(at === -1 ? '' : request.url.slice(at), errand)
     if (found.kind === 'refused') {
-      logger.warn({ address, reason: found.says }, 'dashboard: sign-in by the provider refused')
+      logger.warn({ address, reason: found.says }, 'dashboard: sign-in with the provider refused')
       signIns.refused({ user: null, address, reason: 'wrong', way })
       return ended(parts, asked, 'refused')
     }
@@ -144,10 +144,10 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
     if (standing.kind === 'refused') {
       const user = standing.why === 'missing' ? null : found.name
       signIns.refused({ user, address, reason: standing.why === 'disabled' ? 'disabled' : 'wrong', way })
-      return ended(parts, asked, 'nobody')
+      return ended(parts, asked, 'unknown')
     }
     const mark = await passwordMark(foundation.pool, standing.user)
-    if (mark === null) return ended(parts, asked, 'nobody')
+    if (mark === null) return ended(parts, asked, 'unknown')
     // As after a sign-in by password: a device is known for one account.
     const known = devices.open(errand.device, standing.user)
     return await enter(parts.context, request, reply, {

@@ -61,7 +61,7 @@ const stateOf = (
   return organization !== undefined && stopped ? 'stream' : null
 }
 
-/** `behindSeconds`: age of the oldest event its rows do not show; null if unknown. */
+/** `behindSeconds`: age of the oldest event that is not in its rows; null if unknown. */
 export type StandingProjection = ProjectionState & { readonly behindSeconds: number | null }
 
 export const standing = (

@@ -36,7 +36,7 @@ export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): 
     const viewer = viewerOf(request, reply)
     const secret = sealerOf(context).open(formOf(request.body).text('sealed'), contextOf(request))
     const outcome = await attemptOnce(context, request, async (form) => {
-      if (secret === null) throw new CommandRefused('the form is out of date: this is a new secret')
+      if (secret === null) throw new CommandRefused('the form is out of date: here is a new secret')
       await checkPresentPassword(context, request, viewer.user, form)
       const asked = { user: viewer.user, secret, typed: form.text('code'), ...provedOperator(viewer.user) }
       const set = await setSecondFactor(foundation, asked, Date.now())
@@ -89,7 +89,7 @@ export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): 
   })
 }
 
-/** The secret is in the form, for this session only: nothing is stored before a code was right. */
+/** The secret is in the form, valid only in this session: nothing is stored before a code was right. */
 const sealerOf = ({ foundation }: Dashboard) => foundation.secrets.sealer('dashboard second factor form')
 const contextOf = ({ session }: FastifyRequest): string => `${session.user}/${session.sessionId}`
 
@@ -136,7 +136,7 @@ const checkBoth = async (
   form: Form,
 ): Promise<void> => {
   if ((await context.users.secondFactor(user)) === null)
-    throw new CommandRefused('there is no second factor any more')
+    throw new CommandRefused('the second factor no longer exists')
   await checkPresentPassword(context, request, user, form)
   const outcome = await checkCode(context, request, { user, typed: form.text('code') })
   if (outcome.kind !== 'right') throw new InputFault('code', codeRefusal(outcome).replace(/\.$/, ''))

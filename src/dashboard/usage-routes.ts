@@ -73,7 +73,7 @@ const usageOf = async ({ foundation: { pool } }: Dashboard, { ask, range, by }: 
     unpaid: BigInt(codes.find(({ code }) => code === 'CREDIT_001')?.calls ?? 0),
     note:
       groups.length === groupRowsMax
-        ? `The ${groupRowsMax} groups that cost most are listed; the figures are of all.`
+        ? `The ${groupRowsMax} most expensive groups are listed; the figures cover all groups.`
         : null,
   }
 }

@@ -36,7 +36,7 @@ export const soonOr = async <Result>(
   if ('result' in outcome) return outcome
   request.asksByItself = true
   const { id, title, startedAtMs, progress } = outcome.work
-  const view = { title, since: new Date(startedAtMs), progress: progress || 'It has begun.' }
+  const view = { title, since: new Date(startedAtMs), progress: progress || 'Started.' }
   return {
     sent: sendPage(
       reply,

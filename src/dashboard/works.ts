@@ -14,7 +14,7 @@ export type Asker = { readonly user: string; readonly organizationId: string | n
 const partyOf = ({ user, organizationId }: Asker): string => organizationId ?? user
 
 /**
- * Places for long work. Partners share theirs by organization, and people of the operator have places of their own: no
+ * Places for long work. Partners share theirs by organization, and people of the operator have separate places: no
  * partner, and not all of them together, can keep finance waiting.
  */
 export const createPlaces = (max: number) => {
@@ -112,9 +112,7 @@ export const createWorks = (nowMs: () => number = Date.now) => {
     if (own !== undefined) return own
     const leave = enter(asked.asker)
     if (leave === null)
-      throw new CommandRefused(
-        'so much is being worked out at the moment that no more is begun; try again in a minute',
-      )
+      throw new CommandRefused('too much work is running at the moment; try again in a minute')
     const work = begun(asked, nowMs, leave)
     kept.set(work.id, work)
     return work

@@ -135,7 +135,7 @@ describe('an invalid link shows the same page for every reason', () => {
 
   test('used, withdrawn, replaced, expired, for a name taken since, and invented', async () => {
     const never = await ended(randomBytes(32).toString('base64url'))
-    expect(never).toContain('This link opens nothing')
+    expect(never).toContain('This link is not valid')
 
     const used = await invite()
     await choose(used)

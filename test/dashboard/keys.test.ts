@@ -239,11 +239,11 @@ describe('work that takes longer than a page', () => {
         key: `${organizationId} ${user} ${key}`,
       })
     for (const key of ['a', 'b', 'c', 'd']) start(key, 'org_one')
-    expect(() => start('e', 'org_one', 'eve')).toThrow('no more is begun')
+    expect(() => start('e', 'org_one', 'eve')).toThrow('too much work is running')
     start('a', 'org_two')
-    expect(() => start('e', 'org_one', 'eve')).toThrow('no more is begun')
+    expect(() => start('e', 'org_one', 'eve')).toThrow('too much work is running')
     for (const key of ['e', 'f', 'g', 'h']) start(key, null)
-    expect(() => start('i', null)).toThrow('no more is begun')
+    expect(() => start('i', null)).toThrow('too much work is running')
     start('i', null, 'bob')
   })
 

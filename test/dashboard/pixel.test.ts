@@ -58,7 +58,7 @@ const decided = async (domain: string | null, fire: boolean, atMs = Date.now(), 
 
 describe('the rules', () => {
   test('are set and removed by forms, recorded as events with the actor, and apply to hits in another process', async () => {
-    expect((await partner.get(base)).body).toContain('There is none: its pixel fires everywhere.')
+    expect((await partner.get(base)).body).toContain('No rules: the pixel fires everywhere.')
     const limit = { domain: 'Shop.Example.com.', number: '2', period: 'day' }
     expect((await sent(partner, 'limit', limit)).statusCode).toBe(200)
     await sent(partner, 'block', { domain: 'bad.example.org' })
@@ -107,7 +107,7 @@ describe('the rules', () => {
       expect(after).toContain(`href="${base}/unblock?domain=bad.example.org"`)
       await sent(partner, 'unlimit', { domain: 'shop.example.com', period: 'day' })
       await sent(partner, 'unblock', { domain: 'bad.example.org' })
-      expect((await partner.get(base)).body).toContain('There is none: its pixel fires everywhere.')
+      expect((await partner.get(base)).body).toContain('No rules: the pixel fires everywhere.')
     } finally {
       await counters.close()
       await rules.stop()
@@ -157,7 +157,7 @@ describe('the rules', () => {
       [...body.matchAll(/data-head="Domain">(d\d\d)\./g)].map(([, name]) => name)
     const first = (await partner.get(base)).body
     expect(shownIn(first)).toHaveLength(50)
-    const next = /href="([^"]+)">Further rules/.exec(first)?.[1]?.replaceAll('&amp;', '&') ?? ''
+    const next = /href="([^"]+)">More rules/.exec(first)?.[1]?.replaceAll('&amp;', '&') ?? ''
     expect(shownIn((await partner.get(next)).body)).toEqual(many.slice(50).map((name) => name.slice(0, 3)))
     expect(shownIn((await partner.get(`${base}?find=D17`)).body)).toEqual(['d17'])
     for (const query of [

@@ -58,7 +58,7 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
     for (const [name, path, says] of [
       ['first-steps', '/login', 'user create ada'],
       ['invitation', await invitation(`visitor-${scheme}-${width}`), 'Welcome, visitor'],
-      ['invitation-ended', `/invitations/${'x'.repeat(43)}`, 'This link opens nothing'],
+      ['invitation-ended', `/invitations/${'x'.repeat(43)}`, 'This link is not valid'],
     ] as const) {
       await page.goto(path, { waitUntil: 'networkidle' })
       await picture(page, `${name}-${scheme}-${width}`)

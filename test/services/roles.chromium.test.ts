@@ -75,7 +75,9 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
         ? `You are signed in as ${role}. This is about all organizations.`
         : `You are signed in as ${role}. This is for ${rolesThatMay(action)}.`
       const isSaid = (await page.locator('main').innerText()).includes(says)
-      return status === 403 && isSaid && headings.join() === 'Not for you' ? null : { status, headings, says }
+      return status === 403 && isSaid && headings.join() === 'You do not have permission to do this'
+        ? null
+        : { status, headings, says }
     }
     const [heading = ''] = headings
     if (status !== 200 || headings.length !== 1 || heading === '') return { status, headings }

@@ -14,7 +14,7 @@ const localText = (at, shown) => {
 
 const asLocal = (text) => text.replace('(UTC)', '(local)')
 
-/** What names a time says UTC: the head of its column, its label, or the text after it. */
+/** The text that names a time says UTC: the head of its column, its label, or the text after it. */
 const renameAround = (time) => {
   const cell = time.closest('[data-head]')
   if (cell !== null) {
@@ -28,7 +28,7 @@ const renameAround = (time) => {
   if (after instanceof Text) after.data = after.data.replace(/^ UTC\b/, '')
 }
 
-/** Days and months stay: they are counted in UTC. */
+/** Days and months do not change: they are counted in UTC. */
 const showLocal = (root) => {
   for (const time of root.querySelectorAll('time[datetime*="T"]:not([title])')) {
     const at = new Date(time.dateTime)
@@ -43,7 +43,7 @@ if (isLocal) {
   showLocal(document)
   document.addEventListener('htmx:after:settle', () => showLocal(document))
   const note = document.getElementById('times')
-  if (note !== null) note.textContent = `Times are those of ${zone}; days, months and fields are UTC.`
+  if (note !== null) note.textContent = `Times are in ${zone}; days, months and fields are in UTC.`
 }
 
 /** Where times are in UTC, hovering shows the local time. */
@@ -62,7 +62,7 @@ const copyOnClick = (button, textOf) => {
       () => true,
       () => false,
     )
-    button.textContent = done ? 'Copied' : 'Select and copy it by hand'
+    button.textContent = done ? 'Copied' : 'Select it and copy by hand'
     setTimeout(() => button.replaceChildren(...shown), 2000)
   })
 }

@@ -1,6 +1,6 @@
 import uPlot from './uplot.js'
 
-/** Hidden series and open tables, by figure: they stay so when the page refreshes itself. */
+/** Hidden series and open tables, by figure: kept when the page refreshes itself. */
 const hidden = new Map()
 const opened = new Set()
 
@@ -38,12 +38,12 @@ const timeText = (seconds, step, whole = false) => {
   return isDay || iso.slice(11, 16) === '00:00' ? iso.slice(5, 10) : iso.slice(11, 16)
 }
 
-/** Calls are whole numbers, and so are their axis labels: there is no fifth of a call. */
+/** Calls are whole numbers, and so are their axis labels. */
 const wholeSteps = [1, 2, 5]
   .flatMap((first) => Array.from({ length: 15 }, (_, power) => first * 10 ** power))
   .sort((one, other) => one - other)
 
-/** No label stands twice: days are whole, and parts of credits keep the digits in which they differ. */
+/** No label occurs twice: days are whole, and fractions of credits keep the digits in which they differ. */
 const [hour, day] = [3_600, 86_400]
 const daySteps = [1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * day)
 const hourSteps = [1, 2, 3, 6, 12].map((hours) => hours * hour)

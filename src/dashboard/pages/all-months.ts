@@ -59,7 +59,7 @@ const shownParts = (viewer: Viewer, shown: Shown): Renderable => {
     html`<p class="note">What calls of these days were charged, of sums that are kept by day. Refunds, grants and what was closed are on each organization’s own month, which comes from its ledger.</p>
 <p class="actions"><a class="button" href="/months.csv?month=${month}">Download CSV</a></p>`,
     rows.length === 0
-      ? html`<p class="empty">${further ? 'There are no more organizations.' : 'There is no organization yet.'}</p>`
+      ? html`<p class="empty">${further ? 'There are no more organizations.' : 'No organizations yet.'}</p>`
       : useTable(shown),
     html`<nav class="pager" aria-label="Pages of organizations">
 ${further && html`<a href="/months?month=${month}">First page</a>`}
@@ -71,7 +71,7 @@ ${next !== null && html`<a href="/months?month=${month}&amp;after=${next}">Next 
 
 const useTable = ({ month, before, rows }: Shown): Html =>
   table({
-    caption: `Use in ${month} beside ${before} by organization`,
+    caption: `Use in ${month} compared with ${before}, by organization`,
     rows,
     columns: [
       {

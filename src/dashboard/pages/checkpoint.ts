@@ -23,7 +23,7 @@ ${figures([
   ['Age', ageOf(nowMs - Date.parse(checkpoint.at))],
   ['Root', html`<span class="id">${checkpoint.root}</span>`],
 ])}
-<pre class="kept" tabindex="0" aria-label="The checkpoint as it was signed">${checkpoint.note}</pre>
+<pre class="kept" tabindex="0" aria-label="The signed checkpoint">${checkpoint.note}</pre>
 <p class="actions"><a href="/commands/event-log/checkpoints">Earlier checkpoints</a></p>`
 }
 </section>`

@@ -25,7 +25,7 @@ ${csrfField(csrf)}
 <input type="hidden" name="next" value="${next}">
 <p><label for="code">Code</label>
 <input id="code" name="code" autocomplete="one-time-code" autocapitalize="none" spellcheck="false" required maxlength="40" autofocus${described('code', fault)}></p>
-<p class="actions"><button type="submit">Go on</button> <a href="/login">Begin anew</a></p>
+<p class="actions"><button type="submit">Continue</button> <a href="/login">Start over</a></p>
 </form>
 </div>`,
   })

@@ -25,7 +25,7 @@ export const dataPage = (view: DataView): Html => {
     at: '/operations',
     main: html`${crumbs([['/operations', 'Operations'], 'Data sources'])}
 <h1>Data sources</h1>
-<p class="note">What answers rest on. Files are those of the machine <span class="id">${host}</span>, which shows this page; each machine has its own.</p>
+<p class="note">The data that answers are based on. Files are those of the machine <span class="id">${host}</span>, which shows this page; each machine has its own files.</p>
 ${faults.map((fault) => html`<p class="notice bad" role="alert">${fault}</p>`)}
 ${
   sources.length === 0
@@ -43,7 +43,7 @@ ${
             ],
           },
           { head: 'Holds', cell: ({ holds }) => holds },
-          { head: 'Of (UTC)', cell: ({ asOf }) => (asOf === null ? '–' : instant(asOf)) },
+          { head: 'As of (UTC)', cell: ({ asOf }) => (asOf === null ? '–' : instant(asOf)) },
           { head: 'Age', cell: ageText(nowMs) },
           { head: 'Last import (UTC)', cell: importText(view) },
           { head: 'What to do', cell: remedyText(nowMs) },
@@ -61,7 +61,7 @@ const ageText =
     if (source.asOf === null) return '–'
     const age = days(ageDaysOf(source.asOf, nowMs))
     if (isTooOld(source, nowMs)) return html`<span class="mark bad">too old</span> ${age}`
-    return source.ageDaysMax === null ? age : `${age}, of ${count(source.ageDaysMax)} at most`
+    return source.ageDaysMax === null ? age : `${age}, at most ${count(source.ageDaysMax)}`
   }
 
 const importText =
@@ -69,7 +69,7 @@ const importText =
   ({ imported }: DataSource): Renderable => {
     if (imported === null) return '–'
     const last = imports[imported]
-    return last === null ? 'none on record' : html`${instant(new Date(last.at))} by ${last.actor}`
+    return last === null ? 'none recorded' : html`${instant(new Date(last.at))} by ${last.actor}`
   }
 
 /** Data that is not old needs no action; missing data has no age. */

@@ -116,9 +116,9 @@ ${askedFields(place).map((field) => control(view, field))}
 const hintOf = ({ help, picks, control, byDefault }: Field): string =>
   [
     ...(help === organizationHelp ? [] : [capitalized(help)]),
-    ...(picks === undefined || picks === 'users' ? [] : ['Type a part of the name, or the id']),
+    ...(picks === undefined || picks === 'users' ? [] : ['Type part of the name, or the id']),
     ...(control === 'instant' ? ['In UTC'] : []),
-    ...(control === 'line' && byDefault !== undefined ? [`If you leave it empty: ${byDefault}`] : []),
+    ...(control === 'line' && byDefault !== undefined ? [`Default: ${byDefault}`] : []),
   ]
     .map((sentence) => `${sentence}.`)
     .join(' ')
@@ -259,8 +259,8 @@ const firstCallsSection = ({
 <h2 id="first-call">A first call</h2>
 <p class="note">${
   apiKnown
-    ? 'The address is the one this service listens on. Behind a proxy it is another one.'
-    : 'Put the address of your API in the place of api.example.com.'
+    ? 'This is the address that this service listens on. Behind a proxy, use the address of the proxy.'
+    : 'Replace api.example.com with the address of your API.'
 }</p>
 ${calls.map(
   ({ name, text }, i) => html`<div class="heading"><h3 id="line-${i}-label">${name}</h3>
@@ -437,7 +437,7 @@ const cellOf = (value: unknown, { kind }: Column, names: Names): Renderable => {
 const isNumber = (value: unknown): boolean =>
   typeof value === 'number' || (typeof value === 'string' && decimalForm.test(value))
 
-/** Members of an object as figures, and lists in it as tables. What it does not have is left out. */
+/** Members of an object as figures, and lists in it as tables. Absent members are left out. */
 const members = (json: object): Renderable => {
   const entries = Object.entries(json).filter(
     ([name, value]) => name !== 'dry_run' && value !== null && value !== undefined,

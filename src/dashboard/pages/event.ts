@@ -86,7 +86,7 @@ const envelopeSection = (page: EventPage, metadata: EventMetadata | null): Html 
   return html`<section aria-labelledby="envelope">
 <h2 id="envelope">Envelope</h2>
 ${table({
-  caption: 'What accompanies the event',
+  caption: 'Metadata of the event',
   rows: rows.filter(([, value]) => value !== undefined && value !== false),
   columns: [
     { head: 'What', kind: 'name', cell: ([name]) => name },
@@ -136,7 +136,7 @@ ${
   html`<p class="notice bad" role="alert">The chain is broken at revision ${count(following.link.revision)}: ${following.link.why}.</p>`
 }
 ${table({
-  caption: 'Digests of the event and of those beside it',
+  caption: 'Digests of the event and its neighbours',
   rows: [
     ['Computed from its bytes and the digest before it', link.computed ?? 'not known'],
     ['Carried by the event', link.carried ?? 'none'],
@@ -146,11 +146,11 @@ ${table({
         ? event.revision === 0
           ? 'It is the first of its stream.'
           : 'It could not be read.'
-        : 'It was read, and its digest went into the computed one.',
+        : 'It was read, and its digest is part of the computed digest.',
     ],
     [
       'The event after it',
-      following === null ? 'There is none yet that could be read.' : chainMark(following.link),
+      following === null ? 'There is no readable event yet.' : chainMark(following.link),
     ],
   ] as const,
   columns: [

@@ -56,9 +56,9 @@ ${
 }`
 
 const nothing = ({ lookedAt, next }: LogPage, type: string): string => {
-  if (type === '') return 'There is no event.'
-  const more = next === null ? 'There are no more.' : 'Go on to look further back.'
-  return `None of the ${count(lookedAt)} events that were looked at is of type ${type}. ${more} One look is at ${count(lookedAtMax)} or so.`
+  if (type === '') return 'No events.'
+  const more = next === null ? 'There are no more events.' : 'Continue to search further back.'
+  return `None of the ${count(lookedAt)} searched events has the type ${type}. ${more} Each search covers about ${count(lookedAtMax)} events.`
 }
 
 export const eventHref = ({ stream, revision }: Pick<RecordedEvent, 'stream' | 'revision'>): string =>
@@ -103,7 +103,7 @@ const pagesLinks = ({
   if (next !== null) query.set('before', String(next))
   return (
     (further || next !== null) &&
-    html`<p class="actions">${further && html`<a class="button quiet" href="${first}">The newest</a> `}${next !== null && html`<a class="button" href="${href}?${query.toString()}">Older</a>`}</p>`
+    html`<p class="actions">${further && html`<a class="button quiet" href="${first}">Newest</a> `}${next !== null && html`<a class="button" href="${href}?${query.toString()}">Older</a>`}</p>`
   )
 }
 
@@ -128,7 +128,7 @@ ${filterForm({ typed: { stream, type }, fault: null, action: '/events' })}
 ${chainNotice(page.links)}
 ${
   page.events.length === 0
-    ? html`<p class="empty">${type === '' ? 'There is no event before this one.' : `None of the events that were looked at is of type ${type}.`}</p>`
+    ? html`<p class="empty">${type === '' ? 'There are no earlier events.' : `None of the searched events has the type ${type}.`}</p>`
     : table({
         caption: `Events of ${stream}, the newest first`,
         rows: page.events,
@@ -161,9 +161,9 @@ const chainNotice = (links: readonly ChainLink[]): Renderable => {
   const [fault] = broken
   if (fault !== undefined)
     return html`<div class="notice bad" role="alert"><p>The chain is broken at revision ${count(fault.revision)}: ${fault.why}.${
-      broken.length > 1 && ` It is broken at ${count(broken.length - 1)} more of the events looked at.`
+      broken.length > 1 && ` It is broken at ${count(broken.length - 1)} more of the searched events.`
     }</p><p>Nothing here was changed by looking. <code>npm run -s cli -- event-log verify</code> looks at the whole log.</p></div>`
   const held = links.filter(({ state }) => state === 'holds').length
-  const rest = held === links.length ? '' : ` ${count(links.length - held)} of them could not be judged.`
+  const rest = held === links.length ? '' : ` ${count(links.length - held)} of them could not be checked.`
   return html`<p class="note">Revisions ${count(first.revision)} to ${count(last.revision)}: ${count(held)} digests were computed anew, and each is the one that the event carries.${rest}</p>`
 }

@@ -26,8 +26,8 @@ ${faultNotice(fault)}
 <form class="fields" method="post">
 ${csrfField(csrf)}
 <input type="text" name="username" value="${user}" autocomplete="username" hidden readonly>
-${passwordField('new', 'Password, 15 characters at least', fault)}
-${passwordField('again', 'Password once more', fault)}
+${passwordField('new', 'Password, at least 15 characters', fault)}
+${passwordField('again', 'Repeat the password', fault)}
 <p class="actions"><button type="submit">Choose it</button></p>
 </form>
 </div>`,

@@ -33,7 +33,7 @@ ${
   lots.length === 0
     ? html`<p class="empty">No credits are left.</p>`
     : table({
-        caption: 'Lots with something left, in the order in which they are drawn',
+        caption: 'Lots with remaining credits, in the order in which they are drawn',
         rows: placed(lots),
         columns: [
           {

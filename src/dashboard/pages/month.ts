@@ -59,8 +59,8 @@ const lastDayOf = (month: string): string =>
 const stateOf = ({ head, closing, through }: MonthStatement): Renderable => {
   if (closing === null) return html`Open, as of ledger revision ${count(through)}.`
   return closing.month !== head.month
-    ? html`Closed with ${closing.month}: nothing counted in it, and it has no digest of its own.`
-    : html`<span class="mark good">Closed</span> at ledger revision ${count(closing.revision)}, digest <span class="id whole">${closing.closed.digest}</span>. The file comes to it, or is refused.`
+    ? html`Closed with ${closing.month}: nothing counted in it, and it has no separate digest.`
+    : html`<span class="mark good">Closed</span> at ledger revision ${count(closing.revision)}, digest <span class="id whole">${closing.closed.digest}</span>. The file must have this digest; otherwise it is refused.`
 }
 
 type Compared = {
@@ -85,7 +85,7 @@ const comparedSection = (now: StatementSummary, { head, summary }: MonthStatemen
   ]
   return html`<section aria-labelledby="compared">
 <h2 id="compared">Beside ${head.month}</h2>
-${comparedTable(`Totals beside ${head.month}`, 'Total', rows)}
+${comparedTable(`Totals, compared with ${head.month}`, 'Total', rows)}
 </section>`
 }
 

@@ -122,7 +122,7 @@ const jobsTable = (viewer: Viewer, jobs: readonly ListedJob[]): Html =>
       },
       { head: 'Next (UTC)', cell: ({ next }) => (next === null ? '–' : instant(next)) },
       { head: 'Failures, 24 h', kind: 'number', cell: ({ failed_24h }) => count(failed_24h) },
-      { head: 'Given up', kind: 'number', cell: ({ dead_letters }) => count(dead_letters) },
+      { head: 'Dead letters', kind: 'number', cell: ({ dead_letters }) => count(dead_letters) },
       {
         head: 'Now',
         cell: ({ name }): Renderable =>

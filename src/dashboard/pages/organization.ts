@@ -97,7 +97,7 @@ ${
   lots.length === 0
     ? html`<p class="empty">No credits are left.</p>`
     : table({
-        caption: 'Lots of credits with something left',
+        caption: 'Lots with remaining credits',
         rows: lots,
         columns: [
           { head: 'Grant', kind: 'name', cell: (row) => html`<span class="id">${row.grant_id}</span>` },
@@ -126,7 +126,7 @@ ${
   keys.length === 0
     ? html`<p class="empty">No key was issued yet.${mayChange && html` <a href="/organizations/${account.organization_id}/key/issue">Issue the first one</a>.`}</p>`
     : table({
-        caption: 'API keys, youngest first',
+        caption: 'API keys, newest first',
         rows: keys,
         idOf: (key) => `key-${key.key_id}`,
         columns: keyColumns(account.organization_id, { atMs, mayChange }),

@@ -21,7 +21,7 @@ export const organizationsPage = ({ viewer, organizations, further, next }: Orga
 ${mayDo(viewer.role, 'organizations.change') && html`<a class="button" href="/commands/org/create">Register an organization</a>`}</div>
 ${
   organizations.length === 0
-    ? html`<p class="empty">${further ? 'There are no more organizations.' : html`There is no organization yet. Create one with <code>npm run -s cli -- org create NAME</code>.`}</p>`
+    ? html`<p class="empty">${further ? 'There are no more organizations.' : html`No organizations yet. Create one with <code>npm run -s cli -- org create NAME</code>.`}</p>`
     : table({
         caption: 'Organizations with balance, charges, keys and last call',
         rows: organizations,

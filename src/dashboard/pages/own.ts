@@ -66,8 +66,8 @@ ${faultNotice(fault)}
 <input type="hidden" name="next" value="${next}">
 <input type="text" name="username" value="${viewer.user}" autocomplete="username" hidden readonly>
 ${passwordField('present', 'Present password', 'current-password', fault)}
-${passwordField('new', 'New password, 15 characters at least', 'new-password', fault)}
-${passwordField('again', 'New password once more', 'new-password', fault)}
+${passwordField('new', 'New password, at least 15 characters', 'new-password', fault)}
+${passwordField('again', 'Repeat the new password', 'new-password', fault)}
 <p class="actions"><button type="submit">Change it</button></p>
 </form>
 </section>
@@ -91,7 +91,7 @@ ${
   notices.length === 0
     ? html`<p class="empty">Nothing changed in the last 90 days.</p>`
     : table({
-        caption: 'What changed in the last 90 days, newest first',
+        caption: 'Changes in the last 90 days, newest first',
         rows: notices,
         columns: [
           { head: 'Time (UTC)', cell: ({ at }) => instant(at) },

@@ -80,10 +80,10 @@ ${
 ${rules.uncounted && html`<p class="notice bad" role="status">The counters do not answer: what is used is not known, and no limited pixel fires.</p>`}
 ${
   rules.rules.length === 0
-    ? html`<p class="empty">${rules.count === 0 ? 'There is none: its pixel fires everywhere.' : 'No rule is of such a domain.'}</p>`
+    ? html`<p class="empty">${rules.count === 0 ? 'No rules: the pixel fires everywhere.' : 'No rule is for such a domain.'}</p>`
     : table({ caption: 'Rules, by domain', rows: rules.rules, columns: ruleColumns(view) })
 }
-${rules.more && last !== undefined && html`<nav class="pager" aria-label="Pages of the rules"><a class="button quiet" href="${linkOf(view, { after: last.place })}">Further rules</a></nav>`}
+${rules.more && last !== undefined && html`<nav class="pager" aria-label="Pages of the rules"><a class="button quiet" href="${linkOf(view, { after: last.place })}">More rules</a></nav>`}
 </section>`
 }
 
@@ -93,7 +93,7 @@ const ruleColumns = (view: PixelView) => {
     { head: 'Rule', cell: ruleText },
     { head: 'Used now', kind: 'number', cell: usedText },
     {
-      head: 'Counts anew (UTC)',
+      head: 'Resets (UTC)',
       cell: ({ resetsAt }: Rule) => (resetsAt === null ? '–' : instant(resetsAt)),
     },
     { head: 'Set by', cell: ({ actor }: Rule) => actorText(view, actor) },
@@ -107,7 +107,7 @@ const ruleColumns = (view: PixelView) => {
 const ruleText = ({ period, number }: Rule): Renderable =>
   period === null || number === null
     ? html`<span class="mark bad">blocked</span>`
-    : `at most ${count(number)} a ${period}`
+    : `at most ${count(number)} per ${period}`
 
 const usedText = ({ domain, period, number, used }: Rule): Renderable => {
   if (period === null || number === null) return '–'
@@ -151,7 +151,7 @@ const daysSection = (view: PixelView): Html => {
 </form>
 ${
   days.length === 0
-    ? html`<p class="empty">No hit was decided${of !== '' && html` for ${of}`}.</p>`
+    ? html`<p class="empty">No hits${of !== '' && html` for ${of}`}.</p>`
     : table({
         caption: 'Hits, newest day first',
         rows: days,

@@ -91,6 +91,6 @@ const releaseLink = (view: ProjectionView): Renderable => {
   const first = view.parked.find(({ state }) => state === 'parked')
   if (first === undefined) return false
   return view.mayRelease
-    ? link(view, 'release', 'Go on without it', `&position=${first.position}`)
-    : 'It cannot go on without one: its rows are of money, or say who may call.'
+    ? link(view, 'release', 'Skip it', `&position=${first.position}`)
+    : 'It cannot skip an event: its rows are about money, or define who may call.'
 }

@@ -9,11 +9,11 @@ export const reconciliationSection = (last: LastReconciled | null): Html =>
 <h2 id="reconciliation">Last reconciliation</h2>
 ${
   last === null
-    ? html`<p class="empty">None was made yet. One is made every night, or <a href="/reconcile">now</a>.</p>`
+    ? html`<p class="empty">No reconciliation yet. It runs every night, or <a href="/reconcile">now</a>.</p>`
     : html`${figures([
         ['Made', html`<a href="/reconcile">${utc(new Date(last.at))}</a>`],
         ['Calls', count(last.calls)],
-        ['Ledgers', last.whole ? 'from their beginning' : 'from where they agreed last'],
+        ['Ledgers', last.whole ? 'from their beginning' : 'from their last agreement'],
         ['Differences', count(last.differences)],
       ])}
 ${

@@ -64,7 +64,7 @@ ${faultNotice(fault)}
 <form class="fields" method="post" action="/me/second-factor">${formFields(viewer)}
 <input type="hidden" name="sealed" value="${sealed}">
 ${password('present', fault)}
-${code('code', 'Code that the app shows now', fault)}
+${code('code', 'Current code of the app', fault)}
 <p class="actions"><button type="submit">Set it up</button>${!required && html` <a href="/me">Cancel</a>`}</p>
 </form>
 </div>`,
@@ -133,5 +133,5 @@ export const recoveryCodesPage = ({
 <h1>Recovery codes</h1>
 <p class="notice" role="status">Your second factor is in force. These codes are shown this once, and kept nowhere. Each opens once, in place of a code of the app. Keep them where your device is not.</p>
 <pre class="kept" tabindex="0" id="recovery-codes" aria-label="Recovery codes"><code>${codes.map((one) => `${one}\n`).join('')}</code></pre>
-<p class="actions"><button type="button" data-copy="recovery-codes" hidden>Copy</button> <a class="button" href="/me/second-factor">I have kept them</a></p>`,
+<p class="actions"><button type="button" data-copy="recovery-codes" hidden>Copy</button> <a class="button" href="/me/second-factor">I have saved them</a></p>`,
   })

@@ -39,9 +39,9 @@ export const statementPage = (view: StatementView): Html => {
 ${filterForm(view, path)}
 ${
   lines.length === 0
-    ? html`<p class="empty">${view.older === null ? 'No line fits.' : 'No line fits among those that were looked through; there are older ones.'}</p>`
+    ? html`<p class="empty">${view.older === null ? 'No lines match.' : 'No lines match among those searched; there are older lines.'}</p>`
     : html`<div id="lines">${table({
-        caption: 'Lines that fit, newest first',
+        caption: 'Matching lines, newest first',
         rows: lines,
         idOf: (line) => `line-${line.revision}`,
         columns: lineColumns(account.organization_id),

@@ -121,7 +121,7 @@ const figuresOf = ({
   ['Answered', shareOf(answered, calls)],
   ['402, no credits', shareOf(unpaid, calls)],
   ['429, rate limited', shareOf(rateLimited, calls)],
-  ['Credits a day', perDayMicro === null ? 'not yet known' : credits(String(perDayMicro))],
+  ['Credits per day', perDayMicro === null ? 'not yet known' : credits(String(perDayMicro))],
   ['Used up', perDayMicro === null ? 'not yet known' : usedUpText(usedUpAtMs)],
 ])}
 <p class="note">Credits a day are the mean of the last seven whole days (UTC). Used up is when the lots that are left, drawn at that rate, no longer pay for a day.</p>`
@@ -134,7 +134,7 @@ const usedUpText = (atMs: number | null): Renderable => {
 
 const groupName = ({ keys }: Pick<UsageView, 'keys'>, by: UsageDimension, name: string | null): string => {
   if (name === null) return 'all others'
-  if (name === '') return 'no rule asked'
+  if (name === '') return 'no rule applied'
   if (by === 'key') return `${keys.find(({ key_id }) => key_id === name)?.name ?? 'key'} ${name}`
   return by === 'rule' ? name : words(name)
 }

@@ -27,7 +27,7 @@ export const webhookPage = (view: WebhookView): Html => {
 <p class="note">${copyable(webhook.webhook_id)} · added ${utc(webhook.created_at)} · ${webhookState(webhook)}</p>
 ${figures([
   ['Waiting', count(webhook.pending)],
-  ['Given up', count(webhook.dead)],
+  ['Failed', count(webhook.dead)],
   ['Not kept', count(webhook.dropped)],
 ])}
 <p>Told of ${webhook.events.join(', ')}, at <span class="id whole">${webhook.url}</span></p>
@@ -50,9 +50,9 @@ const actions = (view: WebhookView): Html => {
     html`<a class="button quiet" href="${formOf(view, verb)}">${what}</a>`
   return html`<section aria-labelledby="acts">
 <h2 id="acts">Change it</h2>
-<p class="actions">${link('test', 'Send a test message')}
-${webhook.paused_at === null ? link('pause', 'Pause it') : link('resume', 'Resume it')}
-${link('rotate-secret', 'Replace the secret')}
+<p class="actions">${link('test', 'Send test message')}
+${webhook.paused_at === null ? link('pause', 'Pause') : link('resume', 'Resume')}
+${link('rotate-secret', 'Rotate secret')}
 <a class="button danger" href="${formOf(view, 'delete')}">Remove it</a></p>
 ${webhook.disabled_at !== null && html`<p class="note">It is disabled. A test message that succeeds takes it up again.</p>`}
 </section>`
@@ -76,7 +76,7 @@ ${
             cell: ({ delivery_id: id }) => html`<span class="id">${id}</span>`,
           },
           { head: 'Event', cell: ({ event }) => event },
-          { head: 'Put down (UTC)', cell: ({ created_at }) => instant(created_at) },
+          { head: 'Created (UTC)', cell: ({ created_at }) => instant(created_at) },
           { head: 'State', cell: stateOf },
           { head: 'Attempts', kind: 'number', cell: ({ attempts }) => count(attempts) },
           {
@@ -96,8 +96,8 @@ ${more && html`<p class="note"><a href="${formOf(view, 'deliveries')}">More mess
 
 const stateOf = ({ state, attempts, next_attempt_at }: DeliveryRow): Renderable => {
   if (state === 'delivered') return 'delivered'
-  if (state === 'dead') return html`<span class="mark bad">given up</span>`
-  return attempts === 0 ? 'waits' : html`waits, next at ${instant(next_attempt_at)}`
+  if (state === 'dead') return html`<span class="mark bad">failed</span>`
+  return attempts === 0 ? 'waiting' : html`waiting, next at ${instant(next_attempt_at)}`
 }
 
 const resendLink =

@@ -38,8 +38,8 @@ ${
           { head: 'State', cell: webhookState },
           { head: 'Last attempt (UTC)', cell: lastAttempt },
           { head: 'Waiting', kind: 'number', cell: ({ pending }) => count(pending) },
-          { head: 'Given up', kind: 'number', cell: ({ dead }) => count(dead) },
-          { head: 'Not kept', kind: 'number', cell: ({ dropped }) => count(dropped) },
+          { head: 'Failed', kind: 'number', cell: ({ dead }) => count(dead) },
+          { head: 'Dropped', kind: 'number', cell: ({ dropped }) => count(dropped) },
         ],
       })
 }
