@@ -111,11 +111,11 @@ describe('the audit', () => {
       )
     const newest = await listed({ actors: ['user:many'] })
     expect(newest.map(({ says }) => says)).toEqual(
-      Array.from({ length: 450 }, (_, n) => `had the job job-${449 - n} run`),
+      Array.from({ length: 450 }, (_, n) => `requested a run of the job job-${449 - n}`),
     )
     const oldest = await listed({ actors: ['user:many'], oldestFirst: true }, 401)
     expect(oldest.map(({ says }) => says)).toEqual(
-      Array.from({ length: 401 }, (_, n) => `had the job job-${n} run`),
+      Array.from({ length: 401 }, (_, n) => `requested a run of the job job-${n}`),
     )
   })
 

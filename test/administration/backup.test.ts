@@ -242,7 +242,7 @@ describe('refused, and nothing is written', () => {
   test('a file that is not a backup, and an empty one', async () => {
     await writeFile(file('noise'), randomBytes(10_000))
     await expect(restore(await target(), 'noise')).rejects.toThrow(
-      /noise is damaged, incomplete or no backup/,
+      /noise is damaged, incomplete or not a backup/,
     )
     await expect(restore(await target(), 'nowhere')).rejects.toThrow(/nowhere cannot be read \(ENOENT\)/)
   })
@@ -378,7 +378,7 @@ describe('during an incomplete restore', () => {
     await expect(finalOf(there.config, 'half.tar')).rejects.toThrow('a backup is being restored here')
     const elsewhere = { ...there.config, EVENT_LOG_URL: 'esdb://127.0.0.1:1?tls=false' }
     await expect(restore({ ...there, config: elsewhere }, 'second.tar')).rejects.toThrow(
-      'EVENT_LOG_URL: this restore was begun into the event log PostgreSQL',
+      'EVENT_LOG_URL: this restore began with the event log PostgreSQL',
     )
     await openRestored(there)
     await openFoundation(there.config, { logger }).then(({ close }) => opened.push(close))

@@ -204,7 +204,7 @@ describe('running checks', () => {
     const found = await lookAt(checks, undefined, 50)
     expect(found.map(({ about, level, says, remedy }) => [about, level, says, remedy])).toEqual([
       ['hanging', 'fault', 'no answer within 0.05 s', 'Look elsewhere.'],
-      ['throwing', 'fault', 'it could not be looked at: connect ECONNREFUSED', 'Look elsewhere.'],
+      ['throwing', 'fault', 'the check failed: connect ECONNREFUSED', 'Look elsewhere.'],
       ['well', 'ok', 'one', null],
       ['well', 'ok', 'two', null],
       ['late', 'warning', 'one', 'Look elsewhere.'],
@@ -233,7 +233,7 @@ describe('the environment', () => {
     ['DATABASE_URL', 'postgres://app@db/x'],
     ['EVENT_LOG_URL', 'esdb://localhost:2113?tls=false'],
   ])('%s=%s is not', async (name, value) => {
-    expect(await passwordLines({ [name]: value })).toEqual(['ok: none is a well-known one'])
+    expect(await passwordLines({ [name]: value })).toEqual(['ok: no password is well known'])
   })
 
   test('invalid settings are left out, with a line for each, and the others still apply', () => {
@@ -259,7 +259,7 @@ describe('the database', () => {
       { off: ['synchronous_commit'] },
       'fault: synchronous_commit is off: calls that were answered may be lost',
     ],
-    [{ standby: true }, 'fault: it takes no writes: it is a standby, or read-only'],
+    [{ standby: true }, 'fault: it does not accept writes: it is a standby, or read-only'],
     [{ used: 95 }, 'warning: 95 of 100 connections are in use'],
     [{}, 'ok: safe against a crash; 12 of 100 connections are in use'],
   ])('%j is reported', async (changed, line) => {
@@ -281,7 +281,7 @@ describe('jobs', () => {
   }
   const jobLines = (...rows: object[]): Promise<string[]> =>
     lines('jobs', { pool: databaseSaying([/as made/, [{ made: true }]], [/pgboss.queue/, rows]) })
-  const oldest = (ago: string) => `of 1, checkpoint is the one that succeeded longest ago: ${ago}`
+  const oldest = (ago: string) => `of 1, checkpoint has the oldest success: ${ago} ago`
 
   test.each([
     [{ done_ms: 49 * hourMs }, [`ok: ${oldest('2 days')}`]],
@@ -302,7 +302,7 @@ describe('jobs', () => {
 
   test('a database that never had a job queue is reported', async () => {
     expect(await lines('jobs', { pool: databaseSaying([/as made/, [{ made: false }]]) })).toEqual([
-      'warning: no job was ever scheduled',
+      'warning: no job has been scheduled',
     ])
   })
 })
@@ -426,8 +426,8 @@ describe('proof and recovery of the log', () => {
   test('disabled webhooks, and messages that have waited for an hour, are warnings', async () => {
     const saying = databaseSaying([/webhook_deliveries/, [{ count: '3', oldest: '4000', disabled: '1' }]])
     expect(await lines('webhooks', { pool: saying })).toEqual([
-      'warning: messages that wait: 3, the oldest for 67 min',
-      'warning: disabled webhooks: 1; nothing succeeded for days, or they answered 410',
+      'warning: waiting messages: 3, the oldest for 67 min',
+      'warning: disabled webhooks: 1; every attempt failed for days, or they answered 410',
     ])
   })
 })

@@ -175,7 +175,7 @@ test('a source that changes during the copy is reported as in use; once no proce
       },
     }
     await expect(copyEventLog({ from: written, to: running })).rejects.toThrow(
-      /^2 events were written to the source while it was copied/,
+      /^2 events were written to the source during the copy/,
     )
     expect(await copyEventLog({ from: written, to: target })).toMatchObject({ events: 4 })
   } finally {

@@ -37,7 +37,7 @@ const refusals: readonly (readonly [field: string, message: string, read: () => 
   ],
   [
     'expires-at',
-    '2026-11-22T12:00:00Z has passed already',
+    '2026-11-22T12:00:00Z is in the past',
     () => futureExpiryOf('expires-at', '2026-11-22T12:00:00Z', nowMs),
   ],
   [

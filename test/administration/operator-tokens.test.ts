@@ -129,7 +129,7 @@ describe('a token', () => {
 
   test('cannot be made for a person who has 20 working ones', async () => {
     for (let n = 0; n < 20; n++) await issue('ada')
-    await expect(issue('ada')).rejects.toThrow('ada has 20 tokens; revoke those that are not used any more')
+    await expect(issue('ada')).rejects.toThrow('ada has 20 tokens; revoke those that are no longer used')
     await revokeOperatorTokens(parts(), { user: 'ada', tokenId: undefined, actor: 'cli' })
     await issue('ada')
   })

@@ -313,7 +313,7 @@ describe('a changed plan is named', () => {
     const file = JSON.stringify(planFileOf(planned))
     checkPlanFile(found, JSON.parse(file))
     for (const [from, to, what] of [
-      ['"taken":"1","differences"', '"taken":"2","differences"', `what it says of ${org}`],
+      ['"taken":"1","differences"', '"taken":"2","differences"', `its part about ${org}`],
       ['priced anew', 'priced', 'plan differs'],
       ['"hmac"', '"none"', 'signature'],
     ] as const) {

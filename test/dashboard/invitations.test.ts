@@ -216,7 +216,7 @@ describe('an invitation', () => {
   test('is refused for a taken name, for a partner without an organization, and for an unknown organization', async () => {
     const make = (role: 'partner' | 'viewer', organizationId: string | null, called = name) =>
       inviteUser(room.foundation, { name: called, role, organizationId, actor })
-    await expect(make('viewer', null, 'root')).rejects.toThrow('there is a user "root" already')
+    await expect(make('viewer', null, 'root')).rejects.toThrow('the user "root" already exists')
     await expect(make('partner', null)).rejects.toThrow('a partner has an organization')
     await expect(make('partner', 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')).rejects.toThrow(
       'there is no organization',

@@ -49,7 +49,10 @@ describe('a rebuild', () => {
     )
     const wanted = { name: ledgerLines.name, reason: 'restored' }
     const { statusCode, body } = await given('rebuild', wanted)
-    expect([statusCode, body]).toEqual([422, expect.stringContaining('Only the rows know the following')])
+    expect([statusCode, body]).toEqual([
+      422,
+      expect.stringContaining('Only the rows hold the following facts'),
+    ])
     expect((await given('rebuild', { ...wanted, 'accept-loss': 'another' })).statusCode).toBe(422)
     expect((await pool.query(`select from ${lines} where revision = 1000000`)).rows).toHaveLength(1)
   })

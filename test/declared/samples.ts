@@ -270,7 +270,7 @@ const samples: Readonly<Record<string, Sample>> = {
 export const refusals: Readonly<Record<string, string>> = {
   'jobs run': 'there is no job "none"',
   'jobs retry': 'there are no dead letters',
-  'projection release': 'key_usage has set no event aside at position 1',
+  'projection release': 'key_usage has no event set aside at position 1',
 }
 
 /** Commands whose effect is a message or a row, or that find nothing to do in the scene: no event records them. */

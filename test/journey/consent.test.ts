@@ -159,7 +159,7 @@ describe('without a terminal', () => {
     expect((await run('user', 'create', 'yan')).code).toBe(0)
     const again = await run('user', 'password', 'yan')
     expect(again).toMatchObject({ code: 2, out: '' })
-    expect(again.err).toContain('Give yan a new password. The present password and every open session end.')
+    expect(again.err).toContain('Give yan a new password. The current password and every open session end.')
     expect((await run('user', 'password', 'yan', '--yes')).code).toBe(0)
   })
 })

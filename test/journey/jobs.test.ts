@@ -97,6 +97,6 @@ test('a run that no process takes is withdrawn, and that is reported', async () 
   const { code, err, out } = await cli(['jobs', 'run', 'forget-answers'], environment)
   expect({ code, err }).toEqual({ code: 1, err: '' })
   expect(out).toBe(
-    'forget-answers failed: no process took it within 90 s, and it was taken back: start one with the role jobs\n',
+    'forget-answers failed: no process took it within 90 s, and it was cancelled: start a process with the role jobs\n',
   )
 })

@@ -83,7 +83,7 @@ test('a token is refused what its role does not permit, and the audit lists what
   expect(ended.err).toContain('of vic was revoked at ')
   const last = await run(['user', 'disable', 'ada', '--reason', 'left', '--yes'])
   expect(last).toMatchObject({ code: 1 })
-  expect(last.err).toContain('ada is the only admin that is not disabled')
+  expect(last.err).toContain('ada is the only active admin')
 
   const told = await cliJson<{ actor: string; says: string }[]>(
     ['audit', 'list', '--about', 'vic'],

@@ -60,12 +60,12 @@ afterAll(async () => {
 test.each([
   ['--url: it must begin with https://', ['<org>', 'http://127.0.0.1/', 'checkpoint'], '127.0.0.1'],
   [
-    '--url: 127.0.0.1 is not an address of the Internet',
+    '--url: 127.0.0.1 is not a public Internet address',
     ['<org>', 'https://127.0.0.1/', 'checkpoint'],
     '127.0.0.1',
   ],
   [
-    '--url: 10.0.0.1 is not an address of the Internet',
+    '--url: 10.0.0.1 is not a public Internet address',
     ['<org>', 'https://10.0.0.1/', 'checkpoint'],
     '127.0.0.1',
   ],

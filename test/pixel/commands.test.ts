@@ -49,7 +49,7 @@ const fires = async (url: string) => {
 }
 
 test('at first there are no rules, and none for an unknown organization', async () => {
-  expect((await run('pixel rules')).lines).toEqual(['There is no rule: its pixel fires everywhere.'])
+  expect((await run('pixel rules')).lines).toEqual(['No rules: the pixel fires everywhere.'])
   expect((await run('pixel hits')).json).toMatchObject({ fired: 0, refused: 0, by_day: [], more: false })
   const { command } = typed('pixel rules', [])
   await expect(
@@ -110,7 +110,7 @@ test('hits are shown by day and by the domain of the rule; the list can be conti
 test('a rule can be removed', async () => {
   expect((await run('pixel unblock', 'blocked-domain.com')).json).toMatchObject({ changed: true })
   expect((await run('pixel unlimit', 'shop.example.com', 'day')).lines).toEqual([
-    'From the next hit on the pixel has no limit by day of shop.example.com.',
+    'From the next hit on the pixel has no limit per day on shop.example.com.',
   ])
   expect((await run('pixel unlimit', 'shop.example.com', 'day')).json).toMatchObject({ changed: false })
   expect((await run('pixel rules')).json.count).toBe(0)

@@ -278,7 +278,7 @@ test('times are local if the person chooses that, and can be switched back to UT
   const [, local, head] = await at()
   expect(local).toBe(tokyo.replace('T', ' ').slice(0, utc?.length))
   expect(head).toContain('(local)')
-  expect(await page.locator('footer').textContent()).toContain('Times are those of Asia/Tokyo')
+  expect(await page.locator('footer').textContent()).toContain('Times are in Asia/Tokyo')
   const rows = page.locator('#lines tbody tr')
   const before = await rows.count()
   await page.click('#pager a')

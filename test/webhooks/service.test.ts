@@ -252,7 +252,7 @@ describe('valid URLs and events', () => {
     ['http://a.test/', strict, 'https://'],
     ['https://a.test:8443/', strict, 'port 8443'],
     ['https://user:word@a.test/', strict, 'name or password'],
-    ['https://10.1.2.3/', strict, '10.1.2.3 is not an address of the Internet'],
+    ['https://10.1.2.3/', strict, '10.1.2.3 is not a public Internet address'],
     ['https://192.168.1.1/', exempt, '192.168.1.1 is not'],
     ['https://[::1]/', strict, '::1 is not'],
     ['https://0x7f000001/', strict, '127.0.0.1 is not'],
@@ -277,7 +277,7 @@ describe('valid URLs and events', () => {
     const { organizationId } = await house.partner()
     for (let n = 0; n < 20; n++) await make('/many', ['balance.low'], organizationId)
     await expect(make('/many', ['balance.low'], organizationId)).rejects.toThrow(
-      'there are 20 webhooks already',
+      'there are already 20 webhooks',
     )
     await expect(make('/x', ['balance.low'], 'org_01JAAAAAAAAAAAAAAAAAAAAAAA')).rejects.toThrow()
   })
