@@ -249,7 +249,7 @@ describe('refused, and nothing is written', () => {
 
   test('made with another SECRET_KEY', async () => {
     const there = await target({ SECRET_KEY: 'another secret of the test, long enough to be one' })
-    await expect(restore(there, 'second.tar')).rejects.toThrow(/^SECRET_KEY: .*another one/)
+    await expect(restore(there, 'second.tar')).rejects.toThrow(/^SECRET_KEY: .*a different key was given/)
     await untouched(there)
   })
 
@@ -403,7 +403,7 @@ describe('during an incomplete restore', () => {
 describe('a final backup', () => {
   test('is not made while the service runs, and leaves it open', async () => {
     await expect(finalOf(house.config, 'running.tar')).rejects.toThrow(
-      /Stop every process, and make the final/,
+      /Stop every process, then make the final/,
     )
     expect(await house.query('select from installation_mark')).toEqual([])
   }, 30_000)

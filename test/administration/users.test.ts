@@ -225,14 +225,14 @@ describe('the last admin', () => {
     await expect(role('ada', 'viewer')).rejects.toThrow(alone)
     await role('bob', 'admin')
     await role('ada', 'viewer')
-    await expect(disable('bob')).rejects.toThrow('bob is the only admin')
+    await expect(disable('bob')).rejects.toThrow('bob is the only active admin')
   })
 
   test('a disabled admin does not count as another admin', async () => {
     await make('ada')
     await make('bob')
     await disable('bob')
-    await expect(disable('ada')).rejects.toThrow('only admin')
+    await expect(disable('ada')).rejects.toThrow('only active admin')
   })
 
   test('two processes that each disable the other of two admins leave one admin', async () => {
@@ -274,7 +274,7 @@ describe('the last admin', () => {
         return undefined
       },
     })
-    await expect(disable('ada', { ...parts(), eventLog: slow })).rejects.toThrow('ada is the only admin')
+    await expect(disable('ada', { ...parts(), eventLog: slow })).rejects.toThrow('ada is the only active admin')
     expect(await standing('ada')).toMatchObject({ kind: 'acts' })
   })
 })

@@ -131,7 +131,7 @@ describe('to your own PostgreSQL and EventStoreDB', () => {
     const { code, err } = await final('final.tar')
     expect([code, err]).toEqual([
       1,
-      expect.stringMatching(/Stop every process, and make the final backup then/),
+      expect.stringMatching(/Stop every process, then make the final backup/),
     ])
     await expectUsable(service ?? (await started(old)), old, use)
     await stop()
