@@ -68,7 +68,7 @@ describe('the newest events', () => {
       expected.map((event) => at(event.revision, event.stream)),
     )
     const none = await ada.get('/events?type=NeverHappened')
-    expect(none.body).toContain('is of type NeverHappened')
+    expect(none.body).toContain('has the type NeverHappened')
   })
 
   test('of one stream have their own address', async () => {

@@ -70,7 +70,7 @@ describe('with a generated password', () => {
   test('the same password is refused, and opens no more than before', async () => {
     const { statusCode, body } = await choose({ new: eve.password, again: eve.password })
     expect(statusCode).toBe(422)
-    expect(body).toContain('It is the present password')
+    expect(body).toContain('It is the current password')
     expect((await browser.get('/')).headers.location).toBe('/me')
   })
 
