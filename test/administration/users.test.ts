@@ -274,7 +274,9 @@ describe('the last admin', () => {
         return undefined
       },
     })
-    await expect(disable('ada', { ...parts(), eventLog: slow })).rejects.toThrow('ada is the only active admin')
+    await expect(disable('ada', { ...parts(), eventLog: slow })).rejects.toThrow(
+      'ada is the only active admin',
+    )
     expect(await standing('ada')).toMatchObject({ kind: 'acts' })
   })
 })

@@ -129,10 +129,7 @@ describe('to your own PostgreSQL and EventStoreDB', () => {
 
   test('a running installation is not closed, and continues', async () => {
     const { code, err } = await final('final.tar')
-    expect([code, err]).toEqual([
-      1,
-      expect.stringMatching(/Stop every process, then make the final backup/),
-    ])
+    expect([code, err]).toEqual([1, expect.stringMatching(/Stop every process, then make the final backup/)])
     await expectUsable(service ?? (await started(old)), old, use)
     await stop()
     // Counts kept in memory are written when the service ends. Holding the server avoids a restart for each command.
