@@ -35,7 +35,7 @@ export type Context = {
   readonly outside: () => Promise<WebhookOutside>
   /** Shows the progress of long work: a line for people, and `figures` for programs. */
   readonly progress: (line: string, figures?: object) => void
-  /** Where people open the dashboard, without a slash at its end. */
+  /** The dashboard's address, without a trailing slash. */
   readonly dashboardUrl: () => Promise<string>
   /** Resolves when rows have caught up with the event log. Pages do not wait: they show how late their rows are. */
   readonly caughtUp: () => Promise<void>

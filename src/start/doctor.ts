@@ -197,7 +197,7 @@ export const startChecks: readonly Check<Pick<Host, 'config'>>[] = [
     look: async ({ config }) => Promise.all((await placesOf(config)).map(serviceAt)),
   },
   {
-    name: 'provider of identities',
+    name: 'identity provider',
     severity: 'warning',
     advice:
       'Check OIDC_ISSUER, and that this host can reach it. Until it answers, people sign in with their passwords.',

@@ -139,7 +139,11 @@ describe('adding a webhook', () => {
       { url: 'https://10.0.0.1/x', events: ['balance.low'] },
       'not a public Internet address',
     ],
-    ['the metadata service', { url: 'https://169.254.169.254/', events: ['checkpoint'] }, 'not an address'],
+    [
+      'the metadata service',
+      { url: 'https://169.254.169.254/', events: ['checkpoint'] },
+      'not a public Internet address',
+    ],
     ['no event', { url: 'https://example.com/', events: [] }, 'A value is required'],
     ['an event that is none', { url: 'https://example.com/', events: ['x<b>'] }, 'There is no'],
   ])('%s is refused, and the input is kept', async (_, fields, said) => {
@@ -272,7 +276,7 @@ describe('an existing webhook', () => {
     const delivery = await messageTo(webhookId, 'dead')
     const { body } = await partner.get(`${base}/${webhookId}`)
     expect(body).toContain('500 &lt;i&gt;no&lt;/i&gt;')
-    expect(body).toContain('given up')
+    expect(body).toContain('>failed<')
     expect(body).toContain(`href="${forms}/resend?delivery=${delivery}"`)
     expect((await partner.submit(`${forms}/resend`, { delivery })).statusCode).toBe(200)
     const { rows } = await room.foundation.pool.query(

@@ -198,7 +198,7 @@ const statementSection = ({
 <h2 id="statement">Statement</h2>
 ${
   lines.length === 0
-    ? html`<p class="empty">${newest ? 'Nothing has happened yet.' : 'There is nothing further.'}</p>`
+    ? html`<p class="empty">${newest ? 'No lines yet.' : 'There are no more lines.'}</p>`
     : table({
         caption: 'Statement, newest line first',
         rows: lines,
