@@ -102,7 +102,7 @@ describe('the rules', () => {
         { actor: `key:${keyId}`, once: 'x', requestId: 'x', atMs },
       )
       const after = (await partner.get(base)).body
-      expect(after).toContain('at most 7 a day')
+      expect(after).toContain('at most 7 per day')
       expect(after).toContain(`href="/organizations/${ours}/keys/${keyId}"`)
       expect(after).toContain(`href="${base}/unblock?domain=bad.example.org"`)
       await sent(partner, 'unlimit', { domain: 'shop.example.com', period: 'day' })
