@@ -1,8 +1,7 @@
 import { appendChained } from '../event-log/append-chained.ts'
 import { appendNext } from '../event-log/append-next.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
 import { AppendConflict, type EventLog, StreamMissing } from '../event-log/port.ts'
-import { encodeEvent } from '../event-log/stored-event.ts'
+import { encodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import type { DomainEvent } from '../events/catalogue.ts'
 import { operatorStream } from '../events/streams.ts'
 

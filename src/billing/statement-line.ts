@@ -2,7 +2,7 @@ import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditAdjusted } from '../events/credits.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { type MicroCredits, parseCredits } from './money.ts'
-import { overrideAt, type PriceOverrideEntry, withOverride, withoutOverride } from './price-overrides.ts'
+import { overrideAt, type PriceOverrideEntry, withOverride, withoutOverride } from './tariff.ts'
 
 /** The lines of a ledger event on a statement: one line for each price of a call, and one for anything else. */
 

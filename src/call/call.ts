@@ -2,7 +2,7 @@ import type { Span } from '@opentelemetry/api'
 import type { FastifyRequest } from 'fastify'
 import type { DirectoryKey } from '../guard/key-directory.ts'
 import type { RateVerdict } from '../guard/limits/rate-limit.ts'
-import type { TraceContext } from '../tracing/trace-context.ts'
+import type { TraceContext } from '../tracing/spans.ts'
 import type { AnyCapabilityForm } from './form.ts'
 
 /** A request that is being answered. `startedMs` is of `performance.now()`, `atMs` the time of day. */

@@ -1,8 +1,7 @@
 import { ulid } from 'ulid'
 import { appendNext } from '../event-log/append-next.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
 import type { EventLog } from '../event-log/port.ts'
-import { encodeEvent } from '../event-log/stored-event.ts'
+import { encodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import type { DataImported } from '../events/data.ts'
 import { operatorStream } from '../events/streams.ts'
 

@@ -5,9 +5,8 @@ import {
   idempotentCalls,
 } from '../../projections/ledger-lines.ts'
 import { createGathering, type Gathering } from '../concurrency/gathering.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
 import type { EventLog } from '../event-log/port.ts'
-import { decodeEvent } from '../event-log/stored-event.ts'
+import { decodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
 import type { KeyedEvents } from '../ledger/write/keyed-events.ts'
 import type { PaidCall } from './form.ts'

@@ -1,6 +1,9 @@
+import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
+import type { FastifyRequest } from 'fastify'
 import { type Refusal, unreadableBody } from './errors.ts'
+import type { JsonObject } from './form.ts'
 
 /** Decision 3: a larger body is REQ_001 with 413. */
 export const bodyBytesMax = 16 * 1024
@@ -73,4 +76,101 @@ export const createBodyReader = (): BodyReader => {
       return true
     },
   }
+}
+
+/** The parameters of a request, or why they cannot be read (REQ_001). */
+type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
+
+/**
+ * The body; for a GET the query and the path parameters. For a DELETE the query counts too: some clients and proxies send no body
+ * with it. For a name in both, the body counts.
+ */
+export const readParameters = (method: string, request: FastifyRequest): Parameters => {
+  if (method === 'GET')
+    return { body: { ...(request.query as JsonObject), ...(request.params as JsonObject) } }
+  if (method !== 'DELETE') return readBody(request)
+  // A parameter that comes twice is a list, and so of the wrong type.
+  const query: JsonObject = { ...(request.query as JsonObject) }
+  if (!hasBody(request)) return { body: query }
+  const read = readBody(request)
+  return 'refusal' in read ? read : { body: { ...query, ...read.body } }
+}
+
+/** RFC 9112 §6: whether a request has a body, be it empty. */
+const hasBody = ({ headers }: FastifyRequest): boolean =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+
+const noBytes = Buffer.alloc(0)
+
+/** The JSON object of a request. Distinguished by its place, never by its members. */
+const readBody = (request: FastifyRequest): Parameters => {
+  const refusal = notJson(request.headers)
+  if (refusal !== null) return { refusal }
+  const bytes = Buffer.isBuffer(request.body) ? request.body : noBytes
+  // Decoding would replace invalid bytes with U+FFFD, and different bodies would become the same text.
+  if (!isUtf8(bytes)) return { refusal: unreadableBody('The body is not valid UTF-8.') }
+  try {
+    const text = bytes.toString()
+    const body: unknown = JSON.parse(text)
+    if (typeof body !== 'object' || body === null || Array.isArray(body))
+      return { refusal: unreadableBody('The body must be a JSON object.') }
+    return hasRepeatedMember(text, body)
+      ? { refusal: unreadableBody('An object in the body has the same member more than once.') }
+      : { body: body as JsonObject }
+  } catch {
+    return { refusal: unreadableBody('The body is not valid JSON.') }
+  }
+}
+
+/** Why a body cannot be JSON in UTF-8 (RFC 8259 §8.1), by its headers. */
+const notJson = (headers: FastifyRequest['headers']): Refusal | null => {
+  // As nearly every client sends it.
+  if (headers['content-type'] === 'application/json' && headers['content-encoding'] === undefined) return null
+  const [type = '', ...parameters] = (headers['content-type'] ?? '').split(';')
+  if (type.trim().toLowerCase() !== 'application/json')
+    return unreadableBody('The Content-Type must be application/json.', 415)
+  for (const parameter of parameters) {
+    const [name = '', value = ''] = parameter.split('=', 2)
+    if (name.trim().toLowerCase() === 'charset' && !/^"?utf-?8"?$/i.test(value.trim()))
+      return unreadableBody('The charset must be UTF-8.', 415)
+  }
+  const coding = headers['content-encoding'] ?? ''
+  return /^(identity)?$/i.test(coding) ? null : unreadableBody('The body must not be compressed.', 415)
+}
+
+/**
+ * Whether an object in a JSON text has a member twice. `JSON.parse` takes the last one silently, and another program that reads the
+ * same text may take the first. `value` is what the text was parsed to, so the text is valid JSON.
+ *
+ * Each member of a text has one colon outside strings, and each member that was kept is in the value.
+ */
+export const hasRepeatedMember = (text: string, value: unknown): boolean =>
+  colonsIn(text) !== membersOf(value)
+
+const quote = 0x22
+const colon = 0x3a
+const backslash = 0x5c
+
+const colonsIn = (text: string): number => {
+  let colons = 0
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (code === colon) colons++
+    else if (code === quote)
+      for (i++; text.charCodeAt(i) !== quote; i++) if (text.charCodeAt(i) === backslash) i++
+  }
+  return colons
+}
+
+/** Without recursion: a text may be nested as deep as it is long. */
+const membersOf = (value: unknown): number => {
+  const open: unknown[] = [value]
+  let members = 0
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (typeof next !== 'object' || next === null) continue
+    const values = Object.values(next)
+    if (!Array.isArray(next)) members += values.length
+    for (const one of values) if (typeof one === 'object') open.push(one)
+  }
+  return members
 }

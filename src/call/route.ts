@@ -9,7 +9,7 @@ import fastify, {
 } from 'fastify'
 import type { TrustedProxies } from '../guard/caller-address.ts'
 import { type AnswerHeaders, callHeaders, errorBody, safeHeaders, sendRefusal } from './answer.ts'
-import { boundConnections } from './connections.ts'
+import { boundConnections, type OpenRequests, openRequestsOn, type ReadingBounds } from './connections.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { type BrokenRequest, brokenRequest, rawAnswer, refusalOf, unknownMethodIn } from './error-handler.ts'
 import {
@@ -21,7 +21,6 @@ import {
   wrongMethod,
 } from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
-import { type OpenRequests, openRequestsOn, type ReadingBounds } from './open-requests.ts'
 import { bodyBytesMax, createBodyReader } from './request-body.ts'
 import { answerCall } from './sequence.ts'
 

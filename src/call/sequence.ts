@@ -3,8 +3,7 @@ import { Unavailable } from '../event-log/port.ts'
 import type { RateVerdict } from '../guard/limits/rate-limit.ts'
 import { chargeLinesOf, outcomeOfCall } from '../ledger/decide.ts'
 import { LedgerOutcomeUnknown, LedgerUnavailable } from '../ledger/write/commit.ts'
-import { startRequestSpan, within } from '../tracing/spans.ts'
-import { traceContextOf } from '../tracing/trace-context.ts'
+import { startRequestSpan, traceContextOf, within } from '../tracing/spans.ts'
 import { admit } from './admission.ts'
 import { bodyOf, type Rendered, renderResult, send } from './answer.ts'
 import type { AdmittedCall, Call } from './call.ts'
@@ -15,7 +14,6 @@ import type { AnyCapabilityForm, Caller, Decided, JsonObject, Unaffordable } fro
 import { type IdempotencyClaim, isRepeatable } from './idempotency.ts'
 import { identify, identifyAgain, keep, letGo } from './identify.ts'
 import type { Identity } from './identity.ts'
-import { readParameters } from './parameters.ts'
 import {
   createReservation,
   type Reservation,
@@ -26,6 +24,7 @@ import {
   refusedUnpaid,
 } from './recording.ts'
 import { rehearsalOf } from './rehearsal.ts'
+import { readParameters } from './request-body.ts'
 import type { CallResult } from './result.ts'
 import { retryAfterSeconds } from './waiting.ts'
 

@@ -20,9 +20,8 @@ import {
   usualJobSecondsMax,
 } from '../call/capability.ts'
 import { appendNext } from '../event-log/append-next.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
 import { createOutage } from '../event-log/outage.ts'
-import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
+import { decodeEvent, encodeEvent, eventIdOf } from '../event-log/stored-event.ts'
 import { askedCheckpointJob } from '../event-log/tree/checkpoints.ts'
 import type { LogFault, VerifiedUpTo } from '../event-log/verify/verify-log.ts'
 import type { LogVerified } from '../events/operator.ts'

@@ -1,11 +1,6 @@
 import { draw, drawable, drawOrder, type Lot } from '../billing/lots.ts'
 import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
-import {
-  overrideAt,
-  type PriceOverrideEntry,
-  withOverride,
-  withoutOverride,
-} from '../billing/price-overrides.ts'
+import { overrideAt, type PriceOverrideEntry, withOverride, withoutOverride } from '../billing/tariff.ts'
 import { genesisDigest } from '../event-log/hash-chain.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { LotFill } from '../events/credits.ts'

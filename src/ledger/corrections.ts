@@ -3,7 +3,7 @@ import { closingGapMax } from '../billing/months.ts'
 import type { LotFill, MonthClosed } from '../events/credits.ts'
 import { type Account, allocationsFor, availableOf, repaidBy } from './account.ts'
 import { adjustedMeanwhile, type Instruction, movedOn } from './command.ts'
-import { type Decision, ifRegistered } from './decision.ts'
+import { type Decision, ifRegistered } from './decide.ts'
 
 /** Decides corrections in a ledger: of charges, balances and lots. Pure, like `decide.ts`. */
 

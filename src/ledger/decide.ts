@@ -7,7 +7,16 @@ import type { CreditGranted, PriceOverrideSet } from '../events/credits.ts'
 import { type Account, allocationsFor, availableOf, overrideOf, repaidBy } from './account.ts'
 import type { Affordability, CallToRecord, LedgerCommand } from './command.ts'
 import { adjustCredits, closeMonth, expireLot, voidLot } from './corrections.ts'
-import { type Decision, ifRegistered } from './decision.ts'
+
+/** The ledger does not allow it. `message` is for the operator who asked. */
+type LedgerRefusal = { readonly refused: string }
+/** The result of deciding a command: the events to write, or the reason for none. */
+export type Decision = readonly LedgerEvent[] | LedgerRefusal
+
+export const isRefusal = (decision: Decision): decision is LedgerRefusal => 'refused' in decision
+
+export const ifRegistered = (account: Account, event: () => LedgerEvent): Decision =>
+  account.registered ? [event()] : { refused: `organization ${account.organizationId} is not registered` }
 
 /** Decides what is written into a ledger. Pure: account in, events out. Ids arrive as arguments, time as `atMs`. */
 

@@ -1,7 +1,7 @@
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
-import type { OpenRequests } from '../call/open-requests.ts'
+import type { OpenRequests } from '../call/connections.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
 

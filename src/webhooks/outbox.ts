@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { uuidV5 } from '../event-log/event-id.ts'
+import { uuidV5 } from '../event-log/stored-event.ts'
 import type { WebhookEvent } from '../events/webhooks.ts'
 import type { Notice } from './notices.ts'
 

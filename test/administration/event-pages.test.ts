@@ -3,10 +3,9 @@ import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { eventPage, newestEvents, streamPage } from '../../src/administration/event-log/event-pages.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
-import { uuidV5 } from '../../src/event-log/event-id.ts'
 import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
-import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { encodeEvent, uuidV5 } from '../../src/event-log/stored-event.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 
 const logger = pino({ level: 'silent' })

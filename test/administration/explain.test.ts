@@ -5,8 +5,7 @@ import { emailValidation } from '../../src/capabilities/email-validation/index.t
 import { ipLookup } from '../../src/capabilities/ip-lookup/index.ts'
 import { profile } from '../../src/capabilities/profile/index.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
-import { eventIdOf } from '../../src/event-log/event-id.ts'
-import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import { profileStream } from '../../src/events/streams.ts'
 import { type House, openHouse, type Partner, places } from '../support/house.ts'
 

@@ -3,16 +3,20 @@ import pg from 'pg'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { createRequestIds } from '../../src/call/request-id.ts'
-import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { chain } from '../../src/event-log/hash-chain.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
 import { packSegment, type Segment } from '../../src/event-log/postgres/segment.ts'
-import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { evolve, newAccount } from '../../src/ledger/account.ts'
-import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
-import { type Decision, isRefusal } from '../../src/ledger/decision.ts'
+import {
+  type Decision,
+  grantCredits,
+  isRefusal,
+  recordCall,
+  registerOrganization,
+} from '../../src/ledger/decide.ts'
 
 /**
  * Ledgers of any length, decided, encoded and chained by the service's own functions and written in bulk: as if the

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import fastify, { type FastifyInstance } from 'fastify'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { openRequestsOn } from '../../src/call/open-requests.ts'
+import { openRequestsOn } from '../../src/call/connections.ts'
 import { openRaw, sendRaw, until } from '../support/house.ts'
 
 const graceMs = 400

@@ -15,7 +15,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { uuidV5 } from '../../src/event-log/event-id.ts'
 import {
   AppendConflict,
   appendBytesMax,
@@ -38,6 +37,7 @@ import {
   Unavailable,
   UnknownOutcome,
 } from '../../src/event-log/port.ts'
+import { uuidV5 } from '../../src/event-log/stored-event.ts'
 
 export type LogUnderTest = {
   readonly eventLog: EventLog

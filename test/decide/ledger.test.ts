@@ -17,7 +17,9 @@ import {
 import type { CallToRecord } from '../../src/ledger/command.ts'
 import { adjustCredits, expireLot } from '../../src/ledger/corrections.ts'
 import {
+  type Decision,
   grantCredits,
+  isRefusal,
   outcomeOfCall,
   overridePrice,
   ratingOf,
@@ -25,7 +27,6 @@ import {
   recordRateLimit,
   registerOrganization,
 } from '../../src/ledger/decide.ts'
-import { type Decision, isRefusal } from '../../src/ledger/decision.ts'
 
 const organizationId = 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
 const keyId = 'Hq3Zk9Lw2Xc7Vb1N'

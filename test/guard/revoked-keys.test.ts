@@ -14,8 +14,8 @@ import {
   rotate,
 } from '../../src/administration/keys/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
-import { uuidV5 } from '../../src/event-log/event-id.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
+import { uuidV5 } from '../../src/event-log/stored-event.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { CommandRefused } from '../../src/ledger/write/commit.ts'

@@ -1,7 +1,6 @@
 /** The cost of a call after refunds. */
 import { describe, expect, test } from 'vitest'
-import { eventIdOf } from '../../src/event-log/event-id.ts'
-import { type DecodedEvent, decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
+import { type DecodedEvent, decodeEvent, encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import type { CreditAdjusted } from '../../src/events/credits.ts'
 import { costsOf } from '../../src/ledger/explain/call-costs.ts'

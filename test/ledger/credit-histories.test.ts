@@ -19,8 +19,7 @@ import {
   newAccount,
 } from '../../src/ledger/account.ts'
 import type { CallToRecord, Instruction } from '../../src/ledger/command.ts'
-import { decideCommand } from '../../src/ledger/decide.ts'
-import { isRefusal } from '../../src/ledger/decision.ts'
+import { decideCommand, isRefusal } from '../../src/ledger/decide.ts'
 import { balanceOfFold, foldBalance, newBalanceFold } from '../../src/ledger/explain/balance-at.ts'
 import { drawnStill, type GrantedLot, grantedLotOf } from '../../src/ledger/granted-lot.ts'
 

@@ -4,10 +4,10 @@
  */
 import { pino } from 'pino'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { uuidV5 } from '../../src/event-log/event-id.ts'
 import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import { type EventLog, type NewEvent, Unavailable } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
+import { uuidV5 } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { createKeyedEvents, keyedEventsLimits } from '../../src/ledger/write/keyed-events.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'

@@ -6,7 +6,6 @@ import { randomUUID } from 'node:crypto'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
-import { eventIdOf } from '../../src/event-log/event-id.ts'
 import {
   type Appended,
   appendEventsMax,
@@ -14,15 +13,14 @@ import {
   LogRewritten,
   UnknownOutcome,
 } from '../../src/event-log/port.ts'
-import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { decodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { type Account, balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
-import { decideCommand } from '../../src/ledger/decide.ts'
-import type { Decision } from '../../src/ledger/decision.ts'
+import { type Decision, decideCommand } from '../../src/ledger/decide.ts'
 import {
   type AccountSnapshot,
   CommandRefused,

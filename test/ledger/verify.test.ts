@@ -1,9 +1,8 @@
 /** The sources verification compares a ledger with, and which faults count as known. */
 import { beforeEach, describe, expect, test } from 'vitest'
-import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { chain } from '../../src/event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
-import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'

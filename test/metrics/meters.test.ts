@@ -1,6 +1,6 @@
 import { Registry } from '@prometheus-io/client'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { createMeters } from '../../src/metrics/meters.ts'
+import { createMeters } from '../../src/metrics/metrics.ts'
 import { samples } from './samples.ts'
 
 /** Figures that have to be queried, while their source does not answer. */

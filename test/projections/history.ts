@@ -9,16 +9,14 @@ import { projections } from '../../projections/index.ts'
 import type { Projection, TableName } from '../../projections/projection.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
-import { eventIdOf, uuidV5 } from '../../src/event-log/event-id.ts'
 import { type EventLog, logStart, type RecordedEvent } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
-import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { encodeEvent, eventIdOf, uuidV5 } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { keyStream, priceBookStream, profileStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets/secrets.ts'
-import { decideCommand } from '../../src/ledger/decide.ts'
-import { isRefusal } from '../../src/ledger/decision.ts'
+import { decideCommand, isRefusal } from '../../src/ledger/decide.ts'
 import {
   CommandRefused,
   createLedger,

@@ -1,6 +1,6 @@
 /** `traceparent` according to W3C Trace Context §3.2: which headers name a trace, and which are ignored. */
 import { describe, expect, test } from 'vitest'
-import { traceContextOf } from '../../src/tracing/trace-context.ts'
+import { traceContextOf } from '../../src/tracing/spans.ts'
 
 const trace = '4bf92f3577b34da6a3ce929d0e0e4736'
 const span = '00f067aa0ba902b7'

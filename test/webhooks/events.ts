@@ -1,6 +1,5 @@
 /** Events as the event log returns them. */
-import { uuidV5 } from '../../src/event-log/event-id.ts'
-import type { DecodedEvent } from '../../src/event-log/stored-event.ts'
+import { type DecodedEvent, uuidV5 } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 

@@ -16,9 +16,8 @@ import {
   standingBooks,
 } from '../../billing/prices.ts'
 import { appendChained } from '../../event-log/append-chained.ts'
-import { eventIdOf } from '../../event-log/event-id.ts'
 import { AppendConflict } from '../../event-log/port.ts'
-import { encodeEvent } from '../../event-log/stored-event.ts'
+import { encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import type { PriceBookProposed, PriceBookPublished, PriceBookRule } from '../../events/prices.ts'
 import { priceBookStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { ulid } from 'ulid'
-import { uuidV5 } from '../../event-log/event-id.ts'
+import { uuidV5 } from '../../event-log/stored-event.ts'
 import type { DomainEventOf } from '../../events/catalogue.ts'
 import type { WebhookEvent } from '../../events/webhooks.ts'
 import type { Foundation } from '../../foundation/foundation.ts'

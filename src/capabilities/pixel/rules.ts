@@ -1,9 +1,8 @@
 import type { Logger } from 'pino'
 import { chainedTo } from '../../event-log/append-chained.ts'
 import { type AppendPatience, appendPatience, appendUntilKnown } from '../../event-log/append-until-known.ts'
-import { eventIdOf } from '../../event-log/event-id.ts'
 import { AppendConflict, type EventLog, Unavailable, UnknownOutcome } from '../../event-log/port.ts'
-import { encodeEvent } from '../../event-log/stored-event.ts'
+import { encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
 import { pixelStream } from '../../events/streams.ts'
 import {
   advance,

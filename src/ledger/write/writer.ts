@@ -3,11 +3,19 @@ import { ledgerStream } from '../../events/streams.ts'
 import { type Account, draftOf } from '../account.ts'
 import type { Committed, LedgerCommand } from '../command.ts'
 import { decideCommand } from '../decide.ts'
-import { appendBatch, type BatchAppend, decidePlace, fenceOf } from './append-batch.ts'
-import { type Batch, commandsOf, decideBatch, isUnrepeatable, waitingOf } from './batch.ts'
-import { Callers } from './callers.ts'
+import {
+  appendBatch,
+  type Batch,
+  type BatchAppend,
+  commandsOf,
+  decideBatch,
+  decidePlace,
+  fenceOf,
+  isUnrepeatable,
+  waitingOf,
+} from './batch.ts'
 import { cannotBeRead, type WriterOptions } from './options.ts'
-import { CommandQueue, type Queued } from './queue.ts'
+import { Callers, CommandQueue, type Queued } from './queue.ts'
 import { createReader, type LedgerReader, type Loaded } from './reader.ts'
 import { Reversals } from './reversals.ts'
 import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } from './writer-states.ts'
