@@ -26,9 +26,9 @@ export const approvalRefusal = ({
   if (!twoPerson) return consents ? null : 'an approval needs your consent'
   const [first, second] = [provedUserOf(proposer), provedUserOf(approver)]
   if (second === null)
-    return `an approval needs a proved person, and "${approver}" is a label only: ${howToProve}`
+    return `an approval needs a proved person, and "${approver}" is only a label: ${howToProve}`
   if (first === null)
-    return `it was proposed by "${proposer}", which is a label only: withdraw it, and let a proved person propose it`
+    return `it was proposed by "${proposer}", which is only a label: withdraw it, and let a proved person propose it`
   if (first === second) return `${first} proposed it: another person has to approve it (TWO_PERSON=on)`
   return null
 }

@@ -66,7 +66,7 @@ export const createProjector = (options: ProjectorOptions): HeldWork => {
         if (ended === 'all halted') await pause(failurePauseMaxMs)
       } catch (error) {
         if (!(error instanceof Fenced)) throw error
-        logger.info(`projector: ${error.message}, reading again`)
+        logger.info(`projector: ${error.message}, continuing from it`)
         await pause(fencedPauseMs)
       }
     },

@@ -138,7 +138,7 @@ describe('applying a plan', () => {
     const { run } = (await plan(scene, prices('2'))).proposed
     const rule = { run, twoPerson: true, consents: true }
     await expect(approveRerate(scene, { ...rule, actor: 'user:ann' })).rejects.toThrow('another person')
-    await expect(approveRerate(scene, { ...rule, actor: 'cli:bob' })).rejects.toThrow('a label only')
+    await expect(approveRerate(scene, { ...rule, actor: 'cli:bob' })).rejects.toThrow('only a label')
   })
 
   test('takes the available credits, reports the rest, and lists the calls that were not collected', async () => {

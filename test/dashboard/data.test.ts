@@ -66,7 +66,7 @@ describe('data sources', () => {
     expect(told.map(({ actor, says }) => ({ actor, says }))).toEqual([
       {
         actor: 'user:ada',
-        says: 'took in 2 records of companies from "Set <b>", as they were at 2026-10-01T00:00:00.000Z',
+        says: 'imported 2 records of companies from "Set <b>", as of 2026-10-01T00:00:00.000Z',
       },
     ])
   })

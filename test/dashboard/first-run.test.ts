@@ -75,7 +75,7 @@ describe('the printed password', () => {
     const browser = await asDemo()
     expect((await browser.get('/')).statusCode).toBe(200)
     expect((await browser.get('/operations')).statusCode).toBe(200)
-    expect((await browser.get('/me')).body).not.toContain('Your present password was made for you')
+    expect((await browser.get('/me')).body).not.toContain('Your current password was generated')
   })
 
   test('is replaced first over HTTPS under a name that is not of this machine, and the key is not shown', async () => {

@@ -43,7 +43,7 @@ describe('with a generated password', () => {
     }
     const { statusCode, body } = await browser.get('/me?next=%2Foperations')
     expect(statusCode).toBe(200)
-    expect(body).toContain('Your present password was made for you')
+    expect(body).toContain('Your current password was generated')
     expect(body).toContain('name="next" value="/operations"')
   })
 

@@ -50,8 +50,8 @@ const chosen = 'four words and a number 7'
 test.each([
   ['the current password is wrong', { present: 'no', new: chosen, again: chosen }, 'It is not your password'],
   ['it is too short', { new: 'short', again: 'short' }, 'At least 15 characters'],
-  ['the repetition differs', { new: chosen, again: `${chosen}8` }, 'typed twice, and differently'],
-  ['it is the current password', { new: 'PRESENT', again: 'PRESENT' }, 'It is the present password'],
+  ['the repetition differs', { new: chosen, again: `${chosen}8` }, 'The two new passwords differ'],
+  ['it is the current password', { new: 'PRESENT', again: 'PRESENT' }, 'It is the current password'],
   ['it is endless', { new: 'x'.repeat(1_025), again: 'x'.repeat(1_025) }, 'At most 1024 characters'],
 ])('a new password is refused if %s', async (_, fields, says) => {
   const typed = Object.entries({ present: password, ...fields })

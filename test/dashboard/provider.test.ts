@@ -111,7 +111,7 @@ describe('the person named by the provider', () => {
     const browser = openBrowser(room.host)
     await browser.get(await there(browser, name))
     expect((await browser.get('/operations')).statusCode).toBe(200)
-    expect((await browser.get('/me')).body).not.toContain('made for you')
+    expect((await browser.get('/me')).body).not.toContain('password was generated')
   })
 
   test('is asked for the code of a second factor like any user', async () => {

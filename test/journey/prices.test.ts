@@ -62,7 +62,7 @@ test('a book is proposed by one person, compared, approved by another, and withd
     code: 1,
     err: 'ada proposed it: another person has to approve it (TWO_PERSON=on)\n',
   })
-  expect((await run(['price', 'approve', 'p1', '--yes', '--as', 'bob'])).err).toContain('is a label only')
+  expect((await run(['price', 'approve', 'p1', '--yes', '--as', 'bob'])).err).toContain('is only a label')
   expect(await json(['price', 'approve', 'p1', '--yes'], 'bob')).toMatchObject({
     version: 2,
     approver: 'user:bob',

@@ -88,7 +88,7 @@ const searchForm = (
   text: string,
 ): Html => html`<form class="search" method="get" action="/search" role="search">
 <label class="unseen" for="q">Search</label>
-<input id="q" name="q" type="search" value="${text}" placeholder="Search: an id, a name, a page" maxlength="200" autocomplete="off" autocapitalize="off" spellcheck="false" aria-keyshortcuts="Control+K /" pattern="(?!\s*enl_[a-z]+_[0-9A-Za-z]{16}.).*" title="The id of a key, without its secret"${suggesting('q', { address: '/search/choices', within: null })}>
+<input id="q" name="q" type="search" value="${text}" placeholder="Search: an id, a name, a page" maxlength="200" autocomplete="off" autocapitalize="off" spellcheck="false" aria-keyshortcuts="Control+K /" pattern="(?!\\s*enl_[a-z]+_[0-9A-Za-z]{16}.).*" title="The id of a key, without its secret"${suggesting('q', { address: '/search/choices', within: null })}>
 <datalist id="q-choices"></datalist>
 </form>`
 

@@ -58,14 +58,14 @@ ${sinceMs !== null && changesNotice(notices, sinceMs, next)}
 <h2 id="password">${given ? 'Choose your password' : 'New password'}</h2>
 ${
   given &&
-  html`<p class="notice" role="status">Your present password was made for you, and others may have seen it. Choose one of your own; every other page opens then.</p>`
+  html`<p class="notice" role="status">Your current password was generated, and others may have seen it. Choose your own password first; then you can open the other pages.</p>`
 }
 <p class="note">Your other sessions end; this one continues. Tokens for the command line stay valid.</p>
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/me/password">${formFields(viewer)}
 <input type="hidden" name="next" value="${next}">
 <input type="text" name="username" value="${viewer.user}" autocomplete="username" hidden readonly>
-${passwordField('present', 'Present password', 'current-password', fault)}
+${passwordField('present', 'Current password', 'current-password', fault)}
 ${passwordField('new', 'New password, at least 15 characters', 'new-password', fault)}
 ${passwordField('again', 'Repeat the new password', 'new-password', fault)}
 <p class="actions"><button type="submit">Change it</button></p>

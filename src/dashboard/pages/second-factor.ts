@@ -15,7 +15,7 @@ import {
 /** A person's own second factor: set it up, create new recovery codes, remove it. */
 
 const password = (id: string, fault: FormFault | null): Html =>
-  html`<p><label for="${id}">Present password</label>
+  html`<p><label for="${id}">Current password</label>
 <input id="${id}" name="present" type="password" required maxlength="1024" autocomplete="current-password"${described('present', fault)}></p>`
 
 const code = (id: string, label: string, fault: FormFault | null): Html =>
