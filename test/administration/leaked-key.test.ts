@@ -138,7 +138,7 @@ describe('a leaked key', () => {
     expect(await balance()).toBe('78')
     const planned = await replace.read(given()).plan(contextOf(one))
     expect(planned.says).toEqual([
-      expect.stringMatching(/^End key .* "production" of Acme/),
+      expect.stringMatching(/^Revoke key .* "production" of Acme/),
       'Issue its successor with the same name, permissions, addresses and limits. It is shown once.',
       'Refund 4 credits of 2 calls.',
       '1 call cost nothing.',

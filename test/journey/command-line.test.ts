@@ -65,11 +65,11 @@ describe('values that no event may hold are refused before anything is written',
     ['--grace: at most 90d; it is 91d', ['key', 'rotate', 'A'.repeat(16), '--grace', '91d']],
     ['--name: at most 64 characters; it has 65', ['user', 'create', 'a'.repeat(65)]],
     [
-      '--expires-at: 2020-01-01T23:59:59.999Z has passed',
+      '--expires-at: 2020-01-01T23:59:59.999Z is in the past',
       ['credits', 'grant', '<org>', '5', '--expires-at', '2020-01-01'],
     ],
     [
-      '--expires-at: 2020-01-01T23:59:59.999Z has passed',
+      '--expires-at: 2020-01-01T23:59:59.999Z is in the past',
       ['key', 'issue', '<org>', '--expires-at', '2020-01-01'],
     ],
     ['is not an ISO 8601', ['key', 'issue', '<org>', '--expires-at', '9999-12-31T23:59:59-12:00']],

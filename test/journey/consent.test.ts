@@ -51,9 +51,9 @@ describe('a dry run', () => {
     const reason = ['--reason', 'a test']
     const would: [string[], RegExp][] = [
       [['org', 'create', 'Acme'], /^Register "Acme", whose balance may go to zero\.$/],
-      [['key', 'issue', org], /^Issue .* a key for .*ip_lookup.*, from anywhere, for ever\.$/],
+      [['key', 'issue', org], /^Issue .* a key for .*ip_lookup.*, from anywhere, without expiry\.$/],
       [['key', 'rotate', keyId], /^Issue a successor of key \w{16} ".*" of .*, which ends with .{4}, which/],
-      [['key', 'revoke', apiKey], new RegExp(`^End key ${keyId} .*for good\\.$`)],
+      [['key', 'revoke', apiKey], new RegExp(`^Revoke key ${keyId} .*permanently\\.$`)],
       [['key', 'limits', keyId, '--requests-per-minute', '7'], /requests_per_minute from \d+ to 7/],
       [
         ['credits', 'grant', org, '5'],
@@ -84,9 +84,9 @@ describe('a dry run', () => {
       ],
       [['epoch-key', 'abandon'], /^Nothing: no key is lost\.$/],
       [['user', 'create', 'zoe'], /^Create the dashboard user zoe, with a password\.$/],
-      [['user', 'token', 'zoe'], /^Make zoe a token/],
+      [['user', 'token', 'zoe'], /^Create a token .* for zoe\.$/],
       [['webhook', 'create', org, 'https://example.com/x', 'balance.low'], /^Send balance\.low of org_/],
-      [['webhook', 'delete', webhook_id], /^End webhook wh_\w+ to example\.com of org_\w+; 0 messages/],
+      [['webhook', 'delete', webhook_id], /^Delete webhook wh_\w+ to example\.com of org_\w+; 0 waiting messages/],
       [['webhook', 'test', webhook_id], /^Send a test message of wh_\w+ to example\.com/],
       [['seed'], /^Make a demo organization/],
       [['migrate'], /^Nothing: the database has every migration of this release\.$/],
@@ -130,7 +130,7 @@ describe('without a terminal', () => {
     const { code, out, err } = await run('key', 'revoke', keyId)
     expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(err).toMatch(
-      /^End key .*\n\nNothing was done: this takes something away, and there is no terminal to ask on\.\ngive --yes to do it, or --dry-run/,
+      /^Revoke key .*\n\nNothing was done: this takes something away, and there is no terminal to ask on\.\ngive --yes to do it, or --dry-run/,
     )
     const told = await run('key', 'revoke', keyId, '--json')
     expect({ code: told.code, out: told.out }).toEqual({ code: 2, out: '' })
@@ -139,7 +139,7 @@ describe('without a terminal', () => {
       message: expect.stringContaining('Nothing was done'),
       field: 'yes',
       remedy: expect.stringContaining('--yes'),
-      would: [expect.stringMatching(/^End key /)],
+      would: [expect.stringMatching(/^Revoke key /)],
     })
     expect(await head()).toBe(before)
   })
@@ -172,7 +172,7 @@ describe('on a terminal', () => {
       const before = await head()
       const asked = revoke(partner.keyId)
       await asked.until('Do it? [y/N]')
-      expect(asked.shown()).toContain(`End key ${partner.keyId} `)
+      expect(asked.shown()).toContain(`Revoke key ${partner.keyId} `)
       asked.type(keys)
       expect({ keys, code: await asked.ended }).toEqual({ keys, code: 1 })
       expect(asked.shown()).toContain('Nothing was done.')

@@ -151,7 +151,7 @@ describe('faults planted next to a running service', () => {
     expect(out).not.toContain('geheimnis')
     const found = wrong(findings).map(({ level, about, says }) => `${level} ${about}: ${says}`)
     for (const planted of [
-      /^warning environment: API_PORTS is no variable .* is API_PORT meant/,
+      /^warning environment: API_PORTS is not a variable .* did you mean API_PORT/,
       /^warning passwords: DATABASE_MIGRATION_URL: its password is well known, or/,
       /^fault service: the program at http:\/\/127\.0\.0\.1:\d+ \(METRICS_PORT\) is not this service/,
       /^warning Redis: it does not answer: connect ECONNREFUSED/,
@@ -196,7 +196,7 @@ describe('faults planted next to a running service', () => {
       expect.objectContaining({
         about: 'signing key',
         level: 'ok',
-        says: expect.stringContaining('as the event log'),
+        says: expect.stringContaining('as announced by the event log'),
       }),
     )
     const file = join(dir, 'file')

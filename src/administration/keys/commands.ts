@@ -223,7 +223,7 @@ const replaceLeakedKey = command({
     return {
       says: [
         key.revokedAt === null
-          ? `End ${keyText(keyId, key)}: every process refuses it within a second, for good.`
+          ? `Revoke ${keyText(keyId, key)}: every process refuses it within a second, permanently.`
           : `The key ${keyId} was revoked at ${key.revokedAt}.`,
         successor.says,
         ...(choice === null ? ['No calls are chosen: nothing is refunded.'] : refundsSaid(would)),
