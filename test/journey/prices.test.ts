@@ -86,7 +86,7 @@ test('a price of one organization has a date, is listed and withdrawn', async ()
   const { organization_id: org } = await json<{ organization_id: string }>(['org', 'create', 'Acme'])
   const past = await run(['price', 'override', org, 'ip_lookup', '0.5', '2026-01-01'])
   expect(past).toMatchObject({ code: 2, out: '' })
-  expect(past.err).toContain('--effective-from: 2026-01-01T00:00:00.000Z is in the past')
+  expect(past.err).toContain('--effective-from: 2026-01-01T00:00:00.000Z has passed')
   const set = await json<{ override_id: string }>(
     ['price', 'override', org, 'ip_lookup', '0.5', '--reason', 'contract 17'],
     'ada',
