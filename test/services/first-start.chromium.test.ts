@@ -50,7 +50,7 @@ test('the first start leads from its password to a call that is plotted, priced 
     expect(await page.evaluate('document.activeElement.textContent')).toBe('Issue a key')
     expect(await page.getByRole('heading', { name: 'The answer' }).count()).toBe(1)
     await steps.getByRole('link', { name: 'Open the call' }).click()
-    expect(await page.locator('main').innerText()).toMatch(/Because/)
+    expect(await page.locator('main').innerText()).toMatch(/1 credit: the address was located/)
     await page.goto('/')
     await steps.getByRole('link', { name: 'Issue a key' }).click()
     expect(new URL(page.url()).pathname).toMatch(/^\/organizations\/org_\w+\/key\/issue$/)

@@ -81,7 +81,7 @@ const issueAndCall = async (page: Page): Promise<string> => {
 
 const explain = async (page: Page, requestId: string): Promise<void> => {
   await click(page, 'Back')
-  await click(page, 'Usage')
+  await page.locator('nav.places').getByRole('link', { name: 'Usage', exact: true }).click()
   await page.locator('figure.plot canvas').first().waitFor()
   const calls = Number(await figure(page, 'Calls'))
   await click(page, 'Statement')
@@ -133,7 +133,7 @@ const agree = async (page: Page): Promise<void> => {
 
 const approvePrice = async (page: Page, proposal: string): Promise<void> => {
   await click(page, 'Prices')
-  await click(page, `What ${proposal} would have cost`)
+  await click(page, `Cost under ${proposal}`)
   await press(page, 'Begin')
   await page.getByRole('heading', { name: `1 → ${proposal}` }).waitFor({ timeout: eventualMs })
   await click(page, 'Prices')

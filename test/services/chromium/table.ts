@@ -14,7 +14,7 @@ export const passing: readonly Route[] = [
 export const isFile = (route: Route): boolean => /(\.[a-z]+|\/file)$/.test(route)
 
 /** A part of a page, for its scripts. */
-const isPart = (route: Route): boolean => route.includes('/pick/')
+const isPart = (route: Route): boolean => route.includes('/pick/') || route.endsWith('/choices')
 
 export const pageRoutes = routes.filter(
   (route) => route.startsWith('GET ') && !isFile(route) && !isPart(route) && !passing.includes(route),
