@@ -319,7 +319,8 @@ export const signedIn = async (
   const browser = openBrowser(host)
   const chosen = `${password}, chosen`
   const { statusCode } = await browser.submit('/login', { name, password })
-  if (statusCode === 303 && !(await browser.get('/me')).body.includes('password was generated')) return browser
+  if (statusCode === 303 && !(await browser.get('/me')).body.includes('password was generated'))
+    return browser
   if (statusCode === 303) {
     await browser.submit('/me', { present: password, new: chosen, again: chosen }, '/me/password')
     return browser

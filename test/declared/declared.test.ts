@@ -760,7 +760,7 @@ test('the answer for an issued key has its name', async () => {
   expect(await onCommandLine(room, as('admin'), issue, given)).toMatchObject({ name: 'nightly' })
 })
 
-test('more refunds of a leaked key than are done at once are a job, which the same command repeats', {
+test('more refunds of a leaked key than the command does itself are a job, which the same command repeats', {
   timeout: 60_000,
 }, async () => {
   const { organizationId, keyId } = await sceneWithLot()

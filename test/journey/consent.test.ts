@@ -86,7 +86,10 @@ describe('a dry run', () => {
       [['user', 'create', 'zoe'], /^Create the dashboard user zoe, with a password\.$/],
       [['user', 'token', 'zoe'], /^Create a token .* for zoe\.$/],
       [['webhook', 'create', org, 'https://example.com/x', 'balance.low'], /^Send balance\.low of org_/],
-      [['webhook', 'delete', webhook_id], /^Delete webhook wh_\w+ to example\.com of org_\w+; 0 waiting messages/],
+      [
+        ['webhook', 'delete', webhook_id],
+        /^Delete webhook wh_\w+ to example\.com of org_\w+; 0 waiting messages/,
+      ],
       [['webhook', 'test', webhook_id], /^Send a test message of wh_\w+ to example\.com/],
       [['seed'], /^Make a demo organization/],
       [['migrate'], /^Nothing: the database has every migration of this release\.$/],

@@ -127,10 +127,10 @@ test.each(grounds)(
       const call = async (caller: number): Promise<void> => {
         const { apiUrl = '' } = services[caller % services.length] ?? {}
         for (let i = 0; !killed; i++) {
-          const told = await lookup(apiUrl, partner.apiKey, `8.${caller}.${i % 250}.8`).catch(unlessHanging)
-          if (told?.status === 200) answered.push(String(told.body.request_id))
+          const reply = await lookup(apiUrl, partner.apiKey, `8.${caller}.${i % 250}.8`).catch(unlessHanging)
+          if (reply?.status === 200) answered.push(String(reply.body.request_id))
           // A process that has just started may not know every key, and without its event log it refuses every call.
-          else if (told !== undefined) expect([401, 503]).toContain(told.status)
+          else if (reply !== undefined) expect([401, 503]).toContain(reply.status)
         }
       }
       const calm = disturb()

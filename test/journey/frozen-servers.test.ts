@@ -182,9 +182,9 @@ test('a frozen PostgreSQL: calls, pages, keyed calls and whoami are refused imme
   expect(page.text).toContain('Database away')
   thaw()
   const after = await eventually(async () => {
-    const told = await lookUp()
-    sent.push(Promise.resolve(told))
-    return told.status === 200 ? told : undefined
+    const reply = await lookUp()
+    sent.push(Promise.resolve(reply))
+    return reply.status === 200 ? reply : undefined
   }, backWithinMs)
   expect(after.status).toBe(200)
   await expectBooksInOrder([before, ...(await Promise.all(sent))], environment)
@@ -202,9 +202,9 @@ test('a frozen event store: the same, while the database answers', async () => {
   await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
   thaw()
   await eventually(async () => {
-    const told = await lookUp()
-    sent.push(Promise.resolve(told))
-    return told.status === 200 ? true : undefined
+    const reply = await lookUp()
+    sent.push(Promise.resolve(reply))
+    return reply.status === 200 ? true : undefined
   }, backWithinMs)
   await expectBooksInOrder([before, ...(await Promise.all(sent))], environment)
 })
@@ -220,7 +220,7 @@ test('a frozen database with a separate event store: only requests that need the
   expect([status, tookMs < refusedWithinMs]).toEqual([200, true])
 })
 
-type Sent = { readonly key: string | null; readonly told: Told | null }
+type Sent = { readonly key: string | null; readonly reply: Told | null }
 
 /** Calls made while the log is frozen, half of them with an Idempotency-Key. Null: the connection ended without an answer. */
 const sendFor = async (forMs: number, calls: Promise<Sent>[]): Promise<void> => {
@@ -229,8 +229,8 @@ const sendFor = async (forMs: number, calls: Promise<Sent>[]): Promise<void> => 
     const asked = lookUp(key === null ? {} : { 'idempotency-key': key })
     calls.push(
       asked.then(
-        (told) => ({ key, told }),
-        () => ({ key, told: null }),
+        (reply) => ({ key, reply }),
+        () => ({ key, reply: null }),
       ),
     )
     await new Promise((resolve) => setTimeout(resolve, 50))
@@ -294,8 +294,8 @@ test.each(scenes)(
     if (signal === 'SIGTERM' && owed.length > 0) expect(code).toBe(1)
     service = await startService({ EMAIL_PROBE: 'off', LOG_LEVEL: 'info', ...environment })
     // Every call with a key is repeated, and now gets its final answer.
-    for (const { key, told } of sent)
-      if (key !== null && told?.status !== 200)
+    for (const { key, reply } of sent)
+      if (key !== null && reply?.status !== 200)
         await eventually(
           async () => ((await lookUp({ 'idempotency-key': key })).status === 200 ? true : undefined),
           // A killed process holds its claims for a minute.
@@ -308,16 +308,16 @@ test.each(scenes)(
     }
     const net = await netCharges(environment)
     const counts: Record<string, number> = {}
-    const times = sent.flatMap(({ told }) => told?.tookMs ?? []).sort((a, b) => a - b)
+    const times = sent.flatMap(({ reply }) => reply?.tookMs ?? []).sort((a, b) => a - b)
     const tookMs = [0.5, 0.99].map((part) => Math.round(times[Math.floor(part * times.length)] ?? 0))
-    for (const { key, told } of sent) {
-      const requestId = told === null ? null : (JSON.parse(told.text).request_id as string)
+    for (const { key, reply } of sent) {
+      const requestId = reply === null ? null : (JSON.parse(reply.text).request_id as string)
       const charged = requestId === null ? 0 : (net.get(requestId) ?? 0)
-      const what = `${told?.status ?? 'no answer'}${key === null ? '' : ' with a key'}`
+      const what = `${reply?.status ?? 'no answer'}${key === null ? '' : ' with a key'}`
       counts[what] = (counts[what] ?? 0) + 1
-      if (told?.status === 200) expect({ what, charged }).toEqual({ what, charged: 1 })
-      if (told?.status === 503) expect({ what, requestId, charged }).toEqual({ what, requestId, charged: 0 })
-      if (told?.status === 504 && key === null && signal === 'SIGTERM')
+      if (reply?.status === 200) expect({ what, charged }).toEqual({ what, charged: 1 })
+      if (reply?.status === 503) expect({ what, requestId, charged }).toEqual({ what, requestId, charged: 0 })
+      if (reply?.status === 504 && key === null && signal === 'SIGTERM')
         expect({ what, requestId, charged }).toEqual({ what, requestId, charged: 0 })
     }
     if (process.env.FROZEN_SCENES === 'all')

@@ -118,10 +118,10 @@ const underLoad = ({ apiUrl }: Service): Load => {
   let ended = false
   const call = async (caller: number): Promise<void> => {
     for (let i = 0; !ended; i++) {
-      const told = await lookup(apiUrl, demo.api_key, `8.${caller}.${i % 250}.8`).catch(() => null)
-      count(told?.status ?? 'refused')
-      if (told === null) return
-      if (told.status === 200) answered.push(String(told.body.request_id))
+      const reply = await lookup(apiUrl, demo.api_key, `8.${caller}.${i % 250}.8`).catch(() => null)
+      count(reply?.status ?? 'refused')
+      if (reply === null) return
+      if (reply.status === 200) answered.push(String(reply.body.request_id))
     }
   }
   const calling = Promise.all(Array.from({ length: callers }, (_, caller) => call(caller)))

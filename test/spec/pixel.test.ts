@@ -38,7 +38,7 @@ const newPartner = (): Promise<Partner> =>
 
 type Path = '/pixel/limit' | '/pixel/block' | '/pixel/decide'
 
-const tell = (
+const send = (
   partner: Partner,
   method: 'POST' | 'DELETE',
   path: Path,
@@ -56,12 +56,12 @@ const resultOf = <Result>(answer: AnswerAndFacts, schema: z.ZodType<Result>): Re
 }
 
 const setLimit = async (partner: Partner, domain: string, number: number, period = 'day') =>
-  resultOf(await tell(partner, 'POST', '/pixel/limit', { domain, period, number }), pixelLimit)
+  resultOf(await send(partner, 'POST', '/pixel/limit', { domain, period, number }), pixelLimit)
 const block = async (partner: Partner, domain: string) =>
-  resultOf(await tell(partner, 'POST', '/pixel/block', { domain }), pixelBlock)
+  resultOf(await send(partner, 'POST', '/pixel/block', { domain }), pixelBlock)
 const decide = async (partner: Partner, url: string, hitId?: string) =>
   resultOf(
-    await tell(partner, 'POST', '/pixel/decide', { url, ...(hitId === undefined ? {} : { hit_id: hitId }) }),
+    await send(partner, 'POST', '/pixel/decide', { url, ...(hitId === undefined ? {} : { hit_id: hitId }) }),
     pixelDecision,
   )
 const firesOf = async (partner: Partner, ...urls: string[]): Promise<boolean[]> => {
@@ -104,7 +104,7 @@ const nextMonth = (): string => {
 describe('4.5 POST /pixel/limit', () => {
   test('sets a limit, returns it in full, records the rule and a free call', async () => {
     const partner = await newPartner()
-    const answer = await tell(partner, 'POST', '/pixel/limit', {
+    const answer = await send(partner, 'POST', '/pixel/limit', {
       domain: 'WWW.Example.com.',
       period: 'month',
       number: 100,
@@ -212,7 +212,7 @@ describe('4.5 POST /pixel/limit', () => {
   test('under one Idempotency-Key the first answer is returned again', async () => {
     const partner = await newPartner()
     const once = () =>
-      tell(
+      send(
         partner,
         'POST',
         '/pixel/limit',
@@ -240,7 +240,7 @@ describe('4.5 DELETE and GET /pixel/limit', () => {
     await setLimit(partner, 'example.com', 1, 'day')
     await setLimit(partner, 'example.com', 2, 'month')
     expect(await firesOf(partner, 'https://example.com/', 'https://example.com/')).toEqual([true, false])
-    const answer = await tell(partner, 'DELETE', '/pixel/limit', { domain: 'example.com', period: 'day' })
+    const answer = await send(partner, 'DELETE', '/pixel/limit', { domain: 'example.com', period: 'day' })
     expect(resultOf(answer, pixelLimitRemoval)).toEqual({
       domain: 'example.com',
       period: 'day',
@@ -257,7 +257,7 @@ describe('4.5 DELETE and GET /pixel/limit', () => {
   test('removing a missing limit is not an error: only the call is recorded', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 1, 'day')
-    const answer = await tell(partner, 'DELETE', '/pixel/limit', { domain: 'example.com', period: 'month' })
+    const answer = await send(partner, 'DELETE', '/pixel/limit', { domain: 'example.com', period: 'month' })
     expect(resultOf(answer, pixelLimitRemoval)).toMatchObject({ removed: false })
     expect(await rulesRecorded(partner)).toHaveLength(1)
   })
@@ -266,7 +266,7 @@ describe('4.5 DELETE and GET /pixel/limit', () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 2)
     await decide(partner, 'https://example.com/')
-    await tell(partner, 'DELETE', '/pixel/limit', { domain: 'example.com', period: 'day' })
+    await send(partner, 'DELETE', '/pixel/limit', { domain: 'example.com', period: 'day' })
     await firesOf(partner, 'https://example.com/', 'https://example.com/')
     expect(await setLimit(partner, 'example.com', 2)).toMatchObject({ used: 1, remaining: 1 })
   })
@@ -292,7 +292,7 @@ describe('4.5 DELETE and GET /pixel/limit', () => {
 describe('4.6 /pixel/block', () => {
   test('stops every URL of the domain and below it, immediately, and no other', async () => {
     const partner = await newPartner()
-    const answer = await tell(partner, 'POST', '/pixel/block', { domain: 'example.com' })
+    const answer = await send(partner, 'POST', '/pixel/block', { domain: 'example.com' })
     expect(resultOf(answer, pixelBlock)).toMatchObject({ domain: 'example.com', blocked: true })
     expect(bare(answer.events)).toEqual([used(partner, 'blocked', 'example.com')])
     expect(await decide(partner, 'https://a.b.example.com/x')).toEqual({
@@ -339,7 +339,7 @@ describe('4.6 /pixel/block', () => {
     const first = await block(partner, 'example.com')
     house.moveClock(60_000)
     expect(await block(partner, 'example.com')).toEqual(first)
-    const answer = await tell(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
+    const answer = await send(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
     expect(resultOf(answer, pixelBlockRemoval)).toEqual({
       domain: 'example.com',
       blocked: false,
@@ -349,7 +349,7 @@ describe('4.6 /pixel/block', () => {
     expect(bare(answer.events)).toEqual([used(partner, 'unblocked', 'example.com')])
     expect(await decide(partner, 'https://example.com/')).toMatchObject({ fire: true, reason: 'no_rule' })
     expect(
-      resultOf(await tell(partner, 'DELETE', '/pixel/block', { domain: 'example.com' }), pixelBlockRemoval),
+      resultOf(await send(partner, 'DELETE', '/pixel/block', { domain: 'example.com' }), pixelBlockRemoval),
     ).toMatchObject({ removed: false })
     expect((await rulesRecorded(partner)).map(({ type }) => type)).toEqual(['PixelBlocked', 'PixelUnblocked'])
   })
@@ -358,7 +358,7 @@ describe('4.6 /pixel/block', () => {
     const partner = await newPartner()
     await block(partner, 'example.com')
     await block(partner, 'a.example.com')
-    await tell(partner, 'DELETE', '/pixel/block', { domain: 'a.example.com' })
+    await send(partner, 'DELETE', '/pixel/block', { domain: 'a.example.com' })
     expect(await decide(partner, 'https://a.example.com/')).toMatchObject({
       fire: false,
       domain: 'example.com',
@@ -431,7 +431,7 @@ describe('decision 23: POST /pixel/decide', () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 1)
     const url = 'https://shop.example.com/secret-path?mail=somebody@example.com'
-    const answer = await tell(partner, 'POST', '/pixel/decide', { url })
+    const answer = await send(partner, 'POST', '/pixel/decide', { url })
     expect(resultOf(answer, pixelDecision)).toEqual({
       fire: true,
       reason: 'allowed',
@@ -442,7 +442,7 @@ describe('decision 23: POST /pixel/decide', () => {
     expect(bare(answer.events)).toEqual([used(partner, 'decided', 'example.com', true)])
     expectCredits(answer, '0', '5')
     expect(JSON.stringify(answer.events)).not.toMatch(/secret-path|somebody/)
-    const refused = await tell(partner, 'POST', '/pixel/decide', { url })
+    const refused = await send(partner, 'POST', '/pixel/decide', { url })
     expect(bare(refused.events)).toEqual([used(partner, 'decided', 'example.com', false)])
   })
 
@@ -465,7 +465,7 @@ describe('decision 23: POST /pixel/decide', () => {
     expect(await decide(partner, 'https://blocked.example.net/', 'order-17')).toMatchObject(refused)
     await block(partner, 'example.com')
     expect(await decide(partner, 'https://example.com/', 'order-17')).toMatchObject(refused)
-    await tell(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
+    await send(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
     expect(await decide(partner, 'https://example.com/', 'order-17')).toMatchObject({ fire: true })
   })
 
@@ -529,7 +529,7 @@ describe('decision 23: POST /pixel/decide', () => {
       await block(partner, 'example.com')
       for (const hit of ['h1', 'h2'])
         expect(await decide(partner, 'https://example.com/', hit)).toMatchObject({ reason: 'blocked' })
-      await tell(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
+      await send(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
       expect(await decide(partner, 'https://example.com/', 'h1')).toEqual(first)
       expect(await decide(partner, 'https://example.com/', 'h2')).toMatchObject({ reason: 'blocked' })
       expect(await setLimit(partner, 'example.com', 50)).toMatchObject({ used: 1 })
@@ -668,7 +668,7 @@ describe('missing and invalid parameters', () => {
       ['absent', undefined],
       ['null', null],
     ])('a domain that is %s is REQ_002', async (_, domain) => {
-      expectRefused(await tell(partner, method, path, { ...good, domain }), missing('domain', 'string'))
+      expectRefused(await send(partner, method, path, { ...good, domain }), missing('domain', 'string'))
     })
 
     test.each([
@@ -693,7 +693,7 @@ describe('missing and invalid parameters', () => {
       ['with a label of 64', `${'a'.repeat(64)}.com`],
       ['of 255 characters', `${'a.'.repeat(126)}com`],
     ])('a domain that is %s is REQ_003', async (_, domain) => {
-      expectRefused(await tell(partner, method, path, { ...good, domain }), wrong('domain', domainExpected))
+      expectRefused(await send(partner, method, path, { ...good, domain }), wrong('domain', domainExpected))
     })
   })
 
@@ -703,7 +703,7 @@ describe('missing and invalid parameters', () => {
       ['null', null],
     ])('a period that is %s is REQ_002', async (_, period) => {
       expectRefused(
-        await tell(partner, method, '/pixel/limit', { ...good, period }),
+        await send(partner, method, '/pixel/limit', { ...good, period }),
         missing('period', 'string'),
       )
     })
@@ -712,7 +712,7 @@ describe('missing and invalid parameters', () => {
       'a period of %j is REQ_003',
       async (period) => {
         expectRefused(
-          await tell(partner, method, '/pixel/limit', { ...good, period }),
+          await send(partner, method, '/pixel/limit', { ...good, period }),
           wrong('period', '"day" or "month"'),
         )
       },
@@ -724,7 +724,7 @@ describe('missing and invalid parameters', () => {
     ['null', null],
   ])('a number that is %s is REQ_002', async (_, number) => {
     expectRefused(
-      await tell(partner, 'POST', '/pixel/limit', { ...good, number }),
+      await send(partner, 'POST', '/pixel/limit', { ...good, number }),
       missing('number', 'number'),
     )
   })
@@ -733,7 +733,7 @@ describe('missing and invalid parameters', () => {
     'a number of %j is REQ_003',
     async (number) => {
       expectRefused(
-        await tell(partner, 'POST', '/pixel/limit', { ...good, number }),
+        await send(partner, 'POST', '/pixel/limit', { ...good, number }),
         wrong('number', numberExpected),
       )
     },
@@ -743,7 +743,7 @@ describe('missing and invalid parameters', () => {
     ['absent', undefined],
     ['null', null],
   ])('a url that is %s is REQ_002', async (_, url) => {
-    expectRefused(await tell(partner, 'POST', '/pixel/decide', { url }), missing('url', 'string'))
+    expectRefused(await send(partner, 'POST', '/pixel/decide', { url }), missing('url', 'string'))
   })
 
   test.each([
@@ -759,25 +759,25 @@ describe('missing and invalid parameters', () => {
     ['https://example.com/'],
   ])('a url of %j is REQ_003', async (url) => {
     expectRefused(
-      await tell(partner, 'POST', '/pixel/decide', { url }),
+      await send(partner, 'POST', '/pixel/decide', { url }),
       wrong('url', 'an absolute http or https URL'),
     )
   })
 
   test.each(['', 'x'.repeat(129), 5, true, ['h'], {}])('a hit_id of %j is REQ_003', async (hit_id) => {
     expectRefused(
-      await tell(partner, 'POST', '/pixel/decide', { url: 'https://example.com/', hit_id }),
+      await send(partner, 'POST', '/pixel/decide', { url: 'https://example.com/', hit_id }),
       wrong('hit_id', 'a string of 1 to 128 characters'),
     )
   })
 
   test('of several invalid parameters the first is named', async () => {
     expectRefused(
-      await tell(partner, 'POST', '/pixel/limit', { period: 'week', number: 0 }),
+      await send(partner, 'POST', '/pixel/limit', { period: 'week', number: 0 }),
       missing('domain', 'string'),
     )
     expectRefused(
-      await tell(partner, 'POST', '/pixel/limit', { domain: 'example.com', period: 'week', number: 0 }),
+      await send(partner, 'POST', '/pixel/limit', { domain: 'example.com', period: 'week', number: 0 }),
       wrong('period', '"day" or "month"'),
     )
   })
@@ -828,7 +828,7 @@ describe('when the counters are unreachable', () => {
     await setLimit(partner, 'example.com', 5)
     await block(partner, 'example.org')
     await away(async () => {
-      const answer = await tell(partner, 'POST', '/pixel/decide', { url: 'https://example.com/' })
+      const answer = await send(partner, 'POST', '/pixel/decide', { url: 'https://example.com/' })
       expect(resultOf(answer, pixelDecision)).toEqual({
         fire: false,
         reason: 'unavailable',
@@ -867,7 +867,7 @@ describe('when the event log fails', () => {
   test('a rule that cannot be recorded is 503 SYS_002 and does not apply', async () => {
     const partner = await newPartner()
     const mend = await house.breakLog()
-    const answer = await tell(partner, 'POST', '/pixel/block', { domain: 'example.com' })
+    const answer = await send(partner, 'POST', '/pixel/block', { domain: 'example.com' })
     expect([answer.status, answer.body.code]).toEqual([503, 'SYS_002'])
     await mend()
     expect(await decide(partner, 'https://example.com/')).toMatchObject({ fire: true, reason: 'no_rule' })
