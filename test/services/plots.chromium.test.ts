@@ -43,3 +43,21 @@ test.each([
   expect(window.complaints()).toEqual([])
   await window.close()
 })
+
+test('the axis of a chart by minute has times', async () => {
+  const window = await chromium.open({ scheme: 'light', width: 1280 })
+  await signInAs(window, ada)
+  const { page } = window
+  await page.addInitScript(`
+    globalThis.drawn = []
+    const { fillText } = CanvasRenderingContext2D.prototype
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+      drawn.push(text)
+      return fillText.call(this, text, ...rest)
+    }`)
+  await page.goto('/?range=15m', { waitUntil: 'networkidle' })
+  await page.getByRole('heading', { name: 'Calls by outcome per minute' }).waitFor()
+  const times = await page.evaluate('drawn.filter((text) => /^\\d\\d:\\d\\d$/.test(text))')
+  expect(new Set(times as string[]).size).toBeGreaterThanOrEqual(3)
+  await window.close()
+})

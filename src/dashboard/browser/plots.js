@@ -44,9 +44,11 @@ const wholeSteps = [1, 2, 5]
   .sort((one, other) => one - other)
 
 /** No label occurs twice: days are whole, and fractions of credits keep the digits in which they differ. */
-const [hour, day] = [3_600, 86_400]
+const [minute, hour, day] = [60, 3_600, 86_400]
 const daySteps = [1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * day)
 const hourSteps = [1, 2, 3, 6, 12].map((hours) => hours * hour)
+const minuteSteps = [1, 2, 5, 10, 15, 30].map((minutes) => minutes * minute)
+const stepsFrom = (step) => [...minuteSteps, ...hourSteps, ...daySteps].filter((one) => one >= step)
 const valueText = (value, step) => (step < 0.01 ? exact.format(value) : compact.format(value))
 
 const optionsOf = ({ at, series }, { width, step, unit }) => {
@@ -68,7 +70,7 @@ const optionsOf = ({ at, series }, { width, step, unit }) => {
         ...axis,
         grid: { show: false },
         space: 64,
-        incrs: step >= day ? daySteps : [...hourSteps, ...daySteps],
+        incrs: stepsFrom(step),
         values: (_plot, splits) => splits.map((seconds) => timeText(seconds, step)),
       },
       {
