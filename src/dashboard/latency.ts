@@ -29,7 +29,7 @@ const keptMs = 5_000
 const [hourSeconds, daySeconds] = [3_600, 86_400]
 const p95 = 'histogram_quantile(0.95, sum by (le) (rate(enrichment_call_duration_seconds_bucket[1h])))'
 
-/** A sample is a time and a number as text; `NaN` stands for no calls. */
+/** A sample is a time and a number as text; `NaN` means that there were no calls. */
 const sample = z.tuple([z.number(), z.string()])
 const result = z.object({ value: sample.optional(), values: z.array(sample).max(50).optional() })
 const answerShape = z.object({

@@ -56,7 +56,7 @@ export type Dashboard = {
   readonly publicUrl: string | null
   /** How far the projections are behind the event log, and the results of this process's checks. */
   readonly health: Pick<Health, 'projectionLags' | 'findings'>
-  /** Null: it answered no call. */
+  /** Null: this process answered no call. */
   readonly latency: () => Promise<Latency | null>
   /** How far rows may be behind before pages say so; milliseconds. */
   readonly lateAfterMs: number

@@ -37,7 +37,10 @@ const base62From = (bytes: Uint8Array, length: number): string => {
   return text
 }
 
-/** Composes a text from randomness (at least 128 bytes), or with this id. Throws when the bytes do not suffice. */
+/**
+ * Composes a text from randomness (at least 128 bytes). `givenId` takes the place of the random id. Throws when the bytes do not
+ * suffice.
+ */
 export const composeToken = (
   prefix: string,
   random: Uint8Array,

@@ -114,7 +114,7 @@ const passwordText = async (
 ): Promise<string> => {
   if (!(await passwordIsRight(pool, { name, password })))
     return `whose password was changed; "user password ${name}" gives a new one`
-  const next = isLocal ? 'it opens everything on this machine' : 'you choose your own when you sign in'
+  const next = isLocal ? 'you may keep it on this machine' : 'you choose your own when you sign in'
   return path === null ? `password ${password} (${next})` : `password in ${path}; ${next}`
 }
 

@@ -198,6 +198,13 @@ describe('files', () => {
     expect(await load(packed, { extension: '.ndjson.gz' })).toMatchObject({ imported: 2 })
   })
 
+  test.each(['.csv', '.CSV.gz'])(
+    'a file that ends in %s is refused, with the format to use',
+    async (extension) => {
+      await expect(load('name,website\n', { extension })).rejects.toThrow(/is CSV, .* from JSON lines/)
+    },
+  )
+
   test('a truncated or damaged compressed file is reported; the part before is imported', async () => {
     const packed = gzipSync(Array.from({ length: 20_000 }, (_, i) => lines(company(i))).join(''))
     await expect(load(packed.subarray(0, packed.length - 100), { extension: '.jsonl.gz' })).rejects.toThrow(

@@ -58,7 +58,7 @@ test('a first start on a terminal prints key and password, once', async () => {
     const demo = JSON.parse(await readFile(path, 'utf8')) as Record<string, string>
     expect(terminal.shown()).toContain(`x-api-key: ${demo.api_key}`)
     expect(terminal.shown()).toContain(
-      `password ${demo.dashboard_password} (it opens everything on this machine)`,
+      `password ${demo.dashboard_password} (you may keep it on this machine)`,
     )
   } finally {
     terminal.type('\u0003')

@@ -35,7 +35,9 @@ export type CallChoice =
 type CallsOfKey = Pick<KeyState, 'organizationId' | 'keyId' | 'createdAt'> & { readonly choice: CallChoice }
 
 /** Calls that cost something, of one command. */
-export const refundsMax = 10_000
+const refundsMax = 10_000
+/** Calls that are chosen, free ones included: their ids are kept in memory. */
+const callsMax = 500_000
 /** Request ids in one list. */
 export const listedMax = 1_000
 const requestIdLength = 26
@@ -64,7 +66,8 @@ export const chooseCalls = async (
   { organizationId, keyId, createdAt, choice }: CallsOfKey,
   onProgress: (line: string, figures?: object) => void,
 ): Promise<ChosenCalls> => {
-  const calls = new Map<string, FoundCall>()
+  /** By request id; null: free, as far as it was read. */
+  const calls = new Map<string, FoundCall | null>()
   const listed = new Set(choice?.kind === 'listed' ? choice.requestIds : [])
   const wanted = (requestId: string, at: string): boolean => {
     if (choice?.kind === 'listed') return listed.has(requestId)
@@ -89,7 +92,9 @@ export const chooseCalls = async (
       if (!wanted(requestId, metadata.effective_at)) return
       last = { requestId, recorded }
       // A failed call may be recorded a second time: the one with a charge counts.
-      if (!calls.has(requestId)) calls.set(requestId, { organizationId, recorded, charge: null })
+      if (!calls.has(requestId)) calls.set(requestId, null)
+      if (calls.size > callsMax)
+        throw new InputFault('from', `more than ${callsMax} calls: choose a shorter time`)
     } else if (recorded.type === 'CreditCharged' && last !== null) {
       if (decodeEvent(recorded).metadata.causation_id !== last.recorded.id) return
       calls.set(last.requestId, { organizationId, recorded: last.recorded, charge: recorded })
@@ -104,7 +109,9 @@ export const chooseCalls = async (
   const first = choice === null ? null : await firstRevisionFor(eventLog, organizationId, fromMs)
   const corrections = correctionsAfter({ eventLog }, organizationId, { after: (first ?? 0) - 1, onRead })
   if (first !== null) await corrections.read()
-  const charged = new Map([...calls].filter(([, { charge }]) => charge !== null))
+  const charged = new Map(
+    [...calls].flatMap(([requestId, call]) => (call === null ? [] : [[requestId, call]])),
+  )
   return {
     ...{ keyId, charged, corrections },
     free: calls.size - charged.size,

@@ -42,7 +42,7 @@ ${
 
 export const firstAnswerSection = (answer: FirstAnswer): Html =>
   answer.kind === 'failed'
-    ? html`<p class="notice bad" role="alert">${answer.why} No answer, so the call may not have been charged. Send it again.</p>`
+    ? html`<p class="notice bad" role="alert">${answer.why} The call may have been charged: look at the calls before you send another one.</p>`
     : html`<section aria-labelledby="first-answer">
 <h2 id="first-answer">The answer</h2>
 <p role="status">Status ${answer.status}${answer.cost !== null && html`, ${answer.cost} ${answer.cost === '1' ? 'credit' : 'credits'} charged`}.</p>

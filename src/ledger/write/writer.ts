@@ -412,7 +412,7 @@ type Pacing = {
   competed(nowMs: number): void
   /** This process has appended. */
   appended(nowMs: number): void
-  /** An append of this process was refused: it tries again immediately. `tell` says whether to notify the others. */
+  /** An append of this process was refused: it tries again immediately. `tell`: whether the others are notified. */
   lost(nowMs: number): { readonly tell: boolean }
   /** How long the next append has to wait. */
   waitMs(nowMs: number): number

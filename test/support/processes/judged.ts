@@ -158,9 +158,9 @@ const chargesOf = ({ organizationId, key, tries }: MadeCall, read: Read): readon
 const unexplained = (calls: readonly MadeCall[], read: Read, { unexplained: faults }: Faults): void => {
   const known = new Set(calls.flatMap((call) => answersOf(call).map(({ requestId }) => requestId)))
   const cut = calls.flatMap(({ tries }) => tries).filter(({ end }) => end.kind !== 'answered').length
-  const unheard = [...read.chargesOfRequest.keys()].filter((requestId) => !known.has(requestId))
-  if (unheard.length > cut)
-    faults.push(`${unheard.length} charges of requests without an answer, but ${cut} were interrupted`)
+  const unanswered = [...read.chargesOfRequest.keys()].filter((requestId) => !known.has(requestId))
+  if (unanswered.length > cut)
+    faults.push(`${unanswered.length} charges of requests without an answer, but ${cut} were interrupted`)
 }
 
 /** The longest part of a span without any of the instants, and outside all windows. */

@@ -68,10 +68,14 @@ const recordBytesMax = 64 * 1024
  * Imports a file. Each batch is one statement: committed batches stay even if the import fails, and importing the
  * file again completes it. Broken records are skipped and reported.
  *
- * Throws an Error that says what to do if the file cannot be read to its end, or the database cannot be reached.
+ * Throws an Error that says what to do if the file is CSV or cannot be read to its end, or the database cannot be reached.
  */
 export const importCompanies = async (options: CompanyImportOptions): Promise<CompanyImportReport> => {
   const { pool, file, clock = Date } = options
+  if (/\.csv(\.gz)?$/i.test(file))
+    throw new Error(
+      `${file} is CSV, and companies are imported from JSON lines: use that edition of the file.`,
+    )
   const bytesTotal = (await stat(file)).size
   const yearMax = new Date(clock.now()).getUTCFullYear()
   const tally = createTally()

@@ -67,7 +67,7 @@ const inventedPerson = (number: number): InventedPerson => {
   }
 }
 
-/** The job that began in 2021 or later goes on. */
+/** A job that began in 2021 or later is the current one. */
 const jobOf = (number: number, startYear: number) => {
   const name = pick(companies, number)
   const place = pick(places, number)
