@@ -24,6 +24,7 @@ import {
 import { pixelDays } from '../../projections/pixel-days.ts'
 import { profileCache } from '../../projections/profile-cache.ts'
 import type { ProjectedEvent, TableName } from '../../projections/projection.ts'
+import { keepNewest, statementOf } from '../../projections/rows.ts'
 import { callOfEvent, callsOfRequest, lastLineOf, neighbourCall } from '../../projections/statement-lines.ts'
 import { usageBuckets } from '../../projections/usage-buckets.ts'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -438,7 +439,7 @@ describe('ledger_lines', () => {
     try {
       await client.query(
         `insert into ${lines} (ledger, revision, amount_micro, effective_at, idempotent, kind, request_id)
-         select ledger_key($1), 1000000 + n, 0, now(), false, 'call', 'request-' || n from generate_series(1, 20000) n`,
+         select ledger_key($1), 1000000 + n, 0, now(), false, 'call', 'request-' || n from generate_series(1, 100000) n`,
         [organizationId],
       )
       await client.query(`analyze ${lines}`)
@@ -691,6 +692,25 @@ describe('usage_buckets', () => {
       expect(await of('usage_hours')).toEqual([
         { buckets: 3, calls: '7', charged: '0', first: new Date('2026-04-01T00:00:00Z') },
       ])
+    }
+    await dropTables(client, usageBuckets, table)
+  })
+
+  test('the planner expects the removal of old buckets to find few rows, so it never reads the whole table', async () => {
+    const table: TableName = (name) => `${name}_many`
+    await createTables(client, usageBuckets, table)
+    await client.query(
+      `insert into usage_minutes_many
+       select timestamptz '2026-04-01Z' + n * interval '1 minute', 'org', 'key', 'ip_lookup', 'answered', '', 1, 0
+         from generate_series(1, 10000) n`,
+    )
+    await client.query('analyze usage_minutes_many')
+    for (const minutes of usageBuckets.tables.filter(({ name }) => name === 'usage_minutes')) {
+      const { text } = statementOf(keepNewest(minutes, 'at', '2 days'), table(minutes.name))
+      const { rows } = await client.query(`explain (format json) ${text}`)
+      const found: readonly Record<string, unknown>[] = rows[0]['QUERY PLAN'][0].Plan.Plans
+      const scan = found.find((plan) => plan['Parent Relationship'] === 'Outer')
+      expect(scan?.['Plan Rows']).toBeLessThan(100)
     }
     await dropTables(client, usageBuckets, table)
   })
