@@ -24,8 +24,8 @@ import {
 
 /**
  * How a form asks for a value. `line` is a text for people: forms leave it empty and say what its default is, so that no one records a
- * default unread. `id` is a value that other pages give, such as the id of a call. `document` is JSON: a text in forms, and on the command
- * line a file, whose path is given.
+ * default unread. `id` is a value that other pages give, such as the id of a call. `document` is JSON or has many lines: a text in forms,
+ * and on the command line a file, whose path is given.
  */
 export type Control =
   | 'text'
@@ -297,6 +297,20 @@ const parsedJson = (given: z.output<typeof json>): unknown => {
 
 export const document = (words: FieldWords & { readonly flag?: string }) =>
   json.transform(reading(parsedJson)).register(shown, { ...words, control: 'document' })
+
+/** A text of many lines. */
+export const manyLines = <Value>(
+  parse: (text: string) => Value,
+  words: FieldWords,
+  { charactersMax }: { readonly charactersMax: number },
+) =>
+  text(
+    (typed) => {
+      if (typed.length <= charactersMax) return parse(typed)
+      throw new InputFault('', `it has ${typed.length} characters; at most ${charactersMax} are read`)
+    },
+    { ...words, control: 'document' },
+  )
 
 /** Prices by their name, or as a document that has the rules. */
 export type PricesGiven = PriceName | { readonly kind: 'rules'; readonly document: unknown }

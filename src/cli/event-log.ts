@@ -1,13 +1,9 @@
-import { verifyEventLog } from '../administration/event-log/checkpoints.ts'
 import { copyBetween, eventStoreUserOf, prepareEventStore } from '../administration/event-log/event-logs.ts'
 import { InputFault } from '../administration/input.ts'
 import { eventLogPrefix, eventLogPrefixRule } from '../config.ts'
-import type { LogFault, LogVerdict } from '../event-log/verify/verify-log.ts'
 import { type Command, type CommandContext, type Given, UsageError } from './command.ts'
-import { readTextFile } from './files.ts'
 
 const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that (migrated) database'
-const noteBytesMax = 100_000
 const logUrl = /^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//
 const storeUrl = /^(esdb|kurrentdb)(\+discover)?:\/\//
 
@@ -163,81 +159,4 @@ const prepare: Command = {
   },
 }
 
-/** It reads the whole log, and a file of this machine: no other interface offers it. */
-const verify: Command = {
-  name: 'event-log verify',
-  summary:
-    'read the whole event log and verify it: every hash chain and its end, every signed checkpoint, the stored tree; names all faults',
-  parameters: [
-    {
-      name: 'against',
-      help: 'a file with a checkpoint kept outside: proves that this log extends it',
-      kind: 'file',
-    },
-  ],
-  changes: 'nothing',
-  run: async ({ foundation, progress }, given) => {
-    const path = given.text('against')
-    const against = path === undefined ? undefined : await readTextFile('against', path, noteBytesMax)
-    const verdict = await verifyEventLog(await foundation({ anyHistory: true }), {
-      against,
-      onProgress: ({ events, position, head, elapsedMs }) =>
-        progress(
-          `${events} events, position ${position} of ${head}, ${Math.round((events * 1_000) / Math.max(1, elapsedMs))} events/s`,
-        ),
-    })
-    const failed = verdict.faults.length > 0
-    return {
-      json: verdictJson(verdict),
-      failed,
-      lines: failed ? verdict.faults.map(faultLine) : soundLines(verdict),
-    }
-  },
-}
-
-const verdictJson = ({ events, streams, known, checkpoints, against, faults }: LogVerdict) => {
-  const { recomputed, earlier, last, announced } = checkpoints
-  return {
-    ok: faults.length === 0,
-    streams,
-    events,
-    known_faults: known,
-    checkpoints: {
-      recomputed,
-      earlier_trees: earlier,
-      last:
-        last === null
-          ? null
-          : { origin: last.origin, size: last.size, root: last.root, recorded_at: last.at },
-      keys_without_predecessor: announced,
-    },
-    against,
-    faults,
-  }
-}
-
-const faultLine = ({ stream, revision, event_id, fault }: LogFault): string => {
-  const place = revision === null ? '' : `  revision ${revision}`
-  return `BROKEN  ${stream}${place}${event_id === null ? '' : `, event ${event_id}`}: ${fault}`
-}
-
-const soundLines = ({ streams, events, known, checkpoints, against }: LogVerdict): string[] => [
-  `ok      ${streams} streams, ${events} events, ${checkpoints.recomputed} checkpoints`,
-  ...(checkpoints.earlier === 0
-    ? []
-    : [
-        `note    ${checkpoints.earlier} checkpoints are of logs that this log was copied from: their signatures hold`,
-      ]),
-  ...(known === 0 ? [] : [`known   ${known} broken events that were acknowledged; see "ledger verify"`]),
-  ...checkpoints.announced.map(
-    ({ key_id, reason }) => `note    the signing key ${key_id} was announced only by an operator: ${reason}`,
-  ),
-  ...(against === null ? [] : [`ok      ${extended(against)}`]),
-]
-
-const extended = ({ origin, size, verdict }: NonNullable<LogVerdict['against']>): string =>
-  verdict === 'extended'
-    ? `the log extends the checkpoint of ${size} leaves of ${origin}`
-    : `the log is a copy, and its tree begins with this checkpoint of ${size} leaves of ${origin}`
-
-export const eventLogCommands: readonly Command[] = [verify, copy, prepare]
+export const eventLogCommands: readonly Command[] = [copy, prepare]

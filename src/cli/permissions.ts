@@ -7,7 +7,6 @@ import type { Command } from './command.ts'
 
 export const commandActions: Readonly<Record<string, Action>> = {
   'ledger reverse': 'credits.change',
-  'event-log verify': 'system.read',
   'event-log copy': 'log.change',
   'event-log prepare': 'log.change',
   'backup create': 'log.change',

@@ -11,7 +11,6 @@ const reasons: Readonly<Record<string, string>> = {
   'companies import': files,
   'profiles import': files,
   'ledger reverse': 'it reads a file that a stopping process left on the server',
-  'event-log verify': 'it reads the whole log, and a file of the server',
   'event-log announce-key': secrets,
   'event-log copy': stopped,
   'event-log prepare': secrets,

@@ -25,17 +25,18 @@ let files = 0
 
 const fileOf = (document: unknown): string => {
   const path = join(folder, `${++files}.json`)
-  writeFileSync(path, JSON.stringify(document))
+  writeFileSync(path, textOf(document))
   return path
 }
 
 /** The input as arguments of the command line. */
 const argumentsOf = ({ fields }: Declared, given: Given): string[] =>
-  fields.flatMap(({ name, flag, control }) => {
+  fields.flatMap(({ name, flag, control, named }) => {
     const value = given[name]
     if (value === undefined) return []
     if (control === 'flag') return value === true ? [`--${flag}`] : []
-    if (typeof value === 'object' && control === 'document') return [`--${flag}`, fileOf(value)]
+    if (control === 'document' && (typeof value === 'object' || named === undefined))
+      return [`--${flag}`, fileOf(value)]
     return [`--${flag}`, Array.isArray(value) ? value.join(',') : String(value)]
   })
 

@@ -99,6 +99,12 @@ const proposed = async (foundation: Foundation): Promise<string> => {
   return `p${proposal}`
 }
 
+/** The newest checkpoint; signs one if there is none. */
+const checkpointOf = async (foundation: Foundation): Promise<string> => {
+  const [last] = await listCheckpoints(foundation, 1)
+  return (last ?? (await signCheckpoint(foundation, { rebuild: false }))).note
+}
+
 const folder = mkdtempSync(join(tmpdir(), 'samples-'))
 
 const fileWith = (name: string, line: object): { readonly file: string } => {
@@ -221,10 +227,10 @@ const samples: Readonly<Record<string, Sample>> = {
   'event-log checkpoints': () => ({ max: '2' }),
   'event-log checkpoint': () => ({}),
   'event-log consistency': async ({ foundation }) => {
-    if ((await listCheckpoints(foundation, 1)).length === 0)
-      await signCheckpoint(foundation, { rebuild: false })
+    await checkpointOf(foundation)
     return { size: '1' }
   },
+  'event-log verify': async ({ foundation }) => ({ against: await checkpointOf(foundation) }),
   'event-log announce-key': () => ({ reason: 'a year has passed' }),
   'user list': () => ({}),
   'user tokens': async (scene) => {

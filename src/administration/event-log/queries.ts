@@ -1,13 +1,14 @@
 import { z } from 'zod'
 import { EventsUnreadable, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
+import type { LogFault, LogVerdict } from '../../event-log/verify/verify-log.ts'
 import { auditedTypes } from '../../events/audited.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 import { pagedList, query } from '../declare.ts'
-import { choice, flag, instant, line, number } from '../fields.ts'
+import { choice, flag, instant, line, manyLines, number } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { auditEntries } from './audit.ts'
-import { listCheckpoints, orRefused } from './checkpoints.ts'
+import { listCheckpoints, orRefused, verifyEventLog } from './checkpoints.ts'
 import { eventJson } from './event-json.ts'
 
 /** As many as fit on a terminal. */
@@ -142,7 +143,10 @@ const checkpoints = query({
     { name: 'root', label: 'Root' },
     { name: 'origin', label: 'Origin' },
   ],
-  next: [{ name: 'event-log checkpoint', label: 'Sign a checkpoint' }],
+  next: [
+    { name: 'event-log checkpoint', label: 'Sign a checkpoint' },
+    { name: 'event-log verify', label: 'Verify the event log' },
+  ],
   run: async ({ foundation }, { max }) => ({ json: await listCheckpoints(foundation, max) }),
 })
 
@@ -164,4 +168,85 @@ const consistency = query({
   },
 })
 
-export const eventLogQueries = [audit, show, checkpoints, consistency]
+const noteCharactersMax = 100_000
+
+const verify = query({
+  name: 'event-log verify',
+  action: 'system.read',
+  summary:
+    'read the whole event log and verify it: every hash chain and its end, every signed checkpoint, the stored tree; names all faults',
+  input: z.object({
+    against: manyLines(
+      (note) => note,
+      {
+        label: 'Against a checkpoint',
+        help: 'a checkpoint that was kept outside: proves that this log extends it',
+      },
+      { charactersMax: noteCharactersMax },
+    ).optional(),
+  }),
+  anyHistory: true,
+  long: 'repeatable',
+  run: async ({ foundation, progress }, { against }) => {
+    const verdict = await verifyEventLog(foundation, {
+      against,
+      onProgress: ({ events, position, head, elapsedMs }) =>
+        progress(
+          `${events} events, position ${position} of ${head}, ${Math.round((events * 1_000) / Math.max(1, elapsedMs))} events/s`,
+        ),
+    })
+    const failed = verdict.faults.length > 0
+    return {
+      json: verdictJson(verdict),
+      failed,
+      lines: failed ? verdict.faults.map(faultLine) : soundLines(verdict),
+    }
+  },
+})
+
+const verdictJson = ({ events, streams, known, checkpoints, against, faults }: LogVerdict) => {
+  const { recomputed, earlier, last, announced } = checkpoints
+  return {
+    ok: faults.length === 0,
+    streams,
+    events,
+    known_faults: known,
+    checkpoints: {
+      recomputed,
+      earlier_trees: earlier,
+      last:
+        last === null
+          ? null
+          : { origin: last.origin, size: last.size, root: last.root, recorded_at: last.at },
+      keys_without_predecessor: announced,
+    },
+    against,
+    faults,
+  }
+}
+
+const faultLine = ({ stream, revision, event_id, fault }: LogFault): string => {
+  const place = revision === null ? '' : `  revision ${revision}`
+  return `BROKEN  ${stream}${place}${event_id === null ? '' : `, event ${event_id}`}: ${fault}`
+}
+
+const soundLines = ({ streams, events, known, checkpoints, against }: LogVerdict): string[] => [
+  `ok      ${streams} streams, ${events} events, ${checkpoints.recomputed} checkpoints`,
+  ...(checkpoints.earlier === 0
+    ? []
+    : [
+        `note    ${checkpoints.earlier} checkpoints are of logs that this log was copied from: their signatures hold`,
+      ]),
+  ...(known === 0 ? [] : [`known   ${known} broken events that were acknowledged; see "ledger verify"`]),
+  ...checkpoints.announced.map(
+    ({ key_id, reason }) => `note    the signing key ${key_id} was announced only by an operator: ${reason}`,
+  ),
+  ...(against === null ? [] : [`ok      ${extended(against)}`]),
+]
+
+const extended = ({ origin, size, verdict }: NonNullable<LogVerdict['against']>): string =>
+  verdict === 'extended'
+    ? `the log extends the checkpoint of ${size} leaves of ${origin}`
+    : `the log is a copy, and its tree begins with this checkpoint of ${size} leaves of ${origin}`
+
+export const eventLogQueries = [audit, show, checkpoints, consistency, verify]

@@ -14,9 +14,9 @@ ${
   checkpoint === null
     ? html`<p class="empty">None was signed yet. One is signed every hour, or now with <code>npm run -s cli -- event-log checkpoint</code>.</p>`
     : 'fault' in checkpoint
-      ? html`<p class="notice bad" role="alert">${checkpoint.fault} Run <code>npm run -s cli -- event-log verify</code>.</p>`
+      ? html`<p class="notice bad" role="alert">${checkpoint.fault} <a href="/commands/event-log/verify">Verify the event log</a></p>`
       : html`<p class="note">Signed over every event up to position ${count(checkpoint.position)}. Keep the note outside:
-<code>event-log verify --against FILE</code> then proves that the log still extends it.</p>
+with it, you can later <a href="/commands/event-log/verify">verify</a> that the log still extends it.</p>
 ${figures([
   ['Leaves', count(checkpoint.size)],
   ['Signed', utc(new Date(checkpoint.at))],
