@@ -72,8 +72,8 @@ export const nouns: readonly Noun[] = [
   {
     name: 'ledger',
     about: 'ledgers: explain a call, verify, reconcile, statements, closing a month',
-    load: async () => [
-      ...(await declared(
+    load: () =>
+      declared(
         Promise.all([
           import('../administration/ledgers/queries.ts'),
           import('../administration/ledgers/exports.ts'),
@@ -83,9 +83,7 @@ export const nouns: readonly Noun[] = [
           ...ledgerExports,
           ...ledgerDeclarations,
         ]),
-      )),
-      ...(await import('./ledger.ts')).ledgerCommands,
-    ],
+      ),
   },
   {
     name: 'rerate',

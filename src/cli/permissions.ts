@@ -6,7 +6,6 @@ import type { Command } from './command.ts'
 /** The action of each command in the table of roles (`administration/roles.ts`). */
 
 export const commandActions: Readonly<Record<string, Action>> = {
-  'ledger reverse': 'credits.change',
   'event-log copy': 'log.change',
   'event-log prepare': 'log.change',
   'backup create': 'log.change',

@@ -10,7 +10,6 @@ const stopped = 'it works while the service is stopped'
 const reasons: Readonly<Record<string, string>> = {
   'companies import': files,
   'profiles import': files,
-  'ledger reverse': 'it reads a file that a stopping process left on the server',
   'event-log announce-key': secrets,
   'event-log copy': stopped,
   'event-log prepare': secrets,

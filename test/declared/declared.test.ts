@@ -161,7 +161,7 @@ test('every example belongs to an existing command', () => {
   expect(samplesOfNothing).toEqual([])
 })
 
-const ofScenes = new Set<string | undefined>(['organization', 'key', 'id'])
+const ofScenes = new Set<string | undefined>(['organization', 'key', 'id', 'document'])
 
 describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, declared) => {
   const offers = (one: Declared['interfaces'][number]) => declared.interfaces.includes(one)

@@ -134,6 +134,7 @@ const samples: Readonly<Record<string, Sample>> = {
   'ledger acknowledge': () => ({ revision: '1', digest: 'A'.repeat(43), reason: 'known' }),
   'ledger reconcile': () => ({}),
   'ledger close': () => ({ month: '2020-01' }),
+  'ledger reverse': ({ requestId }) => ({ requests: `${requestId}\n` }),
   'projection list': () => ({}),
   'projection rebuild': () => ({ name: 'key_usage', reason: 'looked odd' }),
   'projection cancel': () => ({ name: 'key_usage' }),

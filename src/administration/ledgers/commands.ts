@@ -1,10 +1,11 @@
 import { z } from 'zod'
-import { formatCredits } from '../../billing/money.ts'
+import { creditsText, formatCredits } from '../../billing/money.ts'
 import { monthAfter, monthStart } from '../../billing/months.ts'
 import type { Reconciled } from '../../ledger/check/reconcile.ts'
 import type { LedgerFault } from '../../ledger/check/verify.ts'
-import { command, query, wholeOrNot } from '../declare.ts'
-import { flag, id, month, number, organization, reason } from '../fields.ts'
+import { requestIdsIn, reverseCalls } from '../credits/reverse-calls.ts'
+import { type Context, command, query, wholeOrNot } from '../declare.ts'
+import { flag, id, manyLines, month, number, organization, reason } from '../fields.ts'
 import { InputFault } from '../input.ts'
 import { closeMonth } from '../months/close-month.ts'
 import { closeMonths, type MonthEnded } from '../months/close-months.ts'
@@ -260,4 +261,80 @@ const outcomeOf = ({ organizationId: organization_id, closed, refused }: MonthEn
   }
 }
 
-export const ledgerDeclarations = [verify, acknowledge, reconcile, close]
+const requestsCharactersMax = 1_000_000
+const notRecorded =
+  'not recorded. An append on its way to the event log may still record it: give the same ids again when the log answers'
+
+const reversing = z.object({
+  requests: manyLines(
+    requestIdsIn,
+    { label: 'Calls', help: 'request ids of calls, one on each line' },
+    { charactersMax: requestsCharactersMax },
+  ),
+})
+
+const reversed = async (
+  { foundation, operator: { actor }, caughtUp, progress }: Context,
+  { requests: requestIds }: z.output<typeof reversing>,
+  dryRun: boolean,
+) => {
+  await caughtUp()
+  const onProgress = (calls: number): void => progress(`${calls} of ${requestIds.length} calls`)
+  const { calls, total } = await reverseCalls(foundation, { requestIds, dryRun, onProgress, actor })
+  const count = calls.filter(({ kind }) => kind === 'reversed').length
+  return {
+    json: {
+      reversed: count,
+      credits: formatCredits(total),
+      calls: calls.map((call) =>
+        call.kind === 'reversed'
+          ? {
+              request_id: call.requestId,
+              reversed: true,
+              organization_id: call.organizationId,
+              amount: call.amount,
+            }
+          : {
+              request_id: call.requestId,
+              reversed: false,
+              why: call.kind === 'left' ? call.why : notRecorded,
+            },
+      ),
+    },
+    lines: calls.map((call) =>
+      call.kind === 'reversed'
+        ? `reversed ${call.requestId}  ${creditsText(call.amount)} of ${call.organizationId}`
+        : `left     ${call.requestId}  ${call.kind === 'left' ? call.why : notRecorded}`,
+    ),
+    failed: calls.some(({ kind }) => kind === 'not_recorded'),
+  }
+}
+
+const reverse = command({
+  name: 'ledger reverse',
+  action: 'credits.change',
+  long: 'repeatable',
+  summary:
+    'give back the cost of calls whose outcome was unknown when a process stopped; its log names them. Exit code 1 if any is not recorded',
+  input: reversing,
+  changes: {
+    of: 'money',
+    asks: 'on a terminal',
+    left: 'Some of the calls may be reversed. Give the same ids again: reversed calls stay reversed.',
+  },
+  plan: async (context, input) => {
+    const { json } = await reversed(context, input, true)
+    const { reversed: count, credits, calls } = json
+    return {
+      says: [
+        count === 0
+          ? `Nothing: none of the ${calls.length} calls has a charge to give back.`
+          : `Give back ${creditsText(credits)} of ${count} of the ${calls.length} calls.`,
+      ],
+      json,
+    }
+  },
+  run: (context, input) => reversed(context, input, false),
+})
+
+export const ledgerDeclarations = [verify, acknowledge, reconcile, close, reverse]
