@@ -2,7 +2,15 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
-import { axeFindings, type Chromium, openChromium, overhang, picture, signInAs } from './chromium/browser.ts'
+import {
+  axeFindings,
+  type Chromium,
+  openChromium,
+  overhang,
+  picture,
+  screens,
+  signInAs,
+} from './chromium/browser.ts'
 import { type Furnished, openFurnished } from './chromium/furnished.ts'
 
 let furnished: Furnished
@@ -25,10 +33,7 @@ afterAll(async () => {
   await furnished?.close()
 })
 
-test.each([
-  { scheme: 'light', width: 1280 },
-  { scheme: 'dark', width: 390 },
-] as const)('in a $scheme window of $width pixels', async (screen) => {
+test.each(screens)('in a $scheme window of $width pixels', async (screen) => {
   const window = await chromium.open(screen)
   await signInAs(window, ada)
   const { page } = window
