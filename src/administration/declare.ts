@@ -2,7 +2,6 @@ import type { Logger } from 'pino'
 import { z } from 'zod'
 import type { Projection } from '../../projections/projection.ts'
 import type { InputVerdict } from '../call/capability.ts'
-import type { Answer, Change, Plan } from '../call/command.ts'
 import type { Config } from '../config.ts'
 import type { CallFacts } from '../events/calls.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -60,6 +59,52 @@ export type CapabilityData = {
 /** Values by the names of the fields: texts, or JSON values. An absent field was not given. */
 export type Given = Readonly<Record<string, unknown>>
 
+/** The changes that a command makes. */
+export type Changes = {
+  readonly of: 'money' | 'access' | 'rows' | 'people' | 'records' | 'settings'
+  readonly asks: Asks
+  /** A sentence for someone who interrupts the command: the work that may be done by then, and how to continue. */
+  readonly left: string
+}
+
+/**
+ * `never`: it adds something, or changes a setting that it can change back.
+ * `on a terminal`: it gives money or access, or another command undoes it; scripts are not asked.
+ * `always`: it takes credits, access or records away, or it cannot be undone; a script needs `--yes`.
+ */
+export type Asks = 'never' | 'on a terminal' | 'always'
+
+export type Plan = {
+  /** The planned changes, one sentence each. */
+  readonly says: readonly string[]
+  /** The same for programs; `dry_run` and `would`, which is `says`, go before it. */
+  readonly json?: object
+  /** The part of `json` that people see, before `says`; empty: `says` contains everything in it. */
+  readonly sections?: Sections
+  /** Overrides the command's own value if the input or the current state makes a difference. */
+  readonly asks?: Asks
+  /** It would change nothing, because it has already been done. */
+  readonly nothing?: true
+}
+
+/** For people: a text is a heading, an object is shown as its members, and an array as a table. */
+export type Sections = readonly (string | object)[]
+
+export type Answer = {
+  /** An object, or an array for lists. */
+  readonly json: object
+  /** The exit code is 1 although the command ran. */
+  readonly failed?: boolean
+  /** Lines for people; default: the members of `json`. */
+  readonly lines?: readonly string[]
+  /** Instead of lines. */
+  readonly sections?: Sections
+  /** Suggested next steps. */
+  readonly next?: readonly Next[]
+  /** The command has written its output itself. */
+  readonly written?: boolean
+}
+
 type Described<Shape extends z.ZodRawShape> = {
   /** `noun verb`. */
   readonly name: `${string} ${string}`
@@ -87,7 +132,7 @@ type Described<Shape extends z.ZodRawShape> = {
 }
 
 type CommandDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
-  readonly changes: Omit<Change<never>, 'plan'>
+  readonly changes: Changes
   /** The effect that it would have now. Writes nothing, and throws where `run` would. */
   readonly plan: (context: Context, input: z.output<z.ZodObject<Shape>>) => Promise<Plan>
 }
@@ -136,10 +181,14 @@ type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape
   readonly lacks: (context: Context) => Promise<string | null>
 }
 
-/** A command or query to which the page of a list links. */
-export type Next = { readonly name: Declared['name']; readonly label: string }
+/** A command or query that people may want next, with values by the names of its fields. */
+export type Next = {
+  readonly name: Declared['name']
+  readonly label: string
+  readonly given?: Readonly<Record<string, string>>
+}
 
-export type NextOfRow = Next & {
+type NextOfRow = Omit<Next, 'given'> & {
   /** The values of its fields; null: it does not apply to this row. */
   readonly given: (row: Row) => Given | null
 }
@@ -172,7 +221,7 @@ export type Declared = Pick<
   readonly interfaces: readonly Interface[]
   readonly fields: readonly Field[]
   readonly input: z.ZodObject
-  readonly changes: 'nothing' | Omit<Change<never>, 'plan'>
+  readonly changes: 'nothing' | Changes
   readonly columns?: readonly Column[]
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]

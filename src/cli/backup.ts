@@ -12,13 +12,14 @@ import {
   type RestoreProgress,
   restoreBackup,
 } from '../administration/backup/restore.ts'
+import type { Answer } from '../administration/declare.ts'
 import { verifyEventLog } from '../administration/event-log/checkpoints.ts'
 import { InputFault } from '../administration/input.ts'
 import { reporter } from '../administration/projections/progress.ts'
 import { rebuild } from '../administration/projections/rebuilds.ts'
 import { keyDirOf } from '../foundation/data-dir.ts'
 import { knownSecretKeysOf } from '../foundation/secret-key.ts'
-import type { Answer, Command, CommandContext, OperatedFoundation } from './command.ts'
+import type { Command, CommandContext, OperatedFoundation } from './command.ts'
 import { progressOf } from './declared.ts'
 
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`
@@ -28,6 +29,7 @@ const secretsNote = (context: Pick<CommandContext, 'config'>): string =>
 
 const create: Command = {
   name: 'backup create',
+  action: 'log.change',
   summary:
     'copy everything that is not derived into a file, as of one moment, while the service runs; without SECRET_KEY and KEY_DIR',
   parameters: [
@@ -101,6 +103,7 @@ const create: Command = {
 
 const verify: Command = {
   name: 'backup verify',
+  action: 'log.change',
   summary: 'read a backup, and check that it is complete and from this installation; writes nothing',
   parameters: [{ name: 'file', help: 'of "backup create"', required: true, kind: 'file' }],
   changes: 'nothing',
@@ -152,6 +155,7 @@ const faulted = async (work: () => Promise<Answer>): Promise<Answer> => {
 
 const restore: Command = {
   name: 'backup restore',
+  action: 'installation.change',
   summary:
     'put a backup into an empty installation, into the stores of the environment, verify its event log and fold every projection',
   parameters: [

@@ -1,16 +1,50 @@
 import type { Logger } from 'pino'
+import type { Answer, Changes, Plan } from '../administration/declare.ts'
 import type { Operator } from '../administration/operator.ts'
 import type { Action } from '../administration/roles.ts'
-import type { CommandOf, Parameter } from '../call/command.ts'
 import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { KeySlot } from '../guard/secrets/installation-key.ts'
 
-export type { Answer, Asks, Given, Parameter, Plan } from '../call/command.ts'
+/** One verb of the command line: its parameters, its changes, its work and its answer. */
+export type Command = {
+  /** `noun verb`. */
+  readonly name: string
+  /** The right that it needs, in the table of roles. */
+  readonly action: Action
+  readonly summary: string
+  readonly parameters: readonly Parameter[]
+  /** The changes it makes. Required, so that every command announces them first. */
+  readonly changes: 'nothing' | (Changes & { readonly plan: Planning })
+  /** It works in an invalid environment: wrong values are left out. */
+  readonly anyEnvironment?: true
+  /** Runs only after confirmation. Throws `InputFault` for a value that it cannot take. */
+  readonly run: (context: CommandContext, given: Given) => Promise<Answer>
+}
 
-export type Command = CommandOf<CommandContext> & {
-  /** The right that it needs; default: by its name, in `permissions.ts`. */
-  readonly action?: Action
+/**
+ * The effect the command would have now: the command line shows it, asks, and takes `--dry-run` and `--yes`. Writes nothing, and throws
+ * for input that the command cannot take.
+ */
+type Planning = (context: CommandContext, given: Given) => Promise<Plan>
+
+export type Parameter = {
+  /** Without dashes: `org` is given as `--org X`, or by position. */
+  readonly name: string
+  readonly help: string
+  readonly required?: true
+  /**
+   * `flag` takes no value. Only values can be given by position, in the order of the parameters. `file` is a path, passed as
+   * an absolute one from where the user is; `-` stays.
+   */
+  readonly kind?: 'flag' | 'file'
+}
+
+/** Parameters as typed. */
+export type Given = {
+  text(name: string): string | undefined
+  required(name: string): string
+  flag(name: string): boolean
 }
 
 export type OperatedFoundation = Foundation & { readonly operator: Operator }
@@ -41,10 +75,4 @@ export class UsageError extends Error {
     super(message)
     this.remedy = remedy
   }
-}
-
-export const organizationParameter: Parameter = {
-  name: 'org',
-  help: 'organization id, such as org_01J…',
-  required: true,
 }

@@ -11,6 +11,7 @@ const shells = ['bash', 'zsh', 'fish'] as const
 /** `all`: every command, evaluated when the command runs, because this command is one of them. */
 export const completionCommand = (all: () => Promise<readonly Command[]>): Command => ({
   name: 'completion',
+  action: 'system.read',
   summary: `print a completion script for a shell; it also defines "${word}", which is this command line from any folder`,
   parameters: [{ name: 'shell', help: `one of ${shells.join(', ')}`, required: true }],
   changes: 'nothing',

@@ -1,4 +1,5 @@
-import type { Answer, Asks, Command, CommandContext, Given, Plan } from './command.ts'
+import type { Answer, Asks, Plan } from '../administration/declare.ts'
+import type { Command, CommandContext, Given } from './command.ts'
 import { members, sectionLines } from './table.ts'
 
 /**
@@ -56,11 +57,11 @@ export const consentTo = async (
 }
 
 const saidIn = ({ says, sections }: Plan): readonly string[] =>
-  sections === undefined ? says : [...sectionLines(sections), '', ...says]
+  sections === undefined || sections.length === 0 ? says : [...sectionLines(sections), '', ...says]
 
 const dryRunAnswer = (plan: Plan): Answer => {
-  const { says, json = {}, saysAll, sections } = plan
-  const said = saysAll === true || sections !== undefined || Object.keys(json).length === 0
+  const { says, json = {}, sections } = plan
+  const said = sections !== undefined || Object.keys(json).length === 0
   return {
     json: { dry_run: true, would: says, ...json },
     lines: [...saidIn(plan), ...(said ? [] : ['', ...members({ ...json })]), '', 'Nothing was written.'],

@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import {
+  type Answer,
   type Asked,
   type Context,
   type Declared,
@@ -13,14 +14,7 @@ import { catchUp } from '../administration/projections/catch-up.ts'
 import { twoPersonOf } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { addressesNow } from '../start/addresses.ts'
-import {
-  type Answer,
-  type Command,
-  type CommandContext,
-  type Given,
-  type Parameter,
-  UsageError,
-} from './command.ts'
+import { type Command, type CommandContext, type Given, type Parameter, UsageError } from './command.ts'
 import { fromUser, readTextFile } from './files.ts'
 import { outputParameters, withOutput } from './output.ts'
 import { cut, nameCharsMax, table } from './table.ts'

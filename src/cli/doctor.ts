@@ -8,6 +8,7 @@ const endMaxMs = 2_000
 
 export const doctorCommand: Command = {
   name: 'doctor',
+  action: 'system.read',
   summary:
     'check everything this installation needs, whether it runs or not; show faults and remedies; changes nothing',
   parameters: [],

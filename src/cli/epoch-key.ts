@@ -8,6 +8,7 @@ const instant = (ms: number): string => new Date(ms).toISOString()
 
 const list: Command = {
   name: 'epoch-key list',
+  action: 'system.read',
   summary: 'the keys that seal personal data, and by when each is destroyed',
   parameters: [],
   changes: 'nothing',
@@ -29,6 +30,7 @@ const list: Command = {
 
 const abandon: Command = {
   name: 'epoch-key abandon',
+  action: 'log.change',
   summary:
     'abandon data under keys that are lost for good: people of the data set are dropped, profiles are fetched again',
   parameters: [],

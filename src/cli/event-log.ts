@@ -57,6 +57,7 @@ const shownUrl = (url: string): string => url.replace(/^([^:]+:\/\/).*@/, '$1')
 
 const copy: Command = {
   name: 'event-log copy',
+  action: 'log.change',
   summary:
     'copy an event log to another engine: ids, order within streams and digests as they are; can be resumed',
   parameters: [
@@ -124,6 +125,7 @@ const prepareOf = (config: CommandContext['config'], given: Given) => {
 
 const prepare: Command = {
   name: 'event-log prepare',
+  action: 'log.change',
   summary:
     'create the EventStoreDB user of the service, or give it a new password, with the rights it needs; ' +
     'EVENT_LOG_ADMIN_URL and EVENT_LOG_USER_PASSWORD come from the environment',

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Context, Declared, Given } from '../administration/declare.ts'
+import type { Answer, Context, Declared, Given } from '../administration/declare.ts'
 import {
   answerOf,
   longWork,
@@ -8,7 +8,6 @@ import {
   takeBack,
   workerRuns,
 } from '../administration/jobs/long-work.ts'
-import type { Answer } from '../call/command.ts'
 
 /** Long work of this command line, done by a process that runs jobs, so that it continues when the terminal is closed. */
 

@@ -7,6 +7,7 @@ const databaseWaitMs = 10_000
 /** For installations that start many processes at the same time: one applies the migrations, the others find them applied. */
 export const migrateCommand: Command = {
   name: 'migrate',
+  action: 'installation.change',
   summary: 'bring the database to this release; every start does this too',
   parameters: [],
   changes: {
@@ -23,7 +24,7 @@ export const migrateCommand: Command = {
                 `Apply ${pending.length === 1 ? 'a migration' : `${pending.length} migrations`} that the database does not have: ${pending.join(', ')}.`,
               ],
         json: { migrations: pending },
-        saysAll: true,
+        sections: [],
       }
     },
   },

@@ -1,7 +1,9 @@
 import { constants, userInfo } from 'node:os'
 import { createInterface } from 'node:readline/promises'
+import type { Answer } from '../administration/declare.ts'
 import { labelOf } from '../administration/input.ts'
 import { labelledOperator, type Operator, provedOperator } from '../administration/operator.ts'
+import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import { checkTokenForm, userOfToken } from '../administration/users/operator-tokens.ts'
 import { userNameMax } from '../administration/users/users.ts'
 import { type Config, ConfigError, parseConfig } from '../config.ts'
@@ -9,20 +11,14 @@ import { type Closing, createClosing } from '../foundation/closing.ts'
 import { type Foundation, openFoundation } from '../foundation/foundation.ts'
 import { createLogger } from '../foundation/logger.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
-import {
-  type Answer,
-  type Command,
-  type CommandContext,
-  type OperatedFoundation,
-  UsageError,
-} from './command.ts'
+import { CommandRefused } from '../ledger/command.ts'
+import { type Command, type CommandContext, type OperatedFoundation, UsageError } from './command.ts'
 import { consentTo } from './consent.ts'
 import { exitCodeOf, failureJson, failureText } from './failure.ts'
 import { closeWords, notFound, usageOf, verbsText } from './help.ts'
 import { commandsOfNoun } from './nouns.ts'
 import { invocation } from './overview.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
-import { requirePermission } from './permissions.ts'
 import { withoutSecrets } from './secrets-in-text.ts'
 import { sectionLines } from './table.ts'
 
@@ -133,6 +129,20 @@ const runCommand = async (
 const printed = (answer: Answer, json: boolean): string => {
   if (json) return JSON.stringify(answer.json, null, 2)
   return (answer.lines ?? sectionLines(answer.sections ?? [answer.json])).join('\n')
+}
+
+/**
+ * Throws `CommandRefused` if the person's role does not permit the command. Without a token no person is proved: the operator
+ * has access to the database and its secrets, and could create a token for any user.
+ */
+export const requirePermission = (
+  { actor, role }: Operator,
+  { name, action }: Pick<Command, 'name' | 'action'>,
+): void => {
+  if (role === null || mayDo(role, action)) return
+  throw new CommandRefused(
+    `${actor.slice('user:'.length)} is ${role}, and "${name}" is for ${rolesThatMay(action)}`,
+  )
 }
 
 /** How long open resources may take to close. Work that the command began in the database ends with its connection. */

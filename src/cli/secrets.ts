@@ -11,6 +11,7 @@ import { table } from './table.ts'
 
 const status: Command = {
   name: 'secrets status',
+  action: 'system.read',
   summary: 'the SECRET_KEYs that open the installation key',
   parameters: [],
   changes: 'nothing',
@@ -45,6 +46,7 @@ const says = (step: RotationStep, { before, after }: Rotation): string[] => {
 
 const rotate: Command = {
   name: 'secrets rotate',
+  action: 'installation.change',
   summary: 'wrap the installation key by SECRET_KEY_NEW too; --finish removes the old SECRET_KEY',
   parameters: [
     { name: 'finish', help: 'every process runs with the new SECRET_KEY: remove the old one', kind: 'flag' },
@@ -57,7 +59,7 @@ const rotate: Command = {
     plan: async ({ foundation, config }, given) => {
       const step = stepOf(given)
       const plan = await planRotation({ foundation: await foundation(), config }, step)
-      return { says: says(step, plan), json: plan, saysAll: true }
+      return { says: says(step, plan), json: plan, sections: [] }
     },
   },
   run: async ({ foundation, config }, given) => {

@@ -7,6 +7,7 @@ import { members } from './table.ts'
 export const seedCommands: readonly Command[] = [
   {
     name: 'seed',
+    action: 'installation.change',
     summary: 'make another demo organization with a key and 1,000 credits; the demo user gets a new password',
     parameters: [],
     changes: {

@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import type { Sections } from '../call/command.ts'
+import type { Sections } from '../administration/declare.ts'
 
 /** Output for people on a terminal: rows under aligned headings. */
 

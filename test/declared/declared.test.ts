@@ -20,7 +20,7 @@ import { createWebhook, pauseWebhook } from '../../src/administration/webhooks/w
 import { parseCredits } from '../../src/billing/money.ts'
 import { createPixelControls } from '../../src/capabilities/index.ts'
 import { commandOf } from '../../src/cli/declared.ts'
-import { requirePermission } from '../../src/cli/permissions.ts'
+import { requirePermission } from '../../src/cli/run.ts'
 import type { Position, RecordedEvent } from '../../src/event-log/port.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { jobsApplication } from '../../src/foundation/job-queue.ts'

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { creditsText, formatCredits, parseCredits } from '../../billing/money.ts'
-import type { Sections } from '../../call/command.ts'
-import { type Context, command, wholeOrNot } from '../declare.ts'
+import { type Context, command, type Sections, wholeOrNot } from '../declare.ts'
 import {
   apiKey,
   credits,

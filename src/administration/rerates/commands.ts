@@ -1,7 +1,6 @@
 import { z } from 'zod'
-import type { Plan } from '../../call/command.ts'
 import { payingOf } from '../../events/test-organization.ts'
-import { type Context, command, wholeOrNot } from '../declare.ts'
+import { type Context, command, type Plan, wholeOrNot } from '../declare.ts'
 import { instant, organization, prices, reason } from '../fields.ts'
 import { organizationsOf } from '../ledgers/ledgers.ts'
 import {

@@ -1,6 +1,5 @@
-import type { Column, Page, Row } from '../../administration/declare.ts'
+import type { Answer, Column, Page, Plan, Row, Sections } from '../../administration/declare.ts'
 import { type Field, organizationHelp } from '../../administration/fields.ts'
-import type { Answer, Plan, Sections } from '../../call/command.ts'
 import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
 import { balance, capitalized, count, decimal, utc, words } from '../format.ts'
