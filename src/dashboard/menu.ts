@@ -31,10 +31,10 @@ export const organizationMenu = [
   { path: '/usage', name: 'Usage' },
   { path: '/statement', name: 'Statement' },
   { path: '/months', name: 'Months' },
-  { path: '/lots', name: 'Lots' },
+  { path: '/credits/lots', name: 'Lots' },
   { path: '/price/show', name: 'Prices' },
   { path: '/pixel', name: 'Pixel' },
-  { path: '/webhooks', name: 'Webhooks' },
+  { path: '/webhook/list', name: 'Webhooks' },
   { path: '/commands', name: 'Commands' },
 ] as const satisfies readonly { readonly path: string; readonly name: string }[]
 

@@ -14,7 +14,7 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   [`${organization}/calls.csv`, ['accounts', 'ledger_lines']],
   [`${organization}/statement`, ['accounts', 'ledger_lines']],
   [`${organization}/months`, ['accounts', 'ledger_lines']],
-  [`${organization}/lots`, ['accounts']],
+  [`${organization}/credits`, ['accounts']],
   [`${organization}/pixel`, ['accounts', 'pixel_days']],
   [`${organization}/pick`, ['api_keys']],
   [`${organization}/commands`, ['accounts']],

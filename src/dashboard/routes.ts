@@ -14,7 +14,6 @@ import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
 import { endWhenIdle, idleNotice } from './idle.ts'
 import { keyPageRoutes } from './key-page-routes.ts'
-import { lotRoutes } from './lot-routes.ts'
 import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
 import { operationsRoutes } from './operations-routes.ts'
@@ -38,7 +37,6 @@ import { timesRoutes } from './times.ts'
 import { newestCallMs } from './usage-queries.ts'
 import { usageRoutes } from './usage-routes.ts'
 import { usedUpOf } from './used-up.ts'
-import { webhookRoutes } from './webhook-routes.ts'
 import { workRoutes } from './work-routes.ts'
 
 /** Signing in and out, and every page. GET requests change nothing. */
@@ -124,7 +122,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   monthRoutes(pages, context)
   allMonthsRoutes(pages, context)
   statementRoutes(pages, context)
-  lotRoutes(pages, context)
   declaredRoutes(pages, context)
   commandRoutes(pages, context)
   pickRoutes(pages, context)
@@ -132,7 +129,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   operationsRoutes(pages, context)
   eventRoutes(pages, context)
   dataRoutes(pages, context)
-  webhookRoutes(pages, context)
   pixelRoutes(pages, context)
   ownRoutes(pages, context)
   timesRoutes(pages)

@@ -245,7 +245,7 @@ describe('the statement with filters', () => {
 
 describe('lots', () => {
   test('of another organization are not shown', async () => {
-    const theirs = /void\?grant=([^"]+)"/.exec((await ada.get(`${base}/lots`)).body)?.[1] ?? ''
+    const theirs = /void\?grant=([^"]+)"/.exec((await ada.get(`${base}/credits/lots`)).body)?.[1] ?? ''
     const { organizationId } = await createOrganization(room.foundation, {
       name: 'Mine',
       overdraftLimit: 0n,

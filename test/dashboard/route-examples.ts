@@ -15,7 +15,6 @@ export const routeExamples = ({ organizationId, keyId, requestId }: Scene): Rout
   keys: keyId,
   calls: requestId,
   months: new Date().toISOString().slice(0, 7),
-  lots: '00000000-0000-0000-0000-000000000000',
   waiting: 'none',
   projections: 'key_usage',
   jobs: 'none',
@@ -23,7 +22,6 @@ export const routeExamples = ({ organizationId, keyId, requestId }: Scene): Rout
   streams: ledgerStream(organizationId),
   revision: '0',
   at: '1',
-  webhooks: 'wh_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
 })
 
 /** Throws if a parameter has no example. The error names the place to add it. */

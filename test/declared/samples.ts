@@ -197,6 +197,7 @@ const samples: Readonly<Record<string, Sample>> = {
     events: ['balance.low', 'key.expiring'],
   }),
   'webhook list': () => ({}),
+  'webhook show': ({ webhookId }) => ({ webhook: webhookId }),
   'webhook deliveries': ({ webhookId }) => ({ webhook: webhookId, state: 'dead' }),
   'webhook delete': ({ webhookId }) => ({ webhook: webhookId }),
   'webhook test': ({ webhookId }) => ({ webhook: webhookId }),

@@ -102,10 +102,12 @@ export const listLots = query({
     { name: 'left', label: 'Left', kind: 'credits' },
     { name: 'granted', label: 'Granted', kind: 'credits' },
     { name: 'priority', label: 'Priority', kind: 'number' },
-    { name: 'expires_at', label: 'Expires', kind: 'instant' },
+    { name: 'expires_at', label: 'Expires (UTC)', kind: 'instant' },
     { name: 'reason', label: 'Reason' },
     { name: 'reference', label: 'Reference' },
   ],
+  next: [{ name: 'credits grant', label: 'Grant credits' }],
+  nextOfRow: [{ name: 'credits void', label: 'Take back', given: ({ grant_id }) => ({ grant: grant_id }) }],
   run: async ({ foundation }, { organization: organizationId }) => {
     const { lots } = await lotsLeft(foundation, organizationId)
     return {

@@ -8,7 +8,6 @@ import {
   createWebhook,
   deleteWebhook,
   deliveryStates,
-  type ListedWebhook,
   listDeliveries,
   listWebhooks,
   pauseWebhook,
@@ -98,10 +97,10 @@ const listAll = query({
   action: 'accounts.read',
   summary: 'list webhooks, with waiting and failed messages',
   input: z.object({ organization: organization({ help: 'of this organization only' }).optional() }),
-  // The path of a URL is often a password, so only the webhook's own page shows it.
+  // The path of a URL is often a password, so a list shows only the host: "webhook show" has the whole URL.
   columns: [
     { name: 'webhook_id', label: 'Webhook', kind: 'id' },
-    { name: 'organization_id', label: 'Organization', kind: 'id' },
+    { name: 'organization_id', label: 'Organization', kind: 'organization' },
     { name: 'host', label: 'Sent to' },
     { name: 'events', label: 'Events' },
     { name: 'state', label: 'Status' },
@@ -109,13 +108,50 @@ const listAll = query({
     { name: 'pending', label: 'Waiting', kind: 'number' },
     { name: 'dead', label: 'Failed', kind: 'number' },
     { name: 'dropped', label: 'Dropped', kind: 'number' },
+    { name: 'last_attempt_at', label: 'Last attempt (UTC)', kind: 'instant' },
+    { name: 'last_result', label: 'Last result' },
   ],
+  next: [{ name: 'webhook create', label: 'Add a webhook' }],
+  nextOfRow: [{ name: 'webhook show', label: 'Show', given: ({ webhook_id }) => ({ webhook: webhook_id }) }],
   run: async ({ foundation }, { organization: organizationId = null }) => ({
-    json: (await listWebhooks(foundation, organizationId)).map(webhookJson),
+    json: (await listWebhooks(foundation, organizationId)).map((row) => ({
+      ...webhookJson(row),
+      pending: row.pending,
+      dead: row.dead,
+      last_attempt_at: row.last_attempt_at?.toISOString() ?? null,
+      last_result: row.last_result,
+    })),
   }),
 })
 
-const webhookJson = (row: ListedWebhook) => ({
+const show = query({
+  name: 'webhook show',
+  action: 'accounts.read',
+  summary: 'show a webhook: its whole URL, its events and its status',
+  input: ofOne,
+  run: async ({ foundation }, input) => {
+    const row = await webhookOf(foundation.pool, namedIn(input))
+    const given = { webhook: row.webhook_id }
+    return {
+      json: { ...webhookJson(row), former_secret_until: row.former_until?.toISOString() ?? null },
+      next: [
+        { name: 'webhook deliveries', label: 'Messages', given },
+        {
+          name: 'webhook test',
+          label: row.disabled_at === null ? 'Send test message' : 'Enable with a test message',
+          given,
+        },
+        row.paused_at === null
+          ? { name: 'webhook pause', label: 'Pause', given }
+          : { name: 'webhook resume', label: 'Resume', given },
+        { name: 'webhook rotate-secret', label: 'Rotate secret', given },
+        { name: 'webhook delete', label: 'Delete', given },
+      ],
+    }
+  },
+})
+
+const webhookJson = (row: WebhookRow) => ({
   webhook_id: row.webhook_id,
   organization_id: row.organization_id,
   url: row.url,
@@ -127,8 +163,6 @@ const webhookJson = (row: ListedWebhook) => ({
   disabled_at: row.disabled_at?.toISOString() ?? null,
   disabled_reason: row.disabled_reason,
   paused_at: row.paused_at?.toISOString() ?? null,
-  pending: row.pending,
-  dead: row.dead,
   dropped: Number(row.dropped),
 })
 
@@ -156,6 +190,12 @@ const deliveries = query({
     { name: 'next_attempt_at', label: 'Next attempt (UTC)', kind: 'instant' },
     { name: 'last_attempt_at', label: 'Last attempt (UTC)', kind: 'instant' },
     { name: 'last_result', label: 'Last result' },
+  ],
+  nextOfRow: [
+    {
+      ...{ name: 'webhook resend', label: 'Send again' },
+      given: ({ state, delivery_id }) => (state === 'pending' ? null : { delivery: delivery_id }),
+    },
   ],
   run: async ({ foundation }, { state = null, ...input }) => {
     const rows = await listDeliveries(foundation, { ...namedIn(input), state })
@@ -311,6 +351,6 @@ const rotateSecret = command({
 })
 
 export const webhookDeclarations = [
-  ...[create, listAll, deliveries, remove, test, resend],
+  ...[create, listAll, show, deliveries, remove, test, resend],
   ...[pause, resume, rotateSecret],
 ]

@@ -108,12 +108,11 @@ export type WebhookRow = Receiver & {
 const columns =
   'e.webhook_id, e.organization_id, e.url, e.events, e.created_at, e.failing_since, e.disabled_at, e.disabled_reason, e.paused_at, e.dropped, e.sealed_secret, e.former_sealed_secret, e.former_until'
 
-export type ListedWebhook = WebhookRow & {
+type ListedWebhook = WebhookRow & {
   readonly pending: number
   readonly dead: number
   /** Of the newest message that was tried. */
   readonly last_attempt_at: Date | null
-  readonly last_state: DeliveryRow['state'] | null
   readonly last_result: string | null
 }
 
@@ -130,10 +129,10 @@ export const listWebhooks = async (
             (select count(*)::int from webhook_deliveries d where d.webhook_id = e.webhook_id and d.state = 'pending') as pending,
             (select count(*)::int from webhook_deliveries d where d.webhook_id = e.webhook_id and d.state = 'dead'
                 and d.event <> '${testMessage}') as dead,
-            last.last_attempt_at, last.state as last_state, last.last_result
+            last.last_attempt_at, last.last_result
        from webhook_endpoints e
        left join lateral (
-         select d.last_attempt_at, d.state, d.last_result from webhook_deliveries d
+         select d.last_attempt_at, d.last_result from webhook_deliveries d
           where d.webhook_id = e.webhook_id and d.last_attempt_at is not null
           order by d.created_at desc, d.delivery_id limit 1) last on true
       where $1::text is null or e.organization_id = $1 order by e.created_at, e.webhook_id`,

@@ -48,9 +48,9 @@ const homeOf = ({ place: { declared }, account }: DeclaredView): string => {
 
 /** The page that shows what the commands of a noun change. */
 const organizationHomes: Readonly<Record<string, string>> = {
-  credits: '/lots',
+  credits: '/credits/lots',
   key: '#keys',
-  webhook: '/webhooks',
+  webhook: '/webhook/list',
   pixel: '/pixel',
   price: '/price/show',
   ledger: '/months',
@@ -358,15 +358,19 @@ ${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${a
 /** What people may do with each row, in a last column. In a list of all organizations, a row names its own. */
 const columnOfNext = (view: DeclaredView, rows: readonly Row[]): TableColumn<Row>[] => {
   const { role, organizationId } = askerOf(view)
+  const { columns, nextOfRow = [] } = view.place.declared
   const links = new Map(
     rows.map((row) => [
       row,
-      (view.place.declared.nextOfRow ?? []).flatMap(({ name, label, given }) => {
+      nextOfRow.flatMap(({ name, label, given }) => {
         const values = given(row)
         const own = typeof row.organization_id === 'string' ? row.organization_id : null
         const asker = { role, organizationId: organizationId ?? own }
         const href = values === null ? null : hrefOf({ name, given: values }, asker)
-        return href === null ? [] : [html`<a href="${href}">${label}</a> `]
+        const about = shownValue(row[columns?.[0]?.name ?? ''])
+        return href === null
+          ? []
+          : [html`<a href="${href}">${label}<span class="unseen"> ${about}</span></a> `]
       }),
     ]),
   )
