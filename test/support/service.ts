@@ -12,6 +12,7 @@ import { parseConfig } from '../../src/config.ts'
 import type { Permission } from '../../src/events/capabilities.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { keyDirOf } from './key-dir.ts'
+import { runTyped } from './processes/command-lines.ts'
 
 /** The service and its command line as real processes, as users run them. */
 
@@ -192,12 +193,16 @@ export const startCli = (
   return { child, ended: once(child, 'close').then(([code]) => ({ code: code as number | null, out, err })) }
 }
 
-/** Runs one command of the command line to its end. */
+/** Runs one command of the command line to its end, in a process that runs others afterwards. */
 export const cli = async (
   args: readonly string[],
   variables: Readonly<Record<string, string>>,
 ): Promise<CliResult> => {
-  const { code, out, err } = await startCli(args, variables).ended
+  const { code, out, err } =
+    // It ends its process by itself.
+    args[0] === 'doctor'
+      ? await startCli(args, variables).ended
+      : await runTyped({ words: [...args], environment: environmentOf(variables) }, commandDeadlineMs)
   if (code === null)
     throw new Error(`cli ${args.join(' ')} was killed after ${commandDeadlineMs} ms:\n${err}${out}`)
   return { code, out, err }
