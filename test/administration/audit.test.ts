@@ -9,13 +9,15 @@ import { grant } from '../../src/administration/credits/credits.ts'
 import { type AuditEntry, auditEntries } from '../../src/administration/event-log/audit.ts'
 import { auditSentence } from '../../src/administration/event-log/audit-sentences.ts'
 import { revoke } from '../../src/administration/keys/api-keys.ts'
-import { recordOperation } from '../../src/administration/operator-events.ts'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { catchUp } from '../../src/administration/projections/catch-up.ts'
 import { createUser, setDisabled } from '../../src/administration/users/user-changes.ts'
 import { parseCredits } from '../../src/billing/money.ts'
+import { appendNext } from '../../src/event-log/append-next.ts'
+import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import { auditedTypes, isAudited } from '../../src/events/audited.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
+import { operatorStream } from '../../src/events/streams.ts'
 import { upcast } from '../../src/events/upcast.ts'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 
@@ -103,12 +105,18 @@ describe('the audit', () => {
   })
 
   test('is complete over many pages, in both orders', async () => {
-    for (let n = 0; n < 450; n++)
-      await recordOperation(
-        house.foundation.eventLog,
-        { type: 'JobRequested', data: { job: `job-${n}`, run_id: '3f0c8f2e-1d5b-5c0e-9a51-0a6f0b7f3f10' } },
-        { actor: 'user:many', once: `many/${n}` },
-      )
+    const runId = '3f0c8f2e-1d5b-5c0e-9a51-0a6f0b7f3f10'
+    const requests = Array.from({ length: 450 }, (_, n) =>
+      encodeEvent(
+        { type: 'JobRequested', data: { job: `job-${n}`, run_id: runId } },
+        {
+          ...{ id: eventIdOf(operatorStream, `many/${n}`, 0), actor: 'user:many' },
+          effectiveAt: new Date().toISOString(),
+        },
+      ),
+    )
+    for (let from = 0; from < 450; from += 10)
+      await appendNext(house.foundation.eventLog, operatorStream, requests.slice(from, from + 10))
     const newest = await listed({ actors: ['user:many'] })
     expect(newest.map(({ says }) => says)).toEqual(
       Array.from({ length: 450 }, (_, n) => `requested a run of the job job-${449 - n}`),
@@ -153,13 +161,7 @@ describe('the audit', () => {
     }
   })
 
-  test.each([
-    ['by time', { since: new Date(Date.now() + 999 * 86_400_000).toISOString() }],
-    ['by who', { actors: ['user:rare'] }],
-    ['about what', { about: 'rare' }],
-    ['by type', { type: 'MonthClosed' }],
-    ['from the newest on', {}],
-  ])('of 20,000 changes a few are found %s without reading all', async (_, filter) => {
+  test('of 20,000 changes a few are found by any filter without reading all', async () => {
     await house.query(
       `insert into audit_entries (position, at, actor, type, stream, about)
        select 8e15::bigint + n, now() + n * interval '1 s', 'user:often', 'JobRequested', 'operator', array['often']
@@ -171,10 +173,18 @@ describe('the audit', () => {
           where c.relkind = 'r' and c.relname like 'audit\\_entries%'`,
       )
       await house.query(`analyze ${table?.name}`)
-      const { text, values } = auditPage({ ...all, ...filter }, { after: null, max: 100 })
-      const plan = JSON.stringify(await house.query(`explain ${text}`, [...values]))
-      expect(plan).toMatch(/Index/)
-      expect(plan).not.toMatch(/Seq Scan/)
+      for (const filter of [
+        { since: new Date(Date.now() + 999 * 86_400_000).toISOString() },
+        { actors: ['user:rare'] },
+        { about: 'rare' },
+        { type: 'MonthClosed' },
+        {},
+      ]) {
+        const { text, values } = auditPage({ ...all, ...filter }, { after: null, max: 100 })
+        const plan = JSON.stringify(await house.query(`explain ${text}`, [...values]))
+        expect(plan).toMatch(/Index/)
+        expect(plan).not.toMatch(/Seq Scan/)
+      }
     } finally {
       await house.query('delete from audit_entries where position > 8e15')
     }
@@ -194,10 +204,15 @@ describe('each kind of change', () => {
     expect(auditedTypes.filter((type) => !sampled.some((one) => one.type === type))).toEqual([])
   })
 
-  test.each(sampled.map((event) => [event.type, event] as const))('%s is a complete sentence', (_, event) => {
-    const sentence = auditSentence(event)
-    expect(sentence).not.toMatch(/undefined|null|NaN|\[object|^\s*$/)
-    expect(sentence.length).toBeLessThan(500)
+  test('is a complete sentence', () => {
+    for (const event of sampled) {
+      const sentence = auditSentence(event)
+      expect([event.type, sentence]).toEqual([
+        event.type,
+        expect.not.stringMatching(/undefined|null|NaN|\[object|^\s*$/),
+      ])
+      expect(sentence.length).toBeLessThan(500)
+    }
   })
 })
 

@@ -135,29 +135,6 @@ test('a backup is recorded with its author and its description', async () => {
   expect((await stat(file('first.tar'))).mode & 0o777).toBe(0o600)
 })
 
-test('after a restore every row exists, and the read models are those of the backup', async () => {
-  const there = await target()
-  const { rows } = await restore(there, 'second.tar')
-  expect(rows.companies).toBe(3_000)
-  const { position } = second.manifest.head
-  const same = (text: string) =>
-    Promise.all([rowsIn(house.config.DATABASE_URL ?? '', text), rowsIn(there.database.url, text)]).then(
-      ([here, restored]) => expect(restored).toEqual(here),
-    )
-  await same(`select * from log_segments where last_position <= ${position} order by last_position`)
-  await same('select key_hash, status, answer from idempotent_calls order by key_hash')
-  await same('select domain, name from companies order by domain')
-  const foundation = await openRestored(there)
-  expect(
-    (await foundation.pool.query('select organization_id, remaining_micro from account_lots order by 1, 2'))
-      .rows,
-  ).toEqual(await house.query('select organization_id, remaining_micro from account_lots order by 1, 2'))
-  // Streams continue from there, and new ones get new ids.
-  const account = await foundation.ledger.account(partner.organizationId)
-  expect(account).toBeDefined()
-  await expect(restore(there, 'second.tar')).rejects.toThrow(/not empty/)
-})
-
 test('a target is checked before the restore (empty, in use, or of another release) and is not changed', async () => {
   const checking = async ({ config }: { readonly config: Config }): Promise<void> => {
     const asked = { path: file('second.tar'), keysLost: false, onProgress: () => undefined }
@@ -179,23 +156,6 @@ test('a target is checked before the restore (empty, in use, or of another relea
     `insert into schema_migrations (number, name, sha256) values (9999, 'later.sql', '')`,
   )
   await expect(checking(other)).rejects.toThrow('and this database those of 9999')
-})
-
-test('a backup returns the time it was made', async () => {
-  const there = await target()
-  await restore(there, 'first.tar')
-  const [row] = await rowsIn(there.database.url, 'select position from log_head')
-  expect(row).toEqual({ position: first.manifest.head.position })
-})
-
-test('an empty installation can be backed up and restored', async () => {
-  const own = { KEY_DIR: file('empty-keys') }
-  const empty = await target(own)
-  const foundation = await openFoundation(empty.config, { logger })
-  const options = { actor: 'cli', onProgress: () => undefined }
-  await createBackup(foundation, { path: file('empty.tar'), ...options })
-  await foundation.close()
-  await restore(await target(own), 'empty.tar')
 })
 
 describe('refused, and nothing is written', () => {
@@ -369,9 +329,10 @@ describe('during an incomplete restore', () => {
   const refused = ({ config }: Target) =>
     expect(openFoundation(config, { logger })).rejects.toThrow('a backup is being restored here')
 
-  test('nothing starts there, and the same restore continues; any other restore is refused', async () => {
+  test('nothing starts there, any other restore is refused, and the same one continues to all rows and read models', async () => {
     const there = await target()
     const loaded = await restore(there, 'second.tar')
+    expect(loaded.rows.companies).toBe(3_000)
     await refused(there)
     expect(await restore(there, 'second.tar')).toMatchObject({ rows: loaded.rows, since: loaded.since })
     await expect(restore(there, 'first.tar')).rejects.toThrow('another backup is being restored here')
@@ -380,8 +341,20 @@ describe('during an incomplete restore', () => {
     await expect(restore({ ...there, config: elsewhere }, 'second.tar')).rejects.toThrow(
       'EVENT_LOG_URL: this restore began with the event log PostgreSQL',
     )
-    await openRestored(there)
+    const { position } = second.manifest.head
+    const same = async (text: string) =>
+      expect(await rowsIn(there.database.url, text)).toEqual(
+        await rowsIn(house.config.DATABASE_URL ?? '', text),
+      )
+    await same(`select * from log_segments where last_position <= ${position} order by last_position`)
+    await same('select key_hash, status, answer from idempotent_calls order by key_hash')
+    await same('select domain, name from companies order by domain')
+    const foundation = await openRestored(there)
+    const lots = 'select organization_id, remaining_micro from account_lots order by 1, 2'
+    expect((await foundation.pool.query(lots)).rows).toEqual(await house.query(lots))
+    expect(await foundation.ledger.account(partner.organizationId)).toBeDefined()
     await openFoundation(there.config, { logger }).then(({ close }) => opened.push(close))
+    await expect(restore(there, 'second.tar')).rejects.toThrow(/not empty/)
   })
 
   test('if it ended before a row was loaded, nothing starts either: it begins again, with any backup', async () => {
@@ -396,6 +369,9 @@ describe('during an incomplete restore', () => {
     await refused(there)
     await restore(there, 'first.tar')
     await refused(there)
+    expect(await rowsIn(there.database.url, 'select position from log_head')).toEqual([
+      { position: first.manifest.head.position },
+    ])
     await openRestored(there)
   })
 })
@@ -408,7 +384,7 @@ describe('a final backup', () => {
     expect(await house.query('select from installation_mark')).toEqual([])
   }, 30_000)
 
-  test('closes the installation; if it fails, the installation stays open', async () => {
+  test('closes the installation, here an empty one; if it fails, the installation stays open', async () => {
     const own = { KEY_DIR: file('moved-keys') }
     const source = await target(own)
     await openFoundation(source.config, { logger }).then(({ close }) => close())

@@ -1,5 +1,6 @@
 /** How operators handle rebuilds and events set aside. The event log records the actor and the reason. */
 import pino from 'pino'
+import { ulid } from 'ulid'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { apiKeys } from '../../projections/api-keys.ts'
@@ -14,7 +15,8 @@ import { operatorStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { Cancelled } from '../../src/projector/second-set.ts'
 import { liveTable } from '../../src/projector/tables.ts'
-import { type House, openHouse, type Partner, send } from '../support/house.ts'
+import { type House, openHouse, type Partner } from '../support/house.ts'
+import { pricedCall } from '../support/memory-process.ts'
 
 let house: House
 let partner: Partner
@@ -78,12 +80,15 @@ test('a cancelled rebuild ends in the process where it runs, and leaves the live
     },
   }
   // More than is folded in the transaction of the switch.
-  const ask = () =>
-    send(`${house.apiUrl}/v1/ip/lookup`, {
-      headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
-      body: { ip: '10.0.0.1' },
-    })
-  for (let calls = 0; calls < 2_200; calls += 50) await Promise.all(Array.from({ length: 50 }, ask))
+  const { ledger } = house.foundation
+  await Promise.all(
+    Array.from({ length: 1_100 }, () =>
+      ledger.submit(
+        partner.organizationId,
+        pricedCall({ requestId: ulid(), price: '0.01', keyId: partner.keyId }),
+      ),
+    ),
+  )
   await house.projected()
   const running = asked([keyUsage], { ...house.foundation, eventLog: slow })
   running.catch(() => undefined)

@@ -189,16 +189,19 @@ describe('completion in bash', () => {
     encoding: 'utf8',
   })
 
-  /** The completions offered for the last of the words. */
-  const offered = (...words: string[]): string[] => {
-    const line = `source /dev/stdin <<'SCRIPT'
-${script.stdout}
-SCRIPT
-COMP_WORDS=(enl ${words.map((one) => `'${one}'`).join(' ')}); COMP_CWORD=${words.length}
-_enl_complete; printf '%s\\n' "\${COMPREPLY[@]}"`
-    const { stdout, stderr, status } = spawnSync('bash', ['--norc', '-c', line], { encoding: 'utf8' })
+  /** The completions offered for the last word of each line. */
+  const offeredFor = (lines: readonly (readonly string[])[]): string[][] => {
+    const asked = lines.map(
+      (words) => `COMPREPLY=(); COMP_WORDS=(enl ${words.map((one) => `'${one}'`).join(' ')})
+COMP_CWORD=${words.length}; _enl_complete; echo "\${COMPREPLY[*]}"`,
+    )
+    const program = [`source /dev/stdin <<'SCRIPT'`, script.stdout, 'SCRIPT', ...asked].join('\n')
+    const { stdout, stderr, status } = spawnSync('bash', ['--norc'], { input: program, encoding: 'utf8' })
     expect({ stderr, status }).toEqual({ stderr: '', status: 0 })
-    return stdout.split('\n').filter(Boolean)
+    return stdout
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => line.split(' ').filter(Boolean))
   }
 
   test('is a valid bash script, and defines the command it completes', () => {
@@ -210,30 +213,23 @@ _enl_complete; printf '%s\\n' "\${COMPREPLY[@]}"`
   })
 
   test('offers nouns, verbs and options, and files for a value', () => {
-    expect(offered('')).toEqual([
-      ...new Set(commands.map(({ name }) => name.split(' ')[0])),
-      ...['--help', '--version'],
-    ])
-    expect(offered('cred')).toEqual(['credits'])
-    expect(offered('key', 'rev')).toEqual(['revoke'])
-    expect(offered('key', 'revoke', '--')).toEqual([
-      '--key',
-      '--reason',
-      '--org',
-      '--dry-run',
-      '--yes',
-      '--as',
-      '--json',
-      '--help',
-    ])
-    expect(offered('org', 'list', '--y')).toEqual([])
-    expect(offered('credits', 'grant', 'org_1', '--exp')).toEqual(['--expires-at'])
-    expect(offered('migrate', '--d')).toEqual(['--dry-run'])
-    expect(offered('price', 'propose', 'boo')).toEqual([])
-  })
-
-  test('every command is completed', () => {
-    for (const command of commands)
-      expect(offered(...command.name.split(' '), '--')).toEqual(optionsOf(command).map((name) => `--${name}`))
+    const nouns = [...new Set(commands.map(({ name }) => name.split(' ')[0] ?? ''))]
+    const ofRevoke = ['key', 'reason', 'org', 'dry-run', 'yes', 'as', 'json', 'help']
+    const expected: readonly (readonly [readonly string[], readonly string[]])[] = [
+      [[''], [...nouns, '--help', '--version']],
+      [['cred'], ['credits']],
+      [['key', 'rev'], ['revoke']],
+      [['key', 'revoke', '--'], ofRevoke.map((name) => `--${name}`)],
+      [['org', 'list', '--y'], []],
+      [['credits', 'grant', 'org_1', '--exp'], ['--expires-at']],
+      [['migrate', '--d'], ['--dry-run']],
+      [['price', 'propose', 'boo'], []],
+      ...commands.map(
+        (one) => [[...one.name.split(' '), '--'], optionsOf(one).map((name) => `--${name}`)] as const,
+      ),
+    ]
+    const lines = expected.map(([words]) => words)
+    const offered = offeredFor(lines)
+    expect(lines.map((words, i) => [words, offered[i]])).toEqual(expected)
   })
 })
