@@ -1,4 +1,7 @@
 /** Every page and every form for every role, from the one table of permissions. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
@@ -7,6 +10,7 @@ import { mayDo } from '../../src/administration/roles.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import { menu, organizationMenu } from '../../src/dashboard/menu.ts'
 import type { UserRole } from '../../src/events/users.ts'
+import { writeCityFile } from '../support/house.ts'
 import {
   type Browser,
   type DashboardHost,
@@ -19,16 +23,21 @@ import {
 import { requestOf, routeExamples } from './route-examples.ts'
 import { openScene, type Scene } from './scene.ts'
 
+let directory = ''
 let room: DashboardHost
 let scene: Scene
 let other: Scene
 
 beforeAll(async () => {
-  room = await openDashboardHost()
+  directory = await mkdtemp(join(tmpdir(), 'access-'))
+  room = await openDashboardHost({ environment: { GEOIP_CITY_DB: await writeCityFile(directory) } })
   scene = await openScene(room, { nowMs: Date.now(), days: 2 })
   other = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Contoso' })
 })
-afterAll(() => room?.close())
+afterAll(async () => {
+  await room?.close()
+  await rm(directory, { recursive: true })
+})
 
 const routes = Object.keys(actionOfRoute) as Route[]
 const month = new Date().toISOString().slice(0, 7)
@@ -66,6 +75,8 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
     const before = await room.foundation.eventLog.head()
     const wrong: Record<string, number> = {}
     for (const route of routes) {
+      // A form has the rights of its page, so one role of the operator shows that it is accepted.
+      if (route.startsWith('POST ') && !['admin', 'partner'].includes(role) && mayOpen(role, route)) continue
       const status = await statusOf(browser, route, scene, csrf)
       const isRefused = status === 403 || (status === 404 && route.includes(' /commands/'))
       const leads = role === 'partner' && route === 'GET /'

@@ -8,7 +8,6 @@ import { parseCredits } from '../../src/billing/money.ts'
 import { actionOfRoute } from '../../src/dashboard/access.ts'
 import { behindText } from '../../src/dashboard/pages/rows.ts'
 import { readsOf } from '../../src/dashboard/reads.ts'
-import { until } from '../support/house.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
@@ -61,10 +60,12 @@ describe('a page', () => {
   const account = () => `/organizations/${scene.organizationId}`
   /** Polls until the pages' shared reading has been renewed. */
   const shows = (browser: Browser, path: string, text: string, does = true): Promise<void> =>
-    until(
-      `${path} ${does ? 'says' : 'does not say'}: ${text}`,
-      async () => (await browser.get(path)).body.includes(text) === does,
-    )
+    expect
+      .poll(async () => (await browser.get(path)).body.includes(text), {
+        interval: 100,
+        message: `${path}: ${text}`,
+      })
+      .toBe(does)
 
   test.each([
     [null, 0, 'unknown'],

@@ -53,8 +53,8 @@ test.each(roles)('a person with the role %s finds every command of that role in 
       (role !== 'partner' ||
         (types === undefined && fields.some(({ control }) => control === 'organization'))),
   )
+  // `access.test.ts` opens each of them.
   expect(listed.sort()).toEqual(offered.map(({ name }) => `${base}/${name.replace(' ', '/')}`).sort())
-  for (const href of listed) expect([href, (await as(role).get(href)).statusCode]).toEqual([href, 200])
 })
 
 test('commands of other interfaces are listed without a link', async () => {

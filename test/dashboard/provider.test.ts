@@ -249,17 +249,17 @@ describe('while the provider is down', () => {
     const issuer = await listening(server)
     if (listener === null) await closed(server)
     else server.on('request', listener)
-    const own = await openDashboardHost({ provider: { issuer, ...client, nameClaim: 'email' } })
+    const own = await openDashboardHost({
+      ...{ beside: room, provider: { issuer, ...client, nameClaim: 'email' } },
+    })
     try {
-      const { password } = await createUser(own.foundation, {
-        ...{ name: 'ada', role: 'admin', organizationId: null, actor },
-      })
+      const user = await person()
       const browser = openBrowser(own.host)
       const answer = await browser.get('/login/provider')
       expect(answer.statusCode).toBe(503)
       expect(answer.body).toContain('The identity provider cannot be reached.')
       expect(answer.body).toContain('name="password"')
-      expect((await browser.submit('/login', { name: 'ada', password })).statusCode).toBe(303)
+      expect((await browser.submit('/login', user)).statusCode).toBe(303)
     } finally {
       await own.close()
       if (listener !== null) await closed(server)
@@ -277,7 +277,7 @@ describe('while the provider is down', () => {
 })
 
 test('without a provider there is neither a button nor an address', async () => {
-  const own = await openDashboardHost()
+  const own = await openDashboardHost({ beside: room })
   try {
     const browser = openBrowser(own.host)
     expect((await browser.get('/login')).body).not.toContain('/login/provider')

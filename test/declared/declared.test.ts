@@ -41,7 +41,15 @@ import { openScene } from '../dashboard/scene.ts'
 import { until } from '../support/house.ts'
 import { pricedCall } from '../support/memory-process.ts'
 import { root } from '../support/service.ts'
-import { jobEnded, linesIn, onApi, onCommandLine, onDashboard, type Person } from './interfaces.ts'
+import {
+  environment,
+  jobEnded,
+  linesIn,
+  onApi,
+  onCommandLine,
+  onDashboard,
+  type Person,
+} from './interfaces.ts'
 import { refusals, sampleOf, samplesOfNothing, type Things, withoutEvents } from './samples.ts'
 
 let room: DashboardHost
@@ -62,7 +70,7 @@ let still: Things
 beforeAll(async () => {
   // No list is fetched from outside.
   vi.stubGlobal('fetch', () => Promise.reject(new TypeError('there is no network')))
-  room = await openDashboardHost()
+  room = await openDashboardHost({ environment })
   still = await sceneWithLot()
   for (const role of roles) if (role !== 'partner') people.set(role, await person(`the-${role}`, role))
 })

@@ -4,12 +4,13 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
+import { expect } from 'vitest'
 import type { Declared, Given } from '../../src/administration/declare.ts'
 import { commandOf } from '../../src/cli/declared.ts'
 import { givenOf } from '../../src/cli/parse.ts'
 import { parseConfig } from '../../src/config.ts'
 import { type Browser, type DashboardHost, encoded, hiddenIn, waited } from '../dashboard/dashboard-host.ts'
-import { until } from '../support/house.ts'
+import { writeCityFile } from '../support/house.ts'
 
 export type Person = {
   readonly user: string
@@ -18,9 +19,10 @@ export type Person = {
   readonly token: string
 }
 
-const config = parseConfig({ SECRET_KEY: 'a secret of at least thirty-two characters' })
-
 const folder = mkdtempSync(join(tmpdir(), 'documents-'))
+
+export const environment = { GEOIP_CITY_DB: await writeCityFile(folder) }
+const config = parseConfig({ SECRET_KEY: 'a secret of at least thirty-two characters', ...environment })
 let files = 0
 
 const fileOf = (document: unknown): string => {
@@ -135,12 +137,11 @@ export const jobEnded = async (
   accepted: Pick<Awaited<ReturnType<typeof onApi>>, 'headers'>,
 ) => {
   const url = String(accepted.headers.location)
-  let job: { state: string; answer: unknown; error: string | null } | undefined
-  await until('the job has ended', async () => {
-    job = (await host.inject({ url, headers: { authorization: `Bearer ${token}` } })).json()
-    return job?.state !== 'waiting' && job?.state !== 'running'
-  })
-  return job
+  const job = async (): Promise<{ state: string; answer: unknown; error: string | null }> =>
+    (await host.inject({ url, headers: { authorization: `Bearer ${token}` } })).json()
+  const state = async () => (await job()).state
+  await expect.poll(state, { interval: 20 }).toEqual(expect.not.stringMatching(/^(waiting|running)$/))
+  return job()
 }
 
 /** The objects in JSON Lines. */

@@ -207,6 +207,13 @@ const fixture = (): Buffer =>
     },
   })
 
+/** Writes a small file of locations to the directory. The file of the package takes half a second of processor time to open. */
+export const writeCityFile = async (directory: string): Promise<string> => {
+  const path = join(directory, 'city.mmdb')
+  await writeFile(path, fixture())
+  return path
+}
+
 const silent = pino({ level: 'silent' })
 const secretKey = 'a secret of at least thirty-two characters'
 const conditionDeadlineMs = 30_000
@@ -358,8 +365,7 @@ export const openHouse = async ({
   if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date', 'performance'], shouldAdvanceTime: true })
   const database = await preparedDatabase({ separated: true })
   const directory = await mkdtemp(join(tmpdir(), 'house-'))
-  const geoPath = join(directory, 'city.mmdb')
-  await writeFile(geoPath, fixture())
+  const geoPath = await writeCityFile(directory)
   const config = parseConfig({
     // As in production, the service's role can only append to the event log.
     DATABASE_URL: database.serviceUrl,
