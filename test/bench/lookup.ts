@@ -81,7 +81,6 @@ export const lookup = async ({ rounds, begin, report }: BenchOptions): Promise<R
         }),
       )
   }
-  ours.close()
   return rows
 }
 
