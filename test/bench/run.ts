@@ -2,26 +2,16 @@ import { parseArgs } from 'node:util'
 import { age } from './age.ts'
 import { ageOfLog } from './age-of-log.ts'
 import { append } from './append.ts'
-import { backup } from './backup.ts'
 import { call } from './call.ts'
-import { companies } from './companies.ts'
 import { dashboardPages } from './dashboard.ts'
-import { emailLists } from './email-lists.ts'
-import { emailSyntax } from './email-syntax.ts'
 import { eventLogVerify } from './event-log-verify.ts'
 import { eventstoredb } from './eventstoredb.ts'
-import { finance } from './finance.ts'
 import { growth } from './growth.ts'
 import { keyed } from './keyed.ts'
 import { lag } from './lag.ts'
-import { lookup } from './lookup.ts'
-import { mailbox } from './mailbox.ts'
-import { mxLookups } from './mx-lookups.ts'
 import { overload } from './overload.ts'
-import { pixel } from './pixel.ts'
 import { processes } from './processes.ts'
 import { profileCall, profileHere } from './profile.ts'
-import { cachedProfiles } from './profile-call.ts'
 import { rebuild } from './rebuild.ts'
 import { type BenchOptions, type Row, tableOf } from './row.ts'
 import { start } from './start.ts'
@@ -40,26 +30,16 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   eventstoredb,
   rebuild,
   'event-log-verify': eventLogVerify,
-  finance,
   dashboard: dashboardPages,
   growth,
   age,
-  backup,
   'age-of-log': ageOfLog,
   keyed,
   lag,
   processes,
   overload,
-  lookup,
   start,
   statement,
-  'email-syntax': emailSyntax,
-  'email-lists': emailLists,
-  'mx-lookups': mxLookups,
-  mailbox,
-  companies,
-  pixel,
-  'profile-call': cachedProfiles,
 }
 
 const { values } = parseArgs({
