@@ -5,8 +5,8 @@ import type { Load, LoadedPlace, LoadResult } from './load.ts'
 import { randomOf } from './random.ts'
 
 /**
- * Sends IP lookups over raw sockets and counts the answers. A separate process, so that it neither waits for
- * nor delays the measured service; autocannon, which does the same for any request, uses a whole core for it.
+ * Sends IP lookups over raw sockets and counts the answers. A separate process, so that it neither waits for nor delays the
+ * measured service.
  */
 
 /** Latencies in steps of 10 microseconds up to 10 s; longer ones count as 10 s. */
