@@ -22,6 +22,21 @@ export const capabilityDataOf = (
     const rows = projections.flatMap((one) => one.tables.map(({ name }) => liveTable(one)(name)))
     return vacuum(foundation.migrationUrl, [...tables, ...rows])
   },
+  sources: async () => {
+    const looked = await Promise.allSettled(
+      (capabilities as readonly Capability<Config>[]).map(
+        async ({ data }) => (await data?.({ ...foundation, settings })) ?? [],
+      ),
+    )
+    for (const one of looked)
+      if (one.status === 'rejected') logger.warn({ err: one.reason }, 'data sources: a source cannot be read')
+    return {
+      sources: looked.flatMap((one) => (one.status === 'fulfilled' ? one.value : [])),
+      faults: looked.flatMap((one) =>
+        one.status === 'rejected' && one.reason instanceof Error ? [one.reason.message] : [],
+      ),
+    }
+  },
   recognize: async (facts, text) => {
     for (const { recognizes } of capabilities as readonly Capability<Config>[]) {
       const verdict = await recognizes?.({ ...foundation, settings }, facts, text)

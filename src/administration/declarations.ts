@@ -16,6 +16,7 @@ import { priceQueries } from './prices/queries.ts'
 import { projectionDeclarations } from './projections/commands.ts'
 import { rerateCommands } from './rerates/commands.ts'
 import { rerateQueries } from './rerates/queries.ts'
+import { sourceDeclarations } from './sources/queries.ts'
 import { userCommands } from './users/commands.ts'
 import { userQueries } from './users/queries.ts'
 import { webhookDeclarations } from './webhooks/commands.ts'
@@ -41,6 +42,7 @@ export const declarations: readonly Declared[] = [
   ...userCommands,
   ...userQueries,
   ...pixelDeclarations,
+  ...sourceDeclarations,
   ...capabilityDeclarations,
 ]
 

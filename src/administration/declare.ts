@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { z } from 'zod'
 import type { Projection } from '../../projections/projection.ts'
 import type { InputVerdict } from '../call/capability.ts'
+import type { FoundData } from '../call/data-source.ts'
 import type { Config } from '../config.ts'
 import type { CallFacts } from '../events/calls.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -52,6 +53,8 @@ export type CapabilityData = {
     readonly tables: readonly string[]
     readonly projections: readonly Projection[]
   }) => Promise<string | null>
+  /** The data sources of all capabilities, in their current state. */
+  readonly sources: () => Promise<FoundData>
   /** Whether a text was the input of a call; null: no capability can say. */
   readonly recognize: (facts: CallFacts, text: string) => Promise<InputVerdict | null>
 }

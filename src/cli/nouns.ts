@@ -152,6 +152,11 @@ export const nouns: readonly Noun[] = [
     about: 'limits, blocks and hits of pixels',
     load: () => declared(import('../administration/pixel/commands.ts').then((of) => of.pixelDeclarations)),
   },
+  {
+    name: 'data',
+    about: 'the data that answers are based on',
+    load: () => declared(import('../administration/sources/queries.ts').then((of) => of.sourceDeclarations)),
+  },
   { name: 'geo', about: 'the location files', load: ofCapabilities('geo') },
   { name: 'companies', about: 'company data', load: ofCapabilities('companies') },
   { name: 'lists', about: 'lists of mail domains', load: ofCapabilities('lists') },

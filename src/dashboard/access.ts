@@ -43,8 +43,6 @@ const actionOfPage = {
   'GET /events/streams/:stream': 'system.read',
   'GET /events/streams/:stream/:revision': 'system.read',
   'GET /operations': 'system.read',
-  'GET /operations/data': 'system.read',
-  'GET /operations/projections/:projection': 'system.read',
   // A person's own pages, for every role.
   'GET /me': 'accounts.read',
   'POST /me/password': 'accounts.read',

@@ -51,7 +51,6 @@ type DashboardOptions = {
   readonly outside: Dashboard['outside']
   readonly publicUrl?: string | null
   readonly provider?: ProviderSettings | null
-  readonly dataSources: Dashboard['dataSources']
   readonly idleMinutes?: number
   readonly health: Dashboard['health']
   readonly latency?: Dashboard['latency']
@@ -78,7 +77,6 @@ export const dashboard =
       publicUrl = null,
       provider = null,
       outside,
-      dataSources,
       idleMinutes = 60,
       health,
       latency = async () => null,
@@ -109,7 +107,6 @@ export const dashboard =
       pixel,
       publicUrl,
       provider: provider === null ? null : createIdentityProvider(provider),
-      dataSources,
       idleMinutes,
       works: createWorks(),
       ending: ending.signal,

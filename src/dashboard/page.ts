@@ -6,7 +6,6 @@ import type { FirstStep } from '../administration/first-steps.ts'
 import type { SignInEvents } from '../administration/users/sign-ins.ts'
 import type { UserDirectory } from '../administration/users/user-directory.ts'
 import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
-import type { FoundData } from '../call/data-source.ts'
 import type { PixelControls } from '../capabilities/index.ts'
 import type { Config } from '../config.ts'
 import type { UserRole } from '../events/users.ts'
@@ -64,7 +63,6 @@ export type Dashboard = {
   readonly firstSteps: () => Promise<readonly FirstStep[]>
   readonly outside: WebhookOutside
   readonly pixel: PixelControls
-  readonly dataSources: () => Promise<FoundData>
 }
 
 /** The page, organization or key does not exist. */

@@ -5,7 +5,6 @@ import { callRoutes } from './call-routes.ts'
 import { callsRoutes } from './calls-routes.ts'
 import { codeRoutes } from './code-routes.ts'
 import { commandRoutes } from './command-routes.ts'
-import { dataRoutes } from './data-routes.ts'
 import { declaredRoutes } from './declared-routes.ts'
 import { sealedDeviceOf } from './devices.ts'
 import { enter } from './entering.ts'
@@ -128,7 +127,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   searchRoutes(pages, context)
   operationsRoutes(pages, context)
   eventRoutes(pages, context)
-  dataRoutes(pages, context)
   pixelRoutes(pages, context)
   ownRoutes(pages, context)
   timesRoutes(pages)

@@ -3,13 +3,11 @@ import type { FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
 import service from '../../package.json' with { type: 'json' }
 import { adminApi } from '../admin-api/admin-api.ts'
-import type { FoundData } from '../call/data-source.ts'
 import type { CallDependencies } from '../call/dependencies.ts'
 import { examples } from '../call/examples.ts'
 import { openApiOf } from '../call/openapi.ts'
 import { createHost, type Host, type Reach } from '../call/route.ts'
 import { capabilities, serviceWords } from '../capabilities/index.ts'
-import { remembered } from '../concurrency/remembered.ts'
 import { type Config, twoPersonOf } from '../config.ts'
 import { dashboard } from '../dashboard/dashboard.ts'
 import { latencyFromPrometheus, latencyOfProcess } from '../dashboard/latency.ts'
@@ -20,7 +18,7 @@ import { trustedProxies } from '../guard/caller-address.ts'
 import type { Health } from '../metrics/health.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { operations } from '../metrics/routes.ts'
-import { type AnyCapability, type OpenCapabilities, openOutside } from './capabilities.ts'
+import { type OpenCapabilities, openOutside } from './capabilities.ts'
 import type { Leaving } from './leaving.ts'
 import { closeHost, listen, type Place } from './listen.ts'
 import { providerOf } from './provider.ts'
@@ -81,7 +79,6 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         outside,
         publicUrl,
         provider: providerOf(config),
-        dataSources: createDataSources(foundation, { config, logger }),
         idleMinutes: config.DASHBOARD_IDLE_MINUTES,
         requiredFactor: config.DASHBOARD_SECOND_FACTOR,
         health,
@@ -114,30 +111,6 @@ const hostOf = (
   host.register(documentation())
   if (name === 'api') host.register(documentationForPeople(config))
   return host
-}
-
-/** For any number of requests, everything is checked once in this time. */
-const keptMs = 10_000
-
-export const createDataSources = (
-  foundation: Foundation,
-  { config, logger }: { readonly config: Config; readonly logger: Logger },
-  all: readonly AnyCapability[] = capabilities,
-): (() => Promise<FoundData>) => {
-  const look = async (): Promise<FoundData> => {
-    const looked = await Promise.allSettled(
-      all.map(async ({ data }) => (await data?.({ ...foundation, settings: config })) ?? []),
-    )
-    for (const one of looked)
-      if (one.status === 'rejected') logger.warn({ err: one.reason }, 'data sources: a source cannot be read')
-    return {
-      sources: looked.flatMap((one) => (one.status === 'fulfilled' ? one.value : [])),
-      faults: looked.flatMap((one) =>
-        one.status === 'rejected' && one.reason instanceof Error ? [one.reason.message] : [],
-      ),
-    }
-  }
-  return remembered(look, { keptMs })
 }
 
 /** `/openapi.json`, for everyone: the possible requests and answers. The same from every process and both hosts. */

@@ -28,7 +28,6 @@ import { createHealth } from '../../src/metrics/health.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { openCapabilities, openOutside } from '../../src/start/capabilities.ts'
-import { createDataSources } from '../../src/start/hosts.ts'
 import { foldedBy } from '../support/house.ts'
 import { keyDirOf } from '../support/key-dir.ts'
 import { preparedDatabase } from '../support/postgres.ts'
@@ -139,7 +138,6 @@ export const openDashboardHost = async ({
       health: findings === undefined ? health : { ...health, findings },
       ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },
       settings: localDemoIn === null ? config : parseConfig({ DATA_DIR: localDemoIn }),
-      dataSources: createDataSources(foundation, { config, logger }),
       ...{ lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
     }),
   )

@@ -95,12 +95,12 @@ describe('a page', () => {
       const { body, statusCode } = await ada.get(account())
       expect(statusCode).toBe(200)
       expect(body).toMatch(
-        /<a href="\/operations\/projections\/accounts">accounts<\/a> is \d+ (?:ms|s) \(1 position\) behind the event log\./,
+        /<a href="\/commands\/projection\/list\?name=accounts">accounts<\/a> is \d+ (?:ms|s) \(1 position\) behind the event log\./,
       )
       // A partner gets the same message, without links to pages it may not open.
       const own = await partner.get(account())
       expect(own.body).toContain(notNow)
-      expect(own.body).not.toContain('/operations/')
+      expect(own.body).not.toContain('/commands/projection')
       // Pages without rows show no such message.
       for (const path of ['/events', '/me'])
         expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])

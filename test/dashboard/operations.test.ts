@@ -23,14 +23,17 @@ afterAll(() => room?.close())
 const given = (verb: string, fields: Record<string, string>) =>
   give(ada, `/commands/projection/${verb}`, fields)
 
-test('every projection is listed with its position, and links to its page', async () => {
+test('every projection is listed with its position, and links to its state', async () => {
   const { body, statusCode } = await ada.get('/operations')
   expect(statusCode).toBe(200)
   for (const name of [keyUsage.name, ledgerLines.name])
-    expect(body).toContain(`href="/operations/projections/${name}"`)
+    expect(body).toContain(`href="/commands/projection/list?name=${name}"`)
   expect(body).toContain('No job was ever scheduled')
-  expect((await ada.get('/operations/projections/nothing')).statusCode).toBe(404)
-  expect((await ada.get('/operations/projections/%00')).statusCode).toBe(404)
+  const one = (await ada.get(`/commands/projection/list?name=${keyUsage.name}`)).body
+  expect(one).toContain(`href="/commands/projection/rebuild?name=${keyUsage.name}"`)
+  expect(one).not.toContain(`?name=${ledgerLines.name}"`)
+  for (const name of ['nothing', '%00'])
+    expect((await ada.get(`/commands/projection/list?name=${name}`)).statusCode).toBe(422)
 })
 
 describe('a rebuild', () => {

@@ -16,7 +16,6 @@ export const routeExamples = ({ organizationId, keyId, requestId }: Scene): Rout
   calls: requestId,
   months: new Date().toISOString().slice(0, 7),
   waiting: 'none',
-  projections: 'key_usage',
   jobs: 'none',
   users: 'no-one',
   streams: ledgerStream(organizationId),

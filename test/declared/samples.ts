@@ -117,6 +117,7 @@ const samples: Readonly<Record<string, Sample>> = {
   'ledger explain': ({ requestId }) => ({ request: requestId }),
   'ledger export': () => ({ from: '0', to: '3' }),
   'ledger statement': () => ({ month: new Date().toISOString().slice(0, 7), jsonl: true }),
+  'data list': () => ({}),
   'geo status': () => ({}),
   'companies import': () => fileWith('companies.jsonl', { name: 'Tailspin', website: 'tailspin.com' }),
   'companies show': () => ({ domain: 'nobody.com' }),

@@ -44,7 +44,7 @@ const listProjections = query({
   name: 'projection list',
   action: 'system.read',
   summary: 'show the position of every projection, and its lag behind the event log',
-  input: z.object({}),
+  input: z.object({ name: projection().optional() }),
   anyHistory: true,
   columns: [
     { name: 'name', label: 'Projection', kind: 'name' },
@@ -57,8 +57,16 @@ const listProjections = query({
     { name: 'updated_at', label: 'Updated (UTC)', kind: 'instant' },
     { name: 'error', label: 'Error', kind: 'whole' },
   ],
-  run: async ({ foundation }) => {
-    const listed = (await projectionStates(foundation)).states.map(stateJson)
+  nextOfRow: [
+    { name: 'projection rebuild', label: 'Rebuild', given: ({ name }) => ({ name }) },
+    {
+      ...{ name: 'projection parked', label: 'Events set aside' },
+      given: ({ name, parked }) => (parked === 0 ? null : { name }),
+    },
+  ],
+  run: async ({ foundation }, { name }) => {
+    const { states } = await projectionStates(foundation)
+    const listed = states.filter((one) => name === undefined || one.name === name).map(stateJson)
     return {
       json: listed,
       failed: listed.some(({ state, halted_streams }) => state === 'halted' || halted_streams.length > 0),
@@ -230,6 +238,13 @@ const listRebuilds = query({
     { name: 'projections', label: 'Projections' },
     { name: 'error', label: 'Error', kind: 'whole' },
   ],
+  nextOfRow: [
+    {
+      ...{ name: 'projection cancel', label: 'Cancel' },
+      given: ({ state, projections }) =>
+        state === 'running' && Array.isArray(projections) ? { name: String(projections[0]) } : null,
+    },
+  ],
   run: async ({ foundation }) => ({ json: (await rebuilds(foundation)).map(rebuildJson) }),
 })
 
@@ -309,6 +324,12 @@ const parkedJson = (one: ParkedEvent) => ({
   reason: one.reason,
 })
 
+/** Rows about money, or about who may call, skip no event. */
+const maySkip = (name: string): boolean => {
+  const { money, guards } = named(name)
+  return !money && guards !== true
+}
+
 const listParked = query({
   name: 'projection parked',
   action: 'system.read',
@@ -317,7 +338,7 @@ const listParked = query({
   anyHistory: true,
   columns: [
     { name: 'projection', label: 'Projection', kind: 'name' },
-    { name: 'position', label: 'Position', kind: 'number' },
+    { name: 'position', label: 'Position', kind: 'position' },
     { name: 'stream', label: 'Stream', kind: 'id' },
     { name: 'type', label: 'Event' },
     { name: 'state', label: 'State' },
@@ -325,6 +346,17 @@ const listParked = query({
     { name: 'parked_at', label: 'Since (UTC)', kind: 'instant' },
     { name: 'released_by', label: 'Released by' },
     { name: 'reason', label: 'Reason' },
+  ],
+  nextOfRow: [
+    {
+      ...{ name: 'projection retry', label: 'Retry' },
+      given: ({ projection, state }) => (state === 'released' ? null : { name: projection }),
+    },
+    {
+      ...{ name: 'projection release', label: 'Skip' },
+      given: ({ projection, position, state }) =>
+        state === 'released' || !maySkip(String(projection)) ? null : { name: projection, position },
+    },
   ],
   run: async ({ foundation }, { name = null }) => {
     const rows = (await parkedEvents(foundation, name)).map(parkedJson)

@@ -30,7 +30,7 @@ export const operationsPage = ({ viewer, findings, head, states, rebuilds, jobs 
     viewer,
     at: '/operations',
     main: html`<h1>Operations</h1>
-<nav class="places" aria-label="More of operations"><a href="/events">Events</a> <a href="/operations/data">Data sources</a></nav>
+<nav class="places" aria-label="More of operations"><a href="/events">Events</a> <a href="/commands/data/list">Data sources</a></nav>
 <section aria-labelledby="checks">
 <h2 id="checks">Checks</h2>
 <p class="note">As this process finds them now. <code>npm run -s cli -- doctor</code> also looks at the host, the settings and the keys.</p>
@@ -45,8 +45,9 @@ ${projectionsTable(states)}
 <h2 id="rebuilds">Rebuilds</h2>
 ${
   rebuilds.length === 0
-    ? html`<p class="empty">None was asked for yet.</p>`
-    : table({ caption: 'Rebuilds, newest first', rows: rebuilds, columns: rebuildColumns })
+    ? html`<p class="empty">No rebuild yet.</p>`
+    : html`${table({ caption: 'Rebuilds, newest first', rows: rebuilds, columns: rebuildColumns })}
+<p class="note"><a href="/commands/projection/rebuilds">Progress, and cancelling a rebuild</a></p>`
 }
 </section>
 <section aria-labelledby="jobs">
@@ -60,7 +61,7 @@ ${
   })
 
 /** Marked by more than its colour. */
-export const stateMark = ({ state, haltedStreams, parked }: ProjectionState): Renderable => {
+const stateMark = ({ state, haltedStreams, parked }: ProjectionState): Renderable => {
   if (state === 'halted') return html`<span class="mark bad">halted</span>`
   if (haltedStreams.length > 0)
     return html`<span class="mark bad">${count(haltedStreams.length)} streams halted</span>`
@@ -77,7 +78,7 @@ const projectionsTable = (states: OperationsView['states']): Html =>
       {
         head: 'Projection',
         kind: 'name',
-        cell: ({ name }) => html`<a href="/operations/projections/${name}">${name}</a>`,
+        cell: ({ name }) => html`<a href="/commands/projection/list?name=${name}">${name}</a>`,
       },
       { head: 'Version', kind: 'number', cell: ({ version }) => String(version) },
       { head: 'State', cell: stateMark },

@@ -11,11 +11,13 @@ export const rowsNotice = ({ role, rows }: Pick<Viewer, 'role' | 'rows'>): Rende
   if (rows.kind === 'unknown')
     return html`<p class="notice" role="status">The figures here may be out of date: the event log or the database did not answer.</p>`
   return html`<div class="notice bad" role="status"><p><strong>These figures are out of date.</strong> Newer events are missing from them. Nothing is lost, and charges do not depend on these figures.</p>
-<ul>${rows.late.map((one) => html`<li>${named(one, mayOpen(role, 'GET /operations/projections/:projection'))} ${says(one)}</li>`)}</ul></div>`
+<ul>${rows.late.map((one) => html`<li>${named(one, mayOpen(role, 'GET /commands/projection/list'))} ${says(one)}</li>`)}</ul></div>`
 }
 
 const named = ({ name }: LateRows, leads: boolean): Html =>
-  leads ? html`<a href="/operations/projections/${name}">${name}</a>` : html`<span class="id">${name}</span>`
+  leads
+    ? html`<a href="/commands/projection/list?name=${name}">${name}</a>`
+    : html`<span class="id">${name}</span>`
 
 const says = ({ state, behind, seconds }: LateRows): Html => {
   const far = html`${durationText(seconds * 1_000)} (${count(behind)} position${behind === 1n ? '' : 's'}) behind the event log`
