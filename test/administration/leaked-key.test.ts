@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { pino } from 'pino'
 import { ulid } from 'ulid'
-import { beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { adjust } from '../../src/administration/credits/corrections.ts'
 import { grant } from '../../src/administration/credits/credits.ts'
 import { refund } from '../../src/administration/credits/refunds.ts'
@@ -15,6 +15,7 @@ import { type DecodedEvent, decodeEvent } from '../../src/event-log/stored-event
 import { keyStream, ledgerStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { parseApiKey } from '../../src/keys/api-key.ts'
+import { graceDaysMax } from '../../src/keys/key-state.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { verifyLedger } from '../../src/ledger/check/verify.ts'
 import { reversalCommand } from '../../src/ledger/write/reversals.ts'
@@ -436,4 +437,16 @@ describe.each(['before', 'after'] as const)('a process that ends %s', (when) => 
 test('the roles that may replace a leaked key are those that may change both keys and credits', () => {
   const both = roles.filter((role) => mayDo(role, 'keys.change') && mayDo(role, 'credits.change'))
   expect(roles.filter((role) => mayDo(role, 'keys.replace'))).toEqual(both)
+})
+
+test('the longest grace period of a rotation is accepted even if the clock advances between readings', async () => {
+  let readings = 0
+  const laterMs = Date.now() + 1_000
+  const reading = vi.spyOn(Date, 'now').mockImplementation(() => laterMs + readings++)
+  try {
+    const { graceUntil } = await rotate(one, { keyId: key, graceMs: graceDaysMax * 24 * hourMs, actor })
+    expect(graceUntil).toMatch(/Z$/)
+  } finally {
+    reading.mockRestore()
+  }
 })

@@ -13,8 +13,7 @@ import type { LedgerFailure } from '../../src/ledger/write/commit.ts'
 import { createHealth, type Health, type HealthOptions } from '../../src/metrics/health.ts'
 import { operations } from '../../src/metrics/routes.ts'
 import { createProjector } from '../../src/projector/run.ts'
-import { prepareProjections } from '../../src/projector/tables.ts'
-import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { preparedDatabase, type TestDatabase } from '../support/postgres.ts'
 import { eventually } from '../support/service.ts'
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
 
@@ -26,7 +25,7 @@ let url = ''
 let pool: pg.Pool
 let eventLog: EventLog
 beforeEach(async () => {
-  database = await testDatabase()
+  database = await preparedDatabase()
   const { hostname, port } = new URL(database.url)
   proxy = await startTcpProxy({ host: hostname, port: Number(port) })
   const through = new URL(database.url)
@@ -35,9 +34,6 @@ beforeEach(async () => {
   pool = new pg.Pool({ connectionString: url, connectionTimeoutMillis: 5_000 })
   pool.on('error', () => undefined)
   eventLog = openPostgresEventLog({ url, logger })
-  const client = await pool.connect()
-  await prepareProjections(client, projections)
-  client.release()
 })
 afterEach(async () => {
   proxy.thaw()

@@ -1,13 +1,15 @@
 /** The metrics port: separate, in every process, and a free one if the default is taken. */
 import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { type App, startApp } from '../../src/start/app.ts'
-import { sendRaw } from '../support/house.ts'
+import { sendRaw, writeCityFile } from '../support/house.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { type Service, startService } from '../support/service.ts'
 import { samples } from './samples.ts'
@@ -15,6 +17,7 @@ import { samples } from './samples.ts'
 const secretKey = 'a secret of at least thirty-two characters'
 const defaultPort = 9464
 let database: TestDatabase
+let [directory, cityFile] = ['', '']
 let foundation: Foundation
 const servers: Server[] = []
 const logged: string[] = []
@@ -35,6 +38,8 @@ const take = async (port: number): Promise<number> => {
 
 beforeAll(async () => {
   database = await testDatabase()
+  directory = await mkdtemp(join(tmpdir(), 'ports-'))
+  cityFile = await writeCityFile(directory)
   foundation = await openFoundation(configOf({}), { logger })
 })
 afterAll(async () => {
@@ -44,13 +49,15 @@ afterAll(async () => {
   }
   await foundation?.close()
   await database?.drop()
+  await rm(directory, { recursive: true, force: true })
 })
 
 const configOf = (environment: Record<string, string>) =>
   parseConfig({
     DATABASE_URL: database.url,
     SECRET_KEY: secretKey,
-    DATA_DIR: tmpdir(),
+    DATA_DIR: directory,
+    GEOIP_CITY_DB: cityFile,
     KEY_DIR: database.keyDir,
     API_PORT: '0',
     DASHBOARD_PORT: '0',

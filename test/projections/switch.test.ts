@@ -1,5 +1,5 @@
 /** Rebuilt rows of money replace the live ones only if they have the totals of the log. A killed rebuild can be continued. */
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
 import type { Projection } from '../../projections/projection.ts'
@@ -27,14 +27,13 @@ const [org = '', other = ''] = organizationIds
 let house: House
 let ledger: Ledger
 
-beforeEach(async () => {
+const open = async (): Promise<void> => {
   house = await openHouse()
   ledger = ledgerOver(house.eventLog)
   await openOrganizations(ledger)
   for (const organizationId of organizationIds)
     await ledger.submit(organizationId, plainGrant('opening', '100000'))
-})
-afterEach(() => house.close())
+}
 
 const calls = (prefix: string, count: number): Promise<unknown> =>
   Promise.all(
@@ -52,6 +51,9 @@ const spoil = (projection: Projection) =>
   )
 
 describe('a switch', () => {
+  beforeEach(open)
+  afterEach(() => house.close())
+
   test('repairs live rows without the totals of the log, and reports every figure', async () => {
     house.start()
     await calls('first', 9)
@@ -154,12 +156,15 @@ describe('a rebuild that ends before its switch', () => {
   const leftRows = async (): Promise<number> =>
     (await house.pool.query<{ n: number }>(`select count(*)::integer as n from ${next}`)).rows[0]?.n ?? 0
 
-  beforeEach(async () => {
+  // Each test leaves rows that equal the log, and no others.
+  beforeAll(async () => {
+    await open()
     house.start()
     // More than is folded while the live projector waits for the switch.
     await calls('before', 1_500)
     await untilProjected(house)
   })
+  afterAll(() => house.close())
 
   test('is continued by the next one, which gives the same rows', async () => {
     const before = await house.live(ledgerLines)

@@ -6,7 +6,6 @@ import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { projections } from '../../projections/index.ts'
 import { webhookEventsOf, webhookUrlOf } from '../../src/administration/webhooks/webhook-request.ts'
 import {
   createWebhook,
@@ -21,7 +20,6 @@ import { createEgressGuard } from '../../src/egress/guard.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import type { WebhookEvent } from '../../src/events/webhooks.ts'
-import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { openOutside } from '../../src/start/capabilities.ts'
 import { tellOfExpiringKeys } from '../../src/webhooks/expiring-keys.ts'
 import { signedHeaders } from '../../src/webhooks/signature.ts'
@@ -127,21 +125,6 @@ describe('a webhook', { shuffle: false }, () => {
         (await statesOf(good.webhookId)).join() === 'delivered,delivered' ? true : undefined,
       )
       expect(await statesOf(silent.webhookId)).toEqual(['pending'])
-    },
-    deadlineMs,
-  )
-
-  test(
-    'gets no second message when projections are rebuilt',
-    async () => {
-      const { url, eventLog, secrets } = house.foundation
-      await rebuildProjections({ url, eventLog, seal: secrets.rowSeal, projections })
-      const before = received.length
-      // The next message comes after all that a rebuild could have created.
-      await publish(48)
-      await receivedSoon(before + 1)
-      expect(received).toHaveLength(before + 1)
-      expect(JSON.parse(received.at(-1)?.body ?? '').data.price_book_version).toBe(3)
     },
     deadlineMs,
   )
