@@ -37,7 +37,9 @@ export const rolePermissions = {
   'rerates.change': ['admin', 'finance'],
   /** Close a month, reconcile, acknowledge a fault of a ledger. */
   'ledgers.change': ['admin', 'finance'],
-  /** A ledger, a statement or a receipt as a file. */
+  /** A whole ledger as a file: it names people of the operator. */
+  'ledgers.read': ['admin', 'finance', 'viewer'],
+  /** A statement or a receipt as a file. */
   'ledgers.export': ['admin', 'finance', 'viewer', 'partner'],
   /** Set and remove limits and blocks of the pixel. */
   'pixel.change': ['admin', 'operations', 'partner'],

@@ -17,10 +17,7 @@ const placesOf = (declared: Declared): Place[] => {
   const path = declared.name.replace(' ', '/')
   const field = declared.fields.find(({ control }) => control === 'organization')
   return [
-    // Files of whole ledgers name operators: they are not for partners, who have pages of their organization alone.
-    ...(field === undefined || declared.types !== undefined
-      ? []
-      : [{ declared, path: `${organizationPath}/${path}`, organization: true }]),
+    ...(field === undefined ? [] : [{ declared, path: `${organizationPath}/${path}`, organization: true }]),
     { declared, path: `/commands/${path}`, organization: false },
   ]
 }

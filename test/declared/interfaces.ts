@@ -69,18 +69,16 @@ export const onCommandLine = async (
 const textOf = (value: unknown): string => (typeof value === 'object' ? JSON.stringify(value) : String(value))
 
 const pathOf = (declared: Declared, organizationId: string): string => {
-  const scoped =
-    declared.types === undefined && declared.fields.some(({ control }) => control === 'organization')
+  const scoped = declared.fields.some(({ control }) => control === 'organization')
   const path = declared.name.replace(' ', '/')
   return scoped ? `/organizations/${organizationId}/${path}` : `/commands/${path}`
 }
 
-const formOf = ({ fields, types }: Declared, given: Given): Record<string, string | string[]> =>
+const formOf = ({ fields }: Declared, given: Given): Record<string, string | string[]> =>
   Object.fromEntries(
     fields.flatMap(({ name, flag, control }) => {
       const value = given[name]
-      if (value === undefined || value === false || (control === 'organization' && types === undefined))
-        return []
+      if (value === undefined || value === false || control === 'organization') return []
       if (control === 'document') return [[flag, textOf(value)]]
       return [[flag, control === 'flag' ? 'on' : Array.isArray(value) ? value.map(String) : String(value)]]
     }),

@@ -26,7 +26,7 @@ const exporting = z.object({
 
 const exportLedgers = exported({
   name: 'ledger export',
-  action: 'ledgers.export',
+  action: 'ledgers.read',
   summary: 'write ledgers event by event, one per line (JSON Lines; --json: one array)',
   input: exporting,
   anyHistory: true,
