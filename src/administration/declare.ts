@@ -21,7 +21,7 @@ import type { WebhookOutside } from './webhooks/webhook-request.ts'
 
 export type Interface = 'command line' | 'dashboard' | 'admin API'
 
-export const everywhere: readonly Interface[] = ['command line', 'dashboard', 'admin API']
+const everywhere: readonly Interface[] = ['command line', 'dashboard', 'admin API']
 
 /** What a command or query works with, in every interface. */
 export type Context = {
@@ -162,13 +162,13 @@ type ExportDeclaration<Shape extends z.ZodRawShape> = Omit<Described<Shape>, 'ru
 }
 
 /** With JSON Lines, every written piece ends with a line break, or is empty. */
-export type FileType = 'application/jsonl' | 'text/csv'
-export type FileName = { readonly name: string; readonly type: FileType }
+type FileType = 'application/jsonl' | 'text/csv'
+type FileName = { readonly name: string; readonly type: FileType }
 /** Resolves when more can be written. An empty text only asks whether the reader is still there. */
-export type Write = (text: string) => Promise<void>
+type Write = (text: string) => Promise<void>
 
 /** The requested part of a list: at most `max` rows after a cursor; null: from the first row on. */
-export type Stretch = { readonly cursor: string | null; readonly max: number }
+type Stretch = { readonly cursor: string | null; readonly max: number }
 
 /** A query with a list that is never completely in memory: rows are read as they are consumed. */
 type PagedDeclaration<Shape extends z.ZodRawShape> = Omit<QueryDeclaration<Shape>, 'run' | 'columns'> & {

@@ -27,7 +27,7 @@ import {
  * default unread. `id` is a value that other pages give, such as the id of a call. `document` is JSON or has many lines: a text in forms,
  * and on the command line a file, whose path is given.
  */
-export type Control =
+type Control =
   | 'text'
   | 'line'
   | 'number'

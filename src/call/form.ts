@@ -122,7 +122,7 @@ export type CapabilityDocument = {
 }
 
 /** `body` is null for a GET. */
-export type FirstCall = { readonly call: DescribedCall; readonly body: JsonObject | null }
+type FirstCall = { readonly call: DescribedCall; readonly body: JsonObject | null }
 
 /** The partners' documentation of one kind of call: `openapi.ts` makes the OpenAPI document from it, and its schemas are checked against real answers. */
 export type CallDocument = {

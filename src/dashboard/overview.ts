@@ -21,7 +21,7 @@ const codesMax = 10
 const lowMax = 50
 
 /** Today until now, and yesterday until the same minute. */
-export type Today = {
+type Today = {
   readonly calls: bigint
   readonly errors: bigint
   readonly chargedMicro: bigint

@@ -4,7 +4,7 @@ import type { Form } from './form.ts'
 /** The time range of a page, as its address has it: the same on the overview, usage and calls. Pure. */
 
 export const rangeNames = ['15m', '1h', '24h', '7d', '30d', 'month', 'custom'] as const
-export type RangeName = (typeof rangeNames)[number]
+type RangeName = (typeof rangeNames)[number]
 
 export const rangeLabels: Readonly<Record<RangeName, string>> = {
   '15m': 'Last 15 minutes',

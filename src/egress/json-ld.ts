@@ -88,8 +88,6 @@ export const readJsonLd = async <Answer>(
   }
 }
 
-export type ReadJsonLd = typeof readJsonLd
-
 /** Waits for one of the threads. False: the deadline came first, or too many wait already. */
 const takeTurn = (deadlineMs: number): Promise<boolean> => {
   const remainingMs = deadlineMs - performance.now()

@@ -97,7 +97,7 @@ export const creditChargedV1 = z.object({
 })
 
 /** Credits that return to a lot, with everything needed to reopen the lot if it was empty. `revision` and `granted` are its grant's. */
-export const lotFill = z.object({
+const lotFill = z.object({
   grant_id: uuid,
   amount: creditAmount,
   priority: z.int().min(0).max(1000),

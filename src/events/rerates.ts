@@ -4,7 +4,7 @@ import { creditAmount, instant, label, organizationId, signedCreditAmount, uuid 
 
 /** Re-rates: the cost of a range's calls under other prices, and the difference as adjustments. */
 
-export const rerateRunId = z.string().regex(/^rr_[0-9A-HJKMNP-TV-Z]{26}$/)
+const rerateRunId = z.string().regex(/^rr_[0-9A-HJKMNP-TV-Z]{26}$/)
 
 const count = z.int().nonnegative()
 

@@ -6,7 +6,7 @@ import { instant, label, organizationId } from './primitives.ts'
  * later user of the same name. No event holds a password.
  */
 
-export const userRole = z.enum(['admin', 'finance', 'operations', 'viewer', 'partner'])
+const userRole = z.enum(['admin', 'finance', 'operations', 'viewer', 'partner'])
 export type UserRole = z.infer<typeof userRole>
 
 /** `organization_id` is a partner's, and null for every other role. */

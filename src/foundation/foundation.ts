@@ -168,7 +168,7 @@ export const openFoundation = (
   })
 
 /** One gate for each server that calls depend on. If the event log is in the database, both are the same gate. */
-export type Gates = { readonly database: Gate; readonly eventLog: Gate }
+type Gates = { readonly database: Gate; readonly eventLog: Gate }
 
 /** For connecting and for the query, each. Longer than the gate waits, because a late answer is also an answer. */
 const askedMs = 3_000

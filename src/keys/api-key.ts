@@ -1,10 +1,8 @@
-import { composeToken, parseToken, publicIdLength, secretLength, tokenLength } from './checked-token.ts'
+import { composeToken, parseToken, publicIdLength } from './checked-token.ts'
 
 /** A partner's API key, `enl_live_<id>_<secret><crc>` (`checked-token.ts`). */
 export const apiKeyPrefix = 'enl_live_'
 export const keyIdLength = publicIdLength
-export const apiKeyLength = tokenLength(apiKeyPrefix)
-export { secretLength }
 
 export const composeApiKey = (
   random: Uint8Array,

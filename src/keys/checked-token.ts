@@ -6,11 +6,8 @@ import { crc32 } from 'node:zlib'
  * of everything before it) detects a mistyped text, or a scanner's guess, without any lookup.
  */
 export const publicIdLength = 16
-export const secretLength = 32
+const secretLength = 32
 const crcLength = 6
-
-export const tokenLength = (prefix: string): number =>
-  prefix.length + publicIdLength + 1 + secretLength + crcLength
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 

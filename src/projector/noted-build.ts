@@ -12,12 +12,12 @@ import { nextTable } from './tables.ts'
  */
 
 /** The events that were set aside while rows were folded, as stored in the database. */
-export type Aside = readonly { readonly position: string; readonly stream: string; readonly error: string }[]
+type Aside = readonly { readonly position: string; readonly stream: string; readonly error: string }[]
 
-export const asideOf = (poison: readonly Poison[]): string =>
+const asideOf = (poison: readonly Poison[]): string =>
   JSON.stringify(poison.map(({ position, ...one }) => ({ position: position.toString(), ...one })))
 
-export const poisonOf = (aside: Aside): Poison[] =>
+const poisonOf = (aside: Aside): Poison[] =>
   aside.map(({ position, ...one }) => ({ position: BigInt(position), ...one }))
 
 /** A digest of the files that fold: rows that other code began would match neither version. */

@@ -51,7 +51,7 @@ const lot = z.object({
   reference: reference().optional(),
 })
 
-export const grantCredits = command({
+const grantCredits = command({
   name: 'credits grant',
   action: 'credits.change',
   summary: 'grant a lot of credits',
@@ -113,7 +113,7 @@ const lotOf = ({ organization, amount, expires_at, priority, reason, reference }
   ...(reference !== undefined && { reference }),
 })
 
-export const voidLot = command({
+const voidLot = command({
   name: 'credits void',
   action: 'credits.change',
   summary: 'take back the rest of a lot',
@@ -159,7 +159,7 @@ const adjustment = z.object({
   reference: reference().optional(),
 })
 
-export const adjustBalance = command({
+const adjustBalance = command({
   name: 'credits adjust',
   action: 'credits.change',
   summary: 'give credits, or take them (a negative amount)',
@@ -203,7 +203,7 @@ const refundOfCall = z.object({
   }).optional(),
 })
 
-export const refundCall = command({
+const refundCall = command({
   name: 'credits refund',
   action: 'credits.change',
   summary: 'give back the cost of a call, or a part of it, into the lots it was drawn from',
@@ -327,7 +327,7 @@ export const refundsJson = ({ calls, free, refunds, credits, already, left }: Re
 })
 
 /** For people: the list apart from the figures. */
-export const refundsSections = (json: { readonly not_refunded: readonly object[] }): Sections => {
+const refundsSections = (json: { readonly not_refunded: readonly object[] }): Sections => {
   const { not_refunded: left, ...figures } = json
   return [figures, ...(left.length === 0 ? [] : ['Not refunded', left])]
 }
@@ -384,7 +384,7 @@ export const refundCallsOfKey = command({
   },
 })
 
-export const warnBelow = command({
+const warnBelow = command({
   name: 'credits threshold',
   action: 'credits.change',
   summary: 'set the balance below which the organization is notified (balance.low)',

@@ -44,7 +44,7 @@ export const balanceAt = async (
   return { balance: balanceOfFold(fold, asOf), overdrawn: fold.overdrawn, revision: fold.revision }
 }
 
-export const showBalance = query({
+const showBalance = query({
   name: 'credits balance',
   action: 'accounts.read',
   summary: 'show the balance, from the ledger itself: now, or as of an instant',
@@ -92,7 +92,7 @@ export const showBalance = query({
   },
 })
 
-export const listLots = query({
+const listLots = query({
   name: 'credits lots',
   action: 'accounts.read',
   summary: 'list the lots that still have credits, in the order in which charges draw them',

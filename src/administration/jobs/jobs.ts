@@ -83,7 +83,7 @@ export const pruneDeadLetters = async (pool: Pick<pg.Pool, 'query'>): Promise<vo
 }
 
 /** A failed run that is not tried again automatically. */
-export type DeadLetter = {
+type DeadLetter = {
   readonly id: string
   readonly job: string
   readonly failed_at: Date

@@ -56,7 +56,7 @@ export const checkPartnerLimits = (asked: Partial<KeyLimits>, present: Partial<K
   }
 }
 
-export type IssueRequest = {
+type IssueRequest = {
   readonly organizationId: string
   readonly name: string
   readonly permissions: readonly Permission[]
@@ -67,7 +67,7 @@ export type IssueRequest = {
 }
 
 /** The only moment when the whole key exists outside its holder's hands. */
-export type IssuedKey = { readonly keyId: string; readonly apiKey: string; readonly issued: ApiKeyIssued }
+type IssuedKey = { readonly keyId: string; readonly apiKey: string; readonly issued: ApiKeyIssued }
 
 /** Issues a key of a registered organization. The secret is returned here and stored nowhere. */
 export const issueKey = async (foundation: Foundation, request: IssueRequest): Promise<IssuedKey> => {

@@ -72,7 +72,7 @@ export type Reading = Pick<Foundation, 'eventLog'> & { readonly pool?: Pick<Foun
  * The closings of a ledger, the newest first. Rows only locate them in the event log, which has their content: without its row, a closing
  * takes longer to read, and all figures are the same.
  */
-export async function* closingsOf(
+async function* closingsOf(
   { eventLog, pool }: Reading,
   organizationId: string,
 ): AsyncGenerator<MonthClosing> {

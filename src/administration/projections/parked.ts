@@ -73,7 +73,7 @@ export const stillUnreadable = async (
   }
 }
 
-export type Retried = {
+type Retried = {
   readonly waiting: readonly ParkedEvent[]
   /** Why this release cannot read some of them: then nothing was changed. */
   readonly unreadable: readonly string[]

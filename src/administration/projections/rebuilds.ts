@@ -25,7 +25,7 @@ export type RebuildAsked = {
   readonly onProgress: (progress: RebuildProgress) => void
 }
 
-export type RebuildResult = {
+type RebuildResult = {
   readonly rebuildId: string
   readonly events: number
   readonly elapsedMs: number

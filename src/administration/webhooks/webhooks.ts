@@ -14,7 +14,7 @@ import { recordOperation } from '../operator-events.ts'
 
 /** Webhooks: an operator creates, lists, tests and deletes them. */
 
-export type Webhooks = Pick<Foundation, 'pool' | 'eventLog' | 'ledger' | 'secrets'>
+type Webhooks = Pick<Foundation, 'pool' | 'eventLog' | 'ledger' | 'secrets'>
 
 const deliveryIdPattern = /^msg_[0-9a-f]{32}$/
 /** Of one organization, or of the operator. */
@@ -74,7 +74,7 @@ export const deleteWebhook = async (
 }
 
 /** Of a URL only the host is recorded. Each is a separate act. */
-export const recordWebhook = async (
+const recordWebhook = async (
   eventLog: Foundation['eventLog'],
   event: DomainEventOf<
     'WebhookCreated' | 'WebhookDeleted' | 'WebhookPaused' | 'WebhookResumed' | 'WebhookSecretRotated'
@@ -88,7 +88,7 @@ export const recordWebhook = async (
 }
 
 /** The data about the webhook in each of its events. */
-export const toldOf = ({ webhook_id, organization_id, url }: WebhookRow) => ({
+const toldOf = ({ webhook_id, organization_id, url }: WebhookRow) => ({
   webhook_id,
   organization_id,
   host: new URL(url).host,

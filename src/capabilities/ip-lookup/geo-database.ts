@@ -11,7 +11,7 @@ import type { LookupAddress } from '../../egress/address.ts'
 import { type GeoFile, openGeoFile, remedy, samples } from './geo-file.ts'
 import { type Location, type RecordShape, toLocation } from './location.ts'
 
-export type { Location, RecordShape } from './location.ts'
+export type { Location } from './location.ts'
 
 /** The part of pino's logger that is used here. */
 type GeoLogger = Record<'info' | 'warn' | 'error', (details: object, message: string) => void>

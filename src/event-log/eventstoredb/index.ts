@@ -43,14 +43,14 @@ export type EventStoreDbLimits = {
   readonly heartbeatMs: number
 }
 
-export const eventStoreDbLimits: EventStoreDbLimits = {
+const eventStoreDbLimits: EventStoreDbLimits = {
   connectTimeoutMs: 5_000,
   appendDeadlineMs: 4_000,
   readSilenceMs: 10_000,
   heartbeatMs: 5_000,
 }
 
-export type EventStoreDbOptions = {
+type EventStoreDbOptions = {
   /** A connection string (`esdb://…`, `esdb+discover://…`): the one place for hosts, TLS files and credentials. */
   readonly url: string
   /** Put before every stream name where other software uses the server too: this log sees only streams with the prefix. */

@@ -25,7 +25,7 @@ const notFound = 5
 const effectMs = 5_000
 const effectPauseMs = 100
 
-export type Preparation = {
+type Preparation = {
   /** A connection string with the user and password of an administrator. */
   readonly adminUrl: string
   readonly user: string
@@ -35,7 +35,7 @@ export type Preparation = {
   readonly logger: Logger
 }
 
-export type Prepared = {
+type Prepared = {
   readonly created: boolean
   readonly settingsChanged: boolean
   readonly settings: Settings
@@ -43,7 +43,7 @@ export type Prepared = {
 
 type Roles = string | readonly string[]
 type Acl = { readonly [role: string]: Roles }
-export type Settings = { readonly $userStreamAcl?: Acl; readonly $systemStreamAcl?: Acl }
+type Settings = { readonly $userStreamAcl?: Acl; readonly $systemStreamAcl?: Acl }
 
 /** Creates the user, grants its rights, and tries them. Throws what the server refuses; can be run again. */
 export const prepareEventStoreDb = async (preparation: Preparation): Promise<Prepared> => {

@@ -14,7 +14,7 @@ import type { TreeStore } from './store.ts'
 
 export { type Checkpoint, CheckpointFault } from './checkpoint-stream.ts'
 export { CheckpointRefused } from './make-checkpoint.ts'
-export { type ConsistencyProof, type InclusionProof, ProofFault } from './prove.ts'
+export type { InclusionProof } from './prove.ts'
 
 export type Checkpoints = {
   /**

@@ -244,7 +244,7 @@ export const writeSecret = async (path: string, text: string): Promise<void> => 
 // ---- the programs ----
 
 /** Null: the programs run under the account of this process. */
-export type Account = { readonly uid: number; readonly gid: number } | null
+type Account = { readonly uid: number; readonly gid: number } | null
 
 const programs = ['initdb', 'pg_ctl', 'postgres'] as const
 

@@ -88,7 +88,7 @@ export const verdictOf = ([denied, ...counted]: Counted, windows: readonly Windo
 }
 
 /** Counters of this process. */
-export type Counters = {
+type Counters = {
   /** Counts a call in every window, or in none when one of them is full. */
   take(keyId: string, windows: readonly Window[]): Counted
 }
@@ -101,7 +101,7 @@ type Counter = { used: number; endsAtMs: number }
  *
  * `clock` is monotonic: with the time of day, a window would end early or late when the time is corrected.
  */
-export const createCounters = (clock: { now(): number } = performance): Counters => {
+const createCounters = (clock: { now(): number } = performance): Counters => {
   const counters: Readonly<Record<RatePolicy, Map<string, Counter>>> = {
     second: new Map(),
     minute: new Map(),

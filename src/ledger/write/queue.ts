@@ -22,7 +22,7 @@ export type Queued = {
   gaveUp: boolean
 }
 
-export type Caller = Pick<Queued, 'resolve' | 'reject' | 'queuedAtMs'>
+type Caller = Pick<Queued, 'resolve' | 'reject' | 'queuedAtMs'>
 
 /** The commands of one organization that wait to be decided, in the order in which they arrived. */
 export class CommandQueue {

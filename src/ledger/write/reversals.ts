@@ -112,7 +112,7 @@ export class Reversals {
 const pauses = 20
 
 /** A charge that can be given back. */
-export type Reversible = {
+type Reversible = {
   /** Of the call. */
   readonly firstEventId: string
   readonly chargeId: string

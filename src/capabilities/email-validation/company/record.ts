@@ -11,7 +11,7 @@ import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf
  */
 
 /** From the smallest to the largest. */
-export const sizeRanges = [
+const sizeRanges = [
   '1-10',
   '11-50',
   '51-200',
@@ -310,7 +310,7 @@ const textOf = (value: unknown, charactersMax: number): string | null => {
 }
 
 /** A range as data sets write it; null for any other. */
-export const sizeRangeOf = (value: unknown): SizeRange | null => {
+const sizeRangeOf = (value: unknown): SizeRange | null => {
   if (typeof value !== 'string' || value.length > 40) return null
   const text = value
     .toLowerCase()
@@ -391,7 +391,7 @@ const otherNames: Readonly<Record<string, string>> = {
 }
 
 /** Names in English by ISO 3166-1 alpha-2 code. */
-export const countryNames: ReadonlyMap<string, string> = new Map(
+const countryNames: ReadonlyMap<string, string> = new Map(
   Object.entries(countries).map(([code, { name }]) => [code, name]),
 )
 

@@ -122,7 +122,7 @@ const latestOf = (people: readonly DatasetPerson[]): DatasetPerson[] => {
 }
 
 /** Blocks other writers, but no readers. */
-export const lockDataset = 'lock table profile_dataset in share row exclusive mode'
+const lockDataset = 'lock table profile_dataset in share row exclusive mode'
 const deleteRows = 'delete from profile_dataset where lid_hmac = any($1) or urn_hmac = any($2)'
 const insertRows = `
   insert into profile_dataset (lid_hmac, urn_hmac, sealed, imported_at)

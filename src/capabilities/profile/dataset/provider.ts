@@ -55,7 +55,7 @@ export const sealRow = (
 
 type SealedRow = { readonly lid_hmac: string; readonly sealed: string }
 
-export const openRow = ({ lid_hmac, sealed }: SealedRow, { sealer }: DatasetSecrets): DatasetPerson => {
+const openRow = ({ lid_hmac, sealed }: SealedRow, { sealer }: DatasetSecrets): DatasetPerson => {
   const text = sealer.open(sealed, lid_hmac)
   if (text === null)
     throw new Error(`a person in the dataset cannot be read: their epoch key ${sealed.split('.')[0]} is gone`)
