@@ -146,7 +146,11 @@ type QueryDeclaration<Shape extends z.ZodRawShape> = Described<Shape> & {
   /** Suggested next steps for the list, and for each of its rows. */
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
+  /** If its answer is an object: how people see the lists in it, by the names of these members. */
+  readonly lists?: Lists
 }
+
+export type Lists = Readonly<Record<string, Pick<Declared, 'columns' | 'nextOfRow'>>>
 
 /**
  * A file that is never completely in memory: it is written while it is read. Its address contains all values, so it can be a link.
@@ -214,6 +218,8 @@ export type Column = {
     | 'organization'
     | 'position'
     | 'work'
+  /** The member with the most that this number can reach: pages show both as a meter. */
+  readonly limit?: string
 }
 
 /** A command or query, as the interfaces see it. */
@@ -228,6 +234,7 @@ export type Declared = Pick<
   readonly columns?: readonly Column[]
   readonly next?: readonly Next[]
   readonly nextOfRow?: readonly NextOfRow[]
+  readonly lists?: Lists
   /** Its rows are read a page at a time: see `Asked`. */
   readonly paged?: true
   /** The content types of the files that it writes. */
@@ -348,8 +355,9 @@ const declaredOf = <Shape extends z.ZodRawShape>({
   long,
   next,
   nextOfRow,
+  lists,
 }: Omit<CommandDeclaration<Shape>, 'changes' | 'plan' | 'run'> &
-  Pick<QueryDeclaration<Shape>, 'columns' | 'next' | 'nextOfRow'> &
+  Pick<QueryDeclaration<Shape>, 'columns' | 'next' | 'nextOfRow' | 'lists'> &
   Pick<Declared, 'changes'>): Omit<Declared, 'read'> => ({
   ...{ name, action, summary, changes, interfaces, input, fields: fieldsIn(input) },
   ...(anyHistory && { anyHistory }),
@@ -358,6 +366,7 @@ const declaredOf = <Shape extends z.ZodRawShape>({
   ...(long && { long }),
   ...(next && { next }),
   ...(nextOfRow && { nextOfRow }),
+  ...(lists && { lists }),
   ...(secret !== undefined && { secret }),
   ...(out !== undefined && { out }),
 })

@@ -20,7 +20,6 @@ const actionOfPage = {
   'GET /organizations/:organization/calls/:request': 'accounts.read',
   'GET /organizations/:organization/calls/:request/receipt.json': 'ledgers.export',
   'GET /organizations/:organization/keys/:key': 'accounts.read',
-  'GET /organizations/:organization/pixel': 'accounts.read',
   'GET /commands': 'finance.read',
   'GET /organizations/:organization/commands': 'accounts.read',
   'GET /organizations/:organization/pick/keys': 'accounts.read',

@@ -33,7 +33,7 @@ export const organizationMenu = [
   { path: '/months', name: 'Months' },
   { path: '/credits/lots', name: 'Lots' },
   { path: '/price/show', name: 'Prices' },
-  { path: '/pixel', name: 'Pixel' },
+  { path: '/pixel/rules', name: 'Pixel' },
   { path: '/webhook/list', name: 'Webhooks' },
   { path: '/commands', name: 'Commands' },
 ] as const satisfies readonly { readonly path: string; readonly name: string }[]

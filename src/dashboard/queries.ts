@@ -88,12 +88,6 @@ export const accountOf = (organizationId: string, nowMs: number): Query<AccountR
   values: [new Date(nowMs), organizationId],
 })
 
-/** The users of a partner, in no order. */
-export const usersOf = (organizationId: string): Query<{ name: string }> => ({
-  text: 'select name from users where organization_id = $1 limit 1000',
-  values: [organizationId],
-})
-
 export type LotRow = {
   grant_id: string
   priority: number

@@ -23,7 +23,6 @@ import { accountAt, csrfOf, type Dashboard, type OrganizationParams, sendPage, v
 import { organizationPage } from './pages/organization.ts'
 import { signInPage } from './pages/sign-in.ts'
 import { pickRoutes } from './picking.ts'
-import { pixelRoutes } from './pixel-routes.ts'
 import { keysOf, lotsOf, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
 import { tellRows } from './rows.ts'
@@ -127,7 +126,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   searchRoutes(pages, context)
   operationsRoutes(pages, context)
   eventRoutes(pages, context)
-  pixelRoutes(pages, context)
   ownRoutes(pages, context)
   timesRoutes(pages)
   secondFactorRoutes(pages, context)

@@ -108,7 +108,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
       '/credits/lots',
       '/price/show',
       '/webhook/list',
-      '/pixel',
+      '/pixel/rules',
       `/keys/${scene.keyId}`,
       `/calls/${scene.requestId}`,
     ]
@@ -130,7 +130,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
         ['organizations.change', /^\/organizations\/new$/],
         ['prices.change', /\/price\/(propose|approve|withdraw|override)$/],
         ['webhooks.change', /\/webhook\/(create|test|pause|resume|resend|rotate-secret|delete)$/],
-        ['pixel.change', /\/pixel\//],
+        ['pixel.change', /\/pixel\/(limit|unlimit|block|unblock)$/],
         ['rerates.change', /\/rerate\/(plan|approve|apply|abandon)$/],
         ['ledgers.export', /\/statement\.(csv|jsonl)$|receipt\.json$/],
       ] as const)
@@ -190,7 +190,7 @@ test('a partner sees published prices only, and no page names an operator', asyn
   })
   await room.caughtUp()
   expect((await olga.get('/commands/price/show')).body).toContain('the reason of an open proposal')
-  expect((await olga.get(`${base}/pixel`)).body).toContain(`user:${operator}`)
+  expect((await olga.get(`${base}/pixel/rules`)).body).toContain(`user:${operator}`)
 
   const partner = await userWhoChose(room, {
     ...{ name: 'pia', role: 'partner', organizationId, actor: 'cli:setup' },
@@ -207,7 +207,7 @@ test('a partner sees published prices only, and no page names an operator', asyn
   }
   expect(leaks).toEqual([])
   expect(seen).toContain('GET /organizations/:organization/price/show')
-  expect(seen).toContain('GET /organizations/:organization/pixel')
+  expect(seen).toContain('GET /organizations/:organization/pixel/rules')
 })
 
 test('nothing opens without signing in', async () => {

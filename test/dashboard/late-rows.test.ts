@@ -19,7 +19,7 @@ test('every page declares the projections it reads, and every page of an organiz
     expect([url, read?.filter((name) => !names.has(name))]).toEqual([url, []])
     if (url.startsWith('/organizations/:organization')) expect([url, read?.length]).not.toEqual([url, 0])
   }
-  expect(readsOf('/organizations/:organization/pixel')).toContain('pixel_days')
+  expect(readsOf('/organizations/:organization/pixel/hits')).toContain('pixel_days')
   expect(readsOf('/months')).toContain('ledger_index')
 })
 

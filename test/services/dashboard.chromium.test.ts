@@ -97,7 +97,7 @@ const paths = (): Readonly<Record<string, string>> => {
     'credits-grant': `${organization}/credits/grant`,
     'credits-adjust': `${organization}/credits/adjust`,
     'credits-threshold': `${organization}/credits/threshold`,
-    pixel: `${organization}/pixel`,
+    pixel: `${organization}/pixel/rules`,
     webhooks: `${organization}/webhook/list`,
     'all-months': '/months',
     prices: '/commands/price/show',

@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto'
+import type pg from 'pg'
 import { z } from 'zod'
 import { pixelPeriod } from '../../events/pixel.ts'
 import { balance } from '../credits/credits.ts'
-import { type Context, command, type Interface, query, wholeOrNot } from '../declare.ts'
+import { type Context, command, query, wholeOrNot } from '../declare.ts'
 import { choice, domain, number, organization } from '../fields.ts'
+import { type Operator, provedUserOf } from '../operator.ts'
 import type { PixelChange, PixelRules } from './pixel.ts'
 import { figureDays, pixelHits, searchedDomain } from './pixel-hits.ts'
-
-/** The page Pixel of the dashboard shows rules and hits, without the names of operators for partners. */
-const withoutPages: readonly Interface[] = ['command line', 'admin API']
 
 /** Rules per read. */
 const portionMax = 1_000
@@ -25,9 +24,38 @@ const rules = query({
     domain: searched('only domains that contain this text'),
     max,
   }),
-  interfaces: withoutPages,
-  run: async ({ foundation, pixel }, { organization: id, domain, max }) => {
+  lists: {
+    rules: {
+      columns: [
+        { name: 'domain', label: 'Domain', kind: 'name' },
+        { name: 'rule', label: 'Rule' },
+        { name: 'period', label: 'Per' },
+        { name: 'number', label: 'At most', kind: 'number' },
+        { name: 'used', label: 'Used now', kind: 'number', limit: 'number' },
+        { name: 'resets_at', label: 'Resets (UTC)', kind: 'instant' },
+        { name: 'set_by', label: 'Set by' },
+        { name: 'set_at', label: 'Set (UTC)', kind: 'instant' },
+      ],
+      nextOfRow: [
+        {
+          ...{ name: 'pixel unlimit', label: 'Remove' },
+          given: ({ domain, period }) => (period === null ? null : { domain, period }),
+        },
+        {
+          ...{ name: 'pixel unblock', label: 'Unblock' },
+          given: ({ domain, period }) => (period === null ? { domain } : null),
+        },
+      ],
+    },
+  },
+  next: [
+    { name: 'pixel hits', label: 'Hits by day' },
+    { name: 'pixel limit', label: 'Set a limit' },
+    { name: 'pixel block', label: 'Block a domain' },
+  ],
+  run: async ({ foundation, pixel, operator }, { organization: id, domain, max }) => {
     await balance(foundation, id)
+    const actorFor = await actorsSeenBy(foundation.pool, operator, id)
     const page = await pixel((controls) => rulesOf(controls, id, { domain, max }))
     const rules = page.rules.map(({ domain, period, number, used, resetsAt, actor, at }) => ({
       domain,
@@ -36,7 +64,7 @@ const rules = query({
       number,
       used,
       resets_at: resetsAt?.toISOString() ?? null,
-      set_by: actor,
+      set_by: actorFor(actor),
       set_at: at === '' ? null : at,
     }))
     const notes = [
@@ -48,11 +76,28 @@ const rules = query({
       ...(page.more ? [`There are more: ${page.count} in total. Give --max or --domain.`] : []),
     ]
     return {
-      json: { rules, count: page.count, more: page.more, uncounted: page.uncounted },
+      json: { notes, rules, count: page.count, more: page.more, uncounted: page.uncounted },
       ...(page.count === 0 ? { lines: notes } : { sections: [rules, ...notes.map((note) => ({ note }))] }),
     }
   },
 })
+
+/** A partner sees its keys and its own people, but not the names of operators. */
+const actorsSeenBy = async (
+  pool: pg.Pool,
+  { role }: Operator,
+  organizationId: string,
+): Promise<(actor: string) => string> => {
+  if (role !== 'partner') return (actor) => actor
+  const { rows } = await pool.query<{ name: string }>(
+    'select name from users where organization_id = any ($1) limit 1000',
+    // The people of an organization are also those of its test organization.
+    [[organizationId, organizationId.replace(/^org_test_/, 'org_')]],
+  )
+  const names = new Set(rows.map(({ name }) => name))
+  return (actor) =>
+    actor.startsWith('key:') || names.has(provedUserOf(actor) ?? '') ? actor : 'the operator'
+}
 
 const rulesOf = async (
   pixel: PixelRules,
@@ -177,7 +222,17 @@ const hits = query({
     domain: searched('only rules of this domain'),
     max,
   }),
-  interfaces: withoutPages,
+  lists: {
+    by_day: {
+      columns: [
+        { name: 'day', label: 'Day (UTC)', kind: 'name' },
+        { name: 'domain', label: 'Domain of the rule' },
+        { name: 'fired', label: 'Fired', kind: 'number' },
+        { name: 'refused', label: 'Refused', kind: 'number' },
+      ],
+    },
+  },
+  next: [{ name: 'pixel rules', label: 'Rules' }],
   run: async ({ foundation }, { organization: id, domain: typed, max }) => {
     await balance(foundation, id)
     const domain = searchedDomain(typed)

@@ -1,4 +1,4 @@
-import type { Answer, Column, Page, Plan, Row, Sections } from '../../administration/declare.ts'
+import type { Answer, Column, Lists, Page, Plan, Row, Sections } from '../../administration/declare.ts'
 import { type Field, organizationHelp } from '../../administration/fields.ts'
 import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
@@ -51,7 +51,7 @@ const organizationHomes: Readonly<Record<string, string>> = {
   credits: '/credits/lots',
   key: '#keys',
   webhook: '/webhook/list',
-  pixel: '/pixel',
+  pixel: '/pixel/rules',
   price: '/price/show',
   ledger: '/months',
 }
@@ -350,15 +350,18 @@ const pageOfRows = (view: DeclaredView & Found, page: Page, query: string): Html
   if (next !== null) more.set('cursor', next)
   const asked = query === '' ? '' : `?${query}`
   return html`${page.lacks !== null && html`<p class="notice bad" role="alert">${capitalized(page.lacks)}.</p>`}
-${list(rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, rows) })}
+${list(rows, { caption: summary, columns, names: view.names, more: columnOfNext(view, view.place.declared, rows) })}
 ${(view.further || next !== null) && html`<nav class="pager" aria-label="Pages">${view.further && html`<a href="${address}${asked}">First page</a> `}${next !== null && html`<a href="${address}?${more.toString()}">Next page</a>`}</nav>`}
 ${hasCsv(view.place.declared) && html`<p class="note"><a href="${address}.csv${asked}">As CSV</a></p>`}`
 }
 
 /** What people may do with each row, in a last column. In a list of all organizations, a row names its own. */
-const columnOfNext = (view: DeclaredView, rows: readonly Row[]): TableColumn<Row>[] => {
+const columnOfNext = (
+  view: DeclaredView,
+  { columns, nextOfRow = [] }: Lists[string],
+  rows: readonly Row[],
+): TableColumn<Row>[] => {
   const { role, organizationId } = askerOf(view)
-  const { columns, nextOfRow = [] } = view.place.declared
   const links = new Map(
     rows.map((row) => [
       row,
@@ -380,7 +383,8 @@ const columnOfNext = (view: DeclaredView, rows: readonly Row[]): TableColumn<Row
 
 const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderable => {
   const { json, lines, sections } = view.answer
-  const { columns, summary } = view.place.declared
+  const { columns, summary, lists } = view.place.declared
+  if (lists !== undefined) return members(json, view)
   if (sections !== undefined) return sectionsIn(view, sections)
   if (Array.isArray(json)) return list(json as Row[], { caption: summary, columns })
   if (lines !== undefined && Object.keys(json).length === 0) return html`<pre>${lines.join('\n')}</pre>`
@@ -420,7 +424,8 @@ const list = (rows: readonly Row[], { caption, columns, names = new Map(), more 
     columns: [
       ...shown.map((column, i) => ({
         head: column.label,
-        cell: (row: Row) => cellOf(row[column.name], column, names),
+        cell: (row: Row) =>
+          column.limit === undefined ? cellOf(row[column.name], column, names) : meter(row, column),
         ...(['credits', 'number', 'position'].includes(column.kind ?? '') && ({ kind: 'number' } as const)),
         ...((column.kind === 'name' || (i === 0 && column.kind === 'id')) && ({ kind: 'name' } as const)),
       })),
@@ -437,11 +442,18 @@ const cellOf = (value: unknown, { kind }: Column, names: Names): Renderable => {
   return shownValue(value)
 }
 
+const meter = (row: Row, { name, label, limit = '' }: Column): Renderable => {
+  const [used, most] = [row[name], row[limit]]
+  if (typeof used !== 'number' || typeof most !== 'number') return used === null && most !== null && 'unknown'
+  return html`${count(used)}${used >= most && html` <span class="mark bad">used up</span>`}
+<meter min="0" max="${most}" value="${Math.min(used, most)}" aria-label="${label}: ${count(used)} of ${count(most)}">${count(used)} of ${count(most)}</meter>`
+}
+
 const isNumber = (value: unknown): boolean =>
   typeof value === 'number' || (typeof value === 'string' && decimalForm.test(value))
 
 /** Members of an object as figures, and lists in it as tables. Absent members are left out. */
-const members = (json: object): Renderable => {
+const members = (json: object, view: DeclaredView | null = null): Renderable => {
   const entries = Object.entries(json).filter(
     ([name, value]) => name !== 'dry_run' && value !== null && value !== undefined,
   )
@@ -450,9 +462,12 @@ const members = (json: object): Renderable => {
     plain.length > 0 && figures(plain.map(([name, value]) => [labelOf(name), memberValue(name, value)])),
     ...entries
       .filter(([, value]) => isList(value))
-      .map(
-        ([name, value]) => html`<h2>${labelOf(name)}</h2>${list(value as Row[], { caption: labelOf(name) })}`,
-      ),
+      .map(([name, value]) => {
+        const rows = value as Row[]
+        const as = view?.place.declared.lists?.[name] ?? {}
+        const more = view === null ? [] : columnOfNext(view, as, rows)
+        return html`<h2>${labelOf(name)}</h2>${list(rows, { caption: labelOf(name), columns: as.columns, more })}`
+      }),
   ]
 }
 
