@@ -11,6 +11,7 @@ export type CallFilters = {
   readonly organizationId: string | null
   readonly keyId: string | null
   readonly capability: string | null
+  /** `errors`: refused or failed. */
   readonly outcome: string | null
   readonly code: string | null
   /** Calls that cost at least this. */
@@ -110,7 +111,8 @@ export const callsThatMatch = (
     ...(downTo === null ? [] : [`${way.place} >= ${placeOf(way, downTo, given)}`]),
     ...is('key_id', filters.keyId),
     ...is('capability', filters.capability),
-    ...is('outcome', filters.outcome),
+    // All lines of errors are refused or failed.
+    ...is('outcome', filters.outcome === 'errors' ? null : filters.outcome),
     ...is('code', filters.code),
     ...(filters.costMicro === null
       ? []

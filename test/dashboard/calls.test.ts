@@ -75,6 +75,7 @@ describe('pages of calls', () => {
 
   test.each([
     ['an outcome', { outcome: 'refused' }, `outcome = 'refused'`],
+    ['errors as the outcome', { outcome: 'errors' }, `outcome in ('refused', 'failed')`],
     ['an outcome of most calls', { outcome: 'answered' }, `outcome = 'answered'`],
     ['a code', { code: 'CREDIT_001' }, `code = 'CREDIT_001'`],
     ['a capability', { capability: 'ip_lookup' }, `capability = 'ip_lookup'`],

@@ -45,8 +45,8 @@ test('which organization spent most today, and is the service healthy: on the ov
 test('what failed in the last hour: one click', async () => {
   const { page } = window
   await page.goto('/?range=24h')
-  await page.getByRole('link', { name: 'Failed in the last hour' }).click()
-  expect(new URL(page.url()).search).toBe('?range=1h&outcome=failed')
+  await page.getByRole('link', { name: 'Errors in the last hour' }).click()
+  expect(new URL(page.url()).search).toBe('?range=1h&outcome=errors')
   expect(await page.locator('#calls').count()).toBe(1)
   await picture(page, 'question-failed')
 })

@@ -21,7 +21,8 @@ import { rangeFields } from './ranges.ts'
 
 /** Calls of all organizations or of one, newest first. */
 
-export const callOutcomes = ['answered', 'refused', 'failed'] as const
+/** `errors`: every call that was not answered. */
+export const callOutcomes = ['answered', 'refused', 'failed', 'errors'] as const
 export const callFields = ['organization', 'key', 'capability', 'outcome', 'code', 'cost'] as const
 
 type CallsView = {
@@ -93,7 +94,7 @@ ${
       })
 }
 ${choice(view, { name: 'capability', label: 'Capability', options: capability.options.map((one) => [one, words(one)]) })}
-${choice(view, { name: 'outcome', label: 'Outcome', options: callOutcomes.map((one) => [one, one]) })}
+${choice(view, { name: 'outcome', label: 'Outcome', options: callOutcomes.map((one) => [one, one === 'errors' ? 'refused or failed' : one]) })}
 ${input(view, { name: 'code', label: 'Error code', hint: 'CREDIT_001' })}
 ${input(view, { name: 'cost', label: 'Credits, at least', hint: '0.5' })}
 <p class="actions"><button type="submit">Show</button> <a href="${pathOf(view)}">Reset</a></p>

@@ -164,7 +164,7 @@ export const codesSection = (
   { range, path }: { readonly range: Range; readonly path: string },
 ): Html => html`<section aria-labelledby="codes">
 <div class="heading"><h3 id="codes">Errors by code</h3>
-<a href="${path}?${new URLSearchParams({ range: '1h', outcome: 'failed' }).toString()}">Failed in the last hour</a></div>
+<a href="${path}?${new URLSearchParams({ range: '1h', outcome: 'errors' }).toString()}">Errors in the last hour</a></div>
 ${
   codes.length === 0
     ? html`<p class="empty">No errors in this time.</p>`
@@ -196,6 +196,7 @@ ${leadersTable('Organizations by errors', leaders.byErrors, {
   id: 'by-errors',
   path: 'calls',
   range,
+  more: { outcome: 'errors' },
   head: 'Errors',
   cell: ({ errors }) => count(errors),
 })}
@@ -209,9 +210,17 @@ export const leadersTable = (
     id,
     path,
     range,
+    more,
     head,
     cell,
-  }: { id: string; path: string; range: Range; head: string; cell: (row: OrganizationUseRow) => string },
+  }: {
+    id: string
+    path: string
+    range: Range
+    more?: Readonly<Record<string, string>>
+    head: string
+    cell: (row: OrganizationUseRow) => string
+  },
 ): Html => html`<section aria-labelledby="${id}">
 <h3 id="${id}">${title}</h3>
 ${
@@ -225,7 +234,7 @@ ${
             head: 'Organization',
             kind: 'name',
             cell: ({ organization_id: of, organization_name: name }) =>
-              html`<a href="/organizations/${of}/${path}?${new URLSearchParams(rangeQuery(range)).toString()}">${name ?? of}</a>`,
+              html`<a href="/organizations/${of}/${path}?${new URLSearchParams({ ...rangeQuery(range), ...more }).toString()}">${name ?? of}</a>`,
           },
           { head, kind: 'number', cell },
           { head: 'Calls', kind: 'number', cell: ({ calls }) => count(calls) },
