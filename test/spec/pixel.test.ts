@@ -1,5 +1,5 @@
 /** Specification §4.5 and §4.6, decisions 22 and 23: the pixel controls, over HTTP, with their records in the ledger. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { z } from 'zod'
 import {
   pixelBlock,
@@ -14,14 +14,7 @@ import { hitHash } from '../../src/capabilities/pixel/counters.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { PixelFacts } from '../../src/events/pixel.ts'
 import { pixelStream } from '../../src/events/streams.ts'
-import {
-  type AnswerAndFacts,
-  type BlockedLog,
-  type House,
-  openHouse,
-  type Partner,
-  until,
-} from '../support/house.ts'
+import { type AnswerAndFacts, type House, openHouse, type Partner } from '../support/house.ts'
 import { type Bare, bare, expectCredits, expectErrorObject, rateLimitsOf, ulid } from './wire.ts'
 
 let house: House
@@ -154,61 +147,6 @@ describe('4.5 POST /pixel/limit', () => {
     ).toEqual([true, true, false, false, true, true, true])
   })
 
-  test('a domain with its own limit and a limit of its parent counts against both; both must allow the hit', async () => {
-    const partner = await newPartner()
-    await setLimit(partner, 'example.com', 3)
-    await setLimit(partner, 'a.example.com', 2)
-    const decisions = []
-    for (let n = 0; n < 4; n++) decisions.push(await decide(partner, 'https://a.example.com/'))
-    expect(decisions.map(({ fire, domain, remaining }) => [fire, domain, remaining])).toEqual([
-      [true, 'a.example.com', 1],
-      [true, 'a.example.com', 0],
-      [false, 'a.example.com', 0],
-      [false, 'a.example.com', 0],
-    ])
-    // A refused hit counts against neither limit.
-    expect(await decide(partner, 'https://b.example.com/')).toMatchObject({
-      fire: true,
-      domain: 'example.com',
-      remaining: 0,
-    })
-    expect(await decide(partner, 'https://b.example.com/')).toMatchObject({ fire: false, reason: 'limit' })
-  })
-
-  test('a daily and a monthly limit apply together', async () => {
-    const partner = await newPartner()
-    await setLimit(partner, 'example.com', 2, 'day')
-    await setLimit(partner, 'example.com', 3, 'month')
-    expect(await firesOf(partner, ...Array.from({ length: 3 }, () => 'https://example.com/'))).toEqual([
-      true,
-      true,
-      false,
-    ])
-    const { limits: listed } = resultOf(await listOf(partner, '/pixel/limit'), pixelLimits)
-    expect(listed).toEqual([
-      { domain: 'example.com', period: 'day', number: 2, used: 2, remaining: 0, resets_at: tomorrow() },
-      { domain: 'example.com', period: 'month', number: 3, used: 2, remaining: 1, resets_at: nextMonth() },
-    ])
-  })
-
-  test('another number applies immediately, and earlier use still counts', async () => {
-    const partner = await newPartner()
-    await setLimit(partner, 'example.com', 3)
-    await firesOf(partner, 'https://example.com/', 'https://example.com/')
-    expect(await setLimit(partner, 'example.com', 5)).toMatchObject({ number: 5, used: 2, remaining: 3 })
-    expect(await setLimit(partner, 'example.com', 1)).toMatchObject({ number: 1, used: 2, remaining: 0 })
-    expect(await decide(partner, 'https://example.com/')).toMatchObject({ fire: false, remaining: 0 })
-    await setLimit(partner, 'example.com', 3)
-    expect(await firesOf(partner, 'https://example.com/', 'https://example.com/')).toEqual([true, false])
-  })
-
-  test('the same limit again returns the same answer, and records no second rule', async () => {
-    const partner = await newPartner()
-    const first = await setLimit(partner, 'example.com', 3)
-    expect(await setLimit(partner, 'Example.COM', 3)).toEqual(first)
-    expect(await rulesRecorded(partner)).toHaveLength(1)
-  })
-
   test('under one Idempotency-Key the first answer is returned again', async () => {
     const partner = await newPartner()
     const once = () =>
@@ -252,23 +190,9 @@ describe('4.5 DELETE and GET /pixel/limit', () => {
       type: 'PixelLimitRemoved',
       data: { organization_id: partner.organizationId, domain: 'example.com', period: 'day' },
     })
-  })
-
-  test('removing a missing limit is not an error: only the call is recorded', async () => {
-    const partner = await newPartner()
-    await setLimit(partner, 'example.com', 1, 'day')
-    const answer = await send(partner, 'DELETE', '/pixel/limit', { domain: 'example.com', period: 'month' })
-    expect(resultOf(answer, pixelLimitRemoval)).toMatchObject({ removed: false })
-    expect(await rulesRecorded(partner)).toHaveLength(1)
-  })
-
-  test('a limit set again on the same day keeps its count', async () => {
-    const partner = await newPartner()
-    await setLimit(partner, 'example.com', 2)
-    await decide(partner, 'https://example.com/')
-    await send(partner, 'DELETE', '/pixel/limit', { domain: 'example.com', period: 'day' })
-    await firesOf(partner, 'https://example.com/', 'https://example.com/')
-    expect(await setLimit(partner, 'example.com', 2)).toMatchObject({ used: 1, remaining: 1 })
+    const again = await send(partner, 'DELETE', '/pixel/limit', { domain: 'example.com', period: 'day' })
+    expect(resultOf(again, pixelLimitRemoval)).toMatchObject({ removed: false })
+    expect(await rulesRecorded(partner)).toHaveLength(3)
   })
 
   test('limits are listed by domain with their use, and only those of the organization', async () => {
@@ -317,14 +241,6 @@ describe('4.6 /pixel/block', () => {
     ).toEqual([false, false, false, false, true, true, true, true])
   })
 
-  test('a domain in another script is blocked in any spelling', async () => {
-    const partner = await newPartner()
-    expect(await block(partner, 'Bücher.de')).toMatchObject({ domain: 'xn--bcher-kva.de' })
-    expect(
-      await firesOf(partner, 'https://bücher.de/', 'https://xn--bcher-kva.de/', 'https://www.BÜCHER。de/'),
-    ).toEqual([false, false, false])
-  })
-
   test('comes before limits: a blocked hit is not counted', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 5)
@@ -352,17 +268,6 @@ describe('4.6 /pixel/block', () => {
       resultOf(await send(partner, 'DELETE', '/pixel/block', { domain: 'example.com' }), pixelBlockRemoval),
     ).toMatchObject({ removed: false })
     expect((await rulesRecorded(partner)).map(({ type }) => type)).toEqual(['PixelBlocked', 'PixelUnblocked'])
-  })
-
-  test('unblocking a domain keeps the block above it', async () => {
-    const partner = await newPartner()
-    await block(partner, 'example.com')
-    await block(partner, 'a.example.com')
-    await send(partner, 'DELETE', '/pixel/block', { domain: 'a.example.com' })
-    expect(await decide(partner, 'https://a.example.com/')).toMatchObject({
-      fire: false,
-      domain: 'example.com',
-    })
   })
 
   test('blocks are listed by domain with the time each was set', async () => {
@@ -409,8 +314,6 @@ describe('a DELETE takes its parameters from the query too', () => {
 
   test.each([
     ['', 'REQ_002', { missing_parameter: 'domain', parameter_type: 'string' }],
-    ['?domain=example.com', 'REQ_002', { missing_parameter: 'period', parameter_type: 'string' }],
-    ['?domain=example.com&period=week', 'REQ_003', { parameter: 'period', expected: '"day" or "month"' }],
     ['?domain=a.com&domain=b.com&period=day', 'REQ_003', { parameter: 'domain' }],
   ])('and refuses %j as in a body', async (query, code, details) => {
     const answer = await remove(await newPartner(), `/pixel/limit${query}`)
@@ -457,44 +360,17 @@ describe('decision 23: POST /pixel/decide', () => {
     expect(rows).not.toEqual([{ hit_hash: hitHash('example.com', 'somebody@example.com') }])
   })
 
-  test('a hit that fired does not fire once its domain is blocked, nor on another domain, even with the same hit_id', async () => {
-    const partner = await newPartner()
-    expect(await decide(partner, 'https://example.com/', 'order-17')).toMatchObject({ reason: 'no_rule' })
-    await block(partner, 'blocked.example.net')
-    const refused = { fire: false, reason: 'blocked' }
-    expect(await decide(partner, 'https://blocked.example.net/', 'order-17')).toMatchObject(refused)
-    await block(partner, 'example.com')
-    expect(await decide(partner, 'https://example.com/', 'order-17')).toMatchObject(refused)
-    await send(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
-    expect(await decide(partner, 'https://example.com/', 'order-17')).toMatchObject({ fire: true })
-  })
-
-  test('a hit_id belongs to its host: on another host it counts as another hit', async () => {
-    const partner = await newPartner()
-    await setLimit(partner, 'example.com', 2)
-    for (const host of ['a.example.com', 'A.example.com.', 'b.example.com', 'a.example.com'])
-      expect(await decide(partner, `https://${host}/`, 'order-17')).toMatchObject({ fire: true })
-    expect(await decide(partner, 'https://c.example.com/', 'order-17')).toMatchObject({ reason: 'limit' })
-  })
-
-  test.each([
-    'https://unlimited.example.net/',
-    'https://81.2.69.142/',
-    'https://[2a02:c7c::1]/',
-    'http://localhost:3000/',
-    'http://intranet/',
-    'https://com/',
-  ])('%s is under no rule and fires', async (url) => {
+  test('a hit under no rule fires', async () => {
     const partner = await newPartner()
     await block(partner, 'example.com')
-    await setLimit(partner, 'example.org', 1)
-    expect(await decide(partner, url)).toEqual({
-      fire: true,
-      reason: 'no_rule',
-      domain: null,
-      remaining: null,
-      resets_at: null,
-    })
+    for (const url of ['https://unlimited.example.net/', 'https://81.2.69.142/'])
+      expect(await decide(partner, url)).toEqual({
+        fire: true,
+        reason: 'no_rule',
+        domain: null,
+        remaining: null,
+        resets_at: null,
+      })
   })
 
   test("one organization's rules and counters do not affect another", async () => {
@@ -518,101 +394,45 @@ describe('decision 23: POST /pixel/decide', () => {
     ]).toEqual([true, true, false])
   })
 
-  describe('a hit with an id', () => {
-    test('gets its first answer again, even if limits have changed, unless it is blocked, and is counted once', async () => {
-      const partner = await newPartner()
-      await setLimit(partner, 'example.com', 2)
-      const first = await decide(partner, 'https://example.com/', 'h1')
-      expect(first).toMatchObject({ fire: true, remaining: 1 })
-      await setLimit(partner, 'example.com', 50)
-      expect(await decide(partner, 'https://example.com/', 'h1')).toEqual(first)
-      await block(partner, 'example.com')
-      for (const hit of ['h1', 'h2'])
-        expect(await decide(partner, 'https://example.com/', hit)).toMatchObject({ reason: 'blocked' })
-      await send(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
-      expect(await decide(partner, 'https://example.com/', 'h1')).toEqual(first)
-      expect(await decide(partner, 'https://example.com/', 'h2')).toMatchObject({ reason: 'blocked' })
-      expect(await setLimit(partner, 'example.com', 50)).toMatchObject({ used: 1 })
-    })
-
-    test('that found no rule fires again when there is one', async () => {
-      const partner = await newPartner()
-      const first = await decide(partner, 'https://example.com/', 'h')
-      expect(first).toMatchObject({ fire: true, reason: 'no_rule' })
-      await setLimit(partner, 'example.com', 1)
-      await decide(partner, 'https://example.com/')
-      expect(await decide(partner, 'https://example.com/', 'h')).toEqual(first)
-    })
-
-    test('is one hit, even if asked 40 times simultaneously', async () => {
-      const partner = await newPartner()
-      await setLimit(partner, 'example.com', 10)
-      const answers = await Promise.all(
-        Array.from({ length: 40 }, () => decide(partner, 'https://example.com/', 'h')),
-      )
-      for (const answer of answers) expect(answer).toMatchObject({ fire: true, remaining: 9 })
-    })
-
-    test('is another hit after 24 hours', async () => {
-      const partner = await newPartner()
-      await setLimit(partner, 'example.com', 10, 'month')
-      const first = await decide(partner, 'https://example.com/', 'h')
-      house.moveClock(23 * 3_600_000)
-      expect(await decide(partner, 'https://example.com/', 'h')).toEqual(first)
-      house.moveClock(2 * 3_600_000)
-      await until('the key works again', async () => (await listOf(partner, '/pixel/block')).status === 200)
-      await decide(partner, 'https://example.com/', 'h')
-      const { limits: listed } = resultOf(await listOf(partner, '/pixel/limit'), pixelLimits)
-      expect(listed[0]?.used).toBe(listed[0]?.resets_at === first.resets_at ? 2 : 1)
-    })
+  test('a hit with an id gets its first answer again, even if limits have changed, unless it is blocked, and is counted once', async () => {
+    const partner = await newPartner()
+    await setLimit(partner, 'example.com', 2)
+    const first = await decide(partner, 'https://example.com/', 'h1')
+    expect(first).toMatchObject({ fire: true, remaining: 1 })
+    await setLimit(partner, 'example.com', 50)
+    expect(await decide(partner, 'https://example.com/', 'h1')).toEqual(first)
+    await block(partner, 'example.com')
+    for (const hit of ['h1', 'h2'])
+      expect(await decide(partner, 'https://example.com/', hit)).toMatchObject({ reason: 'blocked' })
+    await send(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
+    expect(await decide(partner, 'https://example.com/', 'h1')).toEqual(first)
+    expect(await decide(partner, 'https://example.com/', 'h2')).toMatchObject({ reason: 'blocked' })
+    expect(await setLimit(partner, 'example.com', 50)).toMatchObject({ used: 1 })
   })
 })
 
-describe('decision 22: periods are UTC calendar days and months', () => {
-  const hit = (partner: Partner) => decide(partner, 'https://example.com/')
-
-  test.each([
-    ['the end of a day', '2032-05-17T23:59:58.000Z', '2032-05-18T00:00:00.000Z', '2032-06-01T00:00:00.000Z'],
-    [
-      'the 28th of a leap February',
-      '2036-02-28T23:59:58.000Z',
-      '2036-02-29T00:00:00.000Z',
-      '2036-03-01T00:00:00.000Z',
-    ],
-  ])('at %s a new day begins, but not a new month', async (_, before, day, month) => {
-    moveTo(before)
-    const partner = await newPartner()
-    await setLimit(partner, 'example.com', 1, 'day')
-    await setLimit(partner, 'example.com', 2, 'month')
-    moveTo(before)
-    expect(await hit(partner)).toMatchObject({ fire: true, remaining: 0, resets_at: day })
-    expect(await hit(partner)).toMatchObject({ fire: false, resets_at: day })
-    moveTo(day)
-    expect(await hit(partner)).toMatchObject({ fire: true, remaining: 0, resets_at: month })
-    expect(await hit(partner)).toMatchObject({ fire: false, resets_at: month })
-  })
-
-  test.each([
-    ['a month of 30 days', '2037-04-30T23:59:58.000Z', '2037-05-01T00:00:00.000Z'],
-    ['a leap February', '2040-02-29T23:59:58.000Z', '2040-03-01T00:00:00.000Z'],
-    ['a February', '2041-02-28T23:59:58.000Z', '2041-03-01T00:00:00.000Z'],
-    ['a year', '2041-12-31T23:59:58.000Z', '2042-01-01T00:00:00.000Z'],
-  ])('at the end of %s a new month begins', async (_, before, after) => {
-    moveTo(before)
-    const partner = await newPartner()
-    await setLimit(partner, 'example.com', 1, 'month')
-    moveTo(before)
-    expect(await hit(partner)).toMatchObject({ fire: true, resets_at: after })
-    expect(await hit(partner)).toMatchObject({ fire: false, resets_at: after })
-    moveTo(after)
-    expect(await hit(partner)).toMatchObject({ fire: true })
-  })
+test('decision 22: at the end of a UTC day a new day begins, but not a new month', async () => {
+  const [before, day, month] = [
+    '2036-02-28T23:59:58.000Z',
+    '2036-02-29T00:00:00.000Z',
+    '2036-03-01T00:00:00.000Z',
+  ]
+  const hit = () => decide(partner, 'https://example.com/')
+  moveTo(before)
+  const partner = await newPartner()
+  await setLimit(partner, 'example.com', 1, 'day')
+  await setLimit(partner, 'example.com', 2, 'month')
+  moveTo(before)
+  expect(await hit()).toMatchObject({ fire: true, remaining: 0, resets_at: day })
+  expect(await hit()).toMatchObject({ fire: false, resets_at: day })
+  moveTo(day)
+  expect(await hit()).toMatchObject({ fire: true, remaining: 0, resets_at: month })
+  expect(await hit()).toMatchObject({ fire: false, resets_at: month })
 })
 
 describe('missing and invalid parameters', () => {
   const domainExpected =
     'a registrable domain or one below it, such as "example.com": no scheme, port, path, wildcard or address'
-  const numberExpected = 'a whole number from 1 to 1000000000'
   const good = { domain: 'example.com', period: 'day', number: 5 }
   let partner: Partner
   beforeAll(async () => {
@@ -652,123 +472,45 @@ describe('missing and invalid parameters', () => {
     details: { parameter, expected },
   })
 
-  afterEach(async () => {
+  afterAll(async () => {
     // None of it became a rule.
     expect(resultOf(await listOf(partner, '/pixel/limit'), pixelLimits)).toEqual({ limits: [] })
     expect(resultOf(await listOf(partner, '/pixel/block'), pixelBlocks)).toEqual({ blocks: [] })
   })
 
-  describe.each([
-    ['POST', '/pixel/limit'],
-    ['DELETE', '/pixel/limit'],
-    ['POST', '/pixel/block'],
-    ['DELETE', '/pixel/block'],
-  ] as const)('%s %s', (method, path) => {
-    test.each([
-      ['absent', undefined],
-      ['null', null],
-    ])('a domain that is %s is REQ_002', async (_, domain) => {
-      expectRefused(await send(partner, method, path, { ...good, domain }), missing('domain', 'string'))
-    })
-
-    test.each([
-      ['a number', 5],
-      ['an array', ['example.com']],
-      ['an object', { domain: 'example.com' }],
-      ['empty', ''],
-      ['of one label', 'localhost'],
-      ['a top-level domain', 'com'],
-      ['a public suffix', 'co.uk'],
-      ["a hosting provider's suffix", 'github.io'],
-      ['of an unknown top-level domain', 'example.nosuchtld'],
-      ['a URL', 'https://example.com/'],
-      ['with a port', 'example.com:443'],
-      ['with a path', 'example.com/x'],
-      ['a wildcard', '*.example.com'],
-      ['with an underscore', 'a_b.example.com'],
-      ['an IPv4 address', '81.2.69.142'],
-      ['an IPv6 address', '2a02:c7c::1'],
-      ['with space around', ' example.com'],
-      ['with two dots after', 'example.com..'],
-      ['with a label of 64', `${'a'.repeat(64)}.com`],
-      ['of 255 characters', `${'a.'.repeat(126)}com`],
-    ])('a domain that is %s is REQ_003', async (_, domain) => {
-      expectRefused(await send(partner, method, path, { ...good, domain }), wrong('domain', domainExpected))
-    })
-  })
-
-  describe.each(['POST', 'DELETE'] as const)('%s /pixel/limit', (method) => {
-    test.each([
-      ['absent', undefined],
-      ['null', null],
-    ])('a period that is %s is REQ_002', async (_, period) => {
-      expectRefused(
-        await send(partner, method, '/pixel/limit', { ...good, period }),
-        missing('period', 'string'),
-      )
-    })
-
-    test.each(['', 'week', 'Day', 'DAY', 'days', ' day', 1, true, ['day']])(
-      'a period of %j is REQ_003',
-      async (period) => {
-        expectRefused(
-          await send(partner, method, '/pixel/limit', { ...good, period }),
-          wrong('period', '"day" or "month"'),
-        )
-      },
-    )
-  })
+  const noDomain = missing('domain', 'string')
+  const wrongDomain = wrong('domain', domainExpected)
+  const wrongPeriod = wrong('period', '"day" or "month"')
+  const wrongNumber = wrong('number', 'a whole number from 1 to 1000000000')
+  const wrongUrl = wrong('url', 'an absolute http or https URL')
+  const wrongHit = wrong('hit_id', 'a string of 1 to 128 characters')
+  const url = 'https://example.com/'
 
   test.each([
-    ['absent', undefined],
-    ['null', null],
-  ])('a number that is %s is REQ_002', async (_, number) => {
-    expectRefused(
-      await send(partner, 'POST', '/pixel/limit', { ...good, number }),
-      missing('number', 'number'),
-    )
-  })
-
-  test.each([0, -1, 0.5, 1.5, 1_000_000_001, 1e21, '5', '', true, [5], {}])(
-    'a number of %j is REQ_003',
-    async (number) => {
-      expectRefused(
-        await send(partner, 'POST', '/pixel/limit', { ...good, number }),
-        wrong('number', numberExpected),
-      )
-    },
-  )
-
-  test.each([
-    ['absent', undefined],
-    ['null', null],
-  ])('a url that is %s is REQ_002', async (_, url) => {
-    expectRefused(await send(partner, 'POST', '/pixel/decide', { url }), missing('url', 'string'))
-  })
-
-  test.each([
-    '',
-    'example.com',
-    '//example.com/',
-    'ftp://example.com/',
-    'javascript:alert(1)',
-    'https://',
-    'https://exa mple.com/',
-    'https://example.com:99999/',
-    5,
-    ['https://example.com/'],
-  ])('a url of %j is REQ_003', async (url) => {
-    expectRefused(
-      await send(partner, 'POST', '/pixel/decide', { url }),
-      wrong('url', 'an absolute http or https URL'),
-    )
-  })
-
-  test.each(['', 'x'.repeat(129), 5, true, ['h'], {}])('a hit_id of %j is REQ_003', async (hit_id) => {
-    expectRefused(
-      await send(partner, 'POST', '/pixel/decide', { url: 'https://example.com/', hit_id }),
-      wrong('hit_id', 'a string of 1 to 128 characters'),
-    )
+    ['POST', '/pixel/limit', { ...good, domain: undefined }, noDomain],
+    ['DELETE', '/pixel/limit', { ...good, domain: null }, noDomain],
+    ['POST', '/pixel/block', {}, noDomain],
+    ['DELETE', '/pixel/block', { domain: null }, noDomain],
+    ['POST', '/pixel/limit', { ...good, domain: 5 }, wrongDomain],
+    ['DELETE', '/pixel/limit', { ...good, domain: ['example.com'] }, wrongDomain],
+    ['POST', '/pixel/block', { domain: 'co.uk' }, wrongDomain],
+    ['DELETE', '/pixel/block', { domain: 'https://example.com/' }, wrongDomain],
+    ['POST', '/pixel/limit', { ...good, period: undefined }, missing('period', 'string')],
+    ['DELETE', '/pixel/limit', { ...good, period: null }, missing('period', 'string')],
+    ['POST', '/pixel/limit', { ...good, period: 'Day' }, wrongPeriod],
+    ['DELETE', '/pixel/limit', { ...good, period: ['day'] }, wrongPeriod],
+    ['POST', '/pixel/limit', { ...good, number: null }, missing('number', 'number')],
+    ...[0, -1, 1.5, 1_000_000_001, '5', true].map(
+      (number) => ['POST', '/pixel/limit', { ...good, number }, wrongNumber] as const,
+    ),
+    ['POST', '/pixel/decide', { url: null }, missing('url', 'string')],
+    ['POST', '/pixel/decide', { url: 'ftp://example.com/' }, wrongUrl],
+    ['POST', '/pixel/decide', { url: [url] }, wrongUrl],
+    ...['', 'x'.repeat(129), 5].map(
+      (hit_id) => ['POST', '/pixel/decide', { url, hit_id }, wrongHit] as const,
+    ),
+  ] as const)('%s %s %j is refused', async (method, path, body, refusal) => {
+    expectRefused(await send(partner, method, path, body), refusal)
   })
 
   test('of several invalid parameters the first is named', async () => {
@@ -843,15 +585,6 @@ describe('when the counters are unreachable', () => {
     expect(await decide(partner, 'https://example.com/')).toMatchObject({ fire: true, remaining: 4 })
   })
 
-  test('a hit that was not decided is decided when it is repeated', async () => {
-    const partner = await newPartner()
-    await setLimit(partner, 'example.com', 5)
-    await away(async () => {
-      expect(await decide(partner, 'https://example.com/', 'h')).toMatchObject({ reason: 'unavailable' })
-    })
-    expect(await decide(partner, 'https://example.com/', 'h')).toMatchObject({ fire: true, remaining: 4 })
-  })
-
   test('rules can still be set and listed; their use is null', async () => {
     const partner = await newPartner()
     await away(async () => {
@@ -873,15 +606,5 @@ describe('when the event log fails', () => {
     expect(await decide(partner, 'https://example.com/')).toMatchObject({ fire: true, reason: 'no_rule' })
     await block(partner, 'example.com')
     expect(await decide(partner, 'https://example.com/')).toMatchObject({ fire: false, reason: 'blocked' })
-  })
-
-  test('an append whose connection broke is sent again: one rule, one answer', async () => {
-    const partner = await newPartner()
-    const log: BlockedLog = await house.blockLog()
-    const answering = block(partner, 'example.com')
-    await log.cut()
-    await log.release()
-    expect(await answering).toMatchObject({ blocked: true })
-    expect(await rulesRecorded(partner)).toHaveLength(1)
   })
 })
