@@ -326,7 +326,7 @@ describe('a page made to slow us down', () => {
     expect(tookMs).toBeLessThan(1_000)
   })
 
-  test.each([' ', '-', ',', '0', 'a', 'a ', ' null', '[', '?', '/', '.', '1-', '\n', '\u0301'])(
+  test.each([' ', '-', 'a ', '1-', '\u0301'])(
     'a record with %j repeated in every member and name is read quickly',
     async (piece) => {
       const text = `${piece.repeat(120_000)}!`

@@ -61,11 +61,6 @@ describe('a server that accepts a recipient only the second time', () => {
       '550 5.1.1 <x@example.com>: Recipient address rejected: User unknown in virtual mailbox table',
     ],
     [
-      'a server that asks another server first',
-      '450 4.1.1 <x@example.com>: Recipient address rejected: unverified address: Address verification in progress',
-      '550 5.1.1 <x@example.com>: Recipient address rejected: undeliverable address: host mx said: 550 no such user',
-    ],
-    [
       'a server that uses 450 for both',
       '450 4.1.1 <x@example.com>: Recipient address rejected: unverified address: Address verification in progress',
       '450 4.1.1 <x@example.com>: Recipient address rejected: undeliverable address: unknown user: "x@example.com"',
@@ -102,7 +97,7 @@ describe('a server that does not reveal whether it is a catch-all', () => {
       isRandom(mailbox) ? random : mailbox.startsWith('ann@') ? '250 2.1.5 ok' : refusal,
   })
 
-  test.each([limited, '550 5.7.1 policy', '450 4.2.0 greylisted', '550 Rejected'])(
+  test.each([limited, '450 4.2.0 greylisted'])(
     'leaves it open with %s, until another mailbox is refused with 5.1.1',
     async (reply) => {
       const { ask, probe } = await scene(saying(reply))
@@ -114,7 +109,7 @@ describe('a server that does not reveal whether it is a catch-all', () => {
     },
   )
 
-  test.each([limited, '550 5.7.1 policy', '550 5.2.1 The account is disabled', '452 4.2.2 full'])(
+  test.each([limited, '550 5.2.1 The account is disabled'])(
     'does not prove that it knows its mailboxes with %s',
     async (refusal) => {
       const { ask } = await scene(saying('550 5.7.1 policy', refusal))
@@ -141,11 +136,7 @@ describe('a server that does not reveal whether it is a catch-all', () => {
 })
 
 describe('the circuit breaker', () => {
-  test.each([
-    '550 5.7.1 policy',
-    '554 5.7.1 Service unavailable; Client host [192.0.2.7] blocked',
-    '421 4.7.0 bye',
-  ])(
+  test.each(['550 5.7.1 policy', '421 4.7.0 bye'])(
     'eight existing mailboxes at eight domains of one gateway all get an answer, for any reply to other recipients: %s',
     async (reply) => {
       const { probe } = await scene({
@@ -218,24 +209,21 @@ describe('a first exchanger that greets with a refusal', () => {
     { exchange: 'mx2.example.com', addresses: ['127.0.0.2'] },
   ]
 
-  test.each(['554 No SMTP service', '554 5.7.1 Your address is blocked', '521 no mail here'])(
-    'does not end the check: %s',
-    async (greeting) => {
-      const port = await closedPort()
-      await greeter('127.0.0.1', port, greeting)
-      await greeter('127.0.0.2', port, '220 mx2.test ESMTP')
-      const { probe } = probeAt(port)
-      expect(await probe.probe(addressOf('ann'), { targets })).toMatchObject({
-        outcome: 'accepted',
-        catchAll: false,
-      })
-      expect(await probe.probe(addressOf('bob'), { targets })).toMatchObject({ outcome: 'mailbox_not_found' })
-      // The first server is skipped after a while, as usual.
-      for (let i = 0; i < 4; i++) await probe.probe(addressOf('ann'), { targets })
-      expect(probe.status().breakersOpen).toBe(1)
-      expect(await probe.probe(addressOf('ann'), { targets })).toMatchObject({ outcome: 'accepted' })
-    },
-  )
+  test.each(['554 No SMTP service'])('does not end the check: %s', async (greeting) => {
+    const port = await closedPort()
+    await greeter('127.0.0.1', port, greeting)
+    await greeter('127.0.0.2', port, '220 mx2.test ESMTP')
+    const { probe } = probeAt(port)
+    expect(await probe.probe(addressOf('ann'), { targets })).toMatchObject({
+      outcome: 'accepted',
+      catchAll: false,
+    })
+    expect(await probe.probe(addressOf('bob'), { targets })).toMatchObject({ outcome: 'mailbox_not_found' })
+    // The first server is skipped after a while, as usual.
+    for (let i = 0; i < 4; i++) await probe.probe(addressOf('ann'), { targets })
+    expect(probe.status().breakersOpen).toBe(1)
+    expect(await probe.probe(addressOf('ann'), { targets })).toMatchObject({ outcome: 'accepted' })
+  })
 
   test('gives the result if no other exchanger answers', async () => {
     const port = await closedPort()

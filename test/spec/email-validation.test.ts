@@ -130,24 +130,6 @@ describe('4.1 the answer', () => {
     })
   })
 
-  test('repeats only the checked part of an endless text', async () => {
-    const { email, status } = resultOf(
-      await validate(house, partner, `${'a'.repeat(5_000)}@valid.example.com`),
-    )
-    expect(email).toHaveLength(320)
-    expect(status).toBe('invalid')
-  })
-
-  test('about a role-based address is valid, with the flag and a lower score (decision 9)', async () => {
-    await world.host('role.example.com', { recipient: mailboxes('sales') })
-    const { status, score, checks } = resultOf(await validate(house, partner, 'sales@role.example.com'))
-    expect({ status, score, roleBased: checks.role_based }).toEqual({
-      status: 'valid',
-      score: 85,
-      roleBased: true,
-    })
-  })
-
   test('about an internationalized domain has both forms; DNS and servers are asked for the A-labels', async () => {
     const server = await world.host('xn--bcher-kva.com', { recipient: mailboxes('someone') })
     const answer = await validate(house, partner, 'someone@BÜCHER.com')
@@ -163,35 +145,6 @@ describe('4.1 the answer', () => {
     const [one, other] = [answer, same].map(({ events }) => events[0]?.data.facts)
     expect(one).toEqual(other)
     expect(one).toMatchObject({ domain: 'xn--bcher-kva.com' })
-  })
-
-  test('about a mailbox provider names the provider, and the tag of a subaddress', async () => {
-    await world.host('gmail.com', { recipient: mailboxes('someone+lists') })
-    const { status, checks } = resultOf(await validate(house, partner, 'someone+lists@gmail.com'))
-    expect({ status, free: checks.free_provider, subaddress: checks.subaddress }).toEqual({
-      status: 'valid',
-      free: true,
-      subaddress: 'lists',
-    })
-  })
-
-  test('about a forwarding service that hides the person has a flag for it: it is not disposable', async () => {
-    await world.host('duck.com', { recipient: mailboxes('someone') })
-    const { status, checks } = resultOf(await validate(house, partner, 'someone@duck.com'))
-    expect({ status, relay: checks.privacy_relay, disposable: checks.disposable }).toEqual({
-      status: 'valid',
-      relay: true,
-      disposable: false,
-    })
-  })
-
-  test('suggests the provider that was probably meant, and judges the address as sent', async () => {
-    const answer = await validate(house, partner, 'someone@gmial.com')
-    const { did_you_mean, sub_status } = resultOf(answer)
-    expect({ did_you_mean, sub_status }).toEqual({
-      did_you_mean: 'someone@gmail.com',
-      sub_status: 'domain_not_found',
-    })
   })
 })
 
@@ -226,33 +179,6 @@ describe('decision 16: pasted addresses are read as they were meant', () => {
     const { status, body } = await validate(house, partner, ' nobody@nowhere.example.com', { headers })
     expect({ status, code: body.code }).toEqual({ status: 422, code: 'IDEMP_001' })
   })
-
-  test.each([
-    ['x@gmail,com', 'x@gmail.com'],
-    ['x@gmail..com', 'x@gmail.com'],
-    ['x@@gmail.com', 'x@gmail.com'],
-    ['mailto:ada@acme.com', 'ada@acme.com'],
-    ['Ada Byron <ada@acme.com>', 'ada@acme.com'],
-  ])('%s is not an address, and was probably meant as %s', async (email, meant) => {
-    const answer = await validate(house, partner, email)
-    expect(resultOf(answer)).toMatchObject({
-      normalized: null,
-      sub_status: 'invalid_syntax',
-      did_you_mean: meant,
-    })
-    expectCredits(answer, '0', answer.headers.get('credits-remaining') ?? '')
-  })
-
-  test('a name with arbitrary dots is asked for in quotes, at the carriers that issued such names', async () => {
-    const server = await world.host('docomo.ne.jp', { recipient: mailboxes('"a..b."') })
-    const { status, normalized, checks } = resultOf(await validate(house, partner, 'a..b.@docomo.ne.jp'))
-    expect({ status, normalized, quoted: checks.syntax.quoted }).toEqual({
-      status: 'valid',
-      normalized: 'a..b.@docomo.ne.jp',
-      quoted: false,
-    })
-    expect(server.recipients()[0]).toBe('"a..b."@docomo.ne.jp')
-  })
 })
 
 describe('decision 17: verdicts from DNS', () => {
@@ -265,20 +191,6 @@ describe('decision 17: verdicts from DNS', () => {
       { status: 'invalid', score: 0, mx: noMx },
     ],
     [
-      'a null MX (RFC 7505) is invalid',
-      () => world.dns.set('null-mx.example.com', 'MX', [{ priority: 0, exchange: '' }]),
-      'null_mx',
-      4,
-      { status: 'invalid', score: 0, mx: { ...noMx, null_mx: true } },
-    ],
-    [
-      'a domain with neither exchanger nor address is invalid',
-      () => world.dns.set('no-mail-server.example.com', 'MX', 'no_data'),
-      'no_mail_server',
-      5,
-      { status: 'invalid', score: 0, mx: noMx },
-    ],
-    [
       'SERVFAIL is unknown, and the answer claims nothing about the exchangers',
       () => world.dns.set('dns-error.example.com', 'MX', 'servfail'),
       'dns_error',
@@ -287,17 +199,6 @@ describe('decision 17: verdicts from DNS', () => {
         status: 'unknown',
         score: 40,
         mx: { found: null, null_mx: null, implicit: null, provider: null, records: [] },
-      },
-    ],
-    [
-      'an exchanger that is an address literal is never contacted',
-      () => world.dns.set('mx-unroutable.example.com', 'MX', [{ priority: 5, exchange: '127.0.0.1' }]),
-      'mx_unroutable',
-      6,
-      {
-        status: 'invalid',
-        score: 0,
-        mx: { ...noMx, found: true, records: [{ exchange: '127.0.0.1', priority: 5 }] },
       },
     ],
   ]
@@ -319,7 +220,7 @@ describe('decision 17: verdicts from DNS', () => {
     )
   })
 
-  test.each(['someone@[127.0.0.1]', 'someone@localhost', 'someone@mail.test'])(
+  test.each(['someone@[127.0.0.1]', 'someone@localhost'])(
     '%s is well-formed and never routable: no server is contacted',
     async (email) => {
       const asked = world.dns.queries().length
@@ -332,50 +233,6 @@ describe('decision 17: verdicts from DNS', () => {
       expect(world.dns.queries()).toHaveLength(asked)
     },
   )
-
-  test('without an MX record the domain itself is contacted (RFC 5321 §5.1)', async () => {
-    const server = await world.host('with-record.example.com', { recipient: mailboxes('someone') })
-    world.dns.set('implicit.example.com', 'A', [server.address])
-    const { status, checks } = resultOf(await validate(house, partner, 'someone@implicit.example.com'))
-    expect(status).toBe('valid')
-    expect(checks.mx).toEqual({ found: true, null_mx: false, implicit: true, provider: null, records: [] })
-    expect(server.recipients()[0]).toBe('someone@implicit.example.com')
-  })
-
-  test('the exchangers are listed in order, with their provider; if the first is not reached, the next is tried', async () => {
-    const server = await world.host('second-exchanger.example.com', { recipient: mailboxes('someone') })
-    world.ruin('first-exchanger.example.com')
-    world.dns.set('aspmx.l.google.com', 'CNAME', ['mx.first-exchanger.example.com'])
-    world.dns.set('exchangers.example.com', 'MX', [
-      { priority: 20, exchange: 'mx.second-exchanger.example.com' },
-      { priority: 10, exchange: 'aspmx.l.google.com' },
-    ])
-    const { status, checks } = resultOf(await validate(house, partner, 'someone@exchangers.example.com'))
-    expect(status).toBe('valid')
-    expect(checks.mx).toEqual({
-      found: true,
-      null_mx: false,
-      implicit: false,
-      provider: 'google',
-      records: [
-        { exchange: 'aspmx.l.google.com', priority: 10 },
-        { exchange: 'mx.second-exchanger.example.com', priority: 20 },
-      ],
-    })
-    expect(server.recipients()[0]).toBe('someone@exchangers.example.com')
-  })
-
-  test('a domain whose mail goes to a disposable service is risky as well', async () => {
-    const exchange = 'mx.10minutemail.com'
-    world.dns.set('not-listed-itself.com', 'MX', [{ priority: 10, exchange }])
-    world.dns.set(exchange, 'A', ['127.0.0.1'])
-    const { sub_status, checks } = resultOf(await validate(house, partner, 'someone@not-listed-itself.com'))
-    expect({ sub_status, disposable: checks.disposable, asked: checks.smtp.attempted }).toEqual({
-      sub_status: 'disposable',
-      disposable: true,
-      asked: false,
-    })
-  })
 
   test('a disposable domain is risky, and its mailbox is never checked', async () => {
     const server = await world.host('mailinator.com', { recipient: mailboxes('someone') })
@@ -409,28 +266,6 @@ describe('decision 17: verdicts from the mail server', () => {
         status: 'invalid',
         score: 0,
         smtp: { ...asked, deliverable: false, code: 550, enhanced_code: '5.1.1' },
-      },
-    ],
-    [
-      'account disabled: invalid',
-      { recipient: () => '550 5.2.1 account disabled' },
-      {
-        subStatus: 'mailbox_disabled',
-        row: 14,
-        status: 'invalid',
-        score: 0,
-        smtp: { ...asked, deliverable: false, disabled: true, code: 550, enhanced_code: '5.2.1' },
-      },
-    ],
-    [
-      'mailbox full: risky',
-      { recipient: () => '452 4.2.2 mailbox full' },
-      {
-        subStatus: 'mailbox_full',
-        row: 11,
-        status: 'risky',
-        score: 30,
-        smtp: { ...asked, mailbox_full: true, code: 452, enhanced_code: '4.2.2' },
       },
     ],
     [
@@ -474,28 +309,6 @@ describe('decision 17: verdicts from the mail server', () => {
       },
     ],
     [
-      'a refusal of our client: unknown, not a missing mailbox',
-      { recipient: () => '550 5.7.1 your host is listed at a blocklist' },
-      {
-        subStatus: 'blocked',
-        row: 13,
-        status: 'unknown',
-        score: 40,
-        smtp: { ...asked, code: 550, enhanced_code: '5.7.1' },
-      },
-    ],
-    [
-      'a refusal before the mailbox is named: unknown',
-      { greeting: '554 5.7.1 no service for you\r\n' },
-      {
-        subStatus: 'blocked',
-        row: 13,
-        status: 'unknown',
-        score: 40,
-        smtp: { ...asked, code: 554, enhanced_code: '5.7.1' },
-      },
-    ],
-    [
       'try again later: unknown, with the time to retry',
       { recipient: () => '450 4.7.1 greylisted, try again in 5 minutes' },
       {
@@ -505,29 +318,6 @@ describe('decision 17: verdicts from the mail server', () => {
         score: 40,
         smtp: { ...asked, code: 450, enhanced_code: '4.7.1' },
         retryAfter: 300,
-      },
-    ],
-    [
-      'a temporary failure: unknown, with the time to retry',
-      { recipient: () => '451 4.3.0 local error' },
-      {
-        subStatus: 'temporary_failure',
-        row: 12,
-        status: 'unknown',
-        score: 40,
-        smtp: { ...asked, code: 451, enhanced_code: '4.3.0' },
-        retryAfter: 900,
-      },
-    ],
-    [
-      'neither yes nor no (252): unknown',
-      { recipient: () => '252 2.1.5 send some mail, I will try' },
-      {
-        subStatus: 'cannot_verify',
-        row: 12,
-        status: 'unknown',
-        score: 40,
-        smtp: { ...asked, code: 252, enhanced_code: '2.1.5' },
       },
     ],
     [
@@ -552,25 +342,6 @@ describe('decision 17: verdicts from the mail server', () => {
       )
     },
   )
-
-  test('a server that does not run is unknown: without a connection nothing can be determined', async () => {
-    world.ruin('no-connect.example.com')
-    const { status, sub_status, checks } = resultOf(
-      await validate(house, partner, 'someone@no-connect.example.com'),
-    )
-    expect({ status, sub_status }).toEqual({ status: 'unknown', sub_status: 'no_connect' })
-    expect(checks.smtp).toEqual({ ...notAsked, attempted: true, connected: false })
-  })
-
-  test('a server without SMTPUTF8 cannot be asked about a mailbox that is not ASCII: unknown', async () => {
-    const server = await world.host('ascii.example.com', { offers: ['PIPELINING', 'ENHANCEDSTATUSCODES'] })
-    const { sub_status, checks } = resultOf(await validate(house, partner, 'jemänd@ascii.example.com'))
-    expect({ sub_status, smtputf8: checks.syntax.smtputf8 }).toEqual({
-      sub_status: 'smtputf8_unsupported',
-      smtputf8: true,
-    })
-    expect(server.recipients()).toEqual([])
-  })
 })
 
 describe('decision 16: the request', () => {
@@ -589,50 +360,19 @@ describe('decision 16: the request', () => {
       )
   })
 
-  test.each([[1], [true], [{}], [['someone@valid.example.com']]])(
-    'REQ_003: %j is not an email',
-    async (email) => {
-      expectRefusedCall(
-        await house.post(partner, path, { email }),
-        partner,
-        {
-          status: 400,
-          error: 'validation_error',
-          code: 'REQ_003',
-          details: { parameter: 'email', expected: 'a string' },
-        },
-        'email_validation',
-      )
-    },
-  )
-
-  test.each([['true'], [1], [{}], [[]]])(
-    'REQ_003: include_company_data %j is not a boolean',
-    async (wrong) => {
-      expectRefusedCall(
-        await house.post(partner, path, { email: 'nonsense', include_company_data: wrong }),
-        partner,
-        {
-          status: 400,
-          error: 'validation_error',
-          code: 'REQ_003',
-          details: { parameter: 'include_company_data', expected: 'a boolean' },
-        },
-        'email_validation',
-      )
-    },
-  )
-
   test.each([
-    '',
-    ' ',
-    'someone',
-    'a@b@c',
-    'a..b@example.com',
-    'some one@example.com',
-    'someone@-a.com',
-    '\u0000@a.com',
-  ])('a malformed address is a 200 with the status invalid: %j', async (email) => {
+    ['email', 'a string', { email: ['someone@valid.example.com'] }],
+    ['include_company_data', 'a boolean', { email: 'nonsense', include_company_data: 'true' }],
+  ])('REQ_003: %s must be %s', async (parameter, expected, body) => {
+    expectRefusedCall(
+      await house.post(partner, path, body),
+      partner,
+      { status: 400, error: 'validation_error', code: 'REQ_003', details: { parameter, expected } },
+      'email_validation',
+    )
+  })
+
+  test.each(['', 'a@b@c'])('a malformed address is a 200 with the status invalid: %j', async (email) => {
     const answer = await validate(house, partner, email)
     const { status, sub_status } = resultOf(answer)
     expect({ status, sub_status }).toEqual({ status: 'invalid', sub_status: 'invalid_syntax' })
@@ -645,19 +385,6 @@ describe('decision 16: the request', () => {
       }),
     )
     expect(answer.headers.get('credits-charged')).toBe('0')
-  })
-
-  test.each(['\ud800', 'someone@\udfff.com', `${'a'.repeat(319)}\ud83d\ude00`])(
-    'half a character is not an address, and breaks nothing: %j',
-    async (email) => {
-      const { status, sub_status } = resultOf(await validate(house, partner, email))
-      expect({ status, sub_status }).toEqual({ status: 'invalid', sub_status: 'invalid_syntax' })
-    },
-  )
-
-  test('unknown members are ignored', async () => {
-    const answer = await house.post(partner, path, { email: 'nonsense', depth: 3 })
-    expect(resultOf(answer).status).toBe('invalid')
   })
 
   test('AUTH_002: a key without the permission email_validation is refused', async () => {

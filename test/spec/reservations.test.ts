@@ -89,6 +89,20 @@ describe('without credits', () => {
     expectCredits(answer, '0', '0')
   })
 
+  test('a provider whose servers accept everything is not contacted, and its free verdict needs no credits', async () => {
+    const server = await world.host('am0.yahoodns.net')
+    world.dns.set('hosted.example.com', 'MX', [{ priority: 1, exchange: 'mx.am0.yahoodns.net' }])
+    const partner = await emailPartner(house, { credits: '0' })
+    const answer = await validate(house, partner, 'someone@hosted.example.com')
+    expect(resultOf(answer)).toMatchObject({
+      sub_status: 'catch_all_undetermined',
+      retry_after: null,
+      checks: { mx: { provider: 'yahoo' }, smtp: { attempted: false, connected: null, deliverable: null } },
+    })
+    expectCredits(answer, '0', '0')
+    expect(server.conversations).toHaveLength(0)
+  })
+
   test('an organization with an overdraft is answered until its limit', async () => {
     const { domain, server } = await freshDomain()
     const partner = await emailPartner(house, { credits: '0', overdraft: '1' })
