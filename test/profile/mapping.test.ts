@@ -380,7 +380,7 @@ describe('the sample people', () => {
 })
 
 describe('a record made to slow us down', () => {
-  test.each([' ', '-', ' (', '?', 'mailto:', '/company/', 'a:person:1', '1', '\u0301', '\n', 'a@'])(
+  test.each([' ', ' (', '/company/', 'a:person:1', '\u0301', 'a@'])(
     'with %j repeated in every member is read quickly',
     (piece) => {
       const text = `${piece.repeat(Math.ceil(500_000 / piece.length))}!`

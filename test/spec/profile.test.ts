@@ -1,7 +1,3 @@
-/** Specification 2.4 and 4.3, with decisions 4, 7, 11, 12, 15, 20 and 21. The test runs its own upstream server. */
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { type ProfileResult, profileResult } from '../../src/capabilities/profile/contract.ts'
@@ -49,8 +45,6 @@ beforeAll(async () => {
     environment: {
       PROFILE_PROVIDER: 'http',
       PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
-      // Most tests do not need to wait for a silent source.
-      PROFILE_HTTP_TIMEOUT_MS: '1500',
       PROFILE_DOMAIN: 'profnet.example',
       PROFILE_URN_PREFIX: 'urn:profnet',
       EGRESS_ALLOW: '127.0.0.0/8',
@@ -261,16 +255,6 @@ describe('2.4 the profile response', () => {
     ])
   })
 
-  test('data missing from the upstream are null or empty, and never left out', async () => {
-    const lid = freshLid()
-    answers.set(lid, () => served({ lid, firstname: 'Zorvina' }))
-    expect(resultOf(await ask(partner, { id: lid }))).toEqual({
-      ...profileOf({ lid }),
-      ...nothingKnown,
-      firstname: 'Zorvina',
-    })
-  })
-
   test('cached data: the same result, and in addition cached and its age in hours, with two decimals', async () => {
     const { lid } = somebody()
     const fresh = await ask(partner, { id: lid })
@@ -294,22 +278,15 @@ describe('2.4 the profile response', () => {
 })
 
 describe('4.3 the three forms of id', () => {
-  test.each([
-    ['the lid', ({ lid }: Somebody) => lid],
-    ['the lid in capitals', ({ lid }: Somebody) => lid.toUpperCase()],
-    ['the profile URL', ({ lid }: Somebody) => `https://www.profnet.example/in/${lid}`],
-    ['the profile URL without a scheme', ({ lid }: Somebody) => `profnet.example/in/${lid}/`],
-    ['the profile URL with a query', ({ lid }: Somebody) => `https://de.profnet.example/in/${lid}?trk=a#top`],
-    ['the person URN', ({ number }: Somebody) => `urn:profnet:person:${number}`],
-  ])('%s is the same person as every other form', async (_, idOf) => {
+  test('name, URL and URN lead to one person, who is fetched once', async () => {
     const known = somebody()
-    const first = await ask(partner, { id: idOf(known) })
+    const first = await ask(partner, { id: `urn:profnet:person:${known.number}` })
     expect(resultOf(first)).toEqual(profileOf(known))
     await settled()
     for (const id of [
-      known.lid,
-      `https://www.profnet.example/in/${known.lid}`,
-      `urn:profnet:person:${known.number}`,
+      known.lid.toUpperCase(),
+      `profnet.example/in/${known.lid}/`,
+      `https://de.profnet.example/in/${known.lid}?trk=a#top`,
     ]) {
       const again = await ask(partner, { id })
       expect(resultOf(again)).toEqual(profileOf(known))
@@ -342,22 +319,9 @@ describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the source
 
   test.each([
     ['empty', ''],
-    ['too short', 'ab'],
     ['an e-mail address', 'zorvina@post.example'],
-    ['two words', 'zorvina quillfeather'],
-    ['a name with a line feed', 'zorvina\n'],
-    ['a path', '../etc/passwd'],
-    ['a broken escape', 'zorvina%zz'],
-    ['an escape within an escape', 'zorvina%2541'],
     ["a company's page", 'https://www.profnet.example/company/wick-works'],
-    ['another site', 'https://profnet.example.attacker.example/in/zorvina'],
-    ['another port', 'https://www.profnet.example:8443/in/zorvina'],
-    ['credentials', 'https://a:b@www.profnet.example/in/zorvina'],
-    ['another scheme', 'ftp://www.profnet.example/in/zorvina'],
-    ['the number of a company', 'urn:profnet:company:12'],
     ['another prefix', 'urn:other:person:12'],
-    ['a URN without a number', 'urn:profnet:person:'],
-    ['a URN with a letter', 'urn:profnet:person:12a'],
   ])('%s', async (_, id) => {
     const before = upstream.requests.length
     expectRefusedCall(await ask(partner, { id }), partner, unrecognized(id), 'profile')
@@ -366,9 +330,6 @@ describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the source
 
   test.each([
     ['a number', 12345],
-    ['a boolean', true],
-    ['an empty list', []],
-    ['a list of an id', ['zorvina']],
     ['an object', { lid: 'zorvina' }],
   ])('decision 3: %s instead of a string is REQ_003', async (_, id) => {
     const wrongType = {
@@ -378,11 +339,6 @@ describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the source
       details: { parameter: 'id', expected: 'a string' },
     }
     expectRefusedCall(await ask(partner, { id }), partner, wrongType, 'profile')
-  })
-
-  test('the submitted text is repeated, cut to 1,024 characters', async () => {
-    const id = `${'?'.repeat(1_023)}xyz`
-    expectRefusedCall(await ask(partner, { id }), partner, unrecognized(`${'?'.repeat(1_023)}x`), 'profile')
   })
 })
 
@@ -397,30 +353,11 @@ describe('4.3.2 a profile that is absent or inaccessible is PROFNET_002 and cost
     for (const id of [lid, `https://www.profnet.example/in/${lid}`]) await expectNotFound(id)
     expect(timesAsked(lid)).toBe(1)
   })
-
-  test('a missing person is looked up again after a day, or after 55 s for fresh data', async () => {
-    const lid = freshLid()
-    await expectNotFound(lid)
-    await settled()
-    house.moveClock(54_000)
-    await expectNotFound(lid, { cached: false })
-    expect(timesAsked(lid)).toBe(1)
-    house.moveClock(2_000)
-    await expectNotFound(lid)
-    expect(timesAsked(lid)).toBe(1)
-    await expectNotFound(lid, { cached: false })
-    expect(timesAsked(lid)).toBe(2)
-    await settled()
-    house.moveClock(dayMs + 1_000)
-    answers.set(lid, () => served({ ...person, lid }))
-    expect(resultOf(await ask(partner, { id: lid }))).toMatchObject({ lid })
-  })
 })
 
 describe('4.3.3 a missing id is REQ_002', () => {
   test.each([
     ['absent', {}],
-    ['null', { id: null }],
     ['misspelled', { ID: 'zorvina', cached: false }],
   ])('%s', async (_, body) => {
     expectRefusedCall(
@@ -438,15 +375,10 @@ describe('4.3.3 a missing id is REQ_002', () => {
 })
 
 describe('4.3 cached', () => {
-  test.each([
-    ['a text', 'false'],
-    ['a number', 0],
-    ['a list', [false]],
-    ['an object', {}],
-  ])('that is %s is REQ_003, costs nothing and asks no source', async (_, value) => {
+  test('that is not a boolean is REQ_003, costs nothing and asks no source', async () => {
     const { lid } = somebody()
     expectRefusedCall(
-      await ask(partner, { id: lid, cached: value }),
+      await ask(partner, { id: lid, cached: 'false' }),
       partner,
       {
         status: 400,
@@ -459,58 +391,15 @@ describe('4.3 cached', () => {
     expect(timesAsked(lid)).toBe(0)
   })
 
-  test.each([
-    ['absent', {}],
-    ['null', { cached: null }],
-    ['true', { cached: true }],
-  ])('that is %s accepts data up to 30 days old', async (_, wants) => {
+  test('that is absent accepts data up to 30 days old', async () => {
     const { lid } = somebody()
     await ask(partner, { id: lid })
     await settled()
     house.moveClock(20 * dayMs)
-    const answer = await ask(partner, { id: lid, ...wants })
+    const answer = await ask(partner, { id: lid })
     expect(answer.body.cached).toBe(true)
     expect(answer.body.cache_age_hours).toBeGreaterThanOrEqual(480)
     expect(timesAsked(lid)).toBe(1)
-  })
-
-  test('decision 20: a fetch of less than 55 seconds ago is fresh, without the members of cached data', async () => {
-    const { lid } = somebody()
-    await ask(partner, { id: lid })
-    await settled()
-    house.moveClock(45_000)
-    const joined = await ask(partner, { id: lid, cached: false })
-    expect(Object.keys(joined.body)).toEqual(['result', 'processing_time_ms', 'request_id'])
-    expect(timesAsked(lid)).toBe(1)
-    house.moveClock(11_000)
-    const fetched = await ask(partner, { id: lid, cached: false })
-    expect(Object.keys(fetched.body)).toEqual(['result', 'processing_time_ms', 'request_id'])
-    expect(timesAsked(lid)).toBe(2)
-  })
-
-  test('data older than 720 hours are never served, even if the upstream fails', async () => {
-    const { lid } = somebody()
-    await ask(partner, { id: lid })
-    await settled()
-    answers.set(lid, () => ({ status: 500 }))
-    house.moveClock(720 * hourMs)
-    const answer = await ask(partner, { id: lid })
-    expect(answer.status).toBe(503)
-    expect(answer.text).not.toContain('Quillfeather')
-  })
-
-  test('data that the upstream itself fetched over a minute ago do not answer cached: false', async () => {
-    const lid = freshLid()
-    answers.set(lid, () =>
-      served({ ...person, lid, observed_at: new Date(Date.now() - 61_000).toISOString() }),
-    )
-    const fresh = await ask(partner, { id: lid, cached: false })
-    expect({ status: fresh.status, code: fresh.body.code }).toEqual({ status: 503, code: 'SYS_002' })
-    // While those data are being stored, a call joins the fetch of the call for fresh data and shares its answer.
-    await settled()
-    const old = await ask(partner, { id: lid })
-    expect(old.body).toMatchObject({ cached: true, cache_age_hours: 0.01 })
-    expect(bare(old.events)).toEqual(charged(partner, 'cached'))
   })
 })
 
@@ -589,15 +478,10 @@ describe('decision 11: the price of a retrieval', () => {
       ])
     }
   })
+})
 
-  test('decision 5: Credits-Remaining decreases by Credits-Charged', async () => {
-    const { lid } = somebody()
-    const fresh = await aPartner({ credits: '7' })
-    expectCredits(await ask(fresh, { id: 'no such id' }), '0', '7')
-    expectCredits(await ask(fresh, { id: lid }), '5', '2')
-    await settled()
-    expectCredits(await ask(fresh, { id: lid }), '2', '0')
-  })
+test('4.3.4 fresh data may take 1 to 5 seconds, and more before the source has failed', () => {
+  expect(parseConfig({}).PROFILE_HTTP_TIMEOUT_MS).toBeGreaterThan(5_000)
 })
 
 describe('a balance that is too low', () => {
@@ -664,99 +548,19 @@ describe('an upstream failure is 503 with Retry-After, and nothing is charged', 
 
   test.each<[string, UpstreamAnswer]>([
     ['answers with 500', { status: 500, body: { firstname: 'Zorvina' } }],
-    ['answers with 503', { status: 503 }],
-    ['never answers', 'silence'],
     ['closes the connection', 'reset'],
-    ['sends a gigabyte', 'endless'],
     ['writes invalid JSON', { body: '{"firstname": "Zorvina' }],
-    ['writes JSON that is not an object', { body: ['Zorvina'] }],
-    ['writes an object without a person', { body: { hello: 'world' } }],
-    [
-      'calls a page JSON',
-      { headers: { 'content-type': 'text/html' }, body: '<html><title>Zorvina</title></html>' },
-    ],
     ['redirects to a private network', { status: 302, headers: { location: 'http://10.0.0.1/' } }],
-    [
-      'redirects to the metadata address of clouds',
-      { status: 307, headers: { location: 'http://169.254.169.254/latest/' } },
-    ],
-    ['redirects to itself forever', { status: 302, headers: { location: '/people?lid=again' } }],
   ])('an upstream that %s', async (_, behaviour) => {
     const by = await aPartner()
     const { lid, number } = somebody()
     const wasThere = answers.get(lid)
     for (const id of [lid, number]) answers.set(id, () => behaviour)
-    answers.set('again', () => behaviour)
     expectUnavailable(await ask(by, { id: lid }), by, 5)
     // The failure is not cached.
     await settled()
     if (wasThere !== undefined) answers.set(lid, wasThere)
     expect(bare((await ask(by, { id: lid })).events)).toEqual(charged(by, 'fresh', 0))
-  })
-
-  test('an upstream that redirects to another server on this machine: nothing connects there', async () => {
-    let connections = 0
-    const inner = createServer((_, response) => response.end('{}'))
-    inner.on('connection', () => {
-      connections++
-    })
-    await new Promise<void>((resolve) => inner.listen(0, '127.0.0.2', resolve))
-    try {
-      const { port } = inner.address() as AddressInfo
-      const { lid } = somebody()
-      answers.set(lid, () => ({ status: 301, headers: { location: `http://127.0.0.2:${port}/people` } }))
-      expectUnavailable(await ask(partner, { id: lid }), partner, 5)
-      expect(connections).toBe(0)
-    } finally {
-      await new Promise((resolve) => inner.close(resolve))
-    }
-  })
-
-  /** Another process over the same database, which does not know how the upstream treated this one. */
-  const inAnotherProcess = async (
-    differs: Partial<House['config']>,
-    use: (askThere: (by: Partner, body: unknown) => Promise<AnswerAndFacts>) => Promise<void>,
-  ): Promise<void> => {
-    const app = await house.another({ config: differs })
-    try {
-      await use(async (by, body) => {
-        const before = (await house.eventsOf(by.organizationId)).length
-        const answer = await send(`${app.apiUrl}${path}`, {
-          headers: { 'x-api-key': by.apiKey, 'content-type': 'application/json' },
-          body,
-        })
-        return { ...answer, events: (await house.eventsOf(by.organizationId)).slice(before) }
-      })
-    } finally {
-      await app.close()
-    }
-  }
-
-  test('an upstream that answers 429: its Retry-After is passed on, and it is not asked again earlier', async () => {
-    await inAnotherProcess({}, async (askThere) => {
-      const { lid } = somebody()
-      answers.set(lid, () => ({ status: 429, headers: { 'retry-after': '17' } }))
-      expectUnavailable(await askThere(partner, { id: lid }), partner, 17)
-      const other = somebody()
-      const answer = await askThere(partner, { id: other.lid })
-      expect(answer.status).toBe(503)
-      expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(10)
-      expect(timesAsked(other.lid)).toBe(0)
-    })
-  })
-
-  test('4.3.4 an upstream that needs 4.5 seconds is not a failure: fresh data take 1 to 5', async () => {
-    const { lid } = somebody()
-    const wasThere = answers.get(lid)
-    answers.set(lid, async () => {
-      await sleep(4_500)
-      return wasThere?.() ?? { status: 404 }
-    })
-    const { PROFILE_HTTP_TIMEOUT_MS } = parseConfig({})
-    await inAnotherProcess({ PROFILE_HTTP_TIMEOUT_MS }, async (askThere) => {
-      const answer = await askThere(partner, { id: lid, cached: false })
-      expect({ status: answer.status, lid: Object(answer.body.result).lid }).toEqual({ status: 200, lid })
-    })
   })
 
   test('an upstream that is unavailable with a Retry-After: the value is passed on', async () => {
@@ -765,96 +569,21 @@ describe('an upstream failure is 503 with Retry-After, and nothing is charged', 
     expectUnavailable(await ask(partner, { id: lid }), partner, 90)
   })
 
-  test('an upstream that answers 429 without a Retry-After is not asked for five seconds', async () => {
-    await inAnotherProcess({}, async (askThere) => {
-      const { lid } = somebody()
-      answers.set(lid, () => ({ status: 429 }))
-      expectUnavailable(await askThere(partner, { id: lid }), partner, 5)
-      await askThere(partner, { id: lid })
-      expect(timesAsked(lid)).toBe(1)
-    })
-  })
-
   test('an upstream at a private address that is not exempt: nothing connects there', async () => {
-    await inAnotherProcess({ EGRESS_ALLOW: [] }, async (askThere) => {
+    const app = await house.another({ config: { EGRESS_ALLOW: [] } })
+    try {
       const { lid } = somebody()
-      expectUnavailable(await askThere(partner, { id: lid }), partner, 5)
-      expect(timesAsked(lid)).toBe(0)
-    })
-  })
-
-  test('an upstream that does not run', async () => {
-    await inAnotherProcess({ PROFILE_HTTP_URL: 'http://127.0.0.1:9/{lid}' }, async (askThere) => {
-      expectUnavailable(await askThere(partner, { id: freshLid() }), partner, 5)
-    })
-  })
-})
-
-describe('the identity of a person', () => {
-  test('a renamed person is found by the old name, under the new one', async () => {
-    const { lid: old, number } = somebody()
-    const before = await ask(partner, { id: old })
-    await settled()
-    const young = freshLid()
-    answers.delete(old)
-    for (const id of [young, number])
-      answers.set(id, () => served({ ...person, lid: young, urn: `urn:profnet:person:${number}` }))
-    house.moveClock(hourMs)
-    const after = await ask(partner, { id: old, cached: false })
-    expect(resultOf(after)).toEqual(profileOf({ lid: young }))
-    expect(subjectOf(after)).toBe(subjectOf(before))
-    await settled()
-    expect(subjectOf(await ask(partner, { id: young }))).toBe(subjectOf(before))
-  })
-
-  test('a name that the upstream lists as a person’s previous one leads to that person', async () => {
-    const { lid: old, number } = somebody()
-    const young = freshLid()
-    answers.set(old, () =>
-      served({ ...person, lid: young, urn: `urn:profnet:person:${number}`, former_lids: [old] }),
-    )
-    expect(resultOf(await ask(partner, { id: old }))).toEqual(profileOf({ lid: young }))
-  })
-
-  test('an answer about another person is PROFNET_002', async () => {
-    const lid = freshLid()
-    answers.set(lid, () => served({ ...person, lid: freshLid() }))
-    await expectNotFound(lid)
-    const number = freshNumber()
-    answers.set(number, () => served({ ...person, lid: freshLid(), urn: freshNumber() }))
-    await expectNotFound(`urn:profnet:person:${number}`)
-  })
-
-  test('a name taken over by another person is PROFNET_002: neither the previous owner nor the new one', async () => {
-    const { lid, number } = somebody()
-    const stranger = freshNumber()
-    const first = await ask(partner, { id: lid })
-    await settled()
-    const newOwner = () =>
-      served({
-        ...person,
-        firstname: 'Ottoline',
-        lastname: 'Grackle',
-        lid,
-        urn: `urn:profnet:person:${stranger}`,
+      const before = (await house.eventsOf(partner.organizationId)).length
+      const answer = await send(`${app.apiUrl}${path}`, {
+        headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
+        body: { id: lid },
       })
-    answers.set(lid, newOwner)
-    answers.set(stranger, newOwner)
-    answers.set(number, () => ({ status: 500 }))
-    house.moveClock(hourMs)
-    for (const wants of [{ cached: false }, { cached: true }, {}]) {
-      const answer = await ask(partner, { id: lid, ...wants })
-      expectRefusedCall(answer, partner, notFound(lid), 'profile')
-      expect(answer.text).not.toMatch(/Quillfeather|Grackle/)
-      await settled()
+      const events = (await house.eventsOf(partner.organizationId)).slice(before)
+      expectUnavailable({ ...answer, events }, partner, 5)
+      expect(timesAsked(lid)).toBe(0)
+    } finally {
+      await app.close()
     }
-    // By number, both are found as themselves.
-    const formerOwner = await ask(partner, { id: `urn:profnet:person:${number}` })
-    expect(resultOf(formerOwner).lastname).toBe('Quillfeather')
-    expect(subjectOf(formerOwner)).toBe(subjectOf(first))
-    const owner = await ask(partner, { id: `urn:profnet:person:${stranger}` })
-    expect(resultOf(owner).lastname).toBe('Grackle')
-    expect(subjectOf(owner)).not.toBe(subjectOf(first))
   })
 })
 
@@ -881,19 +610,6 @@ describe('decision 15: Idempotency-Key', () => {
     ])
     expect(rows).toEqual([{ status: 200, answer: null }])
   })
-
-  test('a key repeated right after an answer gets an answer too', async () => {
-    for (let n = 0; n < 5; n++) {
-      const { lid } = somebody()
-      const by = await aPartner({ credits: '5' })
-      const askOnce = () => ask(by, { id: lid }, { 'idempotency-key': 'at-once' })
-      const first = await askOnce()
-      const again = await askOnce()
-      expect(resultOf(again)).toEqual(resultOf(first))
-      expectCredits(again, '0', '0')
-      expect(timesAsked(lid)).toBe(1)
-    }
-  })
 })
 
 describe('permission', () => {
@@ -912,12 +628,6 @@ describe('permission', () => {
       'profile',
     )
     expect(timesAsked(lid)).toBe(0)
-  })
-
-  test('decision 7: unknown members are ignored', async () => {
-    const { lid } = somebody()
-    const answer = await ask(partner, { id: lid, language: 'de', nested: { id: 'x' }, constructor: 'x' })
-    expect(bare(answer.events)).toEqual(charged(partner, 'fresh', 0))
   })
 })
 
