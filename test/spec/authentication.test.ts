@@ -52,19 +52,10 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
     ['missing', () => ({})],
     ['empty', () => ({ 'x-api-key': '' })],
     ['in another header', () => ({ authorization: `Bearer ${partner.apiKey}` })],
-    ['malformed', () => ({ 'x-api-key': 'nonsense' })],
-    ['of another prefix', () => ({ 'x-api-key': partner.apiKey.replace('enl_', 'abc_') })],
-    ['in the wrong case', () => ({ 'x-api-key': partner.apiKey.toUpperCase() })],
-    ['cut short', () => ({ 'x-api-key': partner.apiKey.slice(0, -1) })],
-    ['with a character more', () => ({ 'x-api-key': `${partner.apiKey}x` })],
     ['with a wrong checksum', () => ({ 'x-api-key': partner.apiKey.slice(0, -6) + lettersOnly(6) })],
-    ['quoted', () => ({ 'x-api-key': `"${partner.apiKey}"` })],
     ['unknown', () => ({ 'x-api-key': composeApiKey(randomBytes(256)).apiKey })],
     ['known, with another secret', () => ({ 'x-api-key': keyWith(partner.keyId, '0'.repeat(32)) })],
-    ['named like a member of every object', () => ({ 'x-api-key': 'constructor' })],
-    ['1 KB long', () => ({ 'x-api-key': lettersOnly(1024) })],
     ['10 KB long', () => ({ 'x-api-key': lettersOnly(10 * 1024) })],
-    ['a thousand keys long', () => ({ 'x-api-key': partner.apiKey.repeat(150) })],
   ])('%s', async (_, headers) => {
     const before = await house.eventsOf(partner.organizationId)
     await expectRefusedEverywhere(headers())
@@ -160,13 +151,6 @@ describe('5.5 keys are revoked, expire, and are rotated', () => {
     await expectRefusedEverywhere({ 'x-api-key': own.apiKey })
     expect((await house.whoami(next)).status).toBe(200)
   })
-
-  test('a key rotated without grace ends immediately', async () => {
-    const own = await house.partner()
-    await rotate(house.foundation, { keyId: own.keyId, graceMs: 0, actor: 'cli' })
-    await house.heard()
-    await expectRefusedEverywhere({ 'x-api-key': own.apiKey })
-  })
 })
 
 describe('5.3 a key carries permissions', () => {
@@ -201,26 +185,16 @@ describe('5.3 a key carries permissions', () => {
     expect(status).toBe(200)
     expect(body.permissions).toEqual([])
   })
-
-  test('a key with every permission may do everything', async () => {
-    const permissions = ['email_validation', 'ip_lookup', 'profnet_scraping', 'pixel_control'] as const
-    const own = await house.partner({ permissions })
-    expect((await house.lookup(own, { ip: places.london })).status).toBe(200)
-    expect((await house.whoami(own)).body.permissions).toEqual(permissions)
-  })
 })
 
 describe('decision 3: a key may be restricted to addresses', () => {
-  test.each([['127.0.0.1'], ['127.0.0.0/8'], ['203.0.113.0/24', '127.0.0.1/32'], ['0.0.0.0/0']])(
-    'a caller inside %s may call',
-    async (...allowedCidrs) => {
-      const own = await house.partner({ allowedCidrs })
-      expect((await house.lookup(own, { ip: places.london })).status).toBe(200)
-      expect((await house.whoami(own)).status).toBe(200)
-    },
-  )
+  test.each([['203.0.113.0/24', '127.0.0.1/32']])('a caller inside %s may call', async (...allowedCidrs) => {
+    const own = await house.partner({ allowedCidrs })
+    expect((await house.lookup(own, { ip: places.london })).status).toBe(200)
+    expect((await house.whoami(own)).status).toBe(200)
+  })
 
-  test.each([['203.0.113.0/24'], ['127.0.0.2'], ['2001:db8::/32', '10.0.0.0/8']])(
+  test.each([['2001:db8::/32', '127.0.0.2']])(
     'a caller outside %s is AUTH_003 at every endpoint: recorded and free',
     async (...allowedCidrs) => {
       const own = await house.partner({ allowedCidrs })
@@ -240,18 +214,6 @@ describe('decision 3: a key may be restricted to addresses', () => {
     for (const name of ['x-forwarded-for', 'forwarded', 'x-real-ip', 'cf-connecting-ip']) {
       const answer = await house.lookup(own, { ip: places.london }, { [name]: '203.0.113.7' })
       expect(answer.body).toMatchObject({ code: 'AUTH_003', details: { address: '127.0.0.1' } })
-    }
-  })
-
-  test('a caller of a dual-stack host is identified by its IPv4 address, as in lists and logs', async () => {
-    const dual = await openHouse({ host: '::ffff:127.0.0.1' })
-    try {
-      const inside = await dual.partner({ allowedCidrs: ['127.0.0.0/8'] })
-      expect((await dual.lookup(inside, { ip: places.london })).status).toBe(200)
-      const outside = await dual.partner({ allowedCidrs: ['203.0.113.0/24'] })
-      expect((await dual.lookup(outside, { ip: places.london })).body).toMatchObject({ code: 'AUTH_003' })
-    } finally {
-      await dual.close()
     }
   })
 })

@@ -12,7 +12,7 @@ import {
   send,
   until,
 } from '../support/house.ts'
-import { expectCredits, expectErrorObject, expectNotAuthenticated, rateLimitsOf } from './wire.ts'
+import { expectCredits, expectErrorObject, expectNotAuthenticated } from './wire.ts'
 
 let house: House
 const cleanups: (() => Promise<void>)[] = []
@@ -135,15 +135,6 @@ describe('when the event log refuses an append', () => {
       ({ type }) => type === 'CreditCharged',
     )
     expect(charges).toHaveLength(1)
-  })
-
-  test('decision 5: SYS_002 carries the rate limits of its key, and a charge of 0', async () => {
-    const partner = await house.partner({ credits: '10' })
-    await brokenLog()
-    const answer = await house.lookup(partner, { ip: places.london })
-    expect(answer.body.code).toBe('SYS_002')
-    expect(answer.headers.get('credits-charged')).toBe('0')
-    expect(Object.keys(rateLimitsOf(answer))).toEqual(['minute', 'day'])
   })
 
   test('a call denied by a rate limit needs no log', async () => {

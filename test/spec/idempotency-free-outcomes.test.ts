@@ -3,7 +3,7 @@
  * answer, not a subscription.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { type AnswerAndFacts, type House, openHouse, type Partner, places, until } from '../support/house.ts'
+import { type AnswerAndFacts, type House, openHouse, type Partner, until } from '../support/house.ts'
 import { type ProfileUpstream, profileUpstream, type UpstreamAnswer } from '../support/profile-upstream.ts'
 import { buy, chargesOf, failureFact, forget, unavailable, unpaid } from './ledger-scene.ts'
 import { bare, expectCredits, expectErrorObject } from './wire.ts'
@@ -178,19 +178,6 @@ describe('an empty balance', () => {
     expect(await details()).toEqual({ required: '5', available: '1' })
     await buy(house, partner, '2')
     expect(await details()).toEqual({ required: '5', available: '3' })
-  })
-
-  test('uses up no key either if the call is repeated for longer than the retry period', async () => {
-    const partner = await house.partner({ credits: '0', limits })
-    const lookup = () => house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'patient' })
-    for (let n = 0; n < 20; n++) {
-      const { status, body } = await lookup()
-      expect({ n, status, code: body.code }).toEqual({ n, status: 402, code: 'CREDIT_001' })
-    }
-    await buy(house, partner, '5')
-    expectCredits(await lookup(), '1', '4')
-    expectCredits(await lookup(), '0', '4')
-    expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 })
 

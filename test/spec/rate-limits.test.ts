@@ -3,18 +3,10 @@ import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createLedger } from '../../src/ledger/write/commit.ts'
-import {
-  type AnswerAndFacts,
-  type House,
-  openHouse,
-  type Partner,
-  places,
-  sendRaw,
-} from '../support/house.ts'
+import { type AnswerAndFacts, type House, openHouse, type Partner, places } from '../support/house.ts'
 import { bare, expectCredits, expectErrorObject, rateLimitsOf } from './wire.ts'
 
 const minuteMs = 60_000
-const dayMs = 86_400_000
 
 let house: House
 
@@ -82,40 +74,6 @@ describe('8 requests per minute and per day', () => {
     expect(rateLimitsOf(again)).toMatchObject({ minute: { remaining: 2 } })
   })
 
-  test('correcting the time of day neither opens a window early nor keeps it closed', async () => {
-    const partner = await house.partner({ limits: { requests_per_minute: 2 } })
-    await lookups(partner, 2)
-    house.setClock(10 * minuteMs)
-    const retryAfter = expectDenied(await house.lookup(partner, { ip: places.london }), {
-      limit: 2,
-      window: 'minute',
-    })
-    expect(retryAfter).toBeGreaterThan(50)
-    house.setClock(-10 * minuteMs)
-    house.moveClock(minuteMs)
-    await lookups(partner, 2)
-  })
-
-  test('a denied call uses up nothing in any window', async () => {
-    const partner = await house.partner({ limits: { requests_per_minute: 2, requests_per_day: 5 } })
-    await lookups(partner, 2)
-    for (let i = 0; i < 4; i++) {
-      const denied = await house.lookup(partner, { ip: places.london })
-      expectDenied(denied, { limit: 2, window: 'minute' })
-      expect(rateLimitsOf(denied)).toMatchObject({ day: { remaining: 3 } })
-    }
-    house.moveClock(minuteMs + 1000)
-    await lookups(partner, 2)
-    house.moveClock(minuteMs + 1000)
-    await lookups(partner, 1)
-    const denied = await house.lookup(partner, { ip: places.london })
-    const retryAfter = expectDenied(denied, { limit: 5, window: 'day' })
-    expect(retryAfter).toBeGreaterThan(86_400 - 300)
-    expect(rateLimitsOf(denied)).toMatchObject({ minute: { limit: 2, remaining: 1 } })
-    house.moveClock(dayMs)
-    await lookups(partner, 2)
-  })
-
   test('whoami counts like every other call', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 1 } })
     await lookups(partner, 1)
@@ -126,41 +84,6 @@ describe('8 requests per minute and per day', () => {
     const partner = await house.partner({ limits: { requests_per_minute: 1 } })
     expect((await house.lookup(partner, {})).status).toBe(400)
     expectDenied(await house.lookup(partner, { ip: places.london }), { limit: 1, window: 'minute' })
-  })
-
-  test('the limit belongs to the key: another key of the same organization has its own', async () => {
-    const partner = await house.partner({ limits: { requests_per_minute: 1 } })
-    const other = await house.key(partner.organizationId, { limits: { requests_per_minute: 1 } })
-    await lookups(partner, 1)
-    expectDenied(await house.lookup(partner, { ip: places.london }), { limit: 1, window: 'minute' })
-    await lookups(other, 1)
-  })
-
-  test('calls to a path without a route do not count', async () => {
-    const partner = await house.partner({ limits: { requests_per_minute: 1 } })
-    await house.ask(partner, { method: 'GET', path: '/v1/nothing' })
-    await house.ask(partner, { method: 'PUT' })
-    await lookups(partner, 1)
-  })
-
-  test('of 40 simultaneous calls exactly the limit passes', async () => {
-    const partner = await house.partner({ limits: { requests_per_minute: 25 } })
-    const answers = await Promise.all(
-      Array.from({ length: 40 }, () => house.lookup(partner, { ip: '10.0.0.1' })),
-    )
-    const statuses = answers.map(({ status }) => status).sort()
-    expect(statuses).toEqual([...Array<number>(25).fill(200), ...Array<number>(15).fill(429)])
-    const events = await house.eventsOf(partner.organizationId)
-    expect(events.filter(({ type }) => type === 'KeyUsed')).toHaveLength(25)
-  })
-
-  test('of simultaneous calls, one denied by the minute’s limit has to wait a minute and not a day', async () => {
-    const partner = await house.partner({ limits: { requests_per_minute: 2, requests_per_day: 5 } })
-    const request = `GET /whoami HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\n\r\n`
-    const answers = await sendRaw(house.dashboardUrl, request.repeat(12), 12)
-    expect(answers.map(({ status }) => status)).toEqual([200, 200, ...Array<number>(10).fill(429)])
-    for (const { body } of answers.slice(2))
-      expect(body.details).toMatchObject({ window: 'minute', limit: 2 })
   })
 })
 
