@@ -151,6 +151,8 @@ test('a partner reaches no data of another organization by any id', async () => 
   const csrf = /name="_csrf" value="([^"]+)"/.exec(page.body)?.[1] ?? ''
   const own = routes.filter((route) => route.includes('/:organization'))
   for (const route of own) expect([route, await statusOf(browser, route, scene, csrf)]).toEqual([route, 404])
+  for (const id of ['org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y', 'org_x'])
+    expect((await browser.get(`/organizations/${id}`)).statusCode).toBe(404)
   // Ids of another organization under the partner's own.
   for (const route of own.filter((one) => /:(key|request)/.test(one))) {
     const mixed = { ...scene, organizationId: other.organizationId }
@@ -176,7 +178,7 @@ test('a partner sees published prices only, and no page names an operator', asyn
     })
   const { proposal } = await propose('1.5', 'the reason of a published book')
   await approvePriceBook(foundation, { proposal, twoPerson: false, consents: true, ...by })
-  await propose('7.25', 'the reason of an open proposal')
+  const open = await propose('7.25', 'the reason of an open proposal')
   await setPriceOverride(foundation, {
     ...{ organizationId, sku: 'ip_lookup', amount: 500_000n, effectiveFrom: tomorrow },
     ...{ reason: 'as in contract 17', ...by },
@@ -208,6 +210,10 @@ test('a partner sees published prices only, and no page names an operator', asyn
   expect(leaks).toEqual([])
   expect(seen).toContain('GET /organizations/:organization/price/show')
   expect(seen).toContain('GET /organizations/:organization/pixel/rules')
+  for (const name of [`p${proposal}`, `p${open.proposal}`, '1', '99']) {
+    const answer = await browser.get(`${base}/price/show?name=${name}`)
+    expect([answer.statusCode, answer.body.includes('There is nothing of the name')]).toEqual([422, true])
+  }
 })
 
 test('nothing opens without signing in', async () => {

@@ -1,5 +1,6 @@
 /** The overview: today, problems to handle, and usage over a range; and the same for one organization. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import type { Finding } from '../../src/administration/checks/check.ts'
 import { setThreshold } from '../../src/administration/credits/corrections.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -9,6 +10,15 @@ import { rangeIn } from '../../src/dashboard/ranges.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
+const finding = (level: Finding['level'], about: string): Finding => ({
+  level,
+  about,
+  says: `${about} says <b>${level}</b>\u202e`,
+  remedy: level === 'ok' ? null : `mend ${about}`,
+  figures: {},
+})
+
+let found: readonly Finding[] = []
 let room: DashboardHost
 let ada: Browser
 let scene: Scene
@@ -17,7 +27,7 @@ const user = { name: 'ada', password: 'correct horse battery staple' }
 const nowMs = Date.now()
 
 beforeAll(async () => {
-  room = await openDashboardHost({ findings: async () => [] })
+  room = await openDashboardHost({ findings: async () => found })
   await putUser(room.foundation.pool, user)
   ada = await signedIn(room, user)
   scene = await openScene(room, { nowMs, days: 12 })
@@ -136,4 +146,30 @@ test('the page of an organization shows days left, usage by capability and error
   expect(body).toContain(
     `<a href="/organizations/${scene.organizationId}/calls?range=24h&amp;code=CREDIT_001">`,
   )
+})
+
+describe('findings of checks', () => {
+  afterEach(() => {
+    found = []
+  })
+
+  test('are all on the page of operations, problems first, with remedies', async () => {
+    found = [finding('ok', 'disk'), finding('warning', 'clocks'), finding('fault', 'jobs')]
+    const { body } = await ada.get('/operations')
+    const places = ['jobs says', 'clocks says', 'disk says'].map((text) => body.indexOf(text))
+    expect(places).toEqual(places.toSorted((a, b) => a - b))
+    expect(places[0]).toBeGreaterThan(0)
+    expect(body).toContain('mend jobs')
+    expect(body).toContain('&lt;b&gt;fault&lt;/b&gt;')
+    expect(body).not.toContain('\u202e')
+  })
+
+  test('are on the overview if they are problems', async () => {
+    found = [finding('ok', 'disk'), finding('warning', 'clocks')]
+    const { body } = await ada.get('/')
+    expect(body).toContain('mend clocks')
+    expect(body).not.toContain('disk says')
+    found = [finding('ok', 'disk')]
+    expect((await ada.get('/')).body).toContain('checks of this process are ok.')
+  })
 })

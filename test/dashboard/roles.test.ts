@@ -15,16 +15,14 @@ import {
 } from './dashboard-host.ts'
 
 let room: DashboardHost
-let [ours, theirs] = ['', '']
+let ours = ''
 const actor = 'cli:setup'
 let made = 0
 
 beforeAll(async () => {
   room = await openDashboardHost()
-  const organization = (name: string) =>
-    createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })
-  ours = (await organization('Ours')).organizationId
-  theirs = (await organization('Theirs')).organizationId
+  const organization = { name: 'Ours', overdraftLimit: 0n, actor }
+  ours = (await createOrganization(room.foundation, organization)).organizationId
   await room.caughtUp()
   await person('admin')
 })
@@ -49,22 +47,6 @@ const signIns = async () => {
     .flat()
     .map(({ type, data, metadata }) => ({ type, ...JSON.parse(data), by: JSON.parse(metadata).actor }))
 }
-
-describe('a partner', () => {
-  test('is redirected to its own organization, and does not learn whether another exists', async () => {
-    const browser = await signedIn(room, await person('partner', ours))
-    expect((await browser.get('/')).headers.location).toBe(`/organizations/${ours}`)
-    const none = theirs.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
-    for (const id of [theirs, none, 'org_x']) {
-      for (const path of [
-        `/organizations/${id}`,
-        `/organizations/${id}/usage.csv`,
-        `/organizations/${id}/key/issue`,
-      ])
-        expect([path, (await browser.get(path)).statusCode]).toEqual([path, 404])
-    }
-  })
-})
 
 describe("the limits of a partner's keys", () => {
   const keyOf = (limits: Partial<KeyLimits>) =>
