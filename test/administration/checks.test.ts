@@ -37,6 +37,7 @@ import { parseSoundConfig } from '../../src/foundation/sound-config.ts'
 import { examine, startChecks } from '../../src/start/doctor.ts'
 import { commands } from '../cli/commands.ts'
 import { startDnsServer } from '../support/dns-server.ts'
+import { writeCityFile } from '../support/house.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 const minuteMs = 60_000
@@ -140,7 +141,10 @@ const startOldPostgres = async (version: string, number: number) => {
 test('a PostgreSQL that is too old is one fault with its remedy, and no other check reads it', async () => {
   const old = await startOldPostgres('15.8', 150_008)
   const secret = 'a secret of the test, long enough to be one'
-  const findings = await examine({ DATABASE_URL: old.url, SECRET_KEY: secret, DATA_DIR: dir, KEY_DIR: dir })
+  const GEOIP_CITY_DB = await writeCityFile(dir)
+  const findings = await examine({
+    ...{ DATABASE_URL: old.url, SECRET_KEY: secret, DATA_DIR: dir, KEY_DIR: dir, GEOIP_CITY_DB },
+  })
   old.close()
   const about = [
     'database',

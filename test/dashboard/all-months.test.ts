@@ -20,7 +20,7 @@ const monthOf = (ago: number): string => {
 
 beforeAll(async () => {
   room = await openDashboardHost()
-  scene = await openScene(room, { nowMs, days: 70 })
+  scene = await openScene(room, { nowMs, days: 70, everyDays: 7 })
   evil = (await createOrganization(room.foundation, { name: '=cmd()<b>', overdraftLimit: 0n, actor }))
     .organizationId
   await room.caughtUp()

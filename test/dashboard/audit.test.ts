@@ -17,12 +17,10 @@ beforeAll(async () => {
   const user = { name: 'ada', password: 'correct horse battery staple' }
   await putUser(room.foundation.pool, user)
   ada = await signedIn(room, user)
-  for (let n = 0; n < organizations; n++)
-    await createOrganization(room.foundation, {
-      name: `<b>Org</b> ${n}`,
-      overdraftLimit: 0n,
-      actor: 'user:bob',
-    })
+  const organization = (n: number) => ({ name: `<b>Org</b> ${n}`, overdraftLimit: 0n, actor: 'user:bob' })
+  const create = (n: number) => createOrganization(room.foundation, organization(n))
+  await Promise.all(Array.from({ length: organizations - 1 }, (_, n) => create(n)))
+  await create(organizations - 1)
   await room.caughtUp()
 })
 afterAll(() => room?.close())

@@ -17,10 +17,15 @@ export type Scene = {
   readonly requestId: string
 }
 
-/** `days` of calls up to now, followed by refusals for a rate limit and for lack of credits. */
+/** `days` of calls up to now, or only some of them, followed by refusals for a rate limit and for lack of credits. */
 export const openScene = async (
   { foundation, prices, caughtUp }: Pick<DashboardHost, 'foundation' | 'prices' | 'caughtUp'>,
-  { name = 'Northwind Traders', days = 40, nowMs }: { name?: string; days?: number; nowMs: number },
+  {
+    name = 'Northwind Traders',
+    days = 40,
+    everyDays = 1,
+    nowMs,
+  }: { name?: string; days?: number; everyDays?: number; nowMs: number },
 ): Promise<Scene> => {
   const { organizationId } = await createOrganization(foundation, {
     name,
@@ -59,7 +64,7 @@ export const openScene = async (
     facts: { kind: 'ip_lookup', success, country_code: success ? 'US' : null, address_hmac: hmac },
   })
   let requestId = ''
-  for (let day = days - 1; day >= 0; day--) {
+  for (let day = days - 1; day >= 0; day -= everyDays) {
     const calls = 4 + ((day * 7) % 11)
     // In the order of their times, as calls are recorded.
     const batch: Promise<string>[] = []

@@ -232,14 +232,6 @@ describe('signing in', () => {
       expect((await second.submit('/login/code', { code: codes[1] ?? '' })).statusCode).toBe(303)
     })
 
-    test('on a new device a recovery code works, and no code of the app', async () => {
-      const { secret, codes } = await setUp()
-      await besiege()
-      const other = await half()
-      expect((await other.submit('/login/code', { code: codeOf(secret) })).statusCode).toBe(429)
-      expect((await other.submit('/login/code', { code: codes[0] ?? '' })).statusCode).toBe(303)
-    })
-
     test('a device that only proved the password has no attempts of its own', async () => {
       const early = await signedIn(room, ada)
       const { secret } = await setUp()

@@ -1,7 +1,7 @@
 /** Rebuilding read models from the log: next to the live ones, compared, switched, and never visible half-built. */
 import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { apiKeys } from '../../projections/api-keys.ts'
 import { projections } from '../../projections/index.ts'
@@ -38,12 +38,10 @@ const [org = ''] = organizationIds
 let house: House
 let ledger: Ledger
 
-beforeEach(async () => {
+const openEmpty = async (): Promise<void> => {
   house = await openHouse()
   ledger = ledgerOver(house.eventLog)
-})
-
-afterEach(() => house.close())
+}
 
 /** The projector's messages about problems. */
 const troubles = (messages: readonly string[]): string[] =>
@@ -78,6 +76,9 @@ const leftovers = async (): Promise<string[]> =>
   ).rows.map(({ name }) => name)
 
 describe('rebuild', () => {
+  beforeEach(openEmpty)
+  afterEach(() => house.close())
+
   test('gives the same rows as the live projector, for the same history', async () => {
     await writeHistory(house.eventLog, { seed: 3, steps: 40 })
     house.start()
@@ -304,12 +305,15 @@ describe('rebuild', () => {
 })
 
 describe('verify', () => {
-  beforeEach(async () => {
+  // Each test leaves rows that equal the log.
+  beforeAll(async () => {
+    await openEmpty()
     await open()
     house.start()
     await calls('c', 9)
     await untilProjected(house)
   })
+  afterAll(() => house.close())
 
   test('unchanged rows are equal', async () => {
     const verdicts = new Map((await house.verifyAll()).map((verdict) => [verdict.name, verdict]))
@@ -364,6 +368,9 @@ const inPlace = (other: Projection): readonly Projection[] =>
   projections.map((one) => (one.name === other.name ? other : one))
 
 describe('a raised version', () => {
+  beforeEach(openEmpty)
+  afterEach(() => house.close())
+
   /** The same figures under another column, and one additional column. */
   const usageV2: Projection = {
     ...keyUsage,
