@@ -71,7 +71,7 @@ beforeAll(async () => {
   // No list is fetched from outside.
   vi.stubGlobal('fetch', () => Promise.reject(new TypeError('there is no network')))
   room = await openDashboardHost({ environment })
-  still = await sceneWithLot()
+  still = await wholeScene()
   for (const role of roles) if (role !== 'partner') people.set(role, await person(`the-${role}`, role))
 })
 afterAll(async () => {
@@ -87,8 +87,15 @@ const as = (role: string): Person => {
 
 const sceneWithLot = async (): Promise<Things> => {
   const scene = await openScene(room, { nowMs, days: 1 })
+  const { lots } = await lotsLeft(room.foundation, scene.organizationId)
+  const none = { webhookId: '', pausedWebhookId: '', deliveryId: '' }
+  return { ...scene, ...none, grantId: lots[0]?.grant_id ?? '' }
+}
+
+/** Also with webhooks and rules of the pixel. */
+const wholeScene = async (): Promise<Things> => {
+  const scene = await sceneWithLot()
   const { organizationId } = scene
-  const { lots } = await lotsLeft(room.foundation, organizationId)
   const webhook = () =>
     createWebhook(room.foundation, {
       ...{ organizationId, url: new URL('https://[::1]/inside'), events: ['checkpoint'], actor },
@@ -112,7 +119,7 @@ const sceneWithLot = async (): Promise<Things> => {
      values ($1, $2, 'checkpoint', '{}', 'dead', 3, now(), now())`,
     [deliveryId, webhookId],
   )
-  return { ...scene, grantId: lots[0]?.grant_id ?? '', webhookId, pausedWebhookId, deliveryId }
+  return { ...scene, webhookId, pausedWebhookId, deliveryId }
 }
 
 /** Replaces values that differ between two equal runs: ids, instants and digests become their kinds. */
@@ -176,7 +183,8 @@ describe.each(declarations.map((one) => [one.name, one] as const))('%s', (_, dec
   /** A command without such a field cannot change the objects of a scene. */
   const changesScene =
     declared.changes !== 'nothing' && declared.fields.some(({ control }) => ofScenes.has(control))
-  const ownScene = async () => (changesScene ? sceneWithLot() : still)
+  const opened = /^(webhook|pixel) /.test(declared.name) ? wholeScene : sceneWithLot
+  const ownScene = async () => (changesScene ? opened() : still)
 
   test('has the same effect and answer wherever it is offered', { timeout: 30_000 }, async () => {
     const why = refusals[declared.name]
@@ -308,7 +316,7 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
     const head = await room.foundation.eventLog.head()
     const { secret = '' } = declared
     const shown: string[] = []
-    const scene = await sceneWithLot()
+    const scene = await wholeScene()
     const headers = {
       'idempotency-key': `once ${declared.name} ${scene.organizationId}`.replaceAll(' ', '/'),
     }
@@ -321,7 +329,7 @@ test.each(secretOnes.map((one) => [one.name, one] as const))(
       shown.push(first.json()[secret])
       expect([again.statusCode, again.json()]).toEqual([200, { ...first.json(), [secret]: null }])
     })
-    const other = await sceneWithLot()
+    const other = await wholeScene()
     const givenThere = await givenFor(declared, other)
     const overPages = await added(async () => {
       const { browser } = as('admin')
