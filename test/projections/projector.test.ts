@@ -532,7 +532,7 @@ describe('rows of a read model that someone changed', () => {
     ],
   ] as const
 
-  test('are not a snapshot, whatever was changed, and the next write of the projector does not make them one', async () => {
+  test('are not a snapshot after any change, and the next write of the projector does not make them one', async () => {
     await calls('before', 5)
     let { stop } = house.start()
     await untilProjected(house)
