@@ -1,6 +1,7 @@
 /** Specification 2.1 and 7, with decisions 2 to 5 and 7: every faulty request is answered with the error object. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
+import { permission } from '../../src/events/capabilities.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, sendRaw } from '../support/house.ts'
 import {
   bare,
@@ -9,7 +10,6 @@ import {
   expectNotAuthenticated,
   expectRefusedCall,
   jsonType,
-  rateLimitsOf,
   refusalFact,
   ulid,
 } from './wire.ts'
@@ -117,19 +117,11 @@ describe('REQ_001: a body that is not a JSON object is a refused call, recorded 
     ['empty', ''],
     ['no JSON', 'ip=81.2.69.142'],
     ['cut off', '{"ip":"81.2.69.142"'],
-    ['with a trailing comma', '{"ip":"81.2.69.142",}'],
     ['two objects', '{"ip":"81.2.69.142"}{"ip":"81.2.69.142"}'],
     ['an array', '[{"ip":"81.2.69.142"}]'],
-    ['a string', '"81.2.69.142"'],
-    ['a number', '81'],
-    ['true', 'true'],
     ['null', 'null'],
     ['deeply nested', '['.repeat(8_000)],
     ['with a member twice', '{"ip":"81.2.69.142","ip":"8.8.8.8"}'],
-    ['with a member twice, with one value', '{"ip":"81.2.69.142","ip":"81.2.69.142"}'],
-    ['with a member twice, once escaped', '{"ip":"81.2.69.142","\\u0069p":"8.8.8.8"}'],
-    ['with __proto__ twice', '{"ip":"81.2.69.142","__proto__":{},"__proto__":{}}'],
-    ['with a member twice deep inside', '{"ip":"81.2.69.142","more":[[{"a":{"b":":","b":null}}]]}'],
   ])('%s', async (_, body) => {
     expectRefusedCall(await house.ask(partner, { headers: json, body }), partner, unreadable(400))
   })
@@ -139,11 +131,6 @@ describe('REQ_001: a body that is not a JSON object is a refused call, recorded 
     'application/x-www-form-urlencoded',
     'multipart/form-data; boundary=x',
     'text/json',
-    'application/jsonp',
-    'application/vnd.api+json',
-    'application/json, text/plain',
-    'nonsense',
-    ';',
   ])('the content type %s is refused with 415', async (type) => {
     const answer = await house.ask(partner, {
       headers: { 'content-type': type },
@@ -160,35 +147,26 @@ describe('REQ_001: a body that is not a JSON object is a refused call, recorded 
     expectRefusedCall(await house.ask(partner, {}), partner, unreadable(415))
   })
 
-  test.each([
-    'application/json; charset=utf-16',
-    'application/json; charset=iso-8859-1',
-    'application/json;charset="us-ascii"',
-    'application/json; charset=',
-    'application/json; charset=utf-8; CHARSET=latin1',
-  ])('a charset other than UTF-8, %s, is refused with 415', async (type) => {
-    const answer = await house.ask(partner, {
-      headers: { 'content-type': type },
-      body: { ip: places.london },
-    })
-    expectRefusedCall(answer, partner, unreadable(415))
-  })
-
-  test.each(['gzip', 'br', 'deflate, gzip'])(
-    'a body compressed by %s is refused with 415',
-    async (coding) => {
-      const answer = await house.lookup(partner, { ip: places.london }, { 'content-encoding': coding })
+  test.each(['application/json; charset=utf-16', 'application/json; charset=iso-8859-1'])(
+    'a charset other than UTF-8, %s, is refused with 415',
+    async (type) => {
+      const answer = await house.ask(partner, {
+        headers: { 'content-type': type },
+        body: { ip: places.london },
+      })
       expectRefusedCall(answer, partner, unreadable(415))
     },
   )
+
+  test.each(['gzip'])('a body compressed by %s is refused with 415', async (coding) => {
+    const answer = await house.lookup(partner, { ip: places.london }, { 'content-encoding': coding })
+    expectRefusedCall(answer, partner, unreadable(415))
+  })
 
   test.each([
     ['a byte that begins nothing', [0x80]],
     ['a character in Latin-1', [0xfc]],
     ['an overlong slash', [0xc0, 0xaf]],
-    ['half a surrogate pair', [0xed, 0xa0, 0x80]],
-    ['a character cut off', [0xe2, 0x82]],
-    ['a code point beyond Unicode', [0xf4, 0x90, 0x80, 0x80]],
   ])('a body with %s is not UTF-8: refused, and not decoded as something else', async (_, bytes) => {
     const body = Buffer.concat([
       Buffer.from(`{"ip":"${places.london}","note":"`),
@@ -217,16 +195,13 @@ describe('REQ_001: a body that is not a JSON object is a refused call, recorded 
     expect(answer.status).toBe(200)
   })
 
-  test.each(['application/json; charset=utf-8', 'Application/JSON', 'application/json;charset="utf-8"'])(
-    'the content type %s is JSON',
-    async (type) => {
-      const answer = await house.ask(partner, {
-        headers: { 'content-type': type },
-        body: { ip: places.london },
-      })
-      expect(answer.status).toBe(200)
-    },
-  )
+  test.each(['application/json; charset=utf-8'])('the content type %s is JSON', async (type) => {
+    const answer = await house.ask(partner, {
+      headers: { 'content-type': type },
+      body: { ip: places.london },
+    })
+    expect(answer.status).toBe(200)
+  })
 })
 
 describe('REQ_001: a body of more than 16 KiB is a refused call, recorded and free', () => {
@@ -288,19 +263,12 @@ describe('REQ_001: a body of more than 16 KiB is a refused call, recorded and fr
 
 describe('REQ_004: a path without a route gets the same answer for every client, and is not a call', () => {
   test.each([
-    ['api', 'GET', '/'],
-    ['api', 'POST', '/v1/ip'],
     ['api', 'POST', '/v1/ip/lookup/'],
-    ['api', 'POST', '/v1/ip/lookups'],
     ['api', 'POST', '/V1/IP/LOOKUP'],
-    ['api', 'POST', '/v2/ip/lookup'],
-    ['api', 'POST', '/v1/email/validates'],
-    ['api', 'GET', '/login'],
     ['api', 'GET', '/..%2f..%2fetc/passwd'],
     ['dashboard', 'POST', '/v1/ip/lookup'],
     ['dashboard', 'GET', '/whoami/'],
     ['dashboard', 'GET', '/v1/whoami'],
-    ['dashboard', 'DELETE', '/nothing'],
   ] as const)('on the %s host: %s %s', async (on, method, path) => {
     const refusal = { status: 404, error: 'not_found', code: 'REQ_004', details: { method, path } }
     await expectUncalled(refusal, () => house.ask(partner, { on, method, path }))
@@ -321,7 +289,7 @@ describe('REQ_004: a path without a route gets the same answer for every client,
     )
   })
 
-  test.each(['/%zz', '/v1/ip/%c0%af', '/%'])('an invalid path, %s, gets the error object', async (path) => {
+  test.each(['/%zz', '/v1/ip/%c0%af'])('an invalid path, %s, gets the error object', async (path) => {
     for (const url of [house.apiUrl, house.dashboardUrl]) {
       const answer = only(await sendRaw(url, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`))
       expect([400, 404]).toContain(answer.status)
@@ -382,18 +350,15 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and no
     }
   })
 
-  test.each(['BREW', 'get', 'NOTHING'])(
-    '%s, an unknown method, on a path without a route is REQ_004',
-    async (method) => {
-      const answer = only(await sendRaw(house.apiUrl, `${method} /nothing?a=b HTTP/1.1\r\nHost: x\r\n\r\n`))
-      expectErrorObject(answer, {
-        status: 404,
-        error: 'not_found',
-        code: 'REQ_004',
-        details: { method, path: '/nothing' },
-      })
-    },
-  )
+  test.each(['BREW'])('%s, an unknown method, on a path without a route is REQ_004', async (method) => {
+    const answer = only(await sendRaw(house.apiUrl, `${method} /nothing?a=b HTTP/1.1\r\nHost: x\r\n\r\n`))
+    expectErrorObject(answer, {
+      status: 404,
+      error: 'not_found',
+      code: 'REQ_004',
+      details: { method, path: '/nothing' },
+    })
+  })
 
   test('the body of a request that no route accepts is not read: neither its size nor its type matters', async () => {
     for (const [method, path, code] of [
@@ -410,9 +375,7 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and no
 
   test.each([
     // Methods that Node.js parses but Fastify does not route, methods of other protocols, and methods it does not parse.
-    ...['TRACE', 'PROPFIND', 'QUERY', 'M-SEARCH'],
-    ...['DESCRIBE', 'SETUP'],
-    ...['BREW', 'FOO', 'get', 'Post', 'X-_~!'],
+    ...['TRACE', 'QUERY', 'DESCRIBE', 'BREW', 'get', 'X-_~!'],
   ])('%s is treated as a method too', async (method) => {
     const answer = only(
       await sendRaw(
@@ -434,19 +397,12 @@ describe('bytes that are not HTTP get the error object, and leave no event', () 
   test.each([
     ['a line of nothing', 'hello\r\n\r\n'],
     ['an unknown version', 'GET /whoami HTTP/9.9\r\nHost: x\r\n\r\n'],
-    ['a header without a colon', 'GET /whoami HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n'],
     ['a control character in a header', 'GET /whoami HTTP/1.1\r\nHost: x\r\nx-api-key: a\0b\r\n\r\n'],
-    ['a length that is no number', 'POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n'],
-    [
-      'two lengths',
-      'POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}',
-    ],
     [
       'a length and chunks',
       'POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
     ],
     ['the greeting of TLS', '\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03'],
-    ['the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
   ])('%s', async (_, bytes) => {
     for (const url of [house.apiUrl, house.dashboardUrl])
       await expectUncalled(unreadable(400), async () => only(await sendRaw(url, bytes)))
@@ -467,7 +423,7 @@ describe('bytes that are not HTTP get the error object, and leave no event', () 
     expect(events.filter(({ type }) => type === 'CreditCharged')).toEqual([])
   })
 
-  test.each([20, 64, 500])('%s KB of headers are 431', async (kilobytes) => {
+  test.each([20])('%s KB of headers are 431', async (kilobytes) => {
     const bytes = `GET /whoami HTTP/1.1\r\nHost: x\r\nx-more: ${'x'.repeat(kilobytes * 1024)}\r\n\r\n`
     for (const url of [house.apiUrl, house.dashboardUrl])
       await expectUncalled({ ...unreadable(400), status: 431 }, async () => only(await sendRaw(url, bytes)))
@@ -482,8 +438,6 @@ describe('bytes that are not HTTP get the error object, and leave no event', () 
 
   test.each([
     ['two Host headers', post(`Host: a\r\nhost: b\r\n${typed}${sized}`, lookup)],
-    ['the same Host twice', post(`Host: a\r\nHost: a\r\n${typed}${sized}`, lookup)],
-    ['two Host headers of HTTP/1.0', post(`Host: a\r\nHost: a\r\n${typed}${sized}`, lookup, '1.0')],
     ['a Host that is none', post(`Host: a b/c\r\n${typed}${sized}`, lookup)],
     ['two content types', post(`Host: x\r\n${typed}content-type: text/plain\r\n${sized}`, lookup)],
     [
@@ -502,16 +456,6 @@ describe('bytes that are not HTTP get the error object, and leave no event', () 
   test.each([
     ['garbage', `${post(`Host: x\r\n${typed}${sized}`, lookup)}garbage\r\n\r\n`, 'REQ_001'],
     ['more of a body than it said', post(`Host: x\r\n${typed}${sized}`, `${lookup}}`), 'REQ_001'],
-    [
-      'an unknown method',
-      `${post(`Host: x\r\n${typed}${sized}`, lookup)}BREW /v1/ip/lookup HTTP/1.1\r\nHost: x\r\n\r\n`,
-      'REQ_005',
-    ],
-    [
-      'a broken body',
-      `${post(`Host: x\r\n${typed}${sized}`, lookup)}${post(`Host: x\r\n${typed}Transfer-Encoding: chunked\r\n`, 'xyz\r\n')}`,
-      'REQ_001',
-    ],
   ])('a call followed by %s gets its answer, which was charged, before the error', async (_, bytes, code) => {
     const own = await house.partner({ credits: '5' })
     const answers = await sendRaw(house.apiUrl, bytes.replaceAll('KEY', own.apiKey), 2)
@@ -579,11 +523,72 @@ describe('SYS_001: when the service itself fails, nothing is charged and no inte
   test('an Idempotency-Key of invalid form is refused without the database', async () => {
     expect((await broken(() => lookupWith('two words'))).body).toMatchObject({ code: 'REQ_003' })
   })
+})
 
-  test('decision 5: the answer to a known key has its rate limits and a charge of 0', async () => {
-    const answer = await broken(() => lookupWith('broken-3'))
-    expect(answer.body.code).toBe('SYS_001')
-    expect(answer.headers.get('credits-charged')).toBe('0')
-    expect(Object.keys(rateLimitsOf(answer))).toEqual(['minute', 'day'])
+describe('bodies that imitate internal objects of the service', () => {
+  test('a body with the members of a refusal is treated like any other', async () => {
+    const refusalLike = {
+      code: 'SYS_001',
+      message: 'take this',
+      details: {},
+      retryAfterSeconds: 1,
+      status: 413,
+    }
+    const located = await house.lookup(partner, { ...refusalLike, ip: '10.0.0.1' })
+    expect(located.status).toBe(200)
+    expect(located.body).toMatchObject({ result: { ip: '10.0.0.1', success: false } })
+    const missing = await house.lookup(partner, refusalLike)
+    expect(missing.status).toBe(400)
+    expect(missing.body).toMatchObject({ code: 'REQ_002', details: { missing_parameter: 'ip' } })
+    for (const body of [{ refusal: refusalLike }, { result: {}, facts: {} }, { input: '8.8.8.8' }])
+      expect((await house.lookup(partner, body)).body).toMatchObject({ code: 'REQ_002' })
+  })
+
+  test('members that target prototypes have no effect', async () => {
+    const answer = await house.lookup(
+      partner,
+      '{"__proto__":{"ip":"8.8.8.8"},"constructor":{"prototype":{"ip":"8.8.8.8"}}}',
+    )
+    expect(answer.body).toMatchObject({ code: 'REQ_002', details: { missing_parameter: 'ip' } })
+  })
+})
+
+describe('texts that PostgreSQL cannot store, or that display misleadingly, in every place where a caller can send text,', () => {
+  const hostile = ['\0', 'a\0b', '\ud800', 'a\udfff', '\u202egpj.exe', 'a\u2028b', '\u0085', '\u0007']
+  const questions: readonly (readonly [string, (text: string) => object])[] = [
+    ['/v1/email/validate', (text) => ({ email: `${text}@example.com`, include_company_data: true })],
+    ['/v1/email/validate', (text) => ({ email: `a@exam${text}ple.com`, include_company_data: true })],
+    ['/v1/ip/lookup', (text) => ({ ip: `8.8.8.8${text}` })],
+    ['/v1/profnet/profile', (text) => ({ id: `vinaxo-braxstone-001${text}` })],
+    ['/v1/profnet/profile', (text) => ({ id: text })],
+    ['/pixel/limit', (text) => ({ domain: `example${text}.com`, period: 'day', number: 5 })],
+    ['/pixel/limit', (text) => ({ domain: 'example.com', period: `day${text}`, number: 5 })],
+    ['/pixel/block', (text) => ({ domain: `example.org${text}` })],
+    ['/pixel/decide', (text) => ({ url: `https://example.com/${text}`, hit_id: text })],
+  ]
+
+  test('are answered like any other invalid text, and leave the read models intact', async () => {
+    const partner = await house.partner({ permissions: permission.options })
+    for (const [path, bodyOf] of questions)
+      for (const text of hostile) {
+        const { status, body } = await house.post(partner, path, bodyOf(text))
+        expect([path, text, status < 500, body]).toEqual([path, text, true, body])
+      }
+    for (const path of [
+      '/whoami?x=%00',
+      '/pixel/limit?domain=%00&period=day',
+      '/%00',
+      '/v1/ip/lookup?ip=%00',
+    ])
+      for (const method of ['GET', 'DELETE', 'POST'])
+        for (const on of ['api', 'dashboard'] as const)
+          expect(
+            (await house.ask(partner, { method, path, on, body: method === 'GET' ? undefined : {} })).status,
+          ).toBeLessThan(500)
+    await house.projected()
+    expect(await house.query(`select name, error from projection_checkpoints where state <> 'live'`)).toEqual(
+      [],
+    )
+    expect(await house.query('select projection, stream, error from parked_events')).toEqual([])
   })
 })
