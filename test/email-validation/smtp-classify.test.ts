@@ -94,62 +94,6 @@ describe('replies found in public', () => {
     const missed = gone.filter((one) => !invalid(one))
     expect(missed.length / gone.length, textsOf(missed)).toBeLessThanOrEqual(0.1)
   })
-
-  test('their meaning, and the resulting outcome', () => {
-    expect(confusion()).toMatchInlineSnapshot(`
-      {
-        "found later, anything else": {
-          "blocked": 288,
-          "cannot_verify": 61,
-          "greylisted": 6,
-          "mailbox_full": 23,
-          "temporary_failure": 80,
-        },
-        "found later, closed": {
-          "mailbox_disabled": 25,
-          "mailbox_not_found": 2,
-          "temporary_failure": 1,
-        },
-        "found later, missing": {
-          "blocked": 3,
-          "cannot_verify": 4,
-          "mailbox_not_found": 102,
-        },
-        "held back, anything else": {
-          "blocked": 155,
-          "cannot_verify": 16,
-          "greylisted": 8,
-          "mailbox_full": 19,
-          "temporary_failure": 27,
-        },
-        "held back, closed": {
-          "mailbox_disabled": 18,
-          "mailbox_not_found": 1,
-        },
-        "held back, missing": {
-          "blocked": 1,
-          "cannot_verify": 2,
-          "mailbox_disabled": 1,
-          "mailbox_not_found": 77,
-        },
-        "tuning, anything else": {
-          "blocked": 129,
-          "cannot_verify": 14,
-          "greylisted": 7,
-          "mailbox_full": 19,
-          "temporary_failure": 30,
-        },
-        "tuning, closed": {
-          "mailbox_disabled": 24,
-        },
-        "tuning, missing": {
-          "cannot_verify": 2,
-          "mailbox_disabled": 1,
-          "mailbox_not_found": 65,
-        },
-      }
-    `)
-  })
 })
 
 type Written = { readonly part: string; readonly truth: 'M' | 'D' | 'L' | 'H'; readonly text: string }
@@ -232,21 +176,6 @@ describe('replies that are not about one mailbox', () => {
 })
 
 const textsOf = (some: readonly Found[]): string => some.map(({ text }) => text).join('\n')
-
-/** The number of replies per outcome, by part and true meaning. */
-const confusion = (): Record<string, Record<string, number>> => {
-  const table: Record<string, Record<string, number>> = {}
-  const truths = { M: 'missing', D: 'closed', O: 'anything else' }
-  for (const [part, mine] of Object.entries(parts))
-    for (const one of mine) {
-      const name = `${part}, ${truths[one.truth]}`
-      const row = table[name] ?? {}
-      table[name] = row
-      const { outcome } = classifyReply('rcpt', one.reply)
-      row[outcome] = (row[outcome] ?? 0) + 1
-    }
-  return table
-}
 
 describe('at RCPT, in the languages servers use', () => {
   test.each<[string, MailboxOutcome]>([

@@ -61,9 +61,6 @@ describe('accepted unchanged', () => {
     '_user_@example.com',
     'customer/department=shipping@example.com',
     "o'reilly@example.com",
-    '=@example.com',
-    'a.1.b.2@example.com',
-    'user%relay.example@example.com',
   ])
   accepts('sub-domains of letters, digits and inner hyphens (RFC 5321 §4.1.2, RFC 1123 §2.1)', [
     'a@3com.example',
@@ -71,9 +68,6 @@ describe('accepted unchanged', () => {
     'a@x--y.com',
     'a@a.b.c.d.e.f.g.h',
     'a@example.museum',
-    'a@example.a1',
-    `a@${label63}.com`,
-    `${local64}@${domain189}`,
   ])
   accepts('a Quoted-string if the content needs quotes (RFC 5321 §4.1.2)', [
     '""@example.com',
@@ -92,10 +86,6 @@ describe('accepted unchanged', () => {
     'a@[IPv6:::]',
     'a@[IPv6:::1]',
     'a@[IPv6:2001:db8::1]',
-    'a@[IPv6:2001:db8:1:2:3:4:5:6]',
-    'a@[IPv6:1::2:3:4:5:6]',
-    'a@[IPv6:1:2:3:4:5:6::]',
-    '"a b"@[192.0.2.1]',
   ])
   accepts('local parts outside ASCII (RFC 6531 §3.3)', [
     'josé@example.com',
@@ -103,9 +93,6 @@ describe('accepted unchanged', () => {
     'मे\u094D\u200Dरे@example.com',
     'משתמש@example.com',
     'I\u2764\uFE0FX\u{1F36B}@example.com',
-    'a.é.b@example.com',
-    '"é\\"è"@example.com',
-    `${times('\u{1F36B}', 16)}@example.com`,
   ])
   accepts('U-labels (RFC 5890 §2.3.2.1, RFC 5892)', [
     'a@münchen.example',
@@ -178,30 +165,15 @@ describe('refused, for the first rule broken', () => {
     `${times('é', 32)}@${domain189}.a`,
     // It would fit with A-labels, but not with U-labels.
     `${times('a', 60)}@${Array.from({ length: 4 }, () => times('例', 18)).join('.')}`,
-    times('a', 321),
-    `a@${times('b.', 160)}c`,
-    `${times(' ', 320)}a@example.com`,
   ])
-  refuses('no_at_sign', 'an address has two parts', [
-    'plainaddress',
-    'example.com',
-    'a',
-    'user',
-    'é',
-    'a.b.c',
-    times('a', 320),
-  ])
+  refuses('no_at_sign', 'an address has two parts', ['plainaddress', 'example.com'])
   refuses('control_character', 'not printable, and CR LF would end the command (RFC 5321 §4.1.2)', [
     'a\n@example.com',
     'a@example.com\n',
     'a@exam\r\nple.com',
     'a\0@example.com',
-    '"a\tb"@example.com',
-    '"\\\n"@example.com',
-    'a@[192.0.2.1\n]',
-    'é\u009F@example.com',
   ])
-  refuses('local_part_empty', 'RFC 5321 §4.1.2', ['@', '@example.com', '@@example.com', '@b@c'])
+  refuses('local_part_empty', 'RFC 5321 §4.1.2', ['@', '@example.com'])
   refuses(
     'local_part_too_long',
     'at most 64 octets, including quotes and backslashes (RFC 5321 §4.5.3.1.1)',
@@ -210,23 +182,12 @@ describe('refused, for the first rule broken', () => {
       `${times('a.', 32)}a@example.com`,
       `${times('é', 33)}@example.com`,
       `${times('\u{1F36B}', 16)}a@example.com`,
-      `"${times(' ', 63)}"@example.com`,
-      `"${times('\\a', 32)}"@example.com`,
     ],
   )
   refuses(
     'local_part_character',
     'special characters need quotes, and headers do not belong in an envelope',
-    [
-      ' a@example.com',
-      'a @example.com',
-      'a;b@example.com',
-      'a(comment)@example.com',
-      '<a@example.com>',
-      'mailto:a@example.com',
-      'a\\b@example.com',
-      'a."b"@example.com',
-    ],
+    [' a@example.com', 'a @example.com', 'a;b@example.com', 'a(comment)@example.com', '<a@example.com>'],
   )
   refuses('local_part_character', 'invisible characters make two mailboxes look alike', [
     'a\u00A0b@example.com',
@@ -237,24 +198,12 @@ describe('refused, for the first rule broken', () => {
     'ا\u200Cب@example.com',
     '\u{1F468}\u200D\u{1F469}@example.com',
     'a\u200E@example.com',
-    'a\u202Eb@example.com',
-    'a\u2066b@example.com',
-    'a\u2028b@example.com',
-    'a\u2060b@example.com',
-    '\uFEFFa@example.com',
-    'a\u3000b@example.com',
-    'a\u3164@example.com',
-    'a\u034Fb@example.com',
-    'a\u{E0061}b@example.com',
-    '"a\u00A0b"@example.com',
   ])
   refuses('local_part_character', 'noncharacters, unassigned, private use and replacement characters', [
     'a\uFFFE@example.com',
     'a\uFDD0@example.com',
     'a\u{1FFFF}@example.com',
     'a\u0378@example.com',
-    'a\uE000@example.com',
-    'a\uFFFD@example.com',
   ])
   refuses(
     'local_part_character',
@@ -265,10 +214,6 @@ describe('refused, for the first rule broken', () => {
     '.a@example.com',
     'a.@example.com',
     'a..b@example.com',
-    '.@example.com',
-    '..@example.com',
-    'é..b@example.com',
-    'é.@example.com',
   ])
   refuses('quoted_string', 'closed, complete, and only ASCII escaped (RFC 5321 §4.1.2)', [
     '"',
@@ -277,8 +222,6 @@ describe('refused, for the first rule broken', () => {
     '"a"b@example.com',
     '"a"."b"@example.com',
     '"a\\"@example.com',
-    '"a\\',
-    '"a" @example.com',
   ])
   refuses('domain_empty', 'RFC 5321 §4.1.2', ['a@', '"a"@', 'é@'])
   refuses('domain_too_long', 'at most 253 octets as A-labels (RFC 1035 §2.3.4)', [
@@ -292,25 +235,16 @@ describe('refused, for the first rule broken', () => {
     'a@_dmarc.example.com',
     'a@example!com',
     'a@example/com',
-    'a@"example".com',
-    'a@%65xample.com',
-    'a@b\u1FEF.com',
   ])
   refuses('domain_character', 'a top-level domain is not a number (RFC 1123 §2.1, RFC 3696 §2)', [
     'a@192.0.2.1',
     'a@1',
     'a@example.123',
-    'a@xn--mnchen-3ya.1',
-    'a@münchen.0',
   ])
   refuses('domain_dot', 'dots separate labels; the root is not written (RFC 5321 §2.3.5)', [
     'a@.',
     'a@.example.com',
     'a@example.com.',
-    'a@example..com',
-    'a@..',
-    'a@münchen..com',
-    'a@münchen.com.',
   ])
   refuses('label_too_long', 'at most 63 octets as A-label (RFC 1035 §2.3.4)', [
     `a@${label63}d.com`,
@@ -324,9 +258,6 @@ describe('refused, for the first rule broken', () => {
     'a@-',
     'a@--.com',
     'a@ab--cd.com',
-    'a@-münchen.com',
-    'a@mü--nchen.com',
-    'a@xn--abc-.com',
   ])
   refuses('label_idna', 'letters, marks and digits only (RFC 5892)', [
     'a@\u{1F4A9}.example',
@@ -337,12 +268,6 @@ describe('refused, for the first rule broken', () => {
     'a@exa\u2003mple.com',
     'a@exa\u3000mple.com',
     'a@exa\u00ADmple.com',
-    'a@ﬁ.example',
-    'a@１.example',
-    'a@½.example',
-    'a@ـا.example',
-    'a@\u0378.example',
-    'a@\u202Eabc.example',
   ])
   refuses(
     'label_idna',
@@ -402,11 +327,6 @@ describe('refused, for the first rule broken', () => {
     'a@[IPv6:1]',
     'a@[IPv6::1]',
     'a@[IPv6:1::2::3]',
-    'a@[IPv6:g::]',
-    'a@[IPv6:::2:3:4:5:6:7:8]',
-    'a@[IPv6:::192.0.2.256]',
-    'a@[IPv5:::1]',
-    'a@[example]',
   ])
   refuses('not_normalizable', 'half a surrogate pair has no UTF-8', [
     '\uD800@example.com',
