@@ -1,47 +1,16 @@
 import { once } from 'node:events'
-import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
-import {
-  type AddressInfo,
-  createServer as createTcpServer,
-  type Socket,
-  type Server as TcpServer,
-} from 'node:net'
+import type { Socket } from 'node:net'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { HostAddresses } from '../../src/egress/hosts.ts'
 import { fetchBounded, type PageRequest } from '../../src/egress/page.ts'
+import { createListening } from './listening.ts'
 import { pinnedCertificate } from './pinned-certificate.ts'
 
-const closers: (() => Promise<void>)[] = []
-afterEach(async () => {
-  vi.unstubAllEnvs()
-  for (const close of closers.splice(0)) await close()
-})
-
-/** Listens on every local address, so that a connection to any of them is seen. */
-const listen = async (server: TcpServer | Server) => {
-  const open = new Set<Socket>()
-  let connections = 0
-  server.on('connection', (socket: Socket) => {
-    connections++
-    open.add(socket)
-    socket.on('error', () => undefined)
-    socket.on('close', () => open.delete(socket))
-  })
-  server.listen(0, '0.0.0.0')
-  await once(server, 'listening')
-  closers.push(async () => {
-    for (const socket of open) socket.destroy()
-    await once(server.close(), 'close')
-  })
-  const { port } = server.address() as AddressInfo
-  return { port, connections: () => connections }
-}
-
-const web = (answer: RequestListener) => listen(createServer(answer))
-const raw = (answer: (socket: Socket) => void) => listen(createTcpServer(answer))
+const { listen, web, raw } = createListening()
+afterEach(() => void vi.unstubAllEnvs())
 
 /** Every name resolves to 127.0.0.1, which is exempt here. */
 const toLoopback = async (): Promise<HostAddresses> => ({ addresses: ['127.0.0.1'], code: null })
@@ -527,8 +496,8 @@ describe('failures of the network are expected outcomes', () => {
   })
 
   test('a port without a listener', async () => {
-    const { port } = await raw(() => undefined)
-    for (const close of closers.splice(0)) await close()
+    const { port, close } = await raw(() => undefined)
+    await close()
     expect(await get(`http://a.test:${port}/`)).toEqual({ kind: 'unreachable', detail: 'ECONNREFUSED' })
   })
 

@@ -1,36 +1,11 @@
 /** A message to another party's server: where it may go, and what a hostile receiver can do to its sender. */
-import { once } from 'node:events'
-import { createServer, type RequestListener } from 'node:http'
-import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net'
-import { afterEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { HostAddresses } from '../../src/egress/hosts.ts'
 import { postBounded } from '../../src/egress/post.ts'
+import { createListening } from './listening.ts'
 
-const closers: (() => Promise<void>)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0)) await close()
-})
-
-const listen = async (server: Server) => {
-  const open = new Set<Socket>()
-  let connections = 0
-  server.on('connection', (socket: Socket) => {
-    connections++
-    open.add(socket)
-    socket.on('error', () => undefined)
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  closers.push(async () => {
-    for (const socket of open) socket.destroy()
-    await once(server.close(), 'close')
-  })
-  const { port } = server.address() as AddressInfo
-  return { port, connections: () => connections }
-}
-const web = (answer: RequestListener) => listen(createServer(answer))
-const raw = (answer: (socket: Socket) => void) => listen(createTcpServer(answer))
+const { web, raw } = createListening()
 
 const leadsTo =
   (...addresses: string[]) =>
