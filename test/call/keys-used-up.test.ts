@@ -109,16 +109,6 @@ describe.each(bothWays)('a call %s', (_, key) => {
 })
 
 describe('calls that cost nothing', () => {
-  test('a refusal is the same refusal after its answer was deleted, twenty times', async () => {
-    const partner = await house.partner({ credits: '5' })
-    for (let n = 0; n < 20; n++) {
-      const { status, body } = await lookup(partner, 'wrong', '256.1.1.1')
-      expect({ n, status, code: body.code }).toEqual({ n, status: 400, code: 'IP_001' })
-      await forget(house, partner)
-    }
-    expect(await chargesOf(house, partner)).toEqual([])
-  })
-
   test('a deleted free answer, requested five times simultaneously: each answer has its own facts, and the others get IDEMP_002', async () => {
     const partner = await house.partner({ credits: '5' })
     expect((await lookup(partner, 'at-once', nowhere)).status).toBe(200)

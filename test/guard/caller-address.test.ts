@@ -23,23 +23,14 @@ test.each([
   expect(plainAddress(text)).toBe(plain)
 })
 
-test.each([
-  '',
-  ' ',
-  'unknown',
-  '_hidden',
-  'unix:',
-  '1.2.3',
-  '01.2.3.4',
-  '1.2.3.4:',
-  '1.2.3.4:x',
-  '[1.2.3.4',
-  ':443',
-])('"%s" is not an address: it is on no list and appears as unknown', (text) => {
-  expect(plainAddress(text)).toBeNull()
-  expect(callerAddress({ ip: text })).toBe('unknown')
-  expect(trustedProxies(['0.0.0.0/1', '::/1'])(text)).toBe(false)
-})
+test.each(['', 'unknown', 'unix:', '01.2.3.4', '1.2.3.4:x', ':443'])(
+  '"%s" is not an address: it is on no list and appears as unknown',
+  (text) => {
+    expect(plainAddress(text)).toBeNull()
+    expect(callerAddress({ ip: text })).toBe('unknown')
+    expect(trustedProxies(['0.0.0.0/1', '::/1'])(text)).toBe(false)
+  },
+)
 
 describe('trusted proxies', () => {
   test.each<[string[], string | undefined, boolean]>([

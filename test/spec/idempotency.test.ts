@@ -281,24 +281,4 @@ describe('after the process died before it answered', () => {
     // From now on this is the first answer.
     expect((await lookup(partner, places.london, 'lost')).text).toBe(again.text)
   })
-
-  test('a call that was refused for lack of credits is not free', async () => {
-    const partner = await house.partner({ credits: '0' })
-    expect((await lookup(partner, places.london, 'lost')).status).toBe(402)
-    await loseAnswers(house, partner)
-    const again = await lookup(partner, places.london, 'lost')
-    expect(again.status).toBe(402)
-    expect(again.text).not.toContain('London')
-    expect(await chargesOf(house, partner)).toEqual([])
-  })
-
-  test('a lost row costs the answer, but never causes a second charge', async () => {
-    const partner = await house.partner({ credits: '10' })
-    await lookup(partner, places.london, 'vanished')
-    await house.query('delete from idempotent_calls where organization_id = $1', [partner.organizationId])
-    const again = await lookup(partner, places.london, 'vanished')
-    expect(again.status).toBe(200)
-    expectCredits(again, '0', '9')
-    expect(await chargesOf(house, partner)).toHaveLength(1)
-  })
 })

@@ -56,25 +56,19 @@ const refusedAs = (address: string) => ({ status: 403, code: 'AUTH_003', address
 describe('the header of a trusted proxy counts', () => {
   test.each<[string, string, string | string[]]>([
     ['the client of one proxy', '127.0.0.9', client],
-    ['the client of a proxy within a block', '127.3.0.200', client],
     [
       'the address seen by the proxy, not the one claimed to its left',
       '127.0.0.9',
       `198.51.100.1, ${client}`,
     ],
-    ['two proxies', '127.0.0.9', `${client}, 127.3.0.5`],
     ['three proxies, one of them IPv6', '127.0.0.9', `${client}, 2001:db8:7::1, 127.3.0.5`],
     ['two header lines', '127.0.0.9', [client, '127.3.0.5']],
-    ['a hop with its port', '127.0.0.9', `${client}:51234, 127.3.0.5:8080`],
-    ['an IPv6 client', '127.0.0.9', '2001:DB8:1::99'],
     ['an IPv6 client in brackets, with its port', '127.0.0.9', '[2001:db8:1::99]:443'],
-    ['an IPv4 client in its IPv6 form', '127.0.0.9', `::ffff:${client}`],
   ])('%s', async (_, from, forwarded) => {
     expect(await lookUp(from, forwarded)).toEqual(letIn)
   })
 
   test.each<[string, string, string | undefined, string]>([
-    ['another client', '127.0.0.9', '203.0.113.8', '203.0.113.8'],
     ['a client that claims an address itself', '127.0.0.9', `${client}, 203.0.113.8`, '203.0.113.8'],
     ['a hop that is not one of our proxies', '127.0.0.9', `${client}, 127.4.0.5, 127.3.0.5`, '127.4.0.5'],
     ['a proxy without a header', '127.0.0.9', undefined, '127.0.0.9'],

@@ -21,7 +21,7 @@ import {
   validate,
 } from './email-validation-scene.ts'
 import { buy, chargesOf, unpaid } from './ledger-scene.ts'
-import { bare, expectCredits, expectErrorObject, expectRefusedCall, refusalFact } from './wire.ts'
+import { expectCredits, expectErrorObject, expectRefusedCall } from './wire.ts'
 
 let world: MailWorld
 let house: House
@@ -211,36 +211,5 @@ describe('credits granted by another process a moment ago', () => {
     const answer = await validate(house, partner, `someone@${domain}`)
     expect(resultOf(answer).status).toBe('valid')
     expectCredits(answer, '1', '0')
-  })
-
-  test('count under an Idempotency-Key as well, and the call is charged once', async () => {
-    const { domain } = await freshDomain()
-    const partner = await emailPartner(house, { credits: '0' })
-    expect((await validate(house, partner, `someone@${domain}`)).status).toBe(402)
-    await grantElsewhere(partner, '5')
-    const headers = { 'idempotency-key': 'granted-elsewhere' }
-    const first = await validate(house, partner, `someone@${domain}`, { headers })
-    expectCredits(first, '1', '4')
-    const again = await validate(house, partner, `someone@${domain}`, { headers })
-    expect(again.text).toBe(first.text)
-    expectCredits(again, '0', '4')
-    expect(await chargesOf(house, partner)).toHaveLength(1)
-  })
-})
-
-describe('with an Idempotency-Key', () => {
-  test('a refusal for lack of credits uses up no key: with credits the call is made and charged once', async () => {
-    const { domain, server } = await freshDomain()
-    const partner = await emailPartner(house, { credits: '0' })
-    const headers = { 'idempotency-key': 'unpaid' }
-    const first = await validate(house, partner, `someone@${domain}`, { headers })
-    expectErrorObject(first, unpaid('1', '0'))
-    expect(bare(first.events)).toEqual([refusalFact(partner, 'CREDIT_001', 'email_validation')])
-    await grantElsewhere(partner, '1')
-    const again = await validate(house, partner, `someone@${domain}`, { headers })
-    expectCredits(again, '1', '0')
-    expect(server.conversations).toHaveLength(1)
-    const replayed = await validate(house, partner, `someone@${domain}`, { headers })
-    expectCredits(replayed, '0', '0')
   })
 })
