@@ -320,11 +320,6 @@ describe('decision 17: verdicts from the mail server', () => {
         retryAfter: 300,
       },
     ],
-    [
-      'no answer before the deadline: unknown',
-      { greeting: null },
-      { subStatus: 'timeout', row: 10, status: 'unknown', score: 40, smtp: asked },
-    ],
   ]
   test.each(replies)(
     '%s',
