@@ -209,16 +209,6 @@ export const linesBefore = (
   values: [organizationId, revision, max],
 })
 
-/** The oldest lines above a revision, oldest first. */
-export const linesAfter = (
-  organizationId: string,
-  { revision, max }: { revision: string; max: number },
-): Query<StatementRow> => ({
-  text: `select ${lineColumns} from ledger_lines l where l.ledger = ledger_key($1) and l.revision > $2::bigint
-          order by l.revision limit $3`,
-  values: [organizationId, revision, max],
-})
-
 export type LineFilters = {
   /** Null: any. */
   readonly kind: string | null

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { callerAddress } from '../guard/caller-address.ts'
 import { allMonthsRoutes } from './all-months-routes.ts'
 import { callRoutes } from './call-routes.ts'
@@ -23,13 +23,12 @@ import { accountAt, csrfOf, type Dashboard, type OrganizationParams, sendPage, v
 import { organizationPage } from './pages/organization.ts'
 import { signInPage } from './pages/sign-in.ts'
 import { pickRoutes } from './picking.ts'
-import { keysOf, lotsOf, rowsOf } from './queries.ts'
+import { keysOf, linesBefore, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
 import { tellRows } from './rows.ts'
 import { searchRoutes } from './search.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
 import { sessionCookie } from './session.ts'
-import { type StatementPage, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
 import { timesRoutes } from './times.ts'
 import { newestCallMs } from './usage-queries.ts'
@@ -39,8 +38,10 @@ import { workRoutes } from './work-routes.ts'
 
 /** Signing in and out, and every page. GET requests change nothing. */
 
-const lotsMax = 100
 const keysMax = 200
+const newestLines = 20
+/** Above every revision: a bigint's largest value. */
+const aboveAll = '9223372036854775807'
 
 /** Signing in and out: for everyone. */
 export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void => {
@@ -141,39 +142,21 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
     const [newest] = await rowsOf(pool, newestCallMs(id))
     const when = { nowMs, newestMs: newest?.at?.getTime() ?? null }
     const { range, fault } = rangeOrFault(request.query, when)
-    const [lots, keys, statement, usedUp, figures] = await Promise.all([
-      rowsOf(pool, lotsOf(id, { max: lotsMax + 1, nowMs })),
+    const [keys, lines, usedUp, figures] = await Promise.all([
       rowsOf(pool, keysOf(id, { max: keysMax + 1, nowMs })),
-      statementOf(context, id, request),
+      rowsOf(pool, linesBefore(id, { revision: aboveAll, max: newestLines })),
       usedUpOf(pool, account, nowMs),
       rangeFigures(pool, range, { organizationId: id, by: 'capability' }),
     ])
     const page = organizationPage({
       viewer: viewerOf(request, reply),
       account,
-      lots: lots.slice(0, lotsMax),
       keys: keys.slice(0, keysMax),
-      moreLots: lots.length > lotsMax,
       moreKeys: keys.length > keysMax,
       atMs: nowMs,
-      statement,
+      lines,
       use: { ...usedUp, ...figures, range, fault },
     })
     return sendPage(fault === null ? reply : reply.code(422), page)
   })
-}
-
-const revisionPattern = /^\d{1,15}$/
-
-const statementOf = async (
-  { foundation: { pool } }: Dashboard,
-  organizationId: string,
-  { query }: FastifyRequest,
-): Promise<StatementPage & { newest: boolean }> => {
-  const form = formOf(query)
-  const [before, after] = [form.text('before'), form.text('after')]
-  let place: StatementPlace = null
-  if (revisionPattern.test(before)) place = { before }
-  else if (revisionPattern.test(after)) place = { after }
-  return { ...(await statementPage(pool, organizationId, place)), newest: place === null }
 }

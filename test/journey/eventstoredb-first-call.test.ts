@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { statementPage } from '../../src/dashboard/statement.ts'
+import { linesBefore, rowsOf } from '../../src/dashboard/queries.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { reconcile } from '../../src/jobs/run.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
@@ -78,7 +78,7 @@ test('the first call is answered, recorded with its charge right after it, recon
   )
 
   const line = await eventually(async () =>
-    (await statementPage(pool, demo.organization_id, null)).lines.find(
+    (await rowsOf(pool, linesBefore(demo.organization_id, { revision: '1000', max: 20 }))).find(
       ({ request_id }) => request_id === body.request_id,
     ),
   )

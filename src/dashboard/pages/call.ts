@@ -122,7 +122,7 @@ ${call.checkpoint === null && html`<li class="waits">no signed checkpoint covers
 ${
   line === null
     ? html`<li class="waits">it is not in the statement yet: the projection is behind</li>`
-    : html`<li>it is in the <a href="${own}?before=${BigInt(line.revision) + 1n}#statement">statement</a></li>`
+    : html`<li>it is in the <a href="${own}/statement?before=${BigInt(line.revision) + 1n}">statement</a></li>`
 }
 </ol>
 </section>`

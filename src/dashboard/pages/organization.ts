@@ -2,9 +2,8 @@ import { mayDo } from '../../administration/roles.ts'
 import { balance, copyable, count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { RangeFigures } from '../overview.ts'
-import type { AccountRow, KeyRow, LotRow } from '../queries.ts'
+import type { AccountRow, KeyRow, StatementRow } from '../queries.ts'
 import { type Range, rangeQuery } from '../ranges.ts'
-import type { StatementPage } from '../statement.ts'
 import type { UsedUp } from '../used-up.ts'
 import {
   type Column,
@@ -24,14 +23,12 @@ import { lineColumns } from './statement-lines.ts'
 type OrganizationView = {
   readonly viewer: Viewer
   readonly account: AccountRow
-  readonly lots: readonly LotRow[]
   readonly keys: readonly KeyRow[]
-  /** There are more lots, or more keys, than the page shows. */
-  readonly moreLots: boolean
+  /** There are more keys than the page shows. */
   readonly moreKeys: boolean
   readonly atMs: number
-  /** `newest`: it begins with the newest line. */
-  readonly statement: StatementPage & { readonly newest: boolean }
+  /** The newest lines of the statement, newest first. */
+  readonly lines: readonly StatementRow[]
   readonly use: RangeFigures & UsedUp & { readonly range: Range; readonly fault: FormFault | null }
 }
 
@@ -55,7 +52,6 @@ ${figures([
 ])}
 ${mayDo(view.viewer.role, 'credits.change') && creditLinks(view.account)}
 ${useSection(view)}
-${lotsSection(view)}
 ${keysSection(view)}
 ${statementSection(view)}`,
   })
@@ -89,33 +85,6 @@ const creditLinks = ({ organization_id: id }: AccountRow): Html => html`<p class
 <a class="button" href="/organizations/${id}/credits/grant">Grant credits</a>
 <a href="/organizations/${id}/credits/adjust">Adjust the balance</a>
 <a href="/organizations/${id}/credits/threshold">Low balance</a></p>`
-
-const lotsSection = ({ lots, moreLots }: OrganizationView): Html => html`<section aria-labelledby="lots">
-<h2 id="lots">Lots</h2>
-<p class="note">Charges draw them down from the top: by priority, then expiry, then age. Used-up lots are not shown.</p>
-${
-  lots.length === 0
-    ? html`<p class="empty">No credits are left.</p>`
-    : table({
-        caption: 'Lots with remaining credits',
-        rows: lots,
-        columns: [
-          { head: 'Grant', kind: 'name', cell: (row) => html`<span class="id">${row.grant_id}</span>` },
-          { head: 'Priority', kind: 'number', cell: (row) => count(row.priority) },
-          {
-            head: 'Expires (UTC)',
-            cell: (row) => [
-              row.expires_at === null ? 'never' : instant(row.expires_at),
-              row.past_expiry && html` <span class="mark warn">expired</span>`,
-            ],
-          },
-          { head: 'Granted', kind: 'number', cell: (row) => credits(row.granted_micro) },
-          { head: 'Remaining', kind: 'number', cell: (row) => credits(row.remaining_micro) },
-        ],
-      })
-}
-${moreLots && html`<p class="note">There are more; these ${count(lots.length)} are drawn first.</p>`}
-</section>`
 
 const keysSection = ({ viewer, account, keys, moreKeys, atMs }: OrganizationView): Html => {
   const mayChange = mayDo(viewer.role, 'keys.change')
@@ -189,27 +158,17 @@ export const keyState = (key: KeyRow, atMs: number): Renderable => {
   return html`<span class="mark good">live</span>${key.expires_at !== null && html` until ${instant(key.expires_at)}`}`
 }
 
-const statementSection = ({
-  account: { organization_id: id },
-  statement: { lines, newer, older, newest },
-}: OrganizationView): Html => {
-  const path = `/organizations/${id}`
-  return html`<section aria-labelledby="statement">
-<h2 id="statement">Statement</h2>
+const statementSection = ({ account: { organization_id: id }, lines }: OrganizationView): Html =>
+  html`<section aria-labelledby="statement">
+<div class="heading"><h2 id="statement">Statement</h2><a href="/organizations/${id}/statement">All lines</a></div>
 ${
   lines.length === 0
-    ? html`<p class="empty">${newest ? 'No lines yet.' : 'There are no more lines.'}</p>`
+    ? html`<p class="empty">No lines yet.</p>`
     : table({
-        caption: 'Statement, newest line first',
+        caption: 'The newest lines of the statement, newest first',
         rows: lines,
         idOf: (line) => `line-${line.revision}`,
         columns: lineColumns(id),
       })
 }
-<nav class="pager" aria-label="Pages of the statement">${[
-    !newest && html`<a href="${path}#statement">Newest</a> `,
-    newer !== null && html`<a href="${path}?after=${newer}#statement">Newer</a> `,
-    older !== null && html`<a href="${path}?before=${older}#statement">Older</a>`,
-  ]}</nav>
 </section>`
-}
