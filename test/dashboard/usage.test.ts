@@ -2,12 +2,12 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
-import { usedUpAtMs } from '../../src/dashboard/burn.ts'
 import { csvOf } from '../../src/dashboard/csv.ts'
 import { formOf } from '../../src/dashboard/form.ts'
 import { linePlaces } from '../../src/dashboard/line-places.ts'
 import { inDays, type Range, rangeIn, timesOf } from '../../src/dashboard/ranges.ts'
 import { seriesOf } from '../../src/dashboard/usage-series.ts'
+import { usedUpAtMs } from '../../src/dashboard/used-up.ts'
 import {
   type Browser,
   type DashboardHost,

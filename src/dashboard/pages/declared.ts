@@ -20,7 +20,6 @@ import {
   table,
   type Viewer,
 } from './layout.ts'
-import { type Names, organizationLink } from './organization-link.ts'
 
 /** The pages of commands and queries: a form, its plan, its answer; a table with its filters. */
 
@@ -508,4 +507,16 @@ const shownValue = (value: unknown): Renderable => {
   if (decimalForm.test(text)) return decimal(text)
   if (organizationForm.test(text)) return html`<a class="id whole" href="/organizations/${text}">${text}</a>`
   return idForm.test(text) ? html`<span class="id whole">${text}</span>` : text
+}
+
+/** Organizations for people: their names, by id. */
+type Names = ReadonlyMap<string, string>
+
+/** The name with the id below it; only the id if the name is unknown. */
+const organizationLink = (id: string, names: Names): Html => {
+  const name = names.get(id)
+  const href = `/organizations/${id}`
+  return name === undefined
+    ? html`<a href="${href}"><span class="id">${id}</span></a>`
+    : html`<a href="${href}">${name}</a> <span class="id below">${id}</span>`
 }

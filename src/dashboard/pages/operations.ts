@@ -7,7 +7,6 @@ import { mayOpen } from '../access.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { StandingProjection } from '../rows.ts'
-import { findingsTable } from './findings.ts'
 import { layout, table, type Viewer } from './layout.ts'
 import { behindText } from './rows.ts'
 
@@ -133,3 +132,25 @@ const jobsTable = (viewer: Viewer, jobs: readonly ListedJob[]): Html =>
       },
     ],
   })
+
+const marks: Readonly<Record<Finding['level'], { readonly rank: number; readonly mark: Html }>> = {
+  fault: { rank: 0, mark: html`<span class="mark bad">fault</span>` },
+  warning: { rank: 1, mark: html`<span class="mark warn">warning</span>` },
+  ok: { rank: 2, mark: html`<span class="mark good">ok</span>` },
+}
+
+/** The findings of checks: faults first, otherwise in the order of the list. */
+const findingsTable = (findings: readonly Finding[]): Html =>
+  table({
+    caption: 'Checks',
+    rows: findings.toSorted((a, b) => marks[a.level].rank - marks[b.level].rank),
+    columns: [
+      { head: 'Check', kind: 'name', cell: ({ about }) => about },
+      { head: 'State', cell: ({ level }) => marks[level].mark },
+      { head: 'Found', cell: ({ says }) => plain(says) },
+      { head: 'What to do', cell: ({ remedy }) => (remedy === null ? '–' : plain(remedy)) },
+    ],
+  })
+
+/** Quoted text from other software must not change how the rest of the page is read. */
+const plain = (text: string): string => text.replace(/\p{C}/gu, '\u{fffd}')

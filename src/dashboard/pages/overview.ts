@@ -1,9 +1,10 @@
 import type { Finding } from '../../administration/checks/check.ts'
 import type { LastReconciled } from '../../administration/ledgers/reconciliations.ts'
 import { mayDo } from '../../administration/roles.ts'
+import type { Checkpoint } from '../../event-log/tree/checkpoints.ts'
 import { mayOpen } from '../access.ts'
 import type { FirstAnswer, FirstRun } from '../first-run.ts'
-import { balance, capitalized, count, credits } from '../format.ts'
+import { balance, capitalized, count, credits, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { refreshing } from '../idle.ts'
 import type { Latency } from '../latency.ts'
@@ -11,9 +12,8 @@ import type { Leaders, RangeFigures, TodayFigures } from '../overview.ts'
 import type { LowBalanceRow } from '../overview-queries.ts'
 import { type Range, rangeQuery } from '../ranges.ts'
 import type { CodeRow, OrganizationUseRow } from '../usage-queries.ts'
-import { type CheckpointView, checkpointSection } from './checkpoint.ts'
 import { firstAnswerSection, firstRunSection } from './first-run.ts'
-import { type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
+import { type FormFault, faultNotice, figures, layout, table, type Viewer } from './layout.ts'
 import { usagePlot } from './plot.ts'
 import { rangeFields } from './ranges.ts'
 import { reconciliationSection } from './reconciliation.ts'
@@ -242,3 +242,33 @@ ${
       })
 }
 </section>`
+
+/** The log's statement about its own proof; a text if it cannot be read. */
+type CheckpointView = Checkpoint | null | { readonly fault: string }
+
+/** The last signed checkpoint of the whole event log, to be stored outside. */
+const checkpointSection = (checkpoint: CheckpointView, nowMs: number): Html =>
+  html`<section aria-labelledby="checkpoint">
+<h2 id="checkpoint">Checkpoint</h2>
+${
+  checkpoint === null
+    ? html`<p class="empty">None was signed yet. One is signed every hour, or now with <code>npm run -s cli -- event-log checkpoint</code>.</p>`
+    : 'fault' in checkpoint
+      ? html`<p class="notice bad" role="alert">${checkpoint.fault} <a href="/commands/event-log/verify">Verify the event log</a></p>`
+      : html`<p class="note">Signed over every event up to position ${count(checkpoint.position)}. Keep the note outside:
+with it, you can later <a href="/commands/event-log/verify">verify</a> that the log still extends it.</p>
+${figures([
+  ['Leaves', count(checkpoint.size)],
+  ['Signed', utc(new Date(checkpoint.at))],
+  ['Age', ageOf(nowMs - Date.parse(checkpoint.at))],
+  ['Root', html`<span class="id">${checkpoint.root}</span>`],
+])}
+<pre class="kept" tabindex="0" aria-label="The signed checkpoint">${checkpoint.note}</pre>
+<p class="actions"><a href="/commands/event-log/checkpoints">Earlier checkpoints</a></p>`
+}
+</section>`
+
+const ageOf = (ms: number): string => {
+  const minutes = Math.max(0, Math.floor(ms / 60_000))
+  return minutes < 120 ? `${minutes} min` : `${Math.floor(minutes / 60)} h`
+}
