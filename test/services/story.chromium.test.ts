@@ -156,7 +156,7 @@ const rerate = async (page: Page, second: Page, proposal: string): Promise<void>
   await done(page)
   const given = await figure(page, 'Given back')
   expect(Number(given)).toBeGreaterThan(0)
-  await click(page, 'Show')
+  await click(page, /^Show/)
   const shown = new URL(page.url())
   await second.goto(`${shown.pathname}${shown.search}`)
   await click(second, 'Approve')
@@ -223,7 +223,7 @@ const rebuild = async (page: Page): Promise<void> => {
   })
   await click(page, 'Operations')
   await click(page, 'ledger_lines')
-  await click(page, 'Rebuild')
+  await click(page, /^Rebuild ledger_lines/)
   await page.getByLabel('Reason').fill('to see it move')
   await press(page, 'See what will happen')
   // The rebuild begins, and waits until the page shows its progress.
