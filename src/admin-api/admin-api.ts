@@ -148,88 +148,103 @@ export const adminApi =
 
     for (const declared of offered) {
       const path = adminPathOf(declared)
-      const changes = adminMethodOf(declared) === 'POST'
+      const method = adminMethodOf(declared)
       host.route({
-        method: changes ? 'POST' : 'GET',
-        url: path,
+        ...{ method, url: path },
         handler: async (request, reply) => {
           const context = await contextOf(request, declared)
-          const leave = enter(context.operator.actor)
-          if (leave === null) throw new Refused('limited', tooMuch, { retryAfterSeconds: 1 })
-          const given = ((changes ? request.body : request.query) ?? {}) as Given
-          if (!changes && declared.types !== undefined) {
-            const { file } = await readAs(declared, given)
-              .catch(namedAsIn(declared, given))
-              .catch((error: unknown) => {
-                leave()
-                throw error
-              })
+          const { given, stretch } = givenIn(request, declared)
+          try {
+            const asked = readAs(declared, given)
+            const leave = enter(context.operator.actor)
+            if (leave === null) throw new Refused('limited', tooMuch, { retryAfterSeconds: 1 })
+            const { file } = asked
             if (file !== undefined)
-              return sendFile(reply.headers(safeHeaders), file, (write) =>
+              return await sendFile(reply.headers(safeHeaders), file, (write) =>
                 file.write(context, write).finally(leave),
-              ).catch(namedAsIn(declared, given))
+              )
+            const work = { declared, given, asked, context }
+            const answer = method === 'POST' ? changed(request, reply, work) : found(stretch, work)
+            return send(reply, await answer.finally(leave))
+          } catch (error) {
+            throw namedAsIn(declared, given, error)
           }
-          const answer = (changes ? changed : found)(request, reply, declared, context)
-          return send(
-            reply,
-            await answer
-              .catch(namedAsIn(declared, (changes ? request.body : request.query) ?? {}))
-              .finally(leave),
-          )
         },
       })
       host.route({
-        method: changes ? ['GET', 'PUT', 'PATCH', 'DELETE'] : ['POST', 'PUT', 'PATCH', 'DELETE'],
+        method: ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'].filter((one) => one !== method),
         url: path,
         handler: async () => {
-          throw new Refused('method', `${path} takes ${changes ? 'POST' : 'GET'}`)
+          throw new Refused('method', `${path} takes ${method}`)
         },
       })
     }
   }
 
+type Asking = { readonly limit?: string | undefined; readonly cursor?: string | undefined }
+
+/** The values of a request, and which rows of a list it asks for. */
+const givenIn = (
+  { body, query }: FastifyRequest,
+  declared: Declared,
+): { readonly given: Given; readonly stretch: Asking } => {
+  if (adminMethodOf(declared) === 'POST') {
+    if (typeof body !== 'object' || body === null || Array.isArray(body))
+      throw new Refused('body', 'a JSON object is expected')
+    return { given: body as Given, stretch: {} }
+  }
+  if (declared.columns === undefined) return { given: query as Given, stretch: {} }
+  const { limit, cursor, ...given } = query as Record<string, string>
+  return { given, stretch: { limit, cursor } }
+}
+
 const send = (reply: FastifyReply, body: object): FastifyReply =>
   reply.headers(safeHeaders).type('application/json; charset=utf-8').send(JSON.stringify(body))
 
 /** Throws `InputFault`, also for a file of this machine, which the command line alone may name. */
-const readAs = async (declared: Declared, given: Given): Promise<Asked> => {
+const readAs = (declared: Declared, given: Given): Asked => {
   const path = declared.fields.find(({ name, control }) => control === 'file' && Object.hasOwn(given, name))
   if (path !== undefined)
     throw new InputFault(path.name, 'it names a file of the server: only the command line takes it')
   return declared.read(given)
 }
 
-/** Throws the error; a fault names the field as the command line does, and here as JSON does. */
-const namedAsIn =
-  ({ fields }: Declared, given: unknown) =>
-  (error: unknown): never => {
-    if (!(error instanceof InputFault) || Object.hasOwn(Object(given), error.field)) throw error
-    const field = fields.find(({ flag }) => flag === error.field)
-    throw new InputFault(field?.name ?? error.field, error.message)
-  }
+/** The error; a fault names the field as the command line does, and here as JSON does. */
+const namedAsIn = ({ fields }: Declared, given: Given, error: unknown): unknown => {
+  if (!(error instanceof InputFault) || Object.hasOwn(given, error.field)) return error
+  const field = fields.find(({ flag }) => flag === error.field)
+  return new InputFault(field?.name ?? error.field, error.message)
+}
+
+type Work = {
+  readonly declared: Declared
+  readonly given: Given
+  readonly asked: Asked
+  readonly context: Context
+}
 
 const changed = async (
-  { body, query, headers }: FastifyRequest,
+  { query, headers }: FastifyRequest,
   reply: FastifyReply,
-  declared: Declared,
-  context: Context,
+  { declared, given, asked: { plan, run }, context }: Work,
 ): Promise<object> => {
-  if (typeof body !== 'object' || body === null || Array.isArray(body))
-    throw new Refused('body', 'a JSON object is expected')
-  const given = body as Given
-  const { plan, run } = await readAs(declared, given)
   if ((query as { plan?: string }).plan === 'true') {
     const { says, json = {} } = await plan(context)
     return { dry_run: true, would: says, ...json }
   }
   const answerNow = async (): Promise<object> => {
     if (declared.long === undefined) return (await run(context)).json
-    return accepted(reply, await requested(declared, given, context))
+    // What would be refused now is not begun. The plan of a query is empty.
+    await plan(context)
+    const { foundation, operator, logger } = context
+    const id = randomUUID()
+    await requestLongWork(foundation, { id, declared, given, operator }, logger)
+    return accepted(reply, { job_id: id, name: declared.name, state: 'waiting' })
   }
   const key = headers['idempotency-key']
   if (typeof key !== 'string') return answerNow()
   const { pool } = context.foundation
-  const request = { user: context.operator.actor, key, asked: `${declared.name} ${JSON.stringify(body)}` }
+  const request = { user: context.operator.actor, key, asked: `${declared.name} ${JSON.stringify(given)}` }
   const before = await takeKey(pool, request)
   if (before !== null) {
     reply.header('idempotent-replayed', 'true')
@@ -262,28 +277,13 @@ const accepted = (reply: FastifyReply, job: Job): Job => {
 
 type Job = { readonly job_id: string; readonly name: string; readonly state: string }
 
-/** Long work is done as a job; what would be refused now is refused here. */
-const requested = async (declared: Declared, given: Given, context: Context): Promise<Job> => {
-  const { foundation, operator, logger } = context
-  if (declared.changes !== 'nothing') await declared.read(given).plan(context)
-  const id = randomUUID()
-  await requestLongWork(foundation, { id, declared, given, operator }, logger)
-  return { job_id: id, name: declared.name, state: 'waiting' }
-}
-
 const pageMax = 1_000
 
-const found = async (
-  { query }: FastifyRequest,
-  _: FastifyReply,
-  declared: Declared,
-  context: Context,
-): Promise<object> => {
-  const { limit, cursor, ...given } = query as Record<string, string>
-  if (declared.columns === undefined) return (await declared.read({ ...(query as Given) }).run(context)).json
+const found = async ({ limit, cursor }: Asking, { declared, asked, context }: Work): Promise<object> => {
+  if (declared.columns === undefined) return (await asked.run(context)).json
   const max = limit === undefined ? rowsDefault : Number(limit)
   if (!Number.isInteger(max) || max < 1 || max > pageMax)
     throw new InputFault('limit', `"${limit}" is not a whole number from 1 to ${pageMax}`)
-  const { rows, next, lacks } = await pageOf(declared.read(given), context, { cursor: cursor ?? null, max })
+  const { rows, next, lacks } = await pageOf(asked, context, { cursor: cursor ?? null, max })
   return { items: rows, next_cursor: next, ...(lacks !== null && { incomplete: lacks }) }
 }
