@@ -10,7 +10,6 @@ import { Declined, NeedsYes } from './consent.ts'
 import { usageOf } from './help.ts'
 import { invocation } from './overview.ts'
 import { isUsageError } from './parse.ts'
-import { withoutSecrets } from './secrets-in-text.ts'
 
 /** Why a command failed, for people and for programs. */
 type Failure = {
@@ -113,3 +112,8 @@ const sentenceOf = (error: unknown): string => {
   if (error instanceof AggregateError && error.message === '') return sentenceOf(error.errors[0])
   return error instanceof Error ? error.message || error.name : String(error)
 }
+
+const secretText = /\b(enl_(?:live|test|operator)_[0-9A-Za-z]{1,16})_[0-9A-Za-z]*/g
+
+/** A text in which each key and token is shortened to its id: no message shows a whole key that was typed. */
+export const withoutSecrets = (text: string): string => text.replace(secretText, '$1_…')

@@ -14,12 +14,11 @@ import { parseSoundConfig } from '../foundation/sound-config.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { type Command, type CommandContext, type OperatedFoundation, UsageError } from './command.ts'
 import { consentTo } from './consent.ts'
-import { exitCodeOf, failureJson, failureText } from './failure.ts'
+import { exitCodeOf, failureJson, failureText, withoutSecrets } from './failure.ts'
 import { closeWords, notFound, usageOf, verbsText } from './help.ts'
 import { commandsOfNoun } from './nouns.ts'
 import { invocation } from './overview.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
-import { withoutSecrets } from './secrets-in-text.ts'
 import { sectionLines } from './table.ts'
 
 /** A person does not wait longer for an unavailable database; the service itself waits until it recovers. */
