@@ -10,7 +10,7 @@ import { catchUp } from './projections/catch-up.ts'
 
 /** The capabilities as commands and queries use them. No other file of administration imports them. */
 
-export { capabilityDeclarations } from '../capabilities/index.ts'
+export { capabilityDeclarations as declarations } from '../capabilities/index.ts'
 
 export const capabilityDataOf = (
   foundation: Foundation,

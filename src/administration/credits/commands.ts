@@ -407,4 +407,4 @@ const warnBelow = command({
   },
 })
 
-export const creditCommands = [grantCredits, voidLot, adjustBalance, refundCall, refundCallsOfKey, warnBelow]
+export const declarations = [grantCredits, voidLot, adjustBalance, refundCall, refundCallsOfKey, warnBelow]

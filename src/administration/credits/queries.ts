@@ -118,4 +118,4 @@ const listLots = query({
   },
 })
 
-export const creditQueries = [showBalance, listLots]
+export const declarations = [showBalance, listLots]

@@ -47,4 +47,4 @@ const announceKey = command({
   },
 })
 
-export const eventLogCommands = [checkpoint, announceKey]
+export const declarations = [checkpoint, announceKey]

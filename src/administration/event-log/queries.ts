@@ -249,4 +249,4 @@ const extended = ({ origin, size, verdict }: NonNullable<LogVerdict['against']>)
     ? `the log extends the checkpoint of ${size} leaves of ${origin}`
     : `the log is a copy, and its tree begins with this checkpoint of ${size} leaves of ${origin}`
 
-export const eventLogQueries = [audit, show, checkpoints, consistency, verify]
+export const declarations = [audit, show, checkpoints, consistency, verify]

@@ -239,4 +239,4 @@ const showWork = query({
   },
 })
 
-export const jobDeclarations = [listJobs, runJob, listDead, retryDead, listWork, showWork]
+export const declarations = [listJobs, runJob, listDead, retryDead, listWork, showWork]

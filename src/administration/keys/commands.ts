@@ -421,4 +421,4 @@ const keyText = (keyId: string, state: KeyState | null): string =>
     ? `key ${keyId}, whose events cannot be read`
     : `key ${keyId} "${state.name}" of ${state.organizationName} (${state.organizationId}), which ends with ${state.last4}`
 
-export const keyDeclarations = [issue, rotateKey, revokeKey, replaceLeakedKey, limitKey, listAll]
+export const declarations = [issue, rotateKey, revokeKey, replaceLeakedKey, limitKey, listAll]

@@ -337,4 +337,4 @@ const reverse = command({
   run: (context, input) => reversed(context, input, false),
 })
 
-export const ledgerDeclarations = [verify, acknowledge, reconcile, close, reverse]
+export const declarations = [verify, acknowledge, reconcile, close, reverse]

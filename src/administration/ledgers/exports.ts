@@ -182,4 +182,4 @@ const shownLine = ({ record, content, balance, corrects }: StatementLine) => ({
 const shortened = (reason: string): string =>
   reason.length <= reasonCharsMax ? reason : `${reason.slice(0, reasonCharsMax - 1)}…`
 
-export const ledgerExports = [exportLedgers, statement]
+export const declarations = [exportLedgers, statement]

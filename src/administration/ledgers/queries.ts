@@ -137,4 +137,4 @@ const adjustmentLines = ({ adjustments }: Explanation): string[] =>
       `${rerate_run === null ? '' : `, run ${rerate_run}`}${event === null ? '' : ` (revision ${event.revision}, digest ${event.digest})`}`,
   )
 
-export const ledgerQueries = [explain]
+export const declarations = [explain]

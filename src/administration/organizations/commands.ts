@@ -58,4 +58,4 @@ const listOrgs = query({
   },
 })
 
-export const organizationDeclarations = [createOrg, listOrgs]
+export const declarations = [createOrg, listOrgs]

@@ -256,4 +256,4 @@ const hits = query({
   },
 })
 
-export const pixelDeclarations = [rules, limit, unlimit, block, unblock, hits]
+export const declarations = [rules, limit, unlimit, block, unblock, hits]

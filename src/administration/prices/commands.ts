@@ -220,4 +220,4 @@ const override = command({
   },
 })
 
-export const priceCommands = [propose, approve, withdraw, override]
+export const declarations = [propose, approve, withdraw, override]

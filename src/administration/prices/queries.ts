@@ -259,4 +259,4 @@ export const overrideRow = (one: StandingOverride, context: Context) => ({
   reason: one.reason,
 })
 
-export const priceQueries = [showPrices, diffPrices, listOverrides]
+export const declarations = [showPrices, diffPrices, listOverrides]

@@ -439,7 +439,7 @@ const releaseProjection = command({
   },
 })
 
-export const projectionDeclarations = [
+export const declarations = [
   ...[listProjections, rebuildProjection, cancelRebuild, listRebuilds, verifyProjection],
   ...[listParked, retryProjection, releaseProjection],
 ]

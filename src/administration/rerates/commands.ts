@@ -148,4 +148,4 @@ const abandon = command({
     runAnswer(await abandonRerate(foundation, { run, reason: why, actor: operator.actor })),
 })
 
-export const rerateCommands = [plan, approve, apply, abandon]
+export const declarations = [plan, approve, apply, abandon]

@@ -183,4 +183,4 @@ const runSections = ({
   ...planSections({ proposed, ledgers: [...ledgers.values()] }, done),
 ]
 
-export const rerateQueries = [listed, show]
+export const declarations = [listed, show]

@@ -73,4 +73,4 @@ const listSources = query({
   },
 })
 
-export const sourceDeclarations = [listSources]
+export const declarations = [listSources]

@@ -249,4 +249,4 @@ const tokensThatWork = async (
     .filter((one) => one.user === name && one.revoked === null && (id === undefined || one.tokenId === id))
     .map(({ tokenId }) => tokenId)
 
-export const userCommands = [create, invite, changeOfRole, password, disable, enable, secondFactor, token]
+export const declarations = [create, invite, changeOfRole, password, disable, enable, secondFactor, token]

@@ -150,4 +150,4 @@ const tokens = query({
   }),
 })
 
-export const userQueries = [list, tokens]
+export const declarations = [list, tokens]

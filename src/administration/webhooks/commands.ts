@@ -350,7 +350,7 @@ const rotateSecret = command({
   },
 })
 
-export const webhookDeclarations = [
+export const declarations = [
   ...[create, listAll, show, deliveries, remove, test, resend],
   ...[pause, resume, rotateSecret],
 ]
