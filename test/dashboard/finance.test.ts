@@ -282,6 +282,7 @@ describe('a call', () => {
     const { body } = await ada.get(`${base}/calls/${one?.id}`)
     expect(body).toContain(`<p>${sentence}</p>`)
     expect(body.includes('Refund the call')).toBe(wanted === 'charged')
+    expect(/Answered with status 4\d\d: [a-z]/.test(body)).toBe(wanted === 'refusal')
     expect(body.includes('<h2 id="lots">')).toBe(wanted === 'charged')
     expect([figure(body, 'Costs now'), /<dt>Key<\/dt><dd><a href="[^"]+">(\w+)/.exec(body)?.[1]]).toEqual([
       '',

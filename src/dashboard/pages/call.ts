@@ -1,5 +1,6 @@
 import { mayDo } from '../../administration/roles.ts'
 import { creditsText, parseCredits } from '../../billing/money.ts'
+import { errorCatalogue } from '../../call/errors.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { mayOpen } from '../access.ts'
@@ -48,6 +49,7 @@ ${figures([
       call.repeats !== null &&
       html` It got the answer of <a href="${own}/calls/${call.repeats}">${call.repeats}</a> again, under the same Idempotency-Key.`
     }</p>
+${call.code !== null && errorSentence(call.code, viewer.docsUrl)}
 <p class="actions">${mayDo(viewer.role, 'credits.change') && isLeft && html`<a class="button" href="${own}/credits/refund?request=${call.request_id}">Refund the call</a>`}
 ${mayDo(viewer.role, 'ledgers.export') && call.checkpoint !== null && html`<a href="${own}/calls/${call.request_id}/receipt.json">Receipt</a>`}</p>
 <nav class="pager" aria-label="Calls in the order of the ledger">${previous !== null && html`<a href="${own}/calls/${previous}">Previous call</a> `}${
@@ -57,6 +59,14 @@ ${timelineSection(call, line)}
 ${cost.lines.length > 0 && lotsSection(call)}
 ${evidenceSection(call, mayOpen(viewer.role, 'GET /events'))}`,
   })
+}
+
+/** What the code means, and where the guide says what to do about it. A code of another release has no words here. */
+const errorSentence = (code: string, docsUrl: string | null): Html => {
+  const known = Object.entries(errorCatalogue).find(([one]) => one === code)?.[1]
+  return html`<p>${known !== undefined && html`Answered with status ${known.status}: ${known.when}. `}${
+    docsUrl !== null && html`<a href="${docsUrl}/errors">What to do about ${code}</a>`
+  }</p>`
 }
 
 const at = (iso: string): Html => instant(new Date(iso), { milliseconds: true })
