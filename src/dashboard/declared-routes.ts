@@ -108,7 +108,9 @@ const answered = async (
   const answer = await run(own)
   await shownSoon(context)
   const calls = callsWith(context, request, answer.json)
-  return { page: (viewer) => answerPage({ ...view, viewer, answer, calls }) }
+  // The page names the balance after the change.
+  const after = account === null ? null : await accountAt(context, account.organization_id)
+  return { page: (viewer) => answerPage({ ...view, account: after, viewer, answer, calls }) }
 }
 
 const issuedKey = z.object({ api_key: z.string(), permissions: z.array(z.string()) })

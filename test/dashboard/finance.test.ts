@@ -334,6 +334,7 @@ describe('a call', () => {
       reason: 'goodwill',
     })
     expect(refunded.body).toContain('<h1>Done</h1>')
+    expect(refunded.body).toContain(`, balance ${figure(refunded.body, 'Balance')} credits</p>`)
     await room.caughtUp()
     const { body } = await ada.get(call())
     expect([figure(body, 'Cost, credits'), figure(body, 'Costs now')]).toEqual(['1', '0'])
