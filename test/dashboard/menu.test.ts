@@ -96,10 +96,7 @@ test('a page shows where it is, and every page above it opens', async () => {
     'Key production',
   ])
   expect(await wayOf('viewer', `${own}/price/show`)).toEqual(['Organizations', 'Northwind Traders', 'Prices'])
-  expect(await wayOf('partner', `${own}/key/issue`)).toEqual([
-    'Northwind Traders',
-    'Issue an API key; it is shown once',
-  ])
+  expect(await wayOf('partner', `${own}/key/issue`)).toEqual(['Northwind Traders', 'Issue an API key'])
   expect(await wayOf('admin', '/commands/user/invite')).toEqual([
     'Commands',
     expect.stringContaining('Invite'),

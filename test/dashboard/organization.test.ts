@@ -234,6 +234,7 @@ describe('keys', () => {
     expect(answer.statusCode).toBe(200)
     expect(answer.headers['cache-control']).toBe('no-store')
     const apiKey = /<code id="secret">([^<]+)<\/code>/.exec(answer.body)?.[1] ?? ''
+    expect(answer.body).toContain('<dt>Allowed from</dt><dd>any address</dd>')
     const parsed = parseApiKey(apiKey)
     const [issued, ...more] = await eventsOf(parsed?.keyId ?? '')
     expect(more).toEqual([])

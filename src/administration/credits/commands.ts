@@ -206,7 +206,7 @@ const refundOfCall = z.object({
 const refundCall = command({
   name: 'credits refund',
   action: 'credits.change',
-  summary: 'give back the cost of a call, or a part of it, into the lots it was drawn from',
+  summary: 'refund a call, or a part of its cost, into the lots it was drawn from',
   input: refundOfCall,
   changes: { of: 'money', asks: 'on a terminal', left: wholeOrNot('ledger explain') },
   plan: async (context, input) => {

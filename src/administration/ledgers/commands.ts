@@ -118,8 +118,7 @@ const reconcile = command({
   name: 'ledger reconcile',
   action: 'ledgers.change',
   long: 'repeatable',
-  summary:
-    'compare the log, the read models and the tariff; names each difference; exit code 1 if any exists',
+  summary: 'compare the log, the read models and the tariff; names each difference',
   input: z.object({
     organization: onlyOf(),
     month: month({

@@ -68,7 +68,14 @@ const homes: Readonly<Record<string, string>> = {
   jobs: '/operations',
 }
 
-const titleOf = ({ place: { declared } }: DeclaredView): string => capitalized(declared.summary)
+/** What it does. The summary adds more after a semicolon. */
+const titleOf = ({ place: { declared } }: DeclaredView): string =>
+  capitalized(declared.summary.replace(/;.*/, ''))
+
+const addedNote = ({ place: { declared } }: DeclaredView): Renderable => {
+  const added = declared.summary.split('; ').slice(1).join('; ')
+  return added !== '' && html`<p class="note">${capitalized(added)}.</p>`
+}
 
 const frame = (view: DeclaredView, title: string, main: Html, narrow = true): Html => {
   const { viewer, account } = view
@@ -102,7 +109,8 @@ export const formPage = (view: FormView): Html => {
   return frame(
     view,
     titleOf(view),
-    html`${faultNotice(fault)}
+    html`${addedNote(view)}
+${faultNotice(fault)}
 <form class="fields" method="post" action="${addressOf(view)}">
 ${formFields(viewer)}
 ${askedFields(place).map((field) => control(view, field))}
@@ -472,14 +480,17 @@ const members = (json: object, view: DeclaredView | null = null): Renderable => 
 
 /** An id can be copied. */
 const memberValue = (name: string, value: unknown): Renderable =>
-  typeof value === 'string' && /(_id|^run)$/.test(name)
-    ? html`<span data-copyable>${shownValue(value)}</span>`
-    : shownValue(value)
+  name === 'allowed_cidrs' && Array.isArray(value) && value.length === 0
+    ? 'any address'
+    : typeof value === 'string' && /(_id|^run)$/.test(name)
+      ? html`<span data-copyable>${shownValue(value)}</span>`
+      : shownValue(value)
 
 const isList = (value: unknown): boolean =>
   Array.isArray(value) && value.length > 0 && typeof value[0] === 'object'
 
-const labelOf = (name: string): string => capitalized(words(name))
+const labelOf = (name: string): string =>
+  name === 'allowed_cidrs' ? 'Allowed from' : capitalized(words(name).replace(/\bapi\b/, 'API'))
 
 const isoForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/
 const decimalForm = /^-?\d{1,12}(\.\d{1,6})?$/
