@@ -94,7 +94,10 @@ const closed = (month: string) => give(finance, '/commands/ledger/close', { mont
 
 describe('closing it for all organizations', () => {
   test('is refused while calls may still be added to it', async () => {
-    expect((await finance.get(`/months?month=${monthOf(0)}`)).body).toContain('It can be closed from')
+    const page = (await finance.get(`/months?month=${monthOf(0)}`)).body
+    expect(page).toContain('It can be closed from')
+    expect(page).toContain(`href="/months?month=${monthOf(1)}"`)
+    expect(page).toContain(`href="/commands/ledger/reconcile?month=${monthOf(0)}"`)
     const { body } = await closed(monthOf(0))
     expect(body.match(/can be closed from/g)?.length).toBeGreaterThan(0)
   })

@@ -57,7 +57,10 @@ const shownParts = (viewer: Viewer, shown: Shown): Renderable => {
       [`Calls in ${before}`, count(sum(({ calls_before }) => calls_before))],
     ]),
     html`<p class="note">What calls of these days were charged, of sums that are kept by day. Refunds, grants and what was closed are on each organization’s own month, which comes from its ledger.</p>
-<p class="actions"><a class="button" href="/months.csv?month=${month}">Download CSV</a></p>`,
+<p class="actions"><a class="button" href="/months.csv?month=${month}">Download CSV</a>${
+      mayDo(viewer.role, 'ledgers.change') &&
+      html` <a href="/commands/ledger/reconcile?month=${month}">Reconcile ${month}</a>`
+    }</p>`,
     rows.length === 0
       ? html`<p class="empty">${further ? 'There are no more organizations.' : 'No organizations yet.'}</p>`
       : useTable(shown),
@@ -93,14 +96,14 @@ const useTable = ({ month, before, rows }: Shown): Html =>
     ],
   })
 
-const closeSection = ({ month, open, closableAtMs, atMs }: Shown): Html => {
+const closeSection = ({ month, before, open, closableAtMs, atMs }: Shown): Html => {
   if (atMs >= closableAtMs && open === 0)
     return html`<p class="note"><span class="mark good">Closed</span> for every organization.</p>`
   return html`<section class="narrow" aria-labelledby="close">
 <h2 id="close">Close ${month}</h2>
 ${
   atMs < closableAtMs
-    ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then calls of it may still be written.</p>`
+    ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then calls of it may still be written. The month before: <a href="/months?month=${before}">${before}</a>.</p>`
     : html`<p>${month} of all organizations is closed, one after the other: lots that expired in it are written off, and the totals and the digest of each statement are recorded in its ledger. From then on each file of ${month} is the same for ever, and what comes later for it is a correction in the month that is open then. An organization that has an earlier month open is left out and named; one that is closed already stays as it is.</p>
 <p class="actions"><a class="button" href="/commands/ledger/close?month=${month}&amp;all=on">Close ${month} of all</a></p>`
 }
