@@ -153,6 +153,8 @@ describe('a page', () => {
     const { body } = await ada.get('/')
     expect(body).toContain('href="/reconcile"')
     expect(body).not.toContain('ledger reconcile')
+    // Its own page is linked only from the menu.
+    expect((await ada.get('/reconcile')).body.match(/href="\/reconcile"/g)).toHaveLength(1)
   })
 })
 

@@ -64,7 +64,7 @@ ${leadersSection(view)}
 </section>
 </div>
 ${checkpointSection(view.checkpoint, view.nowMs)}
-${reconciliationSection(view.reconciliation)}`,
+${reconciliationSection(view.reconciliation, true)}`,
   })
 
 const share = (part: bigint, whole: bigint): string =>

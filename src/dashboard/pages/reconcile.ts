@@ -18,6 +18,6 @@ export const reconcilePage = ({
     at: '/reconcile',
     main: html`<h1>Reconciliation</h1>
 <p class="note">What the log says was charged, what the read models say, and what the tariff makes of the facts.</p>
-${reconciliationSection(last)}
+${reconciliationSection(last, false)}
 ${mayOpen(viewer.role, 'GET /commands/ledger/reconcile') && html`<p class="actions"><a class="button" href="/commands/ledger/reconcile">Reconcile now</a></p>`}`,
   })

@@ -1,25 +1,27 @@
 import type { LastReconciled } from '../../administration/ledgers/reconciliations.ts'
 import { count, utc } from '../format.ts'
-import { type Html, html } from '../html.ts'
+import { type Html, html, type Renderable } from '../html.ts'
 import { figures } from './layout.ts'
 
-/** The last comparison of ledgers with their read models and with the tariff. */
-export const reconciliationSection = (last: LastReconciled | null): Html =>
-  html`<section aria-labelledby="reconciliation">
+/** The last comparison of ledgers with their read models and with the tariff. Only on another page, it links to its own. */
+export const reconciliationSection = (last: LastReconciled | null, linked: boolean): Html => {
+  const own = (shown: Renderable): Renderable => (linked ? html`<a href="/reconcile">${shown}</a>` : shown)
+  return html`<section aria-labelledby="reconciliation">
 <h2 id="reconciliation">Last reconciliation</h2>
 ${
   last === null
-    ? html`<p class="empty">No reconciliation yet. It runs every night, or <a href="/reconcile">now</a>.</p>`
+    ? html`<p class="empty">No reconciliation yet. It runs every night, or ${own('now')}.</p>`
     : html`${figures([
-        ['Made', html`<a href="/reconcile">${utc(new Date(last.at))}</a>`],
+        ['Made', own(utc(new Date(last.at)))],
         ['Calls', count(last.calls)],
         ['Ledgers', last.whole ? 'from their beginning' : 'from their last agreement'],
         ['Differences', count(last.differences)],
       ])}
 ${
   last.differences > 0 &&
-  html`<div class="notice bad" role="alert"><p>Log, read models and tariff disagree. <a href="/reconcile">Reconcile again</a> to see where, ledger by ledger.</p>
+  html`<div class="notice bad" role="alert"><p>Log, read models and tariff disagree. ${own('Reconcile again')} to see where, ledger by ledger.</p>
 <ul>${last.named.map((one) => html`<li>${one}</li>`)}</ul></div>`
 }`
 }
 </section>`
+}
