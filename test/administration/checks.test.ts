@@ -286,12 +286,13 @@ describe('jobs', () => {
   const jobLines = (...rows: object[]): Promise<string[]> =>
     lines('jobs', { pool: databaseSaying([/as made/, [{ made: true }]], [/pgboss.queue/, rows]) })
   const oldest = (ago: string) => `of 1, checkpoint has the oldest success: ${ago} ago`
+  const scheduled = (ago: string) => `of 1, checkpoint has not succeeded yet, and was scheduled ${ago} ago`
 
   test.each([
     [{ done_ms: 49 * hourMs }, [`ok: ${oldest('2 days')}`]],
     [{ done_ms: 51 * hourMs }, [`warning: ${oldest('2 days')}`]],
-    [{ done_ms: null, scheduled_ms: hourMs }, [`ok: ${oldest('60 min')}`]],
-    [{ done_ms: null }, [`warning: ${oldest('9 days')}`]],
+    [{ done_ms: null, scheduled_ms: hourMs }, [`ok: ${scheduled('60 min')}`]],
+    [{ done_ms: null }, [`warning: ${scheduled('9 days')}`]],
     [
       { state: 'failed', message: 'no room\nat x', ended_ms: 90_000 },
       ['fault: checkpoint failed 90 s ago: no room', `ok: ${oldest('0 ms')}`],

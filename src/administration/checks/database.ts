@@ -276,7 +276,9 @@ function jobsFound(rows: readonly JobRow[]): Found[] {
     ...failed,
     measured(
       seconds,
-      `of ${rows.length}, ${oldest?.name} has the oldest success: ${durationText(seconds * 1_000)} ago`,
+      `of ${rows.length}, ${oldest?.name} ${
+        oldest?.done_ms == null ? 'has not succeeded yet, and was scheduled' : 'has the oldest success:'
+      } ${durationText(seconds * 1_000)} ago`,
     ),
   ]
 }
