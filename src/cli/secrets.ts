@@ -6,6 +6,8 @@ import {
   rotateSecrets,
   secretKeyStatus,
 } from '../administration/secrets/rotate-secrets.ts'
+import type { Config } from '../config.ts'
+import { secretKeyFiles } from '../foundation/secret-key.ts'
 import type { Command, Given } from './command.ts'
 import { table } from './table.ts'
 
@@ -31,16 +33,30 @@ const stepOf = (given: Given): RotationStep => {
 
 const named = (id: string | null | undefined): string => id ?? 'a new key, made in DATA_DIR'
 
-const says = (step: RotationStep, { before, after }: Rotation): string[] => {
+/** A key that the embedded default made is read from its file: no variable is set. */
+const restart = (config: Config): string =>
+  secretKeyFiles(config) === null
+    ? 'restart every process with SECRET_KEY set to the new key, '
+    : 'restart the service, '
+
+const oldKey = (config: Config): string => {
+  const files = secretKeyFiles(config)
+  return files === null
+    ? 'Keep the old SECRET_KEY until the last backup from before the rotation is deleted.'
+    : `The new key replaces ${files.current}: keep a copy of the old one until the last backup from before the rotation is deleted.`
+}
+
+export const rotationSays = (step: RotationStep, { before, after }: Rotation, config: Config): string[] => {
   if (before.length === after.length)
     return [`The installation key is wrapped by ${after.map(named).join(' and ')} already.`]
   return step === 'add'
     ? [
         `Wrap the installation key by ${named(after.at(-1))} too. Processes start with it or with ${before.join()}.`,
-        'Then restart every process with SECRET_KEY set to the new key, and run "secrets rotate --finish".',
+        `Then ${restart(config)}and run "secrets rotate --finish".`,
       ]
     : [
         `Keep only the slot of ${after.map(named).join()}. A process with another SECRET_KEY no longer starts; running processes continue.`,
+        ...(step === 'finish' ? [oldKey(config)] : []),
       ]
 }
 
@@ -59,7 +75,13 @@ const rotate: Command = {
     plan: async ({ foundation, config }, given) => {
       const step = stepOf(given)
       const plan = await planRotation({ foundation: await foundation(), config }, step)
-      return { says: says(step, plan), json: plan, sections: [] }
+      return {
+        says: rotationSays(step, plan, config),
+        json: plan,
+        sections: [],
+        // A repeated step only completes an interrupted one.
+        ...(plan.before.length === plan.after.length && { asks: 'never' as const }),
+      }
     },
   },
   run: async ({ foundation, config }, given) => {
@@ -68,11 +90,8 @@ const rotate: Command = {
     const done = await rotateSecrets({ foundation: open, config, actor: open.operator.actor }, step)
     const lines = [`The installation key is wrapped by ${done.after.map(named).join(' and ')}.`]
     if (step === 'add' && done.after.length > 1)
-      lines.push(
-        'Restart every process with SECRET_KEY set to the new key, then run "secrets rotate --finish".',
-      )
-    if (step === 'finish')
-      lines.push('Keep the old SECRET_KEY until the last backup from before the rotation is deleted.')
+      lines.push(`Now ${restart(config)}then run "secrets rotate --finish".`)
+    if (step === 'finish') lines.push(oldKey(config))
     return { json: done, lines }
   },
 }
