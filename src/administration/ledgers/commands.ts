@@ -7,7 +7,7 @@ import { requestIdsIn, reverseCalls } from '../credits/reverse-calls.ts'
 import { type Context, command, query, wholeOrNot } from '../declare.ts'
 import { flag, id, manyLines, month, number, organization, reason } from '../fields.ts'
 import { InputFault } from '../input.ts'
-import { closeMonth } from '../months/close-month.ts'
+import { closeMonth, requireClosable } from '../months/close-month.ts'
 import { closeMonths, type MonthEnded } from '../months/close-months.ts'
 import { monthOf } from '../months/statements.ts'
 import { catchUp } from '../projections/catch-up.ts'
@@ -212,6 +212,7 @@ const close = command({
   },
   plan: async ({ foundation }, input) => {
     const { month: of, organizationId } = closingOf(input)
+    requireClosable(of, Date.now())
     const whose =
       organizationId ?? `all ${(await organizationsOf(foundation)).length} organizations, one after the other`
     return {

@@ -36,6 +36,14 @@ type CloseRequest = {
   readonly onProgress?: ((events: number) => void) | undefined
 }
 
+/** Throws `CommandRefused`. */
+export const requireClosable = (month: Month, nowMs: number): void => {
+  if (nowMs < closableAt(month))
+    throw new CommandRefused(
+      `${month} can be closed from ${new Date(closableAt(month)).toISOString()} on: until then its calls may still be written`,
+    )
+}
+
 /**
  * Closes a month: writes off lots that expired in it, and records the totals of its statement. Null if the organization had
  * nothing yet in that month. Throws `CommandRefused` before the month can be closed, and while an earlier month is open.
@@ -45,10 +53,7 @@ export const closeMonth = async (
   request: CloseRequest,
 ): Promise<ClosedMonth | null> => {
   const { organizationId, month, nowMs, onProgress } = request
-  if (nowMs < closableAt(month))
-    throw new CommandRefused(
-      `${month} can be closed from ${new Date(closableAt(month)).toISOString()} on: until then its calls may still be written`,
-    )
+  requireClosable(month, nowMs)
   const closing = await closingUpTo(foundation, organizationId, month)
   if (closing?.month === month) return { organizationId, closed: closing.closed, already: true, expired: 0 }
   let expired = 0
