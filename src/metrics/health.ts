@@ -148,7 +148,9 @@ function statusOf(
   const shown = counts || status === 'ok' ? status : 'degraded'
   const { halted_streams: streams } = details
   const counted = !showsRows && Array.isArray(streams) ? { halted_streams: streams.length } : {}
-  return { status: shown, ...details, ...counted }
+  const wrong = findings.filter(({ level }) => level !== 'ok')
+  const found = wrong.map(({ says, remedy }) => (remedy === null ? says : `${says}. ${remedy}`))
+  return { status: shown, ...details, ...counted, ...(status !== 'ok' && found.length > 0 && { found }) }
 }
 
 /** State that this process holds in memory or finds out by itself. */

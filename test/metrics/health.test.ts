@@ -96,6 +96,13 @@ test('everyone gets the names of checks and whether they pass, and nothing else'
       },
     },
   })
+  const { body } = await answerOf(health, true)
+  expect(body).toMatchObject({
+    checks: {
+      projections: { found: [expect.stringContaining('projection rebuild')] },
+      disk_space: { found: [expect.stringMatching(/\. .*\.$/)] },
+    },
+  })
 })
 
 test('a process that ends is not ready', async () => {
