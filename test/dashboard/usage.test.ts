@@ -129,7 +129,7 @@ describe('the usage page', () => {
       const { body, statusCode } = await ada.get(`/organizations/${organizationId}/usage?range=${range}`)
       expect(statusCode).toBe(200)
       expect(body).toContain('Nothing was used in this time.')
-      expect(body).toContain('not yet known')
+      expect(body).toContain('known after the first whole day')
     }
   })
 

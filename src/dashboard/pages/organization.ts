@@ -58,7 +58,7 @@ ${statementSection(view)}`,
 
 /** At the mean of the last seven whole days. */
 const daysLeft = ({ perDayMicro, usedUpAtMs }: UsedUp, nowMs: number): string => {
-  if (perDayMicro === null) return 'not yet known'
+  if (perDayMicro === null) return 'known after the first whole day'
   return usedUpAtMs === null ? 'more than ten years' : count(Math.round((usedUpAtMs - nowMs) / 86_400_000))
 }
 
