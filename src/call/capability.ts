@@ -92,8 +92,6 @@ export type OpenCapability = {
   readonly forms: readonly AnyCapabilityForm[]
   /** Work done later, by name. A name is one job for the whole installation. */
   readonly jobs?: Readonly<Record<string, ScheduledJob | QueuedJob>>
-  /** The models in memory that answers depend on. */
-  readonly liveModels?: readonly LiveModel[]
   /** Reads its files again. If the new files are bad, it keeps the old data and logs that. Never rejects. */
   readonly reload?: () => Promise<void>
   /** After the hosts and the jobs have ended. */
@@ -103,15 +101,6 @@ export type OpenCapability = {
 /** A setting makes no sense. `message` names the variable, never a secret's value. */
 export class SettingFault extends CommandRefused {
   override name = 'SettingFault'
-}
-
-/** A model in memory that follows the event log. */
-export type LiveModel = {
-  readonly name: string
-  /** Why it may be stale; null while it follows. */
-  failure(): Error | null
-  /** How many streams have an event that cannot be read. */
-  doubtful(): number
 }
 
 /**

@@ -13,7 +13,7 @@ import { databaseCheck, rowChecks } from '../administration/checks/database.ts'
 import { actsIn, eventLogCheck, type InLog, logChecks } from '../administration/checks/event-log.ts'
 import { diskCheck } from '../administration/checks/host.ts'
 import { createProjectionLags, type ProjectionLag } from '../administration/projections/projections.ts'
-import type { LiveModel, Meters } from '../call/capability.ts'
+import type { Meters } from '../call/capability.ts'
 import { within } from '../concurrency/deadline.ts'
 import { remembered } from '../concurrency/remembered.ts'
 import type { DiskWatch } from '../guard/disk-space.ts'
@@ -49,6 +49,15 @@ export type Health = {
   findings(): Promise<readonly Finding[]>
   /** Adds the gauges of all checks, and one with the status of each. */
   meter(meters: Meters): void
+}
+
+/** A model in memory that follows the event log. */
+export type LiveModel = {
+  readonly name: string
+  /** Why it may be stale; null while it follows. */
+  failure(): Error | null
+  /** How many streams have an event that cannot be read. */
+  doubtful(): number
 }
 
 export type HealthOptions = Pick<InLog, 'config' | 'eventLog' | 'pool' | 'rateLimitsShared'> & {

@@ -64,12 +64,11 @@ export const startApp = (
       has('api') || has('dashboard')
         ? await openCalls({ foundation: asked, config, logger, metrics, closing })
         : null
-    const liveModels = calls === null ? [] : [...calls.liveModels, ...open.liveModels]
     await foundation.diskSpace.watch()
     const health = createHealth({
       ...foundation,
       config,
-      liveModels,
+      liveModels: calls?.liveModels ?? [],
       ...(seals ? { epochKey: foundation.epochKeys } : {}),
       rateLimitsShared: calls?.rateLimitsShared ?? null,
     })

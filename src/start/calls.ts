@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Logger } from 'pino'
 import { apiKeys, keyIds } from '../../projections/api-keys.ts'
-import type { LiveModel } from '../call/capability.ts'
 import type { CallDependencies } from '../call/dependencies.ts'
 import { createIdempotency } from '../call/idempotency.ts'
 import { createOverload, createSheddingLog, type Overload } from '../call/overload.ts'
@@ -18,6 +17,7 @@ import { openRedisRateLimiter, type SharedRateLimiter } from '../guard/limits/re
 import { watchParked } from '../guard/parked-events.ts'
 import { openPriceBooks } from '../ledger/prices/price-books.ts'
 import { meterCalls } from '../metrics/calls-in-progress.ts'
+import type { LiveModel } from '../metrics/health.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 
 type CallsOptions = {

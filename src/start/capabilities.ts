@@ -2,7 +2,6 @@ import type { Logger } from 'pino'
 import {
   type Capability,
   type CapabilityPorts,
-  type LiveModel,
   type OpenCapability,
   SettingFault,
 } from '../call/capability.ts'
@@ -21,7 +20,6 @@ export type AnyCapability = Capability<Config>
 /** The capabilities of this process, combined into one. */
 export type OpenCapabilities = Required<Pick<OpenCapability, 'jobs' | 'close' | 'reload'>> & {
   formsOn(host: AnyCapability['hosts'][number]): readonly AnyCapabilityForm[]
-  readonly liveModels: readonly LiveModel[]
 }
 
 /** Opens the capabilities whose calls this process answers, and all of them if it runs jobs. Throws `ConfigError`. */
@@ -72,7 +70,6 @@ export const openCapabilities = async (
     formsOn: (asked) =>
       open.flatMap(({ hosts, capability }) => (hosts.includes(asked) ? capability.forms : [])),
     jobs: Object.assign({}, ...all.map(({ jobs }) => jobs)),
-    liveModels: all.flatMap(({ liveModels = [] }) => liveModels),
     reload: async () => {
       for (const { reload } of all) await reload?.()
     },

@@ -12,7 +12,6 @@ import { someDocument } from '../support/call-document.ts'
 import { type House, openHouse, until } from '../support/house.ts'
 
 const happened: string[] = []
-let failure: Error | null = null
 
 const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
   hosts: ['api'],
@@ -45,7 +44,6 @@ const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
           run: async (text) => happened.push(`again: ${text}`),
         },
       },
-      liveModels: [{ name: 'echoes', failure: () => failure, doubtful: () => 3 }],
       reload: async () => void happened.push('read again'),
       close: async () => void happened.push('closed'),
     }
@@ -62,7 +60,6 @@ beforeAll(async () => {
 afterAll(() => house?.close())
 
 const metrics = async (): Promise<string> => (await fetch(`${house.metricsUrl}/metrics`)).text()
-const readiness = async (): Promise<unknown> => (await fetch(`${house.apiUrl}/readyz`)).json()
 
 test('its calls are answered, recorded, rated and measured, and its jobs run', async () => {
   const partner = await house.partner({ credits: '5' })
@@ -77,14 +74,6 @@ test('its calls are answered, recorded, rated and measured, and its jobs run', a
   ])
   expect(await metrics()).toMatch(/^enrichment_echoes_total 1$/m)
   await until('the job is done', async () => happened.includes('again: hello'))
-})
-
-test('a read model of its own that no longer follows makes the process unready, by name', async () => {
-  expect(await metrics()).toMatch(/^enrichment_doubtful_streams\{model="echoes"\} 3$/m)
-  expect(await readiness()).toMatchObject({ checks: { echoes: { status: 'ok' } } })
-  failure = new Error('it stopped')
-  expect(await readiness()).toMatchObject({ status: 'not_ready', checks: { echoes: { status: 'failed' } } })
-  failure = null
 })
 
 const openAs = (changed: Partial<House['config']>) =>

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { createUser } from '../../src/administration/users/user-changes.ts'
 import { openPixelCounters } from '../../src/capabilities/pixel/counters.ts'
-import { openPixelRules } from '../../src/capabilities/pixel/rules.ts'
+import { createPixelRules } from '../../src/capabilities/pixel/rules.ts'
 import { matchRules } from '../../src/capabilities/pixel/rules-state.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { pixelStream } from '../../src/events/streams.ts'
@@ -79,12 +79,11 @@ describe('the rules', () => {
     expect(body).toContain('<div>block</div>')
     expect(body).toContain('user:pia')
 
-    const rules = await openPixelRules({ eventLog: room.foundation.eventLog, logger })
+    const rules = createPixelRules(room.foundation.eventLog)
     const counters = openPixelCounters({ url: room.url, logger })
     try {
-      await rules.caughtUp
       const atMs = Date.now()
-      const known = await rules.of(ours)
+      const known = await rules.certain(ours)
       expect(matchRules(known, 'www.bad.example.org', atMs).blockedBy).toBe('bad.example.org')
       for (let i = 0; i < 3; i++)
         await counters.take({
@@ -109,7 +108,6 @@ describe('the rules', () => {
       expect((await partner.get(rulesPage)).body).toContain('No rules: the pixel fires everywhere.')
     } finally {
       await counters.close()
-      await rules.stop()
     }
   })
 
@@ -146,12 +144,10 @@ describe('the rules', () => {
   })
 
   test('are found by a part of their domain, as many as asked for, for any input', async () => {
-    const rules = await openPixelRules({ eventLog: room.foundation.eventLog, logger })
-    await rules.caughtUp
+    const rules = createPixelRules(room.foundation.eventLog)
     const many = Array.from({ length: 60 }, (_, i) => `d${String(i).padStart(2, '0')}.example.net`)
     for (const domain of many)
       await rules.change(ours, { kind: 'block', domain }, { actor, once: domain, atMs: Date.now() })
-    await rules.stop()
     const shownIn = (body: string) =>
       [...body.matchAll(/data-head="Domain">(d\d\d)\./g)].map(([, name]) => name)
     const first = (await partner.get(`${rulesPage}?max=50`)).body

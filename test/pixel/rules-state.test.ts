@@ -1,15 +1,17 @@
 /** The rules of an organization: given events, when a command arrives, then its event; and which rules cover a host. */
 import { describe, expect, test } from 'vitest'
 import {
-  allLimits,
   applyPixelEvent,
   changeOf,
   emptyRules,
   type LiveRules,
   matchRules,
   type PixelEvent,
+  placeOf,
   type RuleCommand,
+  rulesInOrder,
   rulesMax,
+  windowsOf,
 } from '../../src/capabilities/pixel/rules-state.ts'
 import type { PixelPeriod } from '../../src/events/pixel.ts'
 
@@ -28,10 +30,12 @@ const unblocked = (domain: string): PixelEvent => ({
   data: { organization_id, domain },
 })
 
+const actor = 'cli'
+
 const given = (...events: PixelEvent[]): LiveRules => {
   const rules = emptyRules()
   for (const [revision, event] of events.entries())
-    applyPixelEvent(rules, event, { revision, effectiveAt: `2026-09-14T00:00:0${revision % 10}.000Z` })
+    applyPixelEvent(rules, event, { revision, actor, at: `2026-09-14T00:00:0${revision % 10}.000Z` })
   return rules
 }
 
@@ -94,7 +98,7 @@ describe('a command', () => {
       ...Array.from({ length: rulesMax - 1 }, (_, n) => limitSet(`d${n}.example.com`, 'day', 1)),
       blocked('example.org'),
     )
-    expect(rules.count).toBe(rulesMax)
+    expect(rules.rules.size).toBe(rulesMax)
     const judge = (command: RuleCommand) => changeOf(rules, organization_id, command)
     expect(judge(set('new.example.com', 'day', 1))).toBe('too_many')
     expect(judge(set('d0.example.com', 'month', 1))).toBe('too_many')
@@ -117,12 +121,13 @@ describe('rules folded from events', () => {
       limitRemoved('example.net', 'day'),
       unblocked('example.net'),
     )
+    const [at2, at3] = ['2026-09-14T00:00:02.000Z', '2026-09-14T00:00:03.000Z']
     expect(rules).toEqual({
       revision: 7,
-      last: null,
-      limits: new Map([['example.com', { day: 7 }]]),
-      blocks: new Map([['example.org', '2026-09-14T00:00:03.000Z']]),
-      count: 2,
+      rules: new Map([
+        [placeOf('example.com', 'day'), { domain: 'example.com', period: 'day', number: 7, actor, at: at2 }],
+        [placeOf('example.org', null), { domain: 'example.org', period: null, number: null, actor, at: at3 }],
+      ]),
       unreadableAt: null,
     })
   })
@@ -134,20 +139,13 @@ describe('rules folded from events', () => {
       limitRemoved('example.com', 'day'),
       unblocked('example.org'),
     )
-    expect(rules).toEqual({
-      revision: 3,
-      last: null,
-      limits: new Map(),
-      blocks: new Map(),
-      count: 0,
-      unreadableAt: null,
-    })
+    expect(rules).toEqual({ revision: 3, rules: new Map(), unreadableAt: null })
   })
 
   test('remember the first event that cannot be read', () => {
     const rules = given(limitSet('example.com', 'day', 5))
-    applyPixelEvent(rules, null, { revision: 1, effectiveAt: '' })
-    applyPixelEvent(rules, null, { revision: 2, effectiveAt: '' })
+    applyPixelEvent(rules, null, { revision: 1, actor: '', at: '' })
+    applyPixelEvent(rules, null, { revision: 2, actor: '', at: '' })
     expect(rules).toEqual({ ...given(limitSet('example.com', 'day', 5)), revision: 2, unreadableAt: 1 })
   })
 })
@@ -192,6 +190,6 @@ describe('the rules that cover a host', () => {
   })
 
   test('all limits are listed by domain, the day before the month', () => {
-    expect(allLimits(rules, atMs)).toEqual([a, ...com])
+    expect(windowsOf(rulesInOrder(rules), atMs)).toEqual([a, ...com])
   })
 })

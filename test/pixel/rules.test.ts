@@ -1,13 +1,11 @@
 /** The rules in memory of every process on one event log: when a change applies here and elsewhere, and what happens if the log fails. */
-import { pino } from 'pino'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { openPixelRules, type PixelRulesModel } from '../../src/capabilities/pixel/rules.ts'
-import type { RuleCommand } from '../../src/capabilities/pixel/rules-state.ts'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { createPixelRules, type PixelRulesModel } from '../../src/capabilities/pixel/rules.ts'
+import { placeOf, type RuleCommand } from '../../src/capabilities/pixel/rules-state.ts'
 import { type EventLog, type NewEvent, Unavailable } from '../../src/event-log/port.ts'
 import { decodeEvent, encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { pixelStream } from '../../src/events/streams.ts'
-import { until } from '../support/house.ts'
 import {
   type AppendFault,
   type ClientFaults,
@@ -21,41 +19,21 @@ const atMs = Date.UTC(2026, 8, 14, 12)
 const at = new Date(atMs).toISOString()
 
 let eventLog: MemoryEventLog
-let opened: { rules: PixelRulesModel; client: EventLog }[]
+let clients: EventLog[]
 beforeEach(() => {
   eventLog = createMemoryEventLog()
-  opened = []
+  clients = []
 })
 afterEach(async () => {
-  for (const { rules, client } of opened) {
-    await rules.stop()
-    await client.close()
-  }
+  for (const client of clients) await client.close()
 })
 
-const openOn = async (client: EventLog): Promise<PixelRulesModel> => {
-  const rules = await openPixelRules({
-    eventLog: client,
-    logger: pino({ level: 'silent' }),
-    patience: { unknownMs: 500, unavailableMs: 0, pauseMs: 5 },
-  })
-  opened.push({ rules, client })
-  await rules.caughtUp
-  return rules
+const openOn = (client: EventLog): PixelRulesModel => {
+  clients.push(client)
+  return createPixelRules(client, { unknownMs: 500, unavailableMs: 0, pauseMs: 5 })
 }
-const open = (faults: ClientFaults = {}): Promise<PixelRulesModel> =>
-  openOn(eventLog.client(`process ${opened.length}`, faults))
-/** A process without notifications: its subscription is connected and silent. */
-const openSilent = (faults: ClientFaults = {}): Promise<PixelRulesModel> => {
-  const client = eventLog.client(`process ${opened.length}`, faults)
-  return openOn({
-    ...client,
-    subscribe: async function* ({ after, signal }) {
-      yield { kind: 'caught-up', position: after }
-      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
-    },
-  })
-}
+const open = (faults: ClientFaults = {}): PixelRulesModel =>
+  openOn(eventLog.client(`process ${clients.length}`, faults))
 
 let requests = 0
 const give = (rules: PixelRulesModel, command: RuleCommand, requestId = `request${++requests}`) =>
@@ -85,10 +63,10 @@ const setEvent = (n: number): DomainEvent => ({
 
 describe('a change', () => {
   test('applies where it was made when it is answered, and is one event of the call', async () => {
-    const rules = await open()
+    const rules = open()
     expect(await give(rules, block, '01J0')).toMatchObject({ changed: true, tooMany: false })
-    const now = await rules.of(organizationId)
-    expect(now.blocks.get('example.com')).toBe(at)
+    const now = await rules.certain(organizationId)
+    expect(now.rules.get(placeOf('example.com', null))).toMatchObject({ actor: 'key:abc', at })
     expect(recorded()).toEqual([blockedFact])
     const { recorded_at, digest, ...metadata } = eventLog.eventsOf(stream).map(decodeEvent)[0]?.metadata ?? {}
     expect([Date.parse(recorded_at ?? ''), digest?.length]).toEqual([expect.any(Number), 43])
@@ -100,17 +78,17 @@ describe('a change', () => {
     })
   })
 
-  test('applies elsewhere when the event arrives', async () => {
-    const [here, there] = [await open(), await open()]
-    expect((await there.of(organizationId)).blocks.size).toBe(0)
+  test('applies elsewhere from the next use on', async () => {
+    const [here, there] = [open(), open()]
+    expect((await there.certain(organizationId)).rules.size).toBe(0)
     await give(here, block)
-    await until('the other process knows', async () => (await there.of(organizationId)).blocks.size === 1)
+    expect((await there.certain(organizationId)).rules.size).toBe(1)
     await give(there, unblock)
-    await until('the first process knows', async () => (await here.of(organizationId)).blocks.size === 0)
+    expect((await here.certain(organizationId)).rules.size).toBe(0)
   })
 
   test('that changes nothing records nothing', async () => {
-    const rules = await open()
+    const rules = open()
     await give(rules, block)
     await give(rules, limitOf('example.com', 5))
     expect(await give(rules, block)).toMatchObject({ changed: false, tooMany: false })
@@ -121,17 +99,8 @@ describe('a change', () => {
     expect(recorded()).toHaveLength(2)
   })
 
-  test('is decided by the current log, not by the state of this process', async () => {
-    const [here, silent] = [await open(), await openSilent()]
-    await give(silent, limitOf('example.com', 5))
-    await give(here, limitOf('example.com', 7))
-    // By its own state, nothing would have to change.
-    expect(await give(silent, limitOf('example.com', 5))).toMatchObject({ changed: true })
-    expect(recorded().map(({ data }) => 'number' in data && data.number)).toEqual([5, 7, 5])
-  })
-
   test('made simultaneously with many others, here and elsewhere, is made once each, and all processes agree', async () => {
-    const processes = [await open(), await open(), await open()]
+    const processes = [open(), open(), open()]
     const domains = Array.from({ length: 60 }, (_, n) => `d${n}.example.com`)
     await Promise.all(
       domains.flatMap((domain, n) => {
@@ -143,15 +112,15 @@ describe('a change', () => {
     )
     expect(recorded()).toHaveLength(60)
     for (const rules of processes) {
-      await until('everything is known', async () => (await rules.of(organizationId)).revision === 59)
-      const { limits, count } = await rules.of(organizationId)
-      expect(count).toBe(60)
-      for (const [n, domain] of domains.entries()) expect(limits.get(domain)).toEqual({ day: n + 1 })
+      const { rules: found } = await rules.certain(organizationId)
+      expect(found.size).toBe(60)
+      for (const [n, domain] of domains.entries())
+        expect(found.get(placeOf(domain, 'day'))).toMatchObject({ number: n + 1 })
     }
   })
 
   test('beyond a hundred that wait is refused for now, and the hundred are made', async () => {
-    const rules = await open()
+    const rules = open()
     const results = await Promise.allSettled(
       Array.from({ length: 150 }, (_, n) => give(rules, limitOf(`d${n}.example.com`, 1))),
     )
@@ -175,13 +144,13 @@ describe('a change whose append fails', () => {
     expect(await give(rules, block)).toMatchObject({ changed: true })
     while (eventLog.late.length > 0) eventLog.deliverLate()
     expect(recorded()).toEqual([blockedFact])
-    expect((await rules.of(organizationId)).blocks.size).toBe(1)
+    expect((await rules.certain(organizationId)).rules.size).toBe(1)
     expect(await give(rules, unblock)).toMatchObject({ changed: true })
   })
 
   test('because the log never answers is unavailable, and is made once when sent again', async () => {
     let answers = false
-    const rules = await open({ onAppend: () => (answers ? undefined : 'lose-reply') })
+    const rules = open({ onAppend: () => (answers ? undefined : 'lose-reply') })
     await expect(give(rules, block)).rejects.toThrow(Unavailable)
     answers = true
     expect(eventLog.attempts.length).toBeGreaterThan(2)
@@ -194,14 +163,14 @@ describe('a change whose append fails', () => {
     const rules = await failing('unavailable')
     await expect(give(rules, block)).rejects.toThrow(Unavailable)
     expect(recorded()).toEqual([])
-    expect((await rules.of(organizationId)).blocks.size).toBe(0)
+    expect((await rules.certain(organizationId)).rules.size).toBe(0)
     expect(await give(rules, block)).toMatchObject({ changed: true })
   })
 
   test('against other writers that are always faster gives up after ten attempts', async () => {
     let n = 0
     const intruder = eventLog.client('intruder')
-    const rules = await open({
+    const rules = open({
       onAppend: async ({ expected }) => {
         await intruder.append(stream, expected, [encoded(setEvent(n), n)])
         n++
@@ -225,27 +194,27 @@ describe('the rules of an organization', () => {
 
   test('are read at their first use, however many events there are', async () => {
     await seed(2_500)
-    const rules = await open()
-    expect(await rules.of(organizationId)).toMatchObject({ revision: 2_499, count: 2_500 })
+    const rules = open()
+    expect(await rules.certain(organizationId)).toMatchObject({ revision: 2_499, rules: { size: 2_500 } })
   })
 
-  test('are read once for simultaneous callers, and then known without a request', async () => {
+  test('are read once for simultaneous callers, and later only from the last event on', async () => {
     await seed(3)
     let reads = 0
-    const rules = await open({ onRead: () => void reads++ })
-    await Promise.all(Array.from({ length: 50 }, () => rules.of(organizationId)))
+    const rules = open({ onRead: () => void reads++ })
+    await Promise.all(Array.from({ length: 50 }, () => rules.certain(organizationId)))
     expect(reads).toBe(1)
-    expect(rules.of(organizationId)).not.toBeInstanceOf(Promise)
-    expect(reads).toBe(1)
+    await seed(1)
+    expect(await rules.certain(organizationId)).toMatchObject({ revision: 3, rules: { size: 4 } })
+    expect(reads).toBe(2)
   })
 
-  test('miss no event that is recorded while they are read', async () => {
+  test('hold every event recorded before a caller asked, even if a read is under way', async () => {
     await seed(2)
     const released = Promise.withResolvers<void>()
     const client = eventLog.client('slow')
     let reads = 0
-    let received = 0
-    const rules = await openOn({
+    const rules = openOn({
       ...client,
       // The result of the first read is outdated when it arrives.
       read: async (...asked) => {
@@ -253,53 +222,41 @@ describe('the rules of an organization', () => {
         if (reads++ === 0) await released.promise
         return events
       },
-      subscribe: async function* (options) {
-        for await (const item of client.subscribe(options)) {
-          yield item
-          if (item.kind === 'events') received += item.events.length
-        }
-      },
     })
-    const asked = rules.of(organizationId)
-    await until('the read is under way', async () => reads === 1)
+    const first = rules.certain(organizationId)
+    await vi.waitUntil(() => reads === 1)
     await seed(3)
-    await until('the new events were received', async () => received === 3)
+    expect(await rules.certain(organizationId)).toMatchObject({ revision: 4, rules: { size: 5 } })
     released.resolve()
-    expect(await asked).toMatchObject({ revision: 4, count: 5 })
-    expect(rules.of(organizationId)).toMatchObject({ revision: 4, count: 5 })
+    await first
+    expect(await rules.certain(organizationId)).toMatchObject({ revision: 4, rules: { size: 5 } })
   })
 
-  test('of an organization without any are empty, and that is known without another request', async () => {
-    let reads = 0
-    const rules = await open({ onRead: () => void reads++ })
-    expect(await rules.of(organizationId)).toMatchObject({ revision: -1, count: 0 })
-    expect(rules.of(organizationId)).not.toBeInstanceOf(Promise)
-    expect(reads).toBe(1)
+  test('of an organization without any are empty', async () => {
+    expect(await open().certain(organizationId)).toMatchObject({ revision: -1, rules: { size: 0 } })
   })
 
   test('that cannot be read are unavailable, and are read again for the next caller', async () => {
     await seed(1)
     let down = true
-    const rules = await open({ onRead: () => (down ? 'unavailable' : undefined) })
-    await expect(rules.of(organizationId)).rejects.toThrow(Unavailable)
+    const rules = open({ onRead: () => (down ? 'unavailable' : undefined) })
+    await expect(rules.certain(organizationId)).rejects.toThrow(Unavailable)
     down = false
-    expect(await rules.of(organizationId)).toMatchObject({ count: 1 })
+    expect(await rules.certain(organizationId)).toMatchObject({ rules: { size: 1 } })
   })
 
   test('are refused if an event cannot be read, because it may be a block; other organizations continue', async () => {
     const client = eventLog.client('newer')
-    const early = await open()
-    await early.of(organizationId)
+    const early = open()
+    await early.certain(organizationId)
     const unknown: NewEvent = { ...encoded(setEvent(1), 1), type: 'PixelPainted' }
     await client.append(stream, 'none', [encoded(setEvent(0), 0), unknown, encoded(setEvent(2), 2)])
-    await until('the unreadable event was received', async () => early.doubtful() === 1)
-    const late = await open()
+    const late = open()
     for (const rules of [early, late]) {
-      await expect(rules.of(organizationId)).rejects.toThrow(/cannot be read at revision 1/)
+      await expect(rules.certain(organizationId)).rejects.toThrow(/cannot be read at revision 1/)
       await expect(give(rules, block)).rejects.toThrow(Unavailable)
-      expect(rules.failure()?.message).toContain(stream)
-      expect(rules.doubtful()).toBe(1)
-      expect(await rules.of('org_00000000000000000000000002')).toMatchObject({ count: 0 })
+      expect(await rules.read(organizationId)).toMatchObject({ unreadableAt: 1 })
+      expect(await rules.certain('org_00000000000000000000000002')).toMatchObject({ rules: { size: 0 } })
     }
     expect(eventLog.eventsOf(stream)).toHaveLength(3)
     await client.close()
@@ -319,45 +276,9 @@ describe('the rules of an organization', () => {
     ['of another family', { type: 'ApiKeyRevoked' }],
   ])('are refused if a block cannot be read: one %s', async (_, spoilt) => {
     const client = eventLog.client('newer')
-    const rules = await open()
+    const rules = open()
     await client.append(stream, 'none', [{ ...encoded(blockedFact as DomainEvent, 0), ...spoilt }])
-    await expect(rules.of(organizationId)).rejects.toThrow(Unavailable)
+    await expect(rules.certain(organizationId)).rejects.toThrow(Unavailable)
     await client.close()
-  })
-
-  test('are read again if an event is missing from them', async () => {
-    const client = eventLog.client('lossy')
-    const rules = await openOn({
-      ...client,
-      subscribe: async function* (options) {
-        for await (const item of client.subscribe(options))
-          yield item.kind === 'events'
-            ? { ...item, events: item.events.filter(({ revision }) => revision !== 1) }
-            : item
-      },
-    })
-    await seed(1)
-    await rules.of(organizationId)
-    await seed(2)
-    await until('all is known', async () => (await rules.of(organizationId)).count === 3)
-  })
-
-  test('without a subscription are read from the log each time', async () => {
-    const client = eventLog.client('lost')
-    let lost = false
-    const rules = await openOn({
-      ...client,
-      subscribe: async function* (options) {
-        if (lost) throw new Unavailable('the log is away')
-        yield { kind: 'caught-up', position: options.after }
-        await until('the subscription is cut', async () => lost)
-        throw new Unavailable('the log is away')
-      },
-    })
-    expect((await rules.of(organizationId)).blocks.size).toBe(0)
-    lost = true
-    await until('the loss is noticed', async () => rules.failure() !== null)
-    await give(await open(), block)
-    expect((await rules.of(organizationId)).blocks.size).toBe(1)
   })
 })

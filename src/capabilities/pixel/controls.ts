@@ -4,14 +4,20 @@ import type { Refusal } from '../../call/errors.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import { openPixelCounters, type PixelCounters } from './counters.ts'
 import { parseDomainOnly, parseLimit, parsePeriod } from './parse.ts'
-import { periodEndMs, periodStart } from './period.ts'
-import { changeRules } from './rules.ts'
-import { createShownRules, placeOfRule, type ShownRule, type ShownRules } from './rules-shown.ts'
-import { type RuleCommand, rulesMax } from './rules-state.ts'
+import { periodEndMs } from './period.ts'
+import { createPixelRules } from './rules.ts'
+import {
+  type PixelRule,
+  placeOf,
+  type RuleCommand,
+  rulesInOrder,
+  rulesMax,
+  windowsOf,
+} from './rules-state.ts'
 
 /** The pixel controls for people: the rules, their usage, and the same changes that partners make by calls. */
 
-type CountedRule = ShownRule & {
+type CountedRule = PixelRule & {
   /** Where the next page starts. */
   readonly place: string
   /** Usage of a limit in the current period; null for a block, or if the counters did not answer. */
@@ -20,8 +26,14 @@ type CountedRule = ShownRule & {
   readonly resetsAt: Date | null
 }
 
-export type CountedRules = Omit<ShownRules, 'rules'> & {
+export type CountedRules = {
+  /** By domain; the block of a domain comes before its limits. */
   readonly rules: readonly CountedRule[]
+  /** Number of all rules, regardless of the search. */
+  readonly count: number
+  readonly more: boolean
+  /** The revision of the first event that cannot be read: it may be a block, so nothing fires. */
+  readonly unreadableAt: number | null
   /** The counters did not answer, so the usage is unknown. */
   readonly uncounted: boolean
 }
@@ -55,55 +67,50 @@ type ControlsOptions = {
   readonly logger: Logger
 }
 
-/** Nothing is connected before the counters are needed, and no rules are subscribed to. */
+/** Nothing is connected before the counters are needed. */
 export const createPixelControls = ({ eventLog, url, logger }: ControlsOptions): PixelControls => {
-  const shown = createShownRules(eventLog)
-  const change = changeRules(eventLog)
+  const model = createPixelRules(eventLog)
   let opened: PixelCounters | null = null
   const counters = (): PixelCounters => (opened ??= openPixelCounters({ url, logger }))
 
-  const usedOf = async (
-    organizationId: string,
-    limits: readonly (ShownRule & { readonly periodStart: string })[],
-  ): Promise<readonly number[] | null> => {
-    if (limits.length === 0) return []
-    const windows = limits.flatMap(({ domain, period, periodStart: start }) =>
-      period === null ? [] : [{ domain, period, periodStart: start }],
-    )
-    try {
-      return await counters().used(organizationId, windows)
-    } catch (error) {
-      logger.warn({ err: error }, 'pixel counters could not be read')
-      return null
-    }
-  }
-
   return {
-    rules: async (organizationId, { atMs, ...asked }) => {
-      const found = await shown(organizationId, asked)
-      const limits = found.rules.flatMap((rule) =>
-        rule.period === null ? [] : [{ ...rule, periodStart: periodStart(rule.period, atMs) }],
+    rules: async (organizationId, { search, after, max, atMs }) => {
+      const known = await model.read(organizationId)
+      const found = rulesInOrder(known, search).filter(
+        ({ domain, period }) => placeOf(domain, period) > after,
       )
-      const used = await usedOf(organizationId, limits)
+      const page = found.slice(0, max)
+      const windows = windowsOf(page, atMs)
+      const used =
+        windows.length === 0
+          ? []
+          : await counters()
+              .used(organizationId, windows)
+              .catch((error: unknown) => {
+                logger.warn({ err: error }, 'pixel counters could not be read')
+                return null
+              })
       const counted = new Map(
-        limits.map((limit, i) => [
-          placeOfRule(limit),
-          {
-            used: used?.[i] ?? null,
-            resetsAt: limit.period === null ? null : new Date(periodEndMs(limit.period, limit.periodStart)),
-          },
+        windows.map(({ domain, period, periodStart }, n) => [
+          placeOf(domain, period),
+          { used: used?.[n] ?? null, resetsAt: new Date(periodEndMs(period, periodStart)) },
         ]),
       )
       const ofBlock = { used: null, resetsAt: null }
-      const rules = found.rules.map((rule) => {
-        const place = placeOfRule(rule)
-        return { ...rule, place, ...(counted.get(place) ?? ofBlock) }
-      })
-      return { ...found, rules, uncounted: used === null }
+      return {
+        rules: page.map((rule) => {
+          const place = placeOf(rule.domain, rule.period)
+          return { ...rule, place, ...(counted.get(place) ?? ofBlock) }
+        }),
+        count: known.rules.size,
+        more: found.length > max,
+        unreadableAt: known.unreadableAt,
+        uncounted: used === null,
+      }
     },
     changeOf: pixelChangeOf,
     change: async (organizationId, { kind, text }, cause) => {
-      const { changed, tooMany } = await change(organizationId, pixelChangeOf(kind, text), cause)
+      const { changed, tooMany } = await model.change(organizationId, pixelChangeOf(kind, text), cause)
       if (tooMany) throw new InputFault('domain', `there are ${rulesMax} rules; remove one first`)
       return { changed }
     },

@@ -82,10 +82,10 @@ export const decideUnblocked = (
 })
 
 export const decideBlocksListed = (
-  blocks: readonly (readonly [domain: string, blockedAt: string])[],
+  blocks: readonly { readonly domain: string; readonly at: string }[],
 ): CallDecision<PixelBlocks> => ({
   result: {
-    blocks: blocks.map(([domain, blockedAt]) => ({ domain, blocked: true, blocked_at: blockedAt })),
+    blocks: blocks.map(({ domain, at }) => ({ domain, blocked: true, blocked_at: at })),
   },
   facts: factsOf('blocks_listed'),
 })

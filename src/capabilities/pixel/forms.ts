@@ -92,7 +92,7 @@ const unblocked = (
 
 const blocksListed = (
   parts: PixelParts,
-): CapabilityForm<null, readonly (readonly [string, string])[], PixelBlocks> => ({
+): CapabilityForm<null, readonly { readonly domain: string; readonly at: string }[], PixelBlocks> => ({
   ...pixelCalls.listBlocks,
   parse: () => ({ input: null }),
   rehearse: 'own',

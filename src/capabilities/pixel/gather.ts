@@ -6,7 +6,14 @@ import type { Changed, CountedLimit } from './decide.ts'
 import type { DomainInput, HitInput, LimitInput, PeriodInput } from './parse.ts'
 import { periodStart } from './period.ts'
 import type { Cause, PixelRulesModel } from './rules.ts'
-import { allLimits, type LimitWindow, matchRules } from './rules-state.ts'
+import {
+  type LimitWindow,
+  matchRules,
+  type PixelRule,
+  placeOf,
+  rulesInOrder,
+  windowsOf,
+} from './rules-state.ts'
 
 export type PixelParts = {
   readonly rules: PixelRulesModel
@@ -38,7 +45,11 @@ export const setLimit = async (
 }
 
 export const listLimits = async (parts: PixelParts, caller: Caller): Promise<CountedLimit[]> =>
-  countedLimits(parts, caller, allLimits(await parts.rules.of(caller.key.organizationId), caller.atMs))
+  countedLimits(
+    parts,
+    caller,
+    windowsOf(rulesInOrder(await parts.rules.certain(caller.key.organizationId)), caller.atMs),
+  )
 
 export const block = async (
   { rules }: PixelParts,
@@ -46,10 +57,10 @@ export const block = async (
   caller: Caller,
 ): Promise<Changed<{ blockedAt: string }>> => {
   const command = { kind: 'block', domain } as const
-  const after = await rules.change(caller.key.organizationId, command, causeOf(caller))
-  if (after.tooMany) return 'too_many'
-  // Another caller may have unblocked it since, but this call did block it.
-  return { blockedAt: after.rules.blocks.get(domain) ?? new Date(caller.atMs).toISOString() }
+  const { before, tooMany } = await rules.change(caller.key.organizationId, command, causeOf(caller))
+  if (tooMany) return 'too_many'
+  const earlier = before.rules.get(placeOf(domain, null))
+  return { blockedAt: earlier?.at ?? new Date(caller.atMs).toISOString() }
 }
 
 /** Removes a limit or a block. */
@@ -65,8 +76,8 @@ export const remove = async (
 export const listBlocks = async (
   { rules }: PixelParts,
   caller: Caller,
-): Promise<(readonly [string, string])[]> =>
-  [...(await rules.of(caller.key.organizationId)).blocks].sort(byDomain)
+): Promise<readonly Pick<PixelRule, 'domain' | 'at'>[]> =>
+  rulesInOrder(await rules.certain(caller.key.organizationId)).filter(({ period }) => period === null)
 
 export const judgeHit = async (
   { rules, counters, requestHmac, logger, observe }: PixelParts,
@@ -74,8 +85,7 @@ export const judgeHit = async (
   { key: { organizationId }, atMs, requestId }: Caller,
 ): Promise<HitVerdict | 'unavailable'> => {
   try {
-    const now = rules.of(organizationId)
-    const known = now instanceof Promise ? await answeredInTime('pixel rules', now) : now
+    const known = await answeredInTime('pixel rules', rules.certain(organizationId))
     const matched = matchRules(known, host, atMs)
     const { blockedBy, limits } = matched
     // UTF-16, so that lone surrogates, which UTF-8 cannot distinguish, stay different ids.
@@ -116,6 +126,3 @@ const causeOf = ({ key: { keyId }, requestId, atMs }: Caller): Cause => ({
   requestId,
   atMs,
 })
-
-const byDomain = ([a]: readonly [string, string], [b]: readonly [string, string]): number =>
-  a < b ? -1 : a > b ? 1 : 0

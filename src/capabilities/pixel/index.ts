@@ -3,7 +3,7 @@ import { forgetHits, forgetPastPeriods, forgottenAtOnceMax, openPixelCounters } 
 import { document } from './document.ts'
 import { pixelForms } from './forms.ts'
 import type { PixelObserver } from './gather.ts'
-import { openPixelRules } from './rules.ts'
+import { createPixelRules } from './rules.ts'
 
 /**
  * The pixel controls (Spec §4.5, §4.6): how often an organization's pixel may fire for a domain in a UTC day or month,
@@ -19,7 +19,7 @@ import { openPixelRules } from './rules.ts'
 export const pixel: Capability = {
   hosts: ['api'],
   document,
-  open: async (ports) => {
+  open: (ports) => {
     const jobs = {
       'forget-pixel-hits': {
         cron: '7 * * * *',
@@ -36,29 +36,17 @@ export const pixel: Capability = {
     }
     if (!ports.answersCalls) return { forms: [], jobs }
     const { eventLog, url, secrets, meters, logger } = ports
-    const rules = await openPixelRules({ eventLog, logger })
     const counters = openPixelCounters({ url, logger })
-    const close = async (): Promise<void> => {
-      await counters.close()
-      await rules.stop()
-    }
-    try {
-      await rules.caughtUp
-    } catch (error) {
-      await close()
-      throw error
-    }
     return {
       forms: pixelForms({
-        rules,
+        rules: createPixelRules(eventLog),
         counters,
         requestHmac: secrets.requestHmac,
         logger,
         observe: observerOf(meters),
       }),
       jobs,
-      liveModels: [{ name: 'pixel_rules', failure: rules.failure, doubtful: rules.doubtful }],
-      close,
+      close: counters.close,
     }
   },
 }

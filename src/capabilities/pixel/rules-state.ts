@@ -1,26 +1,35 @@
-import type { LastEvent } from '../../event-log/append-chained.ts'
 import type { DomainEvent, DomainEventOf } from '../../events/catalogue.ts'
 import type { PixelPeriod } from '../../events/pixel.ts'
 import { coveringDomains } from './domain.ts'
 import { periodStart } from './period.ts'
 
-/** The pixel rules of one organization, folded from its stream. A rule covers its domain and all subdomains. */
+/** A limit or a block: who set it, and when. It covers its domain and all subdomains. */
+export type PixelRule = {
+  readonly domain: string
+  /** Null: a block. Day and month limits of one domain are separate rules. */
+  readonly period: PixelPeriod | null
+  /** Null: a block. */
+  readonly number: number | null
+  readonly actor: string
+  readonly at: string
+}
+
+/** The pixel rules of one organization, folded from its stream. */
 export type PixelRules = {
   /** The last event folded in; −1 before the first. */
   readonly revision: number
-  readonly limits: ReadonlyMap<string, DomainLimits>
-  /** When each blocked domain was blocked. */
-  readonly blocks: ReadonlyMap<string, string>
-  /** Number of limits and blocks together. */
-  readonly count: number
+  /** By `placeOf`. */
+  readonly rules: ReadonlyMap<string, PixelRule>
   /** The first event that cannot be read. It may be a block, so these rules allow nothing. */
   readonly unreadableAt: number | null
 }
 
-/** Day and month limits of one domain are separate rules. */
-type DomainLimits = { readonly [Period in PixelPeriod]?: number }
-
-type LimitRule = { readonly domain: string; readonly period: PixelPeriod; readonly number: number }
+/** Rules that change in place: copying ten thousand rules for every event of a long stream would take quadratic time. */
+export type LiveRules = {
+  revision: number
+  readonly rules: Map<string, PixelRule>
+  unreadableAt: number | null
+}
 
 export type PixelEvent = DomainEventOf<
   'PixelLimitSet' | 'PixelLimitRemoved' | 'PixelBlocked' | 'PixelUnblocked'
@@ -31,9 +40,12 @@ export const rulesMax = 10_000
 
 export const isPixelEvent = (event: DomainEvent): event is PixelEvent => event.type.startsWith('Pixel')
 
+/** The place of a rule among others: by domain, and the block of a domain before its limits. */
+export const placeOf = (domain: string, period: PixelPeriod | null): string => `${domain} ${period ?? ''}`
+
 /** The change an organization requests. */
 export type RuleCommand =
-  | ({ readonly kind: 'limit' } & LimitRule)
+  | { readonly kind: 'limit'; readonly domain: string; readonly period: PixelPeriod; readonly number: number }
   | { readonly kind: 'unlimit'; readonly domain: string; readonly period: PixelPeriod }
   | { readonly kind: 'block' | 'unblock'; readonly domain: string }
 
@@ -42,91 +54,81 @@ export type RuleCommand =
  * `rulesMax` rules, and this would be one more.
  */
 export const changeOf = (
-  rules: PixelRules,
+  { rules }: PixelRules,
   organizationId: string,
   command: RuleCommand,
 ): PixelEvent | null | 'too_many' => {
   const { domain } = command
   const of = { organization_id: organizationId, domain }
-  const full = rules.count >= rulesMax
-  const limits = rules.limits.get(domain)
+  const period = 'period' in command ? command.period : null
+  const before = rules.get(placeOf(domain, period))
+  const full = rules.size >= rulesMax && before === undefined
   switch (command.kind) {
     case 'limit': {
+      if (before?.number === command.number) return null
       const { period, number } = command
-      if (limits?.[period] === number) return null
-      if (full && limits?.[period] === undefined) return 'too_many'
-      return { type: 'PixelLimitSet', data: { ...of, period, number } }
+      return full ? 'too_many' : { type: 'PixelLimitSet', data: { ...of, period, number } }
     }
     case 'unlimit':
-      if (limits?.[command.period] === undefined) return null
-      return { type: 'PixelLimitRemoved', data: { ...of, period: command.period } }
+      return before === undefined
+        ? null
+        : { type: 'PixelLimitRemoved', data: { ...of, period: command.period } }
     case 'block':
-      if (rules.blocks.has(domain)) return null
+      if (before !== undefined) return null
       return full ? 'too_many' : { type: 'PixelBlocked', data: of }
     case 'unblock':
-      return rules.blocks.has(domain) ? { type: 'PixelUnblocked', data: of } : null
+      return before === undefined ? null : { type: 'PixelUnblocked', data: of }
   }
 }
 
-/** Rules that change in place: copying ten thousand rules for every event of a long stream would take quadratic time. */
-export type LiveRules = {
-  revision: number
-  /** The event at that revision, to which the next is chained. */
-  last: LastEvent | null
-  readonly limits: Map<string, DomainLimits>
-  readonly blocks: Map<string, string>
-  count: number
-  unreadableAt: number | null
-}
-
-export const emptyRules = (): LiveRules => ({
-  revision: -1,
-  last: null,
-  limits: new Map(),
-  blocks: new Map(),
-  count: 0,
-  unreadableAt: null,
-})
+export const emptyRules = (): LiveRules => ({ revision: -1, rules: new Map(), unreadableAt: null })
 
 /** Folds one event in. Null is an event that cannot be read: it counts as a revision and makes the rules uncertain. */
 export const applyPixelEvent = (
-  rules: LiveRules,
+  live: LiveRules,
   event: PixelEvent | null,
-  { revision, effectiveAt }: { revision: number; effectiveAt: string },
+  { revision, ...by }: { revision: number; actor: string; at: string },
 ): void => {
-  rules.revision = revision
+  live.revision = revision
   if (event === null) {
-    rules.unreadableAt ??= revision
+    live.unreadableAt ??= revision
     return
   }
   const { domain } = event.data
   switch (event.type) {
     case 'PixelLimitSet': {
-      const before = rules.limits.get(domain)
-      if (before?.[event.data.period] === undefined) rules.count++
-      rules.limits.set(domain, { ...before, [event.data.period]: event.data.number })
+      const { period, number } = event.data
+      live.rules.set(placeOf(domain, period), { domain, period, number, ...by })
       return
     }
-    case 'PixelLimitRemoved': {
-      const { [event.data.period]: removed, ...kept } = rules.limits.get(domain) ?? {}
-      if (removed === undefined) return
-      rules.count--
-      if (Object.keys(kept).length > 0) rules.limits.set(domain, kept)
-      else rules.limits.delete(domain)
+    case 'PixelLimitRemoved':
+      live.rules.delete(placeOf(domain, event.data.period))
+      return
+    case 'PixelBlocked': {
+      const place = placeOf(domain, null)
+      // A block that already exists keeps its author and date.
+      if (!live.rules.has(place)) live.rules.set(place, { domain, period: null, number: null, ...by })
       return
     }
-    case 'PixelBlocked':
-      if (rules.blocks.has(domain)) return
-      rules.count++
-      rules.blocks.set(domain, effectiveAt)
-      return
     case 'PixelUnblocked':
-      if (rules.blocks.delete(domain)) rules.count--
+      live.rules.delete(placeOf(domain, null))
   }
 }
 
+/** All rules, or those of domains that contain `search`, by place. */
+export const rulesInOrder = ({ rules }: PixelRules, search = ''): PixelRule[] =>
+  [...rules]
+    .filter(([, { domain }]) => domain.includes(search))
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([, rule]) => rule)
+
 /** A limit with the period it counts in at some moment. */
-export type LimitWindow = LimitRule & { readonly periodStart: string }
+export type LimitWindow = {
+  readonly domain: string
+  readonly period: PixelPeriod
+  readonly number: number
+  readonly periodStart: string
+}
 
 /** The rules that cover a host at some moment. If there is a block, limits are left out: nothing is counted. */
 export type MatchedRules = { readonly blockedBy: string | null; readonly limits: readonly LimitWindow[] }
@@ -134,23 +136,19 @@ export type MatchedRules = { readonly blockedBy: string | null; readonly limits:
 const periods = ['day', 'month'] as const
 
 /** Any block on the host or above it decides, and the nearest is named; otherwise every limit on the host or above it counts. */
-export const matchRules = (rules: PixelRules, host: string, atMs: number): MatchedRules => {
-  if (rules.count === 0) return { blockedBy: null, limits: [] }
+export const matchRules = ({ rules }: PixelRules, host: string, atMs: number): MatchedRules => {
+  if (rules.size === 0) return { blockedBy: null, limits: [] }
   const covering = coveringDomains(host)
-  const blockedBy = covering.find((domain) => rules.blocks.has(domain)) ?? null
+  const blockedBy = covering.find((domain) => rules.has(placeOf(domain, null))) ?? null
   if (blockedBy !== null) return { blockedBy, limits: [] }
-  return { blockedBy, limits: covering.flatMap((domain) => windowsOf(rules, domain, atMs)) }
+  const limits = covering.flatMap((domain) => periods.map((period) => rules.get(placeOf(domain, period))))
+  return { blockedBy, limits: windowsOf(limits, atMs) }
 }
 
-/** Every limit, by domain and period. */
-export const allLimits = (rules: PixelRules, atMs: number): LimitWindow[] =>
-  [...rules.limits.keys()].sort().flatMap((domain) => windowsOf(rules, domain, atMs))
-
-const windowsOf = (rules: PixelRules, domain: string, atMs: number): LimitWindow[] => {
-  const limits = rules.limits.get(domain)
-  if (limits === undefined) return []
-  return periods.flatMap((period) => {
-    const number = limits[period]
-    return number === undefined ? [] : [{ domain, period, number, periodStart: periodStart(period, atMs) }]
+/** The limits among rules, in their order. */
+export const windowsOf = (rules: readonly (PixelRule | undefined)[], atMs: number): LimitWindow[] =>
+  rules.flatMap((rule) => {
+    if (rule === undefined || rule.period === null || rule.number === null) return []
+    const { domain, period, number } = rule
+    return [{ domain, period, number, periodStart: periodStart(period, atMs) }]
   })
-}

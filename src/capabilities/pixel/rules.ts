@@ -1,44 +1,44 @@
-import type { Logger } from 'pino'
-import { chainedTo } from '../../event-log/append-chained.ts'
-import { type AppendPatience, appendPatience, appendUntilKnown } from '../../event-log/append-until-known.ts'
-import { AppendConflict, type EventLog, Unavailable, UnknownOutcome } from '../../event-log/port.ts'
-import { encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
-import { pixelStream } from '../../events/streams.ts'
+import { LRUCache } from 'lru-cache'
+import { createGathering } from '../../concurrency/gathering.ts'
+import { appendChained } from '../../event-log/append-chained.ts'
+import { type AppendPatience, appendPatience } from '../../event-log/append-until-known.ts'
 import {
-  advance,
-  openRulesMemory,
-  type RulesMemory,
-  rulesNow,
-  rulesOf,
-  unfollowedMemory,
-} from './rules-memory.ts'
+  AppendConflict,
+  type EventLog,
+  type RecordedEvent,
+  StreamMissing,
+  Unavailable,
+  UnknownOutcome,
+} from '../../event-log/port.ts'
+import { type DecodedEvent, decodeEvent, encodeEvent, eventIdOf } from '../../event-log/stored-event.ts'
+import { checkEventData, currentVersion } from '../../events/catalogue.ts'
+import { pixelStream } from '../../events/streams.ts'
 import {
   applyPixelEvent,
   changeOf,
+  emptyRules,
+  isPixelEvent,
   type LiveRules,
+  type PixelEvent,
   type PixelRules,
   type RuleCommand,
 } from './rules-state.ts'
 
 /**
- * The pixel rules of the organizations this process knows, in memory, fed by the event log: judging a hit asks
- * no other process. A change made here is effective when it is answered; in other processes, when the subscription delivers it.
+ * The pixel rules of organizations. Rules read before are kept, and each use reads the events after them from the stream: a
+ * change that was answered, by whichever process, applies to every later hit.
  */
 export type PixelRulesModel = {
-  /** The current rules. Rejects with `Unavailable` if they are not known yet and cannot be read from the log. */
-  of(organizationId: string): PixelRules | Promise<PixelRules>
+  /** The current rules, for people. Rejects with `Unavailable` if the log cannot be read. */
+  read(organizationId: string): Promise<PixelRules>
+  /** The current rules, to judge hits by. Rejects also if one of their events cannot be read: it may be a block. */
+  certain(organizationId: string): Promise<PixelRules>
   /**
-   * Executes a command, and resolves with the rules after it. Nothing is recorded if nothing would change. Commands of
-   * one organization run one after the other; a change by another process is detected by the revision, and the command is judged
-   * again. Throws `Unavailable`; then the same command can simply be sent again.
+   * Executes a command. Nothing is recorded if nothing would change. Commands of one organization run one after the other; a
+   * change by another process is detected by the revision, and the command is judged again. Throws `Unavailable`; then the same
+   * command can simply be sent again.
    */
   change(organizationId: string, command: RuleCommand, cause: Cause): Promise<RuleChange>
-  readonly caughtUp: Promise<void>
-  /** Why changes made elsewhere may not arrive, or rules cannot be read; null while all is well. */
-  failure(): Error | null
-  /** Organizations with an event this release cannot read. Their rules are refused: the event may be a block. */
-  doubtful(): number
-  stop(): Promise<void>
 }
 
 /** Commands with the same `once` make one change, however often they are sent. `requestId`: the call that makes it, if any. */
@@ -50,7 +50,8 @@ export type Cause = {
 }
 
 type RuleChange = {
-  readonly rules: PixelRules
+  /** The rules by which the command was judged. */
+  readonly before: PixelRules
   /** False: nothing needed to change, or the change was impossible. */
   readonly changed: boolean
   readonly tooMany: boolean
@@ -62,44 +63,89 @@ const attemptsMax = 10
 const changePatience = { ...appendPatience, unknownMs: 8_000 }
 /** Changes of one organization in this process that wait for each other. */
 const changesWaitingMax = 100
+/** Rules in memory, of all organizations together; an organization counts as one more. About 200 MB at most. */
+const rulesHeldMax = 1_000_000
+/** Callers whose organizations are read together; callers of one organization share its read. */
+const readsTogetherMax = 256
+const readsUnderWayMax = 8
+const readsWaitingMax = 10_000
+/** Events per read. */
+const pageMax = 1_000
 
-type PixelRulesOptions = {
-  readonly eventLog: EventLog
-  readonly logger: Logger
-  readonly patience?: AppendPatience
-}
-
-export const openPixelRules = async ({
-  eventLog,
-  logger,
-  patience = changePatience,
-}: PixelRulesOptions): Promise<PixelRulesModel> => {
-  const memory = await openRulesMemory(eventLog, logger)
-  const { following, inDoubt } = memory
+export const createPixelRules = (
+  eventLog: EventLog,
+  patience: AppendPatience = changePatience,
+): PixelRulesModel => {
+  const known = new LRUCache<string, LiveRules>({
+    maxSize: rulesHeldMax,
+    sizeCalculation: ({ rules }) => 1 + rules.size,
+  })
+  const readFurther = async (organizationId: string): Promise<LiveRules> => {
+    const live = known.get(organizationId) ?? emptyRules()
+    await catchUp(eventLog, organizationId, live)
+    // Set again, because its size changed.
+    known.set(organizationId, live)
+    return live
+  }
+  // A read that begins after a caller asked holds everything the caller may expect.
+  const reads = createGathering<string, LiveRules>({
+    batchMax: readsTogetherMax,
+    underWayMax: readsUnderWayMax,
+    waitingMax: readsWaitingMax,
+    refusal: () => new Unavailable('too many reads of pixel rules are waiting'),
+    run: (take) => {
+      const asked = take()
+      const read = new Map([...new Set(asked)].map((id) => [id, readFurther(id)]))
+      return Promise.all(asked.flatMap((id) => read.get(id) ?? []))
+    },
+  })
+  const certain = async (organizationId: string): Promise<PixelRules> => {
+    const rules = await reads.ask(organizationId)
+    if (rules.unreadableAt === null) return rules
+    throw new Unavailable(`${pixelStream(organizationId)} cannot be read at revision ${rules.unreadableAt}`)
+  }
   const queues = new Map<string, ChangeQueue>()
   return {
-    of: (organizationId) => rulesOf(memory, organizationId),
+    read: (organizationId) => reads.ask(organizationId),
+    certain,
     change: (organizationId, command, cause) =>
-      inTurn(queues, organizationId, () => change(memory, { organizationId, command, cause, patience })),
-    ...following,
-    failure: () => {
-      const [first] = inDoubt
-      if (following.failure() !== null || first === undefined) return following.failure()
-      return new Error(`an event of ${pixelStream(first)} cannot be read: none of its pixels fires`)
-    },
-    doubtful: () => inDoubt.size,
+      inTurn(queues, organizationId, () =>
+        change({ eventLog, certain, patience }, { organizationId, command, cause }),
+      ),
   }
 }
 
-/** `change` alone, for a process that judges no hits: it subscribes to nothing. */
-export const changeRules = (
-  eventLog: EventLog,
-  patience: AppendPatience = changePatience,
-): PixelRulesModel['change'] => {
-  const memory = unfollowedMemory(eventLog)
-  const queues = new Map<string, ChangeQueue>()
-  return (organizationId, command, cause) =>
-    inTurn(queues, organizationId, () => change(memory, { organizationId, command, cause, patience }))
+/** Reads the events of the stream after these rules. */
+const catchUp = async (eventLog: EventLog, organizationId: string, live: LiveRules): Promise<void> => {
+  for (;;) {
+    const page = await eventLog
+      .read(pixelStream(organizationId), { from: live.revision + 1, max: pageMax })
+      .catch((error: unknown) => {
+        if (error instanceof StreamMissing) return []
+        throw error
+      })
+    for (const recorded of page) {
+      const { revision } = recorded
+      // Another read of the same rules may have been faster.
+      if (revision !== live.revision + 1) continue
+      const event = readable(recorded)
+      const { actor = '', effective_at: at = '' } = event?.metadata ?? {}
+      applyPixelEvent(live, event, { revision, actor, at })
+    }
+    if (page.length < pageMax) return
+  }
+}
+
+/** The event, if it is complete: a JSON text may lack members. */
+const readable = (recorded: RecordedEvent): (DecodedEvent & PixelEvent) | null => {
+  try {
+    const event = decodeEvent(recorded)
+    if (!isPixelEvent(event) || pixelStream(event.data.organization_id) !== recorded.stream) return null
+    checkEventData(event.type, currentVersion(event.type), event.data)
+    return event
+  } catch {
+    return null
+  }
 }
 
 /** Changes of one organization in this process: `waiting` includes the one under way. */
@@ -125,51 +171,37 @@ const inTurn = async <Result>(
   }
 }
 
-type Change = {
-  readonly organizationId: string
-  readonly command: RuleCommand
-  readonly cause: Cause
-  readonly patience: AppendPatience
-}
-
 /** Judges the command by the current rules and appends its event; again if another process was faster. */
 const change = async (
-  memory: RulesMemory,
-  { organizationId, command, cause, patience }: Change,
+  {
+    eventLog,
+    certain,
+    patience,
+  }: { eventLog: EventLog; certain: PixelRulesModel['certain']; patience: AppendPatience },
+  { organizationId, command, cause }: { organizationId: string; command: RuleCommand; cause: Cause },
 ): Promise<RuleChange> => {
   const { actor, once, requestId, atMs } = cause
   const name = pixelStream(organizationId)
-  const effectiveAt = new Date(atMs).toISOString()
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    // Read now, because the answer "nothing to change" must be true.
-    const rules = await rulesNow(memory, organizationId)
-    const event = changeOf(rules, organizationId, command)
+    const before = await certain(organizationId)
+    const event = changeOf(before, organizationId, command)
     if (event === null || event === 'too_many')
-      return { rules, changed: false, tooMany: event === 'too_many' }
-    const id = eventIdOf(name, once, 0)
-    const encoded = encodeEvent(event, { id, actor, effectiveAt, requestId })
+      return { before, changed: false, tooMany: event === 'too_many' }
+    const metadata = {
+      id: eventIdOf(name, once, 0),
+      actor,
+      effectiveAt: new Date(atMs).toISOString(),
+      requestId,
+    }
+    const expected = before.revision === -1 ? 'none' : before.revision
     try {
-      const expected = rules.revision === -1 ? 'none' : rules.revision
-      const chained = chainedTo(rules.last, name, [encoded])
-      const { revision } = await appendUntilKnown(memory.eventLog, name, expected, chained, patience)
-      const foldInto = (into: LiveRules): void => {
-        applyPixelEvent(into, event, { revision, effectiveAt })
-        into.last = { ...encoded, ...chained[0], stream: name, revision }
-      }
-      advance(memory, organizationId, { revision, foldInto })
-      // Meanwhile these may have been evicted for others.
-      if (rules.revision < revision) foldInto(rules)
-      return { rules, changed: true, tooMany: false }
+      await appendChained(eventLog, name, expected, [encodeEvent(event, metadata)], patience)
+      return { before, changed: true, tooMany: false }
     } catch (error) {
-      failUnknown(error, name)
+      if (error instanceof UnknownOutcome)
+        throw new Unavailable(`it is not known whether ${name} was written`, { cause: error })
       if (!(error instanceof AppendConflict)) throw error
     }
   }
   throw new Unavailable(`${name} was changed by others ${attemptsMax} times in a row`)
-}
-
-/** A caller may try again: the same request makes the change once. */
-const failUnknown = (error: unknown, name: string): void => {
-  if (error instanceof UnknownOutcome)
-    throw new Unavailable(`it is not known whether ${name} was written`, { cause: error })
 }
