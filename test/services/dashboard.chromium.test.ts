@@ -5,7 +5,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
 import type { DashboardHost } from '../dashboard/dashboard-host.ts'
+import { type Furnished, openFurnished } from '../dashboard/furnished.ts'
 import { requestOf } from '../dashboard/route-examples.ts'
+import { pageRoutes } from '../dashboard/route-table.ts'
 import type { Scene } from '../dashboard/scene.ts'
 import {
   axeFindings,
@@ -18,8 +20,6 @@ import {
   signInAs,
   type Window,
 } from './chromium/browser.ts'
-import { type Furnished, openFurnished } from './chromium/furnished.ts'
-import { pageRoutes } from './chromium/table.ts'
 
 let furnished: Furnished
 let room: DashboardHost

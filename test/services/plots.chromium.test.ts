@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations/organizations.ts'
 import { putUser } from '../../src/administration/users/users.ts'
+import { type Furnished, openFurnished } from '../dashboard/furnished.ts'
 import {
   axeFindings,
   type Chromium,
@@ -11,7 +12,6 @@ import {
   screens,
   signInAs,
 } from './chromium/browser.ts'
-import { type Furnished, openFurnished } from './chromium/furnished.ts'
 
 let furnished: Furnished
 let chromium: Chromium

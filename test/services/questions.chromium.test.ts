@@ -1,6 +1,7 @@
 /** Questions of dashboard users, each answered within two clicks from the overview, in a real Chromium. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'
+import { type Furnished, openFurnished } from '../dashboard/furnished.ts'
 import {
   axeFindings,
   type Chromium,
@@ -11,7 +12,6 @@ import {
   signInAs,
   type Window,
 } from './chromium/browser.ts'
-import { type Furnished, openFurnished } from './chromium/furnished.ts'
 
 let furnished: Furnished
 let chromium: Chromium

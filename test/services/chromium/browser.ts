@@ -108,29 +108,3 @@ export const look = async (page: Page, path: string): Promise<number> => {
     await chart.locator('canvas').waitFor()
   return response?.status() ?? 0
 }
-
-type Answer = { readonly status: number; readonly body: string; readonly type: string }
-
-/** A response as the page would get it, with the cookies of the signed-in user. A redirection is status 303, and not followed. */
-export const fetched = (
-  page: Page,
-  { method, path, body = '' }: { readonly method: string; readonly path: string; readonly body?: string },
-): Promise<Answer> => {
-  const form = { 'content-type': 'application/x-www-form-urlencoded' }
-  const init = { method, redirect: 'manual', ...(method === 'POST' ? { body, headers: form } : {}) }
-  return page.evaluate(`fetch(${JSON.stringify(path)}, ${JSON.stringify(init)}).then(async (answer) => ({
-    status: answer.type === 'opaqueredirect' ? 303 : answer.status,
-    body: await answer.text(),
-    type: answer.headers.get('content-type') ?? '',
-  }))`) as Promise<Answer>
-}
-
-/** The targets of the page's links and forms on this host. */
-export const reachedFrom = (page: Page): Promise<{ method: string; path: string }[]> =>
-  page.evaluate(`[
-    ...[...document.links].map(({ href }) => ({ method: 'GET', href })),
-    ...[...document.forms].map((form) => ({ method: form.getAttribute('method') ?? 'get', href: new URL(form.getAttribute('action') ?? '', location.href).href })),
-  ].filter(({ href }) => new URL(href).origin === location.origin)
-   .map(({ method, href }) => ({ method: method.toUpperCase(), path: new URL(href).pathname }))`) as Promise<
-    { method: string; path: string }[]
-  >

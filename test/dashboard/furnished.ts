@@ -1,14 +1,14 @@
-/** A dashboard with data on every page, served to a real Chromium: two organizations, and one item of each kind. */
+/** A dashboard with data on every page, served on a port, and one item of each kind. */
 
-import { setPriceOverride } from '../../../src/administration/prices/price-overrides.ts'
-import { proposePriceBook } from '../../../src/administration/prices/prices.ts'
-import { planRerate, pricesNamed } from '../../../src/administration/rerates/rerates.ts'
-import { inviteUser } from '../../../src/administration/users/invitations.ts'
-import { createUser } from '../../../src/administration/users/user-changes.ts'
-import { createWebhook } from '../../../src/administration/webhooks/webhooks.ts'
-import { type DashboardHost, openDashboardHost } from '../../dashboard/dashboard-host.ts'
-import { type RouteExamples, routeExamples } from '../../dashboard/route-examples.ts'
-import { openScene, type Scene } from '../../dashboard/scene.ts'
+import { setPriceOverride } from '../../src/administration/prices/price-overrides.ts'
+import { proposePriceBook } from '../../src/administration/prices/prices.ts'
+import { planRerate, pricesNamed } from '../../src/administration/rerates/rerates.ts'
+import { inviteUser } from '../../src/administration/users/invitations.ts'
+import { createUser } from '../../src/administration/users/user-changes.ts'
+import { createWebhook } from '../../src/administration/webhooks/webhooks.ts'
+import { type DashboardHost, openDashboardHost } from './dashboard-host.ts'
+import { type RouteExamples, routeExamples } from './route-examples.ts'
+import { openScene, type Scene } from './scene.ts'
 
 export type Furnished = {
   readonly room: DashboardHost
@@ -34,8 +34,14 @@ const findings = (['ok', 'warning', 'fault'] as const).map((level, i) => ({
 const dayMs = 86_400_000
 const at = (days: number): string => new Date(Date.now() + days * dayMs).toISOString()
 
-export const openFurnished = async ({ days = 40 }: { days?: number } = {}): Promise<Furnished> => {
-  const room = await openDashboardHost({ findings: async () => findings })
+export const openFurnished = async ({
+  days = 40,
+  environment = {},
+}: {
+  days?: number
+  environment?: Readonly<Record<string, string>>
+} = {}): Promise<Furnished> => {
+  const room = await openDashboardHost({ findings: async () => findings, environment })
   try {
     const scene = await openScene(room, { nowMs: Date.now(), days })
     await room.foundation.checkpoints.make()

@@ -1,17 +1,13 @@
-/** The table of routes for a browser: which routes are pages, and the route of an address. Pure. */
-import { actionOfRoute, type Route } from '../../../src/dashboard/access.ts'
+/** The table of routes: which routes are pages, and the route of an address. Pure. */
+import { actionOfRoute, type Route } from '../../src/dashboard/access.ts'
 
 export const routes = Object.keys(actionOfRoute) as Route[]
 
 /** These exist only while work runs, and stream. */
-export const passing: readonly Route[] = [
-  'GET /waiting/:work/progress',
-  'GET /jobs/:job',
-  'GET /jobs/:job/progress',
-]
+const passing: readonly Route[] = ['GET /waiting/:work/progress', 'GET /jobs/:job', 'GET /jobs/:job/progress']
 
 /** A file to download, not a page. */
-export const isFile = (route: Route): boolean => /(\.[a-z]+|\/file)$/.test(route)
+const isFile = (route: Route): boolean => /(\.[a-z]+|\/file)$/.test(route)
 
 /** A part of a page, for its scripts. */
 const isPart = (route: Route): boolean => route.includes('/pick/') || route.endsWith('/choices')
@@ -19,7 +15,6 @@ const isPart = (route: Route): boolean => route.includes('/pick/') || route.ends
 export const pageRoutes = routes.filter(
   (route) => route.startsWith('GET ') && !isFile(route) && !isPart(route) && !passing.includes(route),
 )
-export const fileRoutes = routes.filter(isFile)
 export const formRoutes = routes.filter((route) => route.startsWith('POST '))
 
 /** How specific a route is: like the router, it puts a fixed part before a parameter. */
