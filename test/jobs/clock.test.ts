@@ -257,3 +257,18 @@ test.each([
   const found = await nextRuns(house.foundation.url, [{ name: 'x', cron }], Date.parse(at))
   expect(found.get('x')?.toISOString()).toBe(next)
 })
+
+// The last test: no process runs jobs afterwards.
+test('a requested run that no process takes is cancelled, and the reason names the remedy', async () => {
+  const job = await leap()
+  await jobs.stop()
+  const parts = { job, ...by, onProgress: () => undefined, takenWithinMs: 1_000 }
+  expect(await runNow(house.foundation, parts)).toMatchObject({
+    succeeded: false,
+    duration_ms: null,
+    error: 'no process took it within 1 s, and it was cancelled: start a process with the role jobs',
+  })
+  expect(await house.query(`select state::text from pgboss.job where name = 'leap'`)).toEqual([
+    { state: 'cancelled' },
+  ])
+})

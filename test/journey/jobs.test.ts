@@ -91,12 +91,3 @@ test('a failed job: exit code 1, a dead letter with the error, and a retry that 
     await client.end()
   }
 })
-
-test('a run that no process takes is withdrawn, and that is reported', async () => {
-  expect(await worker.end('SIGTERM')).toBe(0)
-  const { code, err, out } = await cli(['jobs', 'run', 'forget-answers'], environment)
-  expect({ code, err }).toEqual({ code: 1, err: '' })
-  expect(out).toBe(
-    'forget-answers failed: no process took it within 90 s, and it was cancelled: start a process with the role jobs\n',
-  )
-})

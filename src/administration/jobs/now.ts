@@ -30,7 +30,7 @@ type RunResult = {
 }
 
 /** A process that runs jobs looks every 30 s. If no process takes the run within three such intervals, none is running. */
-const takenWithinMs = 90_000
+const takenWithinDefaultMs = 90_000
 const pollMs = 250
 /** The queue ends a run that exceeds its time within this period. */
 const settledWithinMs = 120_000
@@ -47,7 +47,14 @@ export const runNow = async (
     actor,
     logger,
     onProgress,
-  }: { job: JobRow; actor: string; logger: Logger; onProgress: (state: RunState) => void },
+    takenWithinMs = takenWithinDefaultMs,
+  }: {
+    job: JobRow
+    actor: string
+    logger: Logger
+    onProgress: (state: RunState) => void
+    takenWithinMs?: number
+  },
 ): Promise<RunResult> => {
   const { name } = job
   if (job.cron === null)
@@ -62,20 +69,20 @@ export const runNow = async (
       { actor, once },
     )
     await boss.send(name, null, { id: runId, retryLimit: 0 })
-    const ended = await outcome(pool, { job, runId, onProgress })
+    const waiting = { job, runId, onProgress, takenWithinMs }
+    const ended = await outcome(pool, waiting)
     if (ended !== null) return ended
     await boss.cancel(name, runId)
     // A process may have taken it at the same moment: then it is not cancelled.
     const last = await runOf(pool, { name, runId })
-    return last?.state === 'active'
-      ? ((await outcome(pool, { job, runId, onProgress })) ?? untaken(runId))
-      : untaken(runId)
+    const taken = last?.state === 'active' ? await outcome(pool, waiting) : null
+    return taken ?? untaken(runId, takenWithinMs)
   } finally {
     await close()
   }
 }
 
-const untaken = (runId: string): RunResult => ({
+const untaken = (runId: string, takenWithinMs: number): RunResult => ({
   run_id: runId,
   succeeded: false,
   duration_ms: null,
@@ -113,7 +120,8 @@ const outcome = async (
     job: { name, expire_seconds },
     runId,
     onProgress,
-  }: { job: JobRow; runId: string; onProgress: (state: RunState) => void },
+    takenWithinMs,
+  }: { job: JobRow; runId: string; onProgress: (state: RunState) => void; takenWithinMs: number },
 ): Promise<RunResult | null> => {
   const runMaxMs = expire_seconds * 1_000 + settledWithinMs
   const startedAt = performance.now()
