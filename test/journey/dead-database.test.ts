@@ -1,33 +1,19 @@
-import { execFile } from 'node:child_process'
-import { mkdtemp, open, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
-import pg from 'pg'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import {
-  cli,
-  cliJson,
-  eventually,
-  exportLedger,
-  lookup,
-  type Service,
-  startService,
-} from '../support/service.ts'
+import { cliJson, eventually, exportLedger, lookup, type Service, startService } from '../support/service.ts'
 
 /**
  * The embedded PostgreSQL dies under load. The service logs that and exits with 1. After a restart, every answered call is in the
  * ledger with its charge, once, and no refused call is.
  */
 
-const run = promisify(execFile)
 const callers = 8
 /** How long it may take until calls are answered: a busy machine starts a service slowly. */
 const underWayWithinMs = 60_000
-const mib = 1024 * 1024
 
 let dataDir = ''
-let mounted = false
 let service: Service
 let demo: { organization_id: string; api_key: string }
 let environment: Record<string, string>
@@ -39,8 +25,6 @@ beforeEach(async () => {
 
 afterEach(async () => {
   await service?.end('SIGTERM')
-  if (mounted) await run('umount', [dataDir])
-  mounted = false
   await rm(dataDir, { recursive: true, force: true })
 })
 
@@ -78,85 +62,26 @@ const underLoad = () => {
 const postmaster = async (): Promise<number> =>
   Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
 
-/** Also true for a zombie, which its parent has not reaped yet: its command line is empty. */
-const hasEnded = async (pid: number): Promise<boolean> =>
-  (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')) === ''
-
-/** Only root may mount a small disk that a test can fill. */
-const smallDisk = async (): Promise<boolean> => {
-  if (process.getuid?.() !== 0) return false
-  mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=200m', 'tmpfs', dataDir]).then(
-    () => true,
-    () => false,
-  )
-  return mounted
-}
-
-/** Writes until the disk is full. */
-const fill = async (path: string): Promise<void> => {
-  const file = await open(path, 'w')
-  try {
-    for (;;) await file.write(Buffer.alloc(mib))
-  } catch (error) {
-    expect(error).toMatchObject({ code: 'ENOSPC' })
-  } finally {
-    await file.close()
-  }
-}
-
-const kill = async (pid: number): Promise<void> => {
-  process.kill(pid, 'SIGKILL')
-}
-
-/** The server ends when it has no room for its next piece of WAL. Without the switch, the load would have to fill the current one first. */
-const fillDisk = async (pid: number): Promise<void> => {
-  const { url } = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8')) as { url: string }
-  await fill(join(dataDir, 'ballast'))
-  await eventually(async () => {
-    const client = new pg.Client({ connectionString: url })
-    client.on('error', () => undefined)
-    const switched = client.connect().then(() => client.query('select pg_switch_wal()'))
-    await switched.catch(() => undefined)
-    await client.end().catch(() => undefined)
-    return (await hasEnded(pid)) ? true : undefined
-  })
-}
-
-test.for([
-  { how: 'kill -9', end: kill, onSmallDisk: false },
-  { how: 'a full disk', end: fillDisk, onSmallDisk: true },
-])(
-  '$how under load ends the service with 1; after a restart, every charge is correct',
-  { timeout: 180_000 },
-  async ({ end, onSmallDisk }, { skip }) => {
-    if (onSmallDisk && !(await smallDisk())) skip('only root can mount a disk that is small enough to fill')
-    await start()
-    const load = underLoad()
-    await eventually(async () => (load.idsWith(200).length >= 200 ? true : undefined), underWayWithinMs)
-    const exited = new Promise((resolve) => service.child.once('exit', resolve))
-    await end(await postmaster())
-    expect(await exited).toBe(1)
-    await load.calling
-    expect(service.output()).toContain(`The embedded PostgreSQL in ${dataDir}/postgres ended by itself`)
-    expect(service.output()).not.toMatch(/secretKey|connectionParameters/)
-    if (onSmallDisk) {
-      const command = await cli(['org', 'list'], environment)
-      expect([command.code, command.out]).toEqual([1, ''])
-      expect(command.err).toContain(dataDir)
-      await rm(join(dataDir, 'ballast'))
-    }
-
-    await start()
-    const events = await exportLedger(demo.organization_id, environment)
-    const charges = events.filter(({ type }) => type === 'CreditCharged')
-    const charged = charges.map(({ metadata }) => metadata.request_id ?? '')
-    const [answered, refused, unknown] = [200, 503, 504].map(load.idsWith)
-    expect(new Set(charged).size).toBe(charged.length)
-    expect(answered?.filter((requestId) => !charged.includes(requestId))).toEqual([])
-    expect(refused?.filter((requestId) => charged.includes(requestId))).toEqual([])
-    const untold = (unknown?.length ?? 0) + load.broken()
-    expect(charged.length - (answered?.length ?? 0)).toBeLessThanOrEqual(untold)
-    expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
-    expect((await lookup(service.apiUrl, demo.api_key, '8.8.8.8')).status).toBe(200)
-  },
-)
+test('kill -9 under load ends the service with 1; after a restart, every charge is correct', async () => {
+  await start()
+  const load = underLoad()
+  await eventually(async () => (load.idsWith(200).length >= 200 ? true : undefined), underWayWithinMs)
+  const exited = new Promise((resolve) => service.child.once('exit', resolve))
+  process.kill(await postmaster(), 'SIGKILL')
+  expect(await exited).toBe(1)
+  await load.calling
+  expect(service.output()).toContain(`The embedded PostgreSQL in ${dataDir}/postgres ended by itself`)
+  expect(service.output()).not.toMatch(/secretKey|connectionParameters/)
+  await start()
+  const events = await exportLedger(demo.organization_id, environment)
+  const charges = events.filter(({ type }) => type === 'CreditCharged')
+  const charged = charges.map(({ metadata }) => metadata.request_id ?? '')
+  const [answered, refused, unknown] = [200, 503, 504].map(load.idsWith)
+  expect(new Set(charged).size).toBe(charged.length)
+  expect(answered?.filter((requestId) => !charged.includes(requestId))).toEqual([])
+  expect(refused?.filter((requestId) => charged.includes(requestId))).toEqual([])
+  const untold = (unknown?.length ?? 0) + load.broken()
+  expect(charged.length - (answered?.length ?? 0)).toBeLessThanOrEqual(untold)
+  expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
+  expect((await lookup(service.apiUrl, demo.api_key, '8.8.8.8')).status).toBe(200)
+})
