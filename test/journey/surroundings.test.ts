@@ -25,18 +25,8 @@ describe('the service', () => {
   test.each([
     ['HOST', 'no host', '"no host" does not resolve'],
     ['HOST', '192.0.2.77', '"192.0.2.77" is not an address of this machine'],
-    ['DATA_DIR', '<dir>/file', 'a part of it is a file'],
-    ['DATA_DIR', '<dir>/file/below', 'a part of it is a file'],
     ['GEOIP_CITY_DB', '<dir>/none.mmdb', 'none.mmdb does not exist'],
     ['DATABASE_URL', `postgres://user:${password}@127.0.0.1:1/nothing`, '127.0.0.1:1: connect ECONNREFUSED'],
-    [
-      'DATABASE_URL',
-      `postgres://user:${password}#@host:5432/nothing`,
-      'its password has a character with another meaning in a URL',
-    ],
-    ['DATABASE_URL', `postgres://user:${password}@host:port/nothing`, 'it is not the URL of a database'],
-    ['API_PORT', 'abc', 'a port number from 0 to 65535 (it is "abc")'],
-    ['REDIS_URL', 'x', 'a URL such as redis://'],
   ])(
     '%s=%s',
     async (variable, value, reason) => {
@@ -73,13 +63,27 @@ test('a misspelt variable is named next to the error, without its value', async 
   ])
 })
 
-test('the command line prints the same', async () => {
+// Both read their variables by the same code.
+test.each([
+  ['DATA_DIR', '<dir>/file', 'a part of it is a file'],
+  ['DATA_DIR', '<dir>/file/below', 'a part of it is a file'],
+  ['DATABASE_URL', `postgres://user:${password}@127.0.0.1:1/nothing`, '127.0.0.1:1: connect ECONNREFUSED'],
+  [
+    'DATABASE_URL',
+    `postgres://user:${password}#@host:5432/nothing`,
+    'its password has a character with another meaning in a URL',
+  ],
+  ['DATABASE_URL', `postgres://user:${password}@host:port/nothing`, 'it is not the URL of a database'],
+  ['REDIS_URL', 'x', 'a URL such as redis://'],
+])('the command line with %s=%s prints one line', async (variable, value, reason) => {
   const { code, out, err } = await cli(['org', 'list'], {
+    DATA_DIR: join(dir, 'data'),
     SECRET_KEY: 'a secret of the test, long enough to be one',
-    DATABASE_URL: `postgres://user:${password}@127.0.0.1:1/nothing`,
+    [variable]: value.replace('<dir>', dir),
   })
   expect({ code, out, lines: err.trimEnd().split('\n').length }).toEqual({ code: 2, out: '', lines: 1 })
-  expect(err).toContain('DATABASE_URL: ')
+  expect(err).toContain(`${variable}: `)
+  expect(err).toContain(reason)
   expect(err).not.toContain(password)
 })
 

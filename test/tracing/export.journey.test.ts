@@ -1,6 +1,7 @@
 /** Spans of real processes, sent to a receiver on a loopback port: their traces, and what they must not contain. */
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parseConfig } from '../../src/config.ts'
 import { type House, openHouse, type Partner, places } from '../support/house.ts'
 import { type OtlpReceiver, openOtlpReceiver, type ReceivedSpan } from '../support/otlp-receiver.ts'
 import { eventually, lookup, type Service, startService } from '../support/service.ts'
@@ -181,7 +182,9 @@ test('an unreachable receiver is logged, and calls continue', async () => {
 
 test.each(['localhost:4318', 'ftp://x', 'http://collector/?x=1'])(
   '%s is not a valid collector endpoint',
-  async (endpoint) => {
-    await expect(start(endpoint)).rejects.toThrow('OTEL_EXPORTER_OTLP_ENDPOINT: the URL of a collector')
+  (endpoint) => {
+    expect(() => parseConfig({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint })).toThrow(
+      'OTEL_EXPORTER_OTLP_ENDPOINT: the URL of a collector',
+    )
   },
 )
