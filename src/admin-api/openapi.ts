@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Declared } from '../administration/declare.ts'
+import { type Declared, isPersonal } from '../administration/declare.ts'
 import { shownOf } from '../administration/fields.ts'
 import { rolesThatMay } from '../administration/roles.ts'
 import { kinds } from './failures.ts'
@@ -10,9 +10,9 @@ type Json = Readonly<Record<string, unknown>>
 
 export const adminPathOf = ({ name }: Pick<Declared, 'name'>): string => `/admin/v1/${name.replace(' ', '/')}`
 
-/** A POST starts long work, also that of a query. */
-export const adminMethodOf = ({ changes, long }: Pick<Declared, 'changes' | 'long'>): 'GET' | 'POST' =>
-  changes === 'nothing' && long === undefined ? 'GET' : 'POST'
+/** A POST starts long work, also that of a query, and keeps a query about a person out of addresses. */
+export const adminMethodOf = (declared: Pick<Declared, 'changes' | 'long' | 'fields'>): 'GET' | 'POST' =>
+  declared.changes === 'nothing' && declared.long === undefined && !isPersonal(declared) ? 'GET' : 'POST'
 
 /** Long work by its id: how far it is, and its answer. */
 export const jobPath = '/admin/v1/jobs'

@@ -37,11 +37,16 @@ export const capabilityDataOf = (
       ),
     }
   },
-  recognize: async (facts, text) => {
-    for (const { recognizes } of capabilities as readonly Capability<Config>[]) {
-      const verdict = await recognizes?.({ ...foundation, settings }, facts, text)
-      if (verdict !== null && verdict !== undefined) return verdict
+  recognizerOf: (text) => {
+    const recognizers = (capabilities as readonly Capability<Config>[]).flatMap(
+      ({ recognizes }) => recognizes?.({ ...foundation, settings }, text) ?? [],
+    )
+    return async (facts) => {
+      for (const recognize of recognizers) {
+        const verdict = await recognize(facts)
+        if (verdict !== null) return verdict
+      }
+      return null
     }
-    return null
   },
 })

@@ -55,9 +55,13 @@ export type CapabilityData = {
   }) => Promise<string | null>
   /** The data sources of all capabilities, in their current state. */
   readonly sources: () => Promise<FoundData>
-  /** Whether a text was the input of a call; null: no capability can say. */
-  readonly recognize: (facts: CallFacts, text: string) => Promise<InputVerdict | null>
+  /** Whether a text was the input of a call with these facts; null: no capability can say. */
+  readonly recognizerOf: (text: string) => (facts: CallFacts) => Promise<InputVerdict | null>
 }
+
+/** Whether it is a query about a person, whose values must be in no address. */
+export const isPersonal = ({ changes, fields }: Pick<Declared, 'changes' | 'fields'>): boolean =>
+  changes === 'nothing' && fields.some(({ personal }) => personal === true)
 
 /** Values by the names of the fields: texts, or JSON values. An absent field was not given. */
 export type Given = Readonly<Record<string, unknown>>

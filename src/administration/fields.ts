@@ -57,6 +57,8 @@ type Shown = FieldWords & {
   /** On the command line, without dashes. Default: its name. */
   readonly flag?: string
   readonly options?: readonly string[]
+  /** Data about a person: in no address, and on the command line `-` reads it from standard input, which no history keeps. */
+  readonly personal?: true
   /** Of a document: the name of a price book or a proposal may be given in its place. */
   readonly named?: true
 }
@@ -328,6 +330,12 @@ export const prices = (words: FieldWords) =>
 
 /** A text that the command itself checks. */
 export const anyText = (words: FieldWords) => text((typed) => typed.trim(), { ...words, control: 'text' })
+
+/** A text about a person, that the command itself checks. */
+export const personal = (words: FieldWords) =>
+  text((typed) => labelOf('', typed, personalMax), { ...words, control: 'text', personal: true })
+/** Longer than any e-mail address or profile URL. */
+const personalMax = 2_000
 
 /** A file on the machine that runs the command: only for the command line. */
 export const path = (words: FieldWords) => text((typed) => typed, { ...words, control: 'file' })

@@ -19,6 +19,8 @@ export const roles = [
 export const rolePermissions = {
   /** Balances, statements, usage, keys and calls of an organization; prices. */
   'accounts.read': ['admin', 'finance', 'operations', 'viewer', 'partner'],
+  /** Find the calls about an e-mail address, IP address or profile. */
+  'calls.find': ['admin', 'finance', 'operations', 'partner'],
   /** All organizations, price proposals, re-rates, reconciliations. */
   'finance.read': ['admin', 'finance', 'operations', 'viewer'],
   /** The event log, projections, jobs, processes, checkpoints, lists. */

@@ -24,13 +24,12 @@ export type Capability<Settings = unknown> = {
   readonly open: (ports: CapabilityPorts<Settings>) => OpenCapability | Promise<OpenCapability>
   /**
    * Whether a text was the input of a call, by the keyed hashes in its facts: the event log holds nothing else of it. Null where
-   * the facts are another capability's.
+   * the facts are another capability's. The text is hashed once for any number of calls.
    */
   readonly recognizes?: (
     storage: CapabilityStorage & { readonly settings: Settings },
-    facts: CallFacts,
     text: string,
-  ) => InputVerdict | null | Promise<InputVerdict | null>
+  ) => (facts: CallFacts) => InputVerdict | null | Promise<InputVerdict | null>
   /** Its checks for "doctor", which work without the database. */
   readonly checks?: (settings: Settings) => readonly CapabilityCheck[]
   /** The data its answers are based on, besides the input of partners. Read for a page: cheap, or cached. */

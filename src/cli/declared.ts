@@ -1,4 +1,5 @@
 import { writeFile } from 'node:fs/promises'
+import { text } from 'node:stream/consumers'
 import {
   type Answer,
   type Asked,
@@ -218,13 +219,27 @@ const kinds: Partial<Record<Field['control'], NonNullable<Parameter['kind']>>> =
   file: 'file',
 }
 
-const parameterOf = ({ flag, help, required, control, named, byDefault, options }: Field): Parameter => {
+const parameterOf = ({
+  flag,
+  help,
+  required,
+  control,
+  named,
+  byDefault,
+  options,
+  personal,
+}: Field): Parameter => {
   const kind = control === 'document' && named === undefined ? 'file' : kinds[control]
   const of =
     options === undefined
       ? ''
       : `: ${control === 'choices' ? 'comma-separated, of' : 'one of'} ${options.join(', ')}`
-  const file = control === 'document' ? ' (the path of a file)' : ''
+  const file =
+    control === 'document'
+      ? ' (the path of a file)'
+      : personal === true
+        ? '; - reads it from standard input'
+        : ''
   const more = byDefault === undefined ? '' : ` (default ${byDefault})`
   return {
     name: flag,
@@ -236,9 +251,10 @@ const parameterOf = ({ flag, help, required, control, named, byDefault, options 
 
 const givenIn = async (fields: readonly Field[], given: Given): Promise<DeclaredGiven> => {
   const values: Record<string, unknown> = {}
-  for (const { name, flag, required, control, named } of fields) {
-    const value = control === 'flag' ? given.flag(flag) : required ? given.required(flag) : given.text(flag)
-    if (value === undefined) continue
+  for (const { name, flag, required, control, named, personal } of fields) {
+    const typed = control === 'flag' ? given.flag(flag) : required ? given.required(flag) : given.text(flag)
+    if (typed === undefined) continue
+    const value = personal === true && typed === '-' ? (await text(process.stdin)).trim() : typed
     values[name] =
       control === 'document' &&
       typeof value === 'string' &&

@@ -1,7 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { capabilityDataOf } from '../administration/capabilities.ts'
-import { type Context, type Given, pageOf, type Row, rowsDefault } from '../administration/declare.ts'
+import {
+  type Context,
+  type Given,
+  isPersonal,
+  pageOf,
+  type Row,
+  rowsDefault,
+} from '../administration/declare.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { sendFile } from '../call/streamed.ts'
 import { CommandRefused } from '../ledger/command.ts'
@@ -137,7 +144,7 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
   const { columns, name } = place.declared
   const askedOf = async (request: FastifyRequest<PlaceParams>, reply: FastifyReply) => {
     const view = await viewAt(context, place, request, reply)
-    const asTyped = formOf(request.query)
+    const asTyped = formOf(request.method === 'POST' ? request.body : request.query)
     const named = await attempt(() => withIds(context, view, asTyped))
     const [typed, fault] = 'fault' in named ? [asTyped, named.fault] : [named.done, null]
     const given = givenIn(place, typed, view.account?.organization_id ?? null)
@@ -147,16 +154,19 @@ const queryRoutes = (pages: FastifyInstance, context: Dashboard, place: Place): 
   const refuse = (reply: FastifyReply, view: Asked['view'], fault: FormFault) =>
     sendPage(reply.code(422), listPage({ ...view, ...nothing, fault }))
 
-  pages.get<PlaceParams>(place.path, async (request, reply) => {
+  const personal = isPersonal(place.declared)
+  const show = async (request: FastifyRequest<PlaceParams>, reply: FastifyReply) => {
     const { view, given, own, fault } = await askedOf(request, reply)
     if (fault !== null) return refuse(reply, view, fault)
-    if (!isAsked(place, view.typed, given))
+    if (personal ? request.method !== 'POST' : !isAsked(place, view.typed, given))
       return sendPage(reply, listPage({ ...view, ...nothing, fault: null }))
     const cursor = view.typed.text('cursor') || null
     const outcome = await attempt(() => found(context, place, { given, own, cursor }))
     if ('fault' in outcome) return refuse(reply, view, outcome.fault)
     return sendPage(reply, listPage({ ...view, ...outcome.done, fault: null }))
-  })
+  }
+  pages.get(place.path, show)
+  if (personal) pages.post(place.path, show)
 
   if (columns === undefined || !hasCsv(place.declared)) return
   pages.get<PlaceParams>(`${place.path}.csv`, async (request, reply) => {

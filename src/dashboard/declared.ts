@@ -1,5 +1,5 @@
 import { declarations } from '../administration/declarations.ts'
-import type { Declared, Given } from '../administration/declare.ts'
+import { type Declared, type Given, isPersonal } from '../administration/declare.ts'
 import type { Field } from '../administration/fields.ts'
 import { type Action, mayDo } from '../administration/roles.ts'
 import type { UserRole } from '../events/users.ts'
@@ -35,7 +35,7 @@ export const isSent = ({ changes, long }: Declared): boolean => changes !== 'not
 export const actionOfPlace: Readonly<Record<string, Action>> = Object.fromEntries(
   places.flatMap(({ declared, path }) => [
     [`GET ${path}`, declared.action],
-    ...(isSent(declared) ? [[`POST ${path}`, declared.action]] : []),
+    ...(isSent(declared) || isPersonal(declared) ? [[`POST ${path}`, declared.action]] : []),
     ...(hasCsv(declared) ? [[`GET ${path}.csv`, declared.action]] : []),
     ...(declared.types === undefined ? [] : [[`GET ${path}/file`, declared.action]]),
   ]),

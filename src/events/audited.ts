@@ -1,7 +1,7 @@
 import type { DomainEvent, EventType } from './catalogue.ts'
 
 /**
- * The events that are changes someone is responsible for, which "audit list" shows. Calls are not, nor events that follow from them by
+ * The events that are changes or searches for people, for which someone is responsible: "audit list" shows them. Calls are not, nor events that follow from them by
  * rule, nor the events of scheduled jobs. Each type is named, so that a new type cannot be forgotten.
  */
 const audited = {
@@ -51,6 +51,7 @@ const audited = {
   BackupRestored: true,
   AppendsResumed: true,
   LedgerFaultAcknowledged: true,
+  CallsSearched: true,
   LedgersReconciled: true,
   LogVerified: true,
   OperatorTokenIssued: true,

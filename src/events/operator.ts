@@ -83,6 +83,12 @@ export type LogVerified = z.infer<typeof logVerifiedV1>
 /** An operator started a job. `run_id` is its id in the queue. */
 export const jobRequestedV1 = z.object({ job, run_id: uuid })
 
+/**
+ * A person searched the calls of an organization, from one instant to another, for an e-mail address, IP address or profile id. Neither
+ * that text nor a hash of it is kept: an erased person must not be found by it.
+ */
+export const callsSearchedV1 = z.object({ organization_id: organizationId, from: instant, to: instant })
+
 /** An operator retried failed runs; `runs` counts them by job. */
 export const deadLettersRetriedV1 = z.object({
   runs: z

@@ -101,8 +101,8 @@ describe('the subject of a call', () => {
       ['2a02:c7c:1::8', 'no'],
       ['nonsense', 'no'],
     ] as const)
-      expect(await ipLookup.recognizes?.(storage(), facts, text)).toMatchObject({ verdict })
-    expect(await emailValidation.recognizes?.(storage(), facts, 'a@b.example')).toBeNull()
+      expect(await ipLookup.recognizes?.(storage(), text)(facts)).toMatchObject({ verdict })
+    expect(await emailValidation.recognizes?.(storage(), 'a@b.example')(facts)).toBeNull()
   })
 
   test('an e-mail address is recognized after normalization', async () => {
@@ -115,12 +115,12 @@ describe('the subject of a call', () => {
       [' Ada@Example.com. ', 'yes'],
       ['ada@example.org', 'no'],
     ] as const)
-      expect(await emailValidation.recognizes?.(storage(), facts, text)).toEqual({ verdict })
+      expect(await emailValidation.recognizes?.(storage(), text)(facts)).toEqual({ verdict })
   })
 
   test('a profile is recognized by any identifier of the person; for an unknown person this is impossible', async () => {
     const facts = { kind: 'profile', source: 'cached', age_seconds: 1, subject_id: subject } as const
-    const verdictOf = async (text: string) => (await profile.recognizes?.(storage(), facts, text))?.verdict
+    const verdictOf = async (text: string) => (await profile.recognizes?.(storage(), text)(facts))?.verdict
     expect(await verdictOf('ada-lovelace')).toBe('cannot_be_told')
     const hmac = house.foundation.secrets.identifierHmac('lid:ada-lovelace')
     await appendNext(house.foundation.eventLog, profileStream(subject), [

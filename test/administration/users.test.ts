@@ -304,6 +304,7 @@ describe('the actions of each role', () => {
     )
     expect(actions.filter((action) => mayDo('partner', action))).toEqual([
       'accounts.read',
+      'calls.find',
       'keys.change',
       'ledgers.export',
       'pixel.change',

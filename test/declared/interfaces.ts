@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
 import { expect } from 'vitest'
+import { adminMethodOf } from '../../src/admin-api/openapi.ts'
 import type { Declared, Given } from '../../src/administration/declare.ts'
 import { commandOf } from '../../src/cli/declared.ts'
 import { givenOf } from '../../src/cli/parse.ts'
@@ -93,7 +94,7 @@ export const onDashboard = async (
 ) => {
   const path = pathOf(declared, organizationId)
   const form = formOf(declared, given)
-  if (declared.changes === 'nothing' && declared.long === undefined) {
+  if (adminMethodOf(declared) === 'GET') {
     const query = encoded(form)
     const at = declared.types === undefined ? path : `${path}/file`
     return [await browser.get(query === '' ? at : `${at}?${query}`)]
@@ -112,7 +113,7 @@ export const onApi = async (
 ) => {
   const url = `/admin/v1/${declared.name.replace(' ', '/')}`
   const authorization = { authorization: `Bearer ${token}` }
-  if (declared.changes !== 'nothing' || declared.long !== undefined) {
+  if (adminMethodOf(declared) === 'POST') {
     return host.inject({
       ...{ method: 'POST', url, query },
       headers: { ...authorization, 'content-type': 'application/json', ...headers },

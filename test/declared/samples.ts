@@ -115,6 +115,7 @@ const fileWith = (name: string, line: object): { readonly file: string } => {
 
 const samples: Readonly<Record<string, Sample>> = {
   'ledger explain': ({ requestId }) => ({ request: requestId }),
+  'ledger find-calls': () => ({ input: 'ada@example.com', from: '2026-01-01', to: '2099-01-01' }),
   'ledger export': () => ({ from: '0', to: '3' }),
   'ledger statement': () => ({ month: new Date().toISOString().slice(0, 7), jsonl: true }),
   'data list': () => ({}),
@@ -281,6 +282,9 @@ export const refusals: Readonly<Record<string, string>> = {
   'jobs retry': 'there are no dead letters',
   'projection release': 'key_usage has no event set aside at position 1',
 }
+
+/** Queries that the event log records, because they look for people. */
+export const recordedQueries: readonly string[] = ['ledger find-calls']
 
 /** Commands whose effect is a message or a row, or that find nothing to do in the scene: no event records them. */
 export const withoutEvents: readonly string[] = [

@@ -33,6 +33,8 @@ const ledgers = {
     `${kind === 'refund' ? 'refunded' : kind === 'void' ? 'took back' : 'adjusted by'} ${creditsText(kind === 'void' ? amount.replace(/^-/, '') : amount)}${because(reason)}${reference === null ? '' : ` (${reference})`}`,
   LedgerFaultAcknowledged: ({ revision, reason }) =>
     `acknowledged a fault at revision ${revision}${because(reason)}`,
+  CallsSearched: ({ organization_id, from, to }) =>
+    `searched the calls of ${organization_id} from ${from} to ${to} for an e-mail address, IP address or profile`,
   LedgersReconciled: ({ ledgers: of, calls, differences }) =>
     `reconciled ${count(of.length, 'ledger')} with ${count(calls, 'call')}: ${count(differences, 'difference')}`,
 } as const satisfies Partial<Sentences>

@@ -4,10 +4,12 @@ import type { InputVerdict } from '../../call/capability.ts'
 import type { CallFacts } from '../../events/calls.ts'
 import type { Explanation } from '../../ledger/explain/explanation.ts'
 import { query } from '../declare.ts'
-import { anyText, flag, id, organization } from '../fields.ts'
+import { anyText, flag, id, instant, number, organization, personal } from '../fields.ts'
+import { InputFault } from '../input.ts'
 import { explainCall, requestIdPattern } from './explain.ts'
+import { callsAbout } from './find-calls.ts'
 
-/** Why a call cost what it did. */
+/** Why a call cost what it did, and which calls were about a person. */
 
 const explain = query({
   name: 'ledger explain',
@@ -39,7 +41,7 @@ const explain = query({
     const verdict =
       input === undefined
         ? null
-        : ((await (await data()).recognize(explanation.facts, input)) ?? unknownInput(explanation))
+        : ((await (await data()).recognizerOf(input)(explanation.facts)) ?? unknownInput(explanation))
     return {
       json: { ...explanation, ...(verdict && { input: verdict }) },
       lines: [...linesOf(explanation), ...(verdict === null ? [] : ['', inputLine(verdict)])],
@@ -137,4 +139,65 @@ const adjustmentLines = ({ adjustments }: Explanation): string[] =>
       `${rerate_run === null ? '' : `, run ${rerate_run}`}${event === null ? '' : ` (revision ${event.revision}, digest ${event.digest})`}`,
   )
 
-export const declarations = [explain]
+const findCalls = query({
+  name: 'ledger find-calls',
+  action: 'calls.find',
+  summary: 'find the calls of an organization about an e-mail address, IP address or profile',
+  input: z.object({
+    organization: organization(),
+    input: personal({
+      label: 'E-mail address, IP address or profile id',
+      help: 'it is not kept; the audit names you, the organization and the time',
+    }),
+    from: instant({
+      label: 'From',
+      help: 'calls from this instant on (default: the last 30 days)',
+    }).optional(),
+    to: instant({ label: 'To', help: 'calls before this instant (default: now)' }).optional(),
+    before: number(
+      {
+        label: 'Before revision',
+        help: 'looks further back from here: a search that stopped early names it',
+      },
+      { min: 1, max: Number.MAX_SAFE_INTEGER },
+    ).optional(),
+  }),
+  run: async ({ foundation, operator, data }, { organization: organizationId, input, before, ...given }) => {
+    const { to = new Date().toISOString() } = given
+    const { from = new Date(Date.parse(to) - searchedMs).toISOString() } = given
+    if (from >= to) throw new InputFault('from', 'it must be before the end of the range')
+    const range = { organizationId, from, to, before: before ?? null }
+    const found = await callsAbout(foundation, range, (await data()).recognizerOf(input), operator)
+    const { calls, events_looked_at, cannot_be_told, next_before } = found
+    const about = { found: calls.length, events_looked_at, ...(cannot_be_told > 0 && { cannot_be_told }) }
+    const again = next_before === null ? null : { from, to, before: String(next_before) }
+    return {
+      json: { organization_id: organizationId, from, to, ...found },
+      sections: [about, calls],
+      lines: [
+        ...calls.map((call) => Object.values(call).join('  ')),
+        `${calls.length} calls found among ${events_looked_at} events from ${from} to ${to}.`,
+        ...(cannot_be_told === 0
+          ? []
+          : [
+              `For ${cannot_be_told} calls it cannot be told: the person was erased, or nothing is recorded.`,
+            ]),
+        ...(again === null
+          ? []
+          : [`Look further back with --to ${to} --from ${from} --before ${again.before}`]),
+      ],
+      ...(again !== null && {
+        next: [
+          {
+            ...{ name: 'ledger find-calls', label: 'Look further back' },
+            given: { organization: organizationId, input, ...again },
+          },
+        ],
+      }),
+    }
+  },
+})
+
+const searchedMs = 30 * 86_400_000
+
+export const declarations = [explain, findCalls]

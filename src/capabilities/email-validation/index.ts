@@ -301,10 +301,10 @@ export const emailValidation: Capability<EmailValidationSettings> = {
   },
   checks: () => [listsAge()],
   data: emailData,
-  recognizes: ({ secrets }, facts, text) => {
-    if (facts.kind !== 'email_validation') return null
+  recognizes: ({ secrets }, text) => {
     const hmac = secrets.addressHmac(namedAddressOf(readAddress(text)))
-    return { verdict: hmac === facts.address_hmac ? 'yes' : 'no' }
+    return (facts) =>
+      facts.kind === 'email_validation' ? { verdict: hmac === facts.address_hmac ? 'yes' : 'no' } : null
   },
 }
 

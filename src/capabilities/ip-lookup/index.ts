@@ -95,11 +95,14 @@ export const ipLookup: Capability<GeoSettings> = {
   },
   checks: (settings) => [geoAge(settings)],
   data: ({ settings }) => geoData(settings),
-  recognizes: ({ secrets }, facts, text) => {
-    if (facts.kind !== 'ip_lookup') return null
+  recognizes: ({ secrets }, text) => {
     const address = parseAddress(text)
-    if (address === null) return { verdict: 'no', why: 'it is no IP address' }
-    return { verdict: secrets.addressHmac(address.canonical) === facts.address_hmac ? 'yes' : 'no' }
+    const hmac = address === null ? null : secrets.addressHmac(address.canonical)
+    return (facts) => {
+      if (facts.kind !== 'ip_lookup') return null
+      if (hmac === null) return { verdict: 'no', why: 'it is no IP address' }
+      return { verdict: hmac === facts.address_hmac ? 'yes' : 'no' }
+    }
   },
 }
 

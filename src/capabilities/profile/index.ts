@@ -91,32 +91,42 @@ const eventsMax = 10_000
 
 /**
  * Whether a call was about the person of an identifier. Its facts name the person by our own id; the person's own stream has
- * the keyed hashes of every identifier they were known by, also after an erasure.
+ * the keyed hashes of every identifier they were known by. The identifiers of an erased person are no longer compared.
  */
-const recognizePerson = async (
-  { eventLog, secrets, settings }: CapabilityStorage & { readonly settings: ProfileSettings },
-  facts: CallFacts,
+const recognizePerson = (
+  storage: CapabilityStorage & { readonly settings: ProfileSettings },
   text: string,
-): Promise<InputVerdict | null> => {
-  if (facts.kind !== 'profile') return null
-  const ref = identifiersOf(settings).parse(text)
-  if (ref === null) return { verdict: 'no', why: 'it is no profile id, profile URL or person URN' }
-  const hmac = secrets.identifierHmac(`${ref.kind}:${ref.value}`)
-  const events = await eventLog
-    .read(profileStream(facts.subject_id), { max: eventsMax })
-    .catch((error: unknown) => {
-      if (error instanceof StreamMissing) return []
-      throw error
+) => {
+  const ref = identifiersOf(storage.settings).parse(text)
+  const hmac = ref === null ? '' : storage.secrets.identifierHmac(`${ref.kind}:${ref.value}`)
+  const verdicts = new Map<string, Promise<InputVerdict>>()
+  let erased: Promise<boolean> | undefined
+  const verdictOn = async (subjectId: string): Promise<InputVerdict> => {
+    erased ??= vaultOf(storage).suppressed([hmac])
+    if (await erased) return { verdict: 'cannot_be_told', why: 'the person with this identifier was erased' }
+    const events = await storage.eventLog
+      .read(profileStream(subjectId), { max: eventsMax })
+      .catch((error: unknown) => {
+        if (error instanceof StreamMissing) return []
+        throw error
+      })
+    if (events.length === 0) return { verdict: 'cannot_be_told', why: 'nothing is recorded of this person' }
+    const aliases = events.map(decodeEvent).flatMap((event) => {
+      if (event.type === 'ProfileFetched') return [...event.data.aliases, ...event.data.former_aliases]
+      return event.type === 'ProfileMissed' ? event.data.aliases : []
     })
-  if (events.length === 0) return { verdict: 'cannot_be_told', why: 'nothing is recorded of this person' }
-  const aliases = events.map(decodeEvent).flatMap((event) => {
-    if (event.type === 'ProfileFetched') return [...event.data.aliases, ...event.data.former_aliases]
-    return event.type === 'ProfileMissed' ? event.data.aliases : []
-  })
-  const known = aliases.some((alias) => alias.kind === ref.kind && alias.hmac === hmac)
-  return known
-    ? { verdict: 'yes', why: 'it names the person; which of their identifiers was sent is not recorded' }
-    : { verdict: 'no' }
+    return aliases.some((alias) => alias.kind === ref?.kind && alias.hmac === hmac)
+      ? { verdict: 'yes', why: 'it names the person; which of their identifiers was sent is not recorded' }
+      : { verdict: 'no' }
+  }
+  return (facts: CallFacts): InputVerdict | null | Promise<InputVerdict> => {
+    if (facts.kind !== 'profile') return null
+    if (ref === null) return { verdict: 'no', why: 'it is no profile id, profile URL or person URN' }
+    const { subject_id } = facts
+    const verdict = verdicts.get(subject_id) ?? verdictOn(subject_id)
+    verdicts.set(subject_id, verdict)
+    return verdict
+  }
 }
 
 /** Up to the eight seconds a source has at most. */

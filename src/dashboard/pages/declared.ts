@@ -1,4 +1,14 @@
-import type { Answer, Column, Lists, Page, Plan, Row, Sections } from '../../administration/declare.ts'
+import { declarationNamed } from '../../administration/declarations.ts'
+import {
+  type Answer,
+  type Column,
+  isPersonal,
+  type Lists,
+  type Page,
+  type Plan,
+  type Row,
+  type Sections,
+} from '../../administration/declare.ts'
 import { type Field, organizationHelp } from '../../administration/fields.ts'
 import { askedFields, hasCsv, hrefOf, type Place } from '../declared.ts'
 import type { Form } from '../form.ts'
@@ -289,6 +299,7 @@ export const listPage = (view: FormView & Found): Html => {
   const fields = askedFields(place)
   const long = place.declared.long !== undefined
   const file = place.declared.types !== undefined
+  const sent = long || isPersonal(place.declared)
   const query = new URLSearchParams(
     fields.flatMap(({ flag }) =>
       typed.text(flag) === '' ? [] : [[flag, typed.text(flag)] as [string, string]],
@@ -300,8 +311,8 @@ export const listPage = (view: FormView & Found): Html => {
     html`${faultNotice(fault)}
 ${
   (fields.length > 0 || long) &&
-  html`<form class="fields" method="${long ? 'post' : 'get'}" action="${addressOf(view)}${file && '/file'}">
-${long && formFields(viewer)}
+  html`<form class="fields" method="${sent ? 'post' : 'get'}" action="${addressOf(view)}${file && '/file'}">
+${sent && formFields(viewer)}
 ${fields.map((field) => control(view, field))}
 <p class="actions"><button type="submit">${long ? 'Begin' : file ? 'Download' : 'Show'}</button></p>
 </form>`
@@ -343,10 +354,21 @@ const askerOf = ({ viewer, account }: DeclaredView) => ({
 /** Only what the person may do. */
 const nextLinks = (view: DeclaredView & { readonly answer?: Answer | null }): Renderable => {
   const links = [...(view.place.declared.next ?? []), ...(view.answer?.next ?? [])].flatMap((next) => {
-    const href = hrefOf(next, askerOf(view))
-    return href === null ? [] : [html`<a class="button quiet" href="${href}">${next.label}</a> `]
+    const declared = declarationNamed(next.name)
+    const given: Row = ('given' in next ? next.given : undefined) ?? {}
+    const personal = isPersonal(declared)
+    const href = hrefOf(personal ? { name: next.name } : next, askerOf(view))
+    if (href === null) return []
+    if (!personal) return [html`<a class="button quiet" href="${href}">${next.label}</a> `]
+    return [
+      html`<form method="post" action="${href}">${formFields(view.viewer)}${declared.fields.map(
+        ({ name, flag }) =>
+          given[name] !== undefined &&
+          html`<input type="hidden" name="${flag}" value="${String(given[name])}">`,
+      )}<button class="quiet" type="submit">${next.label}</button></form> `,
+    ]
   })
-  return links.length > 0 && html`<p class="actions">${links}</p>`
+  return links.length > 0 && html`<div class="actions">${links}</div>`
 }
 
 const pageOfRows = (view: DeclaredView & Found, page: Page, query: string): Html => {
@@ -392,19 +414,23 @@ const shownAnswer = (view: DeclaredView & { readonly answer: Answer }): Renderab
   const { json, lines, sections } = view.answer
   const { columns, summary, lists } = view.place.declared
   if (lists !== undefined) return members(json, view)
-  if (sections !== undefined) return sectionsIn(view, sections)
+  if (sections !== undefined) {
+    const { organization_id: named }: Row = { ...json }
+    const of = view.account?.organization_id ?? (typeof named === 'string' ? named : undefined)
+    return sectionsIn(view, sections, of)
+  }
   if (Array.isArray(json)) return list(json as Row[], { caption: summary, columns })
   if (lines !== undefined && Object.keys(json).length === 0) return html`<pre>${lines.join('\n')}</pre>`
   return members(json)
 }
 
-/** A table is captioned by the heading before it. */
-const sectionsIn = (view: DeclaredView, sections: Sections): Renderable =>
+/** A table is captioned by the heading before it. `callsOf`: the organization whose calls the request ids name. */
+const sectionsIn = (view: DeclaredView, sections: Sections, callsOf?: string): Renderable =>
   sections.map((section, i) => {
     if (typeof section === 'string') return html`<h2>${section}</h2>`
     if (!Array.isArray(section)) return members(section)
     const heads = sections.slice(0, i).filter((one) => typeof one === 'string')
-    return list(section as Row[], { caption: heads.at(-1) ?? titleOf(view) })
+    return list(section as Row[], { caption: heads.at(-1) ?? titleOf(view), callsOf })
   })
 
 type Listed = {
@@ -412,9 +438,13 @@ type Listed = {
   readonly columns?: readonly Column[] | undefined
   readonly names?: Names
   readonly more?: readonly TableColumn<Row>[]
+  readonly callsOf?: string | undefined
 }
 
-const list = (rows: readonly Row[], { caption, columns, names = new Map(), more = [] }: Listed): Html => {
+const list = (
+  rows: readonly Row[],
+  { caption, columns, names = new Map(), more = [], callsOf }: Listed,
+): Html => {
   const [first = {}] = rows
   const shown =
     columns?.filter(({ name }) => rows.some((row) => row[name] !== undefined)) ??
@@ -432,7 +462,11 @@ const list = (rows: readonly Row[], { caption, columns, names = new Map(), more 
       ...shown.map((column, i) => ({
         head: column.label,
         cell: (row: Row) =>
-          column.limit === undefined ? cellOf(row[column.name], column, names) : meter(row, column),
+          column.name === 'request_id' && callsOf !== undefined
+            ? html`<a class="id whole" href="/organizations/${callsOf}/calls/${String(row.request_id)}">${String(row.request_id)}</a>`
+            : column.limit === undefined
+              ? cellOf(row[column.name], column, names)
+              : meter(row, column),
         ...(['credits', 'number', 'position'].includes(column.kind ?? '') && ({ kind: 'number' } as const)),
         ...((column.kind === 'name' || (i === 0 && column.kind === 'id')) && ({ kind: 'name' } as const)),
       })),

@@ -38,6 +38,29 @@ export async function* recordedCalls(
   }
 }
 
+/**
+ * The events among which the calls of a range of time are recorded, the newest page first; each page is in ledger order. `before`: only
+ * those up to this revision. The end of the range is found without reading the ledger from its own end.
+ */
+export async function* recordedBackwards(
+  eventLog: EventLog,
+  organizationId: string,
+  { fromMs, untilMs, before }: { fromMs: number; untilMs: number; before: number | null },
+): AsyncGenerator<readonly RecordedEvent[]> {
+  const stream = ledgerStream(organizationId)
+  const last = await lastOf(eventLog, stream)
+  if (last === null) return
+  const after = await firstRevisionFor(eventLog, organizationId, untilMs + 2 * slackMs)
+  let from = Math.min(last.revision, after ?? last.revision, before ?? last.revision)
+  while (from >= 0) {
+    const page = await eventLog.read(stream, { from, direction: 'backwards', max: pageMax })
+    yield page.toReversed()
+    const oldest = page.at(-1)
+    if (oldest === undefined || recordedMsOf(oldest) < fromMs - slackMs) return
+    from = oldest.revision - 1
+  }
+}
+
 /** A revision before which no call of this instant or a later one is recorded; null: the ledger has none. */
 export const firstRevisionFor = async (
   eventLog: EventLog,

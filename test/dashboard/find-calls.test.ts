@@ -1,0 +1,195 @@
+/** The calls about a person are found by the person's address or profile id, which is kept nowhere, by those who may. */
+
+import { ulid } from 'ulid'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { callsAbout } from '../../src/administration/ledgers/find-calls.ts'
+import { roles } from '../../src/administration/roles.ts'
+import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
+import { eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
+import { erasureParts } from '../../src/capabilities/profile/storage.ts'
+import { appendNext } from '../../src/event-log/append-next.ts'
+import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
+import { profileStream } from '../../src/events/streams.ts'
+import type { CallToRecord } from '../../src/ledger/command.ts'
+import { call, command, grantOf, openLedger, org } from '../support/ledger-commands.ts'
+import { createMemoryEventLog } from '../support/memory-event-log.ts'
+import { memoryProcess } from '../support/memory-process.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  openDashboardHost,
+  signedIn,
+  userWhoChose,
+} from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+const actor = 'cli:setup'
+const email = 'Ada.Lovelace@example.com'
+let room: DashboardHost
+let scene: Scene
+let other: Scene
+let token = ''
+const people = new Map<string, Browser>()
+const about = { email: ['', ''], profile: '' }
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  scene = await openScene(room, { nowMs: Date.now(), days: 1 })
+  other = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Contoso' })
+  for (const role of roles) {
+    const organizationId = role === 'partner' ? scene.organizationId : null
+    const user = await userWhoChose(room, { name: `the.${role}`, role, organizationId, actor })
+    people.set(role, await signedIn(room, user))
+  }
+  token = (await issueOperatorToken(room.foundation, { user: 'the.finance', actor })).token
+  for (const [i, status] of (['invalid', 'valid'] as const).entries())
+    about.email[i] = await recorded({
+      ...{ keyId: scene.keyId, capability: 'email_validation', outcome: 'answered' },
+      facts: {
+        ...{ kind: 'email_validation', status, sub_status: 'accepted', decision_row: 17 },
+        ...{ company_status: 'not_requested', domain: 'example.com' },
+        address_hmac: room.foundation.secrets.addressHmac(email.toLowerCase()),
+      },
+    })
+  await personKnownAs('ada-lovelace')
+  about.profile = await recorded({
+    ...{ keyId: scene.keyId, capability: 'profile', outcome: 'answered' },
+    facts: { kind: 'profile', source: 'cached', age_seconds: 1, subject_id: subject },
+  })
+  await room.caughtUp()
+})
+afterAll(() => room?.close())
+
+const subject = 'sub_01J8ZQ5V7N3K2M4P6R8T0W1X2A'
+
+const recorded = async (call: CallToRecord): Promise<string> => {
+  const [requestId, atMs] = [ulid(), Date.now()]
+  await room.foundation.ledger.submit(scene.organizationId, {
+    ...{ key: requestId, atMs, requestId, actor: `key:${call.keyId}`, kind: 'record', call },
+    book: room.prices.at(atMs),
+  })
+  return requestId
+}
+
+const personKnownAs = async (lid: string): Promise<void> => {
+  const at = new Date().toISOString()
+  const hmac = room.foundation.secrets.identifierHmac(`lid:${lid}`)
+  const data = { subject_id: subject, provider: 'http', reason: 'not_found', observed_at: at } as const
+  await appendNext(room.foundation.eventLog, profileStream(subject), [
+    encodeEvent(
+      { type: 'ProfileMissed', data: { ...data, aliases: [{ kind: 'lid', hmac }] } },
+      { id: eventIdOf(subject, 'missed', 0), actor: 'system', effectiveAt: at },
+    ),
+  ])
+}
+
+const as = (role: string): Browser => {
+  const browser = people.get(role)
+  if (browser === undefined) throw new Error(`there is no ${role}`)
+  return browser
+}
+
+const overApi = async (given: object) => {
+  const answer = await room.host.inject({
+    ...{ method: 'POST', url: '/admin/v1/ledger/find-calls' },
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    payload: JSON.stringify({ organization: scene.organizationId, ...given }),
+  })
+  return answer.json()
+}
+
+const pathIn = ({ organizationId }: Scene): string => `/organizations/${organizationId}/ledger/find-calls`
+const find = (role: string, input: string, of = scene) => as(role).submit(pathIn(of), { input })
+
+test('an e-mail address in any spelling finds its calls, newest first, with what they cost', async () => {
+  for (const input of [email, ' ADA.lovelace@example.com. ']) {
+    const { calls, cannot_be_told, next_before } = await overApi({ input })
+    expect([cannot_be_told, next_before]).toEqual([0, null])
+    expect(calls).toMatchObject([
+      { request_id: about.email[1], capability: 'email_validation', outcome: 'answered', charged: '1' },
+      { request_id: about.email[0], charged: '0' },
+    ])
+  }
+  expect((await overApi({ input: 'ada@example.org' })).calls).toEqual([])
+  expect((await overApi({ input: '8.8.8.8' })).calls.length).toBeGreaterThan(2)
+})
+
+test('only calls of the range are found, and an invalid range or an unknown organization is refused', async () => {
+  const [from, to] = ['2020-01-01T00:00:00Z', '2020-02-01T00:00:00Z']
+  expect((await overApi({ input: email, from, to })).calls).toEqual([])
+  expect((await overApi({ input: email, from })).calls).toHaveLength(2)
+  expect(await overApi({ input: email, from: to, to: from })).toMatchObject({ details: { field: 'from' } })
+  const organization = scene.organizationId.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
+  expect((await overApi({ input: email, organization })).message).toContain('there is no ledger')
+})
+
+test('the pages link each call, and no address on them has the text', async () => {
+  const base = `/organizations/${scene.organizationId}`
+  const { statusCode, body } = await find('partner', email)
+  expect(statusCode).toBe(200)
+  for (const id of about.email) expect(body).toContain(`href="${base}/calls/${id}"`)
+  expect(body).toContain(`<form class="fields" method="post" action="${pathIn(scene)}">`)
+  expect([...body.matchAll(/(?:href|action)="([^"]*)"/g)].filter(([, at = '']) => /ada/i.test(at))).toEqual(
+    [],
+  )
+  const opened = await as('partner').get(`${pathIn(scene)}?input=${encodeURIComponent(email)}`)
+  expect(opened.body).not.toContain(about.email[0])
+})
+
+test.each(roles)('the role %s searches only what the table of roles permits', async (role) => {
+  const own = (await find(role, email)).statusCode
+  expect(own).toBe(role === 'viewer' ? 403 : 200)
+  const theirs = (await find(role, email, other)).statusCode
+  expect(theirs).toBe(role === 'viewer' ? 403 : role === 'partner' ? 404 : 200)
+})
+
+test('a search is in the audit with its organization, and neither the text nor its hash is in the event log or a row', async () => {
+  await find('operations', email)
+  await room.caughtUp()
+  const { body } = await as('admin').get('/commands/audit/list?actor=the.operations&type=CallsSearched')
+  expect(body).toContain(`searched the calls of ${scene.organizationId} from `)
+  const events = await room.foundation.eventLog.read('operator', { max: 1_000 })
+  const searches = events.filter(({ type }) => type === 'CallsSearched')
+  expect(Object.keys(JSON.parse(searches[0]?.data ?? ''))).toEqual(['organization_id', 'from', 'to'])
+  expect(searches.filter(({ data, metadata }) => /lovelace/i.test(data + metadata))).toEqual([])
+})
+
+test('a profile id finds the calls about the person until the person is erased', async () => {
+  const input = 'https://www.profnet.com/in/Ada-Lovelace'
+  expect(await overApi({ input })).toMatchObject({
+    calls: [{ request_id: about.profile }],
+    cannot_be_told: 0,
+  })
+  await eraseProfile(
+    erasureParts(room.foundation),
+    { kind: 'lid', value: 'ada-lovelace' },
+    { actor, note: null },
+  )
+  expect(await overApi({ input })).toMatchObject({ calls: [], cannot_be_told: 1 })
+  expect((await find('admin', input)).body).not.toContain(about.profile)
+})
+
+test('a long ledger is searched in parts, each with where to continue, and no charge is lost between two', async () => {
+  const { eventLog, ledger } = memoryProcess(createMemoryEventLog(), 'one')
+  await openLedger(ledger, '5000')
+  const ids = Array.from({ length: 3_000 }, (_, i) => `call-${i}`)
+  await Promise.all(ids.map((id) => ledger.submit(org, call(id))))
+  // With this last event, a part ends between a call and its charge.
+  await ledger.submit(org, command('grant 2', grantOf('1')))
+  const [from, to] = ['2026-03-01T00:00:00.000Z', '2099-01-01T00:00:00.000Z']
+  const found: string[] = []
+  const parts: number[] = []
+  for (let before: number | null = null; ; ) {
+    const range = { organizationId: org, from, to, before }
+    const part = await callsAbout({ eventLog }, range, async () => ({ verdict: 'yes' }), {
+      ...{ actor: 'cli', role: null },
+    })
+    expect(part.calls.filter(({ charged }) => charged !== '1')).toEqual([])
+    found.push(...part.calls.map(({ request_id }) => request_id))
+    parts.push(part.calls.length)
+    before = part.next_before
+    if (before === null) break
+  }
+  expect([found.length, found]).toEqual([3_000, ids.toReversed()])
+  expect(parts.length).toBe(2)
+})
