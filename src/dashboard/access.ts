@@ -25,7 +25,8 @@ const actionOfPage = {
   'GET /organizations/:organization/pick/keys': 'accounts.read',
   // Everyone searches among the things that the role may open.
   'GET /search': 'accounts.read',
-  'GET /search/choices': 'accounts.read',
+  'POST /search': 'accounts.read',
+  'POST /search/choices': 'accounts.read',
   'GET /pick/organizations': 'finance.read',
   'GET /pick/keys': 'finance.read',
   'GET /pick/users': 'users.read',

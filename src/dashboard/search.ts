@@ -1,4 +1,5 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { isIP } from 'node:net'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { callOfEvent, callsOfRequest } from '../../projections/statement-lines.ts'
 import { declarations } from '../administration/declarations.ts'
 import { lookedAtMax, recentEvent } from '../administration/event-log/event-pages.ts'
@@ -203,27 +204,48 @@ const foundBy = (finders: readonly Finder[], text: string): Promise<Found[]> =>
   Promise.all(finders.map(async ({ title, find }) => ({ title, ...(await find(text)) })))
 
 /** Throws `InputFault`. The secret of a key is cut off. */
-const textIn = (query: unknown): string =>
-  labelOf('q', formOf(query).text('q')).replace(keyForm, (_, prefix: string, id: string) => prefix + id)
+const textIn = (body: unknown): string =>
+  labelOf('q', formOf(body).text('q')).replace(keyForm, (_, prefix: string, id: string) => prefix + id)
 
+/** Texts in the form of an e-mail address or IP address. Profile ids have the form of any word. */
+const isAddress = (text: string): boolean => text.includes('@') || isIP(text) !== 0
+
+/** The form that finds the calls about a text; null: the text does not look like one, or it is not for this person. */
+const callsAboutIn = (text: string, found: readonly Found[], { role, organizationId }: Seeker) => {
+  const isOffered = isAddress(text) || found.every(({ hits }) => hits.length === 0)
+  return isOffered ? hrefOf({ name: 'ledger find-calls' }, { role, organizationId }) : null
+}
+
+/** A text may be about a person, so no address has it: forms are sent. */
 export const searchRoutes = (pages: FastifyInstance, context: Dashboard): void => {
-  pages.get('/search', async (request, reply) => {
+  const empty = { text: '', found: [], fault: null, callsAbout: null } as const
+  const start = (request: FastifyRequest, reply: FastifyReply) => {
     const viewer = viewerOf(request, reply)
-    const finders = findersFor(context, seekerOf(request, viewer.role))
-    const can = finders.map(({ by }) => by)
-    if (formOf(request.query).text('q').trim() === '')
-      return sendPage(reply, searchPage({ viewer, can, text: '', found: [], fault: null }))
-    const read = await attempt(async () => textIn(request.query))
-    if ('fault' in read)
-      return sendPage(reply.code(422), searchPage({ viewer, can, text: '', found: [], fault: read.fault }))
-    const found = await foundBy(finders, read.done)
-    const [one, ...others] = found.flatMap(({ hits }) => hits.filter(({ exact }) => exact))
-    if (one !== undefined && others.length === 0) return reply.redirect(one.href, 303)
-    return sendPage(reply, searchPage({ viewer, can, text: read.done, found, fault: null }))
+    const seeker = seekerOf(request, viewer.role)
+    const finders = findersFor(context, seeker)
+    return { viewer, seeker, finders, can: finders.map(({ by }) => by) }
+  }
+  pages.get('/search', async (request, reply) => {
+    const { viewer, can } = start(request, reply)
+    return sendPage(reply, searchPage({ ...empty, viewer, can }))
   })
-  pages.get('/search/choices', async (request, reply) => {
-    const finders = findersFor(context, seekerOf(request, viewerOf(request, reply).role))
-    const read = await attempt(async () => textIn(request.query))
+  pages.post('/search', async (request, reply) => {
+    const { viewer, seeker, finders, can } = start(request, reply)
+    if (formOf(request.body).text('q').trim() === '')
+      return sendPage(reply, searchPage({ ...empty, viewer, can }))
+    const read = await attempt(async () => textIn(request.body))
+    if ('fault' in read)
+      return sendPage(reply.code(422), searchPage({ ...empty, viewer, can, fault: read.fault }))
+    const { done: text } = read
+    const found = await foundBy(finders, text)
+    const [one, ...others] = found.flatMap(({ hits }) => hits.filter(({ exact }) => exact))
+    if (one !== undefined && others.length === 0 && !isAddress(text)) return reply.redirect(one.href, 303)
+    const callsAbout = callsAboutIn(text, found, seeker)
+    return sendPage(reply, searchPage({ ...empty, viewer, can, text, found, callsAbout }))
+  })
+  pages.post('/search/choices', async (request, reply) => {
+    const { finders } = start(request, reply)
+    const read = await attempt(async () => textIn(request.body))
     const found = 'fault' in read ? [] : await foundBy(finders, read.done)
     return sendPart(reply, choiceOptions({ found: found.flatMap(({ hits }) => hits).slice(0, choicesMax) }))
   })

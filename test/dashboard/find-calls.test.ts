@@ -17,8 +17,11 @@ import { memoryProcess } from '../support/memory-process.ts'
 import {
   type Browser,
   type DashboardHost,
+  encoded,
+  hiddenIn,
   openDashboardHost,
   signedIn,
+  tokenIn,
   userWhoChose,
 } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
@@ -167,6 +170,33 @@ test('a profile id finds the calls about the person until the person is erased',
   )
   expect(await overApi({ input })).toMatchObject({ calls: [], cannot_be_told: 1 })
   expect((await find('admin', input)).body).not.toContain(about.profile)
+})
+
+test('the search field offers it for an address, in a form and not in a link', async () => {
+  const search = async (role: string, q: string) => {
+    const page = (await as(role).get('/me')).body
+    return as(role).post('/search', encoded({ _csrf: tokenIn(page), q }))
+  }
+  const offered = async (role: string, q: string) => {
+    const { body } = await search(role, q)
+    return body.slice(body.indexOf('<main')).match(/action="([^"]*ledger\/find-calls)"/)?.[1]
+  }
+  expect(await offered('partner', email)).toBe(pathIn(scene))
+  expect(await offered('admin', '10.0.0.1')).toBe('/commands/ledger/find-calls')
+  expect(await offered('admin', 'ada-lovelace')).toBe('/commands/ledger/find-calls')
+  expect(await offered('admin', 'price')).toBeUndefined()
+  expect(await offered('viewer', email)).toBeUndefined()
+  const { body } = await search('finance', email)
+  const { input = '' } = hiddenIn(body)
+  const found = await as('finance').post(
+    '/commands/ledger/find-calls',
+    encoded({ _csrf: tokenIn(body), input, org: 'northwind traders' }),
+  )
+  expect(found.body).toContain(`href="/organizations/${scene.organizationId}/calls/${about.email[0]}"`)
+  expect(await as('finance').get(`/search?q=${encodeURIComponent(email)}`)).toMatchObject({
+    statusCode: 200,
+    body: expect.not.stringContaining(email),
+  })
 })
 
 test('a long ledger is searched in parts, each with where to continue, and no charge is lost between two', async () => {

@@ -90,7 +90,7 @@ test.each(screens)(
     await page.keyboard.type('product')
     await expect.poll(() => page.locator('#q-choices option').count()).toBe(1)
     await page.keyboard.press('Enter')
-    await page.waitForURL('/search?q=product')
+    await page.waitForURL('/search')
     await whole('search-groups')
     // The first stop of every page leads past its head.
     await page.keyboard.press('Tab')
@@ -98,7 +98,9 @@ test.each(screens)(
     await page.keyboard.press('Tab')
     await page.keyboard.press('Enter')
     await page.waitForURL(`/organizations/${organizationId}/keys/${keyId}`)
-    await page.goto('/search?q=none+of+these')
+    await page.fill('#q', 'none of these')
+    await page.press('#q', 'Enter')
+    await page.getByRole('heading', { name: 'Search: none of these' }).waitFor()
     await whole('search-nothing')
     await close()
   },

@@ -36,12 +36,19 @@ export const choiceOptions = ({
 export const suggestions = (flag: string, choices: Choices): Html =>
   html`<datalist id="${flag}-choices">${choiceOptions(choices)}</datalist>`
 
-/** The attributes of an input with suggestions. `address` finds them. `within`: the field of the organization to which they belong. */
+/**
+ * The attributes of an input with suggestions. `address` finds them. `within`: the field of the organization to which they belong.
+ * `posted`: the text must be in no address; the form around the input has its token.
+ */
 export const suggesting = (
   flag: string,
-  { address, within }: { readonly address: string; readonly within: string | null },
+  {
+    address,
+    within,
+    posted = false,
+  }: { readonly address: string; readonly within: string | null; readonly posted?: boolean },
 ): Html =>
-  html` list="${flag}-choices" hx-get="${address}?field=${flag}" hx-trigger="input changed delay:150ms" hx-target="#${flag}-choices" hx-sync="this:replace"${within !== null && html` hx-include="[name='${within}']"`}`
+  html` list="${flag}-choices" ${posted ? 'hx-post' : 'hx-get'}="${address}?field=${flag}" hx-trigger="input changed delay:150ms" hx-target="#${flag}-choices" hx-sync="this:replace"${within !== null && html` hx-include="[name='${within}']"`}`
 
 /** A list of what a name may have meant. */
 export const choiceList = (flag: string, { found, more }: Choices): Renderable => {

@@ -61,7 +61,7 @@ ${(['page.js', ...(viewer === null ? [] : (['more.js'] as const)), ...scripts] a
 <a class="skip" href="#main">Skip to content</a>
 <header class="top">
 <a class="brand" href="/">Enrichment ledger</a>
-${viewer !== null && searchForm(searched)}
+${viewer !== null && searchForm(viewer, searched)}
 ${viewer !== null && mainMenu(viewer, at)}
 ${
   viewer !== null &&
@@ -83,12 +83,14 @@ ${main}
 </body>
 </html>`
 
-/** A browser without scripts, too, sends no whole key: a secret must not be part of an address. */
+/** The text may be about a person, so it is in no address. A browser without scripts, too, sends no whole key. */
 const searchForm = (
+  { csrf }: Viewer,
   text: string,
-): Html => html`<form class="search" method="get" action="/search" role="search">
+): Html => html`<form class="search" method="post" action="/search" role="search">
+${csrfField(csrf)}
 <label class="unseen" for="q">Search</label>
-<input id="q" name="q" type="search" value="${text}" placeholder="Search: an id, a name, a page" maxlength="200" autocomplete="off" autocapitalize="off" spellcheck="false" aria-keyshortcuts="Control+K /" pattern="(?!\\s*enl_[a-z]+_[0-9A-Za-z]{16}.).*" title="The id of a key, without its secret"${suggesting('q', { address: '/search/choices', within: null })}>
+<input id="q" name="q" type="search" value="${text}" placeholder="Search: an id, a name, a page" maxlength="200" autocomplete="off" autocapitalize="off" spellcheck="false" aria-keyshortcuts="Control+K /" pattern="(?!\\s*enl_[a-z]+_[0-9A-Za-z]{16}.).*" title="The id of a key, without its secret"${suggesting('q', { address: '/search/choices', within: null, posted: true })}>
 <datalist id="q-choices"></datalist>
 </form>`
 

@@ -1,6 +1,6 @@
 import { type Html, html } from '../html.ts'
-import type { Choice } from './choices.ts'
-import { type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
+import { type Choice, suggesting, suggestions } from './choices.ts'
+import { csrfField, type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
 
 /** The things that match a text, by kind. */
 
@@ -19,6 +19,7 @@ export const searchPage = ({
   text,
   found,
   fault,
+  callsAbout,
 }: {
   readonly viewer: Viewer
   /** The texts by which this person can search. */
@@ -26,16 +27,20 @@ export const searchPage = ({
   readonly text: string
   readonly found: readonly Found[]
   readonly fault: FormFault | null
+  /** The address of the form that finds the calls about the text; null: it is not offered. */
+  readonly callsAbout: string | null
 }): Html => {
   const groups = found.filter(({ hits }) => hits.length > 0)
   const title = text === '' ? 'Search' : `Search: ${text}`
   return layout({
-    title,
+    // Browsers keep titles in their history.
+    title: 'Search',
     viewer,
     searched: text,
     main: html`<h1>${title}</h1>
 ${faultNotice(fault)}
 ${groups.map(groupSection)}
+${callsAbout !== null && callsAboutForm(viewer, { text, at: callsAbout })}
 ${
   groups.length === 0 &&
   html`${text !== '' && html`<p class="empty">Nothing that you may see has this id or name. A new call can be found after about a second.</p>`}
@@ -44,6 +49,26 @@ ${
 }`,
   })
 }
+
+/** Outside the pages of an organization, the form asks for one. */
+const callsAboutForm = (
+  { csrf }: Viewer,
+  { text, at }: { readonly text: string; readonly at: string },
+): Html => html`<section aria-labelledby="calls-about">
+<h2 id="calls-about">Calls about this input</h2>
+<p>The calls of one organization about this e-mail address, IP address or profile. The audit names you and the organization, and not the text.</p>
+<form class="fields" method="post" action="${at}">
+${csrfField(csrf)}
+<input type="hidden" name="input" value="${text}">
+${
+  at.startsWith('/commands/') &&
+  html`<p><label for="org">Organization</label>
+<input id="org" name="org" required maxlength="200" autocomplete="off"${suggesting('org', { address: '/pick/organizations', within: null })}></p>
+${suggestions('org', { found: [], more: false })}`
+}
+<p class="actions"><button type="submit">Find calls about this input</button></p>
+</form>
+</section>`
 
 const groupSection = (
   { title, hits, more }: Found,
