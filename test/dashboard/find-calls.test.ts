@@ -1,7 +1,9 @@
 /** The calls about a person are found by the person's address or profile id, which is kept nowhere, by those who may. */
 
+import { Readable } from 'node:stream'
 import { ulid } from 'ulid'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { declarationNamed } from '../../src/administration/declarations.ts'
 import { callsAbout } from '../../src/administration/ledgers/find-calls.ts'
 import { roles } from '../../src/administration/roles.ts'
 import { issueOperatorToken } from '../../src/administration/users/operator-tokens.ts'
@@ -9,9 +11,11 @@ import { eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
 import { erasureParts } from '../../src/capabilities/profile/storage.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import { encodeEvent, eventIdOf } from '../../src/event-log/stored-event.ts'
+import type { CallFacts } from '../../src/events/calls.ts'
 import { profileStream } from '../../src/events/streams.ts'
 import type { CallToRecord } from '../../src/ledger/command.ts'
-import { call, command, grantOf, openLedger, org } from '../support/ledger-commands.ts'
+import { onCommandLine } from '../declared/interfaces.ts'
+import { call, command, grantOf, located, openLedger, org } from '../support/ledger-commands.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { memoryProcess } from '../support/memory-process.ts'
 import {
@@ -117,6 +121,16 @@ test('an e-mail address in any spelling finds its calls, newest first, with what
   expect((await overApi({ input: '8.8.8.8' })).calls.length).toBeGreaterThan(2)
 })
 
+test('the command line reads the text from standard input, where no history keeps it', async () => {
+  const stdin = vi.spyOn(process, 'stdin', 'get')
+  stdin.mockReturnValue(Readable.from([`${email}\n`]) as unknown as typeof process.stdin)
+  const given = { organization: scene.organizationId, input: '-' }
+  const person = { user: 'the.finance', role: 'finance', browser: as('finance'), token } as const
+  const answer = await onCommandLine(room, person, declarationNamed('ledger find-calls'), given)
+  stdin.mockRestore()
+  expect(answer).toMatchObject({ calls: [{ request_id: about.email[1] }, { request_id: about.email[0] }] })
+})
+
 test('only calls of the range are found, and an invalid range or an unknown organization is refused', async () => {
   const [from, to] = ['2020-01-01T00:00:00Z', '2020-02-01T00:00:00Z']
   expect((await overApi({ input: email, from, to })).calls).toEqual([])
@@ -203,8 +217,9 @@ test('a long ledger is searched in parts, each with where to continue, and no ch
   const { eventLog, ledger } = memoryProcess(createMemoryEventLog(), 'one')
   await openLedger(ledger, '5000')
   const ids = Array.from({ length: 3_000 }, (_, i) => `call-${i}`)
-  await Promise.all(ids.map((id) => ledger.submit(org, call(id))))
-  // With this last event, a part ends between a call and its charge.
+  // With the last event, a page of 4,000 events ends between this call and its charge.
+  const facts = (id: string) => (id === 'call-1000' ? { ...located, address_hmac: 'B'.repeat(43) } : located)
+  await Promise.all(ids.map((id) => ledger.submit(org, call(id, {}, facts(id)))))
   await ledger.submit(org, command('grant 2', grantOf('1')))
   const [from, to] = ['2026-03-01T00:00:00.000Z', '2099-01-01T00:00:00.000Z']
   const found: string[] = []
@@ -222,4 +237,12 @@ test('a long ledger is searched in parts, each with where to continue, and no ch
   }
   expect([found.length, found]).toEqual([3_000, ids.toReversed()])
   expect(parts.length).toBe(2)
+  const all = { organizationId: org, from, to, before: null }
+  const one = async (of: CallFacts) =>
+    ({ verdict: 'address_hmac' in of && of.address_hmac.startsWith('B') ? 'yes' : 'no' }) as const
+  expect(await callsAbout({ eventLog }, all, one, { actor: 'cli', role: null })).toMatchObject({
+    calls: [{ request_id: 'call-1000', charged: '1' }],
+    events_looked_at: 6_003,
+    next_before: null,
+  })
 })

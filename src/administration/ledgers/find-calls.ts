@@ -5,7 +5,7 @@ import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { CallFacts } from '../../events/calls.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { callsIn, type RecordedCall } from '../../ledger/explain/call-evidence.ts'
+import type { RecordedCall } from '../../ledger/explain/call-evidence.ts'
 import { recordedBackwards } from '../../ledger/explain/recorded-calls.ts'
 import type { Operator } from '../operator.ts'
 import { recordOperation } from '../operator-events.ts'
@@ -14,7 +14,7 @@ import { missingLedger } from './ledgers.ts'
 /** The calls of an organization that were about a person, from the event log: no row has the hashes of inputs. */
 
 /** Per search, whole pages of the ledger: a person waits for it. */
-const lookedAtMax = 50_000
+const lookedAtMax = 20_000
 const foundMax = 500
 /** Concurrent verdicts, which may each read the stream of a person. */
 const verdictsMax = 8
@@ -60,12 +60,13 @@ export const callsAbout = async (
   const range = { fromMs: Date.parse(from), untilMs: Date.parse(to), before }
   for await (const page of recordedBackwards(eventLog, organizationId, range)) {
     // The charge of a page's last call may be the first event of the page after it, which was read before.
-    const within = callsAmong([...page, ...later], page.length).filter(
-      ({ call: { recorded, metadata } }) =>
-        recorded.revision < (before ?? Number.POSITIVE_INFINITY) &&
-        metadata.effective_at >= from &&
-        metadata.effective_at < to,
-    )
+    const events = [...page, ...later]
+    const within = page.flatMap((recorded, i) => {
+      if (recorded.type !== 'KeyUsed' || recorded.revision >= (before ?? Number.POSITIVE_INFINITY)) return []
+      const call = decodeEvent(recorded)
+      const { effective_at: at } = call.metadata
+      return call.type === 'KeyUsed' && at >= from && at < to ? [{ call, next: events[i + 1] }] : []
+    })
     const verdicts: (InputVerdict | null)[] = []
     for (let i = 0; i < within.length; i += verdictsMax) {
       const some = within.slice(i, i + verdictsMax)
@@ -89,18 +90,17 @@ export const callsAbout = async (
   return { calls, events_looked_at: lookedAt, cannot_be_told: untold, next_before: next }
 }
 
-/** The calls among the first `count` of events that follow each other, each with its charge. */
-const callsAmong = (events: readonly RecordedEvent[], count: number): RecordedCall[] =>
-  events.slice(0, count).flatMap((recorded, i) => {
-    if (recorded.type !== 'KeyUsed') return []
-    const { request_id: requestId } = decodeEvent(recorded).metadata
-    return requestId === undefined ? [] : callsIn(events.slice(i, i + 2), requestId).slice(0, 1)
-  })
+const lineOf = ({ call: { data, metadata, recorded }, next }: Met): CallsAbout['calls'][number] => {
+  const charge = next?.type === 'CreditCharged' ? decodeEvent(next) : null
+  const isIts = charge?.type === 'CreditCharged' && charge.metadata.causation_id === recorded.id
+  return {
+    at: metadata.effective_at,
+    request_id: metadata.request_id ?? '',
+    capability: data.capability,
+    outcome: data.outcome,
+    charged: isIts ? charge.data.amount : '0',
+  }
+}
 
-const lineOf = ({ call, charge }: RecordedCall): CallsAbout['calls'][number] => ({
-  at: call.metadata.effective_at,
-  request_id: call.metadata.request_id ?? '',
-  capability: call.data.capability,
-  outcome: call.data.outcome,
-  charged: charge?.data.amount ?? '0',
-})
+/** A call, and the event after it. */
+type Met = { readonly call: RecordedCall['call']; readonly next: RecordedEvent | undefined }
