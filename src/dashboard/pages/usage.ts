@@ -121,7 +121,10 @@ const figuresOf = ({
   ['Answered', shareOf(answered, calls)],
   ['402, no credits', shareOf(unpaid, calls)],
   ['429, rate limited', shareOf(rateLimited, calls)],
-  ['Credits per day', perDayMicro === null ? 'known after the first whole day' : credits(String(perDayMicro))],
+  [
+    'Credits per day',
+    perDayMicro === null ? 'known after the first whole day' : credits(String(perDayMicro)),
+  ],
   ['Used up', perDayMicro === null ? 'known after the first whole day' : usedUpText(usedUpAtMs)],
 ])}
 <p class="note">Credits a day are the mean of the last seven whole days (UTC). Used up is when the lots that are left, drawn at that rate, no longer pay for a day.</p>`
