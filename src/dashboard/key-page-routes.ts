@@ -4,8 +4,8 @@ import { type Dashboard, type KeyParams, keyAt, PageMissing, sendPage, viewerOf 
 import { type KeyUse, keyPage } from './pages/key.ts'
 import type { FormFault } from './pages/layout.ts'
 import { keyDetail, rowsOf } from './queries.ts'
-import { type Range, rangeIn, timesOf } from './ranges.ts'
-import { callsOfStep, type UsageAsk, usagePoints, useByCapability } from './usage-queries.ts'
+import { type Range, rangeIn, stepMs, timesOf } from './ranges.ts'
+import { callsOfStep, type KeyUseRow, type UsageAsk, usagePoints, useByCapability } from './usage-queries.ts'
 import { seriesOf } from './usage-series.ts'
 
 /** The page of one key. */
@@ -55,9 +55,27 @@ const useIn = async (
   ask: UsageAsk,
 ): Promise<Pick<KeyUse, 'rows' | 'first' | 'last'>> => {
   const rows = await rowsOf(pool, useByCapability(ask))
-  const steps = rows.flatMap(({ first_step, last_step }) => [first_step.getTime(), last_step.getTime()])
+  const steps = stepsOf(rows)
   if (steps.length === 0) return { rows, first: null, last: null }
-  const inStep = (ms: number) => rowsOf(pool, callsOfStep(ask, new Date(ms)))
-  const [[first], [last]] = await Promise.all([inStep(Math.min(...steps)), inStep(Math.max(...steps))])
+  const callsIn = async (ms: number, end: 'first' | 'last') => {
+    const hours =
+      ask.step === 'day' && ms > Date.now() - hoursSureMs ? await rowsOf(pool, hoursOf(ask, ms)) : []
+    const at = hours.length === 0 ? ms : Math[end === 'first' ? 'min' : 'max'](...stepsOf(hours))
+    const step = hours.length === 0 ? ask.step : 'hour'
+    return rowsOf(pool, callsOfStep({ ...ask, step }, new Date(at)))
+  }
+  const [[first], [last]] = await Promise.all([
+    callsIn(Math.min(...steps), 'first'),
+    callsIn(Math.max(...steps), 'last'),
+  ])
   return { rows, first: first?.first ?? null, last: last?.last ?? null }
 }
+
+const stepsOf = (rows: readonly KeyUseRow[]): number[] =>
+  rows.flatMap(({ first_step, last_step }) => [first_step.getTime(), last_step.getTime()])
+
+/** A key may have so many calls in a day that reading their lines takes long; hours are kept for 90 days. */
+const hoursOf = (ask: UsageAsk, dayMs: number) =>
+  useByCapability({ ...ask, step: 'hour', fromMs: dayMs, untilMs: dayMs + stepMs.day })
+/** Every hour of a day that began since then is still there. */
+const hoursSureMs = 89 * stepMs.day
