@@ -42,7 +42,7 @@ export const adminOpenApiOf = (declarations: readonly Declared[], version: strin
     schemas: { Error: errorSchema, Job: jobSchema },
     responses: {
       Error: {
-        description: 'It was not done.',
+        description: 'The request was refused or failed; `message` says why.',
         content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
       },
     },
@@ -87,7 +87,7 @@ const jobSchema: Json = {
     name: { type: 'string' },
     state: { type: 'string', enum: ['waiting', 'running', 'done', 'refused', 'failed'] },
     progress: { type: ['string', 'null'] },
-    figures: { type: ['object', 'null'], description: 'The progress for programs.' },
+    figures: { type: ['object', 'null'], description: 'The progress, in machine-readable form.' },
     requested_by: { type: 'string' },
     requested_at: { type: 'string', format: 'date-time' },
     started_at: { type: ['string', 'null'], format: 'date-time' },

@@ -37,7 +37,7 @@ const abandon: Command = {
   changes: {
     of: 'people',
     asks: 'always',
-    left: 'Some keys may be given up: "epoch-key list" shows the others, and the same command goes on.',
+    left: 'Some keys may have been abandoned: "epoch-key list" shows the others. Run the same command again to continue.',
     plan: async ({ foundation }) => {
       const lost = (await listEpochKeys(await foundation())).filter(({ state }) => state === 'lost')
       return lost.length === 0

@@ -71,7 +71,7 @@ const rotate: Command = {
   changes: {
     of: 'access',
     asks: 'always',
-    left: 'The step is done or it is not: "secrets status" says which, and the same command completes it.',
+    left: 'The step may or may not have been done: "secrets status" shows which. Run the same command again to complete it.',
     plan: async ({ foundation, config }, given) => {
       const step = stepOf(given)
       const plan = await planRotation({ foundation: await foundation(), config }, step)

@@ -37,7 +37,7 @@ const forbiddenShown = (error: Error): ShownFault | null => {
       status: 403,
       title: 'Only over HTTPS',
       advice:
-        'This connection is not encrypted, and passwords would cross the network in the clear. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES if a proxy ends TLS; INSECURE_COOKIES=1 allows it without encryption.',
+        'This connection is not encrypted, and passwords would cross the network in the clear. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES if a proxy terminates TLS; INSECURE_COOKIES=1 allows sign-in without encryption.',
     }
   return null
 }

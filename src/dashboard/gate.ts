@@ -68,6 +68,8 @@ export const gate =
       throw new RoleForbids(`You are signed in as ${role}. This is for ${rolesThatMay(action)}.`)
     // Outside the pages of an organization, a command is about all of them.
     if (own !== null && path.startsWith('/commands/'))
-      throw new RoleForbids(`You are signed in as ${role}. This is about all organizations.`)
+      throw new RoleForbids(
+        `You are signed in as ${role}. This command applies to all organizations, and you may act only for your own.`,
+      )
     return undefined
   }

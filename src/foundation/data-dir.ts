@@ -36,7 +36,7 @@ export const makeDataDir = async (
   } catch (cause) {
     const code = codeOf(cause) ?? 'unknown'
     throw new ConfigError(
-      `${variable}: ${path} cannot be made or written to: ${reasons[code] ?? code} (${code}). Name a directory this user can create or write to.`,
+      `${variable}: ${path} cannot be made or written to: ${reasons[code] ?? code} (${code}). Specify a directory that this user can create or write to.`,
       { cause },
     )
   }

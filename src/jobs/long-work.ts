@@ -125,7 +125,7 @@ const textOf = (outcome: LongWorkOutcome): string => {
   const tooLarge = {
     ...outcome.answer,
     json: { answer: 'too large to be kept' },
-    lines: ['It was done. Its answer is too large to be kept; the command line shows it whole.'],
+    lines: ['It was done. Its answer is too large to be kept; the command line shows full answers.'],
   }
   delete tooLarge.sections
   return JSON.stringify({ kind: 'done', answer: tooLarge } satisfies LongWorkOutcome)

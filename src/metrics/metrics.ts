@@ -212,7 +212,7 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
     rateLimiter: {
       degraded: meters.counter({
         name: 'rate_limiter_degradations_total',
-        help: 'Times that Redis stopped answering, and the process counted rate limits alone',
+        help: 'Times that Redis stopped answering and this process counted rate limits on its own',
       }),
     },
     meters,

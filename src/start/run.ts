@@ -92,7 +92,8 @@ const announce = async (
     print(`${curlOf(first, key)}\n`)
   }
   print(`Usage chart: ${dashboardUrl}/organizations/${demo.organization_id}/usage\n`)
-  if (printsSecrets) print(`The key and password are printed only once; ${path} keeps them.\n`)
+  if (printsSecrets)
+    print(`The key and password are printed only this once; they are also stored in ${path}.\n`)
 }
 
 /** Commands to type before anyone can use the service. If that cannot be determined, the service continues to answer. */

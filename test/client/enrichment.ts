@@ -203,7 +203,7 @@ export interface paths {
       cookie?: never
     }
     /**
-     * Usage of a span of days
+     * Usage over a range of days
      * @description Calls and credits by day, capability or key. Days are UTC; at most 400 of them. Free.
      */
     get: operations['getUsage']

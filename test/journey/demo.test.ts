@@ -54,7 +54,7 @@ test('a first start on a terminal prints key and password, once', async () => {
   })
   try {
     const path = join(directory, 'demo.json')
-    await terminal.until(`printed only once; ${path} keeps them`)
+    await terminal.until(`printed only this once; they are also stored in ${path}`)
     const demo = JSON.parse(await readFile(path, 'utf8')) as Record<string, string>
     expect(terminal.shown()).toContain(`x-api-key: ${demo.api_key}`)
     expect(terminal.shown()).toContain(

@@ -185,7 +185,7 @@ describe('a reader that stops early', () => {
 })
 
 describe('an interruption', () => {
-  const left = 'The lines up to some point are imported: the same file again changes nothing of them.'
+  const left = 'The lines up to some point were imported. Importing the same file again does not change them.'
 
   /** An import that waits for the rest of its input, which never comes. */
   const waiting = async (

@@ -48,7 +48,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
     readiness: { name: 'rate_limiter', counts: 'never' },
     gauges: {
       rate_limiter_degraded:
-        '1 while the shared counters do not work and the process counts rate limits alone',
+        '1 while the shared counters do not work and the process counts rate limits on its own',
     },
     look: async ({ pool, rateLimitsShared = null }) => {
       const live = await liveProcesses(pool)
@@ -66,7 +66,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
     name: 'jobs',
     severity: 'fault',
     bound: { unit: 'seconds', warning: 50 * hour },
-    advice: 'Check that a process with the role jobs runs, and read its log.',
+    advice: 'Check that a process with the role "jobs" is running, and read its log.',
     gauges: {
       jobs_last_success_timestamp_seconds:
         'Time of the last successful run of the job, in any process; absent if it never succeeded',
@@ -97,7 +97,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
     severity: 'warning',
     bound: { unit: 'seconds', warning: hour },
     advice:
-      '"webhook list" shows failing webhooks and the reasons; a successful "webhook test" enables a webhook again. If none fails, check that a process with the role jobs runs.',
+      '"webhook list" shows failing webhooks and the reasons; a successful "webhook test" enables a webhook again. If none fails, check that a process with the role "jobs" is running.',
     gauges: {
       webhook_pending_messages: 'Messages to webhooks waiting for their first or next attempt',
       webhook_oldest_pending_seconds: 'Age of the oldest waiting message',
@@ -172,7 +172,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
       if (standby)
         found.push(
           wrong('it does not accept writes: it is a standby, or read-only', {
-            advice: 'Name the primary in DATABASE_URL, or promote this one.',
+            advice: 'Point DATABASE_URL at the primary, or promote this server.',
           }),
         )
       const connections = `${used} of ${max} connections are in use`
@@ -192,7 +192,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
     name: 'database rights',
     severity: 'warning',
     advice:
-      'Give it a role of its own: guide to deployment, "How do I give the service its own database role?"',
+      'Give it a role of its own: see "How do I give the service its own database role?" in the deployment guide.',
     look: async ({ pool }) => {
       const { rows } = await pool.query<{ role: string; changes: boolean | null }>(
         `select current_user as role, has_table_privilege(c.oid, 'update, delete, truncate') or pg_has_role(current_user, c.relowner, 'member') as changes
@@ -258,7 +258,7 @@ function jobsFound(rows: readonly JobRow[]): Found[] {
     return [
       wrong('no job has been scheduled', {
         severity: 'warning',
-        advice: 'Start a process with the role jobs.',
+        advice: 'Start a process with the role "jobs".',
       }),
     ]
   const failed = rows

@@ -146,7 +146,7 @@ export const logChecks: readonly Check<InLog>[] = [
     gauge: 'checkpoint',
     bound: { unit: 'seconds', warning: 2 * hour, fault: 26 * hour },
     advice:
-      'Check that a process with the role jobs runs, and what its job checkpoint logs. "event-log checkpoint" signs one now, or says why not.',
+      'Check that a process with the role "jobs" is running, and see what its "checkpoint" job logs. "event-log checkpoint" signs one now, or says why not.',
     last: async ({ eventLog }) => {
       const { checkpoint } = await newestOfCheckpoints(eventLog)
       return checkpoint === null ? null : { doneMs: Date.parse(checkpoint.at), count: 0 }
@@ -158,7 +158,7 @@ export const logChecks: readonly Check<InLog>[] = [
     what: 'faults',
     bound: { unit: 'seconds', warning: 50 * hour },
     advice:
-      'After faults, keep a copy of the database as it is; then "event-log verify" names the first broken events. If it is late, check that a process with the role jobs runs: its job verify-log does it.',
+      'After faults, keep a copy of the database as it is; then "event-log verify" names the first broken events. If it is late, check that a process with the role "jobs" is running: its "verify-log" job does the check.',
     last: ({ acts }) => lastAct(acts, 'LogVerified'),
   }),
   proof({
@@ -386,7 +386,8 @@ async function epochKeys({ config, pool, eventLog }: InLog): Promise<Found | Fou
   const found = keys.flatMap(({ id, state, destroyedByMs }): Found[] => {
     if (state === 'lost') return [wrong(`the key ${id}, which seals personal data, is not in ${dir}`)]
     if (state === 'destroyed' || destroyedByMs >= Date.now()) return []
-    const advice = 'Check that a process with the role jobs runs: its job renew-seals destroys it.'
+    const advice =
+      'Check that a process with the role "jobs" is running: its "renew-seals" job destroys the key.'
     const by = new Date(destroyedByMs).toISOString()
     return [wrong(`the key ${id} should have been destroyed by ${by}`, { severity: 'warning', advice })]
   })

@@ -106,7 +106,7 @@ export const hostChecks: readonly Check<Host>[] = [
     name: 'Redis',
     severity: 'warning',
     advice:
-      'Check that it runs and that REDIS_URL is right. Until then each process counts rate limits alone; charges do not depend on it.',
+      'Check that it runs and that REDIS_URL is right. Until then each process counts rate limits on its own; charges do not depend on it.',
     look: ({ config }) => (config.REDIS_URL === undefined ? [] : redis(config.REDIS_URL)),
   },
   {
@@ -129,7 +129,8 @@ export const hostChecks: readonly Check<Host>[] = [
         if (codeOf(error) === 'ENOENT') return fine(`${dir} is made with the first key`)
         return wrong(`${dir} cannot be read and written (${codeOf(error)})`, {
           severity: 'fault',
-          advice: 'Name a directory of the user that runs the service, and run this as that user.',
+          advice:
+            'Specify a directory owned by the user that runs the service, and run this command as that user.',
         })
       }
       const path = relative(resolve(config.DATA_DIR), dir)

@@ -34,7 +34,7 @@ import { refund, requestIdForm } from './refunds.ts'
 /** Commands that move credits by hand. Each result is printed after its event is durable. */
 
 const doneBefore = (name: string | undefined): string =>
-  `Nothing: it was done under the reference "${name}" already.`
+  `Nothing to do: this was already done under the reference "${name}".`
 
 const lot = z.object({
   organization: organization(),
@@ -65,7 +65,7 @@ const grantCredits = command({
     return {
       says: [
         already
-          ? `Nothing: a lot of ${creditsText(amount)} was granted under the reference "${input.reference}" already.`
+          ? `Nothing to do: a lot of ${creditsText(amount)} was already granted under the reference "${input.reference}".`
           : `Grant ${input.organization} a lot of ${creditsText(amount)} ${until}: its balance becomes ${balance}.`,
       ],
       ...(already && ({ asks: 'never', nothing: true } as const)),

@@ -84,7 +84,7 @@ const runJob = command({
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'The job runs on where it runs: "jobs list" shows its result.',
+    left: 'The job keeps running in its own process; "jobs list" shows its result.',
   },
   plan: async ({ foundation }, { name: wanted }) => {
     const job = jobNamed(wanted, await knownJobs(foundation.pool))
@@ -162,7 +162,7 @@ const retryDead = command({
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'Some runs may have been requested: "jobs dead" shows the others.',
+    left: 'Some runs may already have been requested; "jobs dead" lists the rest.',
   },
   plan: async (_, input) => {
     const one = retried(input)
@@ -220,7 +220,7 @@ const listWork = query({
 const showWork = query({
   name: 'jobs show',
   action: 'finance.read',
-  // In the dashboard, a page of its own shows the same and follows the progress.
+  // In the dashboard, a separate page shows the same information and follows the progress.
   interfaces: ['command line', 'admin API'],
   summary: 'show long work: its progress, and its answer when it is done',
   input: z.object({

@@ -126,7 +126,7 @@ const reconcile = command({
       help: 'only movements that were effective in this month, such as 2026-11 (default: all)',
     }).optional(),
   }),
-  changes: { of: 'records', asks: 'never', left: 'Nothing was recorded, or the whole result.' },
+  changes: { of: 'records', asks: 'never', left: 'Either nothing or the whole result was recorded.' },
   plan: async (_, { organization: id, month: of }) => ({
     says: [
       `Compare the log, the read models and the tariff of ${id ?? 'every organization'}${id === undefined && of === undefined ? ', and record the result' : '; nothing is recorded'}.`,

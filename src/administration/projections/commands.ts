@@ -376,7 +376,7 @@ const retryProjection = command({
   changes: {
     of: 'rows',
     asks: 'on a terminal',
-    left: 'The live rows are what they were, unless the switch was made: "projection rebuilds" shows it.',
+    left: 'The live rows are unchanged, unless the switch was made: "projection rebuilds" shows it.',
   },
   plan: async ({ foundation }, { name }) => {
     const waiting = (await parkedEvents(foundation, name)).filter(({ state }) => state !== 'released')

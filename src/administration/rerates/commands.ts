@@ -116,7 +116,7 @@ const apply = command({
   changes: {
     of: 'money',
     asks: 'always',
-    left: 'Some ledgers may have their adjustments: "rerate apply" again goes on with the others, and charges none twice.',
+    left: 'Some ledgers may already have their adjustments: run "rerate apply" again for the others. None is charged twice.',
   },
   plan: (context, input) =>
     planOf(context, input, {

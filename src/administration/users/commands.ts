@@ -221,7 +221,7 @@ const token = command({
   changes: {
     of: 'access',
     asks: 'never',
-    left: 'A token may be made that no one has seen, or revoked: "user tokens" says so.',
+    left: 'A token may have been made that no one has seen, or may have been revoked: "user tokens" shows which.',
   },
   plan: async (context, { name, revoke, id }) => {
     if (!revoke) return { says: [`Create a token for the command line and the admin API for ${name}.`] }

@@ -222,7 +222,7 @@ const remove = command({
   changes: {
     of: 'settings',
     asks: 'always',
-    left: 'Its end may be on record while it is still there: "webhook delete" again ends it.',
+    left: 'Its deletion may be recorded although the webhook still exists: run "webhook delete" again to complete it.',
   },
   plan: async (context, input) => {
     const place = await placeOf(context, namedIn(input))
@@ -285,7 +285,7 @@ const pause = command({
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'The pause may be on record and not have begun: "webhook list" says which.',
+    left: 'The pause may be recorded but not in effect: "webhook list" shows which.',
   },
   plan: async (context, input) => ({
     says: [`Send nothing to ${await placeOf(context, namedIn(input))} until it is resumed.`],
@@ -304,7 +304,7 @@ const resume = command({
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'The end of the pause may be on record and not have come: "webhook list" says which.',
+    left: 'The end of the pause may be recorded but not in effect: "webhook list" shows which.',
   },
   plan: async (context, input) => ({
     says: [`Send waiting and future messages to ${await placeOf(context, namedIn(input))}.`],

@@ -163,6 +163,6 @@ export type ReceiptResult = z.infer<typeof receiptResult>
 /** Of another organization, or of none: the answer does not reveal which. */
 export const callNotFound = (requestId: string): Refusal => ({
   code: 'CALL_001',
-  message: `There is no recorded call with the request id ${requestId}. Calls without a valid key are not recorded; calls refused by a rate limit, and refusals beyond the first 60 of a minute, are recorded as counts.`,
+  message: `There is no recorded call with the request id ${requestId}. Calls without a valid key are not recorded; calls refused by a rate limit, and refusals beyond the first 60 in a minute, are recorded only as counts.`,
   details: { request_id: requestId },
 })

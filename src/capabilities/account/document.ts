@@ -31,7 +31,7 @@ export const accountCalls = {
     path: '/v1/usage',
     document: {
       operationId: 'getUsage',
-      summary: 'Usage of a span of days',
+      summary: 'Usage over a range of days',
       description: 'Calls and credits by day, capability or key. Days are UTC; at most 400 of them. Free.',
       request: z.object({
         from: z.iso.date().describe('The first day'),

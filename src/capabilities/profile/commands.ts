@@ -25,7 +25,7 @@ const importProfiles = command({
   changes: {
     of: 'people',
     asks: 'never',
-    left: 'The lines up to some point are imported: the same file again changes nothing of them.',
+    left: 'The lines up to some point were imported. Importing the same file again does not change them.',
   },
   plan: async (_, { file }) => ({
     says: [`Take the people of ${file} into the data set; a line replaces what was known of its person.`],
@@ -94,7 +94,7 @@ const eraseProfiles = command({
   changes: {
     of: 'people',
     asks: 'always',
-    left: 'Something of the person may be left: the same command again erases the rest.',
+    left: 'Some data about the person may be left: run the same command again to erase it.',
   },
   plan: async ({ data }, { id }) => {
     refOf((await data()).settings, id)

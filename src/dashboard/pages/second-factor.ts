@@ -101,7 +101,7 @@ ${figures([
 ${faultNotice(ofCodes)}
 <form class="fields" method="post" action="/me/second-factor/codes">${formFields(viewer)}
 ${password('present-codes', ofCodes)}
-${code('code-codes', 'Code of the app, or a recovery code', ofCodes)}
+${code('code-codes', 'Code from your app, or a recovery code', ofCodes)}
 <p class="actions"><button type="submit">Make new ones</button></p>
 </form>
 </section>
@@ -111,7 +111,7 @@ ${code('code-codes', 'Code of the app, or a recovery code', ofCodes)}
 ${faultNotice(ofRemove)}
 <form class="fields" method="post" action="/me/second-factor/remove">${formFields(viewer)}
 ${password('present-remove', ofRemove)}
-${code('code-remove', 'Code of the app, or a recovery code', ofRemove)}
+${code('code-remove', 'Code from your app, or a recovery code', ofRemove)}
 <p class="actions"><button class="danger" type="submit">Remove it</button></p>
 </form>
 </section>`,

@@ -49,7 +49,7 @@ const watchMs = 500
 const pollMs = 50
 /** Each check for a predecessor's remaining processes is a start that fails, so it checks less often. */
 const predecessorPollMs = 200
-/** Five taken ports of 16,384 are not a coincidence. */
+/** If five ports picked from 16,384 are all taken, it is no coincidence. */
 const portAttemptsMax = 5
 /** IANA registers no service in this range. */
 const dynamicPort = () => randomInt(49_152, 65_536)
@@ -321,7 +321,7 @@ export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): P
     if (performance.now() > deadline)
       throw new Error(
         `Another process has held ${place.lock} for ${Math.round(waitMs / 1_000)} s. Wait for it to end, or stop it ` +
-          `(lsof ${place.lock} names it), or use another DATA_DIR than ${place.dataDir}. The server's log is ${place.log}.`,
+          `(lsof ${place.lock} names it), or use a DATA_DIR other than ${place.dataDir}. The server's log is ${place.log}.`,
       )
   }
 }

@@ -151,7 +151,7 @@ const createKey = async (directory: KeyDirectory, epoch: number): Promise<void> 
   } catch (cause) {
     await unlink(draft).catch(() => undefined)
     throw new EpochKeyFault(
-      `no key can be made in ${dir} (${codeOf(cause) ?? 'unknown'}). Name a directory this user can write to, on a file system with hard links.`,
+      `no key can be made in ${dir} (${codeOf(cause) ?? 'unknown'}). Specify a directory that this user can write to, on a file system with hard links.`,
       { cause },
     )
   }

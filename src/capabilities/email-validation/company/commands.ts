@@ -33,7 +33,7 @@ const importFile = command({
   changes: {
     of: 'records',
     asks: 'never',
-    left: 'The lines read so far are imported: importing the same file again does not change them.',
+    left: 'The lines up to some point were imported. Importing the same file again does not change them.',
   },
   plan: async (_, input) => ({
     says: [`Add the companies of ${input.file}, as they were at ${await asOf(input)}.`],

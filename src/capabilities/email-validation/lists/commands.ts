@@ -17,7 +17,7 @@ const refresh = command({
   changes: {
     of: 'records',
     asks: 'never',
-    left: 'Some lists may be new and others as they were: the same command fetches the rest.',
+    left: 'Some lists may have been updated and others not. Run the same command again to fetch the rest.',
   },
   plan: async (_, { from }) => ({
     says: [`Take the current lists of domains from ${from ?? 'the network'}.`],
