@@ -4,8 +4,8 @@ import type { ProjectedEvent, Query, StatelessProjection, TableName } from './pr
 import { insert, type RowOf, type Table, update, upsert } from './rows.ts'
 
 /**
- * The ledgers that have lines. A line names its ledger by eight bytes, in its row and in the primary key, because PostgreSQL fills the key's pages
- * only if a key is no longer than two numbers. If two ledgers have the same number, the later one is refused and halted.
+ * The ledgers that have lines. A line identifies its ledger by an eight-byte number, in its row and in the primary key, because PostgreSQL packs index
+ * pages fully only if a key is no longer than two such numbers. If two ledgers have the same number, the later one is refused and halted.
  */
 const ledgersTable = {
   name: 'statement_ledgers',

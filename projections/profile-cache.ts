@@ -200,7 +200,7 @@ export const aliasesOf = (subjectId: string): Query<SubjectAliasRow> => ({
   values: [subjectId],
 })
 
-/** Every subject that any of these identifiers ever led to, with all identifiers of those, for an erasure. */
+/** For an erasure: every subject that any of these identifiers ever led to, each with all of its identifiers. */
 export const subjectsOf = (hmacs: readonly string[]): Query<SubjectAliasRow> => ({
   text: `select subject_id, hmac, kind, verified_at from profile_aliases
           where subject_id in (select subject_id from profile_aliases where hmac = any($1::text[])) limit 10000`,

@@ -192,7 +192,7 @@ const writers: Readonly<Record<string, (value: unknown) => string>> = {
   'text[]': (value) => (Array.isArray(value) ? arrayOf(value.map(String)) : String(value)),
 }
 
-/** The text of an array of PostgreSQL. node-postgres takes half as long again to write it. */
+/** The text form of a PostgreSQL array. node-postgres takes half as long again to write it. */
 const arrayOf = (texts: readonly (string | null)[]): string => {
   const quoted = texts.map((text) =>
     text === null ? 'NULL' : /["\\]/.test(text) ? `"${text.replace(/["\\]/g, '\\$&')}"` : `"${text}"`,

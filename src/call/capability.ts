@@ -112,7 +112,7 @@ export type ScheduledJob = { readonly cron: string; readonly expireSeconds: numb
   | { readonly run: () => Promise<number>; readonly portionMax: number }
 )
 
-/** Enough for work on the rows of some hours, in seconds: such jobs take seconds, and longer after the service was away. */
+/** Enough for work on the rows of some hours, in seconds: such jobs take seconds, and longer after the service was down. */
 export const usualJobSecondsMax = 900
 
 /** Run on request by `queue.send`; several at a time. */

@@ -36,8 +36,8 @@ export type ClaimEnd = {
 }
 
 /**
- * Each is one statement, those of a claim's beginning and end shared by calls that come together. It throws what pg throws, or
- * `Unavailable` where too many wait. Where a claim is taken, false means that another request was first.
+ * Each method runs one statement; calls that arrive at the same time share the statements that begin and end claims. Each throws what pg
+ * throws, or `Unavailable` if too many are waiting. From a method that takes a claim, false means that another request was first.
  */
 export type Claims = {
   /** False: there is a row already. */
@@ -66,7 +66,7 @@ type Row = {
 }
 
 /**
- * Each is about an organization's key ($1, and $2: its hash), and the claim as it was read.
+ * Each statement is about an organization's key ($1, and $2: its hash), and the claim as it was read.
  */
 const ofKey = 'where organization_id = $1 and key_hash = $2'
 const statements = {

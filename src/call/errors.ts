@@ -210,7 +210,7 @@ export const temporarilyUnavailable = (retryAfterSeconds = 1): Refusal => ({
   retryAfterSeconds,
 })
 
-/** Whether the call is recorded and charged is not known in time. */
+/** It is not known in time whether the call was recorded and charged. */
 export const outcomeUnknown = (repeatable: boolean, retryAfterSeconds: number): Refusal => ({
   code: 'SYS_003',
   message: repeatable

@@ -27,7 +27,7 @@ type OverloadBounds = {
   readonly recordingMaxMs: number
 }
 
-/** `now` counts milliseconds and never goes back. */
+/** `now` is in milliseconds and never goes backwards. */
 type OverloadOptions = { readonly bounds?: OverloadBounds; readonly now?: () => number }
 
 const overloadBounds: OverloadBounds = {

@@ -162,7 +162,7 @@ const colonsIn = (text: string): number => {
   return colons
 }
 
-/** Without recursion: a text may be nested as deep as it is long. */
+/** Without recursion: JSON may be nested as deep as its text is long. */
 const membersOf = (value: unknown): number => {
   const open: unknown[] = [value]
   let members = 0

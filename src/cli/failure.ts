@@ -115,5 +115,5 @@ const sentenceOf = (error: unknown): string => {
 
 const secretText = /\b(enl_(?:live|test|operator)_[0-9A-Za-z]{1,16})_[0-9A-Za-z]*/g
 
-/** A text in which each key and token is shortened to its id: no message shows a whole key that was typed. */
+/** The text, with each key and token shortened to its id, so that no message shows a whole key that was typed. */
 export const withoutSecrets = (text: string): string => text.replace(secretText, '$1_…')

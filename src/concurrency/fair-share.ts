@@ -1,7 +1,7 @@
 /**
  * A limit on calls in progress, shared by parties without a queue. While less than half of it is used, everyone is let
  * in. From then on a party is let in while it has less than its share: the limit, divided by the parties that have anything in
- * progress. So a party that floods uses the part that the others do not need, and a newcomer is let in immediately. All together may exceed
+ * progress. So a party that sends too much uses the part that the others do not need, and a newcomer is let in immediately. All together may exceed
  * the limit by one for each party.
  */
 type FairShare = {

@@ -11,7 +11,7 @@ export type Device = {
   readonly id: string
   /** The second factor last proved on it. For codes, a device that knew only the password does not count as the owner's. */
   readonly factorId: string | null
-  /** Its person has seen the account's changes up to then; null: never. */
+  /** The time up to which the device's user has seen changes to the account; null: never. */
   readonly seenAtMs: number | null
 }
 

@@ -38,7 +38,7 @@ export const mustChoose = (
   request: FastifyRequest,
   { user, passwordGiven }: { readonly user: string; readonly passwordGiven: boolean },
 ): boolean =>
-  // A person who came another way did not use the password, and may not even know it.
+  // A person who signed in another way did not use the password, and may not even know it.
   passwordGiven &&
   request.session.byProvider !== true &&
   !(user === demoUser && isFromLocalDemo(settings, request))

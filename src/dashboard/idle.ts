@@ -4,8 +4,8 @@ import type { Dashboard } from './page.ts'
 import { putOffIdleEnd } from './session.ts'
 
 /**
- * A session ends when its person requests nothing for `idleMinutes`. Requests that a page makes by itself, such as for progress, do not
- * show that a person is there. The page after finished work counts once, as does the click that started it.
+ * A session ends when its user requests nothing for `idleMinutes`. Requests that a page makes by itself, such as for progress, do not count
+ * as activity. The page that loads when work has finished counts as activity once, as does the click that started the work.
  */
 
 declare module 'fastify' {

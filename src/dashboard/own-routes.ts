@@ -19,7 +19,7 @@ import { endOtherSessions, SignInOvertaken, sessionCookie, sessionsOf } from './
 const noticesShownMs = 90 * 24 * 60 * 60 * 1_000
 const noticesShownMax = 20
 
-/** Milliseconds in an address; null: absent, or not a time. */
+/** A time in milliseconds, from the URL; null: absent, or not a time. */
 const timeOf = (text: string): number | null => (/^\d{13}$/.test(text) ? Number(text) : null)
 
 /** A person's own page: role, password, sign-ins. */

@@ -18,7 +18,7 @@ type SignInVerdict =
       /** That person had signed in on it before. */
       readonly knownDevice: boolean
     }
-  /** `user` null if there is none of that name. For the person signing in, a disabled user looks like a wrong password. */
+  /** `user` is null if no user has that name. To the person signing in, a disabled user looks the same as a wrong password. */
   | { readonly kind: 'wrong' | 'disabled'; readonly user: string | null }
   /** Whether the user exists was not checked. */
   | { readonly kind: 'limited'; readonly user: null; readonly retryAfterSeconds: number }

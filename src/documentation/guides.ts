@@ -24,7 +24,7 @@ const names = [
   'changelog',
 ] as const
 
-/** As GitHub makes the anchor of a heading, so that links work in both places. */
+/** The anchor that GitHub generates for a heading, so that links work in both places. */
 const anchorOf = (heading: string): string =>
   heading
     .toLowerCase()

@@ -26,8 +26,8 @@ export type RecordedEvent = NewEvent & {
   /** Counted from 0 within the stream, without holes. */
   readonly revision: number
   /**
-   * Milliseconds since the epoch. As the writer recorded it under the digest; the log's own clock, which no digest covers, counts only for
-   * events without this time.
+   * In milliseconds since the epoch: the time that the writer recorded, which the digest covers. The log's own clock, which no digest covers,
+   * is used only for events without it.
    */
   readonly recordedAtMs: number
 }

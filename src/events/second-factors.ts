@@ -34,7 +34,7 @@ export const recoveryCodeUsedV1 = factor.extend({
 const secondFactorRefusal = z.enum(['wrong', 'used', 'limited', 'broken'])
 export type SecondFactorRefusal = z.infer<typeof secondFactorRefusal>
 
-/** Codes that were refused since `window`, in one process, after the right password. `address_hmac` is that of the first of them. */
+/** Codes that one process has refused since `window`, each after a correct password. `address_hmac` is that of the first of them. */
 export const secondFactorsRefusedV1 = z.object({
   user: label,
   reason: secondFactorRefusal,

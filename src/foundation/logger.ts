@@ -20,7 +20,7 @@ const onTerminal = (): DestinationStream => {
 /** Characters of a JSON text that would move the terminal's cursor. A line break within a stack is kept. */
 const movesCursor = /\\(?:u00[01][0-9a-f]|[bfr]|\\)|[\u007f-\u009f]/gi
 
-/** A line of JSON as readable lines. Text from others in it cannot control the terminal. */
+/** A line of JSON as readable lines. Untrusted text in it cannot control the terminal. */
 export const prettyLine = ({ colours }: { readonly colours: boolean }): ((line: string) => string) => {
   const pretty = prettyFactory({
     colorize: colours,

@@ -1,7 +1,7 @@
 /**
  * Brings a database to the schema this version of the service was written for: plain numbered SQL files, applied once, in order.
  *
- * There are no down migrations: a mistake is corrected by the next number. Events are not migrated here; they are upcast when read.
+ * There are no down migrations: a mistake is corrected by the next migration. Events are not migrated here; they are upcast when read.
  */
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'

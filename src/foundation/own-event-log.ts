@@ -23,7 +23,7 @@ type OwnEventLogOptions = {
   readonly anyEventLog: boolean
   /** Opens even if the event log was restored from an older copy: for the commands that examine or correct that. */
   readonly anyHistory: boolean
-  /** Called before anything is written to the log. An error stops the start. */
+  /** Called before anything is written to the log. An error aborts the start. */
   readonly openKey: (eventLog: EventLog) => Promise<InstallationKey>
   readonly closing: Closing
 }

@@ -49,7 +49,7 @@ export const watchParked = async ({
         await look()
         away = false
       } catch (error) {
-        // The last state is kept. Other parts also report that the database is away.
+        // The last state is kept. Other parts also report that the database is down.
         if (!away) logger.error({ err: error, projection }, 'parked events cannot be read')
         away = true
       }

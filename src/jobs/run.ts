@@ -334,7 +334,7 @@ const deadlineMs = 30 * 60_000
 
 /**
  * Compares two independent folds of the ledgers: the movements of every statement must add up to its account. Returns
- * the accounts with a difference, which must be none; null when the two projections have different positions.
+ * the accounts that differ (there must be none), or null if the two projections are at different positions.
  */
 export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced[] | null> => {
   // A separate connection: the sums take longer the longer the statements are, and must not hold up other queries.

@@ -128,8 +128,8 @@ export type Envelope = {
 export type LedgerCommand = Envelope & Instruction
 
 /**
- * What a command led to, durably. `repeated`: the ledger held its events already, perhaps because another process wrote
- * this very one. `requestId` is the request that its events name.
+ * The durable result of a command. `repeated`: the ledger already held its events, perhaps because another process wrote
+ * the same command. `requestId` is the request that its events name.
  */
 export type Committed = {
   readonly events: readonly LedgerEvent[]

@@ -91,7 +91,7 @@ export const walkLedger = async (
     }
     if (last !== undefined) account.digest = decodeEvent(last).metadata.digest
     await walk.page?.(events, pending === null ? account.revision : account.revision - 1)
-    // What follows a call may be its charge.
+    // The event after a call may be its charge.
     if (events < page.length) return account
   }
   settle()

@@ -128,7 +128,7 @@ export const readHaltedStreams = async (client: pg.ClientBase | pg.Pool): Promis
 export type HaltedStream = {
   readonly projection: string
   readonly stream: string
-  /** Of the event its rows stop before. */
+  /** Of the first event that is not yet in its rows. */
   readonly position: Position
   readonly error: string
 }

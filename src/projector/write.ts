@@ -25,7 +25,7 @@ type Writing = {
 
 /**
  * Writes batches of events into the rows of projections, rows and checkpoint in one transaction. Throws `Fenced` if
- * another projector has taken over, and the database's errors when it is away: then nothing was written.
+ * another projector has taken over, and the database's errors when it is down: then nothing was written.
  */
 export const createBatchWriter = (
   writing: Writing,

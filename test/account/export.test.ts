@@ -1,4 +1,4 @@
-/** Places for exports: shared by organizations, and released no matter how an export ends. */
+/** The limit on concurrent exports: organizations share its places, which are released no matter how an export ends. */
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createExports } from '../../src/capabilities/account/export.ts'
 import type { EventLog } from '../../src/event-log/port.ts'

@@ -85,7 +85,7 @@ describe('in EventStoreDB', () => {
     expect(page?.links.filter(({ state }) => state !== 'holds')).toMatchObject([
       { revision: 40, state: 'broken' },
     ])
-    // The next page checks it by the digest its first event continues from.
+    // The next page checks it against the digest that the page's own first event continues from.
     expect(await eventPage(eventLog, { stream, revision: 41 })).toMatchObject({ link: { state: 'holds' } })
   })
 })

@@ -16,7 +16,7 @@ import { withFoundation } from './store.ts'
 
 /**
  * Disk space per call: IP lookups and e-mail validations through the ledger itself, 30 to an append, into the Postgres log,
- * with a live projector. Bytes by table and index after a vacuum, and of write-ahead log.
+ * with a live projector. Reports the bytes of each table and index after a vacuum, and of the write-ahead log.
  */
 
 const organizations = 4

@@ -200,7 +200,7 @@ const appendsOf = (organizationId: string, events: readonly NewEvent[], from: nu
     }
   })
 
-/** Written like the log's own adapter, in larger batches, one append of a stream after the other. */
+/** Writes as the log's own adapter does, in larger batches; the appends to a stream follow one another. */
 const write = async (client: pg.Client, appends: readonly Append[]): Promise<void> => {
   const { rows } = await client.query<{ least: string }>(
     `select min(result) as least

@@ -878,7 +878,7 @@ else {
   eventLogContract('EventStoreDB itself', {
     open: openReal,
     openSilenceable: async () => {
-      // One host, by name: a proxy can be placed before it.
+      // One host, by name, so that a proxy can be placed in front of it.
       const host = /^(esdb:\/\/(?:[^@]*@)?)([^:/?,]+)(?::(\d+))?/.exec(realUrl)
       if (host === null) throw new Error('TEST_EVENTSTORE_URL must name one host, without discovery')
       const proxy = await startTcpProxy({ host: host[2] ?? '', port: Number(host[3] ?? 2113) })

@@ -24,7 +24,7 @@ export const faultOf = async ({ checked, excuse }: Expression): Promise<string |
   const found = await check(checked.pattern, checked.flags, { timeout: checkMaxMs })
   if (found.status === 'safe') return null
   if (found.status === 'unknown') return `could not be checked: ${found.error.kind}`
-  // Found by fuzzing and not proven: the example must be slow to count.
+  // Found by fuzzing, not proven: it counts only if the example really is slow.
   if (found.checker === 'fuzz' && isQuick(checked, found.attack.string)) return null
   return `${found.complexity.summary}, for example over ${found.attack.pattern.slice(0, 200)}`
 }

@@ -6,11 +6,11 @@ import { accepts, freePort, startProcess } from './mail/process.ts'
 
 /** Debian's nginx in front of the service, as a process of the test on loopback ports. */
 export type Nginx = {
-  /** TLS ends here; the service is next. */
+  /** TLS is terminated here; the service is next. */
   readonly secure: string
   /** The same without TLS. */
   readonly plain: string
-  /** TLS ends here; another nginx is next, and then the service. */
+  /** TLS is terminated here; another nginx is next, and then the service. */
   readonly twoHops: string
   close(): Promise<void>
 }

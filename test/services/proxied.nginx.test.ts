@@ -1,4 +1,4 @@
-/** The service behind a real nginx that ends TLS: the callers it sees, who can sign in, and with which cookies. */
+/** The service behind a real nginx that terminates TLS: the callers it sees, who can sign in, and with which cookies. */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users/users.ts'

@@ -37,7 +37,7 @@ export type AppendAttempt = {
  */
 export type AppendFault = 'lose-reply' | 'lose-request' | 'late' | 'duplicate' | 'unavailable'
 
-/** Decides the outcome of each append and read. A hook that waits is a slow network. */
+/** Decides the outcome of each append and read. A hook that waits simulates a slow network. */
 export type ClientFaults = {
   readonly onAppend?: (attempt: AppendAttempt) => AppendFault | undefined | Promise<AppendFault | undefined>
   readonly onRead?: (

@@ -30,14 +30,14 @@ const blocksOf = (text: string, language: string): string[] =>
   [...text.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].flatMap(([, name, block = '']) =>
     name === language ? [block] : [],
   )
-/** The texts between backticks, outside blocks. */
+/** The text of each inline code span; those of code blocks are left out. */
 const spansOf = (text: string): string[] =>
   [...withoutBlocks(text).matchAll(/`([^`\n]+)`/g)].map(([, span = '']) => span)
 
 const headingsOf = (text: string): string[] =>
   [...withoutBlocks(text).matchAll(/^#{1,6} (.+)$/gm)].map(([, heading = '']) => heading)
 
-/** The anchor that GitHub makes of a heading. */
+/** The anchor that GitHub generates for a heading. */
 const anchorOf = (heading: string): string =>
   heading
     .toLowerCase()

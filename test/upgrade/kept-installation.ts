@@ -1,6 +1,6 @@
 /**
  * A whole installation in one file: its tables including derived ones, its keys and secret (made for this), what was done in it
- * and its observed state. A release writes this file, and every later release must continue with it.
+ * and its observed state. A release writes this file, and every later release must be able to run on it.
  *
  * Not included: the schema `pgboss`, whose tables the queue's library creates and migrates by itself.
  */

@@ -4,7 +4,7 @@ import { allowList } from '../../guard/allow-list.ts'
 import type { FieldWords } from '../fields.ts'
 import { InputFault } from '../input.ts'
 
-/** The rules for an operator's request of an API key. All throw `InputFault`. */
+/** The rules for an operator's request for an API key. All throw `InputFault`. */
 
 /** The default permissions of a key: all except exporting the whole ledger, which includes operators' names. */
 export const permissionsByDefault = permission.options.filter((one) => one !== 'ledger_read')

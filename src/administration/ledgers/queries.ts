@@ -15,7 +15,7 @@ const explain = query({
   name: 'ledger explain',
   action: 'accounts.read',
   summary: 'explain the cost of a call, by its request id: facts, rule, price, lots and later corrections',
-  // The dashboard has a page of each call.
+  // The dashboard has a page for each call.
   interfaces: ['command line', 'admin API'],
   input: z.object({
     request: id(

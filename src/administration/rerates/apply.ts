@@ -112,7 +112,7 @@ export const abandonRerate = async (
 
 /**
  * An abandoned run may have been killed between adjusting a ledger and recording it: until it is recorded, no one knows the cost of the
- * calls there. The ledger shows it.
+ * calls there. The ledger shows whether the adjustment was made.
  */
 const tellOfAdjusted = async (changed: Changing): Promise<ProvedRun> => {
   const { foundation, actor } = changed

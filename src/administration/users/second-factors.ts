@@ -184,7 +184,7 @@ const rowOf = async (
   return rows[0] ?? null
 }
 
-/** Under a lock of the row, so that a code used in one browser counts as used in every other. */
+/** Under a lock on the row, so that a code used in one browser counts as used in every other. */
 const checkTotpCode = async (
   client: pg.PoolClient,
   { secrets }: Parts,

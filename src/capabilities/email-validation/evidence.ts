@@ -57,7 +57,7 @@ export type ListEvidence = {
   readonly didYouMean: string | null
   /** The registrable domain (public suffix plus one label), ASCII; null for a literal, a single label or a suffix itself. */
   readonly registrableDomain: string | null
-  /** Special-use or unknown to the DNS root by definition: never routable (RFC 6761, RFC 2606). */
+  /** False for a special-use domain or one that by definition is not in the DNS root: it is never routable (RFC 6761, RFC 2606). */
   readonly routable: boolean
 }
 

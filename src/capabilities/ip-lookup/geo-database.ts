@@ -183,7 +183,7 @@ const compare = (serving: Serving, next: Serving): void => {
   }
 }
 
-/** Without this an operator would learn from partners that a whole family gets no location, or that the data is old. */
+/** Without this, an operator would hear from partners that no address of a family gets a location, or that the data is old. */
 const warn = ({ files, ipv4, ipv6 }: Serving, logger: GeoLogger, now: number): void => {
   const paths = files.map(({ path }) => path)
   for (const [family, source] of [

@@ -30,7 +30,7 @@ export type PixelLimits = z.infer<typeof pixelLimits>
 export const pixelBlock = z.object({ domain: pixelDomain, blocked: z.literal(true), blocked_at: instant })
 export type PixelBlock = z.infer<typeof pixelBlock>
 
-/** Of the domain's own rule: a block on a domain above it stays. */
+/** About the domain's own rule: a block on a parent domain stays. */
 export const pixelBlockRemoval = z.object({
   domain: pixelDomain,
   blocked: z.literal(false),

@@ -28,7 +28,7 @@ const renameAround = (time) => {
   if (after instanceof Text) after.data = after.data.replace(/^ UTC\b/, '')
 }
 
-/** Days and months do not change: they are counted in UTC. */
+/** Days and months are not converted to local time: they are counted in UTC. */
 const showLocal = (root) => {
   for (const time of root.querySelectorAll('time[datetime*="T"]:not([title])')) {
     const at = new Date(time.dateTime)

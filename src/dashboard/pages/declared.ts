@@ -554,7 +554,7 @@ const shownValue = (value: unknown): Renderable => {
   return idForm.test(text) ? html`<span class="id whole">${text}</span>` : text
 }
 
-/** Organizations for people: their names, by id. */
+/** Organizations as people see them: names, by id. */
 type Names = ReadonlyMap<string, string>
 
 /** The name with the id below it; only the id if the name is unknown. */

@@ -7,7 +7,7 @@ import { appendReply, appendRequest } from './messages.ts'
 
 /**
  * One call to the server over which many appends are sent concurrently, with a connection of its own. If a reply
- * does not come in time, both are given up: the outcome of the other appends under way is unknown too.
+ * does not come in time, both are abandoned: the outcome of the other appends under way is unknown too.
  */
 
 /** gRPC codes with which a server refuses a call before it reads any of it: unimplemented, denied, unauthenticated. */

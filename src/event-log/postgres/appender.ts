@@ -44,7 +44,7 @@ type Appender = {
 type AppenderOptions = {
   readonly url: string
   readonly logger: Logger
-  /** The highest end of the log this process has seen. A log that ends before it was restored from an older copy, and takes no append. */
+  /** The highest end of the log this process has seen. A log whose end is lower was restored from an older copy, and accepts no appends. */
   readonly seenHead: () => Position
 }
 

@@ -38,7 +38,7 @@ type Handle = {
 type Context = {
   readonly stream: Stream
   readonly handle: Handle
-  /** How much of the room, and how much of the input, the last write left. */
+  /** How much space, and how much input, was left after the last write. */
   readonly left: Uint32Array
 }
 

@@ -58,7 +58,7 @@ export const createWakeUp = (options: WakeUpOptions): WakeUp => {
   }
 }
 
-/** Resolves after `ms`, or immediately when aborted; earlier if one of `waiting` is called, which it adds itself to. */
+/** Resolves after `ms`, immediately when aborted, or as soon as the callback that it adds to `waiting` is called. */
 const wait = (ms: number, signal: AbortSignal, waiting?: Set<() => void>): Promise<void> =>
   new Promise((resolve) => {
     const done = (): void => {

@@ -6,8 +6,9 @@ import { codeOf, syncDirectory } from '../directory.ts'
 import { keyIdOf } from './checkpoint-stream.ts'
 
 /**
- * The key that signs checkpoints, as a file of KEY_DIR that all processes of an installation share: `checkpoint.key` (mode 0600), an
- * Ed25519 key as PKCS #8 PEM. It appears complete and only once: written and synced under another name, then linked to its own.
+ * The key that signs checkpoints, as a file in KEY_DIR that all processes of an installation share: `checkpoint.key` (mode 0600), an
+ * Ed25519 key as PKCS #8 PEM. It is created once and never visible half-written: it is written and synced under
+ * another name, then linked to its final name.
  *
  * A new key waits as `checkpoint-next.key` until the log has announced it, and replaces the old key the first time it is used.
  */

@@ -18,7 +18,7 @@ import {
  *
  * Limits protect capacity, not money: only the ledger decides what is charged. So a call waits for Redis only briefly. A call
  * that Redis does not answer in time, or answers with an error, is counted in its own process instead: every call is counted
- * somewhere, and none fails because of Redis. While Redis is away, a key may make as many calls in each process as normally in all together.
+ * somewhere, and none fails because of Redis. While Redis is down, a key may make as many calls in each process as normally in all together.
  *
  * One script counts all windows of a call in one round trip. `rate-limiter-flexible` handles one window at a time and refunds
  * the points of a denied call: four commands instead of one, with moments between them in which another

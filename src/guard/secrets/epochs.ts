@@ -31,7 +31,7 @@ export const epochOf = (atMs: number): number => Math.floor(atMs / epochMs)
 
 /**
  * Whether a key is no longer used to seal: data that is still needed is resealed under the current key. The next epoch's
- * key is in use where a clock is early; a key of any later epoch was made by a wrong clock.
+ * key is in use where a clock is fast; a key of any later epoch was made while a clock was wrong.
  */
 export const isRetired = (epoch: number, currentEpoch: number): boolean =>
   epoch < currentEpoch || epoch > currentEpoch + 1

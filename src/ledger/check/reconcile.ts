@@ -210,7 +210,7 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
   }
 }
 
-/** The book in force changes a few times a year, and is asked for at every call. */
+/** The book in force changes a few times a year, and is looked up on every call. */
 const inForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook) => {
   const edges = books.map(({ effectiveFromMs }) => effectiveFromMs)
   let current: PriceBook | undefined

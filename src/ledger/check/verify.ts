@@ -148,7 +148,7 @@ const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): 
 
 /**
  * Says why a closing does not match the ledger: its balance, or the revision at which the next month begins. Statements begin with
- * both. Asked for every event, in order.
+ * both. The function that it returns must be called for every event, in order.
  */
 const closingFaults = () => {
   const months = new Map<Month, { net: MicroCredits; readonly first: number }>()

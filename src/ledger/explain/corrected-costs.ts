@@ -5,13 +5,13 @@ import type { LedgerCall } from '../ledger-calls.ts'
 import type { Correction, RunOnLedger } from '../rerate/part.ts'
 import { readRun, runOnLedger } from '../rerate/run.ts'
 
-/** Corrections of the costs of a ledger's calls after they were charged. */
+/** Corrections to the costs of a ledger's calls after they were charged. */
 
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
 /**
- * The corrections of calls' costs that a ledger holds: amounts given back by charge, and runs. Refunds are few, so all of them are in
- * memory; ten million calls are not.
+ * The corrections to call costs that a ledger holds: the amounts given back for each charge, and the re-rating runs. Corrections are few,
+ * so all of them are in memory; the calls, which may be ten million, are not.
  */
 export type Corrections = {
   readonly byCharge: ReadonlyMap<string, readonly Correction[]>
@@ -29,7 +29,7 @@ export const correctionsOf = ({ byCharge, runs }: Corrections, call: LedgerCall)
 /** An adjustment, and where it is. */
 export type Seen = { readonly adjustment: CreditAdjusted; readonly revision: number }
 
-/** Whether it changes the cost of calls. */
+/** Whether the adjustment changes the cost of calls. */
 export const isOfCalls = ({ adjusts, rerate_run }: CreditAdjusted): boolean =>
   adjusts !== null || rerate_run !== null
 

@@ -8,8 +8,8 @@ const eventsMax = 100_000
 type ReadPrices = { readonly prices: Prices; readonly revision: number }
 
 /**
- * All of the stream of price books, and its last revision (-1: there is none yet). Throws where an event cannot be read, or is
- * not whole: which prices hold would not be known.
+ * The whole price-book stream, and its last revision (-1 if there is none yet). Throws if an event cannot be read or is
+ * incomplete, because the prices in force would then be unknown.
  */
 export const readPrices = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
   foldPrices(eventLog, (prices, event) => {
@@ -23,7 +23,7 @@ export const readPrices = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices
     }
   })
 
-/** The same for a search for changed events: the stream may be broken, if it can be decoded. */
+/** The same for a search for changed events: the stream may be broken, as long as it can be decoded. */
 export const readPricesAsTheyAre = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
   foldPrices(eventLog, evolvePrices)
 

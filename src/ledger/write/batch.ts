@@ -168,7 +168,7 @@ const encodeDecision = (
   )
 }
 
-/** Chains encoded events onto the batch and folds them into its draft. Throws where they contradict the account. */
+/** Chains encoded events onto the batch and folds them into its draft. Throws if they contradict the account. */
 const addToBatch = (
   batch: Batch,
   queued: Queued,
@@ -278,14 +278,14 @@ const isThere = async (
 }
 
 /**
- * Finds out what is at the place of a batch whose append was never answered. `nothing`: it may still be written. Throws where the log
+ * Finds out what is at the place of a batch whose append was never answered. `nothing`: it may still be written. Throws if the log
  * cannot be read.
  */
 const findOut = async (
   place: Place,
   { reader, limits: { placeReadMs } }: Pick<BatchAppend, 'reader' | 'limits'>,
 ): Promise<'the batch' | 'something else' | 'nothing'> => {
-  // Its beginning first: a batch is written whole, perhaps between the two reads.
+  // Reads the batch's first event first: a batch is written whole, and that may happen between the two reads.
   const [first] = await reader.page(place.base + 1, 1, placeReadMs)
   if (first === undefined) return 'nothing'
   return (await isThere(place, reader, placeReadMs)) ? 'the batch' : 'something else'

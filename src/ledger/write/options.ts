@@ -62,13 +62,13 @@ export type LedgerOptions = {
   readonly clock: LedgerClock
   readonly limits?: Partial<LedgerLimits>
   readonly observe?: LedgerObserver
-  /** While it is shut, no command is taken and none that waits is decided. Appends that were sent are awaited. */
+  /** While it is shut, no new command is accepted and no waiting command is decided. Appends that were sent are awaited. */
   readonly gate?: Pick<Gate, 'refuses' | 'shutForMs'>
   /** Tells other processes that this one loses its appends to a ledger. */
   readonly competition?: Pick<Competition, 'tell'>
-  /** As `Math.random`, which is the default. For the pauses between appends, where other processes append too. */
+  /** For the pauses between appends if other processes append too. Default: `Math.random`. */
   readonly random?: () => number
-  /** The rules, where a test has others. */
+  /** The rules; a test may replace them. */
   readonly decide?: Decide
 }
 

@@ -1,6 +1,7 @@
 /**
- * Stands in for the image of EventStoreDB: the protocol double, configured by the server's own variables. It keeps events and users in the
- * server's data directory. Three of them do not form a cluster: the second is the leader, and the others only report that.
+ * Stands in for the EventStoreDB image: the protocol double, configured by the server's own variables. It keeps events and users in the
+ * server's data directory. Three of them only pretend to be a cluster: the second always acts as the leader, and the others merely report it
+ * as such.
  */
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'

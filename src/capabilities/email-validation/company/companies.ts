@@ -22,7 +22,7 @@ export type Companies = {
 
 /** Companies and their absence, cached so that a partner's list of addresses at one domain costs one query. */
 const rememberedMax = 10_000
-/** An import shows within this time. */
+/** An import takes effect within this time. */
 const rememberedMs = 60_000
 /** Domains looked up at the same time; the pool makes them wait for each other. */
 const lookupsMax = 1_000

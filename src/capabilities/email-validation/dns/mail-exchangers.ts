@@ -67,7 +67,7 @@ const findWithin = async (search: Search, dns: Dns, random: () => number): Promi
   if (answer.kind === 'not_found') return { kind: 'domain_not_found' }
   if (answer.kind !== 'records') return findImplicit(search)
   const named = answer.records.filter(({ value }) => value !== '')
-  // A null MX next to others breaks RFC 7505 §3; the others count then.
+  // A null MX next to others violates RFC 7505 §3; in that case only the others count.
   if (named.length === 0) return { kind: 'null_mx' }
   const records = named.toSorted(byPriority).slice(0, recordsMax).map(recordOf)
   return findExplicit(search, records, shuffledWithinPriority(records, random))

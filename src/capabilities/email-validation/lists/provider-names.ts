@@ -8,7 +8,7 @@ export type ProviderName = {
   readonly sole: boolean
   /** The name itself may be corrected. */
   readonly fuzzy: boolean
-  /** So many mailboxes that a slip of it is likelier than a small company one letter away. */
+  /** The provider has so many mailboxes that a name one letter off is more likely a typo of it than a small company's own name. */
   readonly big: boolean
 }
 

@@ -62,12 +62,13 @@ const cheapEndings = new Set([
 const establishedEndings = new Set(['com', 'net', 'org'])
 
 /**
- * The source also lists shops, airlines and newspapers, whose company data would be refused by mistake. A name with
- * "mail" in it is believed, unless it is a mailer, which sends for others; all other names must be curated.
+ * The source also lists shops, airlines and newspapers, whose company data would be refused by mistake. A name that contains
+ * "mail" is accepted, unless it is a mailer (a service that sends for others) or a throw-away service; any other name is
+ * accepted only from a curated list.
  */
 const namesMail = /^(?!.*(?:te?mp|trash|burn|bomb|gmail|mailers?\.)).*(?:mail|mbox|inbox)/
 
-/** Why a domain that is listed as free is not believed to be free; null if it is. */
+/** Why a domain that is listed as free is not accepted as free; null if it is accepted. */
 export const freeFault = (
   domain: string,
   isDisposable: (name: string) => boolean,

@@ -1,7 +1,7 @@
 /**
  * Reads pasted text as people mean it (decision 16).
  *
- * Pages, phones and input methods put characters around and into an address that no one sees or means. Only those are
+ * Pages, phones and input methods put characters that no one sees or intends around and into an address. Only those are
  * removed or replaced here. Everything else is left to the parser, which refuses it, and to `repair.ts`, which asks.
  */
 import { isAscii } from './characters.ts'

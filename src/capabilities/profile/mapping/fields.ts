@@ -25,7 +25,7 @@ export const itemsOf = (value: unknown): readonly unknown[] => {
 /** For names, titles and the like. Prose may have the full length that the contract allows. */
 export const shortTextBytesMax = 1_000
 
-/** How sources hide a value from visitors who have not paid or signed in: part of a value is not the value. */
+/** How sources hide a value from visitors who have not paid or signed in: a partly hidden value must not be taken for the value. */
 const mask = '***'
 
 /**

@@ -304,7 +304,7 @@ const fromParts = (year: unknown, month: unknown, day: unknown): string | null =
 const isWithin = (value: unknown, min: number, max: number): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max
 
-/** The day before the first of the next month. */
+/** The last day of the month. */
 const daysIn = (year: number, month: number): number => new Date(Date.UTC(year, month, 0)).getUTCDate()
 
 const twoDigits = (value: number): string => String(value).padStart(2, '0')
