@@ -174,7 +174,7 @@ const restore: Command = {
   changes: {
     of: 'records',
     asks: 'on a terminal',
-    left: 'The installation may be restored in part, and does not start: run the same command again, and it continues where it stopped.',
+    left: 'The installation may be restored in part, and does not start. Run the same command again to continue where it stopped.',
     plan: async ({ config, logger, progress }, given) => {
       const { backup } = await checkRestorable(config, {
         path: given.required('file'),

@@ -55,7 +55,7 @@ const abandon: Command = {
         abandoned.length === 0
           ? [`No key is lost: ${keyDirOf(config)} holds all keys that are needed.`]
           : [
-              `Given up: ${abandoned.join(', ')}.`,
+              `Abandoned: ${abandoned.join(', ')}.`,
               `${dropped} people of the data set were under them and have to be imported again.`,
             ],
     }

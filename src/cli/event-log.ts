@@ -72,7 +72,7 @@ const copy: Command = {
   changes: {
     of: 'records',
     asks: 'on a terminal',
-    left: 'A part of the log is copied: the same command continues where it stopped.',
+    left: 'A part of the log was copied. Run the same command again to continue where it stopped.',
     plan: async (context, given) => {
       const { from, to } = copyOf(context, given)
       return {
@@ -133,7 +133,7 @@ const prepare: Command = {
   changes: {
     of: 'access',
     asks: 'on a terminal',
-    left: 'The user may exist without its rights: the same command adds them.',
+    left: 'The user may exist without its rights. Run the same command again to add them.',
     plan: async ({ config }, given) => {
       const { user, url } = prepareOf(config, given)
       return {

@@ -13,7 +13,7 @@ export const migrateCommand: Command = {
   changes: {
     of: 'rows',
     asks: 'never',
-    left: 'Each migration was applied completely or not at all: the same command applies the rest.',
+    left: 'Each migration was applied completely or not at all. Run the same command again to apply the rest.',
     plan: async ({ config, logger }) => {
       const pending = await migrationsToApply(config, { logger, waitMs: databaseWaitMs })
       return {

@@ -360,7 +360,7 @@ export const refundCallsOfKey = command({
   changes: {
     of: 'money',
     asks: 'on a terminal',
-    left: 'Some of the calls may be refunded. The same command with the same reference refunds the others.',
+    left: 'Some of the calls may have been refunded. Run the same command again, with the same reference, to refund the others.',
   },
   long: 'repeatable',
   plan: async (context, input) => {

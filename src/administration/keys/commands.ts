@@ -208,7 +208,7 @@ const replaceLeakedKey = command({
   changes: {
     of: 'access',
     asks: 'always',
-    left: 'The same command with the same reference does what is missing. If the successor was issued and its secret was not shown, "key rotate" with the successor issues another.',
+    left: 'Run the same command again, with the same reference, to do the rest. If the successor was issued and its secret was not shown, "key rotate" with the successor issues another.',
   },
   plan: async ({ foundation, progress }, input) => {
     const { key: keyId, organization: organizationId } = input

@@ -208,7 +208,7 @@ const close = command({
   changes: {
     of: 'records',
     asks: 'always',
-    left: 'Some organizations may have the month closed: run the command again for the others.',
+    left: 'The month may be closed for some organizations. Run the same command again to close it for the others.',
   },
   plan: async ({ foundation }, input) => {
     const { month: of, organizationId } = closingOf(input)
@@ -320,7 +320,7 @@ const reverse = command({
   changes: {
     of: 'money',
     asks: 'on a terminal',
-    left: 'Some of the calls may be reversed. Give the same ids again: reversed calls stay reversed.',
+    left: 'Some of the calls may have been reversed. Run the same command again, with the same ids, to reverse the others.',
   },
   plan: async (context, input) => {
     const { json } = await reversed(context, input, true)
