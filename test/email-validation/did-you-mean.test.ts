@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { slipsBetween, suggestionFor } from '../../src/capabilities/email-validation/lists/did-you-mean.ts'
 import { readList, vendoredListFolder } from '../../src/capabilities/email-validation/lists/file.ts'
 import { vendoredDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
+import { siftLists } from '../../src/capabilities/email-validation/lists/sieve.ts'
 import {
   formMistyped,
   foundLaterMistyped,
@@ -11,12 +12,12 @@ import {
   realDomains,
 } from './did-you-mean-corpus.ts'
 
-const { raw, kindOf } = vendoredDomains()
+const { curated, raw, kindOf } = vendoredDomains()
 const suggestDomain = (domain: string) => suggestionFor(domain, kindOf)
 const files = ['providers', 'relays', 'freeAdditions'] as const
 const listed = [
   ...files.flatMap((name) => readList(vendoredListFolder, name)),
-  ...[...raw.free].filter((domain) => kindOf(domain) === 'free'),
+  ...siftLists(raw, curated).free.entries,
 ]
 const rightOf = (pairs: typeof mistyped) => pairs.filter(([slip, meant]) => suggestDomain(slip) === meant)
 const right = rightOf(mistyped)

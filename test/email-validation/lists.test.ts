@@ -13,6 +13,7 @@ import { inspectLists, isDisposableExchange } from '../../src/capabilities/email
 import { vendoredDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
 import { disposableLists } from '../../src/capabilities/email-validation/lists/packages.ts'
 import { isRoleName, roleCount } from '../../src/capabilities/email-validation/lists/roles.ts'
+import { siftLists } from '../../src/capabilities/email-validation/lists/sieve.ts'
 import { realDomains } from './did-you-mean-corpus.ts'
 import { knownDomains } from './known-domains.ts'
 
@@ -32,12 +33,9 @@ const addressOf = (text: string): EmailAddress => {
 }
 const inspect = (text: string) => inspectLists(addressOf(text))
 const entries = (name: ListName): string[] => readList(vendoredListFolder, name)
-const { raw, kindOf } = vendoredDomains()
+const { curated, raw, kindOf } = vendoredDomains()
 /** The entries of the packages' lists that we trust. */
-const believed = {
-  disposable: [...raw.disposable].filter((domain) => kindOf(domain) === 'disposable'),
-  free: [...raw.free].filter((domain) => kindOf(domain) === 'free'),
-}
+const believed = siftLists(raw, curated)
 
 describe('findings about an address', () => {
   test('every finding, for an address with all of them', () => {
@@ -92,8 +90,8 @@ describe('disposable domains', () => {
   test('every subdomain of a disposable domain is disposable', () => {
     const labels = fc.array(fc.stringMatching(/^[a-z0-9]{1,12}$/), { minLength: 1, maxLength: 4 })
     fc.assert(
-      fc.property(labels, fc.nat(believed.disposable.length - 1), (below, at) => {
-        const domain = believed.disposable[at]
+      fc.property(labels, fc.nat(believed.disposable.entries.length - 1), (below, at) => {
+        const domain = believed.disposable.entries[at]
         expect(inspect(`a@${below.join('.')}.${domain}`).disposable).toBe(true)
       }),
     )
@@ -116,7 +114,7 @@ describe('disposable domains', () => {
   test(`none of ${entries('providers').length} providers and ${entries('relays').length} relays is disposable`, () => {
     const allowed = [...entries('providers'), ...entries('relays')]
     expect(allowed.length).toBeGreaterThanOrEqual(250)
-    const listed = new Set(believed.disposable)
+    const listed = new Set(believed.disposable.entries)
     expect(allowed.filter((domain) => listed.has(domain))).toEqual([])
     expect(allowed.filter((domain) => inspect(`a@${domain}`).disposable)).toEqual([])
   })
@@ -284,7 +282,7 @@ describe('registrable and routable domains', () => {
   })
 
   test('answers given without the suffix list agree with the suffix list', () => {
-    const domains = [...realDomains, ...believed.free, ...believed.disposable.slice(0, 5_000)]
+    const domains = [...realDomains, ...believed.free.entries, ...believed.disposable.entries.slice(0, 5_000)]
     const wrong = domains.filter((domain) => {
       const expected = getDomain(domain, { allowPrivateDomains: true }) ?? getDomain(domain)
       return inspect(`a@${domain}`).registrableDomain !== expected
@@ -341,9 +339,22 @@ describe('the list files', () => {
 describe("the packages' lists", () => {
   test('are long, and we trust as many entries as before', () => {
     expect(raw.disposable.size).toBeGreaterThan(180_000)
-    expect(believed.disposable.length).toBeGreaterThan(150_000)
+    expect(believed.disposable.entries.length).toBeGreaterThan(150_000)
     expect(raw.free.size).toBeGreaterThan(8_000)
-    expect(believed.free.length).toBeGreaterThan(1_700)
+    expect(believed.free.entries.length).toBeGreaterThan(1_700)
+  })
+
+  test('give the same result judged one by one or all together', () => {
+    expect(believed.disposable.entries.filter((domain) => kindOf(domain) !== 'disposable')).toEqual([])
+    const listed = new Set(believed.disposable.entries)
+    const below = [...raw.disposable].filter(
+      (domain) => kindOf(domain) === 'disposable' && !listed.has(domain),
+    )
+    const parents = below.map((domain) => domain.slice(domain.indexOf('.') + 1))
+    expect(parents.filter((parent) => !inspect(`a@${parent}`).disposable)).toEqual([])
+    const additions = new Set(entries('freeAdditions'))
+    const free = [...raw.free].filter((domain) => kindOf(domain) === 'free' && !additions.has(domain))
+    expect(free.sort()).toEqual(believed.free.entries)
   })
 
   test('contain shops, schools, mailers and typos that we do not trust', () => {

@@ -1,4 +1,5 @@
 import { parse } from 'tldts'
+import { bitCount, isAnagram, letterBits, lookAlikes, neighbourKeys } from './letters.ts'
 import type { ListedDomains } from './listed-domains.ts'
 import { firstOfParents } from './parents.ts'
 import {
@@ -6,7 +7,7 @@ import {
   byLettersOnly,
   byName,
   byUndoubled,
-  fuzzyProviders,
+  fuzzyByLetter,
   type ProviderName,
   undoubled,
 } from './provider-names.ts'
@@ -32,21 +33,6 @@ const slipsOfEndings: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['net', new Set(['ne', 'et'])],
   ['me', new Set(['ne'])],
 ])
-/** Pairs of keys that touch on a QWERTY keyboard, in both orders. */
-const neighbourKeys: ReadonlySet<string> = new Set(
-  ['1234567890', 'qwertyuiop', 'asdfghjkl', 'zxcvbnm'].flatMap((row, rowAt, rows) =>
-    [...row].flatMap((key, at) => {
-      const below = rows[rowAt + 1] ?? ''
-      return [row[at + 1], below[at - 1], below[at]]
-        .filter((other) => other !== undefined)
-        .flatMap((other) => [`${key}${other}`, `${other}${key}`])
-    }),
-  ),
-)
-
-/** Letters that look like another one: typed, then meant. */
-const lookAlikes: ReadonlySet<string> = new Set(['il', '1l', '1i', '0o'])
-
 /** The part before a country: `con.br`, `oc.in`, `co.br`. */
 const beforeCountry = ['com', 'co']
 
@@ -107,15 +93,19 @@ const isNeighbour = (name: string, provider: string | undefined): boolean =>
   neighbourKeys.has(`${provider?.[0]}${name[0]}`)
 
 const correctedName = (name: string, ending: string): string | null => {
+  const letters = letterBits(name)
   let best: ProviderName | null = null
   let bestSlips = 3
   const before = byName.get(name.slice(1))
-  const candidates = before?.fuzzy === true ? [before] : fuzzyProviders
+  const candidates = before?.fuzzy === true ? [before] : (fuzzyByLetter.get(name[0] ?? '') ?? [])
   for (const provider of candidates) {
+    // Cheapest first: nearly every name is not a slip, and every unknown domain comes through here.
     if (Math.abs(name.length - provider.name.length) > 2) continue
     if (!looksAlike(name, provider.name)) continue
     const slipsMax = Math.min(slipsAllowed(name, provider.name), bestSlips - 1)
-    const slips = isShuffled(name, provider.name) ? 1 : slipsBetween(name, provider.name, slipsMax)
+    if (bitCount(letters ^ provider.letters) > 2 * slipsMax) continue
+    const shuffled = letters === provider.letters && isShuffled(name, provider.name)
+    const slips = shuffled ? 1 : slipsBetween(name, provider.name, slipsMax)
     if (slips > slipsMax || (slips === 2 && !sameEnds(name, provider.name))) continue
     if (name.length === provider.name.length && isOtherWord(name, provider.name)) continue
     if (correctedEnding(ending, provider) === null) continue
@@ -144,10 +134,6 @@ const isShuffled = (name: string, provider: string): boolean =>
   name[0] === provider[0] &&
   (name[1] === provider[1] || name.at(-1) === provider.at(-1)) &&
   isAnagram(name, provider)
-
-/** Whether the names have the same letters, each equally often. */
-const isAnagram = (left: string, right: string): boolean =>
-  left.length === right.length && [...left].sort().join('') === [...right].sort().join('')
 
 /**
  * In a short name one other letter makes another word (`grail`, `cycle`), unless the keys are neighbours, the letters look

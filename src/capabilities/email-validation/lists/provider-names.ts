@@ -1,4 +1,5 @@
 /** The names of mailbox providers that people mistype, and the indexes for searching them. */
+import { letterBits } from './letters.ts'
 
 export type ProviderName = {
   readonly name: string
@@ -10,6 +11,7 @@ export type ProviderName = {
   readonly fuzzy: boolean
   /** The provider has so many mailboxes that a name one letter off is more likely a typo of it than a small company's own name. */
   readonly big: boolean
+  readonly letters: number
 }
 
 /** In order of popularity, which breaks ties. `!`: sole. `~`: fuzzy. `^`: big. */
@@ -137,18 +139,30 @@ const providers: readonly ProviderName[] = providerTable.map((line) => {
   const name = marked.replace(/^[!~^]+/, '')
   const fuzzy = marked.includes('~') && name.length >= fuzzyLengthMin
   const [sole, big] = [marked.includes('!'), marked.includes('^')]
-  return { name, endings: endings.split(','), sole, fuzzy, big }
+  return { name, endings: endings.split(','), sole, fuzzy, big, letters: letterBits(name) }
 })
 export const byName: ReadonlyMap<string, ProviderName> = new Map(
   providers.map((provider) => [provider.name, provider]),
 )
-export const fuzzyProviders = providers.filter(({ fuzzy }) => fuzzy)
+const fuzzyProviders = providers.filter(({ fuzzy }) => fuzzy)
+/** Providers by first or second letter, in their order: a name with this first letter can be a slip of these. */
+export const fuzzyByLetter: ReadonlyMap<string, readonly ProviderName[]> = new Map(
+  [...'abcdefghijklmnopqrstuvwxyz'].map((letter) => [
+    letter,
+    fuzzyProviders.filter(({ name }) => name[0] === letter || name[1] === letter),
+  ]),
+)
 /** Big providers by their names without the first letter. */
 export const bigByTail: ReadonlyMap<string, ProviderName> = new Map(
   fuzzyProviders.filter(({ big }) => big).map((provider) => [provider.name.slice(1), provider]),
 )
 /** Doubled letters are the first thing people get wrong: `reddifmail`, `msnn`, `fre`. */
-export const undoubled = (name: string): string => name.replace(/([a-z])\1+/g, '$1')
+export const undoubled = (name: string): string => {
+  // Every unknown domain comes through here, and most have nothing doubled: a loop is cheaper than the expression.
+  for (let at = 1; at < name.length; at++)
+    if (name.charCodeAt(at) === name.charCodeAt(at - 1)) return name.replace(/([a-z])\1+/g, '$1')
+  return name
+}
 /** Names that stay distinct without their doubled letters, by that form. */
 export const byUndoubled: ReadonlyMap<string, ProviderName> = new Map(
   providers

@@ -2,8 +2,8 @@
  * Builds the two generated lists, `disposable.txt` and `free.txt`, from other projects' current lists. From then on they
  * replace the packages' lists.
  *
- * An implausible change is refused, and the files are replaced only after every check has passed. Which entries are
- * believed is decided when they are looked up (`sieve.ts`).
+ * No entry is taken unchecked: the sieve judges every entry, an implausible change is refused, and the files are
+ * replaced only after every check has passed.
  */
 import { randomUUID } from 'node:crypto'
 import { open, readFile, rename, rm } from 'node:fs/promises'
@@ -11,6 +11,7 @@ import { join } from 'node:path'
 import { listPath, vendoredListFolder } from './file.ts'
 import { openListedDomains } from './listed-domains.ts'
 import { packagedLists, type RawLists } from './packages.ts'
+import { type Curated, type Sifted, siftLists } from './sieve.ts'
 
 export type ListSource = {
   /** Also the name of its file, with `.txt` added, in a folder of downloads. */
@@ -80,6 +81,8 @@ type ListChange = {
   readonly after: number
   readonly added: number
   readonly removed: number
+  /** Entries of the sources that were left out, by reason. */
+  readonly left: Readonly<Record<string, number>>
 }
 type RefreshReport = { readonly disposable: ListChange; readonly free: ListChange }
 
@@ -127,17 +130,18 @@ export const refreshLists = async (options: RefreshOptions): Promise<RefreshRepo
         : await readFile(join(from, `${source.name}.txt`), 'utf8')
     texts.set(source, text)
   }
-  const { raw: current } = openListedDomains(folder, options.packaged ?? packagedLists)
-  const built = buildLists(texts)
+  const { curated, raw } = openListedDomains(folder, options.packaged ?? packagedLists)
+  const built = buildLists(texts, curated)
+  const current = siftLists(raw, curated)
   const names = ['disposable', 'free'] as const
   const report = {
-    disposable: changeOf('disposable', current.disposable, built.disposable),
-    free: changeOf('free', current.free, built.free),
+    disposable: changeOf('disposable', current.disposable.entries, built.disposable),
+    free: changeOf('free', current.free.entries, built.free),
   }
   await replaceFiles(
     names.map((name) => ({
       path: listPath(folder, name),
-      text: fileText([...built[name]].sort(), {
+      text: fileText(built[name].entries, {
         sources: sources.filter(({ feeds }) => feeds === name || name === 'free'),
         now,
       }),
@@ -146,7 +150,10 @@ export const refreshLists = async (options: RefreshOptions): Promise<RefreshRepo
   return report
 }
 
-const buildLists = (texts: ReadonlyMap<ListSource, string>): RawLists => {
+const buildLists = (
+  texts: ReadonlyMap<ListSource, string>,
+  curated: Curated,
+): { disposable: Sifted; free: Sifted } => {
   const raw = { disposable: new Set<string>(), free: new Set<string>() }
   for (const [source, text] of texts) {
     const entries = sourceEntries(source, text)
@@ -156,7 +163,11 @@ const buildLists = (texts: ReadonlyMap<ListSource, string>): RawLists => {
   }
   requireEntries('disposable', raw.disposable, disposableSentinels)
   requireEntries('free', raw.free, freeSentinels)
-  return raw
+  const built = siftLists(raw, curated)
+  for (const { entries } of [built.disposable, built.free])
+    for (const entry of entries)
+      if (curated.has(entry)) throw new ListRefused(`${entry} is curated and must not be in a generated list`)
+  return built
 }
 
 /** One domain per line, or a JSON array of texts. */
@@ -191,16 +202,18 @@ const requireEntries = (what: string, entries: ReadonlySet<string>, sentinels: r
 
 const changeOf = (
   name: 'disposable' | 'free',
-  current: ReadonlySet<string>,
-  built: ReadonlySet<string>,
+  current: readonly string[],
+  { entries, left }: Sifted,
 ): ListChange => {
-  const [before, after] = [current.size, built.size]
+  const old = new Set(current)
+  const before = old.size
+  const after = entries.length
   if (before > 0 && after < before * (1 - shrinkMax))
     throw new ListRefused(`the ${name} list would shrink from ${before} to ${after} entries`)
   if (before > 0 && after > before * (1 + growMax))
     throw new ListRefused(`the ${name} list would grow from ${before} to ${after} entries`)
-  const kept = built.intersection(current).size
-  return { before, after, added: after - kept, removed: before - kept }
+  const kept = entries.filter((entry) => old.has(entry)).length
+  return { before, after, added: after - kept, removed: before - kept, left }
 }
 
 const fileText = (

@@ -2,15 +2,51 @@
  * Decides which entries of other projects' lists of disposable and free domains are believed.
  *
  * Strangers write those lists, and they contain mistakes that would cost customers: big providers, public suffixes, alias
- * services, shops. So an entry is judged when it is looked up, and the curated lists win. Pure.
+ * services, shops. So every entry is judged before it counts, and the curated lists win. Pure.
  */
 import { parse } from 'tldts'
 import { suggestionFor } from './did-you-mean.ts'
 import type { DomainKind } from './listed-domains.ts'
+import type { RawLists } from './packages.ts'
 import { firstOfParents } from './parents.ts'
 
 /** Domains whose kind was decided here. */
 export type Curated = ReadonlyMap<string, DomainKind>
+
+export type Sifted = {
+  readonly entries: readonly string[]
+  /** Entries that were left out, by reason. */
+  readonly left: Readonly<Record<string, number>>
+}
+
+/** Sorted, and without names below a listed parent, which add nothing. */
+export const siftLists = (
+  raw: RawLists,
+  curated: Curated,
+): { readonly disposable: Sifted; readonly free: Sifted } => {
+  const isListed = (name: string): true | undefined =>
+    raw.disposable.has(name) && disposableFault(name, curated) === null ? true : undefined
+  const disposable = sifted(raw.disposable, (domain) => {
+    const parent = domain.slice(domain.indexOf('.') + 1)
+    return disposableFault(domain, curated) ?? (firstOfParents(parent, isListed) ? 'parent_listed' : null)
+  })
+  const listed = new Set(disposable.entries)
+  return {
+    disposable,
+    free: sifted(raw.free, (domain) => freeFault(domain, (name) => listed.has(name), curated)),
+  }
+}
+
+const sifted = (entries: ReadonlySet<string>, fault: (domain: string) => string | null): Sifted => {
+  const kept: string[] = []
+  const left: Record<string, number> = {}
+  for (const domain of entries) {
+    const reason = fault(domain)
+    if (reason === null) kept.push(domain)
+    else left[reason] = (left[reason] ?? 0) + 1
+  }
+  return { entries: kept.sort(), left }
+}
 
 const suffixOptions = { allowPrivateDomains: true, extractHostname: false, validateHostname: false }
 /** Schools, authorities and armies run no throw-away services, even if a list has them. */
