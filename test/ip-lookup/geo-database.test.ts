@@ -5,10 +5,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import {
   bundledGeoPaths,
   type GeoDatabase,
+  type GeoDatabaseOptions,
   type Location,
   openGeoDatabase,
 } from '../../src/capabilities/ip-lookup/geo-database.ts'
-import { parseAddress } from '../../src/egress/address.ts'
+import { type LookupAddress, parseAddress } from '../../src/egress/address.ts'
 import { type MmdbSource, type MmdbValue, writeMmdb } from '../support/mmdb-writer.ts'
 import { seededRandom } from './seeded-random.ts'
 
@@ -16,6 +17,7 @@ const builtSeconds = 1_780_000_000
 const clock = () => (builtSeconds + 10 * 86_400) * 1000
 
 let directory = ''
+const opened: GeoDatabase[] = []
 const logger = { info: vi.fn(), warn: vi.fn(), error: vi.fn() }
 
 beforeAll(async () => {
@@ -23,10 +25,15 @@ beforeAll(async () => {
 })
 afterAll(() => rm(directory, { recursive: true, force: true }))
 afterEach(() => {
+  for (const database of opened.splice(0)) database.close()
   vi.clearAllMocks()
 })
 
-const open = (paths: string[]): Promise<GeoDatabase> => openGeoDatabase({ paths, logger, clock })
+async function open(paths: string[], options: Partial<GeoDatabaseOptions> = {}): Promise<GeoDatabase> {
+  const database = await openGeoDatabase({ paths, logger, clock, pollIntervalMs: 600_000, ...options })
+  opened.push(database)
+  return database
+}
 
 let written = 0
 async function file(content: MmdbSource | Buffer): Promise<string> {
@@ -65,13 +72,9 @@ const london = {
   subdivisions: [{ iso_code: 'ENG', names: { en: 'England' } }],
 }
 
-/** Wide enough for samples to meet them: a file must locate some. */
-const elsewhere4 = { '199.0.0.0/8': flat('US', 'Elsewhere') }
-const elsewhere6 = { '2600::/12': flat('US', 'Elsewhere') }
-
 /** Many records over all of 1.0.0.0/8 and 2a00::/12, so that damage hits something. */
 function wide(ipVersion: 4 | 6, buildEpoch = builtSeconds): MmdbSource {
-  const networks: Record<string, MmdbValue> = ipVersion === 6 ? { ...elsewhere6 } : {}
+  const networks: Record<string, MmdbValue> = {}
   for (let block = 0; block < 256; block++) {
     networks[`1.${block}.0.0/16`] = flat(
       block % 2 === 0 ? 'AU' : 'NZ',
@@ -87,12 +90,12 @@ describe('a database answers from its records', () => {
     const ipv4 = await file({
       ipVersion: 4,
       recordSize,
-      networks: { ...elsewhere4, '81.2.69.0/24': london, '1.1.1.0/24': flat('AU', 'Sydney') },
+      networks: { '81.2.69.0/24': london, '1.1.1.0/24': flat('AU', 'Sydney') },
     })
     const ipv6 = await file({
       ipVersion: 6,
       recordSize,
-      networks: { ...elsewhere6, '2a01:4f8::/32': flat('DE', 'Nuremberg') },
+      networks: { '2a01:4f8::/32': flat('DE', 'Nuremberg') },
     })
     const database = await open([ipv4, ipv6])
     expect(at(database, '81.2.69.160')).toMatchObject({ city: 'London', region_code: 'ENG', postal: 'EC4N' })
@@ -109,12 +112,7 @@ describe('a database answers from its records', () => {
     const path = await file({
       ipVersion: 6,
       recordSize,
-      networks: {
-        ...elsewhere4,
-        ...elsewhere6,
-        '81.2.69.0/24': london,
-        '2a01:4f8::/32': flat('DE', 'Nuremberg'),
-      },
+      networks: { '81.2.69.0/24': london, '2a01:4f8::/32': flat('DE', 'Nuremberg') },
     })
     const database = await open([path])
     expect(at(database, '81.2.69.1')).toMatchObject({ city: 'London' })
@@ -125,7 +123,7 @@ describe('a database answers from its records', () => {
   it('network edges are exact, at /8 as at /32 and /128', async () => {
     const ipv4 = await file({
       ipVersion: 4,
-      networks: { ...elsewhere4, '9.0.0.0/8': flat('US', 'Wide'), '8.8.8.8/32': flat('US', 'One') },
+      networks: { '9.0.0.0/8': flat('US', 'Wide'), '8.8.8.8/32': flat('US', 'One') },
     })
     const ipv6 = await file({
       ipVersion: 6,
@@ -144,12 +142,27 @@ describe('a database answers from its records', () => {
   })
 
   it('addresses of one record share one frozen object', async () => {
-    const database = await open([
-      await file({ ipVersion: 4, networks: { ...elsewhere4, '81.2.69.0/24': london } }),
-    ])
+    const database = await open([await file({ ipVersion: 4, networks: { '81.2.69.0/24': london } })])
     const first = at(database, '81.2.69.1')
     expect(at(database, '81.2.69.2')).toBe(first)
     expect(Object.isFrozen(first)).toBe(true)
+  })
+
+  it('text of another family, or invalid text, finds nothing', async () => {
+    const database = await open([
+      await file(wide(4)),
+      await file({ ipVersion: 6, networks: { '2a00::/16': flat('DE', 'X') } }),
+    ])
+    const odd: LookupAddress[] = [
+      { family: 4, text: '2a00::1' },
+      { family: 6, text: '1.1.1.1' },
+      { family: 4, text: '1.1.1.0160' },
+      { family: 4, text: '1.1.1.1/32' },
+      { family: 4, text: '' },
+      { family: 6, text: 'x' },
+    ]
+    for (const address of odd) expect(database.lookup(address)).toBeNull()
+    expect(database.status().undecodable_records).toBe(0)
   })
 
   it('a family without a file finds nothing', async () => {
@@ -173,8 +186,8 @@ describe('a database answers from its records', () => {
       state1: 'Berlin',
     }
     const database = await open([
-      await file({ ipVersion: 4, networks: { '1.0.0.0/8': lite } }),
-      await file({ ipVersion: 6, networks: { '2a00::/12': texts } }),
+      await file({ ipVersion: 4, networks: { '1.1.1.0/24': lite } }),
+      await file({ ipVersion: 6, networks: { '2a00::/16': texts } }),
     ])
     expect(at(database, '1.1.1.1')).toMatchObject({ country: 'Australia', city: null, calling_code: '61' })
     expect(at(database, '2a00::1')).toMatchObject({
@@ -204,7 +217,12 @@ describe('a database answers from its records', () => {
       age_days: 10,
       database_type: 'DBIP-City-Lite',
       record_shape: 'flat',
+      reloads: 0,
+      failed_reloads: 0,
+      last_error: null,
+      undecodable_records: 0,
     })
+    expect(logger.warn).not.toHaveBeenCalled()
   })
 
   it('an old file is reported', async () => {
@@ -216,12 +234,44 @@ describe('a database answers from its records', () => {
   })
 })
 
-describe('the families of a file are those of its records', () => {
-  it('a family that no file locates is reported by name, at the start and after a reload', async () => {
-    const networks = { '10.0.0.0/8': flat('US', 'X'), '2a00::/12': flat('DE', 'Berlin') }
+describe('the families of a file are read from its tree', () => {
+  /** All of IPv4 except 1.0.0.0/8 leads to nodes without records. */
+  const barren = Array.from({ length: 31 }, (_, n) => `${(n + 1) * 8}.0.0.0/5`)
+
+  it.each([4, 6] as const)(
+    'where most branches end in nothing, in a file of ip_version %i',
+    async (ipVersion) => {
+      const networks: Record<string, MmdbValue> = { '1.2.0.0/16': flat('AU', 'Sydney') }
+      if (ipVersion === 6) networks['2a00:1::/32'] = flat('DE', 'Berlin')
+      const database = await open([await file({ ipVersion, networks, barren, buildEpoch: builtSeconds })])
+      expect(at(database, '1.2.3.4')).toMatchObject({ country_code: 'AU' })
+      expect(database.status().files[0]?.families).toEqual(ipVersion === 4 ? [4] : [4, 6])
+    },
+  )
+
+  it('at any position of its only record', async () => {
+    for (const octet of [1, 99, 126, 130, 223]) {
+      const around = Array.from({ length: 32 }, (_, n) => n * 8).filter(
+        (from) => octet - from > 7 || octet < from,
+      )
+      const database = await open([
+        await file({
+          ipVersion: 6,
+          networks: { [`${octet}.8.0.0/13`]: flat('AU', 'X'), '2a00:1::/32': flat('DE', 'Berlin') },
+          barren: around.map((from) => `${from}.0.0.0/5`),
+          buildEpoch: builtSeconds,
+        }),
+      ])
+      expect([octet, at(database, `${octet}.9.9.9`)?.country_code]).toEqual([octet, 'AU'])
+    }
+  })
+
+  it('and a family that no file locates is reported by name, at the start and after a reload', async () => {
+    const networks = { '10.0.0.0/8': flat('US', 'X'), '2a00:1::/32': flat('DE', 'Berlin') }
     const path = await file({ ipVersion: 6, networks, buildEpoch: builtSeconds })
     const database = await open([path])
     const warnings = [
+      [{ path, family: 4 }, 'geo database: the file locates no public IPv4 address'],
       [
         { paths: [path], family: 4 },
         'geo database: no file locates IPv4 addresses, every one of them answers success: false',
@@ -233,7 +283,7 @@ describe('the families of a file are those of its records', () => {
     expect(logger.warn.mock.calls).toEqual([...warnings, ...warnings])
   })
 
-  it('two files of one family each cause no report', async () => {
+  it('and two files of one family each cause no report', async () => {
     await open([
       await file(wide(4)),
       await file({ ...wide(6), networks: { '2a00::/12': flat('DE', 'Berlin') } }),
@@ -303,11 +353,12 @@ describe('a file that cannot be trusted stops the start, and the error names it 
       }
       survived++
       for (const text of addresses) expect(() => at(database, text)).not.toThrow()
+      database.close()
     }
     expect(survived).toBeGreaterThan(2)
   })
 
-  it('a damaged record that the samples missed returns null, and is logged once', async () => {
+  it('a damaged record that the samples missed returns null, is counted each time and logged once', async () => {
     // Every sibling on the way to 9.9.9.9 has a record, so a sample ends there once in four billion.
     const networks: Record<string, MmdbValue> = { '9.9.9.9/32': flat('US', 'Rare city') }
     for (let length = 1; length <= 32; length++) {
@@ -322,7 +373,8 @@ describe('a file that cannot be trusted stops the start, and the error names it 
     const database = await open([await file(bytes)])
     expect([at(database, '9.9.9.9'), at(database, '9.9.9.9')]).toEqual([null, null])
     expect(at(database, '9.9.9.8')?.city).toBe('Other')
-    expect(logger.warn.mock.calls.filter(([, message]) => /decoded/.test(message))).toHaveLength(1)
+    expect(database.status().undecodable_records).toBe(2)
+    expect(logger.warn).toHaveBeenCalledTimes(1)
   })
 })
 
@@ -339,21 +391,41 @@ describe('a replaced file is checked, then swapped', () => {
     await database.reload()
     expect(before?.city).toBe('Before')
     expect(at(database, '1.1.1.1')?.city).toBe('After')
-    expect(logger.error).not.toHaveBeenCalled()
+    expect(database.status()).toMatchObject({ reloads: 1, failed_reloads: 0, last_error: null })
   })
 
-  it('a bad file is refused, the old file continues to answer, and a good file is accepted', async () => {
+  it('polling notices a renamed file', async () => {
+    const path = await file({
+      ipVersion: 4,
+      networks: { '1.0.0.0/8': flat('AU', 'Before') },
+      buildEpoch: builtSeconds,
+    })
+    const database = await open([path], { pollIntervalMs: 5 })
+    await replaceFile(path, {
+      ipVersion: 4,
+      networks: { '1.0.0.0/8': flat('AU', 'After') },
+      buildEpoch: builtSeconds + 1,
+    })
+    await vi.waitFor(() => expect(at(database, '1.1.1.1')?.city).toBe('After'), {
+      timeout: 30_000,
+      interval: 5,
+    })
+    expect(database.status().reloads).toBe(1)
+  })
+
+  it('a bad file is refused once, the old file continues to answer, and a good file is accepted', async () => {
     const path = await file(wide(4))
-    const database = await open([path])
+    const database = await open([path], { pollIntervalMs: 5 })
     const serving = at(database, '1.7.0.1')
     await replaceFile(path, Buffer.from('not a database'))
+    await vi.waitFor(() => expect(database.status().failed_reloads).toBe(1), { timeout: 30_000, interval: 5 })
     await database.reload()
-    expect(refusals()).toEqual([expect.stringContaining(path)])
+    expect(database.status()).toMatchObject({ reloads: 0, failed_reloads: 2 })
+    expect(database.status().last_error).toContain(path)
     expect(at(database, '1.7.0.1')).toBe(serving)
     await replaceFile(path, wide(4, builtSeconds + 1))
-    await database.reload()
-    expect(refusals()).toHaveLength(1)
-    expect(database.status().build_date).toBe(new Date((builtSeconds + 1) * 1000).toISOString())
+    await vi.waitFor(() => expect(database.status().reloads).toBe(1), { timeout: 30_000, interval: 5 })
+    expect(database.status()).toMatchObject({ failed_reloads: 2, last_error: null })
   })
 
   it.each([
@@ -369,20 +441,19 @@ describe('a replaced file is checked, then swapped', () => {
     const before = ['1.0.0.1', '1.99.0.1', '1.255.0.1'].map((text) => at(database, text)?.city)
     await damage(path)
     await database.reload()
-    expect(refusals()).toHaveLength(1)
+    expect(database.status()).toMatchObject({ reloads: 0, failed_reloads: 1 })
     expect(['1.0.0.1', '1.99.0.1', '1.255.0.1'].map((text) => at(database, text)?.city)).toEqual(before)
   })
 
   it('a file without the country of more than 2 % of addresses is refused, however new it is', async () => {
-    const networks = Object.fromEntries(
-      Array.from({ length: 220 }, (_, n) => [`${n + 1}.0.0.0/8`, flat('AU', `City ${n}`)]),
-    )
-    const path = await file({ ipVersion: 4, networks, buildEpoch: builtSeconds })
+    const path = await file(wide(4))
     const database = await open([path])
-    const kept = Object.fromEntries(Object.entries(networks).filter((_, index) => index % 10 !== 5))
-    await replaceFile(path, { ipVersion: 4, networks: kept, buildEpoch: builtSeconds + 1 })
+    const fewer = wide(4, builtSeconds + 1)
+    const networks = Object.fromEntries(Object.entries(fewer.networks).filter((_, index) => index % 10 !== 0))
+    await replaceFile(path, { ...fewer, networks })
     await database.reload()
-    expect(refusals()).toEqual([expect.stringMatching(/loses the country of \d+ of \d+/)])
+    expect(database.status()).toMatchObject({ reloads: 0, failed_reloads: 1 })
+    expect(database.status().last_error).toMatch(/loses the country of \d+ of 1000/)
     expect(at(database, '1.0.0.1')).not.toBeNull()
   })
 
@@ -391,7 +462,7 @@ describe('a replaced file is checked, then swapped', () => {
     const database = await open([path])
     await replaceFile(path, wide(4, builtSeconds + 1))
     await database.reload()
-    expect(refusals()).toHaveLength(1)
+    expect(database.status()).toMatchObject({ reloads: 0, failed_reloads: 1 })
     expect(at(database, '2a00:1::1')?.country_code).toBe('DE')
   })
 
@@ -447,6 +518,25 @@ describe('a replaced file is checked, then swapped', () => {
     expect([at(database, '1.1.1.1')?.city, at(database, '2a00::1')?.city]).toEqual(['After', 'After'])
   })
 
+  it('simultaneous reloads share their work and all resolve', async () => {
+    const path = await file(wide(4))
+    const database = await open([path])
+    await Promise.all(Array.from({ length: 20 }, () => database.reload()))
+    expect(database.status().reloads).toBeLessThanOrEqual(2)
+    expect(database.status().failed_reloads).toBe(0)
+  })
+
+  it('after close() nothing is reloaded', async () => {
+    const path = await file(wide(4))
+    const database = await open([path], { pollIntervalMs: 5 })
+    const running = database.reload()
+    database.close()
+    await running
+    await database.reload()
+    expect(database.status().reloads).toBe(0)
+    expect(at(database, '1.0.0.1')).not.toBeNull()
+  })
+
   it('five swaps during continuous lookups: no lookup fails, none returns older data', async () => {
     const version = (number: number): MmdbSource => ({
       ipVersion: 6,
@@ -476,7 +566,7 @@ describe('a replaced file is checked, then swapped', () => {
     }
     done = true
     await continuous
-    expect(refusals()).toEqual([])
+    expect(database.status()).toMatchObject({ reloads: 5, failed_reloads: 0, undecodable_records: 0 })
     expect(at(database, '1.2.3.4')?.city).toBe('5')
     expect(failures).toBe(0)
     expect(lookups).toBeGreaterThan(100)
@@ -488,6 +578,7 @@ describe('the bundled DB-IP files', () => {
   beforeAll(async () => {
     database = await openGeoDatabase({ paths: bundledGeoPaths(), logger, clock })
   })
+  afterAll(() => database.close())
 
   it('answer for both families with schema-valid locations', () => {
     const random = seededRandom(10)
@@ -532,9 +623,6 @@ describe('the bundled DB-IP files', () => {
     }
   })
 })
-
-/** Why replacements were refused. */
-const refusals = (): string[] => logger.error.mock.calls.map(([{ err }]) => messageOf(err))
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)

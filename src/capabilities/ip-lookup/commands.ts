@@ -10,14 +10,18 @@ const status = query({
   anyHistory: true,
   run: async ({ data, logger }) => {
     const geo = await openConfiguredDatabase((await data()).settings, logger)
-    const found = geo.status()
-    const { files, ...all } = found
-    const rows = files.map(({ path, families, ...file }) => ({
-      families: families.map((family) => `IPv${family}`).join(', '),
-      ...file,
-      path,
-    }))
-    return { json: found, sections: [rows, all] }
+    try {
+      const found = geo.status()
+      const { files, ...all } = found
+      const rows = files.map(({ path, families, ...file }) => ({
+        families: families.map((family) => `IPv${family}`).join(', '),
+        ...file,
+        path,
+      }))
+      return { json: found, sections: [rows, all] }
+    } finally {
+      geo.close()
+    }
   },
 })
 

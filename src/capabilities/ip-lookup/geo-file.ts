@@ -3,10 +3,12 @@
  *
  * mmdb-lib constructs a reader over most damaged files without complaint and then answers wrongly, so a file is
  * refused unless its metadata, its sections and a thousand sampled records are sound.
+ * The checks give the event loop a turn every few milliseconds, because a reload runs while requests are served.
  */
 import { readFile, stat } from 'node:fs/promises'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Reader, type Response } from 'maxmind'
-import { parseAddress } from '../../egress/address.ts'
+import { type LookupAddress, parseAddress } from '../../egress/address.ts'
 import { ipv6Allocated } from '../../egress/iana.ts'
 import { type RecordShape, recordShape, toLocation } from './location.ts'
 
@@ -19,6 +21,8 @@ export type GeoFile = {
   reader: Reader<Response>
   /** The families with records at addresses that we answer. */
   families: (4 | 6)[]
+  /** The families with records only at addresses that we do not answer: private and reserved ones. */
+  silent: (4 | 6)[]
   shape: RecordShape
   /** Milliseconds since the epoch. */
   buildMs: number
@@ -28,6 +32,11 @@ export type GeoFile = {
 /** Values mmdb-lib keeps decoded between records, mostly texts that many records share. */
 const decodedValuesMax = 10_000
 const samplesMax = 1_000
+const samplesPerSlice = 50
+/** Samples in private or reserved space are dropped; the bound stops the search in a file that has nothing else. */
+const sampleAttemptsMax = 5_000
+/** The number of empty branches that the search for one sample may visit. */
+const barrenMax = 4_096
 /** Fewer than one country in ten records means that it is another kind of file, such as networks by AS number. */
 const locatedShareMin = 0.1
 /** Build dates come from other clocks. */
@@ -50,18 +59,20 @@ export const openGeoFile = async (path: string, now: number): Promise<GeoFile> =
     const signature = await signatureOf(path)
     const bytes = await readFile(path)
     if ((await signatureOf(path)) !== signature) throw new Error('it changed while it was read')
-    return checkedFile({ path, signature, bytes, now })
+    return await checkedFile({ path, signature, bytes, now })
   } catch (error) {
-    throw new Error(
-      `The geo database ${path} cannot be used: ${error instanceof Error ? error.message : String(error)}. ${remedy}`,
-      {
-        cause: error,
-      },
-    )
+    throw new Error(`The geo database ${path} cannot be used: ${sentenceOf(error)}. ${remedy}`, {
+      cause: error,
+    })
   }
 }
 
-const checkedFile = (read: { path: string; signature: string; bytes: Buffer; now: number }): GeoFile => {
+const checkedFile = async (read: {
+  path: string
+  signature: string
+  bytes: Buffer
+  now: number
+}): Promise<GeoFile> => {
   const { path, signature, bytes, now } = read
   if (bytes[0] === 0x1f && bytes[1] === 0x8b) throw new Error('it is gzip-compressed; decompress it first')
   const reader = new Reader<Response>(bytes, { cache: new DecodedValues() })
@@ -73,26 +84,25 @@ const checkedFile = (read: { path: string; signature: string; bytes: Buffer; now
   if (!(buildMs > 0 && buildMs < now + futureMaxMs))
     throw new Error('its build date is missing or ahead of us')
   checkSections(bytes, metadata)
+  await nextTurn()
   const loaded = { path, signature, reader, buildMs, databaseType: String(metadata.databaseType) }
   const shapes: RecordShape[] = []
   const families: (4 | 6)[] = []
+  const silent: (4 | 6)[] = []
   let records = 0
   for (const family of [4, 6] as const) {
     if (family === 6 && metadata.ipVersion === 4) continue
-    const found = samples(family)
-      .map((text) => reader.get(text))
-      .filter((record) => record !== null)
-    if (found.length > 0) families.push(family)
-    records += found.length
-    // Decoded here, because a damaged record has to be refused now.
-    for (const record of found) toLocation(record)
-    shapes.push(...found.map(recordShape).filter((shape) => shape !== null))
+    const { addresses, found } = await samplesOf(reader, family)
+    if (addresses.length > 0) families.push(family)
+    else if (found > 0) silent.push(family)
+    records += addresses.length
+    shapes.push(...(await shapesOf(reader, addresses)))
   }
   const [shape] = shapes
   if (shape === undefined || shapes.length < records * locatedShareMin) {
     throw new Error(`it holds no countries (database type "${loaded.databaseType}")`)
   }
-  return { ...loaded, families, shape, sizeBytes: bytes.length }
+  return { ...loaded, families, silent, shape, sizeBytes: bytes.length }
 }
 
 /** Checks that the tree ends where the metadata says, and that there is no hole in it or in the data section. */
@@ -109,6 +119,22 @@ function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata']): v
   if (inData >= 0) throw new Error(`its data section has a hole at byte ${dataStart + inData}`)
 }
 
+/** The shapes of the records of addresses. @throws Error if any of them cannot be decoded. */
+async function shapesOf(
+  reader: Reader<Response>,
+  addresses: readonly LookupAddress[],
+): Promise<RecordShape[]> {
+  const shapes: RecordShape[] = []
+  for (const [index, address] of addresses.entries()) {
+    if (index % samplesPerSlice === 0) await nextTurn()
+    const record = reader.get(address.text)
+    toLocation(record)
+    const shape = recordShape(record)
+    if (shape !== null) shapes.push(shape)
+  }
+  return shapes
+}
+
 /** mmdb-lib's cache of decoded values: it makes a file of nested pointers cost its size, not its unfolding. */
 class DecodedValues {
   values = new Map<string | number, unknown>()
@@ -123,28 +149,75 @@ class DecodedValues {
   }
 }
 
-/** Addresses that may be answered, always the same: 1,000 of all IPv4, or of the allocated blocks of IPv6. */
-export const samples = (family: 4 | 6): readonly string[] => {
+/**
+ * Up to 1,000 addresses that have a record and may be answered, always the same for the same file, and how many with a record were
+ * found for them. IPv6 starts from a random allocated block, because some files cover far more unallocated space than allocated.
+ */
+export async function samplesOf(
+  reader: Reader<Response>,
+  family: 4 | 6,
+): Promise<{ addresses: LookupAddress[]; found: number }> {
   const random = seededRandom(family)
-  const addresses: string[] = []
-  while (addresses.length < samplesMax) {
-    const parsed = parseAddress(family === 4 ? randomIPv4(random) : randomIPv6(random))
-    if (parsed?.reachable && parsed.lookup.family === family) addresses.push(parsed.lookup.text)
+  const starts = startsOf(family).filter((start) => addressIn(reader, start, random) !== null)
+  const addresses: LookupAddress[] = []
+  let found = 0
+  for (let attempt = 1; attempt <= sampleAttemptsMax && addresses.length < samplesMax; attempt++) {
+    if (attempt % samplesPerSlice === 0) await nextTurn()
+    const start = starts[Math.floor(random() * starts.length)]
+    if (start === undefined) break
+    const text = addressIn(reader, start, random)
+    if (text === null) continue
+    found++
+    const parsed = parseAddress(text)
+    if (parsed?.reachable && parsed.lookup.family === family) addresses.push(parsed.lookup)
   }
-  return addresses
+  return { addresses, found }
 }
 
-const randomIPv4 = (random: () => number): string =>
-  [1, 2, 3, 4].map(() => Math.floor(random() * 256)).join('.')
+/** Starting points of samples, as leading bits: all of IPv4, each allocated block of IPv6. */
+type Start = { readonly bits: readonly number[]; readonly family: 4 | 6 }
 
-/** Registries give whole /32 blocks to networks, so only the first 32 bits vary. */
-const randomIPv6 = (random: () => number): string => {
-  const [groups = '', length] = (ipv6Allocated[Math.floor(random() * ipv6Allocated.length)] ?? '').split(
-    '::/',
-  )
-  const [high = 0, low = 0] = groups.split(':').map((group) => Number.parseInt(group, 16))
-  const top = high * 2 ** 16 + low + Math.floor(random() * 2 ** (32 - Number(length)))
-  return `${Math.floor(top / 2 ** 16).toString(16)}:${(top % 2 ** 16).toString(16)}::1`
+function startsOf(family: 4 | 6): Start[] {
+  if (family === 4) return [{ bits: [], family }]
+  return ipv6Allocated.map((block) => {
+    const [groups = '', length = ''] = block.split('::/')
+    const digits = groups.split(':').map((group) => Number.parseInt(group, 16).toString(2).padStart(16, '0'))
+    return { bits: [...digits.join('')].slice(0, Number(length)).map(Number), family }
+  })
+}
+
+/**
+ * A random address under `start` that has a record; null if none was found. A lookup that finds nothing returns the bit at which the
+ * path ended, so the search continues in the sibling branch, and goes up if both are empty.
+ */
+function addressIn(reader: Reader<Response>, start: Start, random: () => number): string | null {
+  const length = start.family === 4 ? 32 : 128
+  const bits = [...start.bits]
+  const turned = new Set<number>()
+  for (let met = 0; met < barrenMax; met++) {
+    while (bits.length < length) bits.push(random() < 0.5 ? 0 : 1)
+    const text = textOf(bits)
+    const [record, depth] = reader.getWithPrefixLength(text)
+    if (record !== null) return text
+    let end = depth
+    while (turned.delete(end)) end--
+    if (end <= start.bits.length) return null
+    turned.add(end)
+    bits.splice(end - 1, length, bits[end - 1] === 0 ? 1 : 0)
+  }
+  return null
+}
+
+function textOf(bits: readonly number[]): string {
+  const [size, base, separator] = bits.length === 32 ? ([8, 10, '.'] as const) : ([16, 16, ':'] as const)
+  let text = ''
+  for (let at = 0, part = 0; at < bits.length; at++) {
+    part = part * 2 + (bits[at] ?? 0)
+    if ((at + 1) % size !== 0) continue
+    text += (text === '' ? '' : separator) + part.toString(base)
+    part = 0
+  }
+  return text
 }
 
 /** Mulberry32. Seeded, so a file is judged by the same addresses every time. */
@@ -166,4 +239,9 @@ export const signatureOf = async (path: string): Promise<string> => {
   } catch {
     return 'absent'
   }
+}
+
+/** The message of anything thrown. */
+export const sentenceOf = (error: unknown): string => {
+  return error instanceof Error ? error.message : String(error)
 }

