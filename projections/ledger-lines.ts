@@ -66,7 +66,7 @@ const readers = (table: TableName): string[] => [
 
 /**
  * The statement: one row per call or movement of credits, in ledger order. A call and its charge are one row.
- * `amount_micro` is the change of the balance: negative for charges and expiries.
+ * `amount_micro` is the change in the balance: negative for charges and expiries.
  */
 export const ledgerLines: StatelessProjection = {
   name: 'ledger_lines',

@@ -186,7 +186,7 @@ const columnsOf = ({ table, rows: [first = {}] }: Change): Column[] =>
 
 const namesOf = (columns: readonly Column[]): string => columns.map(({ column }) => column).join(', ')
 
-/** How values become PostgreSQL's texts, if `String` does not do it. */
+/** How values are written as PostgreSQL text where `String` is not enough. */
 const writers: Readonly<Record<string, (value: unknown) => string>> = {
   json: (value) => JSON.stringify(value),
   'text[]': (value) => (Array.isArray(value) ? arrayOf(value.map(String)) : String(value)),

@@ -193,7 +193,7 @@ export const flag = (words: FieldWords) =>
     .transform((value) => value === true)
     .register(shown, { ...words, control: 'flag' })
 
-/** Options that a message lists; of more, it names the most similar one. */
+/** The most options that a message lists; if there are more, it suggests only the most similar one. */
 const namedMax = 20
 
 /** One of a few words. */

@@ -28,7 +28,7 @@ export type LineKind =
 
 /**
  * The content of a line without its time, organization and event. Lines with the same content share one object: a month has millions of lines, and
- * few of them differ. `amount` is the change of the balance: below zero for charges and expiries.
+ * few of them differ. `amount` is the change in the balance: negative for charges and expiries.
  */
 export type LineContent = {
   readonly kind: LineKind

@@ -33,7 +33,7 @@ type CallGroup = {
   readonly sku: string | null
   readonly rule: string | null
   readonly ruleVersion: number | null
-  /** Separates prices of an override from the price book's. */
+  /** Distinguishes an override's prices from the price book's. */
   readonly override: boolean
   /** The number of lines; for calls that were counted together, the number of calls. */
   readonly count: number

@@ -50,7 +50,7 @@ export const unknownMethodIn = ({
   return null
 }
 
-/** An answer written by hand, because there is no request. The last one of its connection. */
+/** An answer written by hand, because there is no request. The last one on its connection. */
 export const rawAnswer = (refusal: Refusal, requestId: string, more: AnswerHeaders = {}): string => {
   const body = errorBody(refusal, requestId)
   const status = statusOf(refusal)

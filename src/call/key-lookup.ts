@@ -18,8 +18,8 @@ import { sharedStatements } from './unavailable.ts'
  */
 
 /**
- * The name from which the ledger derives event ids. In a separate namespace: a partner may send anything as a key, also a
- * request id or the name of a command of ours.
+ * The name from which the ledger derives event ids. In a separate namespace: a partner may send anything as a key, even a
+ * request id or the name of one of our commands.
  */
 export const commandKeyOf = (idempotencyKey: string): string => `idempotency/${idempotencyKey}`
 

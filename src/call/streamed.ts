@@ -14,7 +14,7 @@ export type ReaderBounds = {
 
 const readerBounds: ReaderBounds = { silenceMaxMs: 20_000, graceMs: 30_000, bytesPerSecondMin: 32 * 1024 }
 
-/** Resolves when more can be written. Rejects when the answer was given up. */
+/** Resolves when more can be written. Rejects once the answer has been abandoned. */
 export type Write = (text: string) => Promise<void>
 
 /**

@@ -3,7 +3,7 @@ import type { Command } from './command.ts'
 import { commandsOfNoun, nouns } from './nouns.ts'
 import { closing, invocation } from './overview.ts'
 
-/** The output of help, and of a command that does not exist. */
+/** What `help` prints, and what is printed for an unknown command. */
 
 /** The verbs of one noun. */
 export const verbsText = (shown: readonly Command[]): string => {

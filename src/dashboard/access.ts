@@ -54,7 +54,7 @@ const actionOfPage = {
   'POST /me/second-factor/remove': 'accounts.read',
   // A page that is being worked out is shown only to the person who opened it.
   'GET /waiting/:work/progress': 'accounts.read',
-  // Long work is shown to people of the operator whose role may do it.
+  // Long-running jobs are shown to the operator's people whose role may start them.
   'GET /jobs/:job': 'finance.read',
   'GET /jobs/:job/progress': 'finance.read',
 } as const satisfies Readonly<Record<string, Action>>

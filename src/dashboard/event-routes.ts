@@ -12,7 +12,7 @@ import type { FormFault } from './pages/layout.ts'
 type StreamParams = { Params: { stream: string } }
 type EventParams = { Params: { stream: string; revision: string } }
 
-/** The range of a bigint of the database. */
+/** The largest bigint in the database. */
 const positionMax = 2n ** 63n - 1n
 
 const positionOf = (text: string): bigint => {

@@ -44,7 +44,7 @@ export type Dashboard = {
   readonly twoPerson: boolean
   /** The address at which this service answers calls, for lines to copy; null if another service does. */
   readonly apiUrl: string | null
-  /** A session ends after this many minutes without a request from its person. */
+  /** A session ends after this many minutes without a request from its user. */
   readonly idleMinutes: number
   readonly works: Works
   /** Aborted when the host closes: streams of events end. */

@@ -15,7 +15,7 @@ declare module 'fastify' {
     byProvider?: boolean
     /** Mark of the password at the time of the proof: if the password has changed since, no session begins. */
     mark?: string
-    /** Its person requested nothing for too long: it opens nothing. */
+    /** Its user sent no requests for too long: it opens nothing. */
     ended?: 'idle'
     /** Its end is due to be postponed, if the person is there. */
     aging?: boolean

@@ -38,7 +38,7 @@ export const ipv4SpecialPurpose: readonly RegistryBlock[] = [
 
 /**
  * IANA IPv6 Special-Purpose Address Registry (RFC 6890, RFC 8190), with the deprecated and multicast blocks of
- * RFC 4291. Source: iana.org/assignments/iana-ipv6-special-registry, by public copies, 2026-11-21;
+ * RFC 4291. Source: iana.org/assignments/iana-ipv6-special-registry, taken from public copies on 2026-11-21;
  * the newest row is 100:0:0:1::/64 (RFC 9780, 2025).
  * Blocks that embed an IPv4 address and are unwrapped are in `ipv6Embedding`. Rows outside 2000::/3 are refused
  * anyway; they are listed so that the tests can walk the registry.
@@ -82,7 +82,7 @@ export const ipv6Embedding = [
 
 /**
  * IANA IPv6 Global Unicast Address Assignments: the blocks of 2000::/3 given to a regional registry.
- * Source: iana.org/assignments/ipv6-unicast-address-assignments, by public copies, 2026-11-21; the
+ * Source: iana.org/assignments/ipv6-unicast-address-assignments, taken from public copies on 2026-11-21; the
  * newest row known is 2410::/12 (2024-11-01).
  * Everything else in 2000::/3 is unallocated; no prefix is longer than /23.
  */

@@ -17,8 +17,8 @@ export const secretKeyFiles = ({
     : null
 
 /**
- * SECRET_KEY, then SECRET_KEY_NEW; if SECRET_KEY is not set, those in the files of DATA_DIR. 1 or 2. The embedded default makes
- * one on its first start, and never next to data that were made with another. Throws `ConfigError`.
+ * SECRET_KEY, then SECRET_KEY_NEW; if SECRET_KEY is not set, those in the files of DATA_DIR. One or two keys. The embedded default
+ * makes one on its first start, but never in a DATA_DIR that already holds data made with another key. Throws `ConfigError`.
  */
 export const secretKeysOf = async (config: Config): Promise<readonly SecretKey[]> => {
   if (config.DATABASE_URL === undefined) await makeDataDir(config.DATA_DIR)

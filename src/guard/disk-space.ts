@@ -34,7 +34,7 @@ const limits = {
 /** A state ends only this far above its limit. At the limit itself it would change with every file. */
 const leaveFactor = 1.25
 const lookMs = { ok: 2_000, low: 250, full: 1_000 } as const
-/** Not shorter: too many calls would return together, and a disk is not freed in a second. */
+/** Not shorter: too many callers would retry at once, and nobody frees a disk in a second. */
 export const fullDiskRetrySeconds = 30
 
 /**

@@ -15,9 +15,9 @@ export type Account = {
   digest: string
   /** When the event at `revision` was recorded, by its writer's clock; 0 where that is not known. */
   recordedAtMs: number
-  /** The last correction of a charge or a balance is not after this revision; −1: there is none. */
+  /** No correction of a charge or a balance comes after this revision; −1: there has been none. */
   adjustedRevision: number
-  /** The same for re-rates alone, which correct what many calls cost. */
+  /** The same for re-rates alone, which correct the cost of many calls. */
   reratedRevision: number
   registered: boolean
   name: string

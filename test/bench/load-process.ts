@@ -81,7 +81,7 @@ const run = async (load: Load): Promise<LoadResult> => {
     finish = resolve
   })
   const idle: Lane[] = []
-  /** Scheduled instants of a fixed rate at which no connection was free. */
+  /** In a fixed-rate run, the scheduled send times at which no connection was free. */
   const overdue: number[] = []
   let overdueAt = 0
 

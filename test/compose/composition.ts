@@ -88,7 +88,7 @@ export const only = async (service: string): Promise<Container> => {
   return first
 }
 
-/** Ends the program in a container as a crash does. Its first process is a small init, which ends with it. */
+/** Ends the program in a container as a crash does. The container's first process is a small init, which ends when the program does. */
 export const crash = async (container: Container): Promise<void> => {
   const children = await readFile(`/proc/${container.pid}/task/${container.pid}/children`, 'utf8')
   const [program] = children

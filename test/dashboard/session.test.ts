@@ -375,7 +375,7 @@ describe('a session ends', () => {
       [seconds],
     )
 
-  describe('without a request by its person', () => {
+  describe('without a request from its user', () => {
     test('it ends after 60 minutes; the sign-in page gives the reason, and redirects to the requested page', async () => {
       expect(await minutesLeft()).toBeGreaterThan(59)
       expect(await minutesLeft()).toBeLessThanOrEqual(60)
@@ -420,7 +420,7 @@ describe('a session ends', () => {
     })
   })
 
-  describe('with a request by its person', () => {
+  describe('with a request from its user', () => {
     test('it continues for 60 minutes from then, and for 12 hours at most', async () => {
       await setLeft(90)
       expect((await browser.get('/')).statusCode).toBe(200)

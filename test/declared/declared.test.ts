@@ -164,7 +164,7 @@ const eventsAfter = async (head: Position): Promise<RecordedEvent[]> => {
   return events
 }
 
-/** The events that `work` adds to the log, without values that differ from run to run, and their authors. */
+/** The events that `work` adds to the log, with their authors, and with values that differ from run to run replaced. */
 const added = async (work: () => Promise<unknown>) => {
   const before = await room.foundation.eventLog.head()
   await work()

@@ -167,7 +167,7 @@ export const startService = async (
 
 export type CliResult = { readonly code: number; readonly out: string; readonly err: string }
 
-/** Starts one command of the command line, for tests that do more than wait for its end. */
+/** Starts one CLI command, for tests that do more than wait for it to end. */
 export const startCli = (
   args: readonly string[],
   variables: Readonly<Record<string, string>>,
@@ -193,7 +193,7 @@ export const startCli = (
   return { child, ended: once(child, 'close').then(([code]) => ({ code: code as number | null, out, err })) }
 }
 
-/** Runs one command of the command line to its end, in a process that runs others afterwards. */
+/** Runs one CLI command to its end, in a process that runs others afterwards. */
 export const cli = async (
   args: readonly string[],
   variables: Readonly<Record<string, string>>,

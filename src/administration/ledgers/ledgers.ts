@@ -147,7 +147,7 @@ export const acknowledgeFault = async (
 const faultName = (organizationId: string, revision: number, digest: string): string =>
   `${organizationId} ${revision} ${digest}`
 
-/** Whether an operator knows a fault, identified by the ledger, the revision and the content of the bytes there. */
+/** Whether an operator has acknowledged a fault, identified by the ledger, the revision and the content of the bytes there. */
 export const acknowledgedFaults = async (
   eventLog: EventLog,
 ): Promise<(organizationId: string, revision: number, digest: string) => boolean> => {

@@ -147,7 +147,7 @@ export const refuseApplying = (found: ProvedRun, { twoPerson }: { readonly twoPe
   const { run, approved, proposed } = found
   if (approved === null || approved.planDigest !== proposed.plan_digest)
     throw new CommandRefused(`${run} is not approved; see "rerate approve"`)
-  // An approval in the stream is checked by the rule as well: an approval is as good as its approver.
+  // An approval in the stream is checked against the rule too: it counts only if its approver was permitted to give it.
   const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson, consents: true })
   if (why !== null) refuse(`${run} was not approved by a permitted person: ${why}`)
 }

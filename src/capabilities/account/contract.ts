@@ -13,7 +13,7 @@ import {
   uuid,
 } from '../../events/primitives.ts'
 
-/** The wire of a partner's own account queries. */
+/** The wire format of a partner's own account queries. */
 
 const position = z.string().regex(/^\d+$/)
 

@@ -4,7 +4,7 @@ import type { JsonObject } from '../../call/form.ts'
 import { companyStatus, emailStatus } from '../../events/email-validation.ts'
 import { syntaxReasons } from './evidence.ts'
 
-/** The wire of POST /v1/email/validate. Every key is always present; what could not be determined is null, never false. */
+/** The wire format of POST /v1/email/validate. Every key is always present; what could not be determined is null, never false. */
 
 const undetermined = z.boolean().nullable()
 

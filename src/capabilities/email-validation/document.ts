@@ -3,7 +3,7 @@ import type { CapabilityDocument, DescribedCall } from '../../call/form.ts'
 import { emailValidationResult } from './contract.ts'
 import examples from './examples.json' with { type: 'json' }
 
-/** What people read about e-mail validation. */
+/** The public documentation of e-mail validation. */
 
 export const emailValidationCall: DescribedCall = {
   capability: 'email_validation',

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { missingParameter, type Refusal, submittedCharactersMax, wrongParameter } from '../../call/errors.ts'
 
-/** The wire of POST /v1/ip/lookup (Spec §2.3, §4.2). The names come from the specification. */
+/** The wire format of POST /v1/ip/lookup (Spec §2.3, §4.2). The names come from the specification. */
 
 export const ipLookupResult = z.object({
   ip: z.string(),

@@ -24,7 +24,7 @@ export const openConfiguredDatabase = async (
   }
 }
 
-/** Networks change hands: after six months every tenth address has moved. */
+/** Networks change hands: after six months, one address in ten has moved. */
 export const geoAgeDaysMax = 180
 
 const geoRemedy =

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { pixelDomain, pixelPeriod } from '../../events/pixel.ts'
 import { instant } from '../../events/primitives.ts'
 
-/** The wire of the pixel controls (Spec §4.5, §4.6, decisions 22 and 23): the content of `result`. */
+/** The wire format of the pixel controls (Spec §4.5, §4.6, decisions 22 and 23): the content of `result`. */
 
 /** A limit and its usage. `used` and `remaining` are null if the counters did not answer. */
 export const pixelLimit = z.object({

@@ -9,7 +9,7 @@ import {
   textBytesMax,
 } from './sources/provider.ts'
 
-/** The wire of POST /v1/profnet/profile (Spec §2.4, §4.3). Names are the specification's. */
+/** The wire format of POST /v1/profnet/profile (Spec §2.4, §4.3). Names are the specification's. */
 
 const text = z.string().max(textBytesMax).nullable()
 /** ISO 8601, as precise as known: year, month or day. */

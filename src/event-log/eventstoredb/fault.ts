@@ -70,7 +70,7 @@ const unreachable = async (url: string): Promise<string | null> => {
         return 'speaks TLS, and the connection string says tls=false. Take that out, and name the CA of the server: tlsCAFile=/path/ca.crt'
       return null
     }
-    // This host was reached, so its answer explains more than another host that is down.
+    // This host was reached, so its answer explains more than the failure to reach another host.
     if (!dialled.away) return dialled.why
     failures.push(`${address}:${port} ${dialled.why}`)
   }

@@ -64,8 +64,8 @@ const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<G
 }
 
 /**
- * The tree at a size, from the stored tiles, with the positions of the leaves of its last tile of level 0; null if they lack some.
- * `known`: how many positions that tile has.
+ * The tree at a size, built from the stored tiles, with the positions of the leaves in its last level-0 tile; null if stored tiles or
+ * positions are missing. `known`: how many positions that tile has.
  */
 export const stackAt = async (
   store: TreeStore,

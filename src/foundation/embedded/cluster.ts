@@ -369,10 +369,10 @@ export const runProgram = (
 
 // ---- the server's log ----
 
-/** The server appends to an open file, so its log is copied and cut, not renamed. Lines written in between are lost. */
+/** The server appends to an open file, so its log is copied and truncated, not renamed. Lines written in between are lost. */
 export const boundLog = async (place: Place): Promise<void> => {
   if ((await logBytes(place)) < logBytesMax) return
-  // A full disk takes no copy, and then it is even more important to cut the log.
+  // A full disk takes no copy, and then it is even more important to truncate the log.
   await copyFile(place.log, `${place.log}.1`).catch(() => {})
   await truncate(place.log, 0)
 }

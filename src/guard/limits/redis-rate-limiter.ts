@@ -77,7 +77,7 @@ type Options = {
   readonly answerMaxMs?: number
 }
 
-/** Resolves once Redis is connected, or after a second without it: its absence never stops a start. */
+/** Resolves once Redis is connected, or after a second without it: a missing Redis never prevents startup. */
 export async function openRedisRateLimiter(options: Options): Promise<SharedRateLimiter> {
   const { url, local, logger, observe, answerMaxMs = answerDefaultMaxMs } = options
   const redis = await openRedis({

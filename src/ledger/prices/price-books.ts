@@ -15,7 +15,7 @@ export type PriceBooks = {
    */
   at(atMs: number): PriceBook
   readonly caughtUp: Promise<void>
-  /** Why new books may be missed, or a published one cannot be read; null while all is well. */
+  /** Why new books may go unnoticed, or why a published one cannot be read; null while all is well. */
   failure(): Error | null
   /** 1 if a published book cannot be read; then nothing is priced any more. Otherwise 0. */
   doubtful(): number

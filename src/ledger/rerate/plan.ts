@@ -70,7 +70,7 @@ type Walking = {
   readonly tally: Tally
   readonly corrections: Corrections
   readonly seen: Seen[]
-  /** Called with the part of every call of the range, in ledger order. */
+  /** Called for each call in the range, in ledger order, with its part of the adjustment. */
   readonly each?: (call: RatedCall, part: MicroCredits) => void
 }
 

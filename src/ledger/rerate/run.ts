@@ -132,7 +132,10 @@ export const plannedOf = ({
   taken,
 })
 
-/** The run as it adjusted a ledger, for the cost of its calls; null where it did not, or where that is not known yet. */
+/**
+ * What a run did to one ledger, from which the cost of its calls is computed; null if the run did not adjust that ledger, or that is not
+ * known yet.
+ */
 export const runOnLedger = (
   { run, proposed, ledgers, done }: RerateRun,
   organizationId: string,
@@ -149,7 +152,7 @@ export const runOnLedger = (
   }
 }
 
-/** As it would adjust the ledger if all could be collected. */
+/** What the run would do to the ledger if all could be collected. */
 export const termsOf = (proposed: Planned, planned: RerateLedgerPlanned): RunOnLedger => ({
   run: proposed.run,
   fromMs: Date.parse(proposed.from),

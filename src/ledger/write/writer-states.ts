@@ -26,7 +26,7 @@ export type WriterState =
   /** Another process appended: its events are being folded in. The batch is in the queue again. */
   | { readonly kind: 'catching_up'; readonly account: Account }
   /**
-   * The outcome of the append is unknown: the batch's place is being read, and fenced where nothing is there, until it is decided. No
+   * The outcome of the append is unknown. Until it is decided, the batch's place is read, and is fenced if it is empty. No
    * time limit ends this state: the event at the place decides whether the calls of the batch are charged.
    */
   | { readonly kind: 'deciding'; readonly account: Account; readonly batch: Batch }

@@ -134,8 +134,8 @@ const nameOf = ({ path, body, key, tries }: MadeCall): string =>
 const isToldWell = (end: Try['end']): boolean => end.kind === 'answered' && end.status < 500
 
 /**
- * Its caller got no answer, or got "outcome unknown" and either can repeat the call or called a process that ended before it could
- * give the charge back. Any other refusal is final.
+ * The caller got no answer; or it got "outcome unknown", and either the call has a key and can be repeated, or the process ended before
+ * it could give the charge back. Any other refusal is final.
  */
 const mayBeCharged = (
   { end, place, run }: Try,

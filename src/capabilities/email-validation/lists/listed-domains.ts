@@ -16,7 +16,7 @@ export type ListedDomains = {
 }
 
 /**
- * The lists of a folder. A generated list counts as refreshed by an operator, or else as the packages have it. Its
+ * The lists of a folder. A generated list is used as an operator last refreshed it, or otherwise as the packages supply it. Its
  * entries are judged on lookup: few are ever looked up, and judging all of them takes longer than reading them.
  * A curated list wins: being wrong about a provider with a million users costs more than missing one throw-away domain.
  * @throws if a curated list is missing, or any list is empty.

@@ -33,7 +33,7 @@ export type LaneSurroundings = {
 
 /** A slow answer, for example from a server that asks another server first, must not hold up the answers behind it. */
 const promptMsMax = 1_000
-/** How long a server with failing TLS is asked without TLS, and a server that accepts few sessions is offered no more. */
+/** How long a server whose TLS failed is contacted without TLS, and how long no more sessions are opened to a server than it accepted. */
 const memoryMs = 600_000
 
 export class MailboxLane {
@@ -80,7 +80,7 @@ export class MailboxLane {
   }
 
   /**
-   * Asks about one recipient, and once more in a fresh session if a used session turned out to be worn out: asking changes nothing
+   * Asks about one recipient, and once more in a fresh session if a used session is no longer usable: asking changes nothing
    * at the server. Never rejects.
    */
   async ask(question: Question, signal: AbortSignal): Promise<LaneAnswer> {
@@ -141,12 +141,12 @@ export class MailboxLane {
       this.#sessions.prompt = answer.kind === 'reply' && this.#around.clock() - askedAtMs < promptMsMax
       if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
       if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
-      // Not in a used session, which may be worn out. A silent server is as useless as one that closes the connection.
+      // Not in a used session, which may no longer be usable. A silent server is as useless as one that closes the connection.
       if (answer.kind === 'failure' && turn === 1 && !own)
         this.#breaker.fail(answer, this.#around.clock(), { background })
       this.#release(held)
       if (answer.kind === 'failure') return answer
-      // A session that cannot be reset is worn out; a fresh one is never reset.
+      // If RSET fails, the session is no longer usable; a fresh session is never reset.
       return { ...answer, stage: answer.stage === 'reset' ? 'mail' : answer.stage }
     })
     return {

@@ -28,7 +28,7 @@ export type Exchange = { readonly replies: readonly SmtpReply[]; readonly failur
 type Expected = {
   readonly count: number
   readonly replies: SmtpReply[]
-  /** TLS follows the reply: one more octet of plain text was inserted by someone else (RFC 3207 §6). */
+  /** TLS follows the reply: any further octet of plain text must have been inserted by someone else (RFC 3207 §6). */
   readonly plainTextEnds: boolean
   /** If it is not `replyTimeoutMs`. */
   readonly timeoutMs?: number
