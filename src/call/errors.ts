@@ -43,7 +43,7 @@ export const errorCatalogue = {
   CALL_001: {
     status: 404,
     error: 'not_found',
-    when: 'the organization has no recorded call of this request id',
+    when: 'the organization has no recorded call with this request id',
   },
   CREDIT_001: { status: 402, error: 'payment_required', when: 'not enough credits' },
   RATE_001: { status: 429, error: 'rate_limited', when: 'a rate limit of the key is exceeded' },

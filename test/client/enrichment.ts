@@ -116,7 +116,7 @@ export interface paths {
     put?: never
     /**
      * Block a domain
-     * @description No pixel of the domain and everything under it fires. Free.
+     * @description No pixel on the domain, or on anything under it, fires. Free.
      *
      *     The key needs the permission `pixel_control`.
      */
@@ -410,7 +410,7 @@ export interface components {
       request_id: string
       details: Record<string, never>
     }
-    /** @description 404: the organization has no recorded call of this request id. */
+    /** @description 404: the organization has no recorded call with this request id. */
     CALL_001: {
       /** @constant */
       error: 'not_found'
@@ -3232,7 +3232,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003']
         }
       }
-      /** @description `CALL_001`: the organization has no recorded call of this request id. */
+      /** @description `CALL_001`: the organization has no recorded call with this request id. */
       404: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']
@@ -3429,7 +3429,7 @@ export interface operations {
           'application/json': components['schemas']['AUTH_003']
         }
       }
-      /** @description `CALL_001`: the organization has no recorded call of this request id. */
+      /** @description `CALL_001`: the organization has no recorded call with this request id. */
       404: {
         headers: {
           'X-Request-Id': components['headers']['RequestId']

@@ -82,7 +82,7 @@ export type Ledger = {
 export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; readonly error: Error }
 
 const rewrittenMessage =
-  'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See src/guides/backup.md, "What do I do after the event log was restored from an older copy?"'
+  'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See src/guides/backup.md, "What do I do if the event log has been restored from an older copy?"'
 
 export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
