@@ -24,7 +24,7 @@ export const adminOpenApiOf = (declarations: readonly Declared[], version: strin
     version,
     summary: 'The commands and queries of operators.',
     description:
-      'Every request carries an operator token (`user token` makes one) and has the rights of its person. Amounts of credits are decimal strings.',
+      'Every request carries an operator token (`user token` makes one) and has the rights of the user it belongs to. Amounts of credits are decimal strings.',
     license: { name: 'Proprietary', identifier: 'LicenseRef-Proprietary' },
   },
   servers: [{ url: '/', description: 'The host of the dashboard' }],

@@ -48,14 +48,14 @@ const oldKey = (config: Config): string => {
 
 export const rotationSays = (step: RotationStep, { before, after }: Rotation, config: Config): string[] => {
   if (before.length === after.length)
-    return [`The installation key is wrapped by ${after.map(named).join(' and ')} already.`]
+    return [`The installation key is already wrapped with ${after.map(named).join(' and ')}.`]
   return step === 'add'
     ? [
-        `Wrap the installation key by ${named(after.at(-1))} too. Processes start with it or with ${before.join()}.`,
+        `Wrap the installation key with ${named(after.at(-1))} as well. Processes can then start with either that key or ${before.join()}.`,
         `Then ${restart(config)}and run "secrets rotate --finish".`,
       ]
     : [
-        `Keep only the slot of ${after.map(named).join()}. A process with another SECRET_KEY no longer starts; running processes continue.`,
+        `Keep the installation key wrapped only with ${after.map(named).join()}. A process with another SECRET_KEY no longer starts; running processes continue.`,
         ...(step === 'finish' ? [oldKey(config)] : []),
       ]
 }
@@ -63,9 +63,9 @@ export const rotationSays = (step: RotationStep, { before, after }: Rotation, co
 const rotate: Command = {
   name: 'secrets rotate',
   action: 'installation.change',
-  summary: 'wrap the installation key by SECRET_KEY_NEW too; --finish removes the old SECRET_KEY',
+  summary: 'wrap the installation key with SECRET_KEY_NEW as well; --finish removes the old SECRET_KEY',
   parameters: [
-    { name: 'finish', help: 'every process runs with the new SECRET_KEY: remove the old one', kind: 'flag' },
+    { name: 'finish', help: 'remove the old SECRET_KEY, once every process runs with the new one', kind: 'flag' },
     { name: 'cancel', help: 'remove the new SECRET_KEY and keep the old one', kind: 'flag' },
   ],
   changes: {
@@ -88,7 +88,7 @@ const rotate: Command = {
     const step = stepOf(given)
     const open = await foundation()
     const done = await rotateSecrets({ foundation: open, config, actor: open.operator.actor }, step)
-    const lines = [`The installation key is wrapped by ${done.after.map(named).join(' and ')}.`]
+    const lines = [`The installation key is now wrapped with ${done.after.map(named).join(' and ')}.`]
     if (step === 'add' && done.after.length > 1)
       lines.push(`Now ${restart(config)}then run "secrets rotate --finish".`)
     if (step === 'finish') lines.push(oldKey(config))

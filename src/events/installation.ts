@@ -8,7 +8,7 @@ export const logFormat = 1
 export const installationCreatedV1 = z.object({ format: z.int().positive() })
 
 /**
- * The installation key, wrapped by one SECRET_KEY, or by two while SECRET_KEY is being rotated: the newest last. No one can unwrap it
+ * The installation key, wrapped with one SECRET_KEY, or with two while SECRET_KEY is being rotated: the newest last. No one can unwrap it
  * without one of them. `key_check` is the same for the same installation key. In a stream of its own.
  */
 export const installationKeyWrappedV1 = z.object({

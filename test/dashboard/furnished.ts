@@ -26,7 +26,7 @@ const findings = (['ok', 'warning', 'fault'] as const).map((level, i) => ({
   ...{
     level,
     about: `thing ${i}`,
-    remedy: level === 'ok' ? null : 'Have NTP keep the clock on every host.',
+    remedy: level === 'ok' ? null : 'Let NTP set the clock on every host.',
     figures: {},
   },
   says: '/var/lib/enrichment/a-directory-with-a-very-long-name-indeed is not as it has to be',

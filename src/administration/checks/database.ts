@@ -130,7 +130,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
     severity: 'warning',
     // Above the higher bound, the job that ends epochs refuses to run.
     bound: { unit: 'seconds', warning: 2, fault: hour / 4 },
-    advice: 'Have NTP keep the clock on every host: timedatectl set-ntp true, or chrony.',
+    advice: 'Let NTP set the clock on every host: timedatectl set-ntp true, or chrony.',
     look: async ({ pool }) => {
       const processes = await liveProcesses(pool)
       const askedMs = Date.now()

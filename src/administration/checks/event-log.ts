@@ -184,7 +184,7 @@ export const logChecks: readonly Check<InLog>[] = [
     gauge: 'backup',
     bound: { unit: 'seconds', warning: 48 * hour },
     advice:
-      'Make one ("backup create"), and have it made every day. Keep SECRET_KEY and KEY_DIR elsewhere than it.',
+      'Make one ("backup create"), and schedule it daily. Keep SECRET_KEY and KEY_DIR somewhere else.',
     last: ({ acts }) => lastAct(acts, 'BackupCreated'),
   }),
 ]

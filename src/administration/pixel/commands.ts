@@ -71,7 +71,7 @@ const rules = query({
       ...(page.unreadableAt === null
         ? []
         : [`Event ${page.unreadableAt} of its rules cannot be read: nothing fires.`]),
-      ...(page.uncounted ? ['The counters do not answer, so the usage is unknown.'] : []),
+      ...(page.uncounted ? ['The counters are not answering, so the usage is unknown.'] : []),
       ...(page.count === 0 && page.unreadableAt === null ? ['No rules: the pixel fires everywhere.'] : []),
       ...(page.more ? [`There are more: ${page.count} in total. Give --max or --domain.`] : []),
     ]

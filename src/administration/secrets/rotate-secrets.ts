@@ -8,7 +8,7 @@ import { type KeySlot, openSlots, type SecretKey, secretKeyOf } from '../../guar
 import { CommandRefused } from '../../ledger/write/commit.ts'
 
 /**
- * Changes SECRET_KEY without a moment in which a process could not start: the installation key is also wrapped by the new key, every
+ * Changes SECRET_KEY without a moment in which a process could not start: the installation key is also wrapped with the new key, every
  * process is restarted with the new key, then the previous slot is removed. Each step is one append at the revision that was read, so a
  * second rotation at the same time is refused. If a step was interrupted, the same command repeats it.
  */

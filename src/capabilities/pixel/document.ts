@@ -71,7 +71,7 @@ export const pixelCalls = {
     document: {
       operationId: 'blockPixel',
       summary: 'Block a domain',
-      description: 'No pixel of the domain and everything under it fires. Free.',
+      description: 'No pixel on the domain, or on anything under it, fires. Free.',
       request: z.object({ domain }),
       result: pixelBlock,
       codes,

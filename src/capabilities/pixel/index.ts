@@ -53,7 +53,7 @@ export const pixel: Capability = {
 
 const observerOf = (meters: Meters): PixelObserver => ({
   decided: meters.words(
-    { name: 'pixel_decisions_total', help: 'Hits decided, by why they fire or do not' },
+    { name: 'pixel_decisions_total', help: 'Decided hits, by the reason they fired or did not fire' },
     'reason',
     ['blocked', 'no_rule', 'allowed', 'limit', 'unavailable'],
   ),

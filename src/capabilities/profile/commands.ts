@@ -131,7 +131,7 @@ const eraseProfiles = command({
         ...(kept === null
           ? []
           : [
-              `The tables could not be vacuumed: ${kept}. The date holds; run the command again, or vacuum as their owner.`,
+              `The tables could not be vacuumed: ${kept}. The date above still applies; run the command again, or vacuum the tables as their owner.`,
             ]),
       ],
     }

@@ -74,7 +74,7 @@ ${next !== null && html`<a href="/months?month=${month}&amp;after=${next}">Next 
 
 const useTable = ({ month, before, rows }: Shown): Html =>
   table({
-    caption: `Use in ${month} compared with ${before}, by organization`,
+    caption: `Usage in ${month} compared with ${before}, by organization`,
     rows,
     columns: [
       {

@@ -2,7 +2,7 @@ import { createSecretKey, hash, randomBytes } from 'node:crypto'
 import { derivingFrom, type InstallationKey, type Sealer, sealerOf } from './secrets.ts'
 
 /**
- * One random key per installation. Every HMAC, seal and cookie key derives from it. It is stored only wrapped by SECRET_KEY, in a
+ * One random key per installation. Every HMAC, seal and cookie key derives from it. It is stored only wrapped with SECRET_KEY, in a
  * slot; a second slot holds it under the next SECRET_KEY while SECRET_KEY is being rotated.
  */
 
