@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { type Declared, isPersonal } from '../administration/declare.ts'
-import { shownOf } from '../administration/fields.ts'
+import { shownOf, typedHelp } from '../administration/fields.ts'
 import { rolesThatMay } from '../administration/roles.ts'
 import { kinds } from './failures.ts'
 
@@ -205,7 +205,7 @@ const schemaOf = ({ input, fields }: Declared): Json => {
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
       const words = shownOf(zodSchema)
-      if (words !== undefined) jsonSchema.description = words.help
+      if (words !== undefined) jsonSchema.description = typedHelp(words)
       if (words?.control === 'choice') jsonSchema.enum = [...(words.options ?? [])]
     },
   })

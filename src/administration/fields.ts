@@ -85,6 +85,10 @@ export const shownOf = (schema: z.core.$ZodType): Shown | undefined => {
     : undefined
 }
 
+/** The help where a value is typed: a form has a picker for days, but elsewhere an instant can be given instead. */
+export const typedHelp = ({ help, control }: Shown): string =>
+  control === 'day' ? `${help}; an ISO 8601 instant is accepted too` : help
+
 /** The fields of an input, in the order in which they are declared. */
 export const fieldsIn = (input: z.ZodObject): Field[] =>
   Object.entries(input.shape).map(([name, schema]) => {

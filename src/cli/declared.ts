@@ -9,7 +9,7 @@ import {
   type Row,
   rowsDefault,
 } from '../administration/declare.ts'
-import type { Field } from '../administration/fields.ts'
+import { type Field, typedHelp } from '../administration/fields.ts'
 import { priceNameForm, wholeNumber } from '../administration/input.ts'
 import { catchUp } from '../administration/projections/catch-up.ts'
 import { twoPersonOf } from '../config.ts'
@@ -219,16 +219,8 @@ const kinds: Partial<Record<Field['control'], NonNullable<Parameter['kind']>>> =
   file: 'file',
 }
 
-const parameterOf = ({
-  flag,
-  help,
-  required,
-  control,
-  named,
-  byDefault,
-  options,
-  personal,
-}: Field): Parameter => {
+const parameterOf = (field: Field): Parameter => {
+  const { flag, required, control, named, byDefault, options, personal } = field
   const kind = control === 'document' && named === undefined ? 'file' : kinds[control]
   const of =
     options === undefined
@@ -243,7 +235,7 @@ const parameterOf = ({
   const more = byDefault === undefined ? '' : ` (default ${byDefault})`
   return {
     name: flag,
-    help: `${help}${of}${file}${more}`,
+    help: `${typedHelp(field)}${of}${file}${more}`,
     ...(required && { required }),
     ...(kind && { kind }),
   }

@@ -165,7 +165,7 @@ test('clicks issue and copy a key, and the shown command lines make calls with i
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
   await page.goto(`/organizations/${scene.organizationId}/key/issue`)
   await page.fill('#name', 'browser')
-  await page.click('text=Do it')
+  await page.getByRole('button', { name: 'Issue' }).click()
   const apiKey = (await page.locator('#secret').textContent()) ?? ''
   await page.click('button[data-copy=secret]')
   await expect.poll(() => page.evaluate('navigator.clipboard.readText()')).toBe(apiKey)

@@ -69,7 +69,7 @@ const issueAndCall = async (page: Page): Promise<string> => {
   await page.goto(organization)
   await click(page, 'Issue a key')
   await page.getByLabel('Name').fill('story')
-  await press(page, 'Do it')
+  await press(page, 'Issue')
   await press(page, 'Copy curl')
   const shown = await page.locator('#line-0').innerText()
   await expect.poll(() => page.evaluate('navigator.clipboard.readText()')).toBe(shown)
@@ -102,7 +102,7 @@ const refundIt = async (page: Page): Promise<void> => {
   await page.getByLabel('Reason').fill('asked for by the partner')
   await press(page, 'See what will happen')
   expect(await figure(page, 'Amount')).toBe('1')
-  await press(page, 'Do it')
+  await press(page, 'Refund')
   await page.getByRole('heading', { name: 'Done' }).waitFor()
   expect(await figure(page, 'Costs now')).toBe('0')
   expect(await text(page)).toContain('asked for by the partner')
@@ -116,7 +116,7 @@ const proposePrice = async (page: Page): Promise<string> => {
   await rules.fill(before.replace('"ip_lookup.located","amount":"1"', '"ip_lookup.located","amount":"0.5"'))
   await page.getByLabel('From (UTC)').fill(at(1).slice(0, 16))
   await page.getByLabel('Reason').fill('the contract of next year')
-  await press(page, 'Do it')
+  await press(page, 'Propose')
   await done(page)
   return `p${await figure(page, 'Proposal')}`
 }
@@ -125,9 +125,9 @@ const done = (page: Page): Promise<void> =>
   page.getByRole('heading', { name: 'Done', exact: true }).waitFor({ timeout: eventualMs })
 
 /** Reads the preview, and confirms. */
-const agree = async (page: Page): Promise<void> => {
+const agree = async (page: Page, verb: string): Promise<void> => {
   await press(page, 'See what will happen')
-  await press(page, 'Do it')
+  await press(page, verb)
   await done(page)
 }
 
@@ -138,7 +138,7 @@ const approvePrice = async (page: Page, proposal: string): Promise<void> => {
   await page.getByRole('heading', { name: `1 → ${proposal}` }).waitFor({ timeout: eventualMs })
   await click(page, 'Prices')
   await click(page, `Approve ${proposal}`)
-  await agree(page)
+  await agree(page, 'Approve')
   await click(page, 'Prices')
   expect(await text(page)).toContain('user:bob')
 }
@@ -152,7 +152,7 @@ const rerate = async (page: Page, second: Page, proposal: string): Promise<void>
   await page.getByLabel('Calls before (UTC)').fill(`${at(0).slice(0, 7)}-01T00:00`)
   await page.getByLabel('Organization').fill(house.scene.organizationId)
   await page.getByLabel('Reason').fill('charged too much')
-  await press(page, 'Do it')
+  await press(page, 'Plan')
   await done(page)
   const given = await figure(page, 'Given back')
   expect(Number(given)).toBeGreaterThan(0)
@@ -160,10 +160,10 @@ const rerate = async (page: Page, second: Page, proposal: string): Promise<void>
   const shown = new URL(page.url())
   await second.goto(`${shown.pathname}${shown.search}`)
   await click(second, 'Approve')
-  await agree(second)
+  await agree(second, 'Approve')
   await page.reload()
   await click(page, 'Apply')
-  await agree(page)
+  await agree(page, 'Apply')
   expect(await figure(page, 'Balances changed by')).toBe(given)
 }
 
@@ -178,7 +178,7 @@ const closeMonth = async (page: Page): Promise<void> => {
   await click(page, `Close ${month}`)
   await press(page, 'See what will happen')
   expect(await text(page)).toContain('It cannot be undone.')
-  await press(page, 'Do it')
+  await press(page, 'Close')
   await done(page)
   await page.goto(`${organization}/months/${month}`)
   await page.getByText('Closed', { exact: true }).waitFor({ timeout: eventualMs })
@@ -193,7 +193,7 @@ const closeMonth = async (page: Page): Promise<void> => {
 const verifyReceipt = async (page: Page, requestId: string): Promise<void> => {
   await click(page, 'Operations')
   await click(page, 'Run checkpoint now')
-  await press(page, 'Do it')
+  await press(page, 'Run')
   await done(page)
   await page.goto(`${organization}/calls/${requestId}`)
   const receipt = await saved(page, 'Receipt')
@@ -232,7 +232,7 @@ const rebuild = async (page: Page): Promise<void> => {
   try {
     await holder.query('begin')
     await holder.query('lock table projection_rebuilds in exclusive mode')
-    await press(page, 'Do it')
+    await press(page, 'Rebuild')
     await page.waitForURL((url) => url.pathname.startsWith('/jobs/'), { timeout: eventualMs })
   } finally {
     await holder.end()
@@ -306,7 +306,7 @@ test(
     // The link that was opened still leads to its page after signing in.
     expect(pathOf(page)).toBe(`${organization}/key/issue`)
     await page.getByLabel('Name').fill('without scripts')
-    await press(page, 'Do it')
+    await press(page, 'Issue')
     expect(await page.locator('button[data-copy]:visible').count()).toBe(0)
     const answer = await pasted(await page.locator('#line-0').innerText())
     const requestId = /^x-request-id: (\S+)\r$/m.exec(answer)?.[1] ?? ''

@@ -111,6 +111,28 @@ const headIn = (view: DeclaredView, account: AccountRow): Html => {
     : organizationHead(view.viewer, account, place.path)
 }
 
+/** The labels of commands whose name has a noun in the place of a verb. */
+const labels: Readonly<Record<string, string>> = {
+  'credits threshold': 'Set threshold',
+  'event-log checkpoint': 'Sign checkpoint',
+  'key limits': 'Change limits',
+  'pixel limit': 'Set limit',
+  'pixel unlimit': 'Remove limit',
+  'price override': 'Set price',
+  'user password': 'Set new password',
+  'user role': 'Change role',
+  'user second-factor': 'Remove second factor',
+  'user token': 'Create token',
+}
+
+/** What the button that makes the change says: its verb. A field that withdraws or revokes instead has its own. */
+const verbOf = ({ place: { declared } }: DeclaredView, typed: Form): string => {
+  const instead = ['withdraw', 'revoke'].find((flag) => typed.text(flag) !== '')
+  if (instead !== undefined) return capitalized(instead)
+  const [, verb = ''] = declared.name.split(' ')
+  return labels[declared.name] ?? capitalized(verb.replaceAll('-', ' '))
+}
+
 const cancel = (view: DeclaredView): Html => html`<a href="${homeOf(view)}">Cancel</a>`
 
 export const formPage = (view: FormView): Html => {
@@ -124,7 +146,7 @@ ${faultNotice(fault)}
 <form class="fields" method="post" action="${addressOf(view)}">
 ${formFields(viewer)}
 ${askedFields(place).map((field) => control(view, field))}
-<p class="actions"><button type="submit">${changes !== 'nothing' && changes.asks === 'never' ? 'Do it' : 'See what will happen'}</button> ${cancel(view)}</p>
+<p class="actions"><button type="submit">${changes !== 'nothing' && changes.asks === 'never' ? verbOf(view, view.typed) : 'See what will happen'}</button> ${cancel(view)}</p>
 </form>`,
   )
 }
@@ -152,11 +174,14 @@ const typeOf = ({ control }: Field, value: string): Renderable => {
 }
 
 const control = (view: FormView, field: Field): Html => {
-  const { flag, label, options = [], required, picks } = field
+  const { flag, options = [], required, picks } = field
   const { typed, fault, place, account, choices } = view
   const about = described(flag, fault, `${flag}-hint`)
   const hint = html`<small id="${flag}-hint">${hintOf(field)}</small>`
   const value = typed.text(flag)
+  // A link gave it, such as the key of a page: the form is about this one.
+  const fixed = (field.control === 'id' || field.control === 'key') && value !== '' && fault === null
+  const label = html`${field.label}${required && !fixed && html` <span class="required">(required)</span>`}`
   switch (field.control) {
     case 'flag':
       return html`<p><label class="inline"><input type="checkbox" id="${flag}" name="${flag}" value="on"${value !== '' && html` checked`}${about}> ${label}</label>
@@ -187,8 +212,6 @@ ${hint}</fieldset>`
 <textarea id="${flag}" name="${flag}"${required && html` required`} rows="${String(value.split('\n').length + 2)}" spellcheck="false"${about}>
 ${value}</textarea>
 ${hint}</p>`
-      // A link gave it, such as the key of a page: the form is about this one.
-      const fixed = (field.control === 'id' || field.control === 'key') && value !== '' && fault === null
       const within = askedFields(place).find(({ control }) => control === 'organization')?.flag ?? null
       const picked =
         picks !== undefined &&
@@ -221,7 +244,7 @@ ${formFields(viewer)}
 ${askedFields(place).flatMap(({ flag }) =>
   typed.list(flag).map((value) => html`<input type="hidden" name="${flag}" value="${value}">`),
 )}
-<p class="actions"><button${takes && html` class="danger"`} type="submit">Do it</button> ${cancel(view)}</p>
+<p class="actions"><button${takes && html` class="danger"`} type="submit">${verbOf(view, typed)}</button> ${cancel(view)}</p>
 </form>`,
   )
 }
@@ -332,7 +355,7 @@ export const workAnswerPage = (view: DeclaredView & { readonly answer: Answer })
         titleOf(view),
         html`${nextLinks(view)}
 ${shownAnswer(view)}
-<p class="actions"><a class="button" href="${addressOf(view)}">Do it again</a></p>`,
+<p class="actions"><a class="button" href="${addressOf(view)}">Run again</a></p>`,
         false,
       )
     : answerPage({ ...view, calls: null })
