@@ -437,4 +437,5 @@ export const pageOf = async (
 }
 
 /** The state after an interruption of one event or one transaction. `where`: the command that shows it. */
-export const wholeOrNot = (where: string): string => `It was done whole or not at all; "${where}" says which.`
+export const wholeOrNot = (where: string): string =>
+  `Either all of it was done, or nothing was: "${where}" shows which.`

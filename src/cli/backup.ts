@@ -25,25 +25,25 @@ import { progressOf } from './declared.ts'
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`
 
 const secretsNote = (context: Pick<CommandContext, 'config'>): string =>
-  `Not in it: SECRET_KEY and KEY_DIR (${keyDirOf(context.config)}). Without them it is of no use; keep copies of both elsewhere.`
+  `Not in it: SECRET_KEY and KEY_DIR (${keyDirOf(context.config)}). Without them the backup is useless: keep copies of both elsewhere.`
 
 const create: Command = {
   name: 'backup create',
   action: 'log.change',
   summary:
-    'copy everything that is not derived into a file, as of one moment, while the service runs; without SECRET_KEY and KEY_DIR',
+    'copy everything that is not derived into a file, as of one moment, while the service runs; SECRET_KEY and KEY_DIR are not in it',
   parameters: [
     { name: 'file', help: 'a new file, such as 2026-03-01.tar; mode 0600', required: true, kind: 'file' },
     {
       name: 'final',
-      help: 'the installation moves: the service is stopped and does not start here again',
+      help: 'for moving the installation: the service is stopped and does not start here again',
       kind: 'flag',
     },
   ],
   changes: {
     of: 'records',
     asks: 'never',
-    left: 'An incomplete backup is never accepted: run the same command again. With --final nothing starts here until then.',
+    left: 'An incomplete backup is never accepted: run the same command again. With --final, nothing starts here until the backup is complete.',
     plan: async (_, given) => {
       const final = given.flag('final')
       return {
@@ -91,7 +91,7 @@ const create: Command = {
         `${path}  ${megabytes(bytes)}  sha256 ${sha256}`,
         holds_log
           ? `The event log up to position ${head.position}, and every table that is not derived from it.`
-          : `Every table that is not derived from the event log. The event log is ${manifest.event_log} and is not in it: copy that now with its own tools.`,
+          : `Every table that is not derived from the event log. The event log is ${manifest.event_log} and is not in it: copy it now with its own tools.`,
         secretsNote(context),
         ...(final
           ? ['This installation does not start again. Restore the file where it is to continue.']
@@ -157,7 +157,7 @@ const restore: Command = {
   name: 'backup restore',
   action: 'installation.change',
   summary:
-    'put a backup into an empty installation, into the stores of the environment, verify its event log and fold every projection',
+    'restore a backup into an empty installation, in the stores that the environment names; verifies its event log and rebuilds every projection',
   parameters: [
     {
       name: 'file',
@@ -167,7 +167,7 @@ const restore: Command = {
     },
     {
       name: 'keys-lost',
-      help: 'continue although keys of KEY_DIR are lost, and with them the profiles sealed under them',
+      help: 'continue although keys of KEY_DIR are lost, together with the profiles sealed under them',
       kind: 'flag',
     },
   ],
@@ -184,8 +184,8 @@ const restore: Command = {
       await checkTarget(config, { backup, logger, waitMs: databaseWaitMs })
       return {
         says: [
-          `Put ${backup.path} into this installation, which is empty: as of ${backup.manifest.made_at}, position ${backup.manifest.head.position}.`,
-          ...(given.flag('keys-lost') ? ['Profiles whose keys are lost stay sealed for good.'] : []),
+          `Restore ${backup.path} into this empty installation: as of ${backup.manifest.made_at}, position ${backup.manifest.head.position}.`,
+          ...(given.flag('keys-lost') ? ['Profiles whose keys are lost stay sealed permanently.'] : []),
         ],
       }
     },
@@ -263,9 +263,9 @@ const proved = async (
       seconds,
     },
     lines: [
-      `restored as of ${manifest.made_at}, position ${manifest.head.position}: ${events} events in ${streams} streams are proved, ${rebuilt.events} folded, in ${seconds} s`,
-      'Later changes are missing: calls, grants and revoked keys since then have to be repeated. Erasures since then are in KEY_DIR, and are applied when the service starts.',
-      'People sign in to the dashboard again. Start the service, then look with "doctor".',
+      `restored as of ${manifest.made_at}, position ${manifest.head.position}: ${events} events in ${streams} streams verified, ${rebuilt.events} folded, in ${seconds} s`,
+      'Later changes are missing: repeat the calls, grants and key revocations since then. Erasures since then are in KEY_DIR, and are applied when the service starts.',
+      'People have to sign in to the dashboard again. Start the service, then check it with "doctor".',
     ],
   }
 }

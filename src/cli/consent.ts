@@ -14,7 +14,7 @@ import { members, sectionLines } from './table.ts'
 export class NeedsYes extends Error {
   override name = 'NeedsYes'
   readonly would: readonly string[]
-  readonly remedy = 'give --yes to do it, or --dry-run to see only what it would do'
+  readonly remedy = 'give --yes to do it, or --dry-run only to see what it would do'
   constructor(would: readonly string[]) {
     super('Nothing was done: this takes something away, and there is no terminal to ask on.')
     this.would = would

@@ -9,7 +9,7 @@ const instant = (ms: number): string => new Date(ms).toISOString()
 const list: Command = {
   name: 'epoch-key list',
   action: 'system.read',
-  summary: 'the keys that seal personal data, and by when each is destroyed',
+  summary: 'the keys that seal personal data, and when each is destroyed at the latest',
   parameters: [],
   changes: 'nothing',
   run: async ({ config, foundation }) => {
@@ -32,7 +32,7 @@ const abandon: Command = {
   name: 'epoch-key abandon',
   action: 'log.change',
   summary:
-    'abandon data under keys that are lost for good: people of the data set are dropped, profiles are fetched again',
+    'abandon data whose keys are permanently lost: people in the data set are dropped, profiles are fetched again',
   parameters: [],
   changes: {
     of: 'people',
@@ -42,7 +42,7 @@ const abandon: Command = {
       const lost = (await listEpochKeys(await foundation())).filter(({ state }) => state === 'lost')
       return lost.length === 0
         ? { says: ['Nothing: no key is lost.'], asks: 'never' }
-        : { says: [`Give up for good what is sealed under ${lost.map(({ id }) => id).join(', ')}.`] }
+        : { says: [`Permanently abandon what is sealed under ${lost.map(({ id }) => id).join(', ')}.`] }
     },
   },
   run: async ({ config, foundation }) => {

@@ -59,11 +59,11 @@ const copy: Command = {
   name: 'event-log copy',
   action: 'log.change',
   summary:
-    'copy an event log to another engine: ids, order within streams and digests as they are; can be resumed',
+    'copy an event log to another engine: keeps ids, digests and the order within streams; can be resumed',
   parameters: [
     {
       name: 'from',
-      help: `${urlHelp}; default: EVENT_LOG_FROM, or the log in the PostgreSQL of this installation; an embedded PostgreSQL is started if it does not run`,
+      help: `${urlHelp}; default: EVENT_LOG_FROM, or the log in the PostgreSQL of this installation; an embedded PostgreSQL is started if it is not running`,
     },
     { name: 'to', help: 'the same; empty, or an earlier copy of this log; default: EVENT_LOG_TO' },
     { name: 'from-prefix', help: 'the EVENT_LOG_PREFIX of the source; default: none' },

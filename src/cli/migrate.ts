@@ -8,7 +8,7 @@ const databaseWaitMs = 10_000
 export const migrateCommand: Command = {
   name: 'migrate',
   action: 'installation.change',
-  summary: 'bring the database to this release; every start does this too',
+  summary: 'migrate the database to this release; every start does this too',
   parameters: [],
   changes: {
     of: 'rows',

@@ -16,7 +16,7 @@ export const nouns: readonly Noun[] = [
   { name: 'credits', about: 'credits: grants, corrections, refunds, balances' },
   { name: 'price', about: 'price books and prices of one organization' },
   { name: 'ledger', about: 'ledgers: explain a call, verify, reconcile, statements, closing a month' },
-  { name: 'rerate', about: 're-rating calls by another price book' },
+  { name: 'rerate', about: 're-rating calls with another price book' },
   { name: 'projection', about: 'read models: position, rebuild, verify' },
   { name: 'jobs', about: 'scheduled jobs' },
   { name: 'audit', about: 'who changed what' },
@@ -60,7 +60,7 @@ export const nouns: readonly Noun[] = [
   },
   {
     name: 'migrate',
-    about: 'bring the database to this release',
+    about: 'migrate the database to this release',
     own: async () => [(await import('./migrate.ts')).migrateCommand],
   },
   {

@@ -79,7 +79,7 @@ const refuseExisting = async (path: string): Promise<void> => {
 }
 
 const alreadyThere = (path: string): InputFault =>
-  new InputFault('out', `${path} exists already; give another name, or --force to replace it`)
+  new InputFault('out', `${path} already exists; give another name, or --force to replace it`)
 
 const toldAs =
   (path: string) =>

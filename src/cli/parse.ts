@@ -58,7 +58,7 @@ export const givenOf = (command: Command, args: string[]): Typed => {
   const open = parameters.filter(({ name, kind }) => kind !== 'flag' && !texts.has(name))
   for (const [i, value] of positionals.map(unveiled).entries()) {
     const parameter = open[i]
-    if (parameter === undefined) throw new UsageError(`"${value}" is one value too many`)
+    if (parameter === undefined) throw new UsageError(`"${value}" is an extra value`)
     texts.set(parameter.name, value)
   }
   const meanings = new Map([...texts].map(([name, text]) => [name, meant(command, name, text)]))

@@ -65,7 +65,11 @@ const rotate: Command = {
   action: 'installation.change',
   summary: 'wrap the installation key with SECRET_KEY_NEW as well; --finish removes the old SECRET_KEY',
   parameters: [
-    { name: 'finish', help: 'remove the old SECRET_KEY, once every process runs with the new one', kind: 'flag' },
+    {
+      name: 'finish',
+      help: 'remove the old SECRET_KEY, once every process runs with the new one',
+      kind: 'flag',
+    },
     { name: 'cancel', help: 'remove the new SECRET_KEY and keep the old one', kind: 'flag' },
   ],
   changes: {

@@ -8,15 +8,16 @@ export const seedCommands: readonly Command[] = [
   {
     name: 'seed',
     action: 'installation.change',
-    summary: 'make another demo organization with a key and 1,000 credits; the demo user gets a new password',
+    summary:
+      'create another demo organization with a key and 1,000 credits; the demo user gets a new password',
     parameters: [],
     changes: {
       of: 'access',
       asks: 'never',
-      left: 'A demo organization may be incomplete: "org list" shows it, and another "seed" makes a new one.',
+      left: 'A demo organization may be incomplete: "org list" shows it, and another "seed" creates a new one.',
       plan: async () => ({
         says: [
-          'Make a demo organization with a key and 1,000 credits, and give the demo user a new password.',
+          'Create a demo organization with a key and 1,000 credits, and give the demo user a new password.',
         ],
       }),
     },

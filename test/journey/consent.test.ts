@@ -62,7 +62,10 @@ describe('a dry run', () => {
       [['credits', 'void', org, lot?.grant_id ?? '', ...reason], /^Take back 9 credits of org_/],
       [['credits', 'adjust', org, '-2', ...reason], /^Take 2 credits from org_\w+: its balance becomes 7\.$/],
       [['credits', 'adjust', org, '2', ...reason], /^Give 2 credits to org_\w+: its balance becomes 11\.$/],
-      [['credits', 'refund', String(body.request_id), '--org', org, ...reason], /^Give org_\w+ 1 credit of/],
+      [
+        ['credits', 'refund', String(body.request_id), '--org', org, ...reason],
+        /^Refund org_\w+ 1 credit of/,
+      ],
       [['credits', 'threshold', org, '5'], /^Notify org_\w+ when its balance falls below 5\.$/],
       [
         ['price', 'propose', join(dir, 'patch.json'), '--from', '2098-01-01'],
@@ -80,7 +83,7 @@ describe('a dry run', () => {
       [['event-log', 'announce-key', ...reason], /^Sign every later checkpoint with a new key/],
       [
         ['profiles', 'erase', 'https://www.profnet.com/in/somebody'],
-        /^Forget a person: .*takes this back\.$/,
+        /^Forget a person: .*cannot be undone\.$/,
       ],
       [['epoch-key', 'abandon'], /^Nothing: no key is lost\.$/],
       [['user', 'create', 'zoe'], /^Create the dashboard user zoe, with a password\.$/],
@@ -90,8 +93,8 @@ describe('a dry run', () => {
         ['webhook', 'delete', webhook_id],
         /^Delete webhook wh_\w+ to example\.com of org_\w+; 0 waiting messages/,
       ],
-      [['webhook', 'test', webhook_id], /^Send a test message of wh_\w+ to example\.com/],
-      [['seed'], /^Make a demo organization/],
+      [['webhook', 'test', webhook_id], /^Send a test message for wh_\w+ to example\.com/],
+      [['seed'], /^Create a demo organization/],
       [['migrate'], /^Nothing: the database has every migration of this release\.$/],
     ]
     const before = await head()

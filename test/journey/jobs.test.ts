@@ -30,7 +30,7 @@ test('before any process has run jobs, the command line reports that', async () 
   expect((await cli(['jobs', 'list'], environment)).out).toContain('no job has been scheduled')
   const { code, err } = await cli(['jobs', 'run', 'checkpoint'], environment)
   expect(code).toBe(2)
-  expect(err).toContain('no process with the role jobs ever started')
+  expect(err).toContain('no process with the role jobs has ever started')
 })
 
 test('a job is listed and run immediately, and the exit code shows failure or success', async () => {

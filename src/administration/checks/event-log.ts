@@ -183,8 +183,7 @@ export const logChecks: readonly Check<InLog>[] = [
     name: 'backup',
     gauge: 'backup',
     bound: { unit: 'seconds', warning: 48 * hour },
-    advice:
-      'Make one ("backup create"), and schedule it daily. Keep SECRET_KEY and KEY_DIR somewhere else.',
+    advice: 'Make one ("backup create"), and schedule it daily. Keep SECRET_KEY and KEY_DIR somewhere else.',
     last: ({ acts }) => lastAct(acts, 'BackupCreated'),
   }),
 ]

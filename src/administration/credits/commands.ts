@@ -41,7 +41,7 @@ const lot = z.object({
   amount: credits({ label: 'Credits', help: 'credits, at most 6 decimals' }),
   expires_at: expiry({
     label: 'Expires (UTC)',
-    help: 'the rest expires at the end of this day, UTC; on the command line also an ISO 8601 instant (default never)',
+    help: 'the rest of the lot expires at the end of this day, UTC (default never)',
   }).optional(),
   priority: number(
     { label: 'Priority', help: '0 to 1000, lower is drawn first' },
@@ -133,7 +133,7 @@ const voidLot = command({
     const taken = would.adjusted.amount.replace(/^-/, '')
     return {
       says: [
-        `Take back ${creditsText(taken)} of ${organization}, the rest of the lot ${grant}: its balance becomes ${formatCredits(would.balance)}.`,
+        `Take back ${creditsText(taken)} from ${organization}, the rest of the lot ${grant}: its balance becomes ${formatCredits(would.balance)}.`,
       ],
       json: { organization_id: organization, grant_id: grant, ...correctionJson(would) },
     }
@@ -214,7 +214,7 @@ const refundCall = command({
     if (already) return { says: [doneBefore(input.reference)], asks: 'never', nothing: true, json }
     return {
       says: [
-        `Give ${organizationId} ${creditsText(adjusted.amount)} of call ${input.request} back, which then costs ${json.costs_now} instead of ${json.charged}: the balance becomes ${json.balance}.`,
+        `Refund ${organizationId} ${creditsText(adjusted.amount)} of call ${input.request}, which then costs ${json.costs_now} instead of ${json.charged}: the balance becomes ${json.balance}.`,
       ],
       json,
     }
@@ -284,7 +284,7 @@ export const callFields = {
   }).optional(),
   requests: list(listedOf, {
     label: 'Calls by id',
-    help: 'refund these calls in place of a time: comma-separated request ids',
+    help: 'refund these calls instead of a time range: comma-separated request ids',
   }).optional(),
 }
 
@@ -299,10 +299,9 @@ export const choiceOf = ({
   readonly requests?: readonly string[] | undefined
 }): CallChoice => {
   if (requests !== undefined && (from ?? to) !== undefined)
-    throw new InputFault('requests', 'choose calls by a time or by their ids, not by both')
+    throw new InputFault('requests', 'choose calls by time or by id, not by both')
   if (requests !== undefined) return { kind: 'listed', requestIds: requests }
-  if (from === undefined && to !== undefined)
-    throw new InputFault('from', 'a time that ends needs a beginning')
+  if (from === undefined && to !== undefined) throw new InputFault('from', 'an end needs a start as well')
   if (from === undefined) return null
   if (to !== undefined && Date.parse(to) <= Date.parse(from))
     throw new InputFault('to', `${to} is not after ${from}`)
@@ -312,11 +311,11 @@ export const choiceOf = ({
 /** What refunds would do, a sentence each. */
 export const refundsSaid = ({ calls, free, refunds, credits, already, left }: Refunds): readonly string[] => [
   refunds === 0
-    ? `Refund nothing: of ${callsText(calls)} that were chosen, none has anything to refund.`
+    ? `Refund nothing: of ${callsText(calls)} chosen, none has anything to refund.`
     : `Refund ${creditsText(formatCredits(credits))} of ${callsText(refunds)}.`,
   ...(free === 0 ? [] : [`${callsText(free)} cost nothing.`]),
-  ...(already === 0 ? [] : [`${callsText(already)} were refunded under this reference already.`]),
-  ...(left.length === 0 ? [] : [`${callsText(left.length)} cannot be refunded; the list says why.`]),
+  ...(already === 0 ? [] : [`Already refunded under this reference: ${callsText(already)}.`]),
+  ...(left.length === 0 ? [] : [`${callsText(left.length)} cannot be refunded; the list shows why.`]),
 ]
 
 const callsText = (calls: number): string => (calls === 1 ? '1 call' : `${calls} calls`)
@@ -337,7 +336,9 @@ const refundOfCalls = z.object({
   ...callFields,
   reason: reason(),
   reference: reference(),
-  organization: organization({ help: 'organization id; with one, a key of another is refused' }).optional(),
+  organization: organization({
+    help: 'organization id; if given, keys of other organizations are refused',
+  }).optional(),
 })
 
 const chosenBy = async (
@@ -390,13 +391,13 @@ const warnBelow = command({
   summary: 'set the balance below which the organization is notified (balance.low)',
   input: z.object({
     organization: organization(),
-    amount: creditsOrNone({ label: 'Below, credits', help: 'credits, or "none" to end notices' }),
+    amount: creditsOrNone({ label: 'Threshold, credits', help: 'credits, or "none" to stop notices' }),
   }),
   changes: { of: 'settings', asks: 'never', left: wholeOrNot('event-log show') },
   plan: async (_, { organization, amount }) => ({
     says: [
       amount === null
-        ? `Stop notifying ${organization} of a low balance.`
+        ? `Stop notifying ${organization} about a low balance.`
         : `Notify ${organization} when its balance falls below ${formatCredits(amount)}.`,
     ],
   }),

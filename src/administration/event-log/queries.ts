@@ -39,7 +39,7 @@ const showEvents = async (
 const audit = pagedList({
   name: 'audit list',
   action: 'audit.read',
-  summary: 'list every change with its author, and sign-ins; no calls',
+  summary: 'list every change with its author, and sign-ins, but no calls',
   input: z.object({
     since: instant({
       label: 'Since (UTC)',
@@ -48,7 +48,7 @@ const audit = pagedList({
     actor: line({ label: 'By', help: 'only this actor: ada, or as in the list, user:ada' }).optional(),
     about: line({
       label: 'About',
-      help: 'only about this: an id of an organization, key or webhook, a user, a projection',
+      help: 'only changes to this: the id of an organization, key or webhook, a user, or a projection',
     }).optional(),
     type: choice(
       { label: 'Type', help: 'only events of this type, such as CreditGranted' },
@@ -174,7 +174,7 @@ const verify = query({
   name: 'event-log verify',
   action: 'system.read',
   summary:
-    'read the whole event log and verify it: every hash chain and its end, every signed checkpoint, the stored tree; names all faults',
+    'read and verify the whole event log: every hash chain and its end, every signed checkpoint, the stored tree; names all faults',
   input: z.object({
     against: manyLines(
       (note) => note,
@@ -235,7 +235,7 @@ const soundLines = ({ streams, events, known, checkpoints, against }: LogVerdict
   ...(checkpoints.earlier === 0
     ? []
     : [
-        `note    ${checkpoints.earlier} checkpoints are of logs that this log was copied from: their signatures hold`,
+        `note    ${checkpoints.earlier} checkpoints belong to logs that this log was copied from: their signatures are valid`,
       ]),
   ...(known === 0 ? [] : [`known   ${known} broken events that were acknowledged; see "ledger verify"`]),
   ...checkpoints.announced.map(

@@ -25,7 +25,7 @@ const jobNamed = (wanted: string, known: readonly JobRow[]): JobRow => {
   throw new InputFault(
     'name',
     names.length === 0
-      ? `there is no job "${wanted}": no process with the role jobs ever started`
+      ? `there is no job "${wanted}": no process with the role jobs has ever started`
       : `there is no job "${wanted}"${meant === null ? '.' : `; did you mean ${meant}?`} There are ${names.join(', ')}`,
   )
 }
@@ -70,9 +70,9 @@ const listJobs = query({
 })
 
 const said = {
-  waiting: 'waits for a process that runs jobs',
-  waits_for_another: 'waits for a run that is under way',
-  running: 'runs',
+  waiting: 'waiting for a process that runs jobs',
+  waits_for_another: 'waiting for another run to end',
+  running: 'running',
 } as const satisfies Record<RunState['state'], string>
 
 const runJob = command({
@@ -117,7 +117,7 @@ const runJob = command({
 const listDead = query({
   name: 'jobs dead',
   action: 'system.read',
-  summary: 'list runs that failed at every try, with their errors; kept for 30 days, 20 per job',
+  summary: 'list runs that failed on every attempt, with their errors; kept for 30 days, 20 per job',
   input: z.object({ name: jobName().optional() }),
   columns: [
     { name: 'id', label: 'Run', kind: 'id' },
@@ -150,7 +150,7 @@ const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const retryDead = command({
   name: 'jobs retry',
   action: 'jobs.run',
-  summary: 'retry runs that failed at every try; several runs of a job with the same task count as one',
+  summary: 'retry runs that failed on every attempt; several runs of a job with the same task count as one',
   input: z.object({
     id: id(
       { label: 'Run', help: 'id of a run, as in "jobs dead"' },

@@ -56,7 +56,7 @@ const jobs = `
    where q.name not like '\\_\\_%' and q.name not in ($1, '${longWorkQueue}')
    order by q.name limit ${jobsMax}`
 
-/** All jobs, by name; empty if no process with the role jobs ever started. */
+/** All jobs, by name; empty if no process with the role jobs has ever started. */
 export const knownJobs = async (pool: Pick<pg.Pool, 'query'>): Promise<JobRow[]> =>
   (await queueMade(pool)) ? (await pool.query<JobRow>(jobs, [deadLetterQueue])).rows : []
 

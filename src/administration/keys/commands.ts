@@ -65,7 +65,7 @@ const issueInput = z.object({
   }).optional(),
   expires_at: expiry({
     label: 'Expires (UTC)',
-    help: 'the end of this day, UTC; on the command line also an ISO 8601 instant (default never)',
+    help: 'the key expires at the end of this day, UTC (default never)',
   }).optional(),
   test: flag({
     label: 'A test key',
@@ -93,7 +93,7 @@ const issue = command({
   changes: {
     of: 'access',
     asks: 'never',
-    left: 'A key may have been issued without showing its secret; "key list" shows it, and "key revoke" ends it.',
+    left: 'A key may have been issued without its secret being shown: "key list" shows the key, and "key revoke" revokes it.',
   },
   plan: async (context, input) => {
     const { organizationId, permissions, allowedCidrs, expiresAt } = issueOf(context, input)
@@ -143,13 +143,13 @@ const rotateKey = command({
   changes: {
     of: 'access',
     asks: 'always',
-    left: 'A successor may have been issued without showing its secret; "key list" shows existing keys, and "key revoke" ends it.',
+    left: 'A successor may have been issued without its secret being shown: "key list" shows the key, and "key revoke" revokes it.',
   },
   plan: async ({ foundation }, { key: keyId, grace, organization: organizationId }) => {
     const state = await keyToChange(foundation, { keyId, organizationId }, 'rotate')
     const end = new Date(Date.now() + grace).toISOString()
     return {
-      says: [`Issue a successor of ${keyText(keyId, state)}, which works until ${end} and no longer.`],
+      says: [`Issue a successor of ${keyText(keyId, state)}. The old key works until ${end}.`],
       json: { api_key_id: keyId, grace_until: end },
     }
   },
@@ -202,7 +202,8 @@ const leakedInput = z.object({
 const replaceLeakedKey = command({
   name: 'key replace-leaked',
   action: 'keys.replace',
-  summary: 'end a leaked API key, issue its successor, shown once, and refund calls that were made with it',
+  summary:
+    'revoke a leaked API key, issue its successor, which is shown once, and refund calls made with the leaked key',
   input: leakedInput,
   secret: 'api_key',
   changes: {
@@ -226,7 +227,7 @@ const replaceLeakedKey = command({
           ? `Revoke ${keyText(keyId, key)}: every process refuses it within a second, permanently.`
           : `The key ${keyId} was revoked at ${key.revokedAt}.`,
         successor.says,
-        ...(choice === null ? ['No calls are chosen: nothing is refunded.'] : refundsSaid(would)),
+        ...(choice === null ? ['No calls were chosen: nothing is refunded.'] : refundsSaid(would)),
       ],
       json: {
         ...{ organization_id: key.organizationId, replaces: keyId, api_key_id: key.successorId, reference },
@@ -270,7 +271,7 @@ const successorToCome = async (
 ): Promise<{ readonly says: string; readonly done: boolean }> => {
   if (hasExpired(key)) return { says: `It expired at ${key.expiresAt}, so no key replaces it.`, done: true }
   if (key.successorId !== null && (await isIssued(foundation, key.successorId)))
-    return { says: `Its successor ${key.successorId} was issued before and does not change.`, done: true }
+    return { says: `Its successor ${key.successorId} was already issued and does not change.`, done: true }
   return {
     says: 'Issue its successor with the same name, permissions, addresses and limits. It is shown once.',
     done: false,
@@ -312,9 +313,9 @@ const refundsOf = async (
     })
     return { json: refundsJson(done), failed: chosen.unknown.length > 0, jobId: null }
   } catch (error) {
-    logger.error({ err: error, key: calls.keyId, reference }, 'the refunds of a leaked key did not end')
+    logger.error({ err: error, key: calls.keyId, reference }, 'the refunds for a leaked key did not finish')
     const message = error instanceof Error ? error.message : String(error)
-    const json = { error: message, remedy: 'Give the same command again: it refunds what is missing.' }
+    const json = { error: message, remedy: 'Run the same command again to refund the rest.' }
     return { json, failed: true, jobId: null }
   }
 }

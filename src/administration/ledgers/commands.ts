@@ -23,7 +23,7 @@ const verify = query({
   name: 'ledger verify',
   action: 'finance.read',
   summary:
-    'recompute the hash chain, the rules and every charge of a ledger, or of all; names the first broken event',
+    'recompute the hash chain, the rules and every charge of one ledger, or of all; names the first broken event',
   input: z.object({ organization: onlyOf() }),
   anyHistory: true,
   long: 'repeatable',
@@ -91,7 +91,7 @@ const asVerifyNames = { help: 'as "ledger verify" names it' }
 const acknowledge = command({
   name: 'ledger acknowledge',
   action: 'ledgers.change',
-  summary: 'record that a fault "ledger verify" names is known; any other fault stays new',
+  summary: 'acknowledge a fault that "ledger verify" names; any other fault still raises an alarm',
   input: z.object({
     organization: organization(),
     revision: number({ label: 'Revision', ...asVerifyNames }, { min: 0, max: Number.MAX_SAFE_INTEGER }),
@@ -184,7 +184,7 @@ const reconciledLines = (ledger: Reconciled): string[] => [
 ]
 
 const closing = z.object({
-  organization: organization({ help: 'organization id; not with --all' }).optional(),
+  organization: organization({ help: 'organization id, unless all are closed' }).optional(),
   month: month({ label: 'Month (UTC)', help: 'such as 2026-11' }).optional(),
   all: flag({ label: 'All', help: 'every organization' }),
 })
@@ -203,7 +203,7 @@ const close = command({
   name: 'ledger close',
   action: 'ledgers.change',
   long: 'repeatable',
-  summary: "make a month's statement final: what comes later for it is a correction in the open month",
+  summary: "make a month's statement final; later changes to it are corrections in the open month",
   input: closing,
   changes: {
     of: 'records',
@@ -315,7 +315,7 @@ const reverse = command({
   action: 'credits.change',
   long: 'repeatable',
   summary:
-    'give back the cost of calls whose outcome was unknown when a process stopped; its log names them. Exit code 1 if any is not recorded',
+    'give back the cost of calls whose outcome was unknown when a process stopped; the log of that process names them',
   input: reversing,
   changes: {
     of: 'money',

@@ -28,7 +28,7 @@ const explain = query({
     }).optional(),
     input: anyText({
       label: 'Input',
-      help: 'also say whether this e-mail address, IP address or profile was the input of the call',
+      help: 'also show whether this e-mail address, IP address or profile was the input of the call',
     }).optional(),
     whole: flag({ label: 'Whole ledger', help: 'read the whole ledger, without read models' }),
   }),
@@ -57,7 +57,7 @@ const unknownInput = ({ facts, repeats }: Explanation): InputVerdict => ({
 const whyUntold = ({ kind }: CallFacts, repeats: string | null): string => {
   if (kind === 'replay')
     return repeats === null ? 'it repeats an earlier call' : `it repeats ${repeats}: ask about that call`
-  if (kind === 'refusal') return 'the log holds nothing of the input of a refused or failed call'
+  if (kind === 'refusal') return 'the log holds nothing about the input of a refused or failed call'
   return 'the log holds no hash of the input of such a call; see its facts'
 }
 
@@ -72,7 +72,7 @@ const linesOf = (call: Explanation): string[] => [
   ...(call.repeats === null
     ? []
     : [`  repeats the answer of ${call.repeats}, under the same Idempotency-Key`]),
-  ...(call.trace_id === null ? [] : [`  trace ${call.trace_id}, as its request named it`]),
+  ...(call.trace_id === null ? [] : [`  trace ${call.trace_id}, as named by its request`]),
   ...call.replays.map(
     ({ request_id, at }) => `  answered again at ${at}, as ${request_id ?? 'a call without an id'}`,
   ),
@@ -115,7 +115,7 @@ const costLines = ({ cost }: Explanation): string[] => {
         `  ${amount} for ${sku}: ${because || 'its rule applied'} (rule ${rule} version ${rule_version})` +
         (override === null
           ? ''
-          : `; the organization's own price since ${override.effective_from}${override.reason === null ? '' : ` (${override.reason})`}, in place of ${book_amount ?? "the book's"}`),
+          : `; the organization's own price since ${override.effective_from}${override.reason === null ? '' : ` (${override.reason})`}, instead of ${book_amount ?? "the book's"}`),
     ),
     ...book,
   ]
@@ -180,7 +180,7 @@ const findCalls = query({
         ...(cannot_be_told === 0
           ? []
           : [
-              `For ${cannot_be_told} calls it cannot be told: the person was erased, or nothing is recorded.`,
+              `For ${cannot_be_told} calls the input is unknown: the person was erased, or nothing is recorded.`,
             ]),
         ...(again === null
           ? []

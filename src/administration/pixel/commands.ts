@@ -182,7 +182,7 @@ const limit = command({
   summary: 'limit how often a pixel may fire for a domain; replaces an existing limit',
   input: z.object({
     ...ofDomain,
-    number: number({ label: 'Hits', help: 'hits, at most' }, { min: 1, max: 1_000_000_000 }),
+    number: number({ label: 'Hits', help: 'the most hits per period' }, { min: 1, max: 1_000_000_000 }),
     period,
   }),
   ...{ changes, plan: planned('limit'), run: changed('limit') },
@@ -215,11 +215,10 @@ const unblock = command({
 const hits = query({
   name: 'pixel hits',
   action: 'accounts.read',
-  summary:
-    'count the hits of a pixel that fired and that were refused, by UTC day and by the domain of the rule',
+  summary: 'count the hits of a pixel that fired or were refused, by UTC day and by the domain of the rule',
   input: z.object({
     organization: organization(),
-    domain: searched('only rules of this domain'),
+    domain: searched('only rules for this domain'),
     max,
   }),
   lists: {

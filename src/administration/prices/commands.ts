@@ -127,7 +127,9 @@ const withdraw = command({
   changes: { of: 'money', asks: 'always', left: wholeOrNot('price show') },
   plan: async ({ foundation }, { name }) => {
     const { effective_from } = await namedPrices(foundation, name)
-    return { says: [`Withdraw ${whatOf(name)}, from ${effective_from}: it will never price a call.`] }
+    return {
+      says: [`Withdraw ${whatOf(name)}, effective from ${effective_from}: it will never price a call.`],
+    }
   },
   run: async ({ foundation, operator, twoPerson }, { name, reason: why }) => {
     await withdrawPrices(foundation, { name, reason: why, twoPerson, actor: operator.actor })
@@ -181,7 +183,7 @@ const override = command({
       const { sku, amount, effectiveFrom } = await priceOverride(foundation, { organizationId, overrideId })
       return {
         says: [
-          `Withdraw the price of ${sku} for ${organizationId}, ${amount ?? 'that of the book'} from ${effectiveFrom} on: from now on, calls are priced as if it had never been set.`,
+          `Withdraw the price of ${sku} for ${organizationId}, which is ${amount ?? 'the price of the book'} from ${effectiveFrom} on: from now on, calls are priced as if it had never been set.`,
         ],
       }
     }

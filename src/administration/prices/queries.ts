@@ -74,7 +74,7 @@ const publicBook = ({ version, effective_from, digest, rules }: PublishedBook) =
 
 const shownByName = async (context: Context, name: PriceName) => {
   if (!seesProposals(context))
-    throw new CommandRefused(`there is nothing of the name ${nameOfPrices(name)}; see "price show"`)
+    throw new CommandRefused(`there are no prices named ${nameOfPrices(name)}; see "price show"`)
   const found = await namedPrices(context.foundation, name)
   if ('base' in found) return { json: found, sections: proposalSections(found), next: proposalNext(found) }
   return {
@@ -221,7 +221,7 @@ const noLines: { readonly lines: number; readonly amount: MicroCredits } = { lin
 const listOverrides = query({
   name: 'price overrides',
   action: 'finance.read',
-  summary: "list organizations' own prices that were not withdrawn, with their dates",
+  summary: "list organizations' own prices that have not been withdrawn, with their dates",
   input: z.object({ organization: organization({ help: 'only this organization' }).optional() }),
   columns: [
     { name: 'organization_id', label: 'Organization', kind: 'id' },

@@ -104,7 +104,7 @@ const rebuildProjection = command({
     }),
     accept_loss: line({
       label: 'Accepted loss',
-      help: 'for a restored log: the digest of the facts that only the rows hold, as the rebuild lists it; --yes does not agree to losing them',
+      help: 'for a restored log: the digest of the facts that only the rows hold, as the rebuild lists it; they are lost only with this digest',
     }).optional(),
   }),
   anyHistory: true,
@@ -112,7 +112,7 @@ const rebuildProjection = command({
   changes: {
     of: 'rows',
     asks: 'on a terminal',
-    left: 'The live rows are unchanged, unless the switch was made: "projection rebuilds" shows it, and "projection rebuild" continues.',
+    left: 'The live rows are unchanged, unless the rebuild had already switched: "projection rebuilds" shows whether it had, and "projection rebuild" continues.',
   },
   plan: async (_, input) => ({
     says: [

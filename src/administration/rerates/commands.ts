@@ -20,7 +20,7 @@ import { checkRange, planRerate, pricesNamed } from './rerates.ts'
 const planGiven = z.object({
   book: prices({
     label: 'Prices',
-    help: 'a version, such as 2, a proposal, such as p3, or rules as JSON (those that differ are enough)',
+    help: 'a version, such as 2, a proposal, such as p3, or rules as JSON (only those that differ are needed)',
   }),
   from: instant({ label: 'Calls from (UTC)', help: 'ISO 8601 instant: calls made then or later' }),
   to: instant({ label: 'Calls before (UTC)', help: 'ISO 8601 instant: calls made before it' }),
@@ -38,7 +38,7 @@ const plan = command({
   changes: {
     of: 'records',
     asks: 'never',
-    left: 'A plan may be recorded, which charges nothing: "rerate list" shows it.',
+    left: 'A plan may have been recorded, which charges nothing: "rerate list" shows it.',
   },
   plan: async ({ foundation }, input) => {
     const { from, to, organization: organizationId } = input
@@ -121,7 +121,7 @@ const apply = command({
   plan: (context, input) =>
     planOf(context, input, {
       refuse: (found) => refuseApplying(found, context),
-      says: `Write the adjustments of ${input.run}, one into each of these ledgers. Ledgers that changed since the plan are left out and named. It cannot be undone; another re-rate can be planned.`,
+      says: `Write the adjustments of ${input.run}, one in each of these ledgers. Ledgers that changed since the plan are left out and named. It cannot be undone; another re-rate can be planned.`,
     }),
   run: async ({ foundation, operator, twoPerson, progress }, input) => {
     const { run } = await checkedRun(foundation, input)

@@ -20,14 +20,14 @@ const create = command({
   summary: 'create a user with a password, which is shown once',
   input: z.object({
     name: newUser(),
-    role: role('what the user may do; the very first user is an admin without it').optional(),
+    role: role('what the user may do; if omitted for the very first user, admin').optional(),
     organization: partnerOrganization().optional(),
   }),
   secret: 'password',
   changes: {
     of: 'access',
     asks: 'never',
-    left: 'The user may have a password that no one has seen: "user password" gives another one.',
+    left: 'The user may have a password that was never shown: "user password" sets another one.',
   },
   plan: async (_, { name, role }) => ({
     says: [`Create the dashboard user ${name}${role === undefined ? '' : ` as ${role}`}, with a password.`],
@@ -42,12 +42,12 @@ const create = command({
 const invite = command({
   name: 'user invite',
   action: 'users.change',
-  summary: `invite a person by a link, which is shown once and works once, within ${invitationHours} hours`,
+  summary: `invite a person with a link, which is shown once and works once, within ${invitationHours} hours`,
   input: z.object({
     name: newUser(),
     role: role('what the user may do; required unless the link is withdrawn').optional(),
     organization: partnerOrganization().optional(),
-    withdraw: flag({ label: 'Withdraw', help: 'invalidate the link of this name' }),
+    withdraw: flag({ label: 'Withdraw', help: 'invalidate the link for this name' }),
   }),
   secret: 'link',
   changes: {
@@ -59,7 +59,7 @@ const invite = command({
     says: [
       withdraw
         ? `Withdraw the invitation of ${name}.`
-        : `Invite ${name} as ${roleGiven(role)}, replacing an earlier link of that name.`,
+        : `Invite ${name} as ${roleGiven(role)}, replacing an earlier link for that name.`,
     ],
   }),
   run: async (
@@ -121,7 +121,7 @@ const password = command({
   changes: {
     of: 'access',
     asks: 'always',
-    left: 'The user may have a password that no one has seen: "user password" again gives another one.',
+    left: 'The user may have a password that was never shown: run "user password" again to set another one.',
   },
   plan: async (_, { name }) => ({
     says: [
@@ -163,7 +163,7 @@ const enable = command({
   changes: { of: 'access', asks: 'on a terminal', left: wholeOrNot('user list') },
   plan: async (_, { name }) => ({
     says: [
-      `Let ${name} sign in again, with the password and the role from before.`,
+      `Let ${name} sign in again, with the same password and role as before.`,
       'Previously revoked tokens stay revoked.',
     ],
   }),
@@ -180,7 +180,7 @@ const secondFactor = command({
   summary: 'remove the second factor of a user whose device is lost',
   input: z.object({
     name: user(),
-    remove: flag({ label: 'Remove it', help: 'the only possible change; people set up their own' }),
+    remove: flag({ label: 'Remove it', help: 'the only possible change; users set up their own' }),
     reason: userReason(),
   }),
   changes: { of: 'access', asks: 'always', left: wholeOrNot('user list') },
@@ -212,7 +212,7 @@ const token = command({
     name: user(),
     revoke: flag({ label: 'Revoke', help: 'revoke the tokens of the user instead, or one of them' }),
     id: id(
-      { label: 'Token', help: 'with --revoke: only this token, as in "user tokens"' },
+      { label: 'Token', help: 'to revoke only this token, as in "user tokens"' },
       /^[0-9A-Za-z]{16}$/,
       'l1WO9Eavc8p3Riys',
     ).optional(),
@@ -227,7 +227,7 @@ const token = command({
     if (!revoke) return { says: [`Create a token for the command line and the admin API for ${name}.`] }
     const ended = await tokensThatWork(context, { name, id })
     return {
-      says: [`Revoke these tokens of ${name}: ${ended.join(', ') || 'there is no valid one'}.`],
+      says: [`Revoke these tokens of ${name}: ${ended.join(', ') || 'none is valid'}.`],
       asks: 'always',
     }
   },

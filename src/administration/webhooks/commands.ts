@@ -45,12 +45,12 @@ const placeOf = async ({ foundation }: Context, named: WebhookNamed): Promise<st
 
 const wanted = z.object({
   organization: organization({
-    help: 'organization id; without it the webhook is for the operator, for checkpoints',
+    help: 'organization id; if omitted, the webhook belongs to the operator, for checkpoints',
   }).optional(),
   url: url({ label: 'URL', help: 'https://…, at a public Internet address' }),
   events: list(
     (names) => names,
-    { label: 'Events', help: 'the events that messages are sent for' },
+    { label: 'Events', help: 'the events to send messages for' },
     webhookEvent.options,
   ),
 })
@@ -74,7 +74,7 @@ const create = command({
   changes: {
     of: 'settings',
     asks: 'never',
-    left: 'A webhook may have been created without showing its secret; "webhook list" shows it, and "webhook delete" ends it.',
+    left: 'A webhook may have been created without its secret being shown: "webhook list" shows the webhook, and "webhook delete" deletes it.',
   },
   plan: async (context, input) => {
     const { organizationId, url, events } = await wantedOf(context, input)
@@ -96,7 +96,7 @@ const listAll = query({
   name: 'webhook list',
   action: 'accounts.read',
   summary: 'list webhooks, with waiting and failed messages',
-  input: z.object({ organization: organization({ help: 'of this organization only' }).optional() }),
+  input: z.object({ organization: organization({ help: 'only this organization' }).optional() }),
   // The path of a URL is often a password, so a list shows only the host: "webhook show" has the whole URL.
   columns: [
     { name: 'webhook_id', label: 'Webhook', kind: 'id' },
@@ -245,7 +245,7 @@ const test = command({
     const { webhook_id, url } = await webhookOf(foundation.pool, namedIn(input))
     const { host } = new URL(url)
     return {
-      says: [`Send a test message of ${webhook_id} to ${host}; if it answers, the webhook is enabled.`],
+      says: [`Send a test message for ${webhook_id} to ${host}; if it answers, the webhook is enabled.`],
     }
   },
   run: async ({ foundation, operator, outside }, input) => {
@@ -331,7 +331,7 @@ const rotateSecret = command({
   changes: {
     of: 'settings',
     asks: 'always',
-    left: 'There may be a new secret that no one has seen: "webhook rotate-secret" again makes another.',
+    left: 'There may be a new secret that was never shown: run "webhook rotate-secret" again to create another.',
   },
   plan: async (context, { grace, ...input }) => {
     const until = new Date(Date.now() + grace).toISOString()

@@ -17,7 +17,7 @@ const importProfiles = command({
   name: 'profiles import',
   action: 'data.change',
   summary:
-    'take people into the data set of the "dataset" provider; a line replaces what was known of its person',
+    'import people into the data set of the "dataset" provider; a line replaces what was known about that person',
   input: z.object({
     file: path({ label: 'File', help: 'JSON lines, .gz or not; - for standard input' }),
   }),
@@ -28,7 +28,9 @@ const importProfiles = command({
     left: 'The lines up to some point were imported. Importing the same file again does not change them.',
   },
   plan: async (_, { file }) => ({
-    says: [`Take the people of ${file} into the data set; a line replaces what was known of its person.`],
+    says: [
+      `Import the people in ${file} into the data set; a line replaces what was known about that person.`,
+    ],
   }),
   run: async ({ foundation, operator, data, progress }, { file }) => {
     const { settings } = await data()
@@ -100,7 +102,7 @@ const eraseProfiles = command({
     refOf((await data()).settings, id)
     return {
       says: [
-        'Forget a person: destroy the keys of what is recorded of them, and never fetch, serve or import them again. Nothing takes this back.',
+        'Forget a person: destroy the keys of what is recorded about them, and never fetch, serve or import them again. This cannot be undone.',
       ],
     }
   },

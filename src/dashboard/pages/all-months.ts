@@ -103,8 +103,8 @@ const closeSection = ({ month, before, open, closableAtMs, atMs }: Shown): Html 
 <h2 id="close">Close ${month}</h2>
 ${
   atMs < closableAtMs
-    ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then calls of it may still be written. The month before: <a href="/months?month=${before}">${before}</a>.</p>`
-    : html`<p>${month} of all organizations is closed, one after the other: lots that expired in it are written off, and the totals and the digest of each statement are recorded in its ledger. From then on each file of ${month} is the same for ever, and what comes later for it is a correction in the month that is open then. An organization that has an earlier month open is left out and named; one that is closed already stays as it is.</p>
+    ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then, calls made in it may still be recorded. The month before: <a href="/months?month=${before}">${before}</a>.</p>`
+    : html`<p>${month} of all organizations is closed, one after the other: lots that expired in it are written off, and the totals and the digest of each statement are recorded in its ledger. From then on each file of ${month} never changes, and later changes to the month are corrections in the month that is open then. An organization that has an earlier month open is left out and named; one that is already closed does not change.</p>
 <p class="actions"><a class="button" href="/commands/ledger/close?month=${month}&amp;all=on">Close ${month} of all</a></p>`
 }
 </section>`

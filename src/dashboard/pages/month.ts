@@ -182,8 +182,8 @@ const closeSection = ({ viewer, account, month, now, closableAtMs, atMs }: Month
 <h2 id="close">Close ${month}</h2>
 ${
   atMs < closableAtMs
-    ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then calls of it may still be written.</p>`
-    : html`<p>Lots of ${account.name} that expired in ${month} are written off, and the totals and the digest of its statement are recorded in the ledger. From then on the file of ${month} is the same for ever, and what comes later for it is a correction in the month that is open then. It cannot be undone.</p>
+    ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then, calls made in it may still be recorded.</p>`
+    : html`<p>Lots of ${account.name} that expired in ${month} are written off, and the totals and the digest of its statement are recorded in the ledger. From then on the file of ${month} never changes, and later changes to the month are corrections in the month that is open then. It cannot be undone.</p>
 <p class="actions"><a class="button" href="/organizations/${account.organization_id}/ledger/close?month=${month}">Close ${month}</a></p>`
 }
 </section>`

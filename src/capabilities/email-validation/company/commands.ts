@@ -14,10 +14,10 @@ const companiesInFile = z.object({
     label: 'File',
     help: 'JSON lines in the shape of the People Data Labs free company set, .gz or not',
   }),
-  source: line({ label: 'Source', help: 'what answers name as the source' }).prefault('import'),
+  source: line({ label: 'Source', help: 'the source that answers name' }).prefault('import'),
   updated_at: instant({
     label: 'Updated (UTC)',
-    help: 'ISO 8601 instant: when the data are from (default: when the file was last changed)',
+    help: 'ISO 8601 instant: the date of the data (default: when the file was last changed)',
   }).optional(),
 })
 
@@ -36,7 +36,7 @@ const importFile = command({
     left: 'The lines up to some point were imported. Importing the same file again does not change them.',
   },
   plan: async (_, input) => ({
-    says: [`Add the companies of ${input.file}, as they were at ${await asOf(input)}.`],
+    says: [`Add the companies in ${input.file}, as of ${await asOf(input)}.`],
   }),
   run: async ({ foundation: { pool, eventLog }, operator, progress }, input) => {
     const { file, source } = input

@@ -20,7 +20,7 @@ const refresh = command({
     left: 'Some lists may have been updated and others not. Run the same command again to fetch the rest.',
   },
   plan: async (_, { from }) => ({
-    says: [`Take the current lists of domains from ${from ?? 'the network'}.`],
+    says: [`Fetch the current domain lists from ${from ?? 'the network'}.`],
   }),
   run: async (_, { from }) => {
     try {
