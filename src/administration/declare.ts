@@ -430,7 +430,7 @@ export const pageOf = async (
   }
   const from = Number(cursor ?? 0)
   if (!Number.isInteger(from) || from < 0)
-    throw new InputFault('cursor', `"${cursor}" is no cursor; take next_cursor of the page before`)
+    throw new InputFault('cursor', `"${cursor}" is not a cursor; use next_cursor of the previous page`)
   const rows = (await run(context)).json as readonly Row[]
   const to = from + max
   return { rows: rows.slice(from, to), next: to < rows.length ? String(to) : null, lacks: null }

@@ -184,7 +184,7 @@ export const id = (words: FieldWords, form: RegExp, example: string) =>
     (typed) => {
       const trimmed = typed.trim()
       if (form.test(trimmed)) return trimmed
-      throw new InputFault('', `"${trimmed}" is not such an id, for example ${example}`)
+      throw new InputFault('', `"${trimmed}" is not an id such as ${example}`)
     },
     { ...words, control: 'id' },
   )
@@ -207,7 +207,7 @@ export const choice = <Option extends string>(words: FieldWords, options: readon
       const found = options.find((one) => one === typed.trim())
       if (found !== undefined) return found
       const meant = nearest(typed.trim(), options)
-      const others = options.length > namedMax ? 'not known here' : `none of ${options.join(', ')}`
+      const others = options.length > namedMax ? 'not known here' : `not one of ${options.join(', ')}`
       throw new InputFault('', `"${typed}" is ${others}${meant === null ? '' : `; did you mean ${meant}?`}`)
     },
     { ...words, control: 'choice', options },

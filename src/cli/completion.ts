@@ -19,7 +19,7 @@ export const completionCommand = (all: () => Promise<readonly Command[]>): Comma
   run: async (_, given) => {
     const text = given.required('shell')
     const shell = shells.find((one) => one === text)
-    if (shell === undefined) throw new InputFault('shell', `"${text}" is none of ${shells.join(', ')}`)
+    if (shell === undefined) throw new InputFault('shell', `"${text}" is not one of ${shells.join(', ')}`)
     const script = { bash, zsh, fish }[shell](treeOf(await all()))
     return { json: { shell, script: script.join('\n') }, lines: script }
   },

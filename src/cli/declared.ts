@@ -174,7 +174,9 @@ const written = async (
 ): Promise<Answer> => {
   const { json } = context
   if (json && file.type !== 'application/jsonl')
-    throw new UsageError('--json and a form that is not JSON exclude each other: leave out one of them')
+    throw new UsageError(
+      '--json cannot be combined with a file format that is not JSON: leave out one of them',
+    )
   const own = await contextIn(declared, context, given)
   const answer = await withOutput(context, given, async (write) => {
     if (!json) return file.write(own, write)

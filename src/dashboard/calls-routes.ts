@@ -39,7 +39,8 @@ const oneOf = (form: Form, field: string, known: readonly string[]): string | nu
 
 const fitting = (form: Form, field: string, pattern: RegExp, example: string): string | null => {
   const text = form.text(field).trim()
-  if (text !== '' && !pattern.test(text)) throw new InputFault(field, `"${text}" is not such as ${example}`)
+  if (text !== '' && !pattern.test(text))
+    throw new InputFault(field, `"${text}" is not a value such as ${example}`)
   return text === '' ? null : text
 }
 

@@ -74,7 +74,7 @@ describe('a grant with a reference', () => {
 
   test('with another amount, expiry, priority or kind is refused, naming both', async () => {
     await grantOnce(one, wanted)
-    const first = `reference "${reference}" names a grant of 100 credits with priority 100 that expires at 2999-01-01T00:00:00.000Z already; asked for was `
+    const first = `reference "${reference}" already names a grant of 100 credits with priority 100 that expires at 2999-01-01T00:00:00.000Z; you asked for `
     for (const [changed, text] of [
       [
         { amount: parseCredits('200') },
@@ -269,7 +269,7 @@ describe('a refund', () => {
     await expect(refund(one, { ...refundsOf(requestIdOf(9)), organizationId: undefined })).rejects.toThrow(
       'no statement has a call with the request id',
     )
-    await expect(refund(one, refundsOf('abc'))).rejects.toThrow('is no request id')
+    await expect(refund(one, refundsOf('abc'))).rejects.toThrow('is not a request id')
   })
 
   test('is computed from the log: a row that points elsewhere, or at another call, changes nothing', async () => {
@@ -403,7 +403,7 @@ describe('a refund with a reference', () => {
     await grant(one, grantOf('10'))
     const [requestId, otherCall] = [await call(1, '3'), await call(2, '3')]
     await refund(one, { ...asked, requestId, amount: half })
-    const first = `reference "CRN-7" names a refund of 1.5 credits of call ${requestId} already; asked for was `
+    const first = `reference "CRN-7" already names a refund of 1.5 credits of call ${requestId}; you asked for `
     for (const [changed, text] of [
       [{ amount: parseCredits('1') }, `a refund of 1 credit of call ${requestId}`],
       [{ amount: undefined }, `a refund of all that is left of call ${requestId}`],
@@ -419,7 +419,7 @@ describe('a refund with a reference', () => {
     await expect(grantOnce(other, { ...grantOf('1.5'), reference: 'CRN-7' })).rejects.toThrow(first)
     await grantOnce(one, { ...grantOf('1'), reference })
     await expect(refund(other, { ...asked, requestId, amount: half, reference })).rejects.toThrow(
-      `names a grant of 1 credit with priority 100 that never expires already; asked for was a refund of 1.5`,
+      `already names a grant of 1 credit with priority 100 that never expires; you asked for a refund of 1.5`,
     )
     expect(await balance()).toBe('6.5')
   })

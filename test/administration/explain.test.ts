@@ -83,7 +83,7 @@ describe('a call', () => {
   test('a call in no ledger is not found, with a hint about what is recorded; an invalid request id is refused', async () => {
     const unknown = explainCall(house.foundation, { requestId: '01JB2ZQ5V7N3K2M4P6R8T0W1X2' })
     await expect(unknown).rejects.toThrow(/RateLimitExceeded.+CallsRefused/)
-    await expect(explainCall(house.foundation, { requestId: 'x' })).rejects.toThrow('is no request id')
+    await expect(explainCall(house.foundation, { requestId: 'x' })).rejects.toThrow('is not a request id')
   })
 })
 

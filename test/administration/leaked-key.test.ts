@@ -321,7 +321,7 @@ describe('the chosen calls', () => {
     expect(await balance()).toBe('97')
     for (const [more, why] of [
       [{ requests: requestId }, 'not by both'],
-      [{ from: undefined, to: at(0) }, 'needs a beginning'],
+      [{ from: undefined, to: at(0) }, 'needs a start'],
       [{ to: at(-3) }, 'is not after'],
       [{ reference: 'x'.repeat(180) }, 'at most 173 characters'],
       [{ from: undefined, requests: 'abc' }, 'not a request id'],

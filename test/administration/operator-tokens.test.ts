@@ -64,7 +64,7 @@ describe('a token', () => {
   })
 
   test('cannot be made for an unknown user', async () => {
-    await expect(issue('carol')).rejects.toThrow('there is no user "carol"; "user create" makes one')
+    await expect(issue('carol')).rejects.toThrow('there is no user "carol"; "user create" creates one')
     expect(await operatorTokens(parts())).toEqual([])
   })
 
@@ -88,9 +88,9 @@ describe('a token', () => {
   test('is revoked once, and only with the name of its user', async () => {
     const { tokenId } = await issue('ada')
     const revoke = (user: string) => revokeOperatorTokens(parts(), { user, tokenId, actor: 'cli' })
-    await expect(revoke('bob')).rejects.toThrow(`bob has no token ${tokenId} that works`)
+    await expect(revoke('bob')).rejects.toThrow(`bob has no valid token ${tokenId}`)
     await revoke('ada')
-    await expect(revoke('ada')).rejects.toThrow(`ada has no token ${tokenId} that works`)
+    await expect(revoke('ada')).rejects.toThrow(`ada has no valid token ${tokenId}`)
   })
 
   test('all tokens of a person are revoked together', async () => {
@@ -103,7 +103,7 @@ describe('a token', () => {
 
   test('of another installation, with another secret, or truncated is refused without naming its owner', async () => {
     const { token, tokenId } = await issue('ada')
-    const unknown = 'ConfigError: OPERATOR_TOKEN: no token of this installation; "user token" makes one'
+    const unknown = 'ConfigError: OPERATOR_TOKEN: no token of this installation; "user token" creates one'
     const bytes = Uint8Array.from({ length: 128 }, (_, i) => i)
     expect(await refusal(composeOperatorToken(bytes).token)).toBe(unknown)
     const sameId = Uint8Array.from(tokenId, (character) => base62.indexOf(character))

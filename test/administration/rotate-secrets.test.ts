@@ -74,8 +74,8 @@ describe('SECRET_KEY of the environment', () => {
 
   test('a second rotation is refused during the first', async () => {
     await rotate(given(oldText, newText))
-    await expect(rotate(given(oldText, otherText))).rejects.toThrow(`a rotation to ${newId} is under way`)
-    await expect(planRotation(rotating(given(oldText, otherText)), 'add')).rejects.toThrow('under way')
+    await expect(rotate(given(oldText, otherText))).rejects.toThrow(`a rotation to ${newId} is in progress`)
+    await expect(planRotation(rotating(given(oldText, otherText)), 'add')).rejects.toThrow('in progress')
     expect(await slotsNow()).toEqual([oldId, newId])
   })
 
@@ -108,7 +108,9 @@ describe('SECRET_KEY of the environment', () => {
 
   test('without SECRET_KEY_NEW nothing happens', async () => {
     await expect(rotate(given(oldText))).rejects.toThrow('SECRET_KEY_NEW is not set')
-    await expect(rotate(given(otherText, newText))).rejects.toThrow('SECRET_KEY opens no slot')
+    await expect(rotate(given(otherText, newText))).rejects.toThrow(
+      'SECRET_KEY does not open the installation key',
+    )
     expect(memory.eventsOf(installationStream)).toHaveLength(2)
   })
 

@@ -142,11 +142,11 @@ describe('the page', () => {
   })
 
   test.each([
-    ['key=%00', 'is not such as'],
-    ['organization=x', 'is not such as'],
+    ['key=%00', 'is not a value such as'],
+    ['organization=x', 'is not a value such as'],
     ['capability=x', 'is not one of'],
     ['outcome=x', 'is not one of'],
-    ['code=credit', 'is not such as'],
+    ['code=credit', 'is not a value such as'],
     ['cost=-1', 'is not a number of credits'],
     ['range=custom', 'is not a time'],
   ])('shows the error in %s', async (query, why) => {

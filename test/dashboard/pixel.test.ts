@@ -114,7 +114,7 @@ describe('the rules', () => {
   test.each([
     ['limit', { domain: 'example.com', number: '0', period: 'day' }, 'whole number from 1'],
     ['limit', { domain: 'example.com', number: '1e9', period: 'day' }, 'whole number from 1'],
-    ['limit', { domain: 'example.com', number: '5', period: 'year' }, 'none of day, month'],
+    ['limit', { domain: 'example.com', number: '5', period: 'year' }, 'not one of day, month'],
     ['limit', { domain: '', number: '5', period: 'day' }, 'A value is required'],
     ['block', { domain: `${'aaaaaaaaaaaaaaaaaaaa.'.repeat(15)}com` }, 'registrable domain'],
     ['block', { domain: 'exa\u0000mple.com' }, 'U+0000'],

@@ -488,7 +488,7 @@ describe('a form', () => {
       expect(third.body).toContain('was already granted under the reference &quot;INV-1&quot;')
       expect(third.body).not.toContain('name="confirmed"')
       const other = await browser.submit(path, { ...same, amount: '6' })
-      expect([other.statusCode, other.body.includes('Another movement takes another reference')]).toEqual([
+      expect([other.statusCode, other.body.includes('Use another reference for another movement')]).toEqual([
         422,
         true,
       ])

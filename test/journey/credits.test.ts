@@ -46,7 +46,7 @@ test('a year of credits is granted once, a call is refunded in parts into its lo
   expect(await json(...grant)).toEqual({ ...granted, already_granted: true })
   const other = await run(...grant, '--priority', '5')
   expect(other.code).toBe(1)
-  expect(other.err).toContain('reference "INV-1" names a grant of 10 credits with priority 100')
+  expect(other.err).toContain('reference "INV-1" already names a grant of 10 credits with priority 100')
 
   const { body } = await house.lookup(partner, { ip: '81.2.69.142' })
   const requestId = String(body.request_id)
@@ -59,7 +59,7 @@ test('a year of credits is granted once, a call is refunded in parts into its lo
   const larger = await run(...refund, '--amount', '0.5', '--reference', 'CRN-0')
   expect([larger.code, larger.err]).toEqual([
     1,
-    expect.stringContaining(`reference "CRN-0" names a refund of 0.25 credits of call ${requestId} already`),
+    expect.stringContaining(`reference "CRN-0" already names a refund of 0.25 credits of call ${requestId}`),
   ])
   expect(given).toMatchObject({
     ...{ reference: 'CRN-0', already_refunded: false },

@@ -63,7 +63,7 @@ test('a plan shows the change and makes none; invalid input is refused with the 
   ])
   await expect(planned('pixel limit', 'example.com', '0', 'day')).rejects.toThrow('whole number from 1')
   await expect(planned('pixel limit', 'example.com', '2', 'week')).rejects.toThrow(
-    '"week" is none of day, month',
+    '"week" is not one of day, month',
   )
   await expect(run('pixel block', 'com')).rejects.toThrow('it must be a registrable domain')
   expect(await events()).toEqual([])

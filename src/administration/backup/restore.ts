@@ -52,7 +52,7 @@ export const checkRestorable = async (
   const secretKeys = await knownSecretKeysOf(config)
   if (secretKeys === null)
     throw new ConfigError(
-      `SECRET_KEY: it is not set, and there is none in DATA_DIR. A backup holds none: set it to the one of the installation that was backed up, or put its file "secret_key" into ${config.DATA_DIR}`,
+      `SECRET_KEY: it is not set, and there is none in DATA_DIR. A backup does not contain it: set it to that of the installation that was backed up, or put its file "secret_key" into ${config.DATA_DIR}`,
     )
   const newest = await newestMigration()
   const accept = (manifest: Manifest): void => refuseUnfit(manifest, { config, secretKeys, newest, path })

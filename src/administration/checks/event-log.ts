@@ -212,7 +212,7 @@ export const keyChecks: readonly Check<InLog>[] = [
     name: 'epoch keys',
     severity: 'fault',
     advice:
-      'Mount or restore the directory. If it is lost for good, "epoch-key abandon" gives up what is sealed under it.',
+      'Mount or restore the directory. If it is lost for good, "epoch-key abandon" abandons what is sealed under it.',
     look: epochKeys,
   },
   {

@@ -347,7 +347,7 @@ const chosenBy = async (
 ): Promise<{ chosen: ChosenCalls; reference: string; of: object }> => {
   const reference = commonReferenceOf(input.reference)
   const choice = choiceOf(input)
-  if (choice === null) throw new InputFault('from', 'give this, or requests')
+  if (choice === null) throw new InputFault('from', 'give this or requests')
   const key = await certainKey(foundation, { keyId, organizationId })
   const of = { organization_id: key.organizationId, api_key_id: keyId, reference }
   return { chosen: await chooseCalls(foundation, { ...key, choice }, progress), reference, of }

@@ -203,7 +203,7 @@ const refuseOther = (reserved: ReferenceReserved, asked: Movement): void => {
   const requestId = refunds?.request_id ?? null
   const first = said({ movement, amount: parseCredits(amount), priority, expiresAt: expires_at, requestId })
   throw new CommandRefused(
-    `reference "${reference}" names ${first} already; asked for was ${said(asked)}. Another movement takes another reference`,
+    `reference "${reference}" already names ${first}; you asked for ${said(asked)}. Use another reference for another movement`,
   )
 }
 

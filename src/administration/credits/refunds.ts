@@ -333,7 +333,7 @@ const findCall = async (
   if (!requestIdForm.test(requestId))
     throw new InputFault(
       'request',
-      `"${requestId}" is no request id: 26 characters, as X-Request-Id has them, such as 01M7YKBQZN92PN3ABTVNQE6E12`,
+      `"${requestId}" is not a request id: 26 characters, as in X-Request-Id, such as 01M7YKBQZN92PN3ABTVNQE6E12`,
     )
   const places = callsOfRequest(requestId, organizationId ?? null)
   const { rows } = await pool.query<{ organization_id: string; revision: string }>(places.text, [

@@ -40,7 +40,7 @@ export const explainCall = async (foundation: Foundation, question: Question): P
   if (!requestIdPattern.test(requestId))
     throw new InputFault(
       'request',
-      `"${question.requestId}" is no request id: 26 letters and digits, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2`,
+      `"${question.requestId}" is not a request id: 26 letters and digits, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2`,
     )
   const evidence = await evidenceOf(foundation, { ...question, requestId })
   if (evidence === null) throw new CommandRefused(notFound(requestId, question.organizationId))

@@ -41,7 +41,7 @@ export const setPriceOverride = async (
   if (!skus.has(override.sku))
     throw new InputFault(
       'sku',
-      `no price book knows "${override.sku}"; known are ${[...skus].filter((sku) => sku !== null).join(', ')}`,
+      `no price book has the SKU "${override.sku}"; there are ${[...skus].filter((sku) => sku !== null).join(', ')}`,
     )
   const { events } = await ledger.submit(organizationId, {
     key: uniqueCommandKey('price-override'),

@@ -76,7 +76,7 @@ export const rotateSecrets = async (rotating: Rotating, step: RotationStep): Pro
       (error: unknown) => {
         if (!(error instanceof AppendConflict)) throw error
         throw new CommandRefused(
-          'another rotation changed the slots at the same moment: look with "secrets status". Nothing was changed',
+          'another rotation changed the keys at the same moment: see "secrets status". Nothing was changed',
         )
       },
     )
@@ -104,7 +104,7 @@ const idsAfter = (before: readonly string[], next: SecretKey): string[] => {
 const refuseUnderWay = (before: readonly string[]): void => {
   if (before.length >= slotsMax)
     throw new CommandRefused(
-      `a rotation to ${before.at(-1)} is under way: complete it with --finish, or cancel it with --cancel. Nothing was changed`,
+      `a rotation to ${before.at(-1)} is in progress: complete it with --finish, or cancel it with --cancel. Nothing was changed`,
     )
 }
 
@@ -116,7 +116,8 @@ const added = async (config: Config, slots: readonly KeySlot[]): Promise<readonl
   if (next === null) throw new CommandRefused('there is no new SECRET_KEY')
   if (idsAfter(idsOf(slots), next).length === slots.length) return slots
   const open = openSlots(slots, (await knownSecretKeysOf(config)) ?? [])
-  if (open === null) throw new CommandRefused('SECRET_KEY opens no slot. Nothing was changed')
+  if (open === null)
+    throw new CommandRefused('SECRET_KEY does not open the installation key. Nothing was changed')
   return [...slots, open.wrapFor(next)]
 }
 

@@ -38,7 +38,7 @@ export const inviteUser = async (
   const secret = randomBytes(secretBytes).toString('base64url')
   return changeUsers(parts, actor, ({ rows, state }) => {
     if (rows.some((row) => row.name === name))
-      throw new CommandRefused(`the user "${name}" already exists; "user password" gives a new password`)
+      throw new CommandRefused(`the user "${name}" already exists; "user password" sets a new password`)
     const expiresAt = new Date(Date.now() + invitationHours * hourMs).toISOString()
     const data = {
       invitation_id: `inv_${ulid()}`,

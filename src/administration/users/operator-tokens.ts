@@ -28,7 +28,7 @@ export const issueOperatorToken = async (
   { user, actor }: { user: string; actor: string },
 ): Promise<{ tokenId: string; token: string }> => {
   const row = await userRow(pool, user)
-  if (row === null) throw new InputFault('name', `there is no user "${user}"; "user create" makes one`)
+  if (row === null) throw new InputFault('name', `there is no user "${user}"; "user create" creates one`)
   const state = await operatorsSince(eventLog, noOperators)
   const standing = standingOf(user, row, state.users.get(user))
   if (standing.kind === 'refused') throw new CommandRefused(standing.says)
@@ -67,7 +67,7 @@ export const revokeOperatorTokens = async (
   )
   if (revoked.length === 0)
     throw new CommandRefused(
-      `${user} has no token${tokenId === undefined ? '' : ` ${tokenId}`} that works; see "user tokens"`,
+      `${user} has no valid token${tokenId === undefined ? '' : ` ${tokenId}`}; see "user tokens"`,
     )
   for (const { tokenId: token_id } of revoked)
     await recordOperation(
@@ -101,7 +101,7 @@ export const userOfToken = async (
     known === undefined ||
     !sameHmac(secrets.operatorTokenHmac(parsed.secret), known.secret_hmac)
   )
-    throw new ConfigError('OPERATOR_TOKEN: no token of this installation; "user token" makes one')
+    throw new ConfigError('OPERATOR_TOKEN: no token of this installation; "user token" creates one')
   if (known.revoked !== null)
     throw new ConfigError(
       `OPERATOR_TOKEN: token ${known.tokenId} of ${known.user} was revoked at ${known.revoked.at} by ${known.revoked.by}`,

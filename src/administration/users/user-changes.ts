@@ -36,7 +36,7 @@ export const createUser = async (
   await checkOrganization(parts, organizationId)
   return changeUsers(parts, actor, (known) => {
     if (known.rows.some((row) => row.name === name))
-      throw new CommandRefused(`the user "${name}" already exists; "user password" gives a new password`)
+      throw new CommandRefused(`the user "${name}" already exists; "user password" sets a new password`)
     if (asked === null && known.rows.length > 0)
       throw new InputFault('role', 'users already exist: name the role of this one')
     const role = asked ?? 'admin'
@@ -118,7 +118,7 @@ export const setDisabled = (
   changeUsers(parts, actor, (known) => {
     const { row, standing } = userIn(known, name)
     if (disabled === (standing.kind === 'refused'))
-      throw new CommandRefused(disabled ? `${name} is disabled already` : `${name} is not disabled`)
+      throw new CommandRefused(disabled ? `${name} is already disabled` : `${name} is not disabled`)
     if (disabled) refuseLastAdmin(known, name)
     const logged = known.state.users.get(name)
     const data = {

@@ -51,7 +51,7 @@ export const webhookUrlOf = (text: string, guard: EgressGuard): URL => {
     )
   if (url.username !== '' || url.password !== '')
     return refuse(
-      'it must not hold a name or password: messages are signed, and the secret in the path is yours to choose',
+      'it must not contain a user name or password: messages are signed, and you can put a secret into the path',
     )
   if (url.protocol !== 'https:' && !(url.protocol === 'http:' && exemptions))
     return refuse('it must begin with https://')

@@ -281,7 +281,7 @@ export const pauseWebhook = async (
 ): Promise<void> => {
   const { webhookId } = named
   const webhook = await webhookOf(pool, named)
-  if (webhook.paused_at !== null) throw new CommandRefused(`webhook ${webhookId} is paused already`)
+  if (webhook.paused_at !== null) throw new CommandRefused(`webhook ${webhookId} is already paused`)
   await recordWebhook(eventLog, { type: 'WebhookPaused', data: toldOf(webhook) }, actor)
   await pool.query(
     'update webhook_endpoints set paused_at = coalesce(paused_at, now()) where webhook_id = $1',

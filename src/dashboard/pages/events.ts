@@ -162,8 +162,8 @@ const chainNotice = (links: readonly ChainLink[]): Renderable => {
   if (fault !== undefined)
     return html`<div class="notice bad" role="alert"><p>The chain is broken at revision ${count(fault.revision)}: ${fault.why}.${
       broken.length > 1 && ` It is broken at ${count(broken.length - 1)} more of the searched events.`
-    }</p><p>Nothing here was changed by looking. <a href="/commands/event-log/verify">Verify the whole event log</a></p></div>`
+    }</p><p>This check changed nothing. <a href="/commands/event-log/verify">Verify the whole event log</a></p></div>`
   const held = links.filter(({ state }) => state === 'holds').length
   const rest = held === links.length ? '' : ` ${count(links.length - held)} of them could not be checked.`
-  return html`<p class="note">Revisions ${count(first.revision)} to ${count(last.revision)}: ${count(held)} digests were computed anew, and each is the one that the event carries.${rest}</p>`
+  return html`<p class="note">Revisions ${count(first.revision)} to ${count(last.revision)}: ${count(held)} digests were recomputed, and each matches the one in its event.${rest}</p>`
 }

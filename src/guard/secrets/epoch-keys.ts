@@ -276,6 +276,6 @@ const lostMessage = (lost: readonly { readonly id: string }[]): string => {
   const ids = lost.map(({ id }) => id).join(', ')
   return (
     `the key${lost.length === 1 ? '' : 's'} ${ids} that this database's data are sealed under ${lost.length === 1 ? 'is' : 'are'} missing, and no new key is made next to such data. ` +
-    'Mount or restore the directory; all processes share one. Where it is lost for good, "epoch-key abandon" gives up what is sealed under it.'
+    'Mount or restore the directory; all processes share one. If it is lost for good, "epoch-key abandon" abandons what is sealed under it.'
   )
 }
