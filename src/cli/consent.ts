@@ -51,7 +51,7 @@ export const consentTo = async (
   const asks: Asks = plan.asks ?? changes.asks
   if (asks === 'never') return null
   if (ask !== null) {
-    if (!(await ask({ says: saidIn(plan), question: 'Do it?' }))) throw new Declined('Nothing was done.')
+    if (!(await ask({ says: saidIn(plan), question: 'Continue?' }))) throw new Declined('Nothing was done.')
   } else if (asks === 'always') throw new NeedsYes(plan.says)
   return null
 }

@@ -38,9 +38,9 @@ export const notFound = ([noun = '', verb]: readonly string[], verbs: readonly C
 }
 
 const asksText = {
-  never: 'asks nothing',
-  'on a terminal': 'shows it and asks on a terminal',
-  always: 'shows it and asks on a terminal; needs --yes without a terminal',
+  never: 'does not ask',
+  'on a terminal': 'shows the changes and asks on a terminal',
+  always: 'shows the changes and asks on a terminal; needs --yes without a terminal',
 } as const
 
 export const usageOf = ({ name, summary, parameters, changes }: Command): string => {

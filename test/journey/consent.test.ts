@@ -177,7 +177,7 @@ describe('on a terminal', () => {
     for (const keys of ['n\r', '\r', '\u0004']) {
       const before = await head()
       const asked = revoke(partner.keyId)
-      await asked.until('Do it? [y/N]')
+      await asked.until('Continue? [y/N]')
       expect(asked.shown()).toContain(`Revoke key ${partner.keyId} `)
       asked.type(keys)
       expect({ keys, code: await asked.ended }).toEqual({ keys, code: 1 })
@@ -189,7 +189,7 @@ describe('on a terminal', () => {
   test('Ctrl-C at the question changes nothing, reports that, and exits with 130', async () => {
     const before = await head()
     const asked = revoke(partner.keyId)
-    await asked.until('Do it? [y/N]')
+    await asked.until('Continue? [y/N]')
     asked.type('\u0003')
     expect(await asked.ended).toBe(130)
     expect(asked.shown()).toContain('Interrupted: nothing was changed.')
@@ -200,12 +200,12 @@ describe('on a terminal', () => {
     const { organizationId: org } = partner
     const { balance: before } = await json<{ balance: string }>('credits', 'balance', org)
     const asked = cliOnTerminal(['credits', 'grant', org, '2'], environment)
-    await asked.until('Do it? [y/N]')
+    await asked.until('Continue? [y/N]')
     asked.type('y\r')
     expect(await asked.ended).toBe(0)
     const sure = cliOnTerminal(['credits', 'grant', org, '2', '--yes'], environment)
     expect(await sure.ended).toBe(0)
-    expect(sure.shown()).not.toContain('Do it?')
+    expect(sure.shown()).not.toContain('Continue?')
     const { balance } = await json<{ balance: string }>('credits', 'balance', org)
     expect(Number(balance)).toBe(Number(before) + 4)
   })

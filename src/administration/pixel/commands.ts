@@ -73,7 +73,7 @@ const rules = query({
         : [`Event ${page.unreadableAt} of its rules cannot be read: nothing fires.`]),
       ...(page.uncounted ? ['The counters are not answering, so the usage is unknown.'] : []),
       ...(page.count === 0 && page.unreadableAt === null ? ['No rules: the pixel fires everywhere.'] : []),
-      ...(page.more ? [`There are more: ${page.count} in total. Give --max or --domain.`] : []),
+      ...(page.more ? [`There are more: ${page.count} in total. Ask for more rows, or for one domain.`] : []),
     ]
     return {
       json: { notes, rules, count: page.count, more: page.more, uncounted: page.uncounted },
@@ -249,7 +249,7 @@ const hits = query({
       sections: [
         { days_summed: figureDays, fired, refused },
         shown,
-        ...(until === null ? [] : [{ note: 'There are more: give --max or --domain.' }]),
+        ...(until === null ? [] : [{ note: 'There are more: ask for more rows, or for one domain.' }]),
       ],
     }
   },
