@@ -34,7 +34,7 @@ const limits = {
 /** A state ends only this far above its limit. At the limit itself it would change with every file. */
 const leaveFactor = 1.25
 const lookMs = { ok: 2_000, low: 250, full: 1_000 } as const
-/** Not shorter: too many callers would retry at once, and nobody frees a disk in a second. */
+/** Not shorter: too many callers would retry together, and it takes longer than a second to make room on a disk. */
 export const fullDiskRetrySeconds = 30
 
 /**

@@ -26,7 +26,7 @@ import {
 
 /**
  * The pixel rules of organizations. Rules read before are kept, and each use reads the events after them from the stream: a
- * change that was answered, by whichever process, applies to every later hit.
+ * change that was answered, by any process, applies to every later hit.
  */
 export type PixelRulesModel = {
   /** The current rules, for people. Rejects with `Unavailable` if the log cannot be read. */
