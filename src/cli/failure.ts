@@ -113,7 +113,7 @@ const sentenceOf = (error: unknown): string => {
   return error instanceof Error ? error.message || error.name : String(error)
 }
 
-const secretText = /\b(enl_(?:live|test|operator)_[0-9A-Za-z]{1,16})_[0-9A-Za-z]*/g
+const secretText = /\b(enl_(?:live|test|operator)_[0-9A-Za-z]+)_[0-9A-Za-z]*/g
 
 /** The text, with each key and token shortened to its id, so that no message shows a whole key that was typed. */
 export const withoutSecrets = (text: string): string => text.replace(secretText, '$1_…')
