@@ -52,14 +52,17 @@ describe('a dry run', () => {
     const would: [string[], RegExp][] = [
       [['org', 'create', 'Acme'], /^Register "Acme", whose balance may go to zero\.$/],
       [['key', 'issue', org], /^Issue .* a key for .*ip_lookup.*, from anywhere, without expiry\.$/],
-      [['key', 'rotate', keyId], /^Issue a successor of key \w{16} ".*" of .*, which ends with .{4}, which/],
+      [
+        ['key', 'rotate', keyId],
+        /^Issue a successor of key \w{16} ".*" of .*, which ends with .{4}\. The old key works until /,
+      ],
       [['key', 'revoke', apiKey], new RegExp(`^Revoke key ${keyId} .*permanently\\.$`)],
       [['key', 'limits', keyId, '--requests-per-minute', '7'], /requests_per_minute from \d+ to 7/],
       [
         ['credits', 'grant', org, '5'],
         /^Grant org_\w+ a lot of 5 credits that never expires: .* becomes 14\.$/,
       ],
-      [['credits', 'void', org, lot?.grant_id ?? '', ...reason], /^Take back 9 credits of org_/],
+      [['credits', 'void', org, lot?.grant_id ?? '', ...reason], /^Take back 9 credits from org_/],
       [['credits', 'adjust', org, '-2', ...reason], /^Take 2 credits from org_\w+: its balance becomes 7\.$/],
       [['credits', 'adjust', org, '2', ...reason], /^Give 2 credits to org_\w+: its balance becomes 11\.$/],
       [
@@ -72,7 +75,7 @@ describe('a dry run', () => {
         /^Propose, for calls from 2098/,
       ],
       [['price', 'approve', `p${proposal}`], /ip_lookup\.located.*Approve p\d+, which cli:\S+ proposed/s],
-      [['price', 'withdraw', `p${proposal}`], /^Withdraw proposal p\d+, from 2099.*never price a call\.$/],
+      [['price', 'withdraw', `p${proposal}`], /^Withdraw proposal p\d+, effective from 2099.*never price a call\.$/],
       [['price', 'override', org, 'ip_lookup', '0.5'], /^Price ip_lookup for org_\w+ at 0\.5 credits from /],
       [['ledger', 'close', org, '2026-01'], /^Close 2026-01 of org_\w+: its statement is final/],
       [['ledger', 'reconcile'], /and record the result\.$/],

@@ -1,6 +1,7 @@
+import { once } from 'node:events'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
-import { cli, cliJson, eventually, type ServiceProcess, startWorker } from '../support/service.ts'
+import { cli, cliJson, eventually, type ServiceProcess, startCli, startWorker } from '../support/service.ts'
 
 /** Jobs on the command line, next to a process that runs them. */
 
@@ -64,8 +65,13 @@ test('a failed job: exit code 1, a dead letter with the error, and a retry that 
   const client = new pg.default.Client({ connectionString: database.url })
   await client.connect()
   try {
+    await client.query('begin')
     await client.query('alter table idempotent_calls rename to idempotent_calls_away')
-    const failed = await cli(['jobs', 'run', 'forget-answers', '--json'], environment)
+    const { child, ended } = startCli(['jobs', 'run', 'forget-answers', '--json'], environment)
+    // The run waits for the table until its progress was written.
+    if (child.stderr !== null) await once(child.stderr, 'data')
+    await client.query('commit')
+    const failed = await ended
     expect(failed.code).toBe(1)
     expect(JSON.parse(failed.out)).toMatchObject({
       succeeded: false,
