@@ -225,7 +225,7 @@ test('a partner sees published prices only, and no page names an operator', asyn
   expect(seen).toContain('GET /organizations/:organization/pixel/rules')
   for (const name of [`p${proposal}`, `p${open.proposal}`, '1', '99']) {
     const answer = await browser.get(`${base}/price/show?name=${name}`)
-    expect([answer.statusCode, answer.body.includes('There is nothing of the name')]).toEqual([422, true])
+    expect([answer.statusCode, answer.body.includes('There are no prices named')]).toEqual([422, true])
   }
 })
 

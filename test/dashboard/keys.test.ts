@@ -58,7 +58,7 @@ describe('the page of a key', () => {
     expect(listed.body).toContain(`value="${scene.keyId}" selected`)
     for (const [href, title] of [
       [refund, 'Give back what calls of an API key still cost'],
-      [replace, 'End a leaked API key, issue its successor'],
+      [replace, 'Revoke a leaked API key, issue its successor'],
     ] as const) {
       const form = await ada.get(href)
       expect([form.statusCode, form.body.includes(`<h1>${title}`)]).toEqual([200, true])

@@ -75,7 +75,10 @@ describe('a dry run', () => {
         /^Propose, for calls from 2098/,
       ],
       [['price', 'approve', `p${proposal}`], /ip_lookup\.located.*Approve p\d+, which cli:\S+ proposed/s],
-      [['price', 'withdraw', `p${proposal}`], /^Withdraw proposal p\d+, effective from 2099.*never price a call\.$/],
+      [
+        ['price', 'withdraw', `p${proposal}`],
+        /^Withdraw proposal p\d+, effective from 2099.*never price a call\.$/,
+      ],
       [['price', 'override', org, 'ip_lookup', '0.5'], /^Price ip_lookup for org_\w+ at 0\.5 credits from /],
       [['ledger', 'close', org, '2026-01'], /^Close 2026-01 of org_\w+: its statement is final/],
       [['ledger', 'reconcile'], /and record the result\.$/],
