@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { InputFault } from '../administration/input.ts'
+import { lastReconciliation } from '../administration/ledgers/reconciliations.ts'
 import { closableAt, monthOf, monthStatement, monthsOf } from '../administration/months/statements.ts'
 import { formatCredits } from '../billing/money.ts'
 import { type Month, monthBefore } from '../billing/months.ts'
@@ -18,6 +19,7 @@ import {
 } from './page.ts'
 import { monthPage } from './pages/month.ts'
 import { type MonthLine, monthsPage } from './pages/months.ts'
+import { reconcilePage } from './pages/reconcile.ts'
 import { rowsOf } from './queries.ts'
 import { soonOr } from './work-routes.ts'
 import { createPlaces } from './works.ts'
@@ -164,4 +166,12 @@ const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {
           .send(body)
       },
     )
+}
+
+/** The last comparison of log, read models and tariff. */
+export const reconcileRoutes = (pages: FastifyInstance, { foundation }: Dashboard): void => {
+  pages.get('/reconcile', async (request, reply) => {
+    const last = await lastReconciliation(foundation.eventLog)
+    return sendPage(reply, reconcilePage({ viewer: viewerOf(request, reply), last }))
+  })
 }

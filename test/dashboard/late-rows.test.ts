@@ -7,7 +7,7 @@ import { createUser } from '../../src/administration/users/user-changes.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { actionOfRoute } from '../../src/dashboard/access.ts'
 import { behindText } from '../../src/dashboard/pages/rows.ts'
-import { readsOf } from '../../src/dashboard/reads.ts'
+import { readsOf } from '../../src/dashboard/rows.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
