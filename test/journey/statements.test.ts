@@ -94,7 +94,7 @@ describe('a month', { timeout: 120_000 }, () => {
 
   test('does not overwrite an existing file unless requested', async () => {
     const refused = await save('--csv', 'first.jsonl')
-    expect(refused).toMatchObject({ code: 2, err: expect.stringContaining('exists already') })
+    expect(refused).toMatchObject({ code: 2, err: expect.stringContaining('already exists') })
     expect((await save('--csv', 'first.jsonl', '--force')).code).toBe(0)
     expect(await readFile(file('first.jsonl'), 'utf8')).toMatch(/^revision,event_id,/)
   })
