@@ -27,7 +27,7 @@ const pageCalls = 50
 const keysMax = 200
 /** Of one file: calls, and pages that are looked through for them. */
 const csvCallsMax = 50_000
-const csvPagesMax = 500
+const csvPagesMax = 1_250
 const csvPageCalls = 1_000
 
 const oneOf = (form: Form, field: string, known: readonly string[]): string | null => {

@@ -11,7 +11,7 @@ import { rowsOf } from './queries.ts'
 
 /** Pages of calls. One page looks through a bounded number of lines, whether or not they match. */
 
-const lookedMax = 20_000
+const lookedMax = 8_000
 
 export type CallsPage = {
   readonly calls: readonly CallRow[]

@@ -184,7 +184,7 @@ test(`a rebuild of everything during live calls, killed ${kills} times: no call 
     const { child, ended } = startCli(rebuildArgs, environment)
     // It reports progress when it starts to fold.
     await Promise.race([once(child.stderr as Readable, 'data'), ended])
-    await sleep(Math.floor(random.next() * 200))
+    await sleep(Math.floor(random.next() * 400))
     child.kill('SIGKILL')
     await ended
     const { rows } = await pool.query('select from projection_builds where position > 0')
