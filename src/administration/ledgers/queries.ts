@@ -176,11 +176,11 @@ const findCalls = query({
       sections: [about, calls],
       lines: [
         ...calls.map((call) => Object.values(call).join('  ')),
-        `${calls.length} calls found among ${events_looked_at} events from ${from} to ${to}.`,
+        `Calls found: ${calls.length}, among ${events_looked_at} events from ${from} to ${to}.`,
         ...(cannot_be_told === 0
           ? []
           : [
-              `For ${cannot_be_told} calls the input is unknown: the person was erased, or nothing is recorded.`,
+              `Calls whose input is unknown: ${cannot_be_told}. The person was erased, or nothing is recorded.`,
             ]),
         ...(again === null
           ? []
