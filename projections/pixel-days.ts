@@ -54,23 +54,15 @@ export type PixelDayRow = {
   readonly refused: string
 }
 
-/** A day and a domain in it: the end of a page. */
-export type PixelDayPlace = { readonly day: string; readonly domain: string }
-
 /** Days of an organization, newest first, and within a day by domain; only one domain if it is given. */
 export const pixelDaysOf = (
   organizationId: string,
-  {
-    domain,
-    after,
-    max,
-  }: { readonly domain: string | null; readonly after: PixelDayPlace | null; readonly max: number },
+  { domain, max }: { readonly domain: string | null; readonly max: number },
 ): Query<PixelDayRow> => ({
   text: `select day::text as day, domain, fired::text as fired, refused::text as refused from pixel_days
           where organization_id = $1 and ($2::text is null or domain = $2)
-            and ($3::date is null or (day, domain) < ($3::date, $4::text))
-          order by pixel_days.day desc, domain desc limit $5`,
-  values: [organizationId, domain, after?.day ?? null, after?.domain ?? null, max],
+          order by pixel_days.day desc, domain desc limit $3`,
+  values: [organizationId, domain, max],
 })
 
 /** How many hits fired and how many were refused from a day on. One row. */

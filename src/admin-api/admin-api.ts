@@ -11,6 +11,7 @@ import {
   type Context,
   type Declared,
   type Given,
+  isPersonal,
   pageOf,
   rowsDefault,
 } from '../administration/declare.ts'
@@ -242,7 +243,8 @@ const changed = async (
     return accepted(reply, { job_id: id, name: declared.name, state: 'waiting' })
   }
   const key = headers['idempotency-key']
-  if (typeof key !== 'string') return answerNow()
+  // A query about a person changes nothing, and no hash of its values is stored.
+  if (typeof key !== 'string' || isPersonal(declared)) return answerNow()
   const { pool } = context.foundation
   const request = { user: context.operator.actor, key, asked: `${declared.name} ${JSON.stringify(given)}` }
   const before = await takeKey(pool, request)

@@ -19,7 +19,7 @@ import type { WebhookOutside } from './webhooks/webhook-request.ts'
  * dashboard and the admin API offer it: they read its fields, check the person's rights, and show its plan and its answer.
  */
 
-export type Interface = 'command line' | 'dashboard' | 'admin API'
+type Interface = 'command line' | 'dashboard' | 'admin API'
 
 const everywhere: readonly Interface[] = ['command line', 'dashboard', 'admin API']
 

@@ -96,10 +96,10 @@ const as = (role: string): Browser => {
   return browser
 }
 
-const overApi = async (given: object) => {
+const overApi = async (given: object, headers: Readonly<Record<string, string>> = {}) => {
   const answer = await room.host.inject({
     ...{ method: 'POST', url: '/admin/v1/ledger/find-calls' },
-    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', ...headers },
     payload: JSON.stringify({ organization: scene.organizationId, ...given }),
   })
   return answer.json()
@@ -119,6 +119,12 @@ test('an e-mail address in any spelling finds its calls, newest first, with what
   }
   expect((await overApi({ input: 'ada@example.org' })).calls).toEqual([])
   expect((await overApi({ input: '8.8.8.8' })).calls.length).toBeGreaterThan(2)
+})
+
+test('no hash of the text is stored, even for a request with an Idempotency-Key', async () => {
+  const { calls } = await overApi({ input: email }, { 'idempotency-key': 'find-1' })
+  expect(calls).toHaveLength(2)
+  expect((await room.foundation.pool.query('select 1 from admin_requests')).rowCount).toBe(0)
 })
 
 test('the command line reads the text from standard input, where no history keeps it', async () => {

@@ -124,6 +124,11 @@ describe('a dry run', () => {
     const taken = await run('credits', 'adjust', partner.organizationId, '-500', '--reason', 'x', '--dry-run')
     expect(taken).toMatchObject({ code: 1, out: '' })
     expect((await run('price', 'approve', 'p9', '--dry-run')).err).toContain('there is no proposal p9')
+    const early = await run('ledger', 'close', partner.organizationId, '2099-01', '--dry-run')
+    expect(early).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('2099-01 can be closed from 2099-02-01T00:15'),
+    })
     expect(await head()).toBe(before)
   })
 

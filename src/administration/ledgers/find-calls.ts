@@ -19,7 +19,7 @@ const foundMax = 500
 /** Concurrent verdicts, which may each read the stream of a person. */
 const verdictsMax = 8
 
-export type CallsAbout = {
+type CallsAbout = {
   /** Newest first. */
   readonly calls: readonly {
     readonly at: string
@@ -42,7 +42,7 @@ type Searched = {
   readonly before: number | null
 }
 
-/** Records the search for the audit, then searches. Throws `CommandRefused` if there is no such ledger. */
+/** Records the search for the audit, then searches. Throws `CommandRefused` if the organization has no ledger. */
 export const callsAbout = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { organizationId, from, to, before }: Searched,

@@ -1,12 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { z } from 'zod'
-import {
-  type PixelDayPlace,
-  type PixelDayRow,
-  pixelDaysOf,
-  pixelHitsSince,
-} from '../../../projections/pixel-days.ts'
+import { type PixelDayRow, pixelDaysOf, pixelHitsSince } from '../../../projections/pixel-days.ts'
 import { pixelPeriod } from '../../events/pixel.ts'
 import { balance } from '../credits/credits.ts'
 import { type Context, command, query, wholeOrNot } from '../declare.ts'
@@ -16,47 +11,10 @@ import type { PixelChange, PixelRules } from './pixel.ts'
 
 const dayMs = 86_400_000
 /** The days in the sums, including today. */
-export const figureDays = 30
-
-type PixelHits = {
-  /** Of the last `figureDays` UTC days, regardless of the filter. */
-  readonly sums: { readonly fired: string; readonly refused: string }
-  /** Newest first, and within a day by domain. */
-  readonly days: readonly PixelDayRow[]
-  /** The position after which the next page starts; null: this was the last page. */
-  readonly until: PixelDayPlace | null
-}
-
-/** The hits of an organization by day and by the domain of the rule that decided, at most `max` rows. */
-export const pixelHits = async (
-  pool: Pick<pg.Pool, 'query'>,
-  organizationId: string,
-  asked: {
-    readonly domain: string | null
-    readonly after: PixelDayPlace | null
-    readonly max: number
-    readonly atMs: number
-  },
-): Promise<PixelHits> => {
-  const since = new Date(asked.atMs - (figureDays - 1) * dayMs).toISOString().slice(0, 10)
-  const [sums, days] = [
-    pixelHitsSince(organizationId, since),
-    pixelDaysOf(organizationId, { ...asked, max: asked.max + 1 }),
-  ]
-  const [[sum], { rows }] = await Promise.all([
-    pool.query<PixelHits['sums']>(sums.text, [...sums.values]).then((found) => found.rows),
-    pool.query<PixelDayRow>(days.text, [...days.values]),
-  ])
-  const last = rows.length > asked.max ? rows.at(asked.max - 1) : undefined
-  return {
-    sums: sum ?? { fired: '0', refused: '0' },
-    days: rows.slice(0, asked.max),
-    until: last === undefined ? null : { day: last.day, domain: last.domain },
-  }
-}
+const figureDays = 30
 
 /** A search text for domains. Impossible texts are not queried, because PostgreSQL refuses a text with U+0000. */
-export const searchedDomain = (text: string): string =>
+const searchedDomain = (text: string): string =>
   text
     .trim()
     .toLowerCase()
@@ -289,21 +247,28 @@ const hits = query({
   run: async ({ foundation }, { organization: id, domain: typed, max }) => {
     await balance(foundation, id)
     const domain = searchedDomain(typed)
-    const { sums, days, until } = await pixelHits(foundation.pool, id, {
+    const since = new Date(Date.now() - (figureDays - 1) * dayMs).toISOString().slice(0, 10)
+    const { text: sums, values: ofSums } = pixelHitsSince(id, since)
+    const { text: days, values: ofDays } = pixelDaysOf(id, {
       domain: domain === '' ? null : domain,
-      after: null,
-      max,
-      atMs: Date.now(),
+      max: max + 1,
     })
-    const [fired, refused] = [Number(sums.fired), Number(sums.refused)]
-    const by_day = days.map((row) => ({ ...row, fired: Number(row.fired), refused: Number(row.refused) }))
+    const [{ rows: sum }, { rows: found }] = await Promise.all([
+      foundation.pool.query<{ fired: string; refused: string }>(sums, [...ofSums]),
+      foundation.pool.query<PixelDayRow>(days, [...ofDays]),
+    ])
+    const [fired, refused] = [Number(sum[0]?.fired ?? 0), Number(sum[0]?.refused ?? 0)]
+    const more = found.length > max
+    const by_day = found
+      .slice(0, max)
+      .map((row) => ({ ...row, fired: Number(row.fired), refused: Number(row.refused) }))
     const shown = by_day.map((row) => ({ ...row, domain: row.domain === '' ? '(no rule)' : row.domain }))
     return {
-      json: { days_summed: figureDays, fired, refused, by_day, more: until !== null },
+      json: { days_summed: figureDays, fired, refused, by_day, more },
       sections: [
         { days_summed: figureDays, fired, refused },
         shown,
-        ...(until === null ? [] : [{ note: 'There are more: ask for more rows, or for one domain.' }]),
+        ...(!more ? [] : [{ note: 'There are more: ask for more rows, or for one domain.' }]),
       ],
     }
   },

@@ -78,7 +78,7 @@ const homes: Readonly<Record<string, string>> = {
   jobs: '/operations',
 }
 
-/** What it does. The summary adds more after a semicolon. */
+/** The summary up to its first semicolon. The rest is a note below the title. */
 const titleOf = ({ place: { declared } }: DeclaredView): string =>
   capitalized(declared.summary.replace(/;.*/, ''))
 

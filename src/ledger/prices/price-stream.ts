@@ -23,7 +23,7 @@ export const readPrices = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices
     }
   })
 
-/** The same for a search for changed events: the stream may be broken, as long as it can be decoded. */
+/** The same for a search for changed events: the stream may be broken if it can still be decoded. */
 export const readPricesAsTheyAre = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
   foldPrices(eventLog, evolvePrices)
 
