@@ -166,6 +166,8 @@ const eventsAfter = async (head: Position): Promise<RecordedEvent[]> => {
 
 /** The events that `work` adds to the log, with their authors, and with values that differ from run to run replaced. */
 const added = async (work: () => Promise<unknown>) => {
+  // Some answers show how far the projections are behind, so nothing may be left to read.
+  await room.caughtUp()
   const before = await room.foundation.eventLog.head()
   await work()
   return (await eventsAfter(before)).map(({ type, data, metadata }) =>
