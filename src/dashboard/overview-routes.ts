@@ -5,7 +5,7 @@ import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { mayOpen } from './access.ts'
 import { type FirstAnswer, firstRunOf, makeFirstCall } from './first-run.ts'
 import { faultOf, formOf } from './form.ts'
-import { leadersOf, lowOrganizations, rangeFigures, todayFigures } from './overview.ts'
+import { figuresOfAll, lowOrganizations, todayFigures } from './overview.ts'
 import { type Dashboard, organizationPattern, PageMissing, sendPage, viewerOf } from './page.ts'
 import { allUsagePage } from './pages/all-usage.ts'
 import { organizationsPage } from './pages/organizations.ts'
@@ -29,13 +29,12 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
     const [newest] = await rowsOf(pool, newestCallMs(null))
     const newestMs = newest?.at?.getTime() ?? null
     const { range, fault } = rangeOrFault(request.query, { nowMs, newestMs })
-    const [latency, firstRun, today, figures, leaders, low, findings, checkpoint, reconciliation] =
+    const [latency, firstRun, today, { leaders, ...figures }, low, findings, checkpoint, reconciliation] =
       await Promise.all([
         latencyNow(),
         mayOpen(viewer.role, 'POST /first-call') ? firstRunOf(context, request) : null,
         todayFigures(pool, null, nowMs),
-        rangeFigures(pool, range, { organizationId: null, by: 'outcome' }),
-        leadersOf(pool, range),
+        figuresOfAll(pool, range),
         lowOrganizations(pool, nowMs),
         health.findings(),
         checkpoints.last().catch((error: unknown) => {
@@ -63,20 +62,18 @@ export const overviewRoutes = (pages: FastifyInstance, context: Dashboard): void
     const when = { nowMs: Date.now(), newestMs: newest?.at?.getTime() ?? null }
     const { range, fault } = rangeOrFault(request.query, when)
     const ask = { ...range, organizationId: null, keyId: null }
-    const [[total], calls, byCapability, { byCredits }] = await Promise.all([
+    const [[total], byCapability, { series, leaders }] = await Promise.all([
       rowsOf(pool, usageTotals(ask)),
-      rowsOf(pool, usagePoints(ask, 'outcome')),
       rowsOf(pool, usagePoints(ask, 'capability')),
-      leadersOf(pool, range),
+      figuresOfAll(pool, range),
     ])
-    const seriesFrom = (rows: typeof calls) => seriesOf(timesOf(range), rows, range.step)
     const shown = {
       range,
       fault,
       total,
-      byCredits,
-      calls: seriesFrom(calls),
-      credits: seriesFrom(byCapability),
+      byCredits: leaders.byCredits,
+      calls: series,
+      credits: seriesOf(timesOf(range), byCapability, range.step),
     }
     const page = allUsagePage({ ...shown, viewer: viewerOf(request, reply) })
     return sendPage(fault === null ? reply : reply.code(422), page)

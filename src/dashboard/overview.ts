@@ -7,10 +7,10 @@ import {
   callsByCode,
   type HourRow,
   type OrganizationUseRow,
-  topOrganizations,
   type UsageDimension,
   usageBySteps,
   usagePoints,
+  useOfAll,
 } from './usage-queries.ts'
 import { seriesOf, type UsageSeries } from './usage-series.ts'
 
@@ -80,7 +80,7 @@ export type RangeFigures = {
 export const rangeFigures = async (
   pool: pg.Pool,
   range: Range,
-  { organizationId, by }: { readonly organizationId: string | null; readonly by: UsageDimension },
+  { organizationId, by }: { readonly organizationId: string; readonly by: UsageDimension },
 ): Promise<RangeFigures> => {
   const ask = { ...range, organizationId, keyId: null }
   const [points, codes] = await Promise.all([
@@ -95,13 +95,35 @@ export type Leaders = {
   readonly byErrors: readonly OrganizationUseRow[]
 }
 
-export const leadersOf = async (pool: pg.Pool, range: Range): Promise<Leaders> => {
+/** The figures of all organizations in a range, by outcome, and the organizations with the most credits and errors. */
+export const figuresOfAll = async (
+  pool: pg.Pool,
+  range: Range,
+): Promise<RangeFigures & { readonly leaders: Leaders }> => {
   const ask = { ...range, organizationId: null, keyId: null }
-  const [byCredits, byErrors] = await Promise.all([
-    rowsOf(pool, topOrganizations(ask, 'charged', topMax)),
-    rowsOf(pool, topOrganizations(ask, 'errors', topMax)),
+  const [rows, codes] = await Promise.all([
+    rowsOf(pool, useOfAll(ask, topMax)),
+    rowsOf(pool, callsByCode(ask, codesMax)),
   ])
-  return { byCredits, byErrors }
+  const points = rows.flatMap((row) => (row.at === null ? [] : { ...row, at: row.at, name: row.outcome }))
+  const leading = (
+    place: 'by_charged' | 'by_errors',
+    sum: 'charged_micro' | 'errors',
+  ): OrganizationUseRow[] =>
+    rows
+      .filter((row) => row[place] > 0 && row[place] <= topMax && row[sum] !== '0')
+      .sort((one, other) => one[place] - other[place])
+      .flatMap((row) =>
+        row.organization_id === null ? [] : { ...row, organization_id: row.organization_id },
+      )
+  return {
+    series: seriesOf(timesOf(range), points, range.step),
+    codes,
+    leaders: {
+      byCredits: leading('by_charged', 'charged_micro'),
+      byErrors: leading('by_errors', 'errors'),
+    },
+  }
 }
 
 export const lowOrganizations = (pool: pg.Pool, nowMs: number): Promise<LowBalanceRow[]> =>

@@ -5,7 +5,7 @@ import { setThreshold } from '../../src/administration/credits/corrections.ts'
 import { putUser } from '../../src/administration/users/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { formOf } from '../../src/dashboard/form.ts'
-import { leadersOf, lowOrganizations, rangeFigures, todayFigures } from '../../src/dashboard/overview.ts'
+import { figuresOfAll, lowOrganizations, todayFigures } from '../../src/dashboard/overview.ts'
 import { rangeIn } from '../../src/dashboard/ranges.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
@@ -82,16 +82,13 @@ describe('the figures', () => {
 
   test.each(['24h', '7d', '30d'])('of %s are the same by hour and by day as in the ledgers', async (name) => {
     const range = rangeIn(formOf({ range: name }), { nowMs, newestMs: null })
-    const { series, codes } = await rangeFigures(room.foundation.pool, range, {
-      organizationId: null,
-      by: 'outcome',
-    })
+    const { series, codes, leaders } = await figuresOfAll(room.foundation.pool, range)
     const calls = series.points.flatMap((point) => point.calls).reduce((sum, one) => sum + one, 0n)
     const from = [new Date(range.fromMs)]
     expect(String(calls)).toBe((await sumsOf('effective_at >= $1', from))?.calls)
     const failed = codes.reduce((sum, one) => sum + BigInt(one.calls), 0n)
     expect(String(failed)).toBe((await sumsOf('effective_at >= $1 and code is not null', from))?.calls)
-    const { byCredits, byErrors } = await leadersOf(room.foundation.pool, range)
+    const { byCredits, byErrors } = leaders
     expect(byCredits.map(({ organization_id }) => organization_id)).toEqual([
       scene.organizationId,
       other.organizationId,
