@@ -3,12 +3,13 @@ import type { Form } from './form.ts'
 
 /** The time range of a page, as its address has it: the same on the overview, usage and calls. Pure. */
 
-export const rangeNames = ['15m', '1h', '24h', '7d', '30d', 'month', 'custom'] as const
+export const rangeNames = ['15m', '1h', 'today', '24h', '7d', '30d', 'month', 'custom'] as const
 type RangeName = (typeof rangeNames)[number]
 
 export const rangeLabels: Readonly<Record<RangeName, string>> = {
   '15m': 'Last 15 minutes',
   '1h': 'Last hour',
+  today: 'Today (UTC)',
   '24h': 'Last 24 hours',
   '7d': 'Last 7 days',
   '30d': 'Last 30 days',
@@ -30,7 +31,7 @@ export type Range = {
 
 const { minute: minuteMs, hour: hourMs, day: dayMs } = stepMs
 const daysMax = 366
-const spans: Readonly<Record<Exclude<RangeName, 'month' | 'custom'>, readonly [Step, number]>> = {
+const spans: Readonly<Record<Exclude<RangeName, 'today' | 'month' | 'custom'>, readonly [Step, number]>> = {
   '15m': ['minute', 15 * minuteMs],
   '1h': ['minute', hourMs],
   '24h': ['hour', dayMs],
@@ -47,6 +48,13 @@ const lasting = (name: keyof typeof spans, nowMs: number): Range => {
   const untilMs = endOf(nowMs, step)
   return { name, step, fromMs: untilMs - spanMs, untilMs }
 }
+
+const todayOf = (nowMs: number): Range => ({
+  name: 'today',
+  step: 'hour',
+  fromMs: floor(nowMs, 'day'),
+  untilMs: endOf(nowMs, 'hour'),
+})
 
 const monthOf = (nowMs: number): Range => ({
   name: 'month',
@@ -99,6 +107,7 @@ export const rangeIn = (
   const asked = form.text('range')
   const name = rangeNames.find((one) => one === asked) ?? (form.text('from') === '' ? null : 'custom')
   if (name === null) return defaultRange(newestMs, nowMs)
+  if (name === 'today') return todayOf(nowMs)
   if (name === 'month') return monthOf(nowMs)
   if (name !== 'custom') return lasting(name, nowMs)
   const fromMs = instantIn(form, 'from')
