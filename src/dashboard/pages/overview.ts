@@ -77,15 +77,19 @@ const todaySection = ({ today: { today, yesterday, hours }, low, latency }: Over
   return html`<section aria-labelledby="today">
 <h2 id="today" class="unseen">Today</h2>
 <dl class="figures today">
-${figure('Calls today', count(today.calls), [before(count(yesterday.calls)), sparkline(hours.map(({ calls }) => Number(calls)))])}
-${figure('Credits today', credits(String(today.chargedMicro)), [
+${figure(html`<a href="/calls?range=today">Calls today</a>`, count(today.calls), [before(count(yesterday.calls)), sparkline(hours.map(({ calls }) => Number(calls)))])}
+${figure(html`<a href="/usage?range=today">Credits today</a>`, credits(String(today.chargedMicro)), [
   before(credits(String(yesterday.chargedMicro))),
   sparkline(hours.map(({ chargedMicro }) => Number(chargedMicro))),
 ])}
-${figure('Share of errors today', share(today.errors, today.calls), [
-  before(share(yesterday.errors, yesterday.calls)),
-  sparkline(hours.map(({ errors, calls }) => ratio(errors, calls))),
-])}
+${figure(
+  html`<a href="/calls?range=today&amp;outcome=errors">Share of errors today</a>`,
+  share(today.errors, today.calls),
+  [
+    before(share(yesterday.errors, yesterday.calls)),
+    sparkline(hours.map(({ errors, calls }) => ratio(errors, calls))),
+  ],
+)}
 ${latency !== null && latencyFigure(latency)}
 ${figure('Organizations with a low balance', count(low.length), html`<small>below their threshold</small>`)}
 </dl>
@@ -102,7 +106,7 @@ export const latencyFigure = (latency: Latency): Html =>
         sparkline(latency.hours),
       ])
 
-const figure = (name: string, value: Renderable, below: Renderable): Html =>
+const figure = (name: Renderable, value: Renderable, below: Renderable): Html =>
   html`<div><dt>${name}</dt><dd><strong>${value}</strong>${below}</dd></div>`
 
 const [sparkWidth, sparkHeight] = [120, 24]
