@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { randomUUID } from 'node:crypto'
 import type { FastifyError, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
@@ -22,6 +23,7 @@ import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import { openUserDirectory } from '../administration/users/user-directory.ts'
 import type { WebhookOutside } from '../administration/webhooks/webhook-request.ts'
 import { safeHeaders } from '../call/answer.ts'
+import { parseJson } from '../call/json-text.ts'
 import { sendFile } from '../call/streamed.ts'
 import { createPixelControls } from '../capabilities/index.ts'
 import { createFairShare } from '../concurrency/fair-share.ts'
@@ -74,12 +76,14 @@ export const adminApi =
     host.removeAllContentTypeParsers()
     host.addContentTypeParser(
       'application/json',
-      { parseAs: 'string', bodyLimit: bodyMax },
-      (_, text, done) => {
+      { parseAs: 'buffer', bodyLimit: bodyMax },
+      (_, bytes: Buffer, done) => {
+        // Decoding would replace invalid bytes with U+FFFD.
+        if (!isUtf8(bytes)) return done(new Refused('body', 'the body is not UTF-8'))
         try {
-          done(null, JSON.parse(String(text)))
-        } catch {
-          done(new Refused('body', 'the body is not JSON'))
+          done(null, parseJson(bytes.toString()))
+        } catch (error) {
+          done(new Refused('body', `the body is not JSON: ${error instanceof Error ? error.message : error}`))
         }
       },
     )
@@ -217,6 +221,17 @@ const namedAsIn = ({ fields }: Declared, given: Given, error: unknown): unknown 
   return new InputFault(field?.name ?? error.field, error.message)
 }
 
+/** Whether only the plan is wanted. Throws `InputFault` for anything else in the address: it may be a plan that is misspelt. */
+const isPlan = (query: unknown): boolean => {
+  const { plan = 'false', ...others } = query as Record<string, unknown>
+  const [other] = Object.keys(others)
+  if (other !== undefined)
+    throw new InputFault(other, 'the address takes only "plan"; values belong in the body')
+  if (plan !== 'true' && plan !== 'false')
+    throw new InputFault('plan', `${JSON.stringify(plan)} is neither true nor false`)
+  return plan === 'true'
+}
+
 type Work = {
   readonly declared: Declared
   readonly given: Given
@@ -229,7 +244,7 @@ const changed = async (
   reply: FastifyReply,
   { declared, given, asked: { plan, run }, context }: Work,
 ): Promise<object> => {
-  if ((query as { plan?: string }).plan === 'true') {
+  if (isPlan(query)) {
     const { says, json = {} } = await plan(context)
     return { dry_run: true, would: says, ...json }
   }

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { isMonth } from '../billing/months.ts'
+import { parseJson } from '../call/json-text.ts'
 import { organizationId } from '../events/primitives.ts'
 import { nearest } from '../foundation/nearest.ts'
 import {
@@ -295,7 +296,7 @@ const json = z.union([z.string(), z.array(z.unknown()), z.record(z.string(), z.u
 const parsedJson = (given: z.output<typeof json>): unknown => {
   if (typeof given !== 'string') return given
   try {
-    return JSON.parse(given)
+    return parseJson(given)
   } catch (error) {
     throw new InputFault('', `it is not JSON: ${error instanceof Error ? error.message : String(error)}`)
   }

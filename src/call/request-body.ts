@@ -4,6 +4,7 @@ import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import { type Refusal, unreadableBody } from './errors.ts'
 import type { JsonObject } from './form.ts'
+import { hasRepeatedMember } from './json-text.ts'
 
 /** Decision 3: a larger body is REQ_001 with 413. */
 export const bodyBytesMax = 16 * 1024
@@ -136,41 +137,4 @@ const notJson = (headers: FastifyRequest['headers']): Refusal | null => {
   }
   const coding = headers['content-encoding'] ?? ''
   return /^(identity)?$/i.test(coding) ? null : unreadableBody('The body must not be compressed.', 415)
-}
-
-/**
- * Whether an object in a JSON text has a member twice. `JSON.parse` takes the last one silently, and another program that reads the
- * same text may take the first. `value` is what the text was parsed to, so the text is valid JSON.
- *
- * Each member of a text has one colon outside strings, and each member that was kept is in the value.
- */
-export const hasRepeatedMember = (text: string, value: unknown): boolean =>
-  colonsIn(text) !== membersOf(value)
-
-const quote = 0x22
-const colon = 0x3a
-const backslash = 0x5c
-
-const colonsIn = (text: string): number => {
-  let colons = 0
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i)
-    if (code === colon) colons++
-    else if (code === quote)
-      for (i++; text.charCodeAt(i) !== quote; i++) if (text.charCodeAt(i) === backslash) i++
-  }
-  return colons
-}
-
-/** Without recursion: JSON may be nested as deep as its text is long. */
-const membersOf = (value: unknown): number => {
-  const open: unknown[] = [value]
-  let members = 0
-  for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    if (typeof next !== 'object' || next === null) continue
-    const values = Object.values(next)
-    if (!Array.isArray(next)) members += values.length
-    for (const one of values) if (typeof one === 'object') open.push(one)
-  }
-  return members
 }

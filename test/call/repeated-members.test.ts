@@ -1,6 +1,6 @@
 /** Members that occur twice in an object of a JSON text. */
 import { expect, test } from 'vitest'
-import { hasRepeatedMember } from '../../src/call/request-body.ts'
+import { hasRepeatedMember } from '../../src/call/json-text.ts'
 
 const repeats = (text: string): boolean => hasRepeatedMember(text, JSON.parse(text))
 

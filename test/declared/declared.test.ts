@@ -599,6 +599,41 @@ describe('the admin API', () => {
     expect(events).toEqual([])
   })
 
+  test.each(['plan=1', 'plan=TRUE', 'plan=', 'plan=true&plan=true', 'dry_run=true', 'amount=5'])(
+    'refuses ?%s of a command, which may be meant as a plan',
+    async (query) => {
+      const { organizationId } = await sceneWithLot()
+      const events = await added(async () => {
+        const answer = await room.host.inject({
+          ...{ method: 'POST', url: `${url}?${query}` },
+          headers: { authorization: `Bearer ${as('admin').token}` },
+          payload: { organization: organizationId, amount: '5', reason: 'x' },
+        })
+        expect([answer.statusCode, answer.json().details.field]).toEqual([400, query.split('=')[0]])
+      })
+      expect(events).toEqual([])
+    },
+  )
+
+  test('refuses a body in which a member comes twice, or that is not UTF-8', async () => {
+    const { organizationId } = await sceneWithLot()
+    const body = (reason: string) => `{"organization":"${organizationId}","amount":"5",${reason}}`
+    const events = await added(async () => {
+      for (const payload of [
+        body('"amount":"5000","reason":"x"'),
+        body('"reason":"x","\\u0061mount":"5000"'),
+        Buffer.from(body('"reason":"\u00ff"'), 'latin1'),
+      ]) {
+        const answer = await room.host.inject({
+          ...{ method: 'POST', url, payload },
+          headers: { authorization: `Bearer ${as('admin').token}`, 'content-type': 'application/json' },
+        })
+        expect([answer.statusCode, answer.json().code]).toEqual([400, 'body'])
+      }
+    })
+    expect(events).toEqual([])
+  })
+
   test('refuses the token of a person immediately when the person is disabled', async () => {
     const ben = await person('ben', 'finance')
     const { organizationId } = await sceneWithLot()
