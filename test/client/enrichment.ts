@@ -10,7 +10,7 @@ export interface paths {
     put?: never
     /**
      * Look up an IP address
-     * @description Where an address is. An address that is private, reserved or in no file is answered with `success: false` and costs nothing.
+     * @description Returns the location of an address. If the address is private, reserved or unknown, the answer has `success: false` and is free.
      *
      *     The key needs the permission `ip_lookup`.
      */
@@ -32,7 +32,7 @@ export interface paths {
     put?: never
     /**
      * Validate an e-mail address
-     * @description Whether mail can be delivered to an address, and what kind of address it is. Only `status: "valid"` costs something; company data cost something in addition where they were asked for and found.
+     * @description Reports whether mail can be delivered to an address, and what kind of address it is. Only `status: "valid"` is charged; company data is charged in addition if it was requested and found.
      *
      *     The key needs the permission `email_validation`.
      */
@@ -54,7 +54,7 @@ export interface paths {
     put?: never
     /**
      * Retrieve a profile
-     * @description One person of the professional network. `deleted: true` says that the person was known and is gone; that costs nothing.
+     * @description Returns one person of the professional network. `deleted: true` means that the person was known but has been deleted; such an answer is free.
      *
      *     The key needs the permission `profnet_scraping`.
      */
@@ -74,7 +74,7 @@ export interface paths {
     }
     /**
      * List the limits
-     * @description With how much of each is used. Free.
+     * @description Returns all limits with their usage. Free.
      *
      *     The key needs the permission `pixel_control`.
      */
@@ -82,14 +82,14 @@ export interface paths {
     put?: never
     /**
      * Limit the hits of a domain
-     * @description At most so many hits of a domain and everything under it fire in a day or a month. A limit that exists is replaced. Free.
+     * @description Limits how many hits on a domain and its subdomains fire in a day or a month. Replaces an existing limit. Free.
      *
      *     The key needs the permission `pixel_control`.
      */
     post: operations['setPixelLimit']
     /**
      * Remove a limit
-     * @description Parameters may also be in the query. A missing limit is not an error. Free.
+     * @description Removes a limit; it is not an error if there is none. The parameters can also be in the query. Free.
      *
      *     The key needs the permission `pixel_control`.
      */
@@ -108,7 +108,7 @@ export interface paths {
     }
     /**
      * List the blocks
-     * @description Free.
+     * @description Returns all blocks. Free.
      *
      *     The key needs the permission `pixel_control`.
      */
@@ -116,14 +116,14 @@ export interface paths {
     put?: never
     /**
      * Block a domain
-     * @description No pixel on the domain, or on anything under it, fires. Free.
+     * @description Blocks a domain: no pixel fires on it or its subdomains. Free.
      *
      *     The key needs the permission `pixel_control`.
      */
     post: operations['blockPixel']
     /**
      * Remove a block
-     * @description Of the domain itself: a block on a domain above it stays. Free.
+     * @description Removes the block of this domain; a block on a parent domain stays. Free.
      *
      *     The key needs the permission `pixel_control`.
      */
@@ -143,8 +143,8 @@ export interface paths {
     get?: never
     put?: never
     /**
-     * May this pixel fire?
-     * @description Counts a hit and says whether the pixel may fire. Where that cannot be found out it may not. Free.
+     * Decide whether a pixel may fire
+     * @description Counts a hit and returns whether the pixel may fire. If this cannot be determined, it may not. Free.
      *
      *     The key needs the permission `pixel_control`.
      */
@@ -163,8 +163,8 @@ export interface paths {
       cookie?: never
     }
     /**
-     * Whose key is this?
-     * @description The organization and the details of the key that asks. The host of the dashboard answers it too. Free.
+     * Get the details of an API key
+     * @description Returns the organization and the details of the key in the request. Available on the host of the dashboard too. Free.
      */
     get: operations['whoami']
     put?: never
@@ -183,8 +183,8 @@ export interface paths {
       cookie?: never
     }
     /**
-     * The balance
-     * @description The balance, the available part of it, and the next expiries. Free.
+     * Get the balance
+     * @description Returns the balance, the available part of it, and the next expiries. Free.
      */
     get: operations['getBalance']
     put?: never
@@ -203,8 +203,8 @@ export interface paths {
       cookie?: never
     }
     /**
-     * Usage over a range of days
-     * @description Calls and credits by day, capability or key. Days are UTC; at most 400 of them. Free.
+     * Get the usage over a range of days
+     * @description Returns calls and credits by day, capability or key, for at most 400 days. Days are in UTC. Free.
      */
     get: operations['getUsage']
     put?: never
@@ -223,8 +223,8 @@ export interface paths {
       cookie?: never
     }
     /**
-     * Why a call cost what it did
-     * @description Its facts, the rules and prices that applied, the lots it was taken from, and what was corrected since. Free.
+     * Explain the cost of a call
+     * @description Returns the facts of a call, the rules and prices that applied, the lots that paid for it, and later corrections. Free.
      */
     get: operations['explainCall']
     put?: never
@@ -243,8 +243,8 @@ export interface paths {
       cookie?: never
     }
     /**
-     * A receipt that can be verified offline
-     * @description The events of a call as they were recorded, with the proof that a signed checkpoint covers them. 202 until then; a checkpoint is made within a minute. Free.
+     * Get a receipt that can be verified offline
+     * @description Returns the events of a call as they were recorded, with the proof that a signed checkpoint covers them. The answer is 202 until there is such a checkpoint, which is made within a minute. Free.
      */
     get: operations['getReceipt']
     put?: never
@@ -263,8 +263,8 @@ export interface paths {
       cookie?: never
     }
     /**
-     * The whole ledger, as it was recorded
-     * @description One event a line. Free.
+     * Export the ledger as it was recorded
+     * @description Returns one event per line. Free.
      *
      *     The key needs the permission `ledger_read`.
      */
@@ -773,7 +773,7 @@ export interface operations {
     requestBody: {
       content: {
         'application/json': {
-          /** @description As people paste it; a malformed one is answered `invalid` */
+          /** @description As typed or pasted. A malformed address gets the status `invalid` */
           email: string
           /** @description Adds the company behind a business domain. Default: false */
           include_company_data?: boolean | null
@@ -1062,7 +1062,7 @@ export interface operations {
         'application/json': {
           /** @description A profile id (lid), a profile URL, or a person URN */
           id: string
-          /** @description true: data up to 30 days old. false: at most a minute old, at a price of its own. Default: true */
+          /** @description true: data up to 30 days old. false: data at most a minute old, at a different price. Default: true */
           cached?: boolean | null
         }
       }
@@ -1137,11 +1137,11 @@ export interface operations {
             /** @description A ULID. It identifies the call in the ledger: quote it when you ask about an answer or a charge. */
             request_id: string
             /**
-             * @description Only where the data come from the cache
+             * @description Present only if the data comes from the cache
              * @constant
              */
             cached?: true
-            /** @description Age of cached data */
+            /** @description The age of cached data */
             cache_age_hours?: number
           }
         }
@@ -1473,10 +1473,10 @@ export interface operations {
     requestBody: {
       content: {
         'application/json': {
-          /** @description A registrable domain or one below it; the rule covers everything under it */
+          /** @description A registrable domain or a subdomain; the rule covers the domain and all its subdomains */
           domain: string
           /**
-           * @description UTC calendar day or month
+           * @description A calendar day or month in UTC
            * @enum {string}
            */
           period: 'day' | 'month'
@@ -1663,10 +1663,10 @@ export interface operations {
     requestBody: {
       content: {
         'application/json': {
-          /** @description A registrable domain or one below it; the rule covers everything under it */
+          /** @description A registrable domain or a subdomain; the rule covers the domain and all its subdomains */
           domain: string
           /**
-           * @description UTC calendar day or month
+           * @description A calendar day or month in UTC
            * @enum {string}
            */
           period: 'day' | 'month'
@@ -1981,7 +1981,7 @@ export interface operations {
     requestBody: {
       content: {
         'application/json': {
-          /** @description A registrable domain or one below it; the rule covers everything under it */
+          /** @description A registrable domain or a subdomain; the rule covers the domain and all its subdomains */
           domain: string
         }
       }
@@ -2162,7 +2162,7 @@ export interface operations {
     requestBody: {
       content: {
         'application/json': {
-          /** @description A registrable domain or one below it; the rule covers everything under it */
+          /** @description A registrable domain or a subdomain; the rule covers the domain and all its subdomains */
           domain: string
         }
       }
@@ -2325,9 +2325,9 @@ export interface operations {
     requestBody: {
       content: {
         'application/json': {
-          /** @description The absolute http or https URL that is about to be asked for */
+          /** @description The absolute http or https URL that is about to be requested */
           url: string
-          /** @description The same hit again within a day is answered alike and counted once */
+          /** @description A repeated hit with the same id within a day gets the same answer and is counted once */
           hit_id?: string | null
         }
       }
@@ -3000,7 +3000,7 @@ export interface operations {
       query?: never
       header?: never
       path: {
-        /** @description The `request_id` of an answer of this organization */
+        /** @description The `request_id` of a call by your organization */
         request_id: string
       }
       cookie?: never
@@ -3332,7 +3332,7 @@ export interface operations {
       query?: never
       header?: never
       path: {
-        /** @description The `request_id` of an answer of this organization */
+        /** @description The `request_id` of a call by your organization */
         request_id: string
       }
       cookie?: never
@@ -3527,9 +3527,9 @@ export interface operations {
   exportLedger: {
     parameters: {
       query?: {
-        /** @description Go on from here. Default: 0 */
+        /** @description The first revision to export. Default: 0 */
         from_revision?: string
-        /** @description Lines, at most 10000, which is the default */
+        /** @description The number of events, at most 10000. Default: 10000 */
         max?: string
       }
       header?: never

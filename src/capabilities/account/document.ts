@@ -4,13 +4,11 @@ import type { CapabilityDocument, DescribedCall } from '../../call/form.ts'
 import { balanceResult, callResult, receiptResult, usageResult } from './contract.ts'
 import examples from './examples.json' with { type: 'json' }
 
-/** What people read about a partner's own account. */
-
-const requestId = z.string().describe('The `request_id` of an answer of this organization')
+const requestId = z.string().describe('The `request_id` of a call by your organization')
 
 const look = { capability: 'account', permission: null } as const
 
-/** The five queries, by name. All free. */
+/** The five queries by name. All are free. */
 export const accountCalls = {
   balance: {
     ...look,
@@ -18,8 +16,8 @@ export const accountCalls = {
     path: '/v1/balance',
     document: {
       operationId: 'getBalance',
-      summary: 'The balance',
-      description: 'The balance, the available part of it, and the next expiries. Free.',
+      summary: 'Get the balance',
+      description: 'Returns the balance, the available part of it, and the next expiries. Free.',
       request: null,
       result: balanceResult,
       codes: [],
@@ -31,8 +29,9 @@ export const accountCalls = {
     path: '/v1/usage',
     document: {
       operationId: 'getUsage',
-      summary: 'Usage over a range of days',
-      description: 'Calls and credits by day, capability or key. Days are UTC; at most 400 of them. Free.',
+      summary: 'Get the usage over a range of days',
+      description:
+        'Returns calls and credits by day, capability or key, for at most 400 days. Days are in UTC. Free.',
       request: z.object({
         from: z.iso.date().describe('The first day'),
         to: z.iso.date().describe('The last day'),
@@ -48,9 +47,9 @@ export const accountCalls = {
     path: '/v1/calls/:request_id',
     document: {
       operationId: 'explainCall',
-      summary: 'Why a call cost what it did',
+      summary: 'Explain the cost of a call',
       description:
-        'Its facts, the rules and prices that applied, the lots it was taken from, and what was corrected since. Free.',
+        'Returns the facts of a call, the rules and prices that applied, the lots that paid for it, and later corrections. Free.',
       request: z.object({ request_id: requestId }),
       result: callResult,
       codes: ['REQ_003', 'CALL_001'],
@@ -62,10 +61,10 @@ export const accountCalls = {
     path: '/v1/calls/:request_id/receipt',
     document: {
       operationId: 'getReceipt',
-      summary: 'A receipt that can be verified offline',
+      summary: 'Get a receipt that can be verified offline',
       description:
-        'The events of a call as they were recorded, with the proof that a signed checkpoint covers them. ' +
-        '202 until then; a checkpoint is made within a minute. Free.',
+        'Returns the events of a call as they were recorded, with the proof that a signed checkpoint covers them. ' +
+        'The answer is 202 until there is such a checkpoint, which is made within a minute. Free.',
       request: z.object({ request_id: requestId }),
       result: receiptResult.options[1],
       accepted: receiptResult.options[0],
@@ -79,19 +78,19 @@ export const accountCalls = {
     path: '/v1/ledger/export',
     document: {
       operationId: 'exportLedger',
-      summary: 'The whole ledger, as it was recorded',
-      description: 'One event a line. Free.',
+      summary: 'Export the ledger as it was recorded',
+      description: 'Returns one event per line. Free.',
       request: z.object({
         from_revision: z
           .string()
           .regex(/^[0-9]{1,16}$/)
           .optional()
-          .describe('Go on from here. Default: 0'),
+          .describe('The first revision to export. Default: 0'),
         max: z
           .string()
           .regex(/^[0-9]{1,5}$/)
           .optional()
-          .describe('Lines, at most 10000, which is the default'),
+          .describe('The number of events, at most 10000. Default: 10000'),
       }),
       result: z.looseObject({}),
       streams: 'application/jsonl',

@@ -3,8 +3,6 @@ import type { CapabilityDocument, DescribedCall } from '../../call/form.ts'
 import { emailValidationResult } from './contract.ts'
 import examples from './examples.json' with { type: 'json' }
 
-/** The public documentation of e-mail validation. */
-
 export const emailValidationCall: DescribedCall = {
   capability: 'email_validation',
   permission: 'email_validation',
@@ -14,10 +12,10 @@ export const emailValidationCall: DescribedCall = {
     operationId: 'validateEmail',
     summary: 'Validate an e-mail address',
     description:
-      'Whether mail can be delivered to an address, and what kind of address it is. Only `status: "valid"` costs something; ' +
-      'company data cost something in addition where they were asked for and found.',
+      'Reports whether mail can be delivered to an address, and what kind of address it is. Only `status: "valid"` is charged; ' +
+      'company data is charged in addition if it was requested and found.',
     request: z.object({
-      email: z.string().describe('As people paste it; a malformed one is answered `invalid`'),
+      email: z.string().describe('As typed or pasted. A malformed address gets the status `invalid`'),
       include_company_data: z
         .boolean()
         .nullish()

@@ -12,17 +12,15 @@ import {
 } from './contract.ts'
 import examples from './examples.json' with { type: 'json' }
 
-/** What people read about the pixel controls. */
-
 const domain = z
   .string()
-  .describe('A registrable domain or one below it; the rule covers everything under it')
-const period = pixelPeriod.describe('UTC calendar day or month')
+  .describe('A registrable domain or a subdomain; the rule covers the domain and all its subdomains')
+const period = pixelPeriod.describe('A calendar day or month in UTC')
 const codes = ['REQ_002', 'REQ_003'] as const
 
 const shared = { capability: 'pixel', permission: 'pixel_control' } as const
 
-/** By action. All free, and all on the API host. */
+/** The calls by action. All are free, and all are on the API host. */
 export const pixelCalls = {
   setLimit: {
     ...shared,
@@ -32,7 +30,7 @@ export const pixelCalls = {
       operationId: 'setPixelLimit',
       summary: 'Limit the hits of a domain',
       description:
-        'At most so many hits of a domain and everything under it fire in a day or a month. A limit that exists is replaced. Free.',
+        'Limits how many hits on a domain and its subdomains fire in a day or a month. Replaces an existing limit. Free.',
       request: z.object({ domain, period, number: z.int().min(1).max(1_000_000_000) }),
       result: pixelLimit,
       codes,
@@ -45,7 +43,8 @@ export const pixelCalls = {
     document: {
       operationId: 'removePixelLimit',
       summary: 'Remove a limit',
-      description: 'Parameters may also be in the query. A missing limit is not an error. Free.',
+      description:
+        'Removes a limit; it is not an error if there is none. The parameters can also be in the query. Free.',
       request: z.object({ domain, period }),
       result: pixelLimitRemoval,
       codes,
@@ -58,7 +57,7 @@ export const pixelCalls = {
     document: {
       operationId: 'listPixelLimits',
       summary: 'List the limits',
-      description: 'With how much of each is used. Free.',
+      description: 'Returns all limits with their usage. Free.',
       request: null,
       result: pixelLimits,
       codes: [],
@@ -71,7 +70,7 @@ export const pixelCalls = {
     document: {
       operationId: 'blockPixel',
       summary: 'Block a domain',
-      description: 'No pixel on the domain, or on anything under it, fires. Free.',
+      description: 'Blocks a domain: no pixel fires on it or its subdomains. Free.',
       request: z.object({ domain }),
       result: pixelBlock,
       codes,
@@ -84,7 +83,7 @@ export const pixelCalls = {
     document: {
       operationId: 'unblockPixel',
       summary: 'Remove a block',
-      description: 'Of the domain itself: a block on a domain above it stays. Free.',
+      description: 'Removes the block of this domain; a block on a parent domain stays. Free.',
       request: z.object({ domain }),
       result: pixelBlockRemoval,
       codes,
@@ -97,7 +96,7 @@ export const pixelCalls = {
     document: {
       operationId: 'listPixelBlocks',
       summary: 'List the blocks',
-      description: 'Free.',
+      description: 'Returns all blocks. Free.',
       request: null,
       result: pixelBlocks,
       codes: [],
@@ -109,17 +108,17 @@ export const pixelCalls = {
     path: '/pixel/decide',
     document: {
       operationId: 'decidePixel',
-      summary: 'May this pixel fire?',
+      summary: 'Decide whether a pixel may fire',
       description:
-        'Counts a hit and says whether the pixel may fire. Where that cannot be found out it may not. Free.',
+        'Counts a hit and returns whether the pixel may fire. If this cannot be determined, it may not. Free.',
       request: z.object({
-        url: z.string().describe('The absolute http or https URL that is about to be asked for'),
+        url: z.string().describe('The absolute http or https URL that is about to be requested'),
         hit_id: z
           .string()
           .min(1)
           .max(128)
           .nullish()
-          .describe('The same hit again within a day is answered alike and counted once'),
+          .describe('A repeated hit with the same id within a day gets the same answer and is counted once'),
       }),
       result: pixelDecision,
       codes,
@@ -129,7 +128,7 @@ export const pixelCalls = {
 
 export const document: CapabilityDocument = {
   tag: 'pixel',
-  about: 'Limits and blocks of pixels, and whether a pixel may fire.',
+  about: 'Limits and blocks for pixels, and decisions whether a pixel may fire.',
   calls: Object.values(pixelCalls),
   examples,
 }

@@ -2,8 +2,6 @@ import type { CapabilityDocument, DescribedCall } from '../../call/form.ts'
 import { whoamiBody } from './contract.ts'
 import examples from './examples.json' with { type: 'json' }
 
-/** What people read about whoami. */
-
 export const whoamiCall: DescribedCall = {
   capability: 'whoami',
   permission: null,
@@ -12,9 +10,9 @@ export const whoamiCall: DescribedCall = {
   body: 'flat',
   document: {
     operationId: 'whoami',
-    summary: 'Whose key is this?',
+    summary: 'Get the details of an API key',
     description:
-      'The organization and the details of the key that asks. The host of the dashboard answers it too. Free.',
+      'Returns the organization and the details of the key in the request. Available on the host of the dashboard too. Free.',
     request: null,
     result: whoamiBody,
     codes: [],
@@ -23,7 +21,7 @@ export const whoamiCall: DescribedCall = {
 
 export const document: CapabilityDocument = {
   tag: 'whoami',
-  about: 'The key itself.',
+  about: 'The API key of a request.',
   calls: [whoamiCall],
   examples,
   firstCall: { call: whoamiCall, body: null },
