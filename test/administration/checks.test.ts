@@ -596,16 +596,16 @@ describe('lists of domains', () => {
   test('have the date in their first line if they were refreshed, or else that of the packages', async () => {
     const folder = await mkdtemp(join(dir, 'lists-'))
     expect(await linesOf([listsAge(folder, clock)], undefined)).toEqual([
-      'ok: domains of the packages; of 2026-09-21, 41 days ago',
+      'ok: domains from the packages; the oldest list is from 2026-09-21, 41 days ago',
     ])
     await writeFile(join(folder, 'disposable.txt'), refreshed('2026-10-30'))
     await writeFile(join(folder, 'free.txt'), refreshed('2026-07-01'))
     expect(await linesOf([listsAge(folder, clock)], undefined)).toEqual([
-      'warning: domains refreshed: disposable 1, free 1; of 2026-07-01, 123 days ago',
+      'warning: domains refreshed: disposable 1, free 1; the oldest list is from 2026-07-01, 123 days ago',
     ])
     await writeFile(join(folder, 'free.txt'), refreshed('2026-10-31'))
     expect(await linesOf([listsAge(folder, clock)], undefined)).toEqual([
-      expect.stringMatching(/^ok: .*; of 2026-10-30, 2 days ago$/),
+      expect.stringMatching(/^ok: .*; the oldest list is from 2026-10-30, 2 days ago$/),
     ])
     await writeFile(join(folder, 'free.txt'), '# nothing\n')
     expect(await linesOf([listsAge(folder, clock)], undefined)).toEqual([

@@ -201,7 +201,7 @@ describe('files', () => {
   test.each(['.csv', '.CSV.gz'])(
     'a file that ends in %s is refused, with the format to use',
     async (extension) => {
-      await expect(load('name,website\n', { extension })).rejects.toThrow(/is CSV, .* from JSON lines/)
+      await expect(load('name,website\n', { extension })).rejects.toThrow(/is a CSV file, .* from JSON lines/)
     },
   )
 

@@ -178,7 +178,7 @@ const refusals: Record<string, { change: () => void; says: RegExp }> = {
     change: () => {
       answers['/cc0'] = text(throwAways)
     },
-    says: /names mailinator.com/,
+    says: /do not contain mailinator.com/,
   },
   'damaged JSON': {
     change: () => {
@@ -217,7 +217,7 @@ const failures: Record<string, { answer: Answer; says: RegExp }> = {
     answer: (response) => {
       response.write('gmail.com\n', () => response.destroy())
     },
-    says: /free cannot be downloaded: the answer broke off/,
+    says: /free cannot be downloaded: the connection broke/,
   },
   'more bytes than allowed': {
     answer: (response) => response.end('x'.repeat(70_000)),
@@ -225,7 +225,7 @@ const failures: Record<string, { answer: Answer; says: RegExp }> = {
   },
   'endless data': {
     answer: (response) => response.write('gmail.com\n'),
-    says: /free cannot be downloaded: the time is up/,
+    says: /free cannot be downloaded: the time ran out/,
   },
 }
 

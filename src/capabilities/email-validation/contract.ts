@@ -4,7 +4,7 @@ import type { JsonObject } from '../../call/form.ts'
 import { companyStatus, emailStatus } from '../../events/email-validation.ts'
 import { syntaxReasons } from './evidence.ts'
 
-/** The wire format of POST /v1/email/validate. Every key is always present; what could not be determined is null, never false. */
+/** The wire format of POST /v1/email/validate. Every key is always present, and an unknown value is null, never false. */
 
 const undetermined = z.boolean().nullable()
 
@@ -77,7 +77,7 @@ export const emailValidationResult = z.object({
   billing: z.object({
     /** Whether this call was charged. */
     billable: z.boolean(),
-    /** Canonical decimal strings (decision 8): what this call was charged. */
+    /** The credits charged for this call, as canonical decimal strings (decision 8). */
     validation_credits: z.string(),
     company_credits: z.string(),
   }),
@@ -89,12 +89,12 @@ export const emailValidationResult = z.object({
 })
 export type EmailValidationResult = z.infer<typeof emailValidationResult>
 
-/** Longer text is not read: RFC 5321 allows 254 octets, and reading more only costs. */
+/** The answer repeats at most this much of the text; an address has at most 254 octets (RFC 5321). */
 export const emailCharactersMax = 320
 
 export type EmailRequest = { readonly email: string; readonly companyRequested: boolean }
 
-/** Spec §4.1, decision 16: a malformed address is a valid question; a missing address or one of another type is not. */
+/** Refuses a missing address or one of another type; a malformed address gets an answer (Spec §4.1, decision 16). */
 export const parseEmailRequest = ({
   email,
   include_company_data: company,

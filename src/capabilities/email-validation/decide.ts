@@ -16,22 +16,21 @@ import {
 } from './evidence.ts'
 import type { AddressReading } from './read-address.ts'
 
-/** The evidence about an address when its verdict is due. Null: that step was not reached, or no server was asked. */
+/** The evidence behind a verdict. A field is null if its step was not reached. */
 export type EmailEvidence = {
   readonly parsed: ParsedEmail
   readonly lists: ListEvidence | null
   readonly mx: MxEvidence | null
   /** The domain's mail goes to a host used by disposable domains. */
   readonly disposableExchange: boolean
-  /** Null: probing is off, or the provider's servers give no useful answer. */
+  /** Null if no mailbox was checked, for example because EMAIL_PROBE is off. */
   readonly mailbox: MailboxEvidence | null
 }
 
-/** All the evidence a call gathered. */
 export type EmailFindings = EmailEvidence & {
   readonly addressHmac: string
   readonly company: CompanyResult | null
-  /** When the mailbox, or else the last source, was asked. */
+  /** The time of the mailbox check, or of the call if there was no check. */
   readonly checkedAt: string
   readonly cached: boolean
 }
@@ -103,15 +102,15 @@ const acceptedVerdict = (catchAll: boolean | null, roleBased: boolean): Verdict 
 }
 
 /**
- * Decision 10: we look for a company if the mailbox's server gave a useful answer and the domain is a business's own.
- * We do not look if the verdict is unknown: partners then ask again, and would pay for the same company each time.
+ * We look for a company if the mailbox's server gave a useful answer and the domain belongs to a business (decision 10).
+ * We do not look if the verdict is unknown, because partners then ask again and would pay for the same company each time.
  */
 export const companyApplies = (lists: ListEvidence | null, { status, row }: Verdict): boolean =>
   (status === 'valid' || (status === 'risky' && row !== disposableRow)) &&
   lists !== null &&
   isBusinessDomain(lists)
 
-/** Spec §4.1, decisions 9, 10 and 17: answer and facts from the same evidence. */
+/** Builds the answer and the recorded facts from the same evidence (Spec §4.1, decisions 9, 10 and 17). */
 export const decide = (
   findings: EmailFindings,
   { email, companyRequested, didYouMean }: EmailRequest & Pick<AddressReading, 'didYouMean'>,
@@ -145,7 +144,7 @@ export const decide = (
       sub_status: judged.subStatus,
       decision_row: judged.row,
       company_status: companyStatus,
-      // An address literal is someone's IP address, which enters the event log only as an HMAC.
+      // An address literal is a person's IP address, so the event log contains only its HMAC.
       domain: address === null || address.domainLiteral ? null : address.asciiDomain,
       address_hmac: findings.addressHmac,
     },
@@ -212,7 +211,7 @@ const notAttempted: Checks['smtp'] = {
   enhanced_code: null,
 }
 
-/** What the servers' answer means for the mailbox itself; a refusal of our server means nothing for it. */
+/** If a server refuses us, that shows nothing about the mailbox. */
 const smtpCheckOf = (mailbox: MailboxEvidence | null): Checks['smtp'] => {
   if (mailbox === null || mailbox.connected === null) return notAttempted
   const { outcome } = mailbox

@@ -1,9 +1,9 @@
 /**
- * The kinds of evidence about an address, each gathered in a folder of its own and judged together in `decide.ts`.
- * Failures outside are evidence too; what could not be determined is null, never false (decision 17).
+ * Each kind of evidence about an address is gathered in its own folder, and `decide.ts` judges them together.
+ * A failure of another system is evidence too, and an unknown value is null, never false (decision 17).
  */
 
-/** Why a text is not an address (RFC 5321 Mailbox, RFC 6531, IDNA2008). One word per broken rule; the first one found is reported. */
+/** The rules that a text can break (RFC 5321 Mailbox, RFC 6531, IDNA2008). The first broken rule is reported. */
 export const syntaxReasons = [
   'empty',
   'too_long',
@@ -28,14 +28,14 @@ export type SyntaxReason = (typeof syntaxReasons)[number]
 
 /** A well-formed address, in normal form. */
 export type EmailAddress = {
-  /** NFC; the domain in lower case as U-labels. The local part keeps its case: only its host may fold it. */
+  /** In NFC, with the domain in lower case as U-labels. The local part keeps its case, because only its host knows whether case matters. */
   readonly normalized: string
-  /** A quoted local part keeps its quotes only if it needs them. */
+  /** A quoted local part has its quotes here only if they are needed. */
   readonly localPart: string
   readonly domain: string
   /** The domain as A-labels, lower case, as DNS and SMTP need it. A literal keeps its brackets. */
   readonly asciiDomain: string
-  /** The local part is not ASCII: the message path must offer SMTPUTF8 (RFC 6531). */
+  /** The local part is not ASCII, so every server on the way must support SMTPUTF8 (RFC 6531). */
   readonly smtputf8: boolean
   readonly quoted: boolean
   readonly domainLiteral: boolean
@@ -45,7 +45,6 @@ export type ParsedEmail =
   | { readonly valid: true; readonly address: EmailAddress }
   | { readonly valid: false; readonly reason: SyntaxReason }
 
-/** What lists say about an address; no network is involved. */
 export type ListEvidence = {
   readonly disposable: boolean
   readonly roleBased: boolean
@@ -53,7 +52,7 @@ export type ListEvidence = {
   readonly privacyRelay: boolean
   /** The tag of a subaddress (`user+tag@…`) if the provider is known to support tags; null otherwise. */
   readonly subaddress: string | null
-  /** The whole corrected address, if the domain looks like a mistyped provider. */
+  /** The corrected address, if the domain looks like a mistyped provider. */
   readonly didYouMean: string | null
   /** The registrable domain (public suffix plus one label), ASCII; null for a literal, a single label or a suffix itself. */
   readonly registrableDomain: string | null
@@ -63,13 +62,13 @@ export type ListEvidence = {
 
 export type MxRecord = { readonly exchange: string; readonly priority: number }
 
-/** A mail exchanger with the addresses that may be dialled: all global, or allowed by SMTP_ALLOW. */
+/** A mail exchanger with the addresses that we may connect to: global ones, and those that SMTP_ALLOW permits. */
 export type MxTarget = { readonly exchange: string; readonly addresses: readonly string[] }
 
 export type MxEvidence =
   | {
       readonly kind: 'found'
-      /** No MX record, but an A or AAAA record (RFC 5321 §5.1). */
+      /** The domain has no MX record, but an A or AAAA record (RFC 5321 §5.1). */
       readonly implicit: boolean
       readonly records: readonly MxRecord[]
       /** In the order to try them. Never empty. */
@@ -91,7 +90,6 @@ export type MxEvidence =
   /** SERVFAIL, REFUSED or a time-out: the answer is unknown. `code` is the resolver's, such as ESERVFAIL. */
   | { readonly kind: 'dns_error'; readonly code: string }
 
-/** What the servers' answers mean, classified by enhanced code, then reply code, then text. */
 export const mailboxOutcomes = [
   'accepted',
   'mailbox_not_found',
@@ -110,21 +108,18 @@ export type MailboxOutcome = (typeof mailboxOutcomes)[number]
 
 export type MailboxEvidence = {
   readonly outcome: MailboxOutcome
-  /** Null if no server was dialled: too many calls wait already, or we leave alone a server that rejects us or accepts everything. */
+  /** Null if no server was contacted, because too many calls were waiting or because the server rejects us or accepts everything. */
   readonly connected: boolean | null
   /** Whether a non-existent address was accepted too; null if unknown. */
   readonly catchAll: boolean | null
-  /** The reply that decided, without its text, because servers echo addresses in it. */
+  /** The code of the decisive reply. Its text is not stored, because servers echo addresses in it. */
   readonly code: number | null
   readonly enhancedCode: string | null
-  /** When to ask again, if the outcome is expected to change. */
+  /** Null if the outcome is not expected to change. */
   readonly retryAfterSeconds: number | null
 }
 
-/**
- * Whether the domain may belong to a business with company data: it has a registrable domain and
- * is not a mailbox provider, throw-away or alias service.
- */
+/** Whether the domain can belong to a business: it is registrable, and no mailbox provider, disposable or alias service. */
 export const isBusinessDomain = (evidence: ListEvidence): boolean =>
   evidence.registrableDomain !== null &&
   !evidence.freeProvider &&

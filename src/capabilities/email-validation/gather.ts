@@ -16,30 +16,29 @@ import type { AddressReading } from './read-address.ts'
 
 export type EmailValidationParts = {
   readonly secrets: Secrets
-  /** For addresses that wait for another check. */
+  /** Seals addresses that wait for another check. */
   readonly sealer: EpochSealer
   readonly exchangers: Pick<MailExchangers, 'find'>
-  /** Null: EMAIL_PROBE is off. */
+  /** Null if EMAIL_PROBE is off. */
   readonly mailbox: Pick<MailboxProbe, 'probe'> | null
   readonly checks: MailboxChecks
   readonly companies: Pick<Companies, 'find'>
-  /** Schedules one more check of the mailbox, in any process that runs jobs. `sealed` is for `askAgain`. */
+  /** Schedules another check of a mailbox by `askAgain`, in any process that runs jobs. */
   readonly later: (sealed: string, options: { afterSeconds: number; key: string }) => Promise<void>
   readonly clock: { now(): number }
   readonly logger: Logger
   readonly observe?: EmailValidationObserver | undefined
 }
 
-/** What operations need to know about verdicts. Called on every call, so it must be cheap. */
+/** Called on every call, so it must be cheap. */
 export type EmailValidationObserver = {
-  /** `row` of the decision table gave the status. It does not include the cost of the call, or whether it could be paid. */
+  /** `row` is the row of the decision table that gave the status. */
   readonly verdict: (row: number, status: EmailStatus) => void
 }
 
-/** A request with everything its text shows. */
 export type EmailInput = EmailRequest & AddressReading
 
-/** The cost of the call if its address is valid and its company, if requested, is found. */
+/** The most expensive facts that the call can still establish, used to reserve credits. */
 const dearest = (
   { parsed, lists, companyRequested }: EmailInput,
   open: EmailEvidence,
@@ -56,7 +55,7 @@ const dearest = (
 /** How long an answer waits for the job queue. */
 const queueMaxMs = 1_000
 
-/** Facts name an address by this text, hashed: normalized, with case folded. */
+/** The text whose HMAC identifies an address in facts: normalized, in lower case. */
 export const namedAddressOf = (input: Pick<AddressReading, 'parsed' | 'meant'>): string =>
   (input.parsed.valid ? input.parsed.address.normalized : input.meant).toLowerCase()
 
@@ -82,7 +81,7 @@ export const gather = async (
   const evidence: EmailEvidence = { ...open, mailbox: finding?.evidence ?? null }
   const domain = evidence.lists?.registrableDomain ?? null
   const judged = verdictOf(evidence)
-  // Credits for a company are held only if a mailbox is checked, because only then can a company apply.
+  // Credits for a company are reserved only if a mailbox is checked, because only then is a company looked up.
   const enriching =
     asking && input.companyRequested && domain !== null && companyApplies(evidence.lists, judged)
   const company = enriching ? await parts.companies.find(domain) : null
@@ -108,10 +107,10 @@ const gatherDomain = async (
   return { ...known, mx, disposableExchange }
 }
 
-/** Whether only the mailbox's server can decide: the verdict without it is row 9. */
+/** Whether only the mailbox's server can decide: without its answer, the verdict is row 9. */
 const mailboxDecides = (evidence: EmailEvidence): boolean => verdictOf(evidence).row === 9
 
-/** Not if the servers accept every recipient anyway. */
+/** False if the servers accept every recipient, so that their answer means nothing. */
 const isWorthAsking = ({ mx }: EmailEvidence): boolean =>
   mx?.kind !== 'found' || !acceptsEverything(mx.records)
 
@@ -124,18 +123,20 @@ const askMailbox = async (
   if (mailbox === null || !parsed.valid || mx?.kind !== 'found') return null
   const checkedAt = (): string => new Date(clock.now()).toISOString()
   if (!isWorthAsking(open)) return { evidence: acceptedUnasked, checkedAt: checkedAt(), cached: false }
-  // Not the HMAC of the facts, which folds case: only the server knows whether case matters (RFC 5321 §2.4).
+  // Unlike the HMAC in facts, this one keeps case, because only the server knows whether case matters (RFC 5321 §2.4).
   const mailboxHmac = secrets.addressHmac(parsed.address.normalized)
   const known = await checks.find(secrets.addressHmac(parsed.address.normalized))
   if (known !== null) return { ...known, cached: true }
   const evidence = await mailbox.probe(parsed.address, mx, { party: key.organizationId })
   if (evidence.retryAfterSeconds !== null) {
     const options = { afterSeconds: evidence.retryAfterSeconds, key: mailboxHmac }
-    // No answer waits long for the queue. Either way the caller learns that a later call may give a better answer.
+    // The call does not wait long for the queue: its answer is the same if no later check can be scheduled.
     const asked = sealer
       .seal(parsed.address.normalized, mailboxHmac)
       .then((sealed) => later(`${mailboxHmac}:${sealed}`, options))
-      .catch((error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'))
+      .catch((error: unknown) =>
+        logger.warn({ err: error }, 'a later check of a mailbox could not be scheduled'),
+      )
     await within(asked, { waitMs: queueMaxMs }, () => undefined)
   }
   return { evidence, checkedAt: checkedAt(), cached: false }

@@ -44,13 +44,13 @@ import { askAgain, retrySealPurpose } from './mailbox/probe/retry.ts'
 import { readAddress } from './read-address.ts'
 import { rehearsal } from './rehearsal.ts'
 
-/** Counts verdicts and mailbox checks. A row of the decision table always comes with the same status. */
+/** A row of the decision table always has the same status. */
 const observerOf = (meters: Meters): EmailValidationObserver & MailboxObserver => {
   const verdicts = new Map<number, { readonly status: EmailStatus; count: number }>()
   meters.total(
     {
       name: 'email_verdicts_total',
-      help: 'E-mail validations judged, by the row of the decision table that decided',
+      help: 'E-mail validations, by the decisive row of the decision table',
       labels: ['row', 'status'],
     },
     () =>
@@ -73,12 +73,12 @@ const observerOf = (meters: Meters): EmailValidationObserver & MailboxObserver =
   }
 }
 
-/** `dayMs` returns the day of the lists in use; if it throws, the figure is left out. */
+/** `dayMs` returns the date of the lists in use; if it throws, the metric has no value. */
 const meterLists = (meters: Meters, dayMs: () => number): void =>
   meters.gauge(
     {
       name: 'email_lists_age_seconds',
-      help: 'Since the day that the oldest list of disposable and free domains in use is of',
+      help: 'Age of the oldest list of disposable or free-mail domains in use',
     },
     () => {
       try {
@@ -95,14 +95,14 @@ const meterMailboxes = (meters: Meters, status: () => MailboxStatus | null): voi
   meters.total(
     {
       name: 'mailbox_sessions_opened_total',
-      help: 'Sessions with mail servers that came as far as a first question',
+      help: 'Sessions opened with mail servers',
     },
     () => sample(status()?.sessionsOpened),
   )
   meters.gauge(
     {
       name: 'mailbox_breakers_open',
-      help: 'Addresses of mail servers left alone because they refused us or were not there',
+      help: 'Addresses of mail servers not contacted for now because they refused us or could not be reached',
     },
     () => sample(status()?.breakersOpen),
   )
@@ -131,11 +131,9 @@ export const emailValidationForm = (
   }),
 })
 
-/** The data behind e-mail validation: lists of domains and role names, and companies. */
-
 const grouped = (value: number): string => value.toLocaleString('en-US')
 
-/** Counted exactly up to here; beyond it PostgreSQL's own estimate is shown. */
+/** If there are more companies, PostgreSQL's estimate is shown instead of an exact number. */
 const countedMax = 100_000
 
 const emailData = async ({ pool }: { readonly pool: pg.Pool }): Promise<readonly DataSource[]> => [
@@ -211,7 +209,7 @@ const companies = async (pool: pg.Pool): Promise<DataSource> => {
     holds:
       n > countedMax ? `about ${grouped(Math.max(n, Number(all)))} companies` : `${grouped(n)} companies`,
     asOf: newest,
-    remedy: n === 0 ? '"companies import" takes in a file; without one no company is found.' : null,
+    remedy: n === 0 ? 'Import a file with "companies import". Until then, no company is found.' : null,
   }
 }
 
@@ -229,8 +227,8 @@ const retryExpireSeconds = 60
 const userAgent = 'enrichment-ledger'
 
 /**
- * E-mail validation (Spec §4.1): syntax, lists, DNS, then the mailbox's own server, and the company behind the domain.
- * Each kind of evidence is gathered only if the previous kinds leave the verdict open.
+ * Checks an address by syntax, lists, DNS and its mail server, and finds the company behind its domain (Spec §4.1).
+ * The next kind of evidence is gathered only if the previous ones leave the verdict open.
  */
 export const emailValidation: Capability<EmailValidationSettings> = {
   hosts: ['api'],
@@ -288,10 +286,13 @@ export const emailValidation: Capability<EmailValidationSettings> = {
       },
       reload: async () => {
         try {
-          logger.info(rereadLists(), 'lists: read again')
+          logger.info(rereadLists(), 'lists: reloaded')
           listsMs = undefined
         } catch (error) {
-          logger.error({ err: error }, 'lists: the new ones are refused, the old ones keep answering')
+          logger.error(
+            { err: error },
+            'lists: the new lists were rejected, and the previous ones stay in use',
+          )
         }
       },
       close: async () => {

@@ -4,14 +4,13 @@ import { readAsMeant } from './syntax/as-meant.ts'
 import { parseEmail } from './syntax/parse.ts'
 import { repairedAddress } from './syntax/repair.ts'
 
-/** The address that a text is or was meant to be, from the text alone. */
 export type AddressReading = {
-  /** The text without the characters that pasting put around and into it. */
+  /** The text without the invisible characters and white space that pasting adds. */
   readonly meant: string
   readonly parsed: ParsedEmail
   /** Null if the text is not an address. */
   readonly lists: ListEvidence | null
-  /** The whole corrected address, for a mistyped provider or a malformed text. */
+  /** The corrected address, if the provider is mistyped or the text is malformed. */
   readonly didYouMean: string | null
 }
 
@@ -24,7 +23,7 @@ export const readAddress = (text: string): AddressReading => {
   return { meant, parsed, lists, didYouMean: lists.didYouMean }
 }
 
-/** A slip may hide behind another: `x@gmial,com`. */
+/** One text can have two mistakes: `x@gmial,com`. */
 const repairOf = (meant: string, reason: SyntaxReason): string | null => {
   const address = repairedAddress(meant, reason)
   return address === null ? null : (inspectLists(address).didYouMean ?? address.normalized)

@@ -4,9 +4,9 @@ import { companyApplies, type EmailEvidence, type EmailFindings, verdictOf } fro
 import type { ListEvidence, MailboxEvidence, MailboxOutcome, MxEvidence } from './evidence.ts'
 import { type EmailInput, type EmailValidationParts, namedAddressOf } from './gather.ts'
 
-/** The answers that test keys get for e-mail addresses (src/guides/testing.md, "Which e-mail address gets which answer?"). No name server or mail server is asked. */
+/** The answers that test keys get (src/guides/testing.md, "Which e-mail address gets which answer?"). No server is contacted. */
 
-/** No one's domain (RFC 2606). The local part of an address at it determines the answer. */
+/** A reserved domain (RFC 2606). The local part of an address at this domain determines the answer. */
 const testDomain = 'mail.test'
 
 const company: CompanyResult = {
@@ -31,11 +31,11 @@ const mailServer: MxEvidence = {
   implicit: false,
   records,
   provider: null,
-  // For documentation (RFC 5737): never dialled.
+  // This address is reserved for documentation (RFC 5737).
   targets: [{ exchange: `mx.${testDomain}`, addresses: ['192.0.2.25'] }],
 }
 
-/** Words about the domain's mail servers. */
+/** Local parts that select an answer about the domain's mail servers. */
 const mxOf: Readonly<Record<string, MxEvidence>> = {
   domain_not_found: { kind: 'domain_not_found' },
   null_mx: { kind: 'null_mx' },
@@ -87,7 +87,7 @@ const mailboxNamed = (word: string): MailboxEvidence | null => {
 
 const isOutcome = (word: string): word is MailboxOutcome => Object.hasOwn(replies, word)
 
-/** The local part without its tag, so that many addresses can give the same answer. */
+/** The local part without its tag, so that many addresses can get the same answer. */
 const wordOf = ({ parsed }: EmailInput): string | null =>
   parsed.valid && parsed.address.asciiDomain === testDomain
     ? (parsed.address.localPart.toLowerCase().split('+')[0] ?? '')
@@ -106,7 +106,7 @@ const evidenceOf = (word: string, { parsed, lists }: EmailInput): EmailEvidence 
   return { parsed, lists: known, mx, disposableExchange: false, mailbox: asked ? mailboxNamed(word) : null }
 }
 
-/** An address that is not at the test domain: its text and the lists decide, and every mailbox exists. */
+/** At any other domain, the text and the lists decide, and every mailbox exists. */
 const elsewhere = ({ parsed, lists }: EmailInput): EmailEvidence => {
   const reached = parsed.valid && !parsed.address.domainLiteral && lists?.routable === true
   const mailbox = reached && !lists.disposable ? mailboxOf('accepted', false) : null

@@ -12,9 +12,9 @@ import { registrableDomainOf } from './web-address.ts'
 const companiesInFile = z.object({
   file: path({
     label: 'File',
-    help: 'JSON lines in the shape of the People Data Labs free company set, .gz or not',
+    help: "JSON lines in the format of People Data Labs' free company data set, optionally compressed (.gz)",
   }),
-  source: line({ label: 'Source', help: 'the source that answers name' }).prefault('import'),
+  source: line({ label: 'Source', help: 'the name that answers show as the source' }).prefault('import'),
   updated_at: instant({
     label: 'Updated (UTC)',
     help: 'ISO 8601 instant: the date of the data (default: when the file was last changed)',
@@ -27,7 +27,7 @@ const asOf = async ({ file, updated_at }: z.output<typeof companiesInFile>): Pro
 const importFile = command({
   name: 'companies import',
   action: 'data.change',
-  summary: 'add companies from a file; the same file again changes nothing',
+  summary: 'add companies from a file; importing the same file again changes nothing',
   input: companiesInFile,
   interfaces: ['command line'],
   changes: {
@@ -47,7 +47,7 @@ const importFile = command({
         progress(`${percent} %, ${read} records read, ${imported} imported, ${rowsPerSecond}/s`),
     })
     const imported = report.added + report.changed
-    // Importing the same file again changes nothing, so nothing is recorded.
+    // If nothing changed, as when the same file is imported again, no import is recorded.
     if (imported > 0)
       await recordImport(eventLog, { data: 'companies', source, as_of: sourceUpdatedAt, imported }, operator)
     return {
@@ -70,14 +70,14 @@ const importFile = command({
 const show = query({
   name: 'companies show',
   action: 'system.read',
-  summary: 'the company of a domain, as an answer would show it',
+  summary: 'show the company of a domain, as in an answer',
   input: z.object({ domain: domain({ label: 'Domain', help: 'a domain, or a host in it' }) }),
   run: async ({ foundation: { pool } }, { domain: text }) => {
     const found = registrableDomainOf(domainToASCII(text))
     if (found === null) throw new InputFault('domain', `"${text}" is not within a registrable domain`)
     const company = await readCompany(pool, found)
     return company === null
-      ? { json: { domain: found, found: false }, lines: [`no company is known for ${found}`], failed: true }
+      ? { json: { domain: found, found: false }, lines: [`No company is known for ${found}.`], failed: true }
       : { json: company }
   },
 })

@@ -1,9 +1,7 @@
 /**
- * Which company a domain belongs to: first from operators' imports, then, if that is switched on, from the company's own
- * home page.
+ * Finds the company that a domain belongs to, first in operators' imports and then, if that is switched on, on its home page.
  *
- * "No company" is an answer; "the database is unavailable" is not. In that case the lookup fails, and the call with it (503):
- * `not_found` would be a statement about the company that no source made, and the partner would store it.
+ * If the database is unavailable, the lookup and the call fail (503): partners would store a wrong `not_found`.
  */
 import { LRUCache } from 'lru-cache'
 import pg from 'pg'
@@ -14,20 +12,20 @@ import type { CompanyRecord, SizeRange } from './record.ts'
 
 export type Companies = {
   /**
-   * The company of a registrable domain (A-labels, lower case), or null. Rejects with `Unavailable` if the database
+   * Returns the company of a registrable domain (A-labels, lower case), or null. Rejects with `Unavailable` if the database
    * cannot be reached.
    */
   find(registrableDomain: string): Promise<CompanyRecord | null>
 }
 
-/** Companies and their absence, cached so that a partner's list of addresses at one domain costs one query. */
+/** Companies and their absence are cached, so that many addresses at one domain cost one query. */
 const rememberedMax = 10_000
 /** An import takes effect within this time. */
 const rememberedMs = 60_000
-/** Domains looked up at the same time; the pool makes them wait for each other. */
+/** Lookups at the same time. They wait for the pool's connections. */
 const lookupsMax = 1_000
 
-/** `homePages: null` asks no home page. `clock` is in milliseconds. */
+/** No home page is read if `homePages` is null. `clock` is in milliseconds. */
 export const createCompanies = ({
   pool,
   homePages,
@@ -57,7 +55,7 @@ export const createCompanies = ({
     const running = underWay.get(domain)
     if (running !== undefined) return running
     if (underWay.size >= lookupsMax)
-      return Promise.reject(new Unavailable(`${lookupsMax} companies are being looked up already`))
+      return Promise.reject(new Unavailable(`${lookupsMax} companies are already being looked up`))
     const lookup = lookUp(domain).finally(() => underWay.delete(domain))
     underWay.set(domain, lookup)
     return lookup
@@ -72,10 +70,7 @@ export const createCompanies = ({
 type Row = Omit<CompanyRecord, 'location' | 'source_updated_at'> &
   CompanyRecord['location'] & { readonly size_range: SizeRange | null; readonly source_updated_at: Date }
 
-/**
- * One company by its domain, bypassing the caches; used by `companies show`. Throws `Unavailable` if the database cannot
- * be reached.
- */
+/** Reads the company of a domain without the cache. Throws `Unavailable` if the database cannot be reached. */
 export const readCompany = async (
   pool: Pick<pg.Pool, 'query'>,
   domain: string,
@@ -112,5 +107,5 @@ export const readCompany = async (
   }
 }
 
-/** The database understood and refused: the statement or the schema is wrong. */
+/** The database refused the statement, so the statement or the schema is wrong. */
 const isFaultOfOurs = (error: unknown): boolean => error instanceof pg.DatabaseError && !isDatabaseAway(error)

@@ -1,8 +1,6 @@
 /**
- * A company's description of itself on its home page, as a schema.org Organization in JSON-LD: the second source, off unless
- * the operator switches it on. It sends requests to hosts named by strangers, so all requests go through `egress`.
- *
- * If a page is down, slow or silent, no company is found. It is never an error: home pages owe us nothing.
+ * Finds a company's description of itself on its home page, as a schema.org Organization in JSON-LD. Operators switch this on.
+ * Strangers choose the hosts, so all requests go through `egress`. If a page fails or is slow, there is no company and no error.
  */
 import { LRUCache } from 'lru-cache'
 import { readJsonLd } from '../../../egress/json-ld.ts'
@@ -21,20 +19,20 @@ export type HomePages = {
 
 type HomePagesOptions = {
   readonly fetchPage: FetchPage
-  /** Names this service and a contact address. */
+  /** Identifies this service to the owner of the page. */
   readonly userAgent: string
-  /** How long a page is cached, in milliseconds of a monotonic clock. */
+  /** In milliseconds; never goes backwards. For the cache. */
   readonly clock?: { now(): number }
 }
 
-/** For both addresses of a home page, including reading. A call waits for this. */
+/** For both addresses of a home page together. The call waits at most this long. */
 const homePageTimeMaxMs = 5_000
 const rememberedMax = 10_000
-/** The page was read, and it named a company or none. */
+/** For a page that was read, whether or not it named a company. */
 const rememberedMs = 24 * 60 * 60 * 1_000
-/** The page could not be fetched: it may be up again soon. */
+/** For a page that could not be fetched, because it may be available again soon. */
 const rememberedUnreachableMs = 10 * 60 * 1_000
-/** Pages fetched at the same time. Beyond this limit, the answer is "unknown" and nothing is cached. */
+/** Pages fetched at the same time. If there are more, no company is found and nothing is cached. */
 const fetchesMax = 64
 const pageBytesMax = 2 * 1024 * 1024
 
@@ -56,7 +54,7 @@ export const createHomePages = ({
     let reached = false
     let landedOn = ''
     for (const host of [domain, `www.${domain}`]) {
-      // On most sites the first address redirects to the second; one fetch is enough.
+      // On most sites the first address redirects to the second, so one fetch is enough.
       if (host === landedOn) break
       const url = `https://${host}/`
       const page = await readPage({ fetchPage, userAgent }, { url, domain, deadlineMs })
@@ -85,7 +83,6 @@ export const createHomePages = ({
   }
 }
 
-/** The company a page is about, and the page's address after redirects. */
 type ReadPage = { readonly company: CompanyRecord | null; readonly url: string }
 
 const companyReader = new URL('./on-page.ts', import.meta.url)
@@ -103,18 +100,18 @@ const readPage = async (
     deadlineMs: remainingMs,
     wireBytesMax: pageBytesMax,
     decodedBytesMax: pageBytesMax,
-    // A page of another domain does not count as this domain's own, and without TLS anyone on the way could have changed it.
+    // A page of another domain is not this company's own, and without TLS someone else could have changed it.
     mayRedirectTo: ({ protocol, hostname }) =>
       protocol === 'https:' && registrableDomainOf(hostname) === domain,
   })
-  // If only the other address answers, or a proxy is in trouble, a later attempt may help.
+  // A later attempt, or the other address, may succeed.
   if (answer.kind !== 'page' || answer.status >= 500 || answer.status === 429) return 'unreachable'
   if (answer.status !== 200) return { company: null, url: answer.url }
   const charset =
     /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(answer.headers['content-type'] ?? '')?.[1] ?? null
   const input: PageOfCompany = { pageUrl: answer.url, domain, nowMs: Date.now() }
   const reader = { module: companyReader, input }
-  // If the page cannot be parsed now, no company is found; the call already has its verdict.
+  // If the page cannot be parsed, no company is found, because the call already has its verdict.
   const found = await readJsonLd<CompanyRecord | null>(answer.body, { deadlineMs, charset, reader }).catch(
     () => null,
   )

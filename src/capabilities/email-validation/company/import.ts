@@ -1,9 +1,8 @@
 /**
- * Imports a data set of companies into the database: a file of millions of lines in constant memory, in batches that are
- * stored completely or not at all, and with the same result however often it runs.
+ * Imports a data set of companies: a file of millions of lines in constant memory.
  *
- * The row that a domain ends up with does not depend on the order of lines, files or concurrent imports:
- * every record has a place in one order (edition, preference, tie break), and the highest record wins.
+ * The result does not depend on the order of lines, files or concurrent imports, because the records about a domain are totally
+ * ordered (edition, preference, tie break) and the highest one wins.
  */
 import { createReadStream, type ReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
@@ -14,11 +13,11 @@ import { type CompanyRefusal, companyOf, type RankedCompany } from './record.ts'
 
 export type CompanyImportOptions = {
   readonly pool: pg.Pool
-  /** Path of a file of JSON lines; `.gz` is unpacked on the way. */
+  /** The path of a file of JSON lines, optionally compressed (`.gz`). */
   readonly file: string
-  /** The name that answers give as the source, if a record names none. */
+  /** The source that answers name, unless a record names its own. */
   readonly source: string
-  /** The edition, an ISO 8601 instant in UTC: the date of the source's data, if a record does not state it. */
+  /** The date of the data as an ISO 8601 instant in UTC, unless a record states its own. */
   readonly sourceUpdatedAt: string
   /** Called once per batch. */
   readonly onProgress?: (progress: CompanyImportProgress) => void
@@ -36,19 +35,18 @@ type CompanyImportProgress = {
 }
 
 type CompanyImportReport = {
-  /** Records, broken ones included. */
+  /** Records, including broken ones. */
   readonly read: number
-  /** Records that could answer for a domain. */
+  /** Records with a usable domain. */
   readonly imported: number
-  /** Domains that are new, and domains whose row changed. */
   readonly added: number
   readonly changed: number
-  /** Records that changed nothing: another record of the domain, or the same one, has precedence. */
+  /** Records without effect, because an equal or better record of the domain exists. */
   readonly unchanged: number
   readonly skippedNoDomain: number
   readonly bad: number
   readonly badByReason: Readonly<Record<string, number>>
-  /** The first ones, `badLinesMax` at most. */
+  /** The first broken lines, at most `badLinesMax`. */
   readonly badLines: readonly BadLine[]
   readonly elapsedMs: number
 }
@@ -60,20 +58,20 @@ type BadLine = {
 
 export const badLinesMax = 100
 const readChunkBytes = 256 * 1024
-/** The longest record in circulation has about 1 KiB. */
+/** The longest known record has about 1 KiB. */
 const recordBytesMax = 64 * 1024
 
 /**
- * Imports a file. Each batch is one statement: committed batches stay even if the import fails, and importing the
- * file again completes it. Broken records are skipped and reported.
+ * Imports a file. Broken records are skipped and reported. If the import fails, finished batches stay, and importing the file
+ * again completes it.
  *
- * Throws an Error that says what to do if the file is CSV or cannot be read to its end, or the database cannot be reached.
+ * @throws Error with advice if the file is CSV or cannot be read to its end, or the database cannot be reached.
  */
 export const importCompanies = async (options: CompanyImportOptions): Promise<CompanyImportReport> => {
   const { pool, file, clock = Date } = options
   if (/\.csv(\.gz)?$/i.test(file))
     throw new Error(
-      `${file} is CSV, and companies are imported from JSON lines: use that edition of the file.`,
+      `${file} is a CSV file, but companies are imported from JSON lines. Use the JSON edition of the file.`,
     )
   const bytesTotal = (await stat(file)).size
   const yearMax = new Date(clock.now()).getUTCFullYear()
@@ -106,7 +104,7 @@ export const importCompanies = async (options: CompanyImportOptions): Promise<Co
           continue
         }
         const written = writer.add(company)
-        // Awaiting an already finished step a million times would be most of the import's time.
+        // We await only if necessary, because a million needless awaits would take most of the import's time.
         if (written !== undefined) await written
       }
     }
@@ -120,10 +118,10 @@ export const importCompanies = async (options: CompanyImportOptions): Promise<Co
   }
 }
 
-/** The bytes of the file, unpacked if its name ends in `.gz`. */
+/** Decompresses the file if its name ends in `.gz`. */
 async function* unpacked(input: ReadStream, file: string): AsyncGenerator<Buffer> {
   if (!/\.gz$/i.test(file)) return yield* input
-  // Not `pipeline`: it reports a failure when the reader stops early.
+  // Not `pipeline`, which reports an error when the reader stops early.
   const gunzip = createGunzip({ chunkSize: readChunkBytes })
   input.on('error', (error) => gunzip.destroy(error))
   try {
@@ -131,7 +129,7 @@ async function* unpacked(input: ReadStream, file: string): AsyncGenerator<Buffer
   } catch (error) {
     if (!(error instanceof Error) || !('code' in error) || !String(error.code).startsWith('Z_')) throw error
     throw new Error(
-      `${file} is damaged or cut off: ${error.message}. The lines before that are imported; get the file again and repeat the import.`,
+      `${file} is damaged or cut off: ${error.message}. The lines before that point were imported. Download the file again and repeat the import.`,
       { cause: error },
     )
   }
@@ -199,8 +197,8 @@ const columns = [
 const columnList = columns.join(', ')
 
 /**
- * Keeps the highest of a batch's records for each domain, unless the stored record is as high. Rows are locked in the order
- * of their domains, so concurrent imports wait for each other and cannot deadlock.
+ * Stores the highest of a batch's records for each domain, unless the stored record is as high. Rows are locked in the order of
+ * their domains, so that concurrent imports cannot deadlock.
  */
 const merge = `
   with merged as (
@@ -219,7 +217,7 @@ const merge = `
 
 type Written = { readonly rows: number; readonly added: number; readonly changed: number }
 
-/** Collects a batch while the previous batch is being written. Holds two at most. */
+/** Collects a batch while the previous one is written, so at most two are in memory. */
 const createWriter = (pool: Pick<pg.Pool, 'query'>, onWritten: (written: Written) => void) => {
   let rows: string[] = []
   let characters = 0
@@ -231,7 +229,7 @@ const createWriter = (pool: Pick<pg.Pool, 'query'>, onWritten: (written: Written
     characters = 0
     if (batch.length === 0) return
     writing = writeBatch(pool, batch).then(onWritten)
-    // The next caller that awaits it sees the failure.
+    // The failure is reported when `flush` or `end` awaits `writing`.
     writing.catch(() => undefined)
   }
   return {
@@ -249,7 +247,7 @@ const createWriter = (pool: Pick<pg.Pool, 'query'>, onWritten: (written: Written
   }
 }
 
-/** One statement, so a batch is stored completely or not at all. `rows`: as JSON texts. */
+/** Writes a batch with one statement, so completely or not at all. `rows` are JSON texts. */
 const writeBatch = async (pool: Pick<pg.Pool, 'query'>, rows: readonly string[]): Promise<Written> => {
   const merged = await pool.query<{ added: number; changed: number }>(merge, [`[${rows.join(',')}]`])
   const { added = 0, changed = 0 } = merged.rows[0] ?? {}

@@ -1,7 +1,4 @@
-/**
- * Finds the company in a home page's JSON-LD. Pure. Runs in the thread that parses the page
- * (`json-ld.ts`), so a page built to keep us busy holds up nothing else.
- */
+/** Finds the company in a home page's JSON-LD. Pure. Runs in the thread that parses the page, so a malicious page delays nothing else. */
 import {
   isJsonObject,
   type JsonObject,
@@ -13,13 +10,13 @@ import {
 import { type CompanyRecord, companyOf, profnetUrlAmong } from './record.ts'
 import { registrableDomainOf } from './web-address.ts'
 
-/** Of a page's nodes, and of their publishers and subjects. */
+/** For a page's nodes, and for the publishers and subjects of each. */
 const organizationsMax = 50
 
-/** Identifies the page. `pageUrl` is its address after redirects. */
+/** `pageUrl` is the page's address after redirects. */
 export type PageOfCompany = { readonly domain: string; readonly pageUrl: string; readonly nowMs: number }
 
-/** The company a page is about: of the organizations that name this domain as theirs, the one with the most data. */
+/** Returns the company that a page is about: of the organizations that name this domain as theirs, the one with the most data. */
 export const read: ReadNodes<PageOfCompany, CompanyRecord | null> = (nodes, { domain, pageUrl, nowMs }) => {
   const now = new Date(nowMs)
   const companies = organizationsAmong(nodes)
@@ -36,7 +33,7 @@ export const read: ReadNodes<PageOfCompany, CompanyRecord | null> = (nodes, { do
   return companies[0]?.company ?? null
 }
 
-/** Organization and those of its subtypes (schema.org 29) that home pages use; a `…Organization`, `…Business` or `…Store` is one by its name. */
+/** Organization and the subtypes (schema.org 29) that home pages use. Other types count if they end in Organization, Business or Store. */
 const organizationTypes = new Set(
   (
     'Organization Corporation Airline Consortium Cooperative EducationalOrganization CollegeOrUniversity School HighSchool ' +
@@ -55,7 +52,7 @@ const isOrganization = (node: JsonObject): boolean =>
     (type) => organizationTypes.has(type) || /^[A-Za-z]{1,40}(Organization|Business|Store)$/.test(type),
   )
 
-/** Members through which a page or site names the organization behind it. */
+/** Members in which a page or site names the organization behind it. */
 const organizationMembers = ['publisher', 'mainEntity', 'about', 'copyrightHolder', 'provider'] as const
 
 const organizationsAmong = (nodes: readonly JsonObject[]): JsonObject[] => {
@@ -65,14 +62,14 @@ const organizationsAmong = (nodes: readonly JsonObject[]): JsonObject[] => {
   return [...nodes, ...nested].filter(isJsonObject).filter(isOrganization).slice(0, organizationsMax)
 }
 
-/** Matches by its `url`, or by its `@id` if it has no `url`. A page may describe any organization; this one must be its own. */
+/** A page can describe any organization; this one counts only if its `url`, or else its `@id`, is at the domain. */
 const livesAt = (node: JsonObject, { domain, pageUrl }: { domain: string; pageUrl: string }): boolean => {
   const stated = textOf(node.url) || textOf(node['@id'])
   const host = !stated || stated.startsWith('_:') ? null : URL.parse(stated.trim(), pageUrl)?.hostname
   return host !== undefined && host !== null && registrableDomainOf(host) === domain
 }
 
-/** Uses the members of imported records, so that the same limits apply to both. */
+/** Uses the field names of imported records, so that the same limits apply to both. */
 const recordOf = (node: JsonObject, { domain, pageUrl }: { domain: string; pageUrl: string }): JsonObject => {
   const address = listOf(node.address).find(isJsonObject) ?? {}
   const logo = [...listOf(node.logo), ...listOf(node.image)][0]

@@ -4,10 +4,8 @@ import { iso31661 } from 'iso-3166'
 import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf } from './web-address.ts'
 
 /**
- * A company, and how a record of a data set is parsed. Pure: the same record gives the same row.
- *
- * Expect anything of bulk data: fields are missing, have the wrong type, or hold something else. An unreadable field
- * becomes null; a record is refused only if no answer could use it.
+ * Parses a record of a company. Bulk data has missing, mistyped and misplaced fields, so an unreadable field becomes null. A
+ * record is refused only if no answer could use it. Pure.
  */
 
 /** From the smallest to the largest. */
@@ -23,7 +21,7 @@ const sizeRanges = [
 ] as const
 export type SizeRange = (typeof sizeRanges)[number]
 
-/** A company as the answer shows it (decision 17). Unknown is null. */
+/** A company as in the answer (decision 17). Unknown is null. */
 export type CompanyRecord = {
   readonly name: string
   readonly legal_name: string | null
@@ -48,33 +46,33 @@ export type CompanyRecord = {
   readonly source_updated_at: string
 }
 
-/** A company, and its rank among the records about the same domain. */
+/** A company and its rank among the records about the same domain. */
 export type RankedCompany = {
   readonly company: CompanyRecord
-  /** Among records of one edition the one with the higher value wins; see `preferenceOf`. */
+  /** Among records of one edition, the highest value wins; see `preferenceOf`. */
   readonly preference: number
-  /** If preferences are equal the lower value wins, compared byte by byte. Equal only for equal records. */
+  /** If preferences are equal, the lowest value wins, compared byte by byte. Equal only for equal records. */
   readonly tieBreak: string
 }
 
 export type CompanyRefusal =
-  /** Has no website, so it cannot be found by a domain. A third of public data is like that; it is not a fault. */
+  /** The record has no website, so it cannot be found by a domain. A third of public data is like this, so it is not an error. */
   | 'no_domain'
-  /** Its website is an IP address, a bare public suffix, a name without a known suffix, or not a host at all. */
+  /** The website is an IP address, a bare public suffix, a name without a known suffix, or not a host at all. */
   | 'website_unusable'
   | 'not_an_object'
   | 'name_missing'
   | 'name_too_long'
-  /** The name holds bytes or surrogates that are not text. */
+  /** The name contains bytes or surrogates that are not text. */
   | 'name_not_text'
 
 /**
- * The professional network as data sets and pages write it: the field that holds a company's page there, and the domains
- * such pages have. Nothing else in the source uses its brand.
+ * The name of the field for a company's page at the professional network, and the domains of such pages. The network's brand
+ * appears nowhere else in the source.
  */
 const network = { field: 'linkedin_url', domains: ['linkedin.com', 'profnet.com'] } as const
 
-/** Names that data sets use for a member; the first one with a value counts. Compared in lower case with underscores. */
+/** The names that data sets use for a field; the first one with a value counts. Compared in lower case with underscores. */
 const fieldNames = {
   id: ['id'],
   name: ['name', 'company_name', 'company'],
@@ -104,14 +102,14 @@ for (const [field, names] of Object.entries(fieldNames))
 const nameCharactersMax = 200
 const textCharactersMax = 120
 const recordIdCharactersMax = 100
-/** Of a member's name, and of a number or a date written as text: anything longer is something else. */
+/** For a field's name, and for a number or date written as text; longer text is something else. */
 const fieldNameCharactersMax = 60
 const numberCharactersMax = 60
 /** The oldest companies still in business were founded in the sixth century. */
 const foundedYearMin = 500
 const employeesMax = 10_000_000
 
-/** A field name in the form used for comparison: `Year founded` is `year_founded`. Empty if too long to be a field name. */
+/** Normalizes a field name for comparison: `Year founded` becomes `year_founded`. Empty if too long to be a field name. */
 const fieldNameOf = (text: string): string =>
   text.length > fieldNameCharactersMax
     ? ''
@@ -121,8 +119,8 @@ const fieldNameOf = (text: string): string =>
         .replaceAll(/[\s-]+/g, '_')
 
 /**
- * Reads one record: the shape of the PDL free company data set, or our own. `defaults` apply where
- * the record does not describe its source. `yearMax` is the latest year a company can have been founded in.
+ * Parses one record in the format of the PDL free company data set or in our own. `defaults` apply if the record does not
+ * describe its source; `yearMax` is the latest possible founding year.
  */
 export const companyOf = (
   raw: unknown,
@@ -160,14 +158,14 @@ export const companyOf = (
 const recordIdOf = (value: unknown): string =>
   (typeof value === 'number' ? String(value) : textOf(value, recordIdCharactersMax)) ?? ''
 
-/** Equal for equal companies: makes the order of records total, even if they have no ids or share one. */
+/** Makes the order of records total, even if they have no ids or share one. */
 const digestOf = (company: CompanyRecord): string =>
   hash('sha256', JSON.stringify(company), 'base64url').slice(0, 22)
 
 /**
- * Which of several records of an edition answers for a domain: first, one whose website is the domain itself over one that is
- * a page or subdomain of it (a shop's page at a network is not the network); then the larger company (the group over
- * its branch); then the record with more data. Independent of the order of the records.
+ * Orders the records about a domain, independently of their order in the file. A website that is the domain itself comes before
+ * a page or subdomain (a shop's page at a network is not the network), then a larger company before a smaller one (the group
+ * before its branch), then a record with more data.
  */
 const preferenceOf = (company: CompanyRecord, { direct }: { direct: boolean }): number => {
   const size = company.size_range === null ? 0 : sizeRanges.indexOf(company.size_range) + 1
@@ -177,7 +175,7 @@ const preferenceOf = (company: CompanyRecord, { direct }: { direct: boolean }): 
   return (direct ? 10_000 : 0) + size * 100 + filled
 }
 
-/** The members a record fills, by our names. Empty texts and the word null count as not filled. */
+/** The record's fields by our names. Empty texts and the word "null" do not count. */
 const fieldsOf = (raw: object): ReadonlyMap<Field, unknown> => {
   const fields = new Map<Field, unknown>()
   const ranks = new Map<Field, number>()
@@ -224,7 +222,7 @@ const siteOf = (
   }
 }
 
-/** The address among these that is a company's page at the professional network. */
+/** Returns the first address that is a company's page at the professional network. */
 export const profnetUrlAmong = (urls: readonly unknown[]): string | null => {
   for (const url of urls) {
     const address = webAddressOf(url)
@@ -255,7 +253,7 @@ const wholeNumberOf = (value: unknown, { min, max }: { min: number; max: number 
   return Number.isInteger(number) && number >= min && number <= max ? number : null
 }
 
-/** A year, or the year of an ISO 8601 date. Data sets write years as fractions (`1998.0`) where a column had gaps. */
+/** Reads a year, or the year of an ISO 8601 date. Some data sets write years as fractions (`1998.0`). */
 const yearOf = (value: unknown, yearMax: number): number | null => {
   if (typeof value === 'string' && value.length > numberCharactersMax) return null
   const text = typeof value === 'string' ? value.trim() : value
@@ -277,7 +275,7 @@ const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyRecord['locatio
   const country = (code === null ? null : countryNames.get(code)) ?? written
   const locality = textOf(fields.get('locality'), textCharactersMax)
   const region = textOf(fields.get('region'), textCharactersMax)
-  // One edition of the data writes "town, region, country" into the locality.
+  // One edition of the data has "town, region, country" in the locality.
   const [town, inRegion, inCountry, ...more] = locality?.split(', ') ?? []
   const compound = region === null && inCountry !== undefined && more.length === 0
   if (compound && (inCountry === written || (countryCodeOf(inCountry) ?? '-') === code))
@@ -285,10 +283,10 @@ const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyRecord['locatio
   return { locality, region, country, country_code: code }
 }
 
-/** Without control characters and direction marks, which could make an answer look like another one; in NFC. */
+/** Returns the text in NFC, without control characters and direction marks, which could disguise an answer. */
 const cleanText = (text: unknown): string | null => {
   if (typeof text !== 'string') return null
-  // The usual case: visible ASCII with single spaces.
+  // The usual case is visible ASCII with single spaces.
   if (/^[!-~](?: ?[!-~])*$/.test(text)) return text
   const clean = text
     .replaceAll(/[\p{Cc}\u2028\u2029]/gu, ' ')
@@ -299,17 +297,17 @@ const cleanText = (text: unknown): string | null => {
   return clean === '' ? null : clean
 }
 
-/** False if a text was already broken when it arrived. */
+/** False if the text was damaged before it arrived. */
 const isText = (text: string): boolean => text.isWellFormed() && !text.includes('\ufffd')
 
-/** A clean text of at most so many characters; null if it is empty or not a text. */
+/** Null if the value is empty, too long or not a text. */
 const textOf = (value: unknown, charactersMax: number): string | null => {
   if (typeof value === 'string' && value.length > 4 * charactersMax) return null
   const text = cleanText(value)
   return text === null || text.length > charactersMax || !isText(text) ? null : text
 }
 
-/** A range as data sets write it; null for any other. */
+/** Parses a range as data sets write it; null for anything else. */
 const sizeRangeOf = (value: unknown): SizeRange | null => {
   if (typeof value !== 'string' || value.length > 40) return null
   const text = value
@@ -319,13 +317,13 @@ const sizeRangeOf = (value: unknown): SizeRange | null => {
   return sizeRanges.find((range) => range === text) ?? null
 }
 
-/** The range a number of employees lies in; null for none at all. */
+/** Returns the range that contains a number of employees; null if there are none. */
 export const sizeRangeOfCount = (count: number | null): SizeRange | null => {
   if (count === null || count < 1) return null
   return sizeRanges.find((range) => count <= Number(range.split('-')[1] ?? Number.POSITIVE_INFINITY)) ?? null
 }
 
-/** A country's name in the form used for comparison: lower case, letters without marks, no punctuation, no article. */
+/** Normalizes a country's name for comparison: lower case, letters without marks, no punctuation, no article. */
 const comparedName = (name: string): string =>
   name
     .toLowerCase()
@@ -336,7 +334,7 @@ const comparedName = (name: string): string =>
     .trim()
     .replace(/^the /, '')
 
-/** Spellings in data sets that neither ISO 3166 nor countries-list has. */
+/** Spellings in data sets that are neither in ISO 3166 nor in countries-list. */
 const otherNames: Readonly<Record<string, string>> = {
   usa: 'US',
   'united states of america': 'US',
@@ -390,13 +388,13 @@ const otherNames: Readonly<Record<string, string>> = {
   'u s virgin islands': 'VI',
 }
 
-/** Names in English by ISO 3166-1 alpha-2 code. */
+/** English names by ISO 3166-1 alpha-2 code. */
 const countryNames: ReadonlyMap<string, string> = new Map(
   Object.entries(countries).map(([code, { name }]) => [code, name]),
 )
 
 const codesByName: ReadonlyMap<string, string> = new Map([
-  // Later entries win. Today no country's own name is another country's English name, but that may change.
+  // Later entries win. No country's own name is another country's English name today, but that can change.
   ...Object.entries(countries).map(([code, { native }]) => [comparedName(native), code] as const),
   ...iso31661.map(({ alpha2, alpha3 }) => [alpha3.toLowerCase(), alpha2] as const),
   ...iso31661.map(({ alpha2, name }) => [comparedName(name), alpha2] as const),
@@ -404,10 +402,10 @@ const codesByName: ReadonlyMap<string, string> = new Map([
   ...Object.entries(otherNames),
 ])
 
-/** By code, by name in English or its own language, or by ISO 3166-1 alpha-3; null for an unknown country. */
+/** Finds a country by code, by name in English or its own language, or by ISO 3166-1 alpha-3; null if it is unknown. */
 export const countryCodeOf = (value: unknown): string | null => {
   if (typeof value !== 'string' || value.length > textCharactersMax) return null
-  // Most names are already written in the compared form.
+  // Most names need no normalization.
   const known = codesByName.get(value)
   if (known !== undefined) return known
   const code = value.trim().toUpperCase()

@@ -8,10 +8,10 @@ import type { MxEvidence, MxRecord, MxTarget } from '../evidence.ts'
 import { providerOf } from './mail-providers.ts'
 
 /**
- * Which hosts accept a domain's mail, and at which addresses they may be dialled (RFC 5321 §5.1, RFC 7505). This code dials
- * no host; the code that does uses these addresses and does not resolve again.
+ * Finds the hosts that accept a domain's mail, and the addresses at which they may be dialled (RFC 5321 §5.1, RFC 7505). The
+ * caller uses these addresses and does not resolve the names again.
  *
- * Nothing temporary makes a domain look dead: while a name that could not be resolved might still lead somewhere,
+ * A temporary failure never makes a domain look dead: if a name that could not be resolved might still lead somewhere,
  * the answer is `dns_error` and not `unroutable` or `no_mail_server`.
  */
 export type MailExchangers = {
@@ -19,11 +19,10 @@ export type MailExchangers = {
   find(asciiDomain: string): Promise<MxEvidence>
 }
 
-/** For all the questions about one domain together. */
+/** For all queries about one domain together. */
 const searchDeadlineMsDefault = 5_000
-/** Of a domain; those with higher priority values are ignored. */
+/** Records of one domain; those with higher priority values are ignored. */
 const recordsMax = 10
-/** No call waits for a fourth host to refuse a mailbox. */
 const targetsMax = 3
 const addressesPerTargetMax = 4
 
@@ -51,7 +50,7 @@ export const createMailExchangers = ({
     find: async (asciiDomain) => {
       const signal = deadlineSignal(searchDeadlineMs)
       const search: Search = { domain: asciiDomain.toLowerCase(), resolveHost, guard, signal }
-      // Their addresses are known without a query, and they are not any domain's mail exchangers.
+      // A name such as `localhost` or an IP address is never a mail exchanger, and is not looked up.
       if (!isHostName(search.domain))
         return { kind: 'unroutable', implicit: true, records: [], provider: null }
       const evidence = await findWithin(search, dns, random)
@@ -100,7 +99,7 @@ const findExplicit = async (
   return evidenceOf(null, records, usable.slice(0, targetsMax))
 }
 
-/** `implicitly` is the domain that replaces its missing records. */
+/** `implicitly` is the domain itself if it has no MX records, and otherwise null. */
 const evidenceOf = (
   implicitly: string | null,
   records: readonly MxRecord[],
@@ -121,9 +120,9 @@ const evidenceOf = (
 }
 
 type Located = MxTarget & {
-  /** It has addresses, permitted or not. */
+  /** The host has addresses, whether or not we may dial them. */
   readonly exists: boolean
-  /** Why addresses may be missing that a later search would find. */
+  /** The resolver's error, if addresses may be missing because of it; a later search might find them. */
   readonly code: string | null
 }
 
@@ -135,8 +134,8 @@ const locate = async (exchange: string, { resolveHost, guard, signal }: Search):
 }
 
 /**
- * Names we may query in DNS. An MX record must name a host: literals (RFC 5321 §5.1), `localhost` and octets that
- * no host name contains are refused, even if the guard exempts an address behind them.
+ * Names that we may look up. Literals (RFC 5321 §5.1), `localhost` and octets that host names do not contain are refused, even
+ * if the guard exempts an address behind them.
  */
 const isHostName = (name: string): boolean =>
   isIP(name) === 0 && !isLocalhost(name) && /^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,126}$/.test(name)

@@ -1,8 +1,6 @@
 /**
- * The operator of a mail exchanger, by its host name. It is the operator of the host that accepts the mail; for a
- * filtering service (`mimecast`, `proofpoint`, …) is not the operator of the mailbox behind it.
- *
- * Names come from the providers' own set-up instructions. If a name is missing here, the answer has a null and is otherwise the same.
+ * The operators of mail exchangers, by host name, from their own set-up instructions. Behind a filtering service (`mimecast`,
+ * `proofpoint`, …), the operator of the mailbox is unknown.
  */
 const suffixes: Readonly<Record<string, readonly string[]>> = {
   google: ['google.com', 'googlemail.com', 'smtp.goog'],

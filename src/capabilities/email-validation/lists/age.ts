@@ -3,12 +3,12 @@ import type { CapabilityCheck } from '../../../call/capability.ts'
 import { listPath, readRefreshed, vendoredListFolder } from './file.ts'
 import { packagesPublished } from './packages.ts'
 
-/** Throw-away services take new domains every day: a list that is three months old misses the domains in use now. */
+/** Disposable-mail services use new domains every day, so a list that is three months old misses the current ones. */
 export const listsAgeDaysMax = 90
 export const listsRemedy = 'Run "lists refresh", then send SIGHUP to the service. Schedule it monthly.'
 const dayMs = 86_400_000
 
-/** The date of the disposable and free lists in use: refreshed lists state it in their first line. */
+/** Checks the age of the disposable and free lists in use. Refreshed lists state their date in the first line. */
 export const listsAge = (folder = vendoredListFolder, clock: { now(): number } = Date): CapabilityCheck => ({
   name: 'lists',
   severity: 'fault',
@@ -19,9 +19,12 @@ export const listsAge = (folder = vendoredListFolder, clock: { now(): number } =
     const age = Math.floor((clock.now() - Date.parse(oldest)) / dayMs)
     const from =
       refreshed.length === 0
-        ? 'of the packages'
+        ? 'from the packages'
         : `refreshed: ${refreshed.map(({ name, count }) => `${name} ${count}`).join(', ')}`
-    return { says: `domains ${from}; of ${oldest}, ${age} days ago`, state: { value: age } }
+    return {
+      says: `domains ${from}; the oldest list is from ${oldest}, ${age} days ago`,
+      state: { value: age },
+    }
   },
 })
 
@@ -34,12 +37,12 @@ const listsIn = (folder: string) => {
   return { refreshed, oldest: days.toSorted()[0] ?? packagesPublished }
 }
 
-/** The date, in milliseconds, of the oldest list. Throws if the lists cannot be read. */
+/** The date of the oldest list in milliseconds. Throws if the lists cannot be read. */
 export const listsDayMs = (folder = vendoredListFolder): number => Date.parse(listsIn(folder).oldest)
 
 const generatedOn = (folder: string, name: 'disposable' | 'free'): string => {
   const path = listPath(folder, name)
   const day = /^# Generated (\d{4}-\d{2}-\d{2}),/.exec(readFileSync(path, 'utf8'))?.[1]
-  if (day === undefined) throw new Error(`${path} does not say when it was generated`)
+  if (day === undefined) throw new Error(`${path} does not state its date. Run "lists refresh" again.`)
   return day
 }

@@ -11,7 +11,7 @@ const refresh = command({
   input: z.object({
     from: path({
       label: 'From',
-      help: 'a folder of downloads, <source>.txt each, instead of the network',
+      help: 'a folder with downloaded files named <source>.txt, to use instead of the network',
     }).optional(),
   }),
   changes: {

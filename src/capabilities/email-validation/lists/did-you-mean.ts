@@ -13,19 +13,19 @@ import {
 } from './provider-names.ts'
 
 /**
- * Mistyped provider domains: `gmial.com`, `hotmail.con`, `yahoocom`.
+ * Corrects mistyped provider domains: `gmial.com`, `hotmail.con`, `yahoocom`.
  *
- * A wrong suggestion does more harm than a missing one: it questions an address that works. So a name must be close
- * to a provider's name, the ending must be the provider's or a slip of it, and short names, which are one letter away
- * from a dozen real companies, are only ever corrected in their ending.
+ * A wrong suggestion does more harm than a missing one, because it casts doubt on an address that works. So the name must be close
+ * to a provider's name, and the ending must be the provider's or a typo of it. In short names, which are one letter away from
+ * a dozen real companies, only the ending is corrected.
  */
 
-/** No mistyped provider is longer; a longer name is a domain of its own. */
+/** Longer than every mistyped provider; a longer name is a different domain. */
 const domainLengthMax = 30
-/** From this length on, two slips are still closer to the provider than to anything else. */
+/** From this length on, a name with two typos is still closer to the provider than to anything else. */
 const twoSlipsLengthMin = 7
 const endingSlipsMax = 2
-/** Up to this length a substituted letter must be a neighbour on the keyboard. */
+/** Up to this length, a substituted letter must be next to the right one on the keyboard. */
 const substitutionLengthMax = 6
 /** Existing endings that, after a provider's name, are far more often a typing mistake than intended. */
 const slipsOfEndings: ReadonlyMap<string, ReadonlySet<string>> = new Map([
@@ -33,19 +33,19 @@ const slipsOfEndings: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['net', new Set(['ne', 'et'])],
   ['me', new Set(['ne'])],
 ])
-/** The part before a country: `con.br`, `oc.in`, `co.br`. */
+/** The label before a country's ending, as in `con.br`, `oc.in` or `co.br`. */
 const beforeCountry = ['com', 'co']
 
 /**
- * The provider's domain of which the given domain is a typo; null if there is none, or if the domain is listed as one that
- * really takes mail. Disposable look-alikes, such as squatted typos, do get a suggestion. `asciiDomain` in lower case.
+ * Returns the provider's domain of which `asciiDomain` (lower case) is a typo; null if there is none, or if the domain is listed
+ * as one that really receives mail. Disposable look-alikes, such as squatted typos, get a suggestion.
  */
 export const suggestionFor = (asciiDomain: string, kindOf: ListedDomains['kindOf']): string | null => {
   const kind = firstOfParents(asciiDomain, kindOf)
   return kind !== undefined && kind !== 'disposable' ? null : correctedDomain(asciiDomain)
 }
 
-/** As `suggestionFor`, for a domain that is known not to be on a list of real ones. */
+/** Like `suggestionFor`, but for a domain that is known not to be on a list of real domains. */
 export const correctedDomain = (domain: string): string | null => {
   if (domain.length > domainLengthMax || domain.startsWith('[')) return null
   const corrected = nearestProvider(domain)
@@ -68,19 +68,19 @@ const nearestProvider = (domain: string): string | null => {
   return correctedDoubling(name, ending) ?? correctedStart(name, ending) ?? correctedName(name, ending)
 }
 
-/** A letter too many or too few, and nothing else: short names are corrected here, too. */
+/** Corrects a doubled letter that is missing or superfluous, even in short names. */
 const correctedDoubling = (name: string, ending: string): string | null => {
   const provider = byUndoubled.get(undoubled(name))
   return provider?.endings.includes(ending) === true ? `${provider.name}.${ending}` : null
 }
 
-/** `yahoomail`: people's name for the mail of a provider that is known for more. */
+/** Finds the provider for a name such as `yahoomail`, which people use for a provider's mail service. */
 const withoutMail = (name: string): ProviderName | undefined => {
   const provider = name.endsWith('mail') ? byName.get(name.slice(0, -4)) : undefined
   return provider?.big === true && provider.fuzzy ? provider : undefined
 }
 
-/** The first letter of a big provider is missing, or the key next to it was hit: `ahoo.com`, `tahoo.com`. */
+/** Corrects the first letter of a big provider if it is missing or the key next to it was hit: `ahoo.com`, `tahoo.com`. */
 const correctedStart = (name: string, ending: string): string | null => {
   const missing = bigByTail.get(name)
   const other = bigByTail.get(name.slice(1))
@@ -99,7 +99,7 @@ const correctedName = (name: string, ending: string): string | null => {
   const before = byName.get(name.slice(1))
   const candidates = before?.fuzzy === true ? [before] : (fuzzyByLetter.get(name[0] ?? '') ?? [])
   for (const provider of candidates) {
-    // Cheapest first: nearly every name is not a slip, and every unknown domain comes through here.
+    // The cheapest checks come first, because every unknown domain is checked here and hardly any is a typo.
     if (Math.abs(name.length - provider.name.length) > 2) continue
     if (!looksAlike(name, provider.name)) continue
     const slipsMax = Math.min(slipsAllowed(name, provider.name), bestSlips - 1)
@@ -115,13 +115,13 @@ const correctedName = (name: string, ending: string): string | null => {
   return best === null ? null : `${best.name}.${correctedEnding(ending, best) ?? ''}`
 }
 
-/** Half the world's mail hosts end in "mail", so only the part before it distinguishes them. */
+/** Half the world's mail domains end in "mail", so only the part before it distinguishes them. */
 const slipsAllowed = (name: string, providerName: string): number =>
   providerName.length >= twoSlipsLengthMin && !name.endsWith('mail') ? 2 : 1
 
 /**
- * People type the first letter correctly: a different or missing one makes another name (`cloud.com`, `wahoo.com`, `email.com`).
- * The first two letters may be swapped, or something may precede them.
+ * People usually type the first letter correctly, so another or a missing first letter makes another name (`cloud.com`, `wahoo.com`,
+ * `email.com`). The first two letters can be swapped, or a letter can precede them.
  */
 const looksAlike = (name: string, provider: string): boolean => {
   if (name[0] === provider[0]) return true
@@ -129,15 +129,15 @@ const looksAlike = (name: string, provider: string): boolean => {
   return name.length === provider.length + 1 && name.endsWith(provider)
 }
 
-/** All letters are there, but those after the first are out of order: `icould`, `gimal`. */
+/** Whether only the letters after the first are out of order: `icould`, `gimal`. */
 const isShuffled = (name: string, provider: string): boolean =>
   name[0] === provider[0] &&
   (name[1] === provider[1] || name.at(-1) === provider.at(-1)) &&
   isAnagram(name, provider)
 
 /**
- * In a short name one other letter makes another word (`grail`, `cycle`), unless the keys are neighbours, the letters look
- * alike, both are vowels, or a letter was doubled in place of the next (`yahho`).
+ * In a short name, one different letter makes another word (`grail`, `cycle`), unless the keys are neighbours, the letters look
+ * alike, both are vowels, or a letter was doubled instead of the next one (`yahho`).
  */
 const isOtherWord = (name: string, provider: string): boolean => {
   if (provider.length > substitutionLengthMax) return false
@@ -158,7 +158,7 @@ const differenceOf = (left: string, right: string): number => {
 const sameEnds = (name: string, provider: string): boolean =>
   name[0] === provider[0] && (name.at(-1) === provider.at(-1) || name.at(-1) === provider.at(-2))
 
-/** The provider's ending that equals the given ending, or of which it is a typo. */
+/** Returns the provider's ending that equals the given ending, or of which it is a typo; null if there is none. */
 const correctedEnding = (ending: string, { endings, sole, big }: ProviderName): string | null => {
   if (endings.includes(ending)) return ending
   const country = ending.endsWith('.com') ? ending.slice(0, -4) : ''
@@ -186,10 +186,7 @@ const oneLabel = (ending: string): boolean => !ending.includes('.')
 const topLevelExists = (ending: string): boolean =>
   parse(`a.${ending}`, { extractHostname: false, validateHostname: false }).isIcann === true
 
-/**
- * Damerau-Levenshtein distance with adjacent transpositions counted once, as far as `max`; anything beyond it is
- * `max + 1`. It takes as many steps as the texts have pairs of letters.
- */
+/** Damerau-Levenshtein distance (optimal string alignment) up to `max`; `max + 1` for anything larger. */
 export const slipsBetween = (left: string, right: string, max: number): number => {
   if (Math.abs(left.length - right.length) > max) return max + 1
   let before: number[] = []

@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /**
- * Lists of domains as files: one domain per line, ASCII, lower case; `#` begins a comment. The curated lists come with the
- * source. The generated lists exist once an operator has refreshed them; until then the packages' lists count.
+ * A list file has one domain per line, in ASCII and lower case; `#` begins a comment. The curated lists come with the source. The
+ * generated lists exist once an operator has refreshed them; until then, the packages' lists are used.
  */
 export const listFileNames = {
   providers: 'providers.txt',
@@ -24,7 +24,7 @@ export const vendoredListFolder = fileURLToPath(new URL('.', import.meta.url))
 export const listPath = (folder: string, name: ListName | RefreshedName): string =>
   join(folder, { ...listFileNames, ...refreshedFileNames }[name])
 
-/** The domains of a list file, in its order; comments and empty lines are left out, nothing else is checked. */
+/** Returns the domains of a list file in its order, without checking them. */
 const listEntries = (text: string): string[] => {
   const entries: string[] = []
   for (const line of text.split('\n')) {
@@ -34,7 +34,7 @@ const listEntries = (text: string): string[] => {
   return entries
 }
 
-/** @throws if the list is missing or empty: without its lists a check would accept everything. */
+/** @throws if the list is missing or empty, because a check without its lists would accept everything. */
 export const readList = (folder: string, name: ListName | RefreshedName): string[] => {
   const path = listPath(folder, name)
   const entries = listEntries(readFileSync(path, 'utf8'))
@@ -42,6 +42,6 @@ export const readList = (folder: string, name: ListName | RefreshedName): string
   return entries
 }
 
-/** Null if no operator has refreshed it. @throws as `readList` if the file exists. */
+/** Null if the list was never refreshed. Throws like `readList` if the file exists. */
 export const readRefreshed = (folder: string, name: RefreshedName): ReadonlySet<string> | null =>
   existsSync(listPath(folder, name)) ? new Set(readList(folder, name)) : null

@@ -7,14 +7,8 @@ import { firstOfParents } from './parents.ts'
 import { isRoleName } from './roles.ts'
 
 /**
- * What lists say about an address, without asking any network: disposable, free or relayed domain, a role instead of a
- * person, a subaddress, a mistyped provider, a domain that cannot exist. A list only knows its own entries, so a false
- * means "not listed" and nothing more.
- */
-
-/**
- * Checks an address against the lists that come with the source. Listed parents count (`mx.mailinator.com`); the nearest listed name
- * decides. A microsecond or two, and a fraction of that for a domain seen lately; the first call reads the lists.
+ * Checks an address against the lists, without any network; false means only "not listed". Parent domains count
+ * (`mx.mailinator.com`), and the nearest listed name decides. The first call reads the lists.
  */
 export const inspectLists = (address: EmailAddress): ListEvidence => {
   const { asciiDomain } = address
@@ -26,20 +20,19 @@ export const inspectLists = (address: EmailAddress): ListEvidence => {
   return evidenceOf(domain, address)
 }
 
-/** Reads the lists that come with the source again, and returns how many domains they name. Throws as opening them does. */
+/** Reads the lists again, and returns the number of domains in them. Throws if they cannot be read. */
 export const rereadLists = (): { readonly domains: number } => {
   const { curated, raw } = rereadVendoredDomains()
   seen.clear()
   return { domains: curated.size + raw.disposable.size + raw.free.size }
 }
 
-/** The findings that depend on the domain alone. */
 type DomainEvidence = Pick<
   ListEvidence,
   'disposable' | 'freeProvider' | 'privacyRelay' | 'registrableDomain' | 'routable'
 > & { readonly provider: boolean; readonly corrected: string | null }
 
-/** Most addresses are at a few domains, and the findings for a domain change only when the lists are read again. */
+/** Findings are cached, because most addresses are at a few domains, and findings change only when the lists are read again. */
 const seenMax = 20_000
 const seen = new LRUCache<string, DomainEvidence>({ max: seenMax })
 
@@ -80,8 +73,8 @@ const evidenceOf = (
 })
 
 /**
- * Whether a mail exchanger belongs to a throw-away service: those change their domains daily but seldom their servers.
- * Only the curated list of such servers is used, parents included; a final dot and letter case do not matter.
+ * Whether a mail exchanger or a parent of it is on the curated list of disposable-mail services, which change their domains
+ * daily but their servers seldom. A final dot and letter case do not matter.
  */
 export const isDisposableExchange = (exchange: string): boolean => {
   const { disposableExchanges } = vendoredDomains()
@@ -99,47 +92,46 @@ const withPrivate = {
 const withoutPrivate = { ...withPrivate, allowPrivateDomains: false }
 
 /**
- * The public suffix plus one label. The suffix list's private section counts: `acme.uk.com` is Acme's, not the
- * registry's that sells names under `uk.com`, and company data of GitHub does not describe `acme.github.io`. A domain
- * that is itself such a private suffix (`uk.com`) is its own registrable domain.
+ * Returns the public suffix plus one label. Private suffixes count: `acme.uk.com` belongs to Acme and not to the registry of
+ * `uk.com`, and data about GitHub does not describe `acme.github.io`. A domain that is itself a private suffix (`uk.com`) is its
+ * own registrable domain.
  */
 const registrableDomain = (asciiDomain: string, listed: boolean): string | null => {
   const dot = asciiDomain.indexOf('.')
-  // No list holds a public suffix, so a listed name of two labels is registrable, without asking the suffix list.
+  // No list contains a public suffix, so a listed name of two labels is registrable.
   const twoLabels = dot === asciiDomain.lastIndexOf('.')
   if (twoLabels && (listed || flatTopLevels.has(asciiDomain.slice(dot + 1)))) return asciiDomain
   return getDomain(asciiDomain, withPrivate) ?? getDomain(asciiDomain, withoutPrivate)
 }
 
-/** Big top-level domains under which no registry has suffixes of its own: any two labels there are registrable. */
+/** Big top-level domains without registry suffixes, so that any two labels there are registrable. */
 const flatTopLevels: ReadonlySet<string> = new Set(['com', 'net', 'org', 'de', 'nl', 'ch', 'eu'])
 
 /**
- * Names that the public DNS never delegates for mail. All other names, reserved or not, are left to the DNS: `example.com` exists
- * and answers with a null MX; `.corp` and `.home` do not exist, and the DNS answers so.
+ * Names that the public DNS never delegates for mail. All others are left to the DNS: `example.com` has a null MX, and `.corp`
+ * and `.home` do not exist.
  */
 const specialUseTopLevel: ReadonlySet<string> = new Set([
-  // RFC 6761 (and RFC 2606): never to be looked up, or for documentation and tests.
+  // RFC 6761 and RFC 2606: not to be looked up, or for documentation and tests.
   'example',
   'invalid',
   'localhost',
   'test',
-  // RFC 6762: multicast DNS; RFC 7686: Tor; RFC 9476: not the DNS at all.
+  // RFC 6762: multicast DNS; RFC 7686: Tor; RFC 9476: not DNS at all.
   'local',
   'onion',
   'alt',
-  // ICANN board resolution 2024.07.29.06: private use for good, never delegated.
+  // ICANN board resolution 2024.07.29.06: reserved for private use, never delegated.
   'internal',
-  // RFC 3172: infrastructure only; among its names `home.arpa` (RFC 8375) is for residential networks.
+  // RFC 3172: infrastructure only. It includes `home.arpa` for residential networks (RFC 8375).
   'arpa',
 ])
 
 const digitsOnly = /^\d+$/
 
 /**
- * Whether the public DNS can know a mail host for the domain. False for a domain literal, a single label, a
- * special-use name and a last label of digits (RFC 3696 §2: no top-level domain is, so `1.2.3.4` is a bare address).
- * `asciiDomain` is in lower case.
+ * Whether the public DNS can have a mail host for the domain. False for a domain literal, a single label, a special-use name and
+ * a numeric top-level domain, which does not exist (RFC 3696 §2). `asciiDomain` must be in lower case.
  */
 const isRoutableDomain = (asciiDomain: string): boolean => {
   if (asciiDomain.startsWith('[')) return false
@@ -150,11 +142,10 @@ const isRoutableDomain = (asciiDomain: string): boolean => {
 }
 
 /**
- * Subaddresses (RFC 5233): `user+tag@` reaches `user@` if the host supports it. Only hosts that document it are here; for
- * all others a plus is an ordinary character (RFC 5321 §2.3.11: only the host interprets its local parts).
+ * Hosts that document subaddresses (RFC 5233): `user+tag@` reaches `user@`. At all other hosts a plus is an ordinary character,
+ * because only the host interprets its local parts (RFC 5321 §2.3.11).
  *
- * Yahoo's `base-keyword@` is left out: the base is a name of its own, not the account's, and an ordinary local part may
- * hold a hyphen, so the two cannot be distinguished.
+ * Yahoo's `base-keyword@` is not included, because the base is not the account's name and ordinary local parts can contain hyphens.
  */
 const plusHosts: ReadonlySet<string> = new Set(
   [
@@ -167,11 +158,11 @@ const plusHosts: ReadonlySet<string> = new Set(
     'yandex.ru yandex.com ya.ru mailbox.org posteo.de posteo.net hey.com',
   ].flatMap((line) => line.split(' ')),
 )
-/** Microsoft's and Posteo's country domains share one mail system each. */
+/** The country domains of Microsoft and of Posteo each share one mail system. */
 const plusFamilies = /^(?:outlook|hotmail|live|posteo)\.[a-z.]{2,6}$/
 
 /**
- * The tag of a subaddress, such as `news` of `user+news@gmail.com`; null if the host is not known to support tags or
+ * Returns the tag of a subaddress, such as `news` for `user+news@gmail.com`; null if the host is not known to support tags, or
  * either side of the plus is empty. `provider` is true if the domain is a curated provider's.
  */
 const subaddressTag = (address: {

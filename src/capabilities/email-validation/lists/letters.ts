@@ -1,5 +1,3 @@
-/** Letters: which are next to each other on the keyboard, and which a name contains. */
-
 /** Pairs of keys that touch on a QWERTY keyboard, in both orders. */
 export const neighbourKeys: ReadonlySet<string> = new Set(
   ['1234567890', 'qwertyuiop', 'asdfghjkl', 'zxcvbnm'].flatMap((row, rowAt, rows) =>
@@ -12,7 +10,7 @@ export const neighbourKeys: ReadonlySet<string> = new Set(
   ),
 )
 
-/** Letters that look like another one: typed, then meant. */
+/** Pairs of letters that look alike: the typed letter, then the intended one. */
 export const lookAlikes: ReadonlySet<string> = new Set(['il', '1l', '1i', '0o'])
 
 export const letterBits = (text: string): number => {
@@ -21,13 +19,13 @@ export const letterBits = (text: string): number => {
   return bits
 }
 
-/** Counts pairs, then nibbles, then bytes, all in parallel: this runs for every name and every provider. */
+/** Counts pairs, nibbles and bytes in parallel, because this runs for every name and every provider. */
 export const bitCount = (bits: number): number => {
   const pairs = bits - ((bits >>> 1) & 0x55555555)
   const nibbles = (pairs & 0x33333333) + ((pairs >>> 2) & 0x33333333)
   return Math.imul((nibbles + (nibbles >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24
 }
 
-/** Whether the names have the same letters, each equally often. */
+/** Whether two names have the same letters, each equally often. */
 export const isAnagram = (left: string, right: string): boolean =>
   left.length === right.length && [...left].sort().join('') === [...right].sort().join('')

@@ -4,21 +4,19 @@ import { type Curated, disposableFault, freeFault } from './sieve.ts'
 
 export type DomainKind = 'provider' | 'relay' | 'business' | 'free' | 'disposable'
 
-/** Everything the lists know, in memory. */
 export type ListedDomains = {
-  /** The entry for exactly this domain; the caller walks the parents. */
+  /** Looks up exactly this domain; the caller tries the parent domains. */
   readonly kindOf: (domain: string) => DomainKind | undefined
   readonly disposableExchanges: ReadonlySet<string>
-  /** Only the curated lists. */
   readonly curated: Curated
-  /** Other projects' lists, believed or not. */
+  /** Other projects' lists, including entries that are not used. */
   readonly raw: RawLists
 }
 
 /**
- * The lists of a folder. A generated list is used as an operator last refreshed it, or otherwise as the packages supply it. Its
- * entries are judged on lookup: few are ever looked up, and judging all of them takes longer than reading them.
- * A curated list wins: being wrong about a provider with a million users costs more than missing one throw-away domain.
+ * Reads the lists of a folder. If an operator never refreshed a generated list, the packages supply it. Its entries are judged on
+ * lookup, because judging them all takes longer than reading them. The curated lists win, because a wrong verdict about a provider
+ * with a million users does more harm than a missed disposable domain.
  * @throws if a curated list is missing, or any list is empty.
  */
 export const openListedDomains = (
@@ -49,7 +47,7 @@ export const openListedDomains = (
   }
 }
 
-/** Domains that were decided here. Other lists are ignored for them. */
+/** For these domains, other projects' lists are ignored. */
 const curatedKinds = (folder: string): Curated => {
   const kinds = new Map<string, DomainKind>()
   for (const domain of readList(folder, 'businesses')) kinds.set(domain, 'business')
@@ -60,16 +58,13 @@ const curatedKinds = (folder: string): Curated => {
 
 let vendored: ListedDomains | null = null
 
-/**
- * The lists this installation uses, read at the first call (about 50 ms) and kept: commands that never check an
- * address do not pay for them. Call it at start to spare the first request the wait.
- */
+/** The lists in use, read at the first call (about 50 ms), so that commands that check no address do not wait for them. */
 export const vendoredDomains = (): ListedDomains => {
   vendored ??= openListedDomains(vendoredListFolder)
   return vendored
 }
 
-/** Reads the lists again. Throws if a list is missing or empty; the old lists then stay in use. */
+/** Reads the lists again. Throws if a list is missing or empty; the previous lists then stay in use. */
 export const rereadVendoredDomains = (): ListedDomains => {
   vendored = openListedDomains(vendoredListFolder)
   return vendored

@@ -1,14 +1,13 @@
 /**
- * The lists of disposable and free domains that come with npm packages, unchanged: `sieve.ts` decides which entries are
- * believed. Sources and licences are in `provenance.md`.
+ * The unchanged lists of disposable and free domains from npm packages; `sieve.ts` decides which entries are used. Their sources
+ * and licences are in `provenance.md`.
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
-/** When the newest of the packages was published, as provenance.md has it: they carry no date of their own. */
+/** The date when the newest package was published, from provenance.md, because the packages contain no date. */
 export const packagesPublished = '2026-09-21'
 
-/** What other projects list, unjudged. */
 export type RawLists = {
   readonly disposable: ReadonlySet<string>
   readonly free: ReadonlySet<string>
@@ -16,13 +15,13 @@ export type RawLists = {
 
 const require = createRequire(import.meta.url)
 
-/** Read as a file instead of required: the module cache would keep the arrays in addition to the set. */
+/** Reads the list as a file, because `require` would keep the array in the module cache in addition to the set. */
 const entriesOf = (path: string): readonly string[] => {
   const text = readFileSync(require.resolve(path), 'utf8')
   return path.endsWith('.json') ? JSON.parse(text) : text.split('\n').filter((line) => /^[^#\s]/.test(line))
 }
 
-/** By package, each loaded when called. None of them has all domains: they overlap, but each lists some that others miss. */
+/** The lists by package, each loaded when called. They overlap, but each contains domains that the others miss. */
 export const disposableLists: Readonly<Record<string, () => Iterable<string>>> = {
   mailchecker: () => {
     const { blacklist }: typeof import('mailchecker') = require('mailchecker')
@@ -38,7 +37,7 @@ export const disposableLists: Readonly<Record<string, () => Iterable<string>>> =
   fakefilter: () => entriesOf('fakefilter/txt/data.txt'),
 }
 
-/** Loads them when called: an import would cost every command a tenth of a second. */
+/** Loads the packages only when called, because importing them would cost every command a tenth of a second. */
 export const packagedLists = (): RawLists => {
   const disposable = new Set<string>()
   for (const load of Object.values(disposableLists)) for (const domain of load()) disposable.add(domain)

@@ -1,4 +1,4 @@
-/** Visits `a.b.c`, then `b.c`, then `c`, and stops at the first for which `visit` returns something. */
+/** Visits `a.b.c`, then `b.c`, then `c`, and returns the first result of `visit` that is not undefined. */
 export const firstOfParents = <T>(domain: string, visit: (name: string) => T | undefined): T | undefined => {
   let name = domain
   for (;;) {

@@ -3,11 +3,11 @@ import { letterBits } from './letters.ts'
 
 export type ProviderName = {
   readonly name: string
-  /** The endings of the provider's domains; the first is assumed if nothing indicates another. */
+  /** The endings of the provider's domains; the first one is the default. */
   readonly endings: readonly string[]
-  /** No one else uses this name: any unknown ending is a slip. */
+  /** Only the provider uses this name, so any unknown ending is a typo. */
   readonly sole: boolean
-  /** The name itself may be corrected. */
+  /** The name itself is corrected, not only its ending. */
   readonly fuzzy: boolean
   /** The provider has so many mailboxes that a name one letter off is more likely a typo of it than a small company's own name. */
   readonly big: boolean
@@ -129,9 +129,9 @@ const providerTable = [
   'telia com',
 ]
 
-/** Below this a name is only corrected in its ending. */
+/** In a shorter name, only the ending is corrected. */
 const fuzzyLengthMin = 5
-/** Below this length too little of a name is left without its doublings. */
+/** A shorter name without its doubled letters is not distinctive enough. */
 const undoubledLengthMin = 3
 
 const providers: readonly ProviderName[] = providerTable.map((line) => {
@@ -145,7 +145,7 @@ export const byName: ReadonlyMap<string, ProviderName> = new Map(
   providers.map((provider) => [provider.name, provider]),
 )
 const fuzzyProviders = providers.filter(({ fuzzy }) => fuzzy)
-/** Providers by first or second letter, in their order: a name with this first letter can be a slip of these. */
+/** Providers by first or second letter, in order of popularity: a name with this first letter can be a typo of these. */
 export const fuzzyByLetter: ReadonlyMap<string, readonly ProviderName[]> = new Map(
   [...'abcdefghijklmnopqrstuvwxyz'].map((letter) => [
     letter,
@@ -156,20 +156,20 @@ export const fuzzyByLetter: ReadonlyMap<string, readonly ProviderName[]> = new M
 export const bigByTail: ReadonlyMap<string, ProviderName> = new Map(
   fuzzyProviders.filter(({ big }) => big).map((provider) => [provider.name.slice(1), provider]),
 )
-/** Doubled letters are the first thing people get wrong: `reddifmail`, `msnn`, `fre`. */
+/** Removes doubled letters, because people often mistype them: `reddifmail`, `msnn`, `fre`. */
 export const undoubled = (name: string): string => {
-  // Every unknown domain comes through here, and most have nothing doubled: a loop is cheaper than the expression.
+  // A loop, because it is faster than the expression, and most domains have no doubled letters.
   for (let at = 1; at < name.length; at++)
     if (name.charCodeAt(at) === name.charCodeAt(at - 1)) return name.replace(/([a-z])\1+/g, '$1')
   return name
 }
-/** Names that stay distinct without their doubled letters, by that form. */
+/** Providers by their names without doubled letters, if those are long enough. */
 export const byUndoubled: ReadonlyMap<string, ProviderName> = new Map(
   providers
     .filter(({ fuzzy, big, name }) => (fuzzy || big) && undoubled(name).length >= undoubledLengthMin)
     .map((provider) => [undoubled(provider.name), provider]),
 )
-/** `gmailcom`: a dot is missing or in the wrong place. */
+/** Finds domains with a missing or misplaced dot, such as `gmailcom`. */
 export const byLettersOnly: ReadonlyMap<string, string> = new Map(
   providers.flatMap(({ name, endings }) =>
     name.length + (endings[0]?.length ?? 0) < 6

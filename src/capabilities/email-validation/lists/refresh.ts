@@ -1,9 +1,8 @@
 /**
- * Builds the two generated lists, `disposable.txt` and `free.txt`, from other projects' current lists. From then on they
- * replace the packages' lists.
+ * Builds the two generated lists, `disposable.txt` and `free.txt`, from other projects' current lists.
  *
- * No entry is taken unchecked: the sieve judges every entry, an implausible change is refused, and the files are
- * replaced only after every check has passed.
+ * Every entry is judged by `sieve.ts`, an implausible change is refused, and the files are replaced only after every check has
+ * passed.
  */
 import { randomUUID } from 'node:crypto'
 import { open, readFile, rename, rm } from 'node:fs/promises'
@@ -14,7 +13,7 @@ import { packagedLists, type RawLists } from './packages.ts'
 import { type Curated, type Sifted, siftLists } from './sieve.ts'
 
 export type ListSource = {
-  /** Also the name of its file, with `.txt` added, in a folder of downloads. */
+  /** Also the name of its file in a folder of downloads, without `.txt`. */
   readonly name: string
   readonly url: string
   readonly licence: 'CC0-1.0' | 'MIT' | 'BSD-3-Clause'
@@ -61,14 +60,14 @@ const defaultListSources: readonly ListSource[] = [
 ]
 
 type RefreshOptions = {
-  /** The folder to read and write the lists in; the source's own by default. */
+  /** Where the lists are read and written; by default the source's own folder. */
   readonly folder?: string
-  /** The lists in use if none was refreshed before. */
+  /** The lists in use if no list was refreshed before. */
   readonly packaged?: () => RawLists
   readonly sources?: readonly ListSource[]
-  /** A folder of files already downloaded, `<source name>.txt`: nothing is fetched over the network. */
+  /** A folder of downloaded files `<source name>.txt`, used instead of the network. */
   readonly from?: string
-  /** Written into the files. */
+  /** The date in the files. */
   readonly now: Date
   /** For all downloads together. */
   readonly deadlineMs?: number
@@ -81,12 +80,12 @@ type ListChange = {
   readonly after: number
   readonly added: number
   readonly removed: number
-  /** Entries of the sources that were left out, by reason. */
+  /** The number of source entries that were not used, by reason. */
   readonly left: Readonly<Record<string, number>>
 }
 type RefreshReport = { readonly disposable: ListChange; readonly free: ListChange }
 
-/** A refreshed list that must not be used; the message says why. Nothing was written. */
+/** Thrown if a refreshed list must not be used. No file has changed. */
 export class ListRefused extends Error {
   override readonly name = 'ListRefused'
 }
@@ -94,15 +93,15 @@ export class ListRefused extends Error {
 const deadlineDefaultMs = 60_000
 const sizeDefaultBytesMax = 8 * 1024 * 1024
 const entriesMax = 300_000
-/** Lists grow by a few per cent a month; a jump means that a source changed its nature, or was tampered with. */
+/** Lists grow by a few per cent a month; a jump means that a source changed its nature or was tampered with. */
 const shrinkMax = 0.2
 const growMax = 0.5
 const domainPattern =
   /^(?=.{4,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$/
-/** A disposable list without these is a list of something else. */
+/** A disposable list without these domains is a list of something else. */
 const disposableSentinels = ['mailinator.com', 'guerrillamail.com', 'yopmail.com']
 const freeSentinels = ['mail2world.com', 'gmail.com', 'hotmail.com']
-/** A disposable source that names one of these cannot be trusted at all. */
+/** A disposable source that contains one of these is not trusted at all. */
 const neverDisposable = [
   'gmail.com',
   'outlook.com',
@@ -114,8 +113,8 @@ const neverDisposable = [
 ]
 
 /**
- * Downloads (or reads) the sources, builds both lists and replaces the files.
- * @throws ListRefused if a list fails a check or a source cannot be fetched. Then no file has changed.
+ * Downloads or reads the sources, builds both lists and replaces the files.
+ * @throws ListRefused if a list fails a check or a source cannot be fetched. In that case, no file has changed.
  */
 export const refreshLists = async (options: RefreshOptions): Promise<RefreshReport> => {
   const { folder = vendoredListFolder, sources = defaultListSources, now } = options
@@ -170,7 +169,7 @@ const buildLists = (
   return built
 }
 
-/** One domain per line, or a JSON array of texts. */
+/** Reads one domain per line, or a JSON array of texts. */
 const sourceEntries = ({ name }: ListSource, text: string): Set<string> => {
   const lines: readonly unknown[] = text.trimStart().startsWith('[')
     ? jsonArray(name, text)
@@ -178,7 +177,7 @@ const sourceEntries = ({ name }: ListSource, text: string): Set<string> => {
   if (lines.length > entriesMax) throw new ListRefused(`${name} has more than ${entriesMax} entries`)
   const entries = new Set<string>()
   for (const line of lines) {
-    if (typeof line !== 'string') throw new ListRefused(`${name} holds something that is not a text`)
+    if (typeof line !== 'string') throw new ListRefused(`${name} contains an entry that is not a text`)
     const entry = line.trim().toLowerCase()
     if (domainPattern.test(entry)) entries.add(entry)
   }
@@ -192,12 +191,13 @@ const jsonArray = (name: string, text: string): unknown[] => {
   } catch (error) {
     throw new ListRefused(`${name} is damaged JSON`, { cause: error })
   }
-  throw new ListRefused(`${name} is JSON, but no array`)
+  throw new ListRefused(`${name} is JSON, but not an array`)
 }
 
 const requireEntries = (what: string, entries: ReadonlySet<string>, sentinels: readonly string[]): void => {
   const missing = sentinels.find((name) => !entries.has(name))
-  if (missing !== undefined) throw new ListRefused(`no source of the ${what} list names ${missing}`)
+  if (missing !== undefined)
+    throw new ListRefused(`the sources of the ${what} list do not contain ${missing}`)
 }
 
 const changeOf = (
@@ -227,7 +227,7 @@ const fileText = (
     '',
   ].join('\n')
 
-/** Every text is on disk before the first file is replaced; a reader sees the old file or the new one, whole. */
+/** Writes every text to disk before the first file is replaced; readers see either the complete old file or the complete new one. */
 const replaceFiles = async (files: readonly { path: string; text: string }[]): Promise<void> => {
   const written: { path: string; draft: string }[] = []
   try {
@@ -262,7 +262,7 @@ const download = async (
       headers: { accept: 'text/plain, application/json' },
     })
   } catch (error) {
-    throw cannot(signal.aborted ? 'the time is up' : 'no answer', error)
+    throw cannot(signal.aborted ? 'the time ran out' : 'no answer', error)
   }
   if (!response.ok || response.body === null) {
     await response.body?.cancel()
@@ -277,7 +277,7 @@ const download = async (
       chunks.push(chunk)
     }
   } catch (error) {
-    throw cannot(signal.aborted ? 'the time is up' : 'the answer broke off', error)
+    throw cannot(signal.aborted ? 'the time ran out' : 'the connection broke', error)
   }
   if (sizeBytes > sizeBytesMax) throw cannot(`it is larger than ${sizeBytesMax} bytes`)
   return Buffer.concat(chunks).toString('utf8')

@@ -1,13 +1,13 @@
 /**
- * Local parts that name a function, not a person. RFC 2142 comes first; the rest is what organizations really use, in
- * several languages. Left out on purpose: `test`, numbers and years, two letters that may be initials, and words that are also names (`bill`, `grant`, `dean`).
- * Written without separators: `customer-service`, `customer_service` and `customerservice` are one role.
+ * Local parts that name a function and not a person: those of RFC 2142, and those that organizations use in several languages.
+ * Not included: `test`, numbers, years, two letters that can be initials, and words that are also names (`bill`, `grant`, `dean`).
+ * Names are written without separators: `customer-service`, `customer_service` and `customerservice` are one role.
  */
 const roleNames: ReadonlySet<string> = new Set(
   [
     // RFC 2142 §3 to §6, and RFC 5321 §4.5.1.
     'info marketing sales support abuse noc security postmaster hostmaster usenet news webmaster www uucp ftp',
-    // Mail machinery.
+    // Mail systems.
     'mailerdaemon noreply donotreply dontreply nepasrepondre bounce bounces root admin administrator mail mailbox',
     'mailadmin email listserv majordomo newsletter newsletters notification notifications alert alerts automailer',
     'spam dmarc unsubscribe subscribe list lists owner',
@@ -101,10 +101,10 @@ const roleNames: ReadonlySet<string> = new Set(
   ].flatMap((line) => line.split(' ')),
 )
 
-/** How many roles are known; spelling variants by separators count once. */
+/** The number of roles; spelling variants by separators count once. */
 export const roleCount = roleNames.size
 
-/** Words that may follow a role after a separator: an owner or a place. */
+/** Words for a department or place that can follow a role after a separator. */
 const qualifiers: ReadonlySet<string> = new Set(
   [
     'team dept department desk office center centre group inbox global international emea apac latam europe asia canada australia',
@@ -112,7 +112,7 @@ const qualifiers: ReadonlySet<string> = new Set(
   ].flatMap((line) => line.split(' ')),
 )
 
-/** No role is longer; longer local parts are not worth folding. */
+/** All roles are shorter, so a longer local part need not be normalized. */
 const roleLengthMax = 32
 const separators = /[._-]/g
 const lastSeparator = /[._-](?=[a-z]+$)/
@@ -125,7 +125,7 @@ export const isRoleName = (localPart: string): boolean => {
   for (let at = 0; at < end; at++) {
     const code = localPart.charCodeAt(at)
     if (code >= 97 && code <= 122) continue
-    // No role has a digit in it, and most people's local parts that are not a plain word do.
+    // Roles contain no digits, but most people's local parts that are not a plain word do.
     if (code >= 48 && code <= 57) return false
     if (code === 43 && at > 0) end = at
     else plain = false

@@ -1,8 +1,6 @@
 /**
- * Decides which entries of other projects' lists of disposable and free domains are believed.
- *
- * Strangers write those lists, and they contain mistakes that would cost customers: big providers, public suffixes, alias
- * services, shops. So every entry is judged before it counts, and the curated lists win. Pure.
+ * Decides which entries of other projects' lists are used. Those lists contain mistakes that would cost customers, such as big
+ * providers, public suffixes, alias services and shops, so every entry is judged, and the curated lists win. Pure.
  */
 import { parse } from 'tldts'
 import { suggestionFor } from './did-you-mean.ts'
@@ -10,16 +8,16 @@ import type { DomainKind } from './listed-domains.ts'
 import type { RawLists } from './packages.ts'
 import { firstOfParents } from './parents.ts'
 
-/** Domains whose kind was decided here. */
+/** The kinds of domains in the curated lists. */
 export type Curated = ReadonlyMap<string, DomainKind>
 
 export type Sifted = {
   readonly entries: readonly string[]
-  /** Entries that were left out, by reason. */
+  /** The number of entries that were not used, by reason. */
   readonly left: Readonly<Record<string, number>>
 }
 
-/** Sorted, and without names below a listed parent, which add nothing. */
+/** Returns the lists sorted, without names under a listed parent, because these add nothing. */
 export const siftLists = (
   raw: RawLists,
   curated: Curated,
@@ -49,12 +47,12 @@ const sifted = (entries: ReadonlySet<string>, fault: (domain: string) => string 
 }
 
 const suffixOptions = { allowPrivateDomains: true, extractHostname: false, validateHostname: false }
-/** Schools, authorities and armies run no throw-away services, even if a list has them. */
+/** Schools, authorities and armies run no disposable-mail services, even if a list contains them. */
 const institution = /(?:^|\.)(?:edu|ac|gov|gob|gouv|mil)(?:\.[a-z]{2})?$/
 
-/** A name this short under .com costs more than a throw-away service earns; the lists have many from made-up sign-ups. */
+/** A name this short under .com costs more than a disposable-mail service earns; the lists contain many from made-up sign-ups. */
 const costly = /^[a-z0-9]{1,3}\.com$/
-/** Exceptions: the list kept by hand (disposable-email-domains) names these. */
+/** Exceptions, which the manually maintained list (disposable-email-domains) contains. */
 const costlyDisposable = new Set([
   '25u.com',
   '3l6.com',
@@ -66,7 +64,7 @@ const costlyDisposable = new Set([
   'zzz.com',
 ])
 
-/** Why a domain that is listed as disposable is not believed to be disposable; null if it is. */
+/** Returns why a domain that is listed as disposable is not used as such; null if it is. */
 export const disposableFault = (domain: string, curated: Curated): string | null => {
   const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
   if (registrable === null) return 'public_suffix'
@@ -75,7 +73,7 @@ export const disposableFault = (domain: string, curated: Curated): string | null
   return institution.test(publicSuffix ?? '') ? 'institution' : null
 }
 
-/** Endings sold for next to nothing: a "free mail" domain there is a throw-away service that is not listed yet. */
+/** Very cheap endings, under which a "free mail" domain is a disposable-mail service that is not listed yet. */
 const cheapEndings = new Set([
   'cd',
   'tk',
@@ -98,13 +96,13 @@ const cheapEndings = new Set([
 const establishedEndings = new Set(['com', 'net', 'org'])
 
 /**
- * The source also lists shops, airlines and newspapers, whose company data would be refused by mistake. A name that contains
- * "mail" is accepted, unless it is a mailer (a service that sends for others) or a throw-away service; any other name is
+ * The source also lists shops, airlines and newspapers, whose company data would wrongly be refused. A name that contains "mail" is
+ * accepted unless it belongs to a mailer (a service that sends for others) or a disposable-mail service. Any other name is
  * accepted only from a curated list.
  */
 const namesMail = /^(?!.*(?:te?mp|trash|burn|bomb|gmail|mailers?\.)).*(?:mail|mbox|inbox)/
 
-/** Why a domain that is listed as free is not accepted as free; null if it is accepted. */
+/** Returns why a domain that is listed as free is not used as such; null if it is. */
 export const freeFault = (
   domain: string,
   isDisposable: (name: string) => boolean,

@@ -4,8 +4,8 @@ import { unavailableWhenAway } from '../../../call/unavailable.ts'
 import { type MailboxEvidence, mailboxOutcomes } from '../evidence.ts'
 
 /**
- * The result of a later check of a mailbox. A server that defers mail from strangers (greylisting) answers truly only
- * at the second attempt; no call waits for that, so the answer is kept for the next call.
+ * A server that defers mail from unknown senders (greylisting) reveals only at the second attempt whether a mailbox exists.
+ * No call waits for that, so the answer is stored for the next call.
  */
 
 type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: string }
@@ -13,11 +13,11 @@ type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: st
 export type MailboxChecks = {
   find(addressHmac: string): Promise<MailboxCheck | null>
   keep(addressHmac: string, check: MailboxCheck): Promise<void>
-  /** Deletes results that are too old to serve. Returns how many. */
+  /** Deletes outdated results, and returns their number. */
   forget(): Promise<number>
 }
 
-/** A verdict older than this no longer describes the mailbox. */
+/** An older result is not used, because the mailbox may have changed. */
 export const checkHoursMax = 24
 export const forgottenAtOnceMax = 10_000
 

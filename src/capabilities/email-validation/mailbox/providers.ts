@@ -1,18 +1,15 @@
-/**
- * What a reply to RCPT is worth at the largest mailbox providers. At a provider that is not listed here, we ask about the mailbox
- * and about a random recipient.
- */
+/** What a reply to RCPT means at the largest mailbox providers. At other providers we ask about the mailbox and about a random recipient. */
 import { providerOf } from '../dns/mail-providers.ts'
 import type { MailboxEvidence, MxRecord } from '../evidence.ts'
 
 type ProviderRow = {
   /** As in `mx.provider`. */
   readonly provider: string
-  /** `says`: missing mailboxes are refused; `accepts_everything`: they are accepted, and refused after DATA if at all. */
+  /** `says`: RCPT is refused for missing mailboxes; `accepts_everything`: it is accepted, and mail is refused after DATA if at all. */
   readonly rcpt: 'says' | 'accepts_everything'
   /**
-   * The provider's own domains that are known to refuse non-existent recipients: we ask about no random recipient there. List only
-   * domains that are certain, because a wrong entry would make a charge wrong. Its customers' domains may accept everything.
+   * The provider's own domains that certainly refuse non-existent recipients, so that we need not ask about a random one.
+   * A wrong entry would cause wrong charges. Customers' domains are not listed, because they may accept everything.
    */
   readonly neverCatchAll: readonly string[]
   readonly source: string
@@ -31,7 +28,7 @@ export const providerRows: readonly ProviderRow[] = [
     rcpt: 'says',
     neverCatchAll: [],
     source:
-      'github.com/AfterShip/email-verifier/issues/72 (550 5.5.0 for a missing one, 452 4.5.3 for a second recipient in a ' +
+      'github.com/AfterShip/email-verifier/issues/72 (550 5.5.0 for a missing mailbox, 452 4.5.3 for a second recipient in a ' +
       'transaction), github.com/sisimai/rb-sisimai/issues/77 (550 5.4.1 of Microsoft 365)',
   },
   {
@@ -45,7 +42,7 @@ export const providerRows: readonly ProviderRow[] = [
     rcpt: 'accepts_everything',
     neverCatchAll: [],
     source:
-      'github.com/truemail-rb/truemail-go/issues/91 (2024-04-30: 250 to every recipient, a missing one is refused after DATA), ' +
+      'github.com/truemail-rb/truemail-go/issues/91 (2024-04-30: 250 to every recipient, a missing mailbox is refused after DATA), ' +
       'github.com/AfterShip/email-verifier/issues/57',
   },
   {
@@ -53,8 +50,8 @@ export const providerRows: readonly ProviderRow[] = [
     rcpt: 'says',
     neverCatchAll: [],
     source:
-      'github.com/sisimai/go-sisimai/issues/64 (550 Unknown user at RCPT for a missing one; after DATA for one that refuses the ' +
-      'sender, until 2025-03-12; since then such mail is taken), rhost/for-nttdocomo.go there (552 Too much mail data: full)',
+      'github.com/sisimai/go-sisimai/issues/64 (550 Unknown user at RCPT for a missing mailbox; after DATA for a mailbox that refuses the ' +
+      'sender, until 2025-03-12; since then such mail is accepted), rhost/for-nttdocomo.go there (552 Too much mail data: full)',
   },
   {
     provider: 'naver',
@@ -71,14 +68,14 @@ const accepting = new Set(
 )
 const strictDomains = new Set(providerRows.flatMap(({ neverCatchAll }) => neverCatchAll))
 
-/** All mail of a domain goes to servers that accept every recipient, so asking them is useless. */
+/** Whether all of a domain's mail servers accept every recipient, so that asking them is useless. */
 export const acceptsEverything = (records: readonly MxRecord[]): boolean =>
   records.length > 0 && records.every(({ exchange }) => accepting.has(providerOf(exchange) ?? ''))
 
 /** Whether a domain is known to refuse recipients that do not exist, for all senders. */
 export const refusesUnknown = (domain: string): boolean => strictDomains.has(domain)
 
-/** A mailbox of such a provider, which was not asked about. */
+/** The evidence for a mailbox at a provider that accepts everything, without asking a server. */
 export const acceptedUnasked: MailboxEvidence = {
   outcome: 'accepted',
   connected: null,

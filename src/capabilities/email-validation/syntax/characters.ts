@@ -1,5 +1,3 @@
-/** The ASCII characters of addresses, by their codes. */
-
 export const dot = 46
 export const hyphen = 45
 export const at = 64
@@ -16,7 +14,7 @@ export const isHyphen = 16
 export const isNotAscii = 32
 const lowerLetters = 'abcdefghijklmnopqrstuvwxyz'
 
-/** The possible roles of each ASCII character, as a sum of the above; a domain's hyphen is handled where it occurs. */
+/** What each ASCII character can be in an address, as a sum of the flags above. A domain's hyphen is handled separately. */
 export const kinds = new Uint8Array(128)
 for (const [characters, kind] of [
   [lowerLetters, isAtext | isLetter],

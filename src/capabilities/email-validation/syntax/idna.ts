@@ -1,9 +1,8 @@
 /**
- * Internationalized domain names as IDNA2008 has them (RFC 5890 to 5893), on top of the platform's UTS 46.
+ * Internationalized domain names under IDNA2008 (RFC 5890 to 5893).
  *
- * `node:url` knows Punycode, but it is made for browsers: it accepts emoji, maps `㎏` to `kg` and leaves a broken A-label
- * unchanged. The checks it lacks are made here.
- * Nothing is mapped except case (RFC 5895 §2.1): a look-alike such as `ｇｍａｉｌ` is refused, not quietly repaired.
+ * `node:url` implements UTS 46 for browsers: it accepts emoji, maps `㎏` to `kg` and leaves a broken A-label unchanged. This file
+ * adds the missing checks. Only case is mapped (RFC 5895 §2.1), so a look-alike such as `ｇｍａｉｌ` is refused.
  */
 import { domainToASCII, domainToUnicode } from 'node:url'
 
@@ -17,13 +16,13 @@ type IdnaDomain = {
 const acePrefix = 'xn--'
 
 /**
- * Code points a label may hold: PVALID, CONTEXTJ and CONTEXTO of RFC 5892 §3, derived from Unicode properties as §2 derives
- * them (letters, marks and digits that case folding and compatibility mapping leave alone), with its exceptions (§2.6).
+ * The code points allowed in a label: PVALID, CONTEXTJ and CONTEXTO of RFC 5892 §3, derived from Unicode properties as in §2
+ * (letters, marks and digits that case folding and compatibility mapping do not change), with the exceptions of §2.6.
  */
 const labelForm =
   /^[[[\p{Ll}\p{Lu}\p{Lo}\p{Lm}\p{Mn}\p{Mc}\p{Nd}]--[\p{Changes_When_NFKC_Casefolded}\p{Default_Ignorable_Code_Point}\u0640\u07FA\u302E\u302F\u3031-\u3035\u303B\u1100-\u11FF\uA960-\uA97F\uD7B0-\uD7FF\u20D0-\u20FF\u{1D100}-\u{1D24F}]][\-a-z0-9ßς\u06FD\u06FE\u0F0B\u3007\u200C\u200D\u00B7\u0375\u05F3\u05F4\u30FB]]+$/v
 
-/** CONTEXTO violations, RFC 5892 appendices A.3 to A.9. Each pattern looks at most one code point around its match. */
+/** CONTEXTO violations (RFC 5892 appendices A.3 to A.9). Each pattern looks at most one code point around its match. */
 const outOfContext = [
   /(?<!l)\u00B7|\u00B7(?!l)/u,
   /\u0375(?!\p{Script=Greek})/u,
@@ -34,14 +33,14 @@ const kanaOrHan = /[\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Han}]/u
 const arabicIndicDigit = /[\u0660-\u0669]/u
 const extendedArabicIndicDigit = /[\u06F0-\u06F9]/u
 
-/** Upper case to be folded. Cherokee is not: there the lower case letters are the ones that case folding changes. */
+/** Upper-case letters to fold. Cherokee is not included, because there case folding changes the lower-case letters. */
 const foldedUpper = /[\p{Lu}&&\p{Changes_When_NFKC_Casefolded}]/gv
 /**
- * The U-labels and A-labels of a domain with at least one of either; null if IDNA2008 refuses a label (RFC 5891 §4.2, §5.4)
- * or the domain as a whole breaks the Bidi rule. The caller checks dots, hyphens, lengths and ASCII characters.
+ * Returns the U-labels and A-labels of a domain that has at least one of either; null if IDNA2008 refuses a label (RFC 5891 §4.2,
+ * §5.4) or the domain breaks the Bidi rule. The caller checks dots, hyphens, lengths and ASCII characters.
  */
 export const parseIdna = (domain: string): IdnaDomain | null => {
-  // Folded character by character: `toLowerCase` of a whole word would turn the last Σ into ς, another domain.
+  // Case is folded character by character, because `toLowerCase` of a whole word would turn a final Σ into ς, which is another domain.
   const folded = domain.replace(foldedUpper, (upper) => upper.toLowerCase()).normalize('NFC')
   const unicode: string[] = []
   const ascii: string[] = []
@@ -54,7 +53,7 @@ export const parseIdna = (domain: string): IdnaDomain | null => {
   return keepsBidiRule(unicode) ? { unicode: unicode.join('.'), ascii: ascii.join('.') } : null
 }
 
-/** An LDH label or a U-label. */
+/** Parses an LDH label or a U-label. */
 const parseLabel = (label: string): IdnaDomain | null => {
   if (isAscii(label)) return { unicode: label, ascii: label }
   if (!isULabel(label)) return null
@@ -62,7 +61,7 @@ const parseLabel = (label: string): IdnaDomain | null => {
   return ascii.startsWith(acePrefix) && domainToUnicode(ascii) === label ? { unicode: label, ascii } : null
 }
 
-/** A label that does not decode to a U-label, or to one that encodes to a different text, is a fake A-label (RFC 5890 §2.3.2.1). */
+/** A label that does not decode to a U-label, or to one that encodes to another text, is a fake A-label (RFC 5890 §2.3.2.1). */
 const parseALabel = (ascii: string): IdnaDomain | null => {
   const unicode = domainToUnicode(ascii)
   return !isAscii(unicode) && isULabel(unicode) && domainToASCII(unicode) === ascii
@@ -82,9 +81,9 @@ const isULabel = (label: string): boolean => {
 
 const isAscii = (text: string): boolean => !/[\u0080-\u{10FFFF}]/u.test(text)
 
-// --- CONTEXTJ, RFC 5892 appendices A.1 and A.2. The platform looks less closely: it allows a non-joiner after any letter. ---
+// --- CONTEXTJ, RFC 5892 appendices A.1 and A.2. The platform is less strict: it allows a non-joiner after any letter. ---
 
-/** Joining_Type D in Arabic, Syriac and Mongolian. In other scripts a non-joiner is refused, as the platform refuses it too. */
+/** Joining_Type D in Arabic, Syriac and Mongolian. In other scripts a non-joiner is refused, as by the platform. */
 const dualJoining =
   String.raw`\u0620\u0626\u0628\u062A-\u062E\u0633-\u063F\u0641-\u0647\u0649-\u064A\u066E-\u066F\u0678-\u0687` +
   String.raw`\u069A-\u06BF\u06C1-\u06C2\u06CC\u06CE\u06D0-\u06D1\u06FA-\u06FC\u06FF\u0712-\u0714\u071A-\u071D` +
@@ -96,7 +95,7 @@ const rightJoining =
   String.raw`\u06C3-\u06CB\u06CD\u06CF\u06D2-\u06D3\u06D5\u06EE-\u06EF\u0710\u0715-\u0719\u071E\u0728\u072A` +
   String.raw`\u072C\u072F\u074D\u0759-\u075B\u076B-\u076C\u0771\u0773-\u0774\u0778-\u0779\u08AA-\u08AC\u08AE` +
   String.raw`\u08B1-\u08B2\u08B9`
-/** A non-joiner that keeps two letters apart, even with vowel signs between them. */
+/** A non-joiner between two letters, even with vowel signs between them. */
 // recheck: of an address of at most 320 characters.
 const letterSeparator = new RegExp(
   `(?<=[${dualJoining}]\\p{Mn}*)\\u200C(?=\\p{Mn}*[${dualJoining}${rightJoining}])`,
@@ -113,18 +112,18 @@ export const joinersInContext = (text: string): boolean => {
   return true
 }
 
-/** Canonical_Combining_Class 9, known only to the platform's own check of joiners: between two letters क nothing else lets it pass. */
+/** Tests for Canonical_Combining_Class 9 with the platform's check of joiners, which allows one between two letters क only after a virama. */
 const isVirama = (character: string): boolean =>
   /^\p{M}$/u.test(character) && domainToASCII(`\u0915${character}\u200D\u0915`) !== ''
 
-// --- The Bidi rule, RFC 5893 §2. Only classes that label code points have; the platform knows no Bidi_Class property. ---
+// --- The Bidi rule, RFC 5893 §2. JavaScript has no Bidi_Class property, so these are the classes that labels can contain. ---
 
 const nonspacing = /^\p{Mn}$/u
 const europeanDigit = /^[0-9\u06F0-\u06F9]$/u
 const arabicDigit = /^[\u0660-\u0669\u{10D30}-\u{10D39}]$/u
-/** Whole blocks: their digits and nonspacing marks are handled before. */
+/** Whole blocks, because their digits and nonspacing marks are matched before. */
 const rightToLeft = /[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFF\u{10800}-\u{10FFF}\u{1E800}-\u{1EFFF}]/u
-/** Some modifier letters are neutral. */
+/** Without the modifier letters that are neutral. */
 const leftToRight =
   /^[[\p{L}\p{Mc}\p{Nd}]--[\u02B9\u02BA\u02C6-\u02CF\u02EC\u2E2F\uA67F\uA717-\uA71F\uA788]]$/v
 
@@ -138,7 +137,7 @@ const bidiClass = (character: string): BidiClass => {
   return leftToRight.test(character) ? 'L' : 'neutral'
 }
 
-/** One right-to-left label puts all labels of the domain under the rule, the ASCII ones too. */
+/** If one label is right-to-left, the rule applies to all labels of the domain, including ASCII ones. */
 const keepsBidiRule = (labels: readonly string[]): boolean => {
   if (!labels.some((label) => rightToLeft.test(label))) return true
   const classes = labels.map((label) => Array.from(label, bidiClass))

@@ -3,10 +3,7 @@ import type { SyntaxReason } from '../evidence.ts'
 import { at, backslash, dot, isAtext, isControl, kinds, quote } from './characters.ts'
 import { joinersInContext } from './idna.ts'
 
-/**
- * Until 2009, Japanese carriers gave out names with consecutive dots or a dot at the end, against RFC 5321. Their owners still have
- * them, at these domains only.
- */
+/** Until 2009, these Japanese carriers assigned names with consecutive dots or a final dot, against RFC 5321. Some are still in use. */
 const domainsWithAnyDots: ReadonlySet<string> = new Set(['docomo.ne.jp', 'ezweb.ne.jp'])
 const withAnyDots = /^[\w!#$%&'*+/=?^`{|}~-][\w!#$%&'*+/=?^`{|}~.-]*$/
 
@@ -22,7 +19,7 @@ const endOfAnyDots = (text: string): number | SyntaxReason => {
   return isWithAnyDots(named) ? end : 'local_part_dot'
 }
 
-/** Whether the name has, or may have, dots that RFC 5321 allows only in quotes. `asciiDomain` in lower case. */
+/** Whether the domain permits any dots and the name is allowed there. `asciiDomain` must be in lower case. */
 export const isWithAnyDots = (named: { localPart: string; asciiDomain: string }): boolean =>
   domainsWithAnyDots.has(named.asciiDomain) && withAnyDots.test(named.localPart)
 
@@ -43,7 +40,7 @@ const endOfDotAtom = (text: string): number | SyntaxReason => {
   return 'no_at_sign'
 }
 
-/** The index of the `@` after a Quoted-string, which may be empty. RFC 6531 allows no backslash before a non-ASCII character. */
+/** The index of the `@` after a Quoted-string, which can be empty. RFC 6531 allows no backslash before a non-ASCII character. */
 export const endOfQuoted = (text: string): number | SyntaxReason => {
   for (let index = 1; index < text.length; index++) {
     const code = text.charCodeAt(index)
@@ -58,7 +55,7 @@ export const endOfQuoted = (text: string): number | SyntaxReason => {
   return 'quoted_string'
 }
 
-/** The same mailbox in its shortest spelling: by RFC 5321 §4.1.2, quotes and backslashes do not belong to its name. */
+/** The shortest spelling of the same mailbox, because quotes and backslashes are not part of its name (RFC 5321 §4.1.2). */
 export const withoutNeedlessQuotes = (given: string, asciiDomain: string): string => {
   const content = given.slice(1, -1).replace(/\\(.)/gsu, '$1')
   const plain = !content.includes('@') && typeof endOfUnquoted(`${content}@${asciiDomain}`) === 'number'
@@ -66,13 +63,13 @@ export const withoutNeedlessQuotes = (given: string, asciiDomain: string): strin
 }
 
 /**
- * Characters that RFC 6531 would allow, though no one can see or type them: they separate, control or reverse text, or they are
- * unassigned, private or noncharacters (whose normal form may change), or mark a failed decoding. Two such addresses look
- * alike and are different mailboxes. The selectors of text and emoji style are allowed, as they are in pasted text.
+ * Characters that RFC 6531 allows but people can neither see nor type: separators, controls, direction marks, unassigned and
+ * private characters, and the replacement character. With them, two different mailboxes could look alike. The selectors of
+ * text and emoji style are allowed, as in pasted text.
  */
 const unseen = /[[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\uFFFD]--[\u0020\u200C\u200D\uFE0E\uFE0F]]/v
 
-/** A mark without a letter before it would change the character before the address, wherever the address is printed. */
+/** A leading mark would combine with the character before the address, wherever the address is printed. */
 const leadingMark = /^"?\p{M}/u
 
 export const isUnicodeLocalPart = (given: string): boolean => {

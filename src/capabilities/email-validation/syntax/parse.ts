@@ -1,12 +1,9 @@
 /**
- * Whether a text is an address, by its characters alone.
+ * Decides from its characters alone whether a text is an address: whether an SMTP client may put it between the angle brackets
+ * of RCPT TO (Mailbox of RFC 5321 §4.1.2 with the extensions of RFC 6531 §3.3). Forms that exist only in message headers, such as
+ * display names and comments, are refused, and nothing is trimmed: `as-meant.ts` runs before.
  *
- * An address is a text that an SMTP client may put between the angle brackets of RCPT TO: Mailbox of RFC 5321 §4.1.2 with the
- * extensions of RFC 6531 §3.3. Forms that exist only in message headers (display names, comments, folding white space, obsolete forms)
- * are refused, and nothing is trimmed: `as-meant.ts` runs before. Whether a domain exists or could be routed is not judged here.
- *
- * The scanner moves from left to right and never back, over `lengthMax` characters at most. Only text with characters
- * outside ASCII, or an `xn--` label, pays the cost of Unicode.
+ * The scanner never goes back and reads at most `lengthMax` characters.
  */
 import { isIP } from 'node:net'
 import { formatIPv6 } from '../../../egress/address.ts'
@@ -29,7 +26,7 @@ import {
 import { parseIdna } from './idna.ts'
 import { endOfQuoted, endOfUnquoted, isUnicodeLocalPart, withoutNeedlessQuotes } from './local-part.ts'
 
-/** UTF-16 units. Longer text is refused unread: a local part and a domain of full length, with `@`, have 318. */
+/** In UTF-16 units. Longer text is refused unread: a local part and a domain of full length, with `@`, have 318. */
 const lengthMax = 320
 /** RFC 5321 §4.5.3.1.1, including quotes and backslashes, because they are sent too. */
 const localOctetsMax = 64
@@ -44,12 +41,10 @@ const refusals = new Map(syntaxReasons.map((reason) => [reason, { valid: false, 
 const refuse = (reason: SyntaxReason): ParsedEmail => refusals.get(reason) ?? { valid: false, reason }
 
 /**
- * Parses one address, within the limits in octets of RFC 5321 and RFC 1035 and under IDNA2008; never throws. Time and memory are
- * bounded by 320 characters, however long the text.
+ * Parses one address under RFC 5321, RFC 6531 and IDNA2008; never throws. `normalized` parses to the same address again.
  *
- * Text outside ASCII is converted to NFC first, and the result is parsed (U+037E becomes `;`, and is refused as such). Both forms
- * of an internationalized address, with U-labels and with A-labels, must fit into 254 octets of UTF-8, because either may be sent.
- * `normalized` parses to the same address again.
+ * Text outside ASCII is first converted to NFC (U+037E becomes `;`, and is refused). Both forms of an internationalized address,
+ * with U-labels and with A-labels, must fit into 254 octets of UTF-8, because either may be sent.
  */
 export const parseEmail = (text: string): ParsedEmail => {
   if (text === '') return refuse('empty')
@@ -94,13 +89,11 @@ const parseNormal = (text: string, ascii: boolean): ParsedEmail => {
   }
 }
 
-// --- The domain ---
-
 type Domain = {
   readonly unicode: string
   readonly ascii: string
   readonly literal: boolean
-  /** Of its longer form. */
+  /** The length of its longer form. */
   readonly octets: number
   /** The text spells the domain differently. */
   readonly changed: boolean
@@ -122,7 +115,7 @@ const parseDomain = (text: string, from: number): Domain | SyntaxReason => {
   return { unicode: domain, ascii: domain, literal: false, octets: domain.length, changed }
 }
 
-/** Labels of letters, digits, hyphens and non-ASCII characters; flags record the kinds found. */
+/** Checks the labels and returns flags for the kinds of characters found. */
 const scanHostname = (text: string, from: number): number | SyntaxReason => {
   const end = text.length
   if (from === end) return 'domain_empty'
@@ -148,12 +141,11 @@ const scanHostname = (text: string, from: number): number | SyntaxReason => {
       labelKinds |= kind
     }
   }
-  // RFC 5321 has no such rule, but neither RFC 1123 §2.1 nor RFC 3696 §2 has a numeric top-level domain: `a@192.0.2.1` is an
-  // IP address without its brackets, and resolvers and browsers would take it for one.
+  // A numeric top-level domain does not exist (RFC 1123 §2.1, RFC 3696 §2): `a@192.0.2.1` is an IP address without its brackets.
   return labelKinds === isDigit ? 'domain_character' : flags
 }
 
-/** Length and hyphens of one label whose characters are already checked. */
+/** Checks the length and hyphens of a label. Its characters are already checked. */
 const judgeLabel = (text: string, start: number, end: number, seen: number): number | SyntaxReason => {
   // Only the A-label shows the length of a non-ASCII label.
   if ((seen & isNotAscii) === 0 && end - start > labelOctetsMax) return 'label_too_long'
@@ -162,7 +154,7 @@ const judgeLabel = (text: string, start: number, end: number, seen: number): num
   if ((seen & isHyphen) === 0) return flags
   if (text.charCodeAt(start) === hyphen || text.charCodeAt(end - 1) === hyphen) return 'label_hyphen'
   if (text.charCodeAt(start + 2) !== hyphen || text.charCodeAt(start + 3) !== hyphen) return flags
-  // Hyphens at these positions are reserved for prefixes like `xn--`, the only one that exists (RFC 5890 §2.3.1).
+  // Hyphens at these positions are reserved for prefixes; `xn--` is the only one that exists (RFC 5890 §2.3.1).
   return text.slice(start, start + 2).toLowerCase() === 'xn' ? flags | needsIdna : 'label_hyphen'
 }
 
@@ -178,10 +170,7 @@ const parseInternational = (given: string): Domain | SyntaxReason => {
 const literalForm = /^\[(?:(ipv6):)?([0-9a-f.:]+)\]$/i
 const octetForm = /^[0-9]{1,3}$/
 
-/**
- * Address-literal of RFC 5321 §4.1.3. Its general form, `[tag:content]`, accepts only registered tags, and `IPv6` is the only one
- * IANA has registered: `[IPv5:…]` is refused.
- */
+/** Address-literal of RFC 5321 §4.1.3. `[tag:content]` is allowed only with a registered tag, and `IPv6` is the only one. */
 const parseLiteral = (given: string): Domain | SyntaxReason => {
   if (hasControl(given)) return 'control_character'
   const [, tag, content = ''] = literalForm.exec(given) ?? []
@@ -191,7 +180,7 @@ const parseLiteral = (given: string): Domain | SyntaxReason => {
   return { unicode: literal, ascii: literal, literal: true, octets: given.length, changed: literal !== given }
 }
 
-/** Octets may have leading zeros, and are still decimal. */
+/** Octets can have leading zeros, and are decimal nevertheless. */
 const normalIPv4 = (content: string): string | null => {
   const octets = content.split('.')
   if (octets.length !== 4) return null
@@ -199,7 +188,7 @@ const normalIPv4 = (content: string): string | null => {
   return fine ? octets.map(Number).join('.') : null
 }
 
-/** In the form of RFC 5952. `::` replaces two or more groups here; elsewhere it may replace a single group. */
+/** Returns the form of RFC 5952. In an address literal, `::` must replace at least two groups. */
 const normalIPv6 = (content: string): string | null => {
   const tailStart = content.lastIndexOf(':') + 1
   const tail = content.slice(tailStart)

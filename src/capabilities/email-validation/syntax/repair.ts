@@ -1,17 +1,16 @@
 /**
- * The address that a malformed text was probably meant to be: `x@gmail,com`, `Name <x@gmail.com>`, `mailto:x@gmail.com`.
+ * Suggests the address that a malformed text was probably meant to be: `x@gmail,com`, `Name <x@gmail.com>`, `mailto:x@gmail.com`.
  *
- * A repair is a question to a person, never a verdict: the text stays malformed. If two addresses could be meant, there is no
- * repair. Pure, and linear in the length of the text.
+ * The text stays invalid: a repair is only a suggestion. If two addresses could be meant, there is none.
  */
 import type { EmailAddress, SyntaxReason } from '../evidence.ts'
 import { isAscii } from './characters.ts'
 import { parseEmail } from './parse.ts'
 
-/** UTF-16 units. An address with a name before it is no longer. */
+/** In UTF-16 units; enough for an address with a name before it. */
 const repairableMax = 512
 
-/** The reasons that a repair can help with. Other texts are too long, or have characters that no one types by mistake. */
+/** The reasons that a repair can help with. Other texts are too long, or contain characters that people do not type by mistake. */
 const repairable: ReadonlySet<SyntaxReason> = new Set([
   'local_part_empty',
   'local_part_character',
@@ -22,7 +21,7 @@ const repairable: ReadonlySet<SyntaxReason> = new Set([
   'label_idna',
 ])
 
-/** Null if nothing close to the text is well-formed. `text` as `readAsMeant` returns it, with the reason for its refusal. */
+/** Null if no similar text is well-formed. `text` is the result of `readAsMeant`, and `reason` explains its refusal. */
 export const repairedAddress = (text: string, reason: SyntaxReason): EmailAddress | null => {
   if (!repairable.has(reason) || text.length > repairableMax) return null
   const bare = withOneAt(unwrapped(text))
@@ -53,7 +52,7 @@ const linked = (link: string): string =>
     String.fromCharCode(parseInt(code.slice(1), 16)),
   )
 
-/** `E-mail:x`, `Me: x`, `http://x`; not `john:doe`, where the colon is a slip, nor `http://ada:password`. */
+/** Matches `E-mail:x`, `Me: x` and `http://x`, but not `john:doe`, whose colon is a typo, nor `http://ada:password`. */
 const label = /^[^:@"]*(?:mail:|:(?=\s)|:\/\/|^\/\/)(?=[^:@]*@)/i
 
 const withoutLabel = (text: string): string => text.replace(label, '')
@@ -62,7 +61,7 @@ const stripped = (text: string): string => {
   let start = 0
   let end = text.length
   while (end > start && (closers.includes(text.charAt(end - 1)) || isBlank(text.charAt(end - 1)))) end--
-  // A quoted local part keeps its quotes: they are not a wrapping.
+  // The quotes of a quoted local part belong to the address.
   const quoted = text.startsWith('"') && text.slice(0, end).includes('"@')
   while (!quoted && start < end && (openers.includes(text.charAt(start)) || isBlank(text.charAt(start))))
     start++
@@ -71,7 +70,7 @@ const stripped = (text: string): string => {
 
 const isBlank = (character: string): boolean => character <= ' ' || character === '\u00A0'
 
-/** Both sides repaired; null if there is no `@`, or more than one group of them. */
+/** Repairs both sides; null if there is no `@`, or more than one group of them. */
 const withOneAt = (text: string): string | null => {
   const at = text.indexOf('@')
   if (at === -1 || text.startsWith('"')) return at === -1 ? null : text
@@ -92,7 +91,7 @@ const withSingleDots = (text: string): string =>
         .join('.')
     : text
 
-/** Wide letters come from an input method that was left on. */
+/** Wide letters come from an East Asian input method that was left on. */
 const narrowed = (text: string): string => (isAscii(text) ? text : text.normalize('NFKC'))
 
 /** On the keyboard, the comma and the semicolon are next to the dot. */

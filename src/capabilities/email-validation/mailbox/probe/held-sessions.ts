@@ -1,24 +1,22 @@
 import type { SmtpSession } from '../smtp/session.ts'
 import type { LaneBounds } from './lane-answer.ts'
 
-/** An open session and its record. */
 export type Held = {
   readonly smtp: SmtpSession
-  /** Transactions, including those under way. */
+  /** The number of transactions so far, including those under way. */
   begun: number
   underWay: number
-  /** Recipients the server refused. */
   refusals: number
-  /** Accepts no more transactions, and ends when none is under way. */
+  /** The session starts no more transactions, and ends when none is under way. */
   retired: boolean
   idleTimer: NodeJS.Timeout | undefined
 }
 
-/** The open sessions at one address of a mail server, and how much each can still take. */
+/** The open sessions at one address of a mail server. */
 export class HeldSessions {
   readonly #bounds: LaneBounds
   readonly #all = new Set<Held>()
-  /** The latest answer was fast enough for others to wait behind one. Unknown for a server not yet asked. */
+  /** The latest answer came so quickly that pipelined questions do not delay each other much. False before the first answer. */
   prompt = false
 
   constructor(bounds: LaneBounds) {
@@ -37,12 +35,12 @@ export class HeldSessions {
     return this.all.filter(({ underWay }) => underWay === 0).length
   }
 
-  /** A session could take one more recipient immediately. */
+  /** Whether a session can be asked about another recipient immediately. */
   get ready(): boolean {
     return this.all.some((held) => this.#hasRoom(held))
   }
 
-  /** A session may serve a caller, now or later. */
+  /** Whether a session can serve a caller, now or later. */
   get usable(): boolean {
     return this.all.some(({ smtp, retired }) => smtp.usable() && !retired)
   }
@@ -53,13 +51,12 @@ export class HeldSessions {
     return held
   }
 
-  /** The session is over. */
   remove(held: Held): void {
     clearTimeout(held.idleTimer)
     this.#all.delete(held)
   }
 
-  /** The least busy session that can take one more recipient; null if there is none. */
+  /** The least busy session that can be asked about another recipient; null if there is none. */
   best({ fresh }: { fresh: boolean }): Held | null {
     let best: Held | null = null
     for (const held of this.#all) {
@@ -69,17 +66,17 @@ export class HeldSessions {
     return best
   }
 
-  /** One more transaction; returns its number in the session. */
+  /** Starts a transaction in a session, and returns its number. */
   begin(held: Held): number {
     clearTimeout(held.idleTimer)
     held.underWay++
     return ++held.begun
   }
 
-  /** A transaction is over. A session without another transaction waits to be used again, or ends. */
+  /** Ends a transaction. Its session then waits for the next one, or ends if it has reached a limit. */
   end(held: Held): void {
     held.underWay--
-    // A session that could take only a few more recipients at a time is not worth its place.
+    // A session that can be asked about only a few more recipients at a time is not worth keeping.
     const { refusalsPerSessionMax } = this.#bounds
     const worth = Math.min(this.#atOnceMax(held), refusalsPerSessionMax) / 2
     if (refusalsPerSessionMax - held.refusals < worth) held.retired = true
@@ -99,19 +96,19 @@ export class HeldSessions {
     if (held.underWay === 0) held.smtp.quit()
   }
 
-  /** Ends one session with nothing under way; false if there is none. */
+  /** Ends one idle session; returns false if there is none. */
   retireIdle(): boolean {
     const idle = this.all.find(({ underWay, retired }) => underWay === 0 && !retired)
     if (idle !== undefined) this.retire(idle)
     return idle !== undefined
   }
 
-  /** Ends one idle session that cannot serve, because it holds the place that another session needs. */
+  /** Ends one idle session that cannot serve the waiting caller, to make room for a new session. */
   retireUseless({ fresh }: { fresh: boolean }): void {
     const useless = this.all.find(
       (held) =>
         (fresh || !this.#hasRoom(held)) &&
-        // A broken session will be removed, and counted, in a moment.
+        // A broken session is removed soon anyway.
         held.underWay === 0 &&
         !held.retired &&
         held.smtp.usable(),
@@ -122,7 +119,7 @@ export class HeldSessions {
   #hasRoom(held: Held): boolean {
     if (held.retired || !held.smtp.usable()) return false
     if (held.begun >= this.#bounds.transactionsPerSessionMax) return false
-    // All transactions under way may be refused.
+    // Each transaction under way counts as a possible refusal.
     const refusalsLeft = this.#bounds.refusalsPerSessionMax - held.refusals
     return held.underWay < Math.min(this.#atOnceMax(held), refusalsLeft)
   }

@@ -1,4 +1,3 @@
-/** The questions and answers at one address of a mail server, and their bounds. */
 import { type CircuitBreaker, createCircuitBreaker } from '../../../../concurrency/circuit-breaker.ts'
 import { refusesClient } from '../replies/classify.ts'
 import type { SmtpStage } from '../replies/rules.ts'
@@ -8,7 +7,7 @@ import { SmtpRefusal } from '../smtp/session.ts'
 
 export type LaneBounds = {
   readonly sessionsPerAddressMax: number
-  /** Recipients asked about at the same time in one session, if the server can pipeline and answers promptly. */
+  /** For a server that supports pipelining and answers promptly. */
   readonly checksPerSessionAtOnceMax: number
   readonly transactionsPerSessionMax: number
   /** Postfix slows down a client after 10 errors, 4xx or 5xx, and disconnects it after 20 (`smtpd_soft_error_limit`). */
@@ -27,14 +26,14 @@ export type LaneBounds = {
 export type Question = {
   readonly exchange: string
   readonly mailbox: string
-  /** The mailbox's domain. A server may refuse us for one of the domains it serves. */
+  /** A server can refuse us for one domain and serve us for another. */
   readonly domain: string
   readonly smtputf8: boolean
-  /** A recipient of ours that does not exist: it completes a check that is under way, and so goes before waiting checks. */
+  /** A non-existent recipient of our own, which goes first because it completes a check that is under way. */
   readonly own: boolean
   /** No caller waits for the answer. */
   readonly background: boolean
-  /** The party that asks: parties take turns. */
+  /** Parties take turns. */
   readonly party: string
 }
 
@@ -42,14 +41,14 @@ export type LaneAnswer =
   | { readonly kind: 'reply'; readonly stage: SmtpStage; readonly reply: SmtpReply }
   | { readonly kind: 'failure'; readonly failure: SmtpFailure }
   | { readonly kind: 'smtputf8_unsupported' }
-  /** The breaker is open because of that answer. */
+  /** The breaker is open because of the answer in `cause`. */
   | { readonly kind: 'open'; readonly cause: Cause; readonly forMs: number }
-  /** Too many wait already. */
+  /** Too many callers are waiting. */
   | { readonly kind: 'full' }
-  /** The caller's time is over. `connected` is null if no server was dialled in that time. */
+  /** The caller's time ran out. `connected` is null if no server was dialled. */
   | { readonly kind: 'deadline'; readonly connected: boolean | null }
 
-/** An answer that asked us to stay away. */
+/** An answer that can open the breaker. */
 export type Cause = Extract<LaneAnswer, { kind: 'reply' | 'failure' }>
 
 export const laneBreaker = (bounds: LaneBounds): CircuitBreaker<Cause> =>
@@ -60,7 +59,7 @@ export const laneBreaker = (bounds: LaneBounds): CircuitBreaker<Cause> =>
     trialMs: bounds.totalTimeoutMs,
   })
 
-/** In a used session: it broke, or it was refused something that a fresh session would be granted. */
+/** Whether a used session broke, or the server refused something that it would allow in a fresh session. */
 export const isWornOut = (answer: LaneAnswer): boolean => {
   if (answer.kind === 'failure') return answer.failure.kind === 'closed' || answer.failure.kind === 'protocol'
   if (answer.kind !== 'reply') return false
@@ -68,10 +67,7 @@ export const isWornOut = (answer: LaneAnswer): boolean => {
   return stage === 'mail' || reply.code === 421 || reply.code === 503 || reply.enhancedCode === '4.5.3'
 }
 
-/**
- * Reports to the breaker of an address what the answer to a question means for us. Failed openings are not counted here, but
- * at the failure: once, no matter how many callers waited for the session.
- */
+/** Counts a refusal of us at the address's breaker. A failed opening is counted in `lane.ts`, once for all waiting callers. */
 export const countAnswer = (
   breaker: CircuitBreaker<Cause>,
   { domain, own, background }: Question,
@@ -84,12 +80,12 @@ export const countAnswer = (
     breaker.succeed()
     return
   }
-  // A gateway may refuse such recipients by a policy. The other mailboxes that it accepts mail for must not suffer for it.
+  // A gateway can have a policy against such recipients, which must not affect the other mailboxes behind it.
   if (own) {
     breaker.abandon()
     return
   }
-  // A policy at RCPT may apply to one domain only, and the server's other domains must not suffer for it.
+  // A policy at RCPT can apply to one domain only, and must not affect the server's other domains.
   const about = stage === 'rcpt' && reply.code >= 500 ? domain : null
   breaker.fail(answer, nowMs, { about, background })
 }
@@ -97,6 +93,6 @@ export const countAnswer = (
 export const causeOf = (error: unknown): Cause => {
   if (error instanceof SmtpRefusal) return { kind: 'reply', stage: error.stage, reply: error.reply }
   if (error instanceof SmtpFailure) return { kind: 'failure', failure: error }
-  // No caller awaits an opening as such, so an error thrown here would end the process.
+  // No caller awaits the opening of a session, so a thrown error would end the process.
   return { kind: 'failure', failure: new SmtpFailure('protocol', 'no session', { cause: error }) }
 }

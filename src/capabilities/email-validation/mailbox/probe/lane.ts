@@ -14,24 +14,21 @@ import {
   type Question,
 } from './lane-answer.ts'
 
-/**
- * Everything we do at one address of a mail server: a few reused sessions, a rate limit, a queue and a breaker. Providers
- * count our traffic per address, so the bounds belong to the address and not to the caller.
- */
+/** Providers count our traffic per address, so the sessions, the rate limit, the queue and the breaker belong to an address. */
 
 /** State shared by all lanes. */
 export type LaneSurroundings = {
   readonly clock: () => number
   readonly session: Omit<SessionOptions, 'exchange' | 'address' | 'plainOnly'>
-  /** Takes a place for one more session of this process; false if none is free. */
+  /** Reserves a place for another session in this process; false if none is free. */
   readonly takePlace: (lane: MailboxLane) => boolean
   readonly returnPlace: () => void
-  /** A lane is waiting for a place, so an idle session must end. */
+  /** Whether a lane is waiting for a place, so that an idle session must end. */
   readonly placeWanted: () => boolean
   readonly opened: () => void
 }
 
-/** A slow answer, for example from a server that asks another server first, must not hold up the answers behind it. */
+/** A slow answer, for example from a server that asks another server first, must not delay the answers behind it. */
 const promptMsMax = 1_000
 /** How long a server whose TLS failed is contacted without TLS, and how long no more sessions are opened to a server than it accepted. */
 const memoryMs = 600_000
@@ -48,7 +45,7 @@ export class MailboxLane {
   #rateTimer: NodeJS.Timeout | undefined
   #closing = false
   #plainUntilMs = 0
-  /** No more sessions than the server had open when it refused one; otherwise we would try, and be refused, again immediately. */
+  /** After a server refuses a session, we open no more than it had accepted; otherwise we would be refused again immediately. */
   #fewSessions = { sessions: 0, untilMs: 0 }
   readonly #ended = new AbortController()
 
@@ -61,7 +58,7 @@ export class MailboxLane {
     this.#breaker = laneBreaker(bounds)
   }
 
-  /** Nothing is under way, and nothing worth keeping is remembered. */
+  /** Whether nothing is under way and no state is worth keeping. */
   get dormant(): boolean {
     const nowMs = this.#around.clock()
     const busy = this.#sessions.size + this.#opening + this.#waiting.line.length > 0
@@ -74,15 +71,11 @@ export class MailboxLane {
     return { sessions: size + this.#opening, idle, waiting: this.#waiting.line.length, breakerOpen }
   }
 
-  /** A session could take one more recipient immediately. */
   get ready(): boolean {
     return this.#sessions.ready
   }
 
-  /**
-   * Asks about one recipient, and once more in a fresh session if a used session is no longer usable: asking changes nothing
-   * at the server. Never rejects.
-   */
+  /** Asks about one recipient, and asks again in a fresh session if a used session no longer works. Never rejects. */
   async ask(question: Question, signal: AbortSignal): Promise<LaneAnswer> {
     const refused = this.#closing ? null : this.#breaker.refuses(this.#around.clock())
     if (refused !== null) return { kind: 'open', ...refused }
@@ -92,24 +85,24 @@ export class MailboxLane {
       const again = await this.#askOnce(question, { fresh: true, signal })
       if (again.answer.kind === 'open') return answer
       answer = again.answer
-      // The used session was connected.
+      // The used session was connected, even if the fresh one was not.
       if (answer.kind === 'full' || answer.kind === 'deadline') answer = { kind: 'deadline', connected: true }
     }
     countAnswer(this.#breaker, question, answer, this.#around.clock())
     return answer
   }
 
-  /** Another lane gave a place back. */
+  /** Called when another lane has released a place. */
   placeFree(): void {
     this.#pump()
   }
 
-  /** Ends one unused session, for the sake of another lane. */
+  /** Ends one idle session so that another lane can open one; returns false if there is none. */
   giveUpIdle(): boolean {
     return this.#sessions.retireIdle()
   }
 
-  /** All callers stop waiting; sessions end once they are unused. */
+  /** Dismisses the waiting callers and ends each session when it is idle, at the latest after `graceMs`. */
   async close(graceMs: number): Promise<void> {
     this.#closing = true
     this.#ended.abort()
@@ -123,7 +116,7 @@ export class MailboxLane {
     clearTimeout(timer)
   }
 
-  /** `used`: in a session that was used before. */
+  /** `used` is true if the session had served another question before. */
   async #askOnce(
     question: Question,
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
@@ -141,7 +134,7 @@ export class MailboxLane {
       this.#sessions.prompt = answer.kind === 'reply' && this.#around.clock() - askedAtMs < promptMsMax
       if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
       if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
-      // Not in a used session, which may no longer be usable. A silent server is as useless as one that closes the connection.
+      // A failure in a used session is not counted, because the session may simply have expired.
       if (answer.kind === 'failure' && turn === 1 && !own)
         this.#breaker.fail(answer, this.#around.clock(), { background })
       this.#release(held)
@@ -155,7 +148,7 @@ export class MailboxLane {
     }
   }
 
-  /** The session continues without a caller whose time is over: others use it, and its own deadlines end it. */
+  /** If the caller's time runs out, its session stays open for others. */
   #session(
     question: Question,
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
@@ -188,7 +181,7 @@ export class MailboxLane {
         this.#waiting.line = unserved
         return
       }
-      // Counted when it is handed out: several may be handed out before the first of them begins.
+      // The transaction begins here, because a session can be handed out several times before the first question is sent.
       waiter.settle({ kind: 'session', held, turn: this.#sessions.begin(held) })
     }
     this.#waiting.line = unserved
@@ -213,7 +206,7 @@ export class MailboxLane {
     }
   }
 
-  /** When the breaker lets no new session through, unless an open session may still serve the callers. */
+  /** Dismisses the waiting callers if the breaker is open, unless an open session can still serve them. */
   #turnAway(): void {
     if (this.#opening > 0 || this.#sessions.usable) return
     const refused = this.#breaker.refuses(this.#around.clock())
@@ -249,19 +242,19 @@ export class MailboxLane {
     void smtp.closed.then(() => {
       this.#sessions.remove(held)
       this.#around.returnPlace()
-      // Over before anyone could use it: the opening failed, and without this we would open the next session immediately, forever.
+      // A session that ends unused is a failed opening; otherwise we would reopen it immediately, forever.
       if (held.begun === 0 && !held.retired)
-        this.#failed({ kind: 'failure', failure: new SmtpFailure('closed', 'no session for long') })
+        this.#failed({ kind: 'failure', failure: new SmtpFailure('closed', 'the session ended unused') })
       this.#pump()
     })
     if (this.#closing) this.#sessions.retire(held)
     else this.#sessions.restAwhile(held)
   }
 
-  /** One waiting caller gets the answer; the others try again, or learn that trying is useless. */
+  /** One waiting caller gets the failure. The others wait for the next attempt, or are dismissed once the breaker is open. */
   #failed(cause: Cause): void {
-    // One connection more than the server allows (Postfix: `smtpd_client_connection_count_limit`): the open sessions
-    // serve the waiting callers.
+    // The server allows no more connections (Postfix: `smtpd_client_connection_count_limit`), so the open sessions serve the
+    // waiting callers.
     const isOneTooMany = cause.kind === 'reply' && cause.reply.code === 421
     if (isOneTooMany && this.#sessions.size + this.#opening > 0) {
       const untilMs = this.#around.clock() + memoryMs
@@ -282,7 +275,6 @@ export class MailboxLane {
   }
 }
 
-/** A token bucket: a number per second, and a maximum burst. */
 type TokenBucket = {
   /** Takes a token, or returns the milliseconds until the next one is available. */
   take(nowMs: number): number
@@ -318,10 +310,9 @@ export const createTokenBucket = ({
   }
 }
 
-/** A caller waiting for a session. */
 type Waiter = {
   readonly question: Question
-  /** Only a session that was not used before: the previous session was used, and broke. */
+  /** Needs an unused session, because the previous session was used and broke. */
   readonly fresh: boolean
   readonly settle: (given: Given) => void
 }
@@ -331,11 +322,11 @@ type Given =
   | { readonly kind: 'session'; readonly held: Held; readonly turn: number }
   | Exclude<LaneAnswer, { kind: 'deadline' }>
 
-/** The callers waiting for a session at one address of a mail server, the next one first. Parties take turns. */
+/** The callers waiting for a session, the next one first. Parties take turns. */
 class Waiters {
   line: Waiter[] = []
 
-  /** Whether one more caller of the party would be too many. A party with no caller waiting may always add one. */
+  /** Whether another caller of the party would be too many. A party without waiting callers can always add one. */
   full(waitingMax: number, party: string): boolean {
     return this.line.length >= waitingMax && this.line.some(({ question }) => question.party === party)
   }
@@ -364,7 +355,7 @@ class Waiters {
     })
   }
 
-  /** Inserts after as many callers of each other party as this party has waiting: parties take turns, even if one has many callers. */
+  /** The position of the party's next caller in the line. Parties take turns, even if one has many callers. */
   #turnOf(party: string): number {
     const own = this.line.filter(({ question }) => question.party === party).length
     const before = new Map<string, number>()

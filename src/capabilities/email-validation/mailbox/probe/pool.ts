@@ -1,10 +1,10 @@
-/** The lanes of all addresses, and the sessions that they may hold together. */
+/** The lanes of all addresses, with a common limit on their sessions. */
 import { type LaneSurroundings, MailboxLane } from './lane.ts'
 import type { LaneBounds } from './lane-answer.ts'
 
 export type PoolBounds = LaneBounds & {
   readonly sessionsMax: number
-  /** Addresses remembered; those in use are never forgotten and are bounded by the checks and sessions under way. */
+  /** Addresses in memory. Those in use are never removed; their number is bounded by the checks and sessions under way. */
   readonly addressesMax: number
 }
 
@@ -17,13 +17,13 @@ export type PoolStatus = {
   readonly sessionsOpened: number
 }
 
-/** How long sessions have to close politely when the process ends. */
+/** How long sessions have to send QUIT when the process ends. */
 const closeGraceMs = 1_000
 
 export class MailboxPool {
   readonly #bounds: PoolBounds
   readonly #around: LaneSurroundings
-  /** In the order of their latest use. */
+  /** In order of their latest use. */
   readonly #lanes = new Map<string, MailboxLane>()
   readonly #wanting = new Set<MailboxLane>()
   #places = 0
@@ -40,7 +40,7 @@ export class MailboxPool {
     }
   }
 
-  /** The lane of an address. Only the address itself leads to a session, so a session can never be used for another address. */
+  /** Returns the lane of an address. Sessions are found only by address, so a session is never used for another address. */
   lane(address: string): MailboxLane {
     const known = this.#lanes.get(address)
     const lane = known ?? new MailboxLane(address, this.#bounds, this.#around)
@@ -50,7 +50,7 @@ export class MailboxPool {
     return lane
   }
 
-  /** Targets with an open session come first; otherwise the order stays. */
+  /** Puts addresses with a ready session first, and otherwise keeps the order. */
   inOrder(addresses: readonly string[]): string[] {
     const ready = addresses.filter((address) => this.#lanes.get(address)?.ready === true)
     return [...ready, ...addresses.filter((address) => !ready.includes(address))]
@@ -86,7 +86,7 @@ export class MailboxPool {
 
   #returnPlace(): void {
     this.#places--
-    // The lane that wanted the place may have run out of time, so the next one is notified, too.
+    // The lane that wanted the place may no longer need it, so the next one is notified too.
     while (this.#places < this.#bounds.sessionsMax) {
       const [next] = this.#wanting
       if (next === undefined) return

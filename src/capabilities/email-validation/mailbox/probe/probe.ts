@@ -11,19 +11,17 @@ import type { Cause, LaneAnswer } from './lane-answer.ts'
 import { MailboxPool, type PoolBounds, type PoolStatus } from './pool.ts'
 
 /**
- * Asks the mail servers of a domain whether they take mail for one mailbox, without sending any.
+ * Asks a domain's mail servers whether they accept mail for one mailbox, without sending any.
  *
- * It gathers and does not judge: "could not be found out" is a finding. It dials only the addresses it is given, unchanged; other code
- * has already decided that they may be dialled. It asks about a non-existent recipient only after the real one was accepted, and
- * remembers the result for a day.
+ * It dials only the addresses it is given, which other code has already checked. It asks about a non-existent recipient only
+ * after the real one was accepted or greylisted, and remembers the result for a day.
  */
 
-/** The part of pino's logger that this code uses. Addresses and replies are never logged. */
+/** Addresses and replies are never logged. */
 type MailboxLogger = Record<'debug', (details: object, message: string) => void>
 
-/** What operations need to know about mailboxes. Called on every check, so it must be cheap. */
+/** Called on every check, so it must be cheap. */
 export type MailboxObserver = {
-  /** A mailbox was asked about, or could not be. */
   readonly mailboxChecked: (outcome: MailboxOutcome) => void
 }
 
@@ -31,7 +29,7 @@ export type MailboxBounds = PoolBounds & {
   readonly connectTimeoutMs: number
   readonly replyTimeoutMs: number
   readonly greetingTimeoutMs: number
-  /** From dialling to the first RCPT; less than a whole check, so that another target may be tried. */
+  /** From dialling to the first RCPT; less than a whole check, so that another target can be tried. */
   readonly openTimeoutMs: number
   readonly targetsMax: number
   readonly addressesPerTargetMax: number
@@ -71,11 +69,11 @@ type MailboxProbeOptions = {
   readonly port: number
   /** Our own name: a host name, or an address literal. */
   readonly helo: string
-  /** The reverse-path; `<>` or empty for the null sender. */
+  /** The reverse-path; `<>` or an empty text is the null sender. */
   readonly mailFrom: string
-  /** Milliseconds since the epoch. */
+  /** In milliseconds. Only differences matter. */
   readonly clock: () => number
-  /** The local part of a recipient that does not exist at a domain, the same for days. */
+  /** The local part of a recipient that does not exist at a domain; it stays the same for days. */
   readonly recipientOf: (domain: string) => string
   readonly logger: MailboxLogger
   readonly observe?: MailboxObserver | undefined
@@ -91,27 +89,28 @@ export type MailboxStatus = PoolStatus & {
 type ProbeCallOptions = {
   /** No caller waits for the result. */
   readonly background?: boolean
-  /** The party that asks: parties share the capacity of one process. */
+  /** Parties share the capacity of one process. */
   readonly party?: string
 }
 
 export type MailboxProbe = {
   /**
-   * Never rejects because of a server, and never takes longer than `totalTimeoutMs`. At most three targets are tried, in order: the next only if the current target does not answer, or not now.
+   * Never rejects because of a server, and takes at most `totalTimeoutMs`. The next target is tried only if the current one gives
+   * no final answer.
    */
   probe(
     address: EmailAddress,
     mx: { readonly targets: readonly MxTarget[] },
     options?: ProbeCallOptions,
   ): Promise<MailboxEvidence>
-  /** Callers waiting for a session are notified immediately, checks under way have a second; sessions are closed politely. */
+  /** Dismisses callers that wait for a session. Checks under way have one second to finish. */
   close(): Promise<void>
   status(): MailboxStatus
 }
 
 /** @throws AssertionError if the HELO name or the sender is not well-formed. */
 export const createMailboxProbe = (options: MailboxProbeOptions): MailboxProbe => {
-  // Checked once here, so that a bad setting fails at the start and not in the first dialogue.
+  // This check makes a bad setting fail at startup and not in the first session.
   ehlo(options.helo)
   return new Probe(options, { ...mailboxBounds, ...options.bounds }, senderOf(options.mailFrom))
 }
@@ -174,7 +173,7 @@ class Probe implements MailboxProbe {
     { background, party }: Required<ProbeCallOptions>,
   ): Promise<MailboxEvidence> {
     const mailbox = mailboxOf(address)
-    // By the octets that would be sent, regardless of the address's own flag.
+    // This depends on the text to be sent, not on the address's own flag.
     const smtputf8 = !/^[ -~]*$/.test(mailbox)
     rcpt(mailbox, { smtputf8 })
     this.#checks++
@@ -211,7 +210,7 @@ class Probe implements MailboxProbe {
           const catchAll = refusesUnknown(domain) ? false : await this.#random.isCatchAll(server)
           return { ...found, catchAll }
         }
-        // The server must know both recipients when we come again, or it would defer the other one then.
+        // Greylisting is per recipient: unless the server sees both recipients now, it defers the other one next time.
         if (found.outcome === 'greylisted' && !refusesUnknown(domain)) await this.#random.isCatchAll(server)
         if (isFinal(answer)) return moreTelling(best, found)
         best = moreTelling(best, found)
@@ -221,8 +220,6 @@ class Probe implements MailboxProbe {
     return best
   }
 }
-
-/** What a lane's answer means for a mailbox, and which of several answers is the most informative. Pure. */
 
 const retrySecondsMin = 60
 const retrySecondsMax = 900
@@ -240,7 +237,7 @@ const evidence = (
   ...more,
 })
 
-/** Outcomes that may be a reason to leave a server alone. Any other outcome is about one mailbox only. */
+/** Outcomes that can be a reason not to contact a server for a while. Any other outcome is about one mailbox only. */
 const aboutUs: ReadonlySet<MailboxOutcome> = new Set([
   'temporary_failure',
   'cannot_verify',
@@ -258,7 +255,7 @@ const evidenceOf = (answer: LaneAnswer): MailboxEvidence => {
     case 'smtputf8_unsupported':
       return evidence('smtputf8_unsupported', { connected: true })
     case 'open': {
-      // No server was asked: the outcome is the reason for that, without its reply, which was about another mailbox.
+      // No server was asked. The outcome is the reason, without the reply, because that was about another mailbox.
       const { outcome } = evidenceOf(answer.cause)
       const reason = aboutUs.has(outcome) ? outcome : 'temporary_failure'
       const seconds = Math.ceil(answer.forMs / 1_000)
@@ -285,7 +282,7 @@ const failed = ({ kind }: SmtpFailure): MailboxEvidence => {
       return evidence('no_connect', { connected: false })
     case 'timeout':
       return evidence('timeout', { connected: true })
-    // A server that disconnects in the middle will be available again some time.
+    // A server that disconnects in the middle will probably be available again.
     case 'closed':
       return evidence('temporary_failure', { connected: true, retryAfterSeconds: retrySecondsMax })
     case 'protocol':
@@ -295,8 +292,8 @@ const failed = ({ kind }: SmtpFailure): MailboxEvidence => {
 }
 
 /**
- * No other target would know better: the mailbox was asked about, our sender was refused, or there is no time. A server that
- * rejects us before that speaks only for itself.
+ * Whether no other target can give a better answer: the server was asked about the mailbox, refused our sender, or time ran out.
+ * If a server refuses us earlier, that shows nothing about the other targets.
  */
 const isFinal = (answer: LaneAnswer): boolean => {
   if (answer.kind !== 'reply') return ['smtputf8_unsupported', 'full', 'deadline'].includes(answer.kind)
@@ -305,23 +302,17 @@ const isFinal = (answer: LaneAnswer): boolean => {
   return stage === 'mail' || stage === 'rcpt'
 }
 
-/** Another address of the same exchanger may be reached. */
+/** Whether another address of the same exchanger is worth a try. */
 const isUnreached = (answer: LaneAnswer): boolean =>
   answer.kind === 'open' || (answer.kind === 'failure' && answer.failure.kind === 'connect')
 
-/** A reply is more informative than a connection, and a connection more than none. A dialled server stays recorded as dialled. */
+/** A reply is more informative than a connection, and a connection more than none. */
 const moreTelling = (before: MailboxEvidence, after: MailboxEvidence): MailboxEvidence => {
   const weight = ({ code, connected }: MailboxEvidence): number => (code !== null ? 2 : connected ? 1 : 0)
   if (weight(after) < weight(before)) return before
   return { ...after, connected: after.connected ?? before.connected }
 }
 
-/**
- * Whether a server accepts mail for every recipient of a domain: tested with a non-existent recipient, and remembered for a day.
- * Unless such a recipient is refused, acceptance of a mailbox means nothing.
- */
-
-/** A server of a domain, as it is being asked. */
 type AskedServer = {
   readonly domain: string
   readonly exchange: string
@@ -331,26 +322,25 @@ type AskedServer = {
 }
 
 type RandomRecipientsOptions = {
-  /** Milliseconds. */
   readonly clock: () => number
-  /** The local part of the recipient that does not exist at a domain. */
   readonly recipientOf: (domain: string) => string
   readonly catchAllDomainsMax: number
   readonly catchAllMs: number
 }
 
-/** `undecided`: the reply shows neither; `no_reply`: there was no reply; `out_of_time`: the wait of the caller ended first. */
+/** `undecided`: the reply shows neither; `no_reply`: there was no reply; `out_of_time`: the caller's time ran out first. */
 type Finding = boolean | 'undecided' | 'no_reply' | 'out_of_time'
 
-/** Per server, not per domain: a backup may accept mail for anyone where the first server refuses unknown recipients. */
+/** Per server, because a backup server may accept every recipient even if the first server refuses unknown ones. */
 const keyOf = ({ domain, exchange }: AskedServer): string => `${domain} ${exchange.toLowerCase()}`
 
+/** Tests with a non-existent recipient whether a server accepts every recipient of a domain; if so, acceptance proves nothing. */
 class RandomRecipients {
   readonly #options: RandomRecipientsOptions
   readonly #known: LRUCache<string, { readonly catchAll: boolean; readonly untilMs: number }>
-  /** Servers that refused a mailbox as unknown, and until when that is believed. */
+  /** Servers that refused a mailbox as unknown, each with the time until which the refusal counts. */
   readonly #refusing: LRUCache<string, number>
-  /** One random recipient at a time per domain and server: callers who come in that time share the answer. */
+  /** At most one question at a time per domain and server; later callers share its answer. */
   readonly #asking = new Map<string, Promise<Finding>>()
 
   constructor(options: RandomRecipientsOptions) {
@@ -359,26 +349,25 @@ class RandomRecipients {
     this.#refusing = new LRUCache({ max: options.catchAllDomainsMax })
   }
 
-  /** Domains and servers with a known result. */
   get size(): number {
     return this.#known.size
   }
 
-  /** The answer about the mailbox that a caller asked about. 5.1.1 shows that the server knows which mailboxes exist. */
+  /** Notes the answer about a caller's mailbox, because 5.1.1 shows that the server knows which mailboxes exist. */
   answered(server: AskedServer, answer: LaneAnswer): void {
     if (answer.kind !== 'reply' || answer.stage !== 'rcpt' || answer.reply.enhancedCode !== '5.1.1') return
     if (catchAllOf(answer.reply) === false)
       this.#refusing.set(keyOf(server), this.#options.clock() + this.#options.catchAllMs)
   }
 
-  /** Null if it cannot be known. */
+  /** Null if unknown. */
   async isCatchAll(server: AskedServer): Promise<boolean | null> {
     const key = keyOf(server)
     const known = this.#known.get(key)
     if (known !== undefined && this.#options.clock() < known.untilMs) return known.catchAll
     const finding = await this.#share(key, server)
     if (typeof finding === 'boolean') return finding
-    // The server did not decide about this recipient, but it refused another.
+    // The server did not decide about this recipient, but it refused another one.
     return finding === 'undecided' && this.#options.clock() < (this.#refusing.get(key) ?? 0) ? false : null
   }
 

@@ -1,19 +1,17 @@
-/** A recipient that does not exist at a domain. */
-
-/** 20 letters and digits of 32 make 100 bits: no one has such a mailbox, and no one without the key can guess it. */
+/** 20 characters out of 32 make 100 bits, so such a mailbox does not exist and cannot be guessed without the key. */
 const localPartLength = 20
 const localPartAlphabet = 'abcdefghijkmnpqrstuvwxyz23456789'
 const periodMs = 7 * 86_400_000
 
 /**
- * The same local part for a domain for seven days, in every process: a server that greylists accepts a recipient only at the
- * second attempt from the same client and sender. `hmac` gives base64url.
+ * Returns the same non-existent local part for a domain in every process, for seven days: a greylisting server accepts a
+ * recipient only at the second attempt. `hmac` returns base64url.
  */
 export const createRecipientOf =
   ({ hmac, clock }: { hmac: (text: string) => string; clock: { now(): number } }) =>
   (domain: string): string => {
     const period = Math.floor(clock.now() / periodMs)
     const octets = Buffer.from(hmac(`${period} ${domain}`), 'base64url').subarray(0, localPartLength)
-    // A letter first: some systems do not accept a digit at the beginning of a name.
+    // The first character is a letter, because some systems reject a name that starts with a digit.
     return [...octets].map((octet, i) => localPartAlphabet[octet % (i === 0 ? 16 : 32)]).join('')
   }

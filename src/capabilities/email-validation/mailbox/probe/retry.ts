@@ -5,10 +5,10 @@ import { parseEmail } from '../../syntax/parse.ts'
 import type { MailboxChecks } from '../checks.ts'
 import type { MailboxProbe } from './probe.ts'
 
-/** Retry jobs hold addresses sealed; this is the purpose of the seal. */
+/** The purpose of the seal on the addresses in retry jobs. */
 export const retrySealPurpose = 'mailbox-retry'
 
-/** Outcomes about the mailbox itself. An outcome about us, or no outcome, would hide what the next call may learn. */
+/** Only outcomes about the mailbox itself are stored; any other would stop the next call from asking again. */
 const conclusive: ReadonlySet<MailboxOutcome> = new Set([
   'accepted',
   'mailbox_not_found',
@@ -16,10 +16,7 @@ const conclusive: ReadonlySet<MailboxOutcome> = new Set([
   'mailbox_full',
 ])
 
-/**
- * Asks again about a mailbox whose server deferred us, and keeps the answer for the next call. `data` is the argument of `later`.
- * Returns whether anything was learned.
- */
+/** Checks a mailbox again, and stores a conclusive result for the next call. Returns whether there was one. `data` comes from `later`. */
 export const askAgain = async (
   { exchangers, mailbox, checks, sealer, clock }: AskAgainParts,
   data: string,
@@ -28,7 +25,9 @@ export const askAgain = async (
   const text = sealer.open(sealed, mailboxHmac)
   const parsed = text === null ? null : parseEmail(text)
   if (parsed?.valid !== true)
-    throw new Error('a mailbox to be retried cannot be read: its epoch key no longer exists')
+    throw new Error(
+      'the address of a mailbox to check again cannot be decrypted, because its epoch key no longer exists',
+    )
   const evidence = await askServers({ exchangers, mailbox }, parsed.address)
   if (evidence === null || !conclusive.has(evidence.outcome)) return false
   if (evidence.outcome === 'accepted' && evidence.catchAll === null) return false

@@ -1,4 +1,4 @@
-/** Decides by the rules of `rules.ts` what a reply means for a mailbox. Not a judgement of the address. Pure. */
+/** Applies the rules of `rules.ts` to a reply. Pure. */
 import type { MailboxOutcome } from '../../evidence.ts'
 import type { SmtpReply } from '../smtp/reply.ts'
 import { type ReplyRule, replyRules, type SmtpStage } from './rules.ts'
@@ -23,8 +23,8 @@ export const classifyReply = (stage: SmtpStage, reply: SmtpReply): ReplyVerdict 
 }
 
 /**
- * Whether the reply to a non-existent recipient shows that the domain accepts everything; null if it does not show it. A refusal counts
- * only if it names a missing mailbox: "too many recipients", a policy, or a code alone would otherwise make a catch-all domain
+ * Whether a reply to a non-existent recipient shows that the domain accepts everything; null if the reply leaves it open.
+ * A refusal counts only if it names a missing mailbox. If "too many recipients" or a policy counted, a catch-all domain would
  * look like a normal one, and its mailboxes valid.
  */
 export const catchAllOf = (reply: SmtpReply): boolean | null => {
@@ -34,15 +34,15 @@ export const catchAllOf = (reply: SmtpReply): boolean | null => {
 }
 
 /**
- * Whether the server refuses us rather than one mailbox: the circuit breaker counts this. A refusal before RCPT, 421, or a policy
- * at RCPT, which may concern one mailbox only; several in a row seldom do.
+ * Whether the server refuses us rather than one mailbox; the circuit breaker counts such replies. A policy at RCPT can concern
+ * one mailbox only, but several in a row seldom do.
  */
 export const refusesClient = (stage: SmtpStage, reply: SmtpReply): boolean =>
   reply.code === 421 ||
   (stage === 'greeting' && reply.code >= 400) ||
   (reply.code >= 500 && classifyReply(stage, reply).outcome === 'blocked')
 
-/** The first rule that matches. */
+/** Returns the first rule that matches. */
 export const ruleFor = (stage: SmtpStage, reply: SmtpReply, text = textOf(reply)): ReplyRule | undefined =>
   replyRules.find((rule) => fits(rule, { stage, code: String(reply.code), enhanced: detailOf(reply), text }))
 
@@ -66,10 +66,10 @@ const fits = ({ stages = atRcpt, codes, enhanced, says: said, unless }: ReplyRul
 const begins = (enhanced: string, begin: string): boolean =>
   begin.endsWith('.') ? enhanced.startsWith(begin) : enhanced === begin
 
-/** An enhanced code without its class, if it agrees with the reply code; otherwise empty. */
+/** The enhanced code without its class; empty if the reply has none. */
 const detailOf = ({ enhancedCode }: SmtpReply): string => enhancedCode?.slice(2) ?? ''
 
-/** "in 5 minutes", "for 300 seconds", "in 00:05:00"; null if no time is given. */
+/** Reads "in 5 minutes", "for 300 seconds" or "in 00:05:00"; null if the reply names no time. */
 const retrySecondsOf = ({ lines }: SmtpReply): number | null => {
   const text = lines.join(' ').slice(0, textLengthMax).toLowerCase()
   const [, hours, minutes, seconds] = /\b(?:in|after|for) (\d{1,2}):(\d{2}):(\d{2})\b/.exec(text) ?? []
@@ -82,9 +82,7 @@ const retrySecondsOf = ({ lines }: SmtpReply): number | null => {
 
 const bounded = (seconds: number): number => Math.min(Math.max(seconds, retrySecondsMin), retrySecondsMax)
 
-/** The meaningful words of a reply. */
-
-/** How much is read of a text of up to 64 KiB. */
+/** In characters. A reply can have 64 KiB, but only this much is read. */
 const textLengthMax = 2_000
 
 const web = /https?:? ?\/\/\S*|\bwww\.\S*|\b[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}\/\S*/g
@@ -99,8 +97,8 @@ const anAddress = 'anaddress'
 const aMachine = 'amachine'
 
 /**
- * The text in lower case, with one space between words and at each end: without punctuation and accents, and without
- * parts that may contain any word: web addresses, e-mail and IP addresses, everything in angle brackets, and codes.
+ * The text in lower case without punctuation and accents, with one space between words and at each end. Parts that can contain
+ * any word are removed or replaced: web, e-mail and IP addresses, codes, and everything in angle brackets.
  */
 const textOf = ({ lines }: SmtpReply): string => {
   const text = decoded(lines.join(' ').slice(0, textLengthMax)).toLowerCase()
@@ -113,7 +111,7 @@ const textOf = ({ lines }: SmtpReply): string => {
   return ` ${plain(words).trim()} `
 }
 
-/** Replies are ASCII (RFC 5321 §4.2); servers that speak another language mostly speak UTF-8, the others Latin-1. */
+/** RFC 5321 §4.2 allows only ASCII, but servers with replies in other languages mostly send UTF-8, and the rest Latin-1. */
 const decoded = (octets: string): string => {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(octets, 'latin1'))
@@ -122,7 +120,7 @@ const decoded = (octets: string): string => {
   }
 }
 
-/** Only Latin letters lose their accents: in other scripts an accent makes another letter. */
+/** Only Latin letters lose their accents, because in other scripts a letter with an accent is a different letter. */
 const plain = (text: string): string =>
   text
     .normalize('NFD')

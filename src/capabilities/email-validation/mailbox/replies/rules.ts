@@ -1,9 +1,8 @@
 /**
- * What a reply means for a mailbox. The first rule that matches decides; the most decisive come first. Each rule has the reply it
- * was made for, and the source of that reply.
+ * What a reply means for a mailbox. The first rule that matches decides. Each rule has the reply it was made for, and its source.
  *
- * A mailbox is missing only if the reply states it. Rules about us come before rules about the mailbox, because a
- * refusal of us does not concern the mailbox and comes with every code; only an explicitly unknown mailbox outweighs 5.7.x.
+ * A mailbox is missing only if the reply says so. Rules about us come before rules about the mailbox, because servers use any code
+ * to refuse us; only an explicitly unknown mailbox outweighs 5.7.x.
  */
 import type { MailboxOutcome } from '../../evidence.ts'
 import type { Sense } from './words.ts'
@@ -16,21 +15,21 @@ export type ReplyRule = {
   readonly stages?: readonly SmtpStage[]
   /** Prefixes of reply codes, such as `55`. */
   readonly codes: readonly string[]
-  /** Prefixes of enhanced codes without their class, such as `1.1` or `7.`; empty for none. If absent, any code matches. */
+  /** Prefixes of enhanced codes without their class, such as `1.1` or `7.`; empty for a reply without one. If absent, any code matches. */
   readonly enhanced?: readonly string[]
-  /** The reply says all of these, */
+  /** The reply must have all of these meanings. */
   readonly says?: readonly Sense[]
-  /** none of these. */
+  /** The reply must have none of these meanings. */
   readonly unless?: readonly Sense[]
-  /** Such a reply does not say that the mailbox is missing, so it does not prove that the server knows its mailboxes. */
+  /** The reply does not clearly say that the mailbox is missing, so it does not prove that the server checks recipients. */
   readonly vague?: true
-  /** When to ask again, unless the reply says when. */
+  /** The delay before the next attempt, if the reply states none. */
   readonly retrySeconds?: number
   readonly example: string
   readonly found: string
 }
 
-/** Greylists let a second attempt pass after 5 minutes as a rule (Postgrey's default). */
+/** Greylists usually accept a second attempt after 5 minutes (Postgrey's default). */
 const greylistedSeconds = 300
 const temporarySeconds = 900
 
@@ -41,7 +40,6 @@ const fieldManual = 'github.com/ActiveCampaign/smtp-field-manual'
 const zoneMta = 'github.com/zone-eu/zone-mta config/bounces.txt'
 
 export const replyRules: readonly ReplyRule[] = [
-  // The other side of the address line: anything said before a recipient is named is about us.
   {
     outcome: 'smtputf8_unsupported',
     codes: ['5'],
@@ -122,7 +120,6 @@ export const replyRules: readonly ReplyRule[] = [
     example: '554-gmx.net (mxgmx017) Nemesis ESMTP Service not available\r\n554 No SMTP service',
     found: 'github.com/EDSM-NET/FrontEnd/issues/21',
   },
-  // From here on, rules about the recipient.
   {
     outcome: 'accepted',
     codes: ['250', '251'],
@@ -202,7 +199,7 @@ export const replyRules: readonly ReplyRule[] = [
       '550 5.1.1 <x@example.com>: Recipient address rejected: undeliverable address: mail for example.com loops back to myself',
     found: 'github.com/modoboa/modoboa/issues/2097',
   },
-  // 5.1.3 is about how an address is written, which a server may simply not understand.
+  // 5.1.3 means that the server does not understand the address, not that the mailbox is missing.
   {
     outcome: 'cannot_verify',
     codes: ['5'],
@@ -254,9 +251,9 @@ export const replyRules: readonly ReplyRule[] = [
   },
   {
     outcome: 'mailbox_not_found',
-    // 501 is about how the address is written, which a server may simply not understand.
+    // 501 is not included, because it means that the server does not understand the address.
     codes: ['500', '51', '52', '54', '55', '57'],
-    // 5.5.1 is about a command: without recipients there is nothing to send.
+    // 5.5.1 is not included, because it is about a command.
     enhanced: ['', '0.', '1.', '2.', '3.', '5.0', '5.2', '5.3', '5.4'],
     says: ['missing'],
     example: '552 1 Requested mail action aborted, mailbox not found',

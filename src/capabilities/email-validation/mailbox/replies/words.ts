@@ -1,11 +1,11 @@
 /**
- * Patterns for the meaning of a reply, in the languages servers speak: English, German, French, Spanish, Portuguese, Italian, Polish,
- * Russian, Chinese and Japanese. They are applied to the text of `text.ts`. Pure.
+ * Patterns for the meaning of a reply, in the languages that servers use: English, German, French, Spanish, Portuguese, Italian,
+ * Polish, Russian, Chinese and Japanese. They are applied to the text that `classify.ts` prepares. Pure.
  *
  * A noun and its predicate must be near each other, with nothing between them that is about something else.
  */
 
-/** Names of a mailbox, except those that also mean something else that can be closed, such as a message or a company. */
+/** Nouns for a mailbox, except those for other things that can be closed, such as a message or a company. */
 const closable = [
   'anaddress|users?|useraccount|username|mail ?box(?:es)?|mbox|inbox|rec[ie]{1,2}pients?|receipients?|rcpt|accounts?|address(?:es)?|addressees?|alias|mail user',
   '(?:be)?nutzer(?:konto)?|empf(?:ae|a)nger(?:adresse)?|postfach|(?:mail|email)?adresse|konto|teilnehmer',
@@ -16,9 +16,9 @@ const closable = [
   'uzytkownik[a-z]*|adresat[a-z]*|odbiorc[a-z]*|skrzynk[a-z]*|konta?|adres[a-z]*',
   'пользовател[а-я]*|получател[а-я]*|адресат[а-я]*|ящик[а-я]*|адрес[а-я]*|аккаунт[а-я]*|запис[а-я]*|абонент[а-я]*',
 ].join('|')
-/** All names of a mailbox. */
+/** All nouns for a mailbox. */
 const mailbox = `${closable}|rcptto|customer|subscriber|person|local ?parts?|e ?mail|member|destination`
-/** Says, after such a noun, that the mailbox does not exist. */
+/** After such a noun, these words mean that the mailbox does not exist. */
 const missingAfter = [
   'unknown|unkown|unkonwn|invalid|nonexist[ae]nt|non exist[ae]nt|not ?found|undeliverable|unroutable|unallocated|misspelled',
   '(?:does not|doesnt|dosnt|do not|dont|did not|didnt|no longer|not|no) exists?|dont exists|is not exist|not exists?|isnt here',
@@ -33,19 +33,19 @@ const missingAfter = [
   'nieznan[a-z]*|nie istnieje|nie znalezion[oa]|nieprawidlow[a-z]*|nie odnalezion[oa]',
   'неизвест[а-я]*|не существует|не найден[а-я]*|не зарегистрирован[а-я]*|отсутству[а-я]*|недействител[а-я]*|неверн[а-я]*',
 ].join('|')
-/** Says the same before the noun. */
+/** Before the noun, these words mean the same. */
 const missingBefore = [
   'no such|nosuchuser|unresolvable|not an? (?:local|active|valid|known)|unknown|unkown|invalid|unrecogni[sz]ed|nonexist[ae]nt|non exist[ae]nt|illegal|not our|bad|wrong|no valid',
   'unbekannte[a-z]?|ungu(?:e)?ltige[a-z]?|keine? gu(?:e)?ltige[a-z]?|no existe|no hay|nao existe|nao ha|non esiste|nie ma takiego|nie istnieje|nieznany',
   'aucune?|nessuna?|нет такого|не существует|не найден|неизвестн[а-я]*|неверн[а-я]*',
 ].join('|')
-/** "no" and similar words negate the noun only right before it, and only a noun with no other meaning. */
+/** "no" and similar words count only directly before the noun, and only if the noun has no other meaning. */
 const denied =
   'no (?:local |valid )?(?:users?|mail ?box|recipients?|account|person|alias|customer|address)(?: (?:here|by|with|exists|found|at|of|on|named|available)) |no mail ?box $|no one at this address |no such id |[a-z]{0,7}notfound |not user of this server |exists that user |no hay nadie con |keine person mit '
-/** After such a noun, a word that changes its meaning: a user's certificate, the database of mailboxes, the form of an address. */
+/** Words that change the meaning of such a noun if they follow it: a user's certificate, the database of mailboxes, an address format. */
 const itself =
   '(?! (?:agent|certificate|class|database|domain|family|format|group|host|key|server|session|store|syntax|system|ticket|type) )'
-/** Between a noun and its predicate: a few words about neither the sender nor a machine. */
+/** A few words between a noun and its predicate, none of them about the sender or a machine. */
 const between =
   '(?: (?:that )?you [a-z]{1,10}(?: [a-z]{1,10})? to(?: reach)?)?(?: (?!(?:senders?|from|domain|host|hostname|server|ip|error|helo|ehlo|client|temporar[a-z]*|may|might|too|verify|verification|return|reverse|amachine) )[^ ]{1,60}){0,5}'
 
@@ -68,18 +68,18 @@ const missingCjk = new RegExp(
   ].join('|'),
 )
 
-/** Words that mean "no such mailbox" only in replies where a server may not say anything of its own: 550, 551 and 553. */
+/** Words that mean "no such mailbox" only together with certain reply codes. */
 const unavailable = new RegExp(
   ` (?:${[
     'mail ?box (?:is )?(?:currently )?(?:unavailable|not available)|unavailable mail user',
     'unrout[e]?able address|cannot route|recipient verify failed|user (?:is )?not local|not our (?:user|customer)',
   ].join('|')}) `,
 )
-/** Says only that the recipient is refused. */
+/** Words that mean only that the recipient is refused. */
 const refused = / (?:address rejected|recipient rejected|rejected recipient|recipient refused|rcpt rejected) /
 const named = new RegExp(` (?:${mailbox})(?= )${itself}`, 'u')
 
-/** Says, near such a noun, that the mailbox is closed for good. */
+/** Near such a noun, these words mean that the mailbox is closed for good. */
 const closed = [
   'disabled|inactive|inactivated|deactivated|suspended|suspend|closed|expired|locked|frozen|archived|discontinued|terminated|deleted',
   'no longer (?:valid|active|available|accepts? mail|in use)|not activ(?:e|ated)|out of service|receiving disabled|does not receive (?:e ?)?mail|nicht mehr (?:verfugbar|verfuegbar|erreichbar)|blocked due to (?:[a-z]+ ){0,3}inactivity',
@@ -89,7 +89,7 @@ const closed = [
   'zablokowan[a-z]*|zawieszon[a-z]*|nieaktywn[a-z]*|wylaczon[a-z]*|usuniet[a-z]*',
   'заблокирован[а-я]*|отключен[а-я]*|деактивирован[а-я]*|неактив[а-я]*|удален[а-я]*|приостановлен[а-я]*',
 ].join('|')
-/** A mailbox that is closed to some senders, or for a while, is not closed. */
+/** A mailbox that is closed to some senders, or for a while, does not count as closed. */
 // recheck: of at most 2,000 characters (textLengthMax).
 const closedNear = new RegExp(
   ` (?:${closable})${itself}${between} (?:${closed})(?= )(?! (?:to|until|while|during) )`,
@@ -102,7 +102,6 @@ const closedCjk =
 const closedAlone =
   / is now disabled | is no longer valid | mail receiving disabled | account is unavailable /
 
-/** A full mailbox exists. */
 // recheck: of at most 2,000 characters (textLengthMax).
 const full = new RegExp(
   ` (?:${[
@@ -123,11 +122,11 @@ const fullCjk =
 const otherLimit =
   / (?:mail system|(?:system|server) (?:disk|storage)|spool|file ?system|partition|per (?:second|minute|hour|day)|sending|send|outgoing|submission|queue|message size|mail ?size|messages? (?:is )?too (?:large|big)|maximum message|rate) (?:limit|quota|exceed|volume|than|size)?/
 
-/** It receives more than it may at the moment, so the mailbox exists. */
+/** The mailbox exists, but receives too much mail at the moment. */
 const busy =
   / (?:receiving mail (?:at a rate|too quickly)|messages? (?:they|it|he) can receive|message receive limit|exceeded (?:message rate|(?:their|its) limit for the number)|excessive volume) /
 
-/** About the client, its address, its name, its rate, its reputation, or the sender it names. */
+/** Words about the client: its address, name, rate or reputation, or its sender. */
 // recheck: of at most 2,000 characters (textLengthMax).
 const client = new RegExp(
   ` (?:${[
@@ -151,7 +150,7 @@ const clientCjk =
 /** NetEase's codes, such as RP:TRC, are about the client or the message. */
 const neteaseClient = /^ (?:rp|mi|dt|hl) [a-z]{3} /
 
-/** A refusal for the server's own reasons, which may be the mailbox's, too. */
+/** Words for a policy, which can be the server's or the mailbox owner's. */
 // recheck: of at most 2,000 characters (textLengthMax).
 const policy = new RegExp(
   ` (?:${[
@@ -165,7 +164,7 @@ const policy = new RegExp(
   'u',
 )
 
-/** It may change later, or the server has trouble of its own. */
+/** Words for something temporary, or for a problem of the server. */
 // recheck: of at most 2,000 characters (textLengthMax).
 const passing = new RegExp(
   ` (?:${[
@@ -184,7 +183,7 @@ const passingCjk = /(?:维护|維護|メンテナンス|稍后|稍後|临时|臨
 const greylist = / (?:gr[ae]y ?list[a-z]*|unverified address|first (?:time|attempt|contact)) /
 const comeBack = / (?:try (?:it )?again|retry|come back|later|deferred|delayed|please wait|later please) /
 
-/** About a route, a next server, a command, or how an address is written: the mailbox was not looked at. */
+/** Words about a route, another server, a command or the form of an address: the server did not look at the mailbox. */
 const elsewhere = new RegExp(
   ` (?:${[
     '(?:mail )?loops? (?:back|detected)|(?:routing|mail) loops?|hop count|many hops|recursion|mx problem|null mx|primary mx|another exchanger|next hop',
@@ -216,7 +215,6 @@ const said = {
   ],
 } satisfies Record<string, readonly RegExp[]>
 
-/** The meanings that a text may have. */
 export type Sense = keyof typeof said
 
 /** Whether the text from `textOf` has that meaning. */

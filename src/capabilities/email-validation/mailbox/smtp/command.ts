@@ -1,4 +1,4 @@
-/** The lines we send. Their parts were checked before; they are checked again here, where a mistake would do harm. */
+/** The commands we send. Their parts were checked before, but a mistake here would let a caller inject commands. */
 import assert from 'node:assert/strict'
 import { isWithAnyDots } from '../../syntax/local-part.ts'
 
@@ -9,20 +9,20 @@ const atomText = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\-\\u0080-\\u{10ffff}]+"
 const dotString = new RegExp(`^${atomText}(?:\\.${atomText})*$`, 'u')
 const quotedString = /^"(?:[ !#-[\]-~\u0080-\u{10ffff}]|\\[ -~])*"$/u
 const hostName = /^[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/
-/** The C1 controls are not part of any mailbox name either. */
+/** The C1 controls are not allowed in any mailbox name either. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters must not be there
 const control = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/u
 
-/** A command with its line end, as one line and nothing more. */
+/** Ends a command with CRLF, after checking that it is a single line. */
 const lineOf = (text: string): string => {
-  assert(!control.test(text), 'an SMTP command holds a control character')
+  assert(!control.test(text), 'an SMTP command contains a control character')
   assert(Buffer.byteLength(text) + 2 <= commandOctetsMax, 'an SMTP command is too long')
   return `${text}\r\n`
 }
 
-/** `local@domain` for a path. @throws AssertionError if it is not an RFC 5321 Mailbox with a domain name of ASCII labels. */
+/** Returns `local@domain`. @throws AssertionError if this is not an RFC 5321 Mailbox with a domain name of ASCII labels. */
 export const mailboxOf = ({ localPart, asciiDomain }: { localPart: string; asciiDomain: string }): string => {
-  assert(!control.test(localPart), 'a local part holds a control character')
+  assert(!control.test(localPart), 'a local part contains a control character')
   const plain = dotString.test(localPart) || !isWithAnyDots({ localPart, asciiDomain })
   const written = plain ? localPart : `"${localPart}"`
   assert(dotString.test(written) || quotedString.test(written), 'a local part is not well-formed')
@@ -33,7 +33,7 @@ export const mailboxOf = ({ localPart, asciiDomain }: { localPart: string; ascii
 const heloName = (name: string): string => {
   assert(
     hostName.test(name) || /^\[[0-9A-Za-z:.]+\]$/.test(name),
-    'the HELO name is no host name and no literal',
+    'the HELO name is neither a host name nor an address literal',
   )
   return name
 }
@@ -54,7 +54,7 @@ export const rcpt = (mailbox: string, { smtputf8 }: { smtputf8: boolean }): stri
   return lineOf(`RCPT TO:<${mailbox}>`)
 }
 
-/** `SMTP_MAIL_FROM` as the reverse-path of MAIL: `<>` and the empty text are the null sender. @throws AssertionError */
+/** Returns the reverse-path for MAIL; `<>` and an empty text are the null sender. @throws AssertionError */
 export const senderOf = (mailFrom: string): string => {
   const bare = mailFrom.replace(/^<(.*)>$/, '$1')
   if (bare === '') return ''

@@ -1,18 +1,15 @@
-/**
- * One TCP connection to a mail server: commands out, replies in, in order. It knows deadlines and the end of a connection, and
- * nothing about the meaning of commands and replies.
- */
+/** One TCP connection to a mail server. It sends commands and matches the replies in order, without interpreting them. */
 import { connect, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { createReplyParser, type ReplyParser, type SmtpReply } from './reply.ts'
 
 /**
- * `connect`: no TCP connection. `timeout`: a deadline passed on an open connection. `closed`: the other side closed it. `protocol`: the
- * server does not speak SMTP. `tls`: the server offered TLS and could not do it.
+ * `connect`: no TCP connection; `timeout`: a deadline passed on an open connection; `closed`: the other side closed it;
+ * `protocol`: the server does not speak SMTP; `tls`: the server offered TLS, but TLS failed.
  */
 type SmtpFailureKind = 'connect' | 'timeout' | 'closed' | 'protocol' | 'tls'
 
-/** Why a connection cannot be used any more. A finding about the server, not a fault of ours. */
+/** The reason why a connection can no longer be used. */
 export class SmtpFailure extends Error {
   override readonly name = 'SmtpFailure'
   readonly kind: SmtpFailureKind
@@ -22,7 +19,7 @@ export class SmtpFailure extends Error {
   }
 }
 
-/** The outcome: a reply for each command, or fewer and the reason. After a 421 nothing more is awaited. */
+/** A reply for each command, or fewer replies and the reason. */
 export type Exchange = { readonly replies: readonly SmtpReply[]; readonly failure: SmtpFailure | null }
 
 type Expected = {
@@ -30,7 +27,7 @@ type Expected = {
   readonly replies: SmtpReply[]
   /** TLS follows the reply: any further octet of plain text must have been inserted by someone else (RFC 3207 §6). */
   readonly plainTextEnds: boolean
-  /** If it is not `replyTimeoutMs`. */
+  /** The default is `replyTimeoutMs`. */
   readonly timeoutMs?: number
   readonly settle: (exchange: Exchange) => void
 }
@@ -40,7 +37,7 @@ export type DialOptions = {
   readonly address: string
   readonly port: number
   readonly connectTimeoutMs: number
-  /** For each reply, from the moment it is the next one due. Octets that arrive slowly do not extend it. */
+  /** For each reply, counted from when it is the next one due. Octets that arrive slowly do not extend it. */
   readonly replyTimeoutMs: number
 }
 
@@ -56,7 +53,7 @@ export const dial = (
 ): Promise<SmtpConnection> =>
   new Promise((resolve, reject) => {
     if (isIP(address) === 0 || signal.aborted)
-      return reject(new SmtpFailure('connect', 'no address, or no time, to dial'))
+      return reject(new SmtpFailure('connect', 'no IP address to connect to, or no time left'))
     const socket = connect({ host: address, port, noDelay: true })
     const refuse = (cause?: unknown): void => {
       settled()
@@ -91,7 +88,7 @@ export class SmtpConnection {
     this.#socket = socket
     this.#replyTimeoutMs = replyTimeoutMs
     this.closed = new Promise((resolve) => socket.once('close', () => resolve()))
-    // Also below TLS, where the upper socket reports everything that matters.
+    // These handlers stay in place when TLS is started on top of the socket.
     socket.on('error', (cause) => this.fail(new SmtpFailure('closed', 'the connection broke', { cause })))
     socket.on('close', () => this.fail(new SmtpFailure('closed', 'the server closed the connection')))
     socket.on('data', this.#read)
@@ -101,7 +98,7 @@ export class SmtpConnection {
     return this.#failure === null
   }
 
-  /** The greeting, which comes unasked before any other reply. */
+  /** Waits for the greeting, which the server sends before any command. */
   greeting(timeoutMs: number): Promise<Exchange> {
     return this.#expect({ count: 1, plainTextEnds: false, timeoutMs })
   }
@@ -112,8 +109,8 @@ export class SmtpConnection {
   }
 
   /**
-   * Sends STARTTLS and, after 220, starts TLS; resolves to the reply. The certificate is not verified: without TLS the same text would be
-   * sent in the clear, and none of it is secret.
+   * Sends STARTTLS and, after 220, starts TLS; resolves to the reply. The certificate is not verified, because without TLS the same
+   * text would be sent in the clear.
    * @throws SmtpFailure
    */
   async startTls(command: string, serverName: string): Promise<SmtpReply> {
@@ -126,7 +123,7 @@ export class SmtpConnection {
     return reply
   }
 
-  /** Sends QUIT and ends; cuts the connection if the server does not answer in time. */
+  /** Sends QUIT, and closes the connection after the reply or after `quitTimeoutMs`. */
   quit(command: string): void {
     if (!this.usable) return
     const timer = setTimeout(() => this.#socket.destroy(), quitTimeoutMs)
@@ -136,7 +133,7 @@ export class SmtpConnection {
     })
   }
 
-  /** Ends the connection; everything that still waits gets the reason. */
+  /** Ends the connection; every waiting caller gets the failure. */
   fail(failure: SmtpFailure): void {
     if (this.#failure !== null) return
     this.#failure = failure
@@ -179,11 +176,11 @@ export class SmtpConnection {
     next?.replies.push(reply)
     const failure = this.#violated(next, { reply, last })
     if (failure !== null || next === undefined) {
-      this.fail(failure ?? new SmtpFailure('protocol', 'the server spoke unasked'))
+      this.fail(failure ?? new SmtpFailure('protocol', 'the server sent a reply without a command'))
       return
     }
     if (next.plainTextEnds && reply.code === 220) {
-      // Here and not a turn later: the next octets are for TLS.
+      // Reading must stop here at once, because the next octets are for TLS.
       this.#socket.off('data', this.#read)
       this.#socket.pause()
     }
@@ -198,8 +195,8 @@ export class SmtpConnection {
     next: Expected | undefined,
     { reply, last }: { reply: SmtpReply; last: boolean },
   ): SmtpFailure | null {
-    // Only a server that is closing the connection may speak unasked (RFC 5321 §3.8); nothing more comes from it.
-    if (reply.code === 421) return new SmtpFailure('closed', 'the server is going away')
+    // A server may send an unrequested reply only to close the connection (RFC 5321 §3.8).
+    if (reply.code === 421) return new SmtpFailure('closed', 'the server is closing the connection')
     const plainTextFollows = !last || this.#parser.unfinished()
     return next?.plainTextEnds === true && reply.code === 220 && plainTextFollows
       ? new SmtpFailure('protocol', 'plain text follows the reply to STARTTLS')
@@ -212,7 +209,7 @@ export class SmtpConnection {
       const secure = connectTls({
         socket: plain,
         rejectUnauthorized: false,
-        // The name comes from the DNS and may be anything; a name that is not valid for SNI is not sent.
+        // The name comes from the DNS and can be anything, so it is sent only if it is valid for SNI.
         ...(hostName.test(serverName) && isIP(serverName) === 0 ? { servername: serverName } : {}),
       })
       this.#socket = secure
@@ -228,13 +225,13 @@ export class SmtpConnection {
         plain.destroy()
         reject(failure)
       }
-      const timer = setTimeout(() => end('the TLS handshake takes too long'), this.#replyTimeoutMs)
+      const timer = setTimeout(() => end('the TLS handshake took too long'), this.#replyTimeoutMs)
       secure.on('error', (cause) => end('the TLS connection broke', cause))
       secure.on('close', () => end('the TLS connection was closed'))
       secure.once('secureConnect', () => {
         clearTimeout(timer)
         standing = true
-        // Nothing received in the clear survives, including half a reply.
+        // Text received before encryption is discarded, including a partial reply.
         this.#parser = createReplyParser()
         secure.on('data', this.#read)
         resolve()

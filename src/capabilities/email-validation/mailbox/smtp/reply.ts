@@ -1,13 +1,13 @@
 /**
- * SMTP replies out of a byte stream that may be cut anywhere (RFC 5321 §4.2). The server is a stranger: anything that is too
- * long, or not a reply at all, is a protocol error and ends the session.
+ * Parses SMTP replies from a byte stream that can be split anywhere (RFC 5321 §4.2). The server is untrusted: text that is
+ * too long, or not a reply at all, is a protocol error and ends the session.
  */
 
 export type SmtpReply = {
   readonly code: number
-  /** RFC 3463, such as `5.1.1`; null if the server gives none of the same class as its code. */
+  /** As in RFC 3463, such as `5.1.1`; null if the reply has none of the same class as its code. */
   readonly enhancedCode: string | null
-  /** The text of each line without the code, one character per octet. Servers echo addresses in it, so never log or store it. */
+  /** The text of each line without the code, one character per octet. Servers echo addresses in this text, so never log or store it. */
   readonly lines: readonly string[]
 }
 
@@ -26,11 +26,11 @@ const noOctets = Buffer.alloc(0)
 
 export type ReplyParser = {
   /**
-   * The replies completed by these octets, in order.
-   * @throws SmtpProtocolError if they are not a reply or exceed a bound; the parser cannot be used afterwards.
+   * Returns the replies completed by these octets, in order.
+   * @throws SmtpProtocolError if the octets are not a reply or exceed a bound; the parser cannot be used afterwards.
    */
   push(octets: Buffer): SmtpReply[]
-  /** Whether a reply has begun and not ended. */
+  /** Whether a reply has begun but not ended. */
   unfinished(): boolean
 }
 
@@ -43,7 +43,7 @@ export const createReplyParser = (): ReplyParser => {
   const take = (line: Buffer): SmtpReply | null => {
     const text = line.toString('latin1')
     const [, digits, mark] = /^([2-5][0-9]{2})(?:([ -])|$)/.exec(text) ?? []
-    if (digits === undefined) throw new SmtpProtocolError('a line is no SMTP reply')
+    if (digits === undefined) throw new SmtpProtocolError('a line is not an SMTP reply')
     if (code !== '' && digits !== code) throw new SmtpProtocolError('a reply changes its code between lines')
     replyOctets += line.length
     lines.push(text.slice(4))
@@ -68,13 +68,13 @@ export const createReplyParser = (): ReplyParser => {
         if (rest.length + part.length > lineOctetsMax) throw new SmtpProtocolError('a line is too long')
         const line = rest.length === 0 ? part : Buffer.concat([rest, part])
         if (end < 0) {
-          // A copy: the octets belong to a larger block, which would otherwise stay in memory as long.
+          // The octets are copied, because they belong to a larger block that would otherwise stay in memory.
           rest = Buffer.from(line)
           break
         }
         rest = noOctets
         from = end + 1
-        // A bare line feed ends a line too: some servers send it, and we forward nothing that could be smuggled.
+        // A bare line feed ends a line too, because some servers send it; we forward nothing, so this is safe.
         const reply = take(line.at(-1) === carriageReturn ? line.subarray(0, -1) : line)
         if (reply !== null) replies.push(reply)
       }
@@ -84,13 +84,13 @@ export const createReplyParser = (): ReplyParser => {
   }
 }
 
-/** At the start of a line (RFC 2034), with a number sign as some appliances write it, or `(#5.1.1)` at the end as qmail does. */
+/** Finds the code at the start of a line (RFC 2034), sometimes after a number sign, or in the form `(#5.1.1)` that qmail uses. */
 const enhancedCodeOf = (code: string, lines: readonly string[]): string | null => {
   for (const line of lines) {
     const found =
       /^ ?#?([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])/.exec(line)?.[1] ??
       /\(#([245]\.[0-9]{1,3}\.[0-9]{1,3})\)/.exec(line)?.[1]
-    // RFC 2034 §4: the classes agree. If they do not, the reply code is the one a mail server would act on.
+    // The classes must agree (RFC 2034 §4); if they do not, mail servers act on the reply code.
     if (found?.[0] === code[0]) return found ?? null
   }
   return null

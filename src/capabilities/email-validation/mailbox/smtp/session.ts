@@ -1,6 +1,4 @@
-/**
- * The dialogue with one mail server up to RCPT, and no further: no message is ever sent (RFC 5321, RFC 3207, RFC 2920, RFC 6531).
- */
+/** The dialogue with one mail server up to RCPT; no message is ever sent (RFC 5321, RFC 3207, RFC 2920, RFC 6531). */
 
 import type { SmtpStage } from '../replies/rules.ts'
 import { ehlo, helo, mail, quit, rcpt, reset, startTls } from './command.ts'
@@ -15,13 +13,13 @@ export type SessionOptions = DialOptions & {
   readonly sender: string
   /** Longer than for other replies: postscreen greets after 6 s (`postscreen_greet_wait`), and only clients that wait pass. */
   readonly greetingTimeoutMs: number
-  /** For everything up to the point where recipients can be asked about. */
+  /** From dialling until recipients can be asked about. */
   readonly openTimeoutMs: number
   /** TLS is not tried because it failed at this server before. */
   readonly plainOnly: boolean
 }
 
-/** The server refuses to talk to us: the reply says why. */
+/** Thrown if the server refuses us before the first question. */
 export class SmtpRefusal extends Error {
   override readonly name = 'SmtpRefusal'
   readonly stage: SmtpStage
@@ -33,7 +31,7 @@ export class SmtpRefusal extends Error {
   }
 }
 
-/** The reply that ended a transaction, with the command it answers; or the reason why there is none. */
+/** The reply that ended a transaction and the command it answers, or the reason why there is no reply. */
 type Answer =
   | { readonly kind: 'reply'; readonly stage: 'reset' | 'mail' | 'rcpt'; readonly reply: SmtpReply }
   | { readonly kind: 'failure'; readonly failure: SmtpFailure }
@@ -42,19 +40,17 @@ export type SmtpSession = {
   readonly pipelining: boolean
   readonly smtputf8: boolean
   readonly secure: boolean
-  /** TLS was offered and failed, so this is a second connection, without TLS. */
+  /** The server offered TLS but TLS failed, so this is a second connection, without TLS. */
   readonly tlsFailed: boolean
-  /** Resolves when the connection has ended. */
   readonly closed: Promise<void>
   usable(): boolean
   /**
-   * Asks about one recipient in a separate transaction: some servers refuse the second recipient of a transaction for
-   * being the second, and most refuse it for the null sender (RFC 5321 §4.5.5 allows it one). With pipelining several may be asked at the same
-   * time and are answered in order; without it, one. Never rejects.
+   * Asks about one recipient in a separate transaction, because some servers refuse every second recipient, and most refuse it for
+   * the null sender (RFC 5321 §4.5.5). Several questions may be under way if the server supports pipelining. Never rejects.
    */
   ask(mailbox: string, options: { smtputf8: boolean }): Promise<Answer>
   quit(): void
-  /** Cuts the connection. */
+  /** Closes the connection without QUIT. */
   cut(): void
 }
 
@@ -104,7 +100,7 @@ const open = async (
   }
 }
 
-/** The keywords of the extensions a server offers. None if it knows only HELO. */
+/** The keywords of the server's extensions; empty if it supports only HELO. */
 const greet = async (connection: SmtpConnection, name: string): Promise<Set<string>> => {
   const reply = onlyReply(await connection.exchange([ehlo(name)]))
   if (reply.code === 250)
@@ -115,7 +111,7 @@ const greet = async (connection: SmtpConnection, name: string): Promise<Set<stri
   return new Set()
 }
 
-/** With TLS 1.3 a server may decide only now that it rejects the connection. */
+/** With TLS 1.3, a server may reject the connection only at this point. */
 const greetAgain = async (connection: SmtpConnection, name: string): Promise<Set<string>> => {
   try {
     return await greet(connection, name)
