@@ -246,6 +246,6 @@ test('erasing an unknown person reports that, and that the person stays suppress
   const { code, out } = await run('profiles', 'erase', 'https://www.profnet.com/in/somebody', '--yes')
   expect(code).toBe(0)
   expect(out).toMatch(
-    /^No person matches it any more; there is no record left to destroy\.\n1 identifier is suppressed: never fetched, served or imported again\.\nThe heap, the write-ahead log and backups may still hold it sealed\. No one can open it from \d{4}-\d\d-\d\dT00:00:00\.000Z on, /,
+    /^No recorded person has this identifier, so there was nothing to destroy\.\n1 identifier is suppressed and will never be fetched, served or imported again\.\nFree space in the tables, the write-ahead log and backups may still contain encrypted copies\. They cannot be opened from \d{4}-\d\d-\d\dT00:00:00\.000Z on, /,
   )
 })

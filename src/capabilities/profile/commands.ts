@@ -17,9 +17,9 @@ const importProfiles = command({
   name: 'profiles import',
   action: 'data.change',
   summary:
-    'import people into the data set of the "dataset" provider; a line replaces what was known about that person',
+    'import people into the data set of the "dataset" provider; each line replaces all data about its person',
   input: z.object({
-    file: path({ label: 'File', help: 'JSON lines, .gz or not; - for standard input' }),
+    file: path({ label: 'File', help: 'JSON lines, optionally compressed (.gz); - for standard input' }),
   }),
   interfaces: ['command line'],
   changes: {
@@ -28,9 +28,7 @@ const importProfiles = command({
     left: 'The lines up to some point were imported. Importing the same file again does not change them.',
   },
   plan: async (_, { file }) => ({
-    says: [
-      `Import the people in ${file} into the data set; a line replaces what was known about that person.`,
-    ],
+    says: [`Import the people in ${file} into the data set. Each line replaces all data about its person.`],
   }),
   run: async ({ foundation, operator, data, progress }, { file }) => {
     const { settings } = await data()
@@ -60,7 +58,7 @@ const importProfiles = command({
   },
 })
 
-/** A named pipe is read like standard input: a thread that waits for its writer would keep an interrupted process from ending. */
+/** A named pipe is read like standard input, because a thread that waits for its writer would keep an interrupted process alive. */
 const opened = (file: string) => {
   const fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK)
   return fstatSync(fd).isFIFO()
@@ -68,7 +66,7 @@ const opened = (file: string) => {
     : createReadStream(file, { fd })
 }
 
-/** An error in the file also ends the reader, instead of leaving it waiting. */
+/** An error in the file also ends the reader, which would otherwise wait forever. */
 const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
   const gunzip = createGunzip()
   pipeline(input, gunzip).catch(() => undefined)
@@ -77,7 +75,7 @@ const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
 
 const refOf = (settings: ProfileSettings, id: string) => {
   const ref = identifiersOf(settings).parse(id)
-  if (ref === null) throw new InputFault('id', 'neither a profile id, nor a profile URL, nor a person URN')
+  if (ref === null) throw new InputFault('id', 'it must be a profile id, a profile URL or a person URN')
   return ref
 }
 
@@ -85,24 +83,24 @@ const eraseProfiles = command({
   name: 'profiles erase',
   action: 'profiles.erase',
   summary:
-    'forget a person: destroy the keys of what is recorded, and never fetch, serve or import them again',
+    'forget a person: destroy the keys of their recorded data, and never fetch, serve or import it again',
   input: z.object({
     id: anyText({ label: 'Person', help: 'profile id, URL or URN' }),
     note: line({
       label: 'Note',
-      help: 'such as the number of the request; kept in the event log, so nothing personal',
+      help: 'such as the number of the request; stays in the event log, so enter no personal data',
     }).optional(),
   }),
   changes: {
     of: 'people',
     asks: 'always',
-    left: 'Some data about the person may be left: run the same command again to erase it.',
+    left: 'Some data about the person may not have been erased. Run the same command again.',
   },
   plan: async ({ data }, { id }) => {
     refOf((await data()).settings, id)
     return {
       says: [
-        'Forget a person: destroy the keys of what is recorded about them, and never fetch, serve or import them again. This cannot be undone.',
+        'Forget a person: destroy the keys of their recorded data, and never fetch, serve or import it again. This cannot be undone.',
       ],
     }
   },
@@ -114,7 +112,7 @@ const eraseProfiles = command({
     await folded()
     const kept = await vacuum({ tables: ['profile_keys', 'profile_dataset'], projections: [profileCache] })
     const goneBy = new Date(await foundation.epochKeys.lastCopyGoneByMs()).toISOString()
-    const suppressed = `${erased.identifiers} ${erased.identifiers === 1 ? 'identifier is' : 'identifiers are'} suppressed: never fetched, served or imported again.`
+    const suppressed = `${erased.identifiers} ${erased.identifiers === 1 ? 'identifier is' : 'identifiers are'} suppressed and will never be fetched, served or imported again.`
     return {
       json: {
         erased: true,
@@ -126,10 +124,10 @@ const eraseProfiles = command({
       failed: kept !== null,
       lines: [
         erased.subjects === 0
-          ? 'No person matches it any more; there is no record left to destroy.'
-          : `Erased: the records of ${erased.subjects === 1 ? 'the person' : `${erased.subjects} entries of the person`} cannot be read any more.`,
+          ? 'No recorded person has this identifier, so there was nothing to destroy.'
+          : `Erased: the data about the person${erased.subjects === 1 ? '' : ` (${erased.subjects} entries)`} can no longer be read.`,
         suppressed,
-        `The heap, the write-ahead log and backups may still hold it sealed. No one can open it from ${goneBy} on, when a process with the role "jobs" has destroyed its last key. Copies of KEY_DIR made before then have to be deleted.`,
+        `Free space in the tables, the write-ahead log and backups may still contain encrypted copies. They cannot be opened from ${goneBy} on, when a process with the role "jobs" has destroyed their last key. Delete copies of KEY_DIR made before that time.`,
         ...(kept === null
           ? []
           : [

@@ -9,10 +9,10 @@ import {
   textBytesMax,
 } from './sources/provider.ts'
 
-/** The wire format of POST /v1/profnet/profile (Spec §2.4, §4.3). Names are the specification's. */
+/** The wire format of POST /v1/profnet/profile, with the names of Spec §2.4 and §4.3. */
 
 const text = z.string().max(textBytesMax).nullable()
-/** ISO 8601, as precise as known: year, month or day. */
+/** ISO 8601, as precise as the source: a year, month or day. */
 const date = z
   .string()
   .regex(/^\d{4}(-\d{2}(-\d{2})?)?$/)
@@ -24,7 +24,7 @@ export const profileResult = z.object({
   lastname: text,
   numOfConnections: z.int().min(0).nullable(),
   headline: text,
-  /** Null, like `lid`, only if a deleted person was asked for by number: no other identifier of theirs is kept. */
+  /** Null, like `lid`, only for a deleted person who was requested by number, because no other identifier of theirs is stored. */
   url: z.string().nullable(),
   lid: z.string().nullable(),
   about: text,
@@ -62,12 +62,12 @@ export const profileResult = z.object({
 })
 export type ProfileResult = z.infer<typeof profileResult>
 
-/** The person asked for and the freshness. `id` is the caller's own text, for answers that repeat it. */
+/** `id` is the caller's own text, for answers that repeat it. */
 export type ProfileRequest = { readonly ref: ProfileRef; readonly id: string; readonly cached: boolean }
 
 const supportedFormats = ['ID', 'URL', 'URN'] as const
 
-/** Spec §4.3, rules 1 and 3. A member that is null counts as absent. */
+/** Parses a request (Spec §4.3, rules 1 and 3). A member that is null counts as absent. */
 export const parseProfileRequest = (
   { id, cached }: Readonly<Record<string, unknown>>,
   identifiers: Pick<Identifiers, 'parse'>,
@@ -81,7 +81,6 @@ export const parseProfileRequest = (
   return { input: { ref, id, cached: cached ?? true } }
 }
 
-/** Spec §4.3 rule 1. */
 const notAnIdentifier = (submitted: string): Refusal => ({
   code: 'PROFNET_001',
   message: 'id is not a profile id, a profile URL or a person URN.',
@@ -91,14 +90,14 @@ const notAnIdentifier = (submitted: string): Refusal => ({
   },
 })
 
-/** Spec §4.3 rule 2: absent, not accessible, or suppressed; the answer does not say which. */
+/** The answer does not reveal whether the person is unknown, not accessible or suppressed (Spec §4.3 rule 2). */
 export const profileNotFound = (id: string): Refusal => ({
   code: 'PROFNET_002',
   message: 'The profile was not found or is not accessible.',
   details: { id: id.slice(0, submittedCharactersMax) },
 })
 
-/** A person's data as the specification lists it. */
+/** Arranges a person's data as in the specification. */
 export const resultOf = ({ lid }: ProfileIds, data: ProfileData, url: string): ProfileResult => ({
   firstname: data.firstname,
   lastname: data.lastname,
@@ -117,7 +116,7 @@ export const resultOf = ({ lid }: ProfileIds, data: ProfileData, url: string): P
   deleted: false,
 })
 
-/** A person who was known before and is deleted: the identifiers, and nothing else. */
+/** The answer for a deleted person: only the identifiers. */
 export const deletedResult = (lid: string | null, url: string | null): ProfileResult => ({
   firstname: null,
   lastname: null,

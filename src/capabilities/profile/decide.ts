@@ -11,16 +11,15 @@ import type { Retrieved } from './record/retrieved.ts'
 
 export type ProfileFindings = {
   readonly retrieved: Retrieved
-  /** The full URL of a profile identifier. */
   readonly urlOf: (lid: string) => string
 }
 
 const hourMs = 3_600_000
 
-/** Hours with two decimals, rounded down: 720.00 is the highest value served. */
+/** Hours with two decimals, rounded down, so that the highest value is 720.00. */
 const hoursOf = (ageMs: number): number => Math.floor((ageMs / hourMs) * 100) / 100
 
-/** Spec §2.4, §4.3: data, a tombstone, or no person. `cached` appears only together with cached data (decision 20). */
+/** Answers with data, a tombstone or `PROFNET_002` (Spec §2.4, §4.3). `cached` appears only with cached data (decision 20). */
 export const decide = (
   { retrieved, urlOf }: ProfileFindings,
   { ref, id }: ProfileRequest,

@@ -2,41 +2,39 @@ import { parse as parseHost } from 'tldts'
 import type { ProfileIds, ProfileRef } from './sources/provider.ts'
 
 /**
- * Parses a person's identifier: a URN, a profile URL or a profile id (lid), in this order, into the one canonical form used
- * everywhere else (Spec §4.3). Strict, because an accepted identifier is sent to another company's server and becomes the key
- * under which a person is stored and erased.
+ * Parses a person's identifier, which is a URN, a profile URL or a profile id (lid), into its canonical form (Spec §4.3). It is strict,
+ * because an accepted identifier is sent to another company's server and identifies a person in storage and erasure.
  *
- * URLs are parsed by hand, because the URL parser repairs its input: it drops line ends, folds `\` into `/` and
- * `%2e%2e` into the parent folder, and maps full-width letters into host names. Each would make two different texts mean
- * one person, or one text mean two.
+ * URLs are parsed by hand, because the URL parser repairs its input: it drops line ends, turns `\` into `/` and `%2e%2e` into the
+ * parent folder, and maps full-width letters. With such repairs, two texts could mean one person, or one text two people.
  */
 export type Identifiers = {
-  /** Null: none of the three forms. Never throws, and reads no more than `idCharactersMax`. */
+  /** Null if the text has none of the three forms. Never throws, and reads no more than `idCharactersMax`. */
   readonly parse: (id: string) => ProfileRef | null
-  /** The profile's full URL. `lid` is canonical; for any `lid` the result is well-formed. */
+  /** Returns the profile's full URL, which is well-formed for any `lid`. */
   readonly urlOf: (lid: string) => string
 }
 
-/** `domain` such as `profnet.com`, `urnPrefix` such as `urn:profnet`; null accepts any that looks like one. */
+/** `domain` is for example `profnet.com`, and `urnPrefix` `urn:profnet`. Null accepts any text of that form. */
 type ProfileNetwork = { readonly domain: string | null; readonly urnPrefix: string | null }
 
-/** UTF-16 code units. The longest real form is a URL with a percent-encoded lid, under 1,500. */
+/** In UTF-16 code units. The longest real identifier is a URL with a percent-encoded lid, under 1,500. */
 export const idCharactersMax = 2_048
 const lidCodePointsMin = 3
 const lidCodePointsMax = 100
 
-/** If neither domain nor prefix is configured, the network's name under any public suffix is accepted. */
+/** If no domain is configured, the network's name under any public suffix is accepted. */
 const networkName = 'profnet'
 const domainByDefault = 'profnet.com'
 
-/** Letters, marks, digits, hyphen, underscore and symbols; the excluded symbols have a meaning in URLs and shells. */
+/** Letters, marks, digits, hyphen, underscore and symbols, except symbols with a meaning in URLs and shells. */
 const lidPattern = /^(?:[\p{L}\p{M}\p{Nd}\-_]|(?![$+<=>^])\p{S})+$/u
 const numericIdPattern = /^[1-9]\d{0,18}$/
 const anyPrefix = /^(?:urn:)?[a-z][a-z0-9-]{1,30}$/
 const hostPattern = /^[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})+$/
 const subdomainPattern = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
 const localePattern = /^[a-z]{2}(?:[-_][a-z]{2})?$/i
-/** Reserved for examples and tests (RFC 2606): not a public suffix, and owned by no one. */
+/** Suffixes reserved for examples and tests (RFC 2606), which are not public suffixes. */
 const reservedSuffixes = new Set(['example', 'test', 'localhost', 'invalid'])
 
 export const createIdentifiers = ({ domain, urnPrefix }: ProfileNetwork): Identifiers => {
@@ -56,8 +54,8 @@ export const createIdentifiers = ({ domain, urnPrefix }: ProfileNetwork): Identi
 }
 
 /**
- * A lid, as written in URLs or in a source's answer, in canonical form: percent-decoded once, NFC, lower case in every
- * locale. Null if it cannot be a lid. A canonical lid is its own canonical form.
+ * Returns the canonical form of a lid: percent-decoded once, NFC, lower case. Null if the text cannot be a lid. The canonical form
+ * of a canonical lid is itself.
  */
 export const canonicalLid = (text: string): string | null => {
   if (text.length > idCharactersMax) return null
@@ -67,14 +65,14 @@ export const canonicalLid = (text: string): string | null => {
   } catch {
     return null
   }
-  // Lower case can leave NFC: a capital may have a composed form when its small letter has none.
+  // Normalized twice, because the lower case of a text in NFC is not always in NFC.
   const lid = decoded.normalize('NFC').toLowerCase().normalize('NFC')
   if (!lidPattern.test(lid)) return null
   const codePoints = [...lid].length
   return codePoints >= lidCodePointsMin && codePoints <= lidCodePointsMax ? lid : null
 }
 
-/** The numeric id of a person, from a URN with any prefix, a text of digits or a number small enough to be exact. */
+/** Reads a person's numeric id from a URN with any prefix, a text of digits, or a number small enough to be exact. */
 export const numericIdOf = (value: unknown): string | null => {
   if (typeof value === 'number') return Number.isSafeInteger(value) && value > 0 ? String(value) : null
   if (typeof value !== 'string' || value.length > idCharactersMax) return null
@@ -84,7 +82,7 @@ export const numericIdOf = (value: unknown): string | null => {
   return isPerson && numericIdPattern.test(digits) ? digits : null
 }
 
-/** A person's identifiers as texts, lid first. Permanent storage holds keyed HMACs of these, never the texts. */
+/** A person's identifiers as texts, lid first. Only keyed HMACs of these are stored permanently. */
 export const aliasTexts = ({ lid, urn }: ProfileIds): readonly string[] =>
   urn === null ? [`lid:${lid}`] : [`lid:${lid}`, `urn:${urn}`]
 
@@ -92,14 +90,14 @@ const parseUrn = (id: string, isOurPrefix: (prefix: string) => boolean): Profile
   const separator = ':person:'
   const at = id.lastIndexOf(separator)
   if (at < 0) return null
-  // RFC 8141 §3.1: `urn` and the namespace are compared case-insensitively, the rest is not.
+  // `urn` and the namespace are compared case-insensitively, the rest is not (RFC 8141 §3.1).
   const prefix = id.slice(0, at).toLowerCase()
   const value = id.slice(at + separator.length)
   return isOurPrefix(prefix) && numericIdPattern.test(value) ? { kind: 'urn', value } : null
 }
 
 const parseUrl = (id: string, isOurHost: (host: string) => boolean): ProfileRef | null => {
-  // None of these is allowed in a URL, and parsers silently drop or fold all of them.
+  // These characters are not allowed in a URL, but URL parsers silently drop or change them.
   if (/[\s\\\p{Cc}]/u.test(id)) return null
   const address = /^(?:(?:(https?):)?\/\/)?([^/?#]*)(\/[^?#]*)/i.exec(id)
   if (address === null) return null
@@ -109,7 +107,7 @@ const parseUrl = (id: string, isOurHost: (host: string) => boolean): ProfileRef 
   return refOfLid(lidInPath(path))
 }
 
-/** Null unless there is only a host and the scheme's own port: no userinfo, no other server behind the name. */
+/** Null if there is anything but a host and the scheme's own port, such as a user name. */
 const hostIn = (authority: string, scheme: string): string | null => {
   const [host = '', port, ...rest] = authority.split(':')
   if (rest.length > 0 || !hostPattern.test(host)) return null
@@ -117,7 +115,7 @@ const hostIn = (authority: string, scheme: string): string | null => {
   return port === undefined || ports.includes(port) ? host : null
 }
 
-/** `/in/<lid>`, optionally after `/comm`, and optionally before a locale or a part of the page. Anything else is another page. */
+/** Accepts `/in/<lid>`, optionally after `/comm`, and optionally followed by a locale or a part of the page. */
 const lidInPath = (path: string): string | null => {
   if (/\/(?:\.|%2e){1,2}(?:\/|$)/i.test(path)) return null
   const segments = path.slice(1).split('/')
@@ -133,7 +131,7 @@ const lidInPath = (path: string): string | null => {
 const refOfLid = (lid: string | null): ProfileRef | null =>
   lid === null ? null : { kind: 'lid', value: lid }
 
-/** The domain itself, or one label below it: `www`, and the hosts of countries and languages. */
+/** Accepts the domain and its direct subdomains, such as `www` and those of countries and languages. */
 const isHostOf = (host: string, domain: string): boolean => {
   if (host === domain) return true
   const below = host.endsWith(`.${domain}`) ? host.slice(0, -domain.length - 1) : ''
@@ -146,6 +144,6 @@ const isNetworkHost = (host: string): boolean => {
   return domain !== null && domainWithoutSuffix === networkName && isPublic && isHostOf(host, domain)
 }
 
-/** Profiles are shown at `www` of a registrable domain; a domain configured with a subdomain is used unchanged. */
+/** Profiles are at `www` of a registrable domain. A configured subdomain is used unchanged. */
 const hostToPrint = (domain: string): string =>
   parseHost(domain).subdomain === '' ? `www.${domain}` : domain

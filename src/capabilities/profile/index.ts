@@ -36,9 +36,9 @@ type ProfileParts = {
   readonly observe: ProfileObserver
 }
 
-/** What operations need to know about retrievals. Called on every call, so it must be cheap. */
+/** Called on every call, so it must be cheap. */
 type ProfileObserver = {
-  /** The source of the data, or the reason why there is none. */
+  /** `source` is the source of the data, or the reason why there is no data. */
   readonly retrieved: (source: ProfileFacts['source'] | 'missing' | 'unavailable') => void
 }
 
@@ -47,7 +47,7 @@ const gather = async (
   { ref, cached }: ProfileRequest,
   caller: Caller,
 ): Promise<ProfileFindings | Unaffordable> => {
-  // Before the cache is read: the fact that a person is in it has a value, too.
+  // Credits are reserved before the cache is read, because knowing whether a person is in it has a value too.
   const unaffordable = await caller.reserve(dearest(cached ? 'cached' : 'fresh'))
   if (unaffordable !== null) return unaffordable
   const { repeated } = caller
@@ -55,7 +55,7 @@ const gather = async (
     wants: cached || repeated !== null ? 'cached' : 'fresh',
     organizationId: caller.key.organizationId,
     upstream: repeated === null,
-    // The upstream costs money whether or not the caller can pay.
+    // The source costs money whether or not the caller can pay.
     beforeUpstream: () => caller.reserve(dearest('fresh')),
   })
   if ('unaffordable' in found) return found
@@ -64,11 +64,11 @@ const gather = async (
   return { retrieved, urlOf: identifiers.urlOf }
 }
 
-/** As long as a storable answer is kept (decision 15). */
+/** Other answers are stored for the same time (decision 15). */
 const repeatMaxMs = 86_400_000
 /**
- * One charge is not a subscription: a repeated call gets the data of the person it paid for, as of the charge or up to a
- * day later. The identifier may belong to another person by now.
+ * One charge is not a subscription: a repeated call gets data only about the person who was paid for, and at most a day younger
+ * than the charge. The identifier can belong to another person by now.
  */
 const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
   if (found.kind !== 'found') return found
@@ -78,7 +78,7 @@ const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
 }
 const repeatRetryAfterSeconds = 60
 
-/** The most that a call may cost. */
+/** The most expensive facts that the call can still establish. */
 const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({
   kind: 'profile',
   source,
@@ -86,12 +86,12 @@ const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({
   subject_id: '',
 })
 
-/** Events about one person: fetches and misses, each with at most some tens of hashes. */
+/** One person's events are fetches and misses, each with at most some tens of hashes. */
 const eventsMax = 10_000
 
 /**
- * Whether a call was about the person of an identifier. Its facts name the person by our own id; the person's own stream has
- * the keyed hashes of every identifier they were known by. The identifiers of an erased person are no longer compared.
+ * Decides whether a call was about the person with an identifier. The call's facts contain only our own id of a person, but the
+ * person's stream has the keyed hashes of all their identifiers. An erased person is no longer compared.
  */
 const recognizePerson = (
   storage: CapabilityStorage & { readonly settings: ProfileSettings },
@@ -110,18 +110,19 @@ const recognizePerson = (
         if (error instanceof StreamMissing) return []
         throw error
       })
-    if (events.length === 0) return { verdict: 'cannot_be_told', why: 'nothing is recorded of this person' }
+    if (events.length === 0)
+      return { verdict: 'cannot_be_told', why: 'no data about this person is recorded' }
     const aliases = events.map(decodeEvent).flatMap((event) => {
       if (event.type === 'ProfileFetched') return [...event.data.aliases, ...event.data.former_aliases]
       return event.type === 'ProfileMissed' ? event.data.aliases : []
     })
     return aliases.some((alias) => alias.kind === ref?.kind && alias.hmac === hmac)
-      ? { verdict: 'yes', why: 'it names the person; which of their identifiers was sent is not recorded' }
+      ? { verdict: 'yes', why: 'it identifies this person; the identifier that was sent is not recorded' }
       : { verdict: 'no' }
   }
   return (facts: CallFacts): InputVerdict | null | Promise<InputVerdict> => {
     if (facts.kind !== 'profile') return null
-    if (ref === null) return { verdict: 'no', why: 'it is no profile id, profile URL or person URN' }
+    if (ref === null) return { verdict: 'no', why: 'it is not a profile id, profile URL or person URN' }
     const { subject_id } = facts
     const verdict = verdicts.get(subject_id) ?? verdictOn(subject_id)
     verdicts.set(subject_id, verdict)
@@ -129,14 +130,14 @@ const recognizePerson = (
   }
 }
 
-/** Up to the eight seconds a source has at most. */
+/** Up to the eight seconds that a source has at most. */
 const requestBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-/** `provider` is the name of a kind of source. */
+/** Counts and times requests to sources. `provider` is the name of a kind of source. */
 export const observerOf = (meters: Meters): ProfileObserver & SourceObserver => {
   const asked = meters.histogram({
     name: 'profile_provider_request_duration_seconds',
-    help: 'Questions to sources of profiles, from asking to its answer',
+    help: 'Requests to profile sources, from sending to the answer',
     labels: ['provider', 'answer'],
     buckets: requestBuckets,
   })
@@ -144,7 +145,7 @@ export const observerOf = (meters: Meters): ProfileObserver & SourceObserver => 
     retrieved: meters.words(
       {
         name: 'profile_retrievals_total',
-        help: 'Profiles asked for, by where the answer came from or why there was none',
+        help: 'Profiles requested, by the source of the answer or the reason why there was none',
       },
       'source',
       [...profileFacts.shape.source.options, 'missing', 'unavailable'],
@@ -157,15 +158,13 @@ export const meterSource = (meters: Meters, { name, breaker }: GuardedSource): v
   meters.gauge(
     {
       name: 'profile_provider_breaker_open',
-      help: '1 while a source is left alone because it failed too often, and until it is seen to answer again',
+      help: '1 while a source is not asked because it failed too often, until it answers again',
       labels: ['provider'],
     },
     () => [{ labels: { provider: name }, value: breaker() === 'closed' ? 0 : 1 }],
   )
 
-/** The data behind profiles: the data set, the fetched data of sources, and the suppressed people. */
-
-/** Counted exactly up to here. */
+/** More rows are reported as "more than" this number. */
 const countedMax = 100_000
 
 const holds = (n: number, what: string): string =>
@@ -185,7 +184,7 @@ const counted = async (
   return rows[0] ?? { n: 0, newest: null }
 }
 
-/** The host of a source, without the path, which may hold a secret. */
+/** Names the source by its host, without the path, which can contain a secret. */
 const sourceText = ({ PROFILE_PROVIDER, PROFILE_HTTP_URL }: ProfileSettings): string =>
   PROFILE_PROVIDER === 'dataset'
     ? 'the data set'
@@ -211,9 +210,9 @@ const profileData = async ({
       name: 'Data set of people',
       imported: 'profiles',
       asOf: dataset.newest,
-      from: asked ? 'files that were imported' : 'files that were imported; PROFILE_PROVIDER does not ask it',
+      from: asked ? 'imported files' : 'imported files; not in use, because of PROFILE_PROVIDER',
       holds: holds(dataset.n, 'people'),
-      remedy: asked && dataset.n === 0 ? '"profiles import" takes people in.' : null,
+      remedy: asked && dataset.n === 0 ? 'Import people with "profiles import".' : null,
     },
     {
       ...of,
@@ -237,8 +236,8 @@ const profileData = async ({
 }
 
 /**
- * Profile retrieval (Spec §4.3): one person's data, cached or fresh, by any identifier. Answers hold a person's
- * data and are never stored.
+ * Profile retrieval (Spec §4.3): one person's data, cached or fresh, by any identifier. Answers contain personal data and are
+ * never stored.
  */
 export const profile: Capability<ProfileSettings> = {
   hosts: ['api'],
@@ -251,7 +250,7 @@ export const profile: Capability<ProfileSettings> = {
     if (erasedAgain > 0)
       logger.warn(
         { people: erasedAgain },
-        'these rows are older than erasures: the erased people are erased again',
+        'the database was restored from a time before some erasures, so the erased people were erased again',
       )
     const vault = vaultOf(ports)
     const source = await openSource(settings, {

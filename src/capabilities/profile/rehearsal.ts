@@ -5,12 +5,12 @@ import type { Identifiers } from './identifier.ts'
 import type { Retrieved } from './record/retrieved.ts'
 import type { ProfileData } from './sources/provider.ts'
 
-/** The answers that test keys get about people (src/guides/testing.md, "Which profile id gets which answer?"): invented people only. None of our stores is read. */
+/** The answers that test keys get (src/guides/testing.md, "Which profile id gets which answer?"). All people in them are invented. */
 
 const prefix = 'test-'
 /** The number of `test-person`. */
 const numericId = '1'
-/** No one's id: ids of people contain a time, and none is of the year 1970. */
+/** No person has this id, because real ids contain a time and this time is in 1970. */
 const subjectId = 'sub_00000000000000000000000000'
 const slowMs = 3_000
 const cachedAgeMs = 5 * 3_600_000
@@ -68,7 +68,7 @@ const person: ProfileData = {
   phone_numbers: [{ value: '+352000000', sub_type: 'WORK' }],
 }
 
-/** A person about whom next to nothing is known: every optional member is null, and lists are empty. */
+/** A person with a name only: every optional member is null, and lists are empty. */
 const hardlyKnown: ProfileData = {
   firstname: 'Min',
   lastname: null,
@@ -84,7 +84,7 @@ const hardlyKnown: ProfileData = {
   phone_numbers: [],
 }
 
-/** Error codes among the words are answered before (`call/rehearsal.ts`). */
+/** Words that are error codes are handled before this, in `call/rehearsal.ts`. */
 const wordOf = ({ ref }: ProfileRequest): string | null => {
   if (ref.kind === 'urn') return ref.value === numericId ? 'person' : null
   return ref.value.startsWith(prefix) ? ref.value.slice(prefix.length) : null

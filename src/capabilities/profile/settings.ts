@@ -4,7 +4,7 @@ export type ProfileSettings = {
   readonly PROFILE_PROVIDER: 'dataset' | 'http'
   readonly PROFILE_HTTP_URL?: string | undefined
   readonly PROFILE_HTTP_KEY?: string | undefined
-  /** Path of a JSON file, see `mapping/declared.ts`. */
+  /** The path of a JSON file; see `mapping/declared.ts`. */
   readonly PROFILE_HTTP_MAPPING?: string | undefined
   /** The time limit of one attempt. */
   readonly PROFILE_HTTP_TIMEOUT_MS: number
@@ -14,6 +14,6 @@ export type ProfileSettings = {
   readonly PROFILE_URN_PREFIX?: string | undefined
 }
 
-/** Which identifiers are understood, and how profile URLs are written. */
+/** Applies the settings for accepted identifiers and for the form of profile URLs. */
 export const identifiersOf = ({ PROFILE_DOMAIN, PROFILE_URN_PREFIX }: ProfileSettings): Identifiers =>
   createIdentifiers({ domain: PROFILE_DOMAIN ?? null, urnPrefix: PROFILE_URN_PREFIX ?? null })

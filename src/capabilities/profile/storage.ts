@@ -3,7 +3,7 @@ import { type DatasetSecrets, eraseFromDataset } from './dataset/provider.ts'
 import type { ErasureParts } from './record/erase.ts'
 import { createVault, type Vault } from './record/vault.ts'
 
-/** What calls, jobs and commands all build from their storage. */
+/** Parts that calls, jobs and commands build from their storage. */
 
 export const vaultOf = ({ pool, epochKeys }: CapabilityStorage): Vault =>
   createVault({ pool, sealer: epochKeys.sealer('profile-key'), clock: Date })

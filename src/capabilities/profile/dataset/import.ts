@@ -7,20 +7,20 @@ import { inventedPeople } from './invented-people.ts'
 import { type DatasetPerson, type DatasetSecrets, sealRow } from './provider.ts'
 
 /**
- * Imports people into the dataset from JSON Lines: one person per line, in our own members, with a `lid` or a profile `url`, and a
- * `urn` if there is one. `"deleted": true` marks the person as deleted.
+ * Imports people into the data set from JSON lines: one person per line, in our own members, with a `lid` or a profile `url`, and
+ * optionally a `urn`. `"deleted": true` marks the person as deleted.
  *
- * A line is complete: it replaces everything known under its lid and its URN. Importing a file again changes
- * only the import date. Committed batches survive a failure; importing again continues from any state.
+ * A line replaces everything stored under its lid and its URN. Importing a file again changes only the import date. Finished
+ * batches survive a failure, and importing again completes them.
  */
 export type ImportReport = {
-  /** Without empty lines. */
+  /** The number of lines, without empty ones. */
   readonly lines: number
   /** Imported lines, including those that a later line of the file replaced. */
   readonly imported: number
-  /** Of the imported people: marked as deleted. */
+  /** Imported people who are marked as deleted. */
   readonly gone: number
-  /** Left out because they asked to be forgotten. */
+  /** People who were left out because they were erased. */
   readonly suppressed: number
   readonly bad: number
   /** The first bad lines. Reasons never repeat a line's content. */
@@ -29,14 +29,14 @@ export type ImportReport = {
 
 export const lineBytesMax = 1024 * 1024
 export const batchSizeMax = 500
-/** Limit on the memory that a batch holds. */
+/** Limits the memory for a batch. */
 const batchBytesMax = 16 * 1024 * 1024
 export const badLinesReportedMax = 100
 
-/** Whether each of the people is suppressed, by their aliases. Called while the dataset is locked for writing. */
+/** Returns for each person, given by aliases, whether they are suppressed. Called while the data set is locked for writing. */
 export type AreSuppressed = (people: readonly (readonly string[])[]) => Promise<readonly boolean[]>
 
-/** Rejects if the stream or the database fails; a bad line is reported and never stops the import. */
+/** Rejects if the stream or the database fails. A bad line is reported and never stops the import. */
 export const importProfiles = async ({
   pool,
   secrets,
@@ -48,12 +48,12 @@ export const importProfiles = async ({
 }: {
   pool: Pick<Pool, 'connect'>
   secrets: DatasetSecrets
-  /** UTF-8; a line may be cut anywhere. */
+  /** UTF-8; a chunk can end anywhere in a line. */
   stream: AsyncIterable<Uint8Array>
   identifiers: Identifiers
   areSuppressed: AreSuppressed
   epochMs: () => number
-  /** After each batch. */
+  /** Called after each batch. */
   onProgress?: (report: ImportReport) => void
 }): Promise<ImportReport> => {
   const totals = { lines: 0, imported: 0, gone: 0, suppressed: 0, bad: 0 }
@@ -92,7 +92,7 @@ export const importProfiles = async ({
 
 const faults = { not_utf8: 'not UTF-8', not_json: 'not JSON' } as const
 
-/** Undefined: the line is blank. */
+/** Undefined if the line is blank. */
 const personOf = (
   bytes: Buffer,
   identifiers: Identifiers,
@@ -108,14 +108,14 @@ const personOf = (
   return isEmptyProfile(data) ? { reason: 'nothing about the person' } : { lid, urn, data }
 }
 
-/** The people whom no later line replaces: rows are unique by lid and by URN. */
+/** The people without those that a later line replaces, because rows are unique by lid and by URN. */
 const latestOf = (people: readonly DatasetPerson[]): DatasetPerson[] => {
   const taken = new Set<string>()
   const latest: DatasetPerson[] = []
   for (const person of people.toReversed()) {
     const aliases = aliasTexts(person)
     if (!aliases.some((alias) => taken.has(alias))) latest.push(person)
-    // A line that is itself replaced still replaces those before it, as if lines were written one by one.
+    // A replaced line still replaces the lines before it, as if lines were written one by one.
     for (const alias of aliases) taken.add(alias)
   }
   return latest.reverse()
@@ -129,7 +129,7 @@ const insertRows = `
   select lid_hmac, urn_hmac, sealed, $4
   from unnest($1::text[], $2::text[], $3::text[]) as given (lid_hmac, urn_hmac, sealed)`
 
-/** One transaction: no one is missing in between, and no one who is suppressed before it ends is written. */
+/** In one transaction, so that no person is missing in between, and a person suppressed before its end is not written. */
 const writePeople = async ({
   pool,
   secrets,
@@ -145,14 +145,13 @@ const writePeople = async ({
 }): Promise<readonly DatasetPerson[]> =>
   inTransaction(pool, async (client) => {
     await client.query(lockDataset)
-    // After the lock, so that a later erasure finds these rows.
     const suppressed = await areSuppressed(people.map(aliasTexts))
     const kept = people.filter((_, index) => suppressed[index] === false)
     await writeRows(client, kept, { importedAt, secrets })
     return kept
   })
 
-/** The identifiers by which a person's row is found. */
+/** The keys of a person's row. */
 const rowHmacsOf = (
   { lid, urn }: DatasetPerson,
   { identifierHmac }: DatasetSecrets,
@@ -180,10 +179,7 @@ const writeRows = async (
   ])
 }
 
-/**
- * Fills an empty dataset with invented people, so that a first installation has someone to ask for; does nothing if the
- * dataset holds anyone. Returns the number of people added.
- */
+/** Adds invented people to an empty data set, so that a new installation has people to ask for. Returns the number of people added. */
 export const seedDatasetIfEmpty = async ({
   pool,
   ...rest

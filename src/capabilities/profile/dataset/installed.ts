@@ -3,7 +3,7 @@ import { identifiersOf, type ProfileSettings } from '../settings.ts'
 import { datasetSecretsOf } from '../storage.ts'
 import { type AreSuppressed, type ImportReport, importProfiles, seedDatasetIfEmpty } from './import.ts'
 
-/** Checks all people of a batch in one query. */
+/** Checks all people in a batch with one query. */
 const suppressedIn =
   ({ pool, secrets }: CapabilityStorage): AreSuppressed =>
   async (people) => {
@@ -16,11 +16,11 @@ const suppressedIn =
     return hmacs.map((own) => own.some((hmac) => suppressed.has(hmac)))
   }
 
-/** Invented people to ask for; none if the data set already holds a person. */
+/** Adds invented people if the data set is empty, and returns their number. */
 export const seedProfiles = (storage: CapabilityStorage, settings: ProfileSettings): Promise<number> =>
   seedDatasetIfEmpty(installed(storage, settings))
 
-/** `profiles import`: JSON lines into the data set. */
+/** Imports JSON lines into the data set, for `profiles import`. */
 export const importProfilesFrom = (
   storage: CapabilityStorage,
   settings: ProfileSettings,

@@ -1,11 +1,11 @@
 /**
- * People who do not exist, for installations that have no dataset yet. Their names belong to no language; addresses use domains and
- * numbers reserved for examples (RFC 2606, the North American 555-01xx, the British 07700 900xxx). The same people in every process.
+ * Invented people for installations without a data set. Their names belong to no language, and contact data uses domains and
+ * numbers reserved for examples (RFC 2606, the North American 555-01xx, the British 07700 900xxx).
  */
 
 export const inventedPeopleCount = 300
 
-/** A line of a dataset, in our own members. */
+/** A line of a data set, in our own members. */
 type InventedPerson = Readonly<Record<string, unknown>> & {
   readonly lid: string
   readonly urn: string
@@ -23,12 +23,12 @@ const places = [
   { city: 'Toronto', state: 'Ontario', country: 'Canada', country_code: 'CA' },
 ]
 
-/** At these intervals a person is deleted, shares no contact data, or has given nothing but a name. */
+/** Every so many people, a person is deleted, shares no contact data, or has only a name. */
 const goneEvery = 60
 const contactlessEvery = 4
 const tersestEvery = 25
 
-/** Deterministic: the same person for the same number. */
+/** Returns the same people in every process. */
 export function* inventedPeople(count = inventedPeopleCount): Generator<InventedPerson> {
   for (let number = 1; number <= count; number++) yield inventedPerson(number)
 }

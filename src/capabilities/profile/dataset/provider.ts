@@ -6,12 +6,11 @@ import type { Logger } from '../sources/http-provider-attempts.ts'
 import type { ProfileData, ProfileIds, ProfileSource, ProviderAnswer } from '../sources/provider.ts'
 
 /**
- * The operator's own people, imported into Postgres (`dataset-import.ts`).
+ * The operator's own people, imported into PostgreSQL (`import.ts`).
  *
- * The dataset's current content is the current knowledge: reading the current row is a fresh fetch, like asking any other
- * source, and `observedAtMs` is the time of reading. The import date stays with the row. If it were the observation time,
- * `cached: false` could never be answered from a dataset, and `cached: true` not from a month after the import,
- * although no newer data exists anywhere.
+ * Reading the current row counts as a fresh fetch, and `observedAtMs` is the time of reading. If the import date counted instead,
+ * `cached: false` would never have an answer, and `cached: true` only within a month after the import, although there is no
+ * newer data.
  */
 export const createDatasetProvider = ({
   pool,
@@ -32,19 +31,19 @@ export const createDatasetProvider = ({
       const [row] = rows
       return row === undefined ? { kind: 'not_found' } : answerOf(openRow(row, secrets), clock.epochMs())
     } catch (error) {
-      logger.error({ err: error }, 'the profile dataset cannot be read')
-      return { kind: 'transient', detail: 'the dataset cannot be read' }
+      logger.error({ err: error }, 'the profile data set cannot be read')
+      return { kind: 'transient', detail: 'the data set cannot be read' }
     }
   },
 })
 
-/** Encrypts the dataset, so that access to the database alone cannot read it. */
+/** Encrypts the data set, so that access to the database alone does not reveal it. */
 export type DatasetSecrets = {
   readonly identifierHmac: (alias: string) => string
   readonly sealer: EpochSealer
 }
 
-/** `data` null: the dataset marks this person as deleted. */
+/** `data` is null if the person is marked as deleted. */
 export type DatasetPerson = ProfileIds & { readonly data: ProfileData | null }
 
 export const sealRow = (
@@ -58,7 +57,9 @@ type SealedRow = { readonly lid_hmac: string; readonly sealed: string }
 const openRow = ({ lid_hmac, sealed }: SealedRow, { sealer }: DatasetSecrets): DatasetPerson => {
   const text = sealer.open(sealed, lid_hmac)
   if (text === null)
-    throw new Error(`a person in the dataset cannot be read: their epoch key ${sealed.split('.')[0]} is gone`)
+    throw new Error(
+      `a person in the data set cannot be decrypted, because the epoch key ${sealed.split('.')[0]} no longer exists`,
+    )
   return JSON.parse(text) as DatasetPerson
 }
 
@@ -77,11 +78,11 @@ const answerOf = ({ lid, urn, data }: DatasetPerson, nowMs: number): ProviderAns
       }
 
 /**
- * Deletes everyone known by one of the identifiers, given as keyed HMACs, and returns all identifiers of the deleted people:
- * more of them may have to be suppressed than were asked for.
+ * Deletes everyone known by one of the identifiers (keyed HMACs), and returns all identifiers of these people, because all must
+ * be suppressed.
  *
- * Suppressions must be committed before this is called. An import locks the table against writers, this one included,
- * before it asks who is suppressed. So either it has written before, and its rows are deleted here, or it asks after.
+ * Suppressions must be committed before this call. An import locks the table before it reads the suppressions, so it either has
+ * written rows that are deleted here, or sees the suppressions.
  */
 export const eraseFromDataset = async (
   pool: Pick<Pool, 'query'>,

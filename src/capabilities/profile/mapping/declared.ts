@@ -2,9 +2,9 @@ import { z } from 'zod'
 import { type Fields, itemsOf, memberOf } from './fields.ts'
 
 /**
- * A mapping that an operator declares for a source of another shape: for each of our members, its place in the source.
+ * A mapping that an operator declares for a source with another format: for each of our members, its place in the source.
  *
- * A place is a dotted path (`person.names.0.first`); `.` is the whole. Lists are a path to a list of our own shape, or
+ * A place is a dotted path (`person.names.0.first`), or `.` for the whole. A list is a path to a list in our own format, or
  * `{"path": "jobs", "fields": {"title": "role", "company.company_name": "employer.name"}}` with paths within each item.
  */
 const path = z.string().regex(/^(\.|[^.]{1,100}(\.[^.]{1,100}){0,9})$/, 'a dotted path such as person.name')
@@ -15,7 +15,7 @@ const listOf = <Name extends string>(names: readonly [Name, ...Name[]]) =>
 const contact = ['value', 'sub_type'] as const
 
 const declaration = z.strictObject({
-  /** The place of the person in the body, for all other paths. */
+  /** The place of the person in the body. All other paths start there. */
   root: path.optional(),
   lid: path.optional(),
   urn: path.optional(),
@@ -62,15 +62,13 @@ const declaration = z.strictObject({
 /** Rewrites a source's body into our own members. */
 export type Rewrite = (body: unknown) => Fields
 
-/** Throws a TypeError that names the fault in the declaration. */
+/** Throws a TypeError that describes the fault in the declaration. */
 export const declaredMapping = (declared: unknown): Rewrite => {
   const parsed = declaration.safeParse(declared)
   if (!parsed.success) throw new TypeError(z.prettifyError(parsed.error))
   const { root = '.', address, ...members } = parsed.data
   if (members.lid === undefined && members.url === undefined)
-    throw new TypeError(
-      'lid or url has to be mapped: an answer that does not say whom it is about is not used',
-    )
+    throw new TypeError('map lid or url: an answer is used only if it identifies its person')
   return (body) => {
     const record = at(body, root)
     return {
@@ -108,6 +106,6 @@ const rewritten = (item: unknown, fields: Paths): Fields => {
 const at = (value: unknown, place: string): unknown =>
   place === '.' ? value : place.split('.').reduce(step, value)
 
-/** Own members only, and items of lists by their number. */
+/** Only own members, and items of lists by their number. */
 const step = (value: unknown, name: string): unknown =>
   Array.isArray(value) ? (/^\d{1,3}$/.test(name) ? value[Number(name)] : undefined) : memberOf(value, name)

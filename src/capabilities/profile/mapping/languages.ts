@@ -1,14 +1,14 @@
 import Iso6391 from 'iso-639-1'
 
 /**
- * A language as people and pages write it, as a code: ISO 639-1 if the language has one, else ISO 639-3, else null.
- * Understands codes, also regional ones (pt-BR) and bibliographic ones (ger), English names and own names.
+ * Finds the code of a language as people and pages write it: ISO 639-1 if the language has one, otherwise ISO 639-3. Accepts
+ * codes, including regional (pt-BR) and bibliographic ones (ger), English names and native names.
  */
 
-/** Longer texts are not names of languages. */
+/** A longer text is not the name of a language. */
 const nameCharactersMax = 100
 
-/** Names people write that neither list has. */
+/** Names that are missing in both lists. */
 const otherNames: Readonly<Record<string, string>> = {
   'bahasa indonesia': 'id',
   'bahasa melayu': 'ms',
@@ -35,8 +35,8 @@ const otherNames: Readonly<Record<string, string>> = {
 }
 
 /**
- * The languages without an ISO 639-1 code that have an English name in the runtime (CLDR). Asking it for all 17,576
- * codes instead of listing them would cost the first caller most of a second.
+ * The languages without an ISO 639-1 code that have an English name in the runtime (CLDR). Trying all 17,576 codes instead would
+ * cost the first caller most of a second.
  */
 const threeLetterCodes = (
   'ace ach ada ady aeb afh agq ain akk akz ale aln alt ang ann anp arc arn aro arp arq ars arw ary arz ' +
@@ -61,25 +61,25 @@ const threeLetterCodes = (
 
 const englishNames = new Intl.DisplayNames(['en'], { type: 'language', fallback: 'none' })
 
-/** The code of a language; null if the text is not a language, or not a known one. */
+/** Null if the text is not a known language. */
 export const languageCode = (text: string): string | null => {
   if (text.length > nameCharactersMax) return null
   const name = plain(text)
   return byName().get(name) ?? codeOf(name) ?? byName().get(unqualified(name)) ?? null
 }
 
-/** Letters with their accents, single spaces, lower case. */
+/** Lower case with single spaces; accents stay. */
 const plain = (text: string): string => text.normalize('NFC').toLowerCase().replaceAll(/\s+/g, ' ').trim()
 
-/** `spanish (latin america)`, `english - native`, `arabic, levantine` without the part after the name. */
+/** Removes what follows the name in `spanish (latin america)`, `english - native` or `arabic, levantine`. */
 const unqualified = (name: string): string => (name.split(/[(,;/–—]|\s-\s/, 1)[0] ?? '').trim()
 
-/** A two- or three-letter code, optionally with a region or a script after it. */
+/** Reads a two- or three-letter code, optionally followed by regions or scripts. */
 const codeOf = (name: string): string | null => {
   const base = /^([a-z]{2,3})(?:[-_][a-z0-9]{2,8}){0,3}$/.exec(name)?.[1]
   if (base === undefined) return null
   if (Iso6391.validate(base)) return base
-  // Replaces withdrawn and bibliographic codes: iw by he, ger and deu by de.
+  // Replaces withdrawn and bibliographic codes: iw becomes he, and ger and deu become de.
   const code = (Intl.getCanonicalLocales(base)[0] ?? base).split('-', 1)[0] ?? base
   if (Iso6391.validate(code)) return code
   return code.length === 3 && !notALanguage.has(code) && englishNames.of(code) !== undefined ? code : null
@@ -90,7 +90,7 @@ const notALanguage = new Set(['mis', 'mul', 'und', 'zxx'])
 
 let names: ReadonlyMap<string, string> | null = null
 
-/** Built on first use: most processes never need a language. */
+/** Built on first use, because most processes never need a language. */
 const byName = (): ReadonlyMap<string, string> => {
   if (names !== null) return names
   const found = new Map<string, string>()

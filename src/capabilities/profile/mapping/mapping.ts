@@ -14,24 +14,20 @@ import {
 } from './fields.ts'
 import { languageCode } from './languages.ts'
 
-/**
- * Converts a source's answer about a person, in the members of Spec §2.4, to the profile in answers. Every value is checked. Nothing
- * here throws, for any input.
- */
+/** A source's answer in the members of Spec §2.4, converted to a profile. Every value is checked, and nothing here throws. */
 export type MappedProfile = {
-  /** As stated by the source; null if it states none. */
+  /** As in the source's answer; null if it is missing there. */
   readonly lid: string | null
   readonly urn: string | null
   readonly data: ProfileData
-  /** When the source itself saw the data; null if it does not say. */
+  /** When the source saw the data; null if the answer does not say it. */
   readonly observedAtMs: number | null
-  /** Ids that, according to the source, led to this person before; canonical. */
+  /** Earlier ids of this person according to the source; canonical. */
   readonly formerLids: readonly string[]
-  /** The source marks this person as deleted. */
   readonly deleted: boolean
 }
 
-/** Null if it is not an object. */
+/** Null if `own` is not an object. */
 export const mapProfile = (own: unknown, identifiers: Identifiers): MappedProfile | null => {
   if (!isFields(own)) return null
   return {
@@ -48,7 +44,7 @@ export const mapProfile = (own: unknown, identifiers: Identifiers): MappedProfil
   }
 }
 
-/** It contains nothing about the person: no answer to give, and nothing to charge for. */
+/** Whether the profile contains nothing about the person, so that there is nothing to charge for. */
 export const isEmptyProfile = (data: ProfileData): boolean =>
   Object.values(data).every((member) => member === null || (Array.isArray(member) && member.length === 0))
 
@@ -62,10 +58,10 @@ const lidOf = (own: Fields, identifiers: Identifiers): string | null => {
 
 const instantCharactersMax = 40
 
-/** Milliseconds since 1970, from a timestamp with a zone or from a number of seconds or milliseconds. */
+/** Returns milliseconds since 1970 for a timestamp with a zone, or for a number of seconds or milliseconds. */
 export const instantOf = (value: unknown): number | null => {
   if (typeof value === 'number' && Number.isFinite(value) && value > 0) {
-    // As seconds this would be after the year 5000, as milliseconds before 1974.
+    // As seconds, a larger number would be after the year 5000; as milliseconds, a smaller one would be before 1974.
     return Math.round(value < 100_000_000_000 ? value * 1000 : value)
   }
   if (typeof value !== 'string' || value.length > instantCharactersMax) return null
@@ -74,12 +70,12 @@ export const instantOf = (value: unknown): number | null => {
   return Number.isNaN(ms) ? null : ms
 }
 
-/** Characters of JSON. An honest profile takes under 50,000; the kept part is sealed into one event. */
+/** In characters of JSON. A real profile has under 50,000. Each profile is sealed into one event. */
 export const profileCharactersMax = 150_000
 
 /**
- * Reads our own members; a member that is missing, empty or of another type is null, and lists drop such items. If a profile
- * as a whole is too large, its lists are cut.
+ * Reads our own members. A missing, empty or mistyped member becomes null, and lists skip such items. If the profile is too large,
+ * its lists are cut.
  */
 export const profileDataOf = (own: Fields): ProfileData => {
   let data = readData(own)
@@ -142,7 +138,7 @@ const addressOf = (value: unknown): ProfileAddress | null => {
   return Object.values(address).every((part) => part === null) ? null : address
 }
 
-/** ISO 3166-1 alpha-2, upper case; null if it is not a country. */
+/** Returns an ISO 3166-1 alpha-2 code in upper case; null if the value is not a country. */
 const countryCodeOf = (value: unknown): string | null => {
   if (typeof value !== 'string' || value.length > shortTextBytesMax) return null
   if (!/^[A-Za-z]{2}$/.test(value.trim())) return null
@@ -150,7 +146,7 @@ const countryCodeOf = (value: unknown): string | null => {
   return nameOfCountry(code) === null ? null : code
 }
 
-/** The runtime's name for ZZ. */
+/** The runtime has a name for ZZ, which is not a country. */
 const unknownRegion = 'ZZ'
 
 const nameOfCountry = (code: string | null): string | null =>
@@ -209,13 +205,13 @@ const contactsOf = (value: unknown, read: (text: string) => string | null): Cont
 
 const subTypeCharactersMax = 40
 
-/** Upper-case words such as MOBILE or WORK_FAX. */
+/** Returns upper-case words such as MOBILE or WORK_FAX. */
 const subTypeOf = (value: unknown): string | null => {
   const words = (textOf(value) ?? '').toUpperCase().match(/[\p{L}\p{Nd}]+/gu)
   return words === null ? null : words.join('_').slice(0, subTypeCharactersMax)
 }
 
-/** RFC 5321 allows 254 characters. Only the shape is checked: a text that a source calls an address is one. */
+/** Checks only the form, with the 254 characters of RFC 5321, because the source already calls it an address. */
 const emailOf = (text: string): string | null => {
   const address = text.replace(/^mailto:/i, '').split('?', 1)[0] ?? ''
   return address.length <= 254 && /^[^\s@<>]+@[^\s@<>]+$/.test(address) ? address : null
@@ -224,8 +220,8 @@ const emailOf = (text: string): string | null => {
 const phoneCharactersMax = 64
 
 /**
- * E.164, the shortest of the international formats. Numbers without a country code are read as numbers of the person's country.
- * Numbers that are not possible anywhere are left out: a number that cannot be dialled as written reaches strangers.
+ * Returns a number in E.164 form. A number without a country code is read as one of the person's country. Impossible numbers are
+ * left out, because a wrong number reaches strangers.
  */
 const phoneOf = (text: string, country: string | null): string | null => {
   if (text.length > phoneCharactersMax) return null
@@ -240,22 +236,22 @@ const phoneOf = (text: string, country: string | null): string | null => {
 const isCountry = (code: string | null): code is CountryCode => code !== null && isSupportedCountry(code)
 
 /**
- * Dates of a career, known to the year, the month or the day. Never padded: "2019" is not the first of
- * January, and a reader cannot distinguish an invented day from a known one.
+ * A career's dates have the precision of a year, a month or a day. They are never padded, because readers could not distinguish
+ * an invented day from a known one.
  */
 
-/** Outside these years, a date is a placeholder of some database (0001-01-01, 9999-12-31). */
+/** Dates outside these years are database placeholders (0001-01-01, 9999-12-31). */
 const yearMin = 1900
 const yearMax = 2100
 
-/** A timestamp has 35 at most. */
+/** A timestamp has at most 35. */
 const dateCharactersMax = 100
 
 const present = new Set(['present', 'current', 'currently', 'now', 'today', 'ongoing', 'to date'])
 
 /**
- * "YYYY", "YYYY-MM" or "YYYY-MM-DD" (ISO 8601); null for any other text, including impossible days. Accepts texts of
- * these forms, timestamps, which are cut to their day as written, years as numbers, and `{year, month, day}`.
+ * Returns "YYYY", "YYYY-MM" or "YYYY-MM-DD" (ISO 8601); null for anything else, including impossible days. Accepts these
+ * forms, timestamps, which are cut to their day, years as numbers, and `{year, month, day}`.
  */
 export const partialDate = (value: unknown): string | null => {
   if (typeof value === 'number') return fromParts(value, undefined, undefined)
@@ -266,8 +262,8 @@ export const partialDate = (value: unknown): string | null => {
 }
 
 /**
- * The end of a position, and whether it is current. The source's `isCurrent` decides; without it, no end and
- * "Present" mean that it is current. A current position has no end.
+ * Returns when a position ended and whether it is current. The source's `isCurrent` decides; without it, a position without an
+ * end or with "Present" is current.
  */
 export const endOf = (
   value: unknown,

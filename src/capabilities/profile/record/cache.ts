@@ -10,13 +10,13 @@ export type CacheParts = {
 }
 
 type Cached = {
-  /** The answer that is available immediately; null: a provider must be asked. */
+  /** The answer that is available immediately; null if a provider must be asked. */
   readonly served: Retrieved | null
-  /** The person the identifier leads to, if a provider must be asked about them; null: unknown. */
+  /** The person that the identifier leads to, if a provider must be asked about them; null if unknown. */
   readonly subjectId: string | null
 }
 
-/** The cached data about the person, decrypted. */
+/** Reads and decrypts the cached data about a person. */
 export const readCache = async (
   { lookUps, vault, clock }: CacheParts,
   asked: Asked,
@@ -27,7 +27,7 @@ export const readCache = async (
   const known = judge(row, clock.now(), wants)
   const served = answerFrom({ vault, clock }, known, sealedKey)
   return {
-    // Data fetched a moment ago counts as fresh for a caller who asks for fresh data (decision 20).
+    // Data fetched a moment ago counts as fresh for a caller who wants fresh data (decision 20).
     served: served?.kind === 'found' && wants === 'fresh' ? { ...served, source: 'fresh' } : served,
     subjectId: known.kind === 'fetch' || known.kind === 'data' ? known.subjectId : null,
   }

@@ -18,17 +18,17 @@ export type FetchParts = RecordingParts &
 
 export type FetchLimits = typeof fetchLimits
 export const fetchLimits = {
-  /** From the question to the answer: after it the caller is asked to come back, and the fetch continues for the cache. */
+  /** How long a caller waits. After that, the caller must come back, and the fetch continues for the cache. */
   answerMaxMs: 8_000,
-  /** How often a process checks whether another process's fetch is done. */
+  /** How often a process checks whether another process has finished its fetch. */
   claimPauseMs: 50,
   /** How long a fetch waits until its own result can be read back. */
   visibleMaxMs: 2_000,
 }
 
 /**
- * Asks the provider for a person and records its answer. One process fetches; the others read its result.
- * `settle` is called once, with the result; the claim is kept until the result can be read back.
+ * Asks the provider for a person and records the answer. One process fetches; the others read its result. `settle` is called once
+ * with the result; the claim is kept until the result can be read back.
  */
 export const fetchClaimed = async (
   parts: FetchParts,
@@ -49,12 +49,12 @@ export const fetchClaimed = async (
     if (fetched.changed) await untilVisible(parts, asked.hmac, fetched.atMs)
   } finally {
     await parts.claims.release(claim, holder).catch((error: unknown) => {
-      parts.logger.warn({ err: error }, 'a claim on a profile is left to run out')
+      parts.logger.warn({ err: error }, 'a claim on a profile could not be released, and will expire')
     })
   }
 }
 
-/** Whether we got the claim before the deadline. */
+/** Returns whether we got the claim before the deadline. */
 const takeClaim = async (
   { claims, limits }: FetchParts,
   { claim, holder, deadlineMs }: { claim: string; holder: string; deadlineMs: number },
@@ -67,7 +67,7 @@ const takeClaim = async (
   return claimed
 }
 
-/** `changed`: an event was recorded. */
+/** `changed` is true if an event was recorded. */
 const askAndRecord = async (
   parts: FetchParts,
   asked: Asked,
@@ -104,12 +104,12 @@ const unanswered = (
 ): Retrieved => {
   if (answer.kind !== 'rate_limited')
     logger.warn({ detail: answer.detail }, `profile provider: ${answer.kind}`)
-  // The source's own time, unchanged: a caller who comes back earlier gets the same answer again.
+  // This is the source's own time, because a caller who comes back earlier gets the same answer again.
   const seconds = answer.kind === 'malformed' ? null : answer.retryAfterSeconds
   return unavailable(seconds ?? retryAfterSeconds.failed)
 }
 
-/** Waits until the projection shows what was just recorded; without it the next caller would fetch again. */
+/** Waits until the projection contains the new event; otherwise the next caller would fetch again. */
 const untilVisible = async (parts: FetchParts, hmac: string, atMs: number): Promise<void> => {
   const untilMs = performance.now() + parts.limits.visibleMaxMs
   while (performance.now() < untilMs) {

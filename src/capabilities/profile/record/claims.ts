@@ -2,16 +2,16 @@ import type pg from 'pg'
 import { unavailableWhenAway } from '../../../call/unavailable.ts'
 
 /**
- * Which process is fetching which person. A row with an expiry instead of a database lock: locks would hold a connection each for the
- * whole duration of the upstream request.
+ * Records which process is fetching which person. A row with an expiry is used because a database lock would occupy a connection
+ * for the whole upstream request.
  */
 export type Claims = {
-  /** Whether we have the claim now. */
+  /** Returns whether the holder has the claim now. */
   take(claim: string, holder: string): Promise<boolean>
   release(claim: string, holder: string): Promise<void>
 }
 
-/** Longer than any fetch takes; a dead process's claim is free after it. */
+/** Longer than any fetch. After this time, a dead process's claim can be taken. */
 const claimTtlSeconds = 15
 
 export const createClaims = (pool: pg.Pool): Claims => ({

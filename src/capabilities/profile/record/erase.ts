@@ -7,8 +7,8 @@ import { recordProfileEvent } from './records.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Forgetting a person. Their data in the event log stays, unreadable: its keys are destroyed first, in the same
- * transaction that suppresses their identifiers, so that no running fetch can bring them back.
+ * Forgetting a person leaves their data in the event log, but unreadable: one transaction destroys its keys and suppresses
+ * their identifiers, so that no running fetch can restore it.
  */
 
 export type ErasureParts = {
@@ -16,23 +16,20 @@ export type ErasureParts = {
   readonly eventLog: Pick<EventLog, 'append' | 'read'>
   readonly vault: Vault
   readonly identifierHmac: (identifier: string) => string
-  /** Removes people from the operator's own data set, and returns the identifiers it knew them by: keyed HMACs, as in the question. */
+  /** Removes people from the operator's own data set, and returns all their identifiers there, as keyed HMACs like the argument. */
   readonly eraseFromDataset: (hmacs: readonly string[]) => Promise<readonly string[]>
   readonly erasures: CapabilityStorage['erasures']
   readonly clock: { now(): number }
 }
 
 export type Erasure = {
-  /** Subjects whose data became unreadable. */
   readonly subjects: number
-  /** Identifiers that will never be fetched, served or imported again. */
   readonly identifiers: number
 }
 
 /**
- * Erases and suppresses everyone an identifier leads or ever led to. The projection must have caught up. Repeatable: a second run
- * suppresses the same identifiers and finds nothing left. A failed run has destroyed the keys, or done nothing. Once it resolves, no
- * backup can restore the data.
+ * Erases and suppresses everyone that an identifier leads or ever led to. Can be repeated; a failed run has destroyed the keys or
+ * done nothing. Once the promise resolves, no backup can restore the data. The projection must have caught up before.
  */
 export const eraseProfile = async (
   parts: ErasureParts,
@@ -46,10 +43,7 @@ export const eraseProfile = async (
   return { subjects: subjectIds.size, identifiers: hmacs.size }
 }
 
-/**
- * Erases again everyone who was erased after the backup of these rows was made. Returns how many people; 0 if nothing was
- * restored.
- */
+/** Erases again everyone who was erased after these rows were backed up, and returns the number of people. */
 export const eraseAgain = async (parts: ErasureParts): Promise<number> => {
   const erased = await parts.erasures.list()
   const { rows } = await parts.pool.query<{ hmac: string }>(
@@ -66,7 +60,7 @@ export const eraseAgain = async (parts: ErasureParts): Promise<number> => {
   return people.length
 }
 
-/** Destroys the keys of everyone that the identifiers lead to, and suppresses those and all their other identifiers. */
+/** Destroys the keys of everyone that the identifiers lead to, and suppresses all identifiers of these people. */
 const forgetAll = async (
   { pool, vault, eraseFromDataset }: ErasureParts,
   begunWith: readonly string[],
@@ -74,7 +68,7 @@ const forgetAll = async (
 ): Promise<{ readonly hmacs: ReadonlySet<string>; readonly subjectIds: ReadonlySet<string> }> => {
   const hmacs = new Set(begunWith)
   const subjectIds = new Set<string>()
-  // Each source may know the person by identifiers the other does not: repeat until neither names a new identifier.
+  // Each source can have identifiers that the other lacks, so this repeats until there are no new identifiers.
   for (let known = -1, rounds = 0; hmacs.size > known && rounds < roundsMax; rounds++) {
     known = hmacs.size
     const { text, values } = subjectsOf([...hmacs])
@@ -82,7 +76,7 @@ const forgetAll = async (
       hmacs.add(hmac)
       subjectIds.add(subject_id)
     }
-    // Suppressed before they are removed: no import brings them back in between.
+    // Suppressed before they are removed, so that no import restores them in between.
     for (const destroyed of await vault.forget({ hmacs: [...hmacs], subjectIds: [...subjectIds], at })) {
       subjectIds.add(destroyed.subjectId)
       for (const hmac of destroyed.hmacs) hmacs.add(hmac)
@@ -92,7 +86,7 @@ const forgetAll = async (
   return { hmacs, subjectIds }
 }
 
-/** A person has few identifiers, and each further round has found another one. */
+/** Enough, because a person has few identifiers and each further round has found another one. */
 const roundsMax = 16
 
 const recordErased = async (
@@ -114,13 +108,13 @@ const recordErased = async (
     )
 }
 
-/** Spec §8: nothing older than 30 days is served, so nothing older is kept. */
+/** Data older than 30 days is never returned (Spec §8), so it need not stay readable. */
 const retentionMs = 720 * 3_600_000
 export const retainedAtOnceMax = 500
 
 /**
- * Destroys the keys of payloads older than 30 days and records it in the event log. Returns how many subjects; call again while
- * it returns the maximum. A subject fetched again since then keeps its newer payload: that fetch destroyed the older key itself.
+ * Destroys the keys of payloads older than 30 days, records it, and returns the number of subjects; call again while this is the
+ * maximum. A newer payload of a subject is not affected, because its fetch destroyed the older key.
  */
 export const dropOldProfiles = async ({
   eventLog,

@@ -1,8 +1,8 @@
 import type { ProfileAliasRow } from '../../../../projections/profile-cache.ts'
 
 /**
- * Decides which known data may be served, and for how long (Spec §4.3, §8; decision 20). Pure: rows and time in, judgement
- * out. Data that is too old is never served, not even if no newer data is available.
+ * Decides which known data may be served (Spec §4.3, §8; decision 20). Data that is too old is never served, even if there is no
+ * newer data. Pure.
  */
 
 const hourMs = 3_600_000
@@ -10,13 +10,13 @@ const dayMs = 24 * hourMs
 
 /** Spec §8: cached data is at most 30 days old. */
 export const cachedAgeMaxMs = 720 * hourMs
-/** A fetch this recent is still "no more than a minute old" when its answer arrives (decision 20). */
+/** A fetch this recent is still at most a minute old when its answer arrives (decision 20). */
 const freshReuseMaxMs = 55_000
-/** Spec §8: the source itself may have seen its current data this long ago. */
+/** Spec §8: the source itself saw "fresh" data at most this long ago. */
 export const freshAgeMaxMs = 60_000
-/** A result "no person found" is believed this long if the caller accepts cached answers. */
+/** A result "no person found" is valid this long for callers who accept cached answers. */
 const missMaxMs = 24 * hourMs
-/** Identifiers change hands: an identifier not confirmed for this long leads nowhere. */
+/** Identifiers can pass to another person, so an identifier is not used if its owner was not confirmed for this long. */
 export const aliasAgeMaxMs = 30 * dayMs
 
 export type Known =
@@ -29,10 +29,10 @@ export type Known =
     }
   | { readonly kind: 'deleted'; readonly subjectId: string; readonly goneAtMs: number }
   | { readonly kind: 'missing' }
-  /** Nothing that may be served. `subjectId` is the person the identifier belonged to until now. */
+  /** There is nothing to serve. `subjectId` is the identifier's last known owner. */
   | { readonly kind: 'fetch'; readonly subjectId: string | null }
 
-/** `wants`: `cached` accepts data up to 30 days old, `fresh` only data fetched a moment ago. */
+/** `cached` accepts data up to 30 days old, `fresh` only data fetched a moment ago. */
 export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'cached' | 'fresh'): Known => {
   if (row === undefined) return { kind: 'fetch', subjectId: null }
   const subjectId = row.subject_id
@@ -42,7 +42,7 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
       ? { kind: 'missing' }
       : { kind: 'fetch', subjectId: since(row.verified_at) <= aliasAgeMaxMs ? subjectId : null }
   if (since(row.verified_at) > aliasAgeMaxMs) return { kind: 'fetch', subjectId: null }
-  // If a source no longer finds a person, it may be a mistake; if it states that the person is deleted, it is not.
+  // A source that no longer finds a person may be mistaken, unlike one that reports the person as deleted.
   const goneMaxMs = row.gone_reason === 'gone' ? cachedAgeMaxMs : missMaxMs
   if (row.gone_at !== null)
     return since(row.gone_at) <= (wants === 'cached' ? goneMaxMs : freshReuseMaxMs)
@@ -54,7 +54,7 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
   const serves =
     wants === 'cached'
       ? ageMs <= cachedAgeMaxMs
-      : // Our knowledge of who has the name now must be as fresh as the data.
+      : // The identifier's owner must have been confirmed as recently as the data.
         since(row.verified_at) <= freshReuseMaxMs &&
         since(row.fetched_at) <= freshReuseMaxMs &&
         ageMs <= freshAgeMaxMs

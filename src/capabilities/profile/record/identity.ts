@@ -1,17 +1,14 @@
-/**
- * Whether an answer is about the person who was asked for. Identifiers are released and taken over by others, and sources confuse
- * people up: a source's word alone never makes one person's data another's.
- */
+/** Identifiers are released and reused, and sources mix people up. So an answer is attributed to a known person only on evidence. */
 
 export type KnownAlias = { readonly kind: 'lid' | 'urn'; readonly hmac: string }
 
 type AnsweredIds = { readonly lid: string; readonly urn: string | null }
 
 /**
- * `asked` and the answer's ids are keyed HMACs. `known` are the recently confirmed identifiers of the person that `asked` leads
- * to. `redirected`: the source itself says that the identifier moved on.
+ * Whether an answer is about the person asked for. `asked` and `answered` are keyed HMACs. `known` are recently confirmed
+ * identifiers of the person that `asked` leads to. `redirected` means that the source itself reported a rename.
  *
- * A number never changes hands: an answer with another number than the known one is about another person, even under the same name.
+ * Numbers never pass to another person: an answer with a number other than the known one is about another person.
  */
 export const belongs = (
   asked: KnownAlias,

@@ -4,29 +4,29 @@ import { unavailableWhenAway } from '../../../call/unavailable.ts'
 import { createGathering } from '../../../concurrency/gathering.ts'
 import { Unavailable } from '../../../event-log/port.ts'
 
-/** The person an identifier leads to and the known data, read in one moment. */
+/** The person that an identifier leads to and their data, read in one statement. */
 type LookUp = {
   readonly suppressed: boolean
   readonly row: ProfileAliasRow | undefined
-  /** Of the row's payload; null if it was destroyed. */
+  /** The key of the row's payload; null if it was destroyed. */
   readonly sealedKey: string | null
 }
 
 export type LookUps = {
-  /** By the keyed HMAC of one identifier, as of some moment after the call. */
+  /** Looks up the keyed HMAC of an identifier, as of some moment after the call. */
   of(hmac: string): Promise<LookUp>
 }
 
-/** Identifiers of one statement. */
+/** Identifiers in one statement. */
 const batchMax = 64
-/** Statements under way: the second is for callers who arrive while the first runs. */
+/** Statements at the same time; the second is for callers who arrive while the first one runs. */
 const underWayMax = 2
-/** Identifiers that wait, 64 statements of them; a caller beyond that is asked to come back. */
+/** Identifiers that can wait (64 statements); further callers must come back. */
 const waitingMax = 64 * batchMax
 
 type Row = Partial<ProfileAliasRow> & { suppressed: boolean; sealed_key: string | null }
 
-/** The look-ups of the lateral query are by index. */
+/** Each lateral query uses an index. */
 const text = `
   select exists (select 1 from profile_suppressions s where s.hmac = asked.hmac) as suppressed,
          p.*, k.sealed_key
@@ -36,16 +36,16 @@ const text = `
                         where key_id = p.key_id and subject_id = p.subject_id limit 1) k on true
    order by asked.n`
 
-/** Most calls end with a look-up, so they share statements. */
+/** Looks up identifiers with shared statements, because most calls need a look-up. */
 export const createLookUps = (pool: pg.Pool): LookUps => {
   const lookUps = createGathering<string, Row>({
     batchMax,
     underWayMax,
     waitingMax,
     refusal: () => new Unavailable('too many profile look-ups are waiting'),
-    // A caller who waits for an unavailable database would only learn it later.
+    // If the database is unavailable, waiting callers fail at once, because waiting would not help them.
     failsAll: (error) => error instanceof Unavailable,
-    // Prepared. The projection's columns are named, so that its switch to another table changes nothing.
+    // The statement is prepared. It names its columns, so that it stays valid if the projection switches to another table.
     run: async (take) => {
       const query = { name: 'profile-look-ups', text, values: [take()] }
       const { rows } = await pool.query<Row>(query).catch(unavailableWhenAway)

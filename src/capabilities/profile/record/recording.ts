@@ -7,33 +7,30 @@ import { newSubjectId, recordProfileEvent } from './records.ts'
 import { type Asked, type Payload, type Retrieved, unavailable } from './retrieved.ts'
 import { allAliases, findAlias, idsOf, type SubjectParts, subjectFor } from './subjects.ts'
 
-/** Records in the event log what a provider's answer means for the person who was asked for. */
-
 export type RecordingParts = SubjectParts & {
   readonly eventLog: Pick<EventLog, 'append' | 'read'>
   readonly identifierHmac: (identifier: string) => string
   readonly logger: Logger
 }
 
-/** The subject that the identifier led to when the provider was asked, and the provider that answered. */
+/** The situation when the provider answered. `subjectId` is the person that the identifier led to when the provider was asked. */
 type Context = {
   readonly subjectId: string | null
   /** Recently confirmed identifiers of that subject. */
   readonly known: readonly KnownAlias[]
-  /** The provider that answered, and the time. */
   readonly provider: string
   readonly atMs: number
 }
 
 type Found = Extract<ProviderAnswer, { kind: 'found' }>
 
-/** An event takes a megabyte, and text takes up to four bytes a character before it is sealed. */
+/** An event has room for a megabyte, and text has up to four bytes per character before it is sealed. */
 const payloadCharactersMax = 180_000
 const tooMuchRetrySeconds = 60
 
 const formerAliasesMax = 64
 
-/** Stores a provider's data about a person, if it is about the person asked for. Older data becomes unreadable. */
+/** Records a provider's data if it is about the person asked for, and makes older data unreadable. */
 export const recordFound = async (
   parts: RecordingParts,
   asked: Asked,
@@ -56,7 +53,10 @@ export const recordFound = async (
   const former = merged === null ? [] : await formerAliases(parts, merged, current)
   const text = JSON.stringify({ ids, data } satisfies Payload)
   if (text.length > payloadCharactersMax) {
-    parts.logger.warn({ characters: text.length }, 'profile provider: more data of one person than are kept')
+    parts.logger.warn(
+      { characters: text.length },
+      'profile provider: the data about one person is too large to store',
+    )
     return unavailable(tooMuchRetrySeconds)
   }
   const sealed = await vault.seal({
@@ -83,7 +83,10 @@ export const recordFound = async (
   return { kind: 'found', source: ageMs <= freshAgeMaxMs ? 'fresh' : 'cached', ageMs, subjectId, ids, data }
 }
 
-/** Records that a provider found no one: the person is deleted if it knew them, else the identifier leads to no one. */
+/**
+ * Records that a provider found no person: the person is deleted if this provider knew them, and otherwise the identifier leads to
+ * no person.
+ */
 export const recordAbsent = async (
   parts: RecordingParts,
   asked: Asked,
@@ -125,7 +128,7 @@ const record = (
   atMs: number,
 ): Promise<void> => recordProfileEvent(eventLog, event, { actor: 'system', at: new Date(atMs).toISOString() })
 
-/** Whether the source that knew the person was asked by an identifier it knew them by: only then its silence is about them. */
+/** Whether the source that knew the person was asked by an identifier it knew; only then does its answer concern the person. */
 const isAbout = async (
   parts: RecordingParts,
   asked: Asked,
@@ -135,12 +138,12 @@ const isAbout = async (
   const row = await findAlias(parts, asked.hmac)
   if (row?.subject_id !== subjectId || row.provider !== provider) return false
   const ids = await idsOf(parts, asked.hmac)
-  // The person was already marked as deleted, so nothing readable is left.
+  // A person who is already marked as deleted has no readable data.
   if (ids === null) return row.gone_at !== null
   return (asked.ref.kind === 'lid' ? ids.lid : ids.urn) === asked.ref.value
 }
 
-/** Two subjects turned out to be one person: the subject without the number is released, and its identifiers are handed over. */
+/** Releases the subject without a number if two subjects turn out to be one person. Its identifiers pass to the other one. */
 const merge = async (parts: RecordingParts, subjectId: string, atMs: number): Promise<void> => {
   await parts.vault.destroy(subjectId)
   const erased_at = new Date(atMs).toISOString()
@@ -148,14 +151,14 @@ const merge = async (parts: RecordingParts, subjectId: string, atMs: number): Pr
   await record(parts, { type: 'ProfileErased', data: erased }, atMs)
 }
 
-/** The identifier asked for and those of the answer, each once. */
+/** The identifier asked for and those in the answer, without duplicates. */
 const currentAliases = (own: KnownAlias, { lid, urn }: { lid: string; urn: string | null }): KnownAlias[] => {
   const aliases: KnownAlias[] = [own, { kind: 'lid', hmac: lid }]
   if (urn !== null) aliases.push({ kind: 'urn', hmac: urn })
   return [...new Map(aliases.map((alias) => [alias.hmac, alias])).values()]
 }
 
-/** The identifiers of a merged subject that are missing in the answer. */
+/** The identifiers of a merged subject that are not in the answer. */
 const formerAliases = async (
   parts: RecordingParts,
   merged: string,

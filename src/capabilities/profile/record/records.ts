@@ -6,11 +6,9 @@ import { encodeEvent } from '../../../event-log/stored-event.ts'
 import type { DomainEventOf } from '../../../events/catalogue.ts'
 import { profileStream } from '../../../events/streams.ts'
 
-/** Writes events about a person's data into the event log. Payloads arrive sealed. */
-
 type ProfileEvent = DomainEventOf<'ProfileFetched' | 'ProfileMissed' | 'ProfileGone' | 'ProfileErased'>
 
-/** An id for a person who is new here. It reveals nothing about them. */
+/** Makes an id for a new person. It reveals nothing about them. */
 export const newSubjectId = (): string => `sub_${ulid()}`
 
 export const recordProfileEvent = async (

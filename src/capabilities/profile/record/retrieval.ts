@@ -9,8 +9,8 @@ import { askedFor, type Retrieved, retryAfterSeconds, unavailable } from './retr
 import { createSharedFetches, type SharedFetchLimits, sharedFetchLimits } from './shared-fetches.ts'
 
 /**
- * The source of a profile: the cache while it is young enough, else a provider, asked once for all callers who wait
- * for the same person, in this process and in the others.
+ * Reads a profile from the cache if it is young enough, or asks a provider, once for all callers in all processes who wait for
+ * the same person.
  */
 
 type RetrievalParts = RecordingParts & {
@@ -21,8 +21,8 @@ type RetrievalParts = RecordingParts & {
 
 export type Retrieval = {
   /**
-   * `beforeUpstream` is awaited before a provider is asked for this caller. If it returns anything but null, that is returned, and
-   * no provider is asked for this caller.
+   * `beforeUpstream` is awaited before a provider is asked for this caller. If its result is not null, that is returned, and
+   * no provider is asked.
    */
   retrieve<Stopped>(
     ref: ProfileRef,
@@ -31,11 +31,11 @@ export type Retrieval = {
       /** The organization for which a provider is asked. */
       organizationId: string
       beforeUpstream: () => Promise<Stopped | null>
-      /** False: only cached data or nothing; the provider is not asked. */
+      /** If false, only cached data is returned, and no provider is asked. */
       upstream?: boolean
     },
   ): Promise<Retrieved | Stopped>
-  /** Waits for fetches that no caller waits for any more. */
+  /** Waits for fetches that have no waiting callers. */
   close(): Promise<void>
 }
 
@@ -62,7 +62,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
       if (stopped !== null) return stopped
       const result = fetches.result(asked, wants, organizationId)
       const retrieved = await within(result, { waitMs: limits.answerMaxMs }, () => late)
-      // If a source has nothing current, its data does not become current.
+      // Data from a source with nothing current must not be returned as fresh.
       return retrieved.kind === 'found' && wants === 'fresh' && retrieved.source !== 'fresh'
         ? unavailable(retryAfterSeconds.failed)
         : retrieved

@@ -1,6 +1,6 @@
 import type { ProfileData, ProfileIds, ProfileRef } from '../sources/provider.ts'
 
-/** The person asked for; the event log knows the identifier by `hmac`. */
+/** The person asked for. The event log contains the identifier only as `hmac`. */
 export type Asked = { readonly ref: ProfileRef; readonly hmac: string }
 
 export const askedFor = (ref: ProfileRef, identifierHmac: (identifier: string) => string): Asked => ({
@@ -8,7 +8,6 @@ export const askedFor = (ref: ProfileRef, identifierHmac: (identifier: string) =
   hmac: identifierHmac(`${ref.kind}:${ref.value}`),
 })
 
-/** The answer for a caller. */
 export type Retrieved =
   | {
       readonly kind: 'found'
@@ -22,13 +21,13 @@ export type Retrieved =
   | { readonly kind: 'missing' }
   | { readonly kind: 'unavailable'; readonly retryAfterSeconds: number }
 
-/** The content of a seal. */
+/** The sealed content. */
 export type Payload = { readonly ids: ProfileIds; readonly data: ProfileData }
 
 /** When a caller without an answer should come back. */
 export const retryAfterSeconds = { late: 2, busy: 1, failed: 5 } as const
 
-/** No answer is possible now. */
+/** The answer if there is no data now. */
 export const unavailable = (retryAfterSeconds: number): Retrieved => ({
   kind: 'unavailable',
   retryAfterSeconds,

@@ -3,19 +3,16 @@ import type { EpochSealer } from '../../../guard/secrets/secrets.ts'
 import { cachedAgeMaxMs } from './freshness.ts'
 import { keySealContext } from './vault.ts'
 
-/**
- * Data about people that is sealed for longer than a day, for the end of an epoch: the keys of payloads, while those may be served, and
- * the data set.
- */
+/** Stores of sealed data about people that outlasts an epoch: the keys of payloads that may still be served, and the data set. */
 
 type Queries = Pick<pg.Pool, 'query'>
 
-/** A portion is read, sealed and written back within a second. */
+/** A portion this large is read, sealed and written back within a second. */
 const portionMax = 500
 
 type Sealed = { readonly id: string; readonly context: string; readonly sealed: string }
 
-/** Reads portions after an id, and replaces values that have not changed since the read: rows deleted in between stay deleted. */
+/** Reads portions in order of their ids, and replaces only unchanged values, so that rows deleted in between stay deleted. */
 const resealing =
   ({
     sealer,
@@ -33,7 +30,7 @@ const resealing =
       const renewed: (Sealed & { readonly after: string })[] = []
       for (const one of portion) {
         const text = sealer.open(one.sealed, one.context)
-        // It cannot be opened although its key exists: it is damaged, and deleting the key loses nothing.
+        // A value that cannot be opened with an existing key is damaged, so deleting the key loses nothing.
         if (text !== null) renewed.push({ ...one, after: await sealer.seal(text, one.context) })
       }
       if (renewed.length > 0)
@@ -48,7 +45,7 @@ const resealing =
     }
   }
 
-/** Older keys are not sealed again: their data is no longer served, and the retention job is about to delete them. */
+/** Older keys are not sealed again, because their data is no longer served and the retention job will delete them. */
 export const profileKeyStore = ({
   pool,
   sealer,
@@ -83,7 +80,7 @@ export const profileKeyStore = ({
       return rowCount ?? 0
     },
   }),
-  // They stay until they expire: an erasure uses them to find the subject of a payload.
+  // Keys stay until they expire, because an erasure uses them to find the subject of a payload.
   drop: async () => 0,
 })
 

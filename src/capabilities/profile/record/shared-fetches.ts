@@ -4,15 +4,15 @@ import { FairPlaces } from '../../../concurrency/fair-places.ts'
 import { type Asked, type Retrieved, retryAfterSeconds, unavailable } from './retrieved.ts'
 
 /**
- * The fetches of this process: callers who ask for the same person at the same time share one fetch. The number of providers asked
- * at the same time is limited; organizations share it fairly, and a caller who waits too long is asked to come back.
+ * Callers of one process who want the same person at the same time share one fetch. The number of simultaneous fetches is
+ * limited and shared fairly among organizations; a caller who would wait too long must come back.
  */
 type SharedFetches = {
-  /** The result of the running fetch, or of a new fetch, which counts as the organization's. */
+  /** The result of the running fetch, or of a new one, which counts towards the organization's share. */
   result(asked: Asked, wants: 'cached' | 'fresh', organizationId: string): Promise<Retrieved>
   /**
-   * The result of a fetch that cannot be read back yet: it existed before this caller came, so it counts as cached data, which it
-   * will be in a moment. Null while there is none.
+   * The result of a fetch that is not in the cache yet. It counts as cached, because it existed before this caller came. Null if
+   * there is none.
    */
   leftUnread(asked: Asked): Retrieved | null
   /** Waits for the running fetches. */
@@ -20,7 +20,7 @@ type SharedFetches = {
 }
 
 type SharedFetchesOptions = {
-  /** Calls `settle` with the result, and resolves when the result can be read back. */
+  /** Calls `settle` with the result, and resolves when the cache contains it. */
   readonly fetch: (
     request: { asked: Asked; wants: 'cached' | 'fresh' },
     settle: (result: Retrieved) => void,
@@ -33,18 +33,18 @@ type SharedFetchesOptions = {
 
 export type SharedFetchLimits = typeof sharedFetchLimits
 export const sharedFetchLimits = {
-  /** Providers asked at the same time by this process. */
+  /** Fetches at the same time in this process. */
   fetchesMax: 100,
-  /** Fetches waiting for that; a caller beyond that is asked to come back. */
+  /** Fetches waiting for a place; further callers must come back. */
   waitingMax: 400,
   waitMaxMs: 2_000,
 }
 
 type Fetch = {
   readonly result: Promise<Retrieved>
-  /** The result can be read back. */
+  /** Resolves when the cache contains the result. */
   readonly done: Promise<void>
-  /** Its result, and the time of the result; null before. */
+  /** The result and its time; null before. */
   settled: { readonly left: Retrieved; readonly atMs: number } | null
 }
 
@@ -54,7 +54,7 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
   const places = new FairPlaces({ placesMax: fetchesMax, waitingMax, waitMaxMs }, after)
   const fetches = new Map<string, Fetch>()
 
-  // A failed fetch may still be releasing its claim; the next caller asks again.
+  // A failed fetch may still be releasing its claim, so it is not shared.
   const underWay = (asked: Asked, wants: 'cached' | 'fresh'): Fetch | undefined =>
     [keyOf(asked, 'fresh'), keyOf(asked, wants)]
       .map((key) => fetches.get(key))
@@ -86,7 +86,7 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
   }
 }
 
-/** The same fetch, once a place is free; the place is returned with the result. A caller who gets none is asked to come back. */
+/** Runs a fetch once a place is free, and releases the place with the result. */
 const inPlace =
   (fetch: SharedFetchesOptions['fetch'], places: FairPlaces, party: string): SharedFetchesOptions['fetch'] =>
   async (request, settle) => {
@@ -102,10 +102,10 @@ const inPlace =
     }
   }
 
-/** By identifier, because its current owner is part of the question. */
+/** By identifier and not by person, because the identifier's current owner is part of the question. */
 const keyOf = ({ hmac }: Asked, wants: 'cached' | 'fresh'): string => `${hmac} ${wants}`
 
-/** Starts a fetch. Its failure reaches everyone who waits for it. */
+/** Starts a fetch. If it fails, all its callers get the failure. */
 const begin = (
   { fetch, clock, logger }: SharedFetchesOptions,
   request: { asked: Asked; wants: 'cached' | 'fresh' },
@@ -120,7 +120,7 @@ const begin = (
     (left) => {
       begun.settled = { left, atMs: clock.now() }
     },
-    // Perhaps no caller waits any more.
+    // The failure is logged here, because there may be no waiting caller left.
     (error: unknown) => logger.warn({ err: error }, 'a profile could not be fetched'),
   )
   return begun

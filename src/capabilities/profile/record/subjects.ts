@@ -13,15 +13,13 @@ import { newSubjectId } from './records.ts'
 import type { Payload } from './retrieved.ts'
 import type { Vault } from './vault.ts'
 
-/** Which person an identifier leads to, and which identifiers a person is known by: read from the projection. */
-
 export type SubjectParts = {
   readonly pool: pg.Pool
   readonly vault: Vault
   readonly clock: { now(): number }
 }
 
-/** The person an identifier leads to, given as its keyed HMAC; undefined if unknown. */
+/** Returns the person that an identifier's keyed HMAC leads to; undefined if unknown. */
 export const findAlias = async (
   { pool }: Pick<SubjectParts, 'pool'>,
   hmac: string,
@@ -30,7 +28,7 @@ export const findAlias = async (
   return (await pool.query<ProfileAliasRow>(text, [...values]).catch(unavailableWhenAway)).rows[0]
 }
 
-/** Every identifier of a subject, however long ago it was confirmed. */
+/** Every identifier of a subject, no matter how long ago it was confirmed. */
 export const allAliases = async (
   { pool }: Pick<SubjectParts, 'pool'>,
   subjectId: string,
@@ -51,7 +49,7 @@ export const knownAliases = async (
     .filter(({ verifiedAtMs: at }) => at !== null && parts.clock.now() - at <= aliasAgeMaxMs)
     .map(({ kind, hmac }) => ({ kind, hmac }))
 
-/** The identifiers last received for the person an identifier leads to; null if they cannot be read any more. */
+/** The identifiers last received for the person that an identifier leads to; null if they are unknown or unreadable. */
 export const idsOf = async (
   parts: Pick<SubjectParts, 'pool' | 'vault'>,
   hmac: string,
@@ -64,8 +62,8 @@ export const idsOf = async (
 }
 
 /**
- * The subject that an answer with these identifiers is about; a new subject if none is known. `subjectId` is the subject the
- * requested identifier led to. A number names a person permanently; a name only for a while.
+ * Returns the subject of an answer with these identifiers, or a new one. `subjectId` is the subject that the requested identifier
+ * led to. A number identifies a person permanently, a name only for a while.
  */
 export const subjectFor = async (
   parts: Pick<SubjectParts, 'pool' | 'clock'>,
@@ -77,7 +75,7 @@ export const subjectFor = async (
   if (subjectId !== null) return subjectId
   const named = await findAlias(parts, lid)
   const known = named === undefined ? [] : await knownAliases(parts, named.subject_id)
-  // Known by that name under another number, or not recently under any: another person, or no one in particular.
+  // If the named subject has another number or no recently confirmed identifier, the answer is about a new subject.
   return named !== undefined &&
     known.length > 0 &&
     !(urn !== null && known.some(({ kind }) => kind === 'urn'))

@@ -5,32 +5,32 @@ import { inTransaction } from '../../../concurrency/transaction.ts'
 import { type EpochSealer, sealerOf } from '../../../guard/secrets/secrets.ts'
 
 /**
- * The keys of sealed payloads, and the people who must have none. A payload stays in the event log forever; its key is stored
- * here, sealed under the epoch's key. Forgetting a person means deleting the key: from then on no process can open the payload,
- * and once the epoch's key is destroyed, no one else can either, because every copy in heap, write-ahead log and backups is useless.
+ * Stores the keys of sealed payloads, and the identifiers of people for whom there must be no key. A payload stays in the event log
+ * forever, but without its key no process can open it. Keys are sealed under the epoch's key, so once that is destroyed, copies of
+ * them in free space, the write-ahead log and backups are useless too.
  *
- * Keys are never held in memory between uses: data whose key was destroyed is unreadable immediately, in every process.
+ * Keys are not cached in memory, so that data becomes unreadable in every process as soon as its key is destroyed.
  */
 export type Vault = {
-  /** Seals under a separate key. Null: someone asked that none of these identifiers be kept. */
+  /** Seals a payload under a new key. Null if one of the identifiers is suppressed. */
   seal(payload: { subjectId: string; hmacs: readonly string[]; text: string }): Promise<Sealed | null>
-  /** Null if the key was destroyed, or the epoch's key with it. */
+  /** Null if the payload's key or the epoch's key was destroyed. */
   open(payload: SealedPayload): Promise<string | null>
-  /** The same with a sealed key that was read in the same moment as the payload; null if there was none. */
+  /** Like `open`, but with a sealed key that was read together with the payload; null if there was none. */
   openWith(sealedKey: string | null, payload: SealedPayload): string | null
-  /** Destroys a subject's keys; with `exceptKeyId` only those that are at least a minute older, because another fetch may run in parallel. */
+  /** Destroys a subject's keys; with `exceptKeyId`, only those at least a minute older, because another fetch may run in parallel. */
   destroy(subjectId: string, exceptKeyId?: string): Promise<void>
   suppressed(hmacs: readonly string[]): Promise<boolean>
   /**
-   * Suppresses identifiers and destroys the keys of subjects, and of everything that was sealed under one of the identifiers and may
-   * not be recorded yet: all or nothing. Returns whose keys those were, and which identifiers they were known by.
+   * Suppresses identifiers and destroys the keys of the subjects, and of everything sealed under one of the identifiers, even if it
+   * is not recorded yet: completely or not at all. Returns the subjects of these keys with their identifiers.
    */
   forget(request: {
     hmacs: readonly string[]
     subjectIds: readonly string[]
     at: Date
   }): Promise<readonly { readonly subjectId: string; readonly hmacs: readonly string[] }[]>
-  /** Subjects with keys older than an instant, oldest first. */
+  /** Subjects with keys older than `at`, oldest first. */
   olderThan(at: Date, max: number): Promise<string[]>
 }
 
@@ -39,12 +39,12 @@ type SealedPayload = { readonly subjectId: string; readonly keyId: string; reado
 export type Sealed = { readonly keyId: string; readonly sealed: string }
 
 const keyBytes = 32
-/** Two fetches of one person under different identifiers may seal at the same time; neither knows which is recorded last. */
+/** Two fetches of one person under different identifiers may overlap, and either may be recorded last. */
 const besideMaxMs = 60_000
-/** The purpose of the seal of a payload, and of its key. */
+/** The context in which a payload and its key are sealed. */
 export const keySealContext = (subjectId: string, keyId: string): string => `${subjectId}/${keyId}`
 
-/** `sealer` keeps the keys unreadable for anyone with access to the database alone, and ends with its epoch. */
+/** `sealer` seals the keys, so that access to the database alone does not reveal them. */
 export const createVault = ({
   pool,
   sealer,
@@ -67,10 +67,10 @@ export const createVault = ({
       const keyId = randomUUID()
       const key = randomBytes(keyBytes)
       const context = keySealContext(subjectId, keyId)
-      // Before the transaction: at the beginning of an epoch this asks the database on a connection of its own.
+      // The key is sealed before the transaction, because at the beginning of an epoch this needs another connection to the database.
       const sealedKey = await sealer.seal(key.toString('base64url'), context)
       return inTransaction(pool, async (client) => {
-        // Against `forget`: either it sees this key and destroys it, or this sees the suppression.
+        // A concurrent `forget` either sees this key and destroys it, or has already stored the suppression.
         await client.query('lock table profile_suppressions in share mode')
         if (await isSuppressed(client, hmacs)) return null
         await client.query(
@@ -123,7 +123,6 @@ const isSuppressed = async (
   return rowCount !== 0
 }
 
-/** Suppresses identifiers and destroys the keys of the people they lead to. Returns those people, with all their identifiers. */
 const forget = async (
   client: pg.PoolClient,
   { hmacs, subjectIds, at }: Parameters<Vault['forget']>[0],

@@ -1,8 +1,8 @@
 import type { AskOptions, ProfileIds, ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
 
 /**
- * Asking the provider for a person, by any identifier it understands. If an identifier leads nowhere, the person need not be
- * deleted: names are changed, and not every source can be asked by number.
+ * Asks a provider for a person by any identifier it supports. A person whose identifier leads nowhere is not necessarily deleted,
+ * because names change, and some sources cannot be asked by number.
  */
 
 type Ask = (ref: ProfileRef) => Promise<ProviderAnswer>
@@ -10,7 +10,7 @@ type Ask = (ref: ProfileRef) => Promise<ProviderAnswer>
 const failed = ({ kind }: ProviderAnswer): boolean =>
   kind === 'transient' || kind === 'rate_limited' || kind === 'malformed'
 
-/** `idsOf` returns the identifiers last received for the person `ref` leads to; null if none is known or readable. */
+/** `idsOf` returns the identifiers last received for the person of `ref`; null if they are unknown or unreadable. */
 export const askFor = async (
   provider: Pick<ProfileProvider, 'fetch'>,
   ref: ProfileRef,
@@ -34,7 +34,7 @@ const askByOther = async (
   return ids.urn === null ? null : ask({ kind: 'urn', value: ids.urn })
 }
 
-/** A name that no longer leads anywhere may belong to a person who changed it. Numbers stay. */
+/** A name that no longer leads anywhere may belong to a person who changed it, but numbers never change. */
 const askByNumber = async (ask: Ask, number: string, first: ProviderAnswer): Promise<ProviderAnswer> => {
   const answer = await ask({ kind: 'urn', value: number })
   if (answer.kind === 'found') return answer.ids.urn === number ? { ...answer, redirected: true } : first

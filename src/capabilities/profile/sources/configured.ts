@@ -9,10 +9,7 @@ import { type Clock, type GuardedSource, guardSource, type SourceObserver } from
 import { createHttpProvider } from './http-provider.ts'
 import type { FetchPage, Logger } from './http-provider-attempts.ts'
 
-/**
- * The configured source, ready to be asked. Rejects with `SettingFault` if a variable is missing or
- * invalid.
- */
+/** Opens the configured source. Rejects with `SettingFault` if a variable is missing or invalid. */
 export const openSource = async (
   settings: ProfileSettings,
   {
@@ -39,7 +36,7 @@ export const openSource = async (
   if (settings.PROFILE_PROVIDER === 'dataset')
     return guardSource(createDatasetProvider({ pool, secrets, clock: { epochMs }, logger }), guard)
   const { PROFILE_HTTP_URL: url, PROFILE_HTTP_KEY: key = null, PROFILE_HTTP_MAPPING: mapping } = settings
-  if (url === undefined) throw new SettingFault('PROFILE_HTTP_URL: PROFILE_PROVIDER=http needs it')
+  if (url === undefined) throw new SettingFault('PROFILE_HTTP_URL: required by PROFILE_PROVIDER=http')
   const rewrite = mapping === undefined ? null : await readMapping(mapping)
   const source = naming('PROFILE_HTTP_URL, PROFILE_HTTP_KEY', () =>
     createHttpProvider({

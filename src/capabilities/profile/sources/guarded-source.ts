@@ -3,26 +3,26 @@ import { type After, within } from '../../../concurrency/deadline.ts'
 import type { Logger } from './http-provider-attempts.ts'
 import type { AskOptions, ProfileProvider, ProfileRef, ProfileSource, ProviderAnswer } from './provider.ts'
 
-/** `now` and `after` use one clock, that of `performance.now()`. `after` returns a function that cancels it. */
+/** Both functions use the clock of `performance.now()`. `after` returns a function that cancels it. */
 export type Clock = {
   readonly now: () => number
   readonly after: After
 }
 
-/** What operations need to know about a source. Called on every request, so it must be cheap. */
+/** Called on every request, so it must be cheap. */
 export type SourceObserver = {
-  /** A source answered, or its time was over. */
+  /** Called when a source has answered or its time has run out. */
   readonly asked: (source: string, answer: ProviderAnswer['kind'], seconds: number) => void
 }
 
 export type GuardedSource = ProfileProvider & { readonly breaker: Breaker['state'] }
 
 export const totalMaxMs = 8_000
-/** If a source reports too many requests, but not for how long. */
+/** Used if a source reports too many requests without a time to wait. */
 const pauseSecondsDefault = 5
 
 /**
- * A source with a total deadline, a breaker, and the pause that it asks for. Its answer settles within `totalMaxMs` and by the
+ * Adds a total deadline, a circuit breaker and the pause that a source requests. An answer settles within `totalMaxMs` and by the
  * caller's deadline, and never rejects.
  */
 export const guardSource = (
@@ -45,7 +45,7 @@ export const guardSource = (
       if (startedAtMs < pausedUntilMs)
         return { kind: 'rate_limited', retryAfterSeconds: Math.ceil((pausedUntilMs - startedAtMs) / 1000) }
       const report = breaker.admit()
-      if (report === null) return { kind: 'transient', detail: 'left alone after too many failures' }
+      if (report === null) return { kind: 'transient', detail: 'not asked after too many failures' }
       const endMs = Math.min(deadlineMs, startedAtMs + totalMaxMs)
       const answer = await answerBy(source, ref, { deadlineMs: endMs, ageMaxMs, clock, logger })
       observe?.asked(source.name, answer.kind, (clock.now() - startedAtMs) / 1000)
@@ -69,7 +69,10 @@ const answerBy = async (
   const answer = source
     .fetch(ref, { ...asked, signal: stop.signal })
     .catch((error: unknown): ProviderAnswer => {
-      logger.error({ err: error, provider: source.name }, 'a profile source failed where it must not')
+      logger.error(
+        { err: error, provider: source.name },
+        'a profile source rejected instead of returning an answer',
+      )
       return { kind: 'transient', detail: 'failed' }
     })
   const deadline = { waitMs: asked.deadlineMs - clock.now(), after: clock.after }
@@ -80,21 +83,20 @@ const answerBy = async (
   }
 }
 
-/** Keeps calls away from a source that fails. */
 type Breaker = {
-  /** Null: do not ask. Otherwise report the result exactly once. */
+  /** Returns null if the source must not be asked, and otherwise a function that must be called exactly once with the outcome. */
   readonly admit: () => ((outcome: 'answered' | 'failed') => void) | null
   readonly state: () => 'closed' | 'open' | 'half_open'
 }
 
-/** Failures in a row after which a source is left alone. */
+/** After this many failures in a row, the source is not asked for `openMs`. */
 export const failuresMax = 10
-/** Then one call tries. */
+/** After this time, one call tries again. */
 export const openMs = 10_000
 
-/** `now` counts milliseconds and never goes back. */
+/** `now` is in milliseconds and never goes backwards. */
 export const createBreaker = ({ now }: { now: () => number }): Breaker => {
-  // A trial reports its result, so it needs no end of its own.
+  // A trial always reports its outcome, so it needs no time limit here.
   const breaker = createCircuitBreaker<null>({
     failuresMax,
     openMs,
@@ -106,7 +108,7 @@ export const createBreaker = ({ now }: { now: () => number }): Breaker => {
       const wasClosed = breaker.state(now()) === 'closed'
       if (breaker.refuses(now()) !== null) return null
       return (outcome) => {
-        // Questions from before it opened show nothing new about a source that was not asked since.
+        // The outcome of an older request shows nothing about the source's state after the breaker opened.
         if (wasClosed && breaker.state(now()) !== 'closed') return
         if (outcome === 'answered') breaker.succeed()
         else breaker.fail(null, now())

@@ -2,18 +2,16 @@ import type { NoPage } from '../../../egress/dial.ts'
 import type { PageAnswer, PageRequest } from '../../../egress/page.ts'
 import type { ProviderAnswer } from './provider.ts'
 
-/** How a source on the network is asked, and the meaning of its statuses. */
-
 export type FetchPage = (request: PageRequest) => Promise<PageAnswer>
 export type Page = Extract<PageAnswer, { kind: 'page' }>
 
-/** Fresh data takes 1 to 5 s (Spec §4.3.4): one attempt may use all the time of its call. */
+/** Fresh data takes 1 to 5 s (Spec §4.3.4), so one attempt may use all the time of its call. */
 export const attemptTimeoutMsDefault = 8_000
 const connectTimeoutMs = 1_000
 export const attemptsMax = 2
 
 const retriedStatuses = new Set([502, 503, 504])
-/** The request was not answered; the next server behind the name may answer it. */
+/** Errors without an answer, after which another server behind the name may answer. */
 const retriedCodes = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
@@ -25,8 +23,8 @@ const retriedCodes = new Set([
 ])
 
 /**
- * Asks, and asks once more if the first attempt got no answer. `deadlineMs` is on the clock of `now`; `timeoutMs` is the most
- * that one attempt may take.
+ * Asks, and asks again if the first attempt got no answer. `deadlineMs` is on the clock of `now`; `timeoutMs` is the limit of one
+ * attempt.
  */
 export const fetchWithRetry = async (
   fetchPage: FetchPage,
@@ -55,22 +53,22 @@ export const fetchWithRetry = async (
 }
 
 const isWorthRetrying = (answer: PageAnswer): boolean => {
-  // If a server names a time, it is asked after that time, not before.
+  // A server that names a time must not be asked before that time.
   if (answer.kind === 'page')
     return retriedStatuses.has(answer.status) && answer.headers['retry-after'] === undefined
   if (answer.kind === 'timeout') return answer.detail === 'connect'
   return answer.kind === 'unreachable' && retriedCodes.has(answer.detail)
 }
 
-/** Why the source did not answer. The details of redirects are left out: they may name the person asked for. */
+/** The reason why the source did not answer. Details of redirects are left out, because they can name the person asked for. */
 export const answerOfNoPage = ({ kind, detail }: NoPage): ProviderAnswer => {
   if (kind === 'timeout' || kind === 'unreachable') return { kind: 'transient', detail: `${kind} ${detail}` }
   return { kind: 'malformed', detail: kind === 'too_many_redirects' ? kind : `${kind} ${detail}` }
 }
 
 /**
- * The meaning of a status without its body; null if the body must be read. 401, 402 and 407 are about us and not about
- * the person, so that the caller may ask again; 403 is about the person (see `createForbiddenWatch`).
+ * Interprets a status; null if the body must be read. 401, 402 and 407 are about us, so the caller may ask again; 403 is about the
+ * person (see `createForbiddenWatch`).
  */
 export const answerOfStatus = ({ status, headers }: Page, nowMs: number): ProviderAnswer | null => {
   if (status === 200 || status === 203) return null
@@ -87,10 +85,10 @@ export const answerOfStatus = ({ status, headers }: Page, nowMs: number): Provid
   return { kind: 'transient', detail, ...(seconds === null ? {} : { retryAfterSeconds: seconds }) }
 }
 
-/** Longer pauses are requested by mistake, and would outlast the server that set them. */
+/** A longer pause is a mistake, and would outlast the server that requested it. */
 export const retryAfterSecondsMax = 3_600
 
-/** RFC 9110 §10.2.3: seconds or a date. Null if it is neither. */
+/** Reads seconds or a date (RFC 9110 §10.2.3); null for anything else. */
 export const retryAfterSeconds = (header: string | undefined, nowMs: number): number | null => {
   if (header === undefined) return null
   const text = header.trim()
@@ -99,7 +97,7 @@ export const retryAfterSeconds = (header: string | undefined, nowMs: number): nu
   return Number.isNaN(seconds) ? null : Math.min(Math.max(seconds, 1), retryAfterSecondsMax)
 }
 
-/** The age of an answer when it arrived (RFC 9111 §4.2.3), as far as the caches on its way reported it. */
+/** The age of an answer on arrival (RFC 9111 §4.2.3), as far as the caches on its way reported it. */
 export const ageMsOf = ({ headers }: Page, nowMs: number): number => {
   const dateMs = Date.parse(headers.date ?? '')
   const apparentMs = Number.isNaN(dateMs) ? 0 : nowMs - dateMs
@@ -107,14 +105,14 @@ export const ageMsOf = ({ headers }: Page, nowMs: number): number => {
   return Math.max(0, apparentMs, ageSeconds * 1000)
 }
 
-/** `Date` counts whole seconds and clocks differ a little: anything less does not count as an age. */
+/** A smaller difference is no age, because `Date` has whole seconds and clocks differ. */
 export const ageUnknowableMs = 2_000
 
-/** Where the source may redirect us: its own origin, and its own host over TLS. */
+/** A source may redirect us to its own origin, and to its own host over TLS. */
 export const isSameHost = (from: URL, to: URL): boolean =>
   to.origin === from.origin || (to.protocol === 'https:' && to.port === '' && to.hostname === from.hostname)
 
-/** This many 403 in a row, with no other answer between them, are about us: people are not all hidden at the same time. */
+/** This many 403 in a row are about us, because not all people are hidden at the same time. */
 export const forbiddenInARowMax = 10
 const alarmEveryMs = 60_000
 
@@ -124,8 +122,8 @@ export type Logger = {
 }
 
 /**
- * Distinguishes a hidden person from a source that has locked us out. Otherwise every caller would get "no such person"
- * for everyone, and that answer would be cached.
+ * Distinguishes a hidden person from a source that has locked us out; otherwise "no such person" would be returned and cached for
+ * everyone.
  */
 export const createForbiddenWatch = ({
   logger,
@@ -145,7 +143,7 @@ export const createForbiddenWatch = ({
       alarmedAtMs = now()
       logger.error(
         { provider: 'http', status: page.status },
-        'the profile source refuses us: check its key and our standing',
+        'the profile source refuses our requests: check its key and our account there',
       )
     }
     return { kind: 'transient', detail: `status ${page.status}, refused` }

@@ -18,8 +18,8 @@ import {
 import type { ProfileIds, ProfileRef, ProfileSource, ProviderAnswer } from './provider.ts'
 
 /**
- * A source that answers in JSON: another service, or a partner's directory. Its address is built from a
- * template and the canonical identifier; a caller's own text never gets there.
+ * A source that answers in JSON, such as another service or a partner's directory. The URL is built from a template and the
+ * canonical identifier, never from a caller's own text.
  */
 
 const jsonTypes = [
@@ -39,17 +39,17 @@ export const createHttpProvider = ({
   clock,
   logger,
 }: {
-  /** With `{lid}` or `{urn}` in its path or query; if it has both, the unknown one is left empty. */
+  /** Contains `{lid}` or `{urn}` in its path or query. If it has both, the unknown one is left empty. */
   url: string
-  /** The credentials: a token for `Authorization: Bearer`, or a whole header, `X-Api-Key: …`. Null: none. */
+  /** A token for `Authorization: Bearer`, or a whole header such as `X-Api-Key: …`. Null if the source needs no credentials. */
   key: string | null
-  /** Null: our own members. */
+  /** Null if the source uses our own members. */
   rewrite: Rewrite | null
   identifiers: Identifiers
   /** The time limit of one attempt. */
   timeoutMs?: number
   fetchPage: FetchPage
-  /** `now` as `performance.now()`, `epochMs` as `Date.now()`. */
+  /** `now` is `performance.now()`, and `epochMs` is `Date.now()`. */
   clock: { now: () => number; epochMs: () => number }
   logger: Logger
 }): ProfileSource => {
@@ -66,7 +66,7 @@ export const createHttpProvider = ({
         {
           url: asked,
           accept: jsonTypes,
-          // Forbids caches between us and the source to give an answer that is too old.
+          // Forbids caches on the way to return an answer that is too old.
           headers: { ...headers, ...(ageMaxMs === null ? {} : { 'cache-control': maxAge(ageMaxMs) }) },
           mayRedirectTo: (target) => isSameHost(template, target),
         },
@@ -92,33 +92,32 @@ const parseJson = (body: Buffer): unknown => {
   }
 }
 
-/** Answers of our own kind are wrapped in an envelope. */
+/** Answers of our own API are wrapped in an envelope. */
 const mapBody = (body: unknown, rewrite: Rewrite | null, identifiers: Identifiers): MappedProfile | null => {
   if (rewrite !== null) return mapProfile(rewrite(body), identifiers)
   const result = memberOf(body, 'result')
   return mapProfile(isFields(result) ? result : body, identifiers)
 }
 
-/** The `cache_age_hours` of an answer of our own kind. */
+/** Reads the `cache_age_hours` of our own API's answers. */
 const envelopeAgeMs = (body: unknown): number => {
   const hours = memberOf(body, 'cache_age_hours')
   return typeof hours === 'number' && hours > 0 ? hours * 3_600_000 : 0
 }
 
-/** The question, the answer, and their times. */
 type Arrival = {
   readonly ref: ProfileRef
   readonly page: Page
   readonly ageMaxMs: number | null
-  /** Since 1970. */
+  /** In milliseconds since 1970. */
   readonly nowMs: number
-  /** As stated in the body. */
+  /** The age stated in the body. */
   readonly bodyAgeMs: number
 }
 
 /**
- * A mapped person as the port's answer. Rejected: an answer that does not name its person, an empty answer,
- * and an answer older than requested, even if the source calls it fresh.
+ * Converts a mapped person to an answer. Answers that do not identify their person, empty answers, and answers older than
+ * requested are malformed, even if the source calls them fresh.
  */
 const found = (mapped: MappedProfile, arrival: Arrival): ProviderAnswer => {
   const { ref, page, ageMaxMs, nowMs, bodyAgeMs } = arrival
@@ -141,7 +140,7 @@ const found = (mapped: MappedProfile, arrival: Arrival): ProviderAnswer => {
   }
 }
 
-/** Whether we were redirected to an address that names the person of the answer, and not the person we asked for. */
+/** Whether we were redirected to a URL that names the person in the answer, and not the person asked for. */
 const leadsTo = (page: Page, ref: ProfileRef, { lid, urn }: ProfileIds): boolean => {
   const url = URL.parse(page.url)
   if (url === null || ref.value === lid || ref.value === urn) return false
@@ -152,28 +151,28 @@ const leadsTo = (page: Page, ref: ProfileRef, { lid, urn }: ProfileIds): boolean
   return names.includes(lid) || (urn !== null && names.includes(urn))
 }
 
-/** Throws a TypeError if it is not a valid template, or if an identifier could choose the server. */
+/** Throws a TypeError if the template is invalid, or if an identifier could change the server. */
 export const parseTemplate = (template: string): URL => {
   const [one, other] = ['aaa', 'bbb'].map((value) =>
     URL.parse(template.replaceAll(/\{(?:lid|urn)\}/g, value)),
   )
   if (one === null || one === undefined || other?.origin !== one.origin)
-    throw new TypeError('the URL must be whole, with {lid} or {urn} in its path or query only')
-  if (one.href === other.href) throw new TypeError('the URL must have {lid} or {urn} in its path or query')
+    throw new TypeError('the URL must be absolute, with {lid} or {urn} only in its path or query')
+  if (one.href === other.href) throw new TypeError('the URL must contain {lid} or {urn} in its path or query')
   if (one.username !== '' || one.password !== '')
-    throw new TypeError('the URL must not hold credentials: they go where URLs are written down')
+    throw new TypeError('the URL must not contain credentials, because URLs are logged')
   return one
 }
 
-/** Encoded, so that an identifier is never more than one segment or one value. */
+/** Inserts the identifier encoded, so that it is never more than one path segment or one value. */
 export const expandTemplate = (template: string, { kind, value }: ProfileRef): string =>
   template.replaceAll(/\{(lid|urn)\}/g, (_, name) => (name === kind ? encodeURIComponent(value) : ''))
 
-/** Throws a TypeError that does not repeat the key. */
+/** Returns the header with the key. Throws a TypeError that does not repeat the key. */
 export const credentials = (key: string): Record<string, string> => {
   const [, name = 'authorization', value = `Bearer ${key}`] = /^([A-Za-z0-9-]{1,64}): ?(.+)$/.exec(key) ?? []
   if (!/^[\x21-\x7e][\x20-\x7e]*$/.test(value))
-    throw new TypeError('the key has characters no header may have')
+    throw new TypeError('the key contains characters that are not allowed in a header')
   return { [name.toLowerCase()]: value }
 }
 

@@ -1,12 +1,12 @@
 /**
- * The port for profile providers, and the types they share. A provider's failure is a finding, never an
- * exception: the caller's answer depends on the kind of failure.
+ * The port for profile providers and its types. A provider's failure is an answer, never an exception, because the caller's answer
+ * depends on the kind of failure.
  */
 
-/** The person asked for, in canonical form (see `identifier.ts`). `urn` holds only the numeric id, as text: it exceeds 2^53. */
+/** The person asked for, in canonical form (see `identifier.ts`). `urn` has only the numeric id, as text because it exceeds 2^53. */
 export type ProfileRef = { readonly kind: 'lid' | 'urn'; readonly value: string }
 
-/** Of every list in a profile, and of every text in UTF-8 bytes; longer ones are cut when data is mapped. */
+/** Limits for every list and every text (in UTF-8 bytes) in a profile; longer ones are cut when data is mapped. */
 export const itemsMax = 200
 export const textBytesMax = 10_000
 
@@ -21,7 +21,7 @@ export type ProfileAddress = {
   readonly country_code: string | null
 }
 
-/** One person's data in the members of Spec §2.4, without `url` and `deleted`, which the answer adds. */
+/** One person's data in the members of Spec §2.4, without `url` and `deleted`, which are added to the answer. */
 export type ProfileData = {
   readonly firstname: string | null
   readonly lastname: string | null
@@ -55,7 +55,7 @@ export type ProfileData = {
   readonly phone_numbers: readonly { readonly value: string; readonly sub_type: string | null }[]
 }
 
-/** The identifiers an answer claims to belong to. `urn` is the numeric id as text. */
+/** The identifiers in an answer. `urn` is the numeric id as text. */
 export type ProfileIds = { readonly lid: string; readonly urn: string | null }
 
 export type ProviderAnswer =
@@ -63,47 +63,47 @@ export type ProviderAnswer =
       readonly kind: 'found'
       readonly ids: ProfileIds
       readonly data: ProfileData
-      /** When the source itself saw this data; its own cache counts. */
+      /** When the source itself saw this data. If it answered from its own cache, this is the time of the cached data. */
       readonly observedAtMs: number
-      /** The source said that the identifier asked for now leads to these ids: a rename, not a mix-up. */
+      /** The source reported that the requested identifier now leads to these ids, so this is a rename and not a mix-up. */
       readonly redirected: boolean
     }
-  /** Known to the source as deleted or closed. */
+  /** The source knows the person as deleted or closed. */
   | { readonly kind: 'gone' }
   | { readonly kind: 'not_found' }
   | { readonly kind: 'inaccessible' }
-  /** The source cannot be asked by such an identifier: nothing was learned. */
+  /** The source cannot be asked by this kind of identifier. */
   | { readonly kind: 'unsupported' }
   | { readonly kind: 'rate_limited'; readonly retryAfterSeconds: number | null }
-  /** Unreachable, late, 5xx: asking again may help. `detail` is for the logger and contains nothing personal. */
+  /** The source was unreachable or late, or sent a 5xx. `detail` is for the logger and contains no personal data. */
   | {
       readonly kind: 'transient'
       readonly detail: string
-      /** If the source named a time to come back at. It is meant for the caller, because it may be about this person alone. */
+      /** The source's time for another attempt. It is passed to the caller, because it may be about this person alone. */
       readonly retryAfterSeconds?: number
     }
   | { readonly kind: 'malformed'; readonly detail: string }
 
 export type AskOptions = {
-  /** On the `performance.now()` clock. */
+  /** On the clock of `performance.now()`. */
   readonly deadlineMs: number
-  /** Older data does not serve the caller: `cached: false` asks for at most a minute. Null: any age. */
+  /** Older data is useless to the caller: `cached: false` accepts at most a minute. Null accepts any age. */
   readonly ageMaxMs: number | null
 }
 
 export type ProfileProvider = {
   /** The name in events and metrics: `dataset`, `http`. */
   readonly name: string
-  /** Settles by the deadline, regardless of the source. Never rejects. */
+  /** Settles by the deadline, whatever the source does. Never rejects. */
   readonly fetch: (ref: ProfileRef, options: AskOptions) => Promise<ProviderAnswer>
 }
 
-/** A source before it is guarded: it may be late, and it may reject. */
+/** A source without a guard: it may be late or reject. */
 export type ProfileSource = {
   readonly name: string
-  /** False: this source cannot be asked by such an identifier. */
+  /** False if the source cannot be asked by this kind of identifier. */
   readonly supports?: (ref: ProfileRef) => boolean
-  /** `signal`: no one waits for the answer any longer. */
+  /** `signal` is aborted when the answer is no longer needed. */
   readonly fetch: (
     ref: ProfileRef,
     options: AskOptions & { readonly signal: AbortSignal },
