@@ -432,7 +432,7 @@ test('decision 22: at the end of a UTC day a new day begins, but not a new month
 
 describe('missing and invalid parameters', () => {
   const domainExpected =
-    'a registrable domain or one below it, such as "example.com": no scheme, port, path, wildcard or address'
+    'a registrable domain or a subdomain, such as "example.com": no scheme, port, path, wildcard or IP address'
   const good = { domain: 'example.com', period: 'day', number: 5 }
   let partner: Partner
   beforeAll(async () => {

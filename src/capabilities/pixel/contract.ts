@@ -2,9 +2,9 @@ import { z } from 'zod'
 import { pixelDomain, pixelPeriod } from '../../events/pixel.ts'
 import { instant } from '../../events/primitives.ts'
 
-/** The wire format of the pixel controls (Spec §4.5, §4.6, decisions 22 and 23): the content of `result`. */
+/** The wire format of `result` in the pixel controls (Spec §4.5, §4.6, decisions 22 and 23). */
 
-/** A limit and its usage. `used` and `remaining` are null if the counters did not answer. */
+/** `used` and `remaining` are null if the counters did not answer. */
 export const pixelLimit = z.object({
   domain: pixelDomain,
   period: pixelPeriod,
@@ -16,7 +16,7 @@ export const pixelLimit = z.object({
 })
 export type PixelLimit = z.infer<typeof pixelLimit>
 
-/** `removed` is true if there was such a limit. If there was none, nothing needs to change, so it is not an error. */
+/** `removed` is false if there was no such limit, which is not an error. */
 export const pixelLimitRemoval = z.object({
   domain: pixelDomain,
   period: pixelPeriod,
@@ -30,7 +30,7 @@ export type PixelLimits = z.infer<typeof pixelLimits>
 export const pixelBlock = z.object({ domain: pixelDomain, blocked: z.literal(true), blocked_at: instant })
 export type PixelBlock = z.infer<typeof pixelBlock>
 
-/** About the domain's own rule: a block on a parent domain stays. */
+/** A block on a parent domain stays. */
 export const pixelBlockRemoval = z.object({
   domain: pixelDomain,
   blocked: z.literal(false),
@@ -43,19 +43,19 @@ export const pixelBlocks = z.object({ blocks: z.array(pixelBlock) })
 export type PixelBlocks = z.infer<typeof pixelBlocks>
 
 /**
- * Why a pixel may fire or not. `no_rule`: no rule covers the host. `allowed`: counted, within every limit. `limit`: a
- * limit is used up; nothing was counted. `blocked`. `unavailable`: rules or counters did not answer in time.
+ * Why a pixel may fire or not. `no_rule`: no rule covers the host. `allowed`: counted, and within every limit. `limit`: a
+ * limit is used up, and nothing was counted. `unavailable`: rules or counters did not answer in time.
  */
 const pixelReason = z.enum(['no_rule', 'allowed', 'limit', 'blocked', 'unavailable'])
 
 export const pixelDecision = z.object({
   fire: z.boolean(),
   reason: pixelReason,
-  /** Of the rule that decided. Null without a rule. */
+  /** The domain of the decisive rule; null without one. */
   domain: pixelDomain.nullable(),
-  /** Hits left under that rule, after this one. Null unless it is a limit. */
+  /** Hits left under the decisive rule after this one; null unless it is a limit. */
   remaining: z.int().min(0).nullable(),
-  /** When that limit's period ends. Null unless it is a limit. */
+  /** When the limit's period ends; null unless the decisive rule is a limit. */
   resets_at: instant.nullable(),
 })
 export type PixelDecision = z.infer<typeof pixelDecision>

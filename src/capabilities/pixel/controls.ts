@@ -15,24 +15,24 @@ import {
   windowsOf,
 } from './rules-state.ts'
 
-/** The pixel controls for people: the rules, their usage, and the same changes that partners make by calls. */
+/** The pixel controls for operators and users: the rules with their usage, and the same changes that partners make by calls. */
 
 type CountedRule = PixelRule & {
-  /** Where the next page starts. */
+  /** The position of the rule; the next page starts after it. */
   readonly place: string
-  /** Usage of a limit in the current period; null for a block, or if the counters did not answer. */
+  /** The usage of a limit in the current period; null for a block, or if the counters did not answer. */
   readonly used: number | null
-  /** When that period ends; null for a block. */
+  /** When the current period ends; null for a block. */
   readonly resetsAt: Date | null
 }
 
 export type CountedRules = {
-  /** By domain; the block of a domain comes before its limits. */
+  /** In order of domain, with a domain's block before its limits. */
   readonly rules: readonly CountedRule[]
-  /** Number of all rules, regardless of the search. */
+  /** The number of all rules, regardless of the search. */
   readonly count: number
   readonly more: boolean
-  /** The revision of the first event that cannot be read: it may be a block, so nothing fires. */
+  /** The revision of the first unreadable event, which may be a block, so no pixel fires. */
   readonly unreadableAt: number | null
   /** The counters did not answer, so the usage is unknown. */
   readonly uncounted: boolean
@@ -41,16 +41,16 @@ export type CountedRules = {
 type PixelChange = 'limit' | 'unlimit' | 'block' | 'unblock'
 
 export type PixelControls = {
-  /** At most `max` rules after a position, of domains that contain `search`. Throws `Unavailable` while the event log is unavailable. */
+  /** Returns at most `max` rules after a position, for domains that contain `search`. Throws `Unavailable` if the event log is unavailable. */
   rules(
     organizationId: string,
     asked: { readonly search: string; readonly after: string; readonly max: number; readonly atMs: number },
   ): Promise<CountedRules>
-  /** The requested change, as it would be recorded. Throws `InputFault`, by the rules of the calls that make such a change. */
+  /** Returns the change as it would be recorded. Throws `InputFault` if a call with this input would be refused. */
   changeOf(kind: PixelChange, text: (name: string) => string): RuleCommand
   /**
-   * Makes a change, under the rules of the calls that make it, and returns whether anything changed. Throws `InputFault` if such
-   * a call would be refused, and `Unavailable`. Changes with the same `once` count as one.
+   * Makes a change and returns whether anything changed. Throws `InputFault` if a call with this input would be refused, or
+   * `Unavailable`. Changes with the same `once` count as one.
    */
   change(
     organizationId: string,
@@ -62,12 +62,12 @@ export type PixelControls = {
 
 type ControlsOptions = {
   readonly eventLog: EventLog
-  /** Of the database. Holds a password: never logged. */
+  /** The URL of the database, which contains a password and is never logged. */
   readonly url: string
   readonly logger: Logger
 }
 
-/** Nothing is connected before the counters are needed. */
+/** Opens no connection before the counters are needed. */
 export const createPixelControls = ({ eventLog, url, logger }: ControlsOptions): PixelControls => {
   const model = createPixelRules(eventLog)
   let opened: PixelCounters | null = null
@@ -111,7 +111,7 @@ export const createPixelControls = ({ eventLog, url, logger }: ControlsOptions):
     changeOf: pixelChangeOf,
     change: async (organizationId, { kind, text }, cause) => {
       const { changed, tooMany } = await model.change(organizationId, pixelChangeOf(kind, text), cause)
-      if (tooMany) throw new InputFault('domain', `there are ${rulesMax} rules; remove one first`)
+      if (tooMany) throw new InputFault('domain', `there are already ${rulesMax} rules; remove one first`)
       return { changed }
     },
     close: async () => {

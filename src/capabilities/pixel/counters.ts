@@ -8,33 +8,32 @@ import { pixelPeriod } from '../../events/pixel.ts'
 import type { MatchedRules } from './rules-state.ts'
 
 /**
- * The counters of pixel hits, in PostgreSQL: one row per organization, domain and period. They live in the database and survive restarts.
+ * Counts pixel hits in PostgreSQL, in one row per organization, domain and period.
  *
- * A cap is a promise: a hit that is not known to be counted does not fire. Counters are not events: a hit adds one to a row
- * instead of adding a row, and the ledger records the answer in its record of the call.
+ * A hit fires only if it is known to be counted, so a limit is never exceeded. Hits are not events: a hit increments a row, and the
+ * ledger records the answer with the call.
  *
- * Hits are gathered into one statement at a time (group commit). So a domain with many hits costs one row version per
- * batch instead of one per hit, and its row is locked only inside a statement: a frozen process blocks no other. The order
- * of locks: see migrations/0007_pixel.sql.
+ * Hits are gathered into one statement at a time (group commit). So a domain with many hits costs one row version per batch, and its
+ * row is locked only during a statement: a frozen process blocks no other. migrations/0007_pixel.sql explains the order of locks.
  */
 
-/** One hit that asks to be counted. */
+/** A hit to be counted. */
 export type HitAsk = {
   readonly organizationId: string
-  /** The host on which the pixel would fire, in its one spelling (`parseHost`). */
+  /** The host on which the pixel would fire, as returned by `parseHost`. */
   readonly host: string
-  /** The caller's name for the hit on this host. Null: every call is a hit of its own. */
+  /** The caller's id for the hit on this host. Null if every call is a separate hit. */
   readonly hitId: string | null
-  /** When the call arrived, measured by the process that received it. The periods in `rules` are those of this moment. */
+  /** When the process received the call. The periods in `rules` contain this moment. */
   readonly atMs: number
   readonly rules: MatchedRules
 }
 
-/** The outcome of a hit: the rules it was judged by, whether it fires, and how many hits each limit has counted after it. */
+/** The rules that a hit was judged by, whether it fires, and the usage of each limit after it. */
 export type HitVerdict = {
   readonly rules: MatchedRules
   readonly fires: boolean
-  /** One for each of `rules.limits`. */
+  /** One number for each of `rules.limits`. */
   readonly used: readonly number[]
 }
 
@@ -42,40 +41,37 @@ type CounterWindow = Pick<MatchedRules['limits'][number], 'domain' | 'period' | 
 
 export type PixelCounters = {
   /**
-   * Counts the hit against every limit, or against none if one of them is used up or the host is blocked. Exact,
-   * with any number of concurrent hits and processes.
+   * Counts the hit against every limit, or against none if one of them is used up or the host is blocked. Exact for any number of
+   * concurrent hits and processes.
    *
-   * For 24 hours a hit id gets its first verdict for a host again, even under other rules, and is not counted again. A block
-   * in force overrides the remembered verdict: a blocked host never fires.
+   * For 24 hours, a repeated hit id on a host gets its first verdict again and is not counted again, even if the rules have changed.
+   * Only a current block overrides the stored verdict.
    *
-   * Settles within `answerMaxMs`. Rejects if the counters cannot be reached or are late. The hit may then have been
-   * counted; asking again with the same hit id shows it.
+   * Settles within `answerMaxMs`. Rejects if the counters cannot be reached or are late. The hit may have been counted in this case;
+   * asking again with the same hit id returns the verdict.
    */
   take(ask: HitAsk): Promise<HitVerdict>
-  /** The number of hits each window has counted. Settles and rejects like `take`. */
+  /** Returns the number of hits in each window. Settles and rejects like `take`. */
   used(organizationId: string, windows: readonly CounterWindow[]): Promise<number[]>
   close(): Promise<void>
 }
 
 export const answerMaxMs = 1_000
-/** Hits that wait at the same time in one process; one more is refused. As many as a host takes connections. */
+/** Waiting hits in one process; further ones are refused. The same as the number of connections that a host accepts. */
 const waitingMax = 10_000
 /** How long a hit id gets its first verdict again. */
 const hitMemoryMs = 86_400_000
 
-/**
- * The answer for a hit: its verdict, new or remembered. If its host is blocked by now, that verdict does not count, whether it was
- * remembered or shared with a call that came before the block.
- */
+/** If the host is blocked by now, an earlier verdict does not count, whether it was stored or shared with an earlier call. */
 const verdictFor = ({ rules }: HitAsk, verdict: HitVerdict): HitVerdict =>
   rules.blockedBy !== null && verdict.fires ? { rules, fires: false, used: [] } : verdict
 
-/** Late, unreachable or overloaded: the hit does not fire. */
+/** The counters are late, unreachable or overloaded, so the hit does not fire. */
 export class CountersUnavailable extends Error {
   override name = 'CountersUnavailable'
 }
 
-/** Settles as `promise` does, or rejects if it takes longer than `answerMaxMs`. The work itself continues. */
+/** Settles like `promise`, or rejects after `answerMaxMs`. The work itself continues. */
 export const answeredInTime = <Value>(what: string, promise: Promise<Value>): Promise<Value> =>
   within(promise, { waitMs: answerMaxMs }, () => {
     throw new CountersUnavailable(`${what}: no answer within ${answerMaxMs} ms`)
@@ -84,12 +80,11 @@ export const answeredInTime = <Value>(what: string, promise: Promise<Value>): Pr
 const hashCharacters = 22
 
 /**
- * The key under which a hit is remembered: its host and its id there. The same id on another host is another hit, or the answer
- * for one domain would fire a pixel on another. 128 bits of SHA-256: hit ids may hold anything, and we have no reason to
- * store them readable.
+ * Returns the key of a stored verdict, from the host and the hit id. The host is included because otherwise a verdict for one domain
+ * could fire a pixel on another. It is 128 bits of SHA-256, because hit ids can contain anything and need not be readable.
  */
 export const hitHash = (host: string, hitId: string): string =>
-  // UTF-16, so that lone surrogates, which UTF-8 cannot distinguish, stay different ids. A host contains no line end.
+  // UTF-16 keeps lone surrogates different, unlike UTF-8. A host contains no line end.
   hash('sha256', Buffer.from(`${host}\n${hitId}`, 'utf16le'), 'base64url').slice(0, hashCharacters)
 
 const written = z.tuple([
@@ -103,7 +98,7 @@ const writeRules = ({ blockedBy, limits }: MatchedRules): string =>
     limits.map(({ domain, period, periodStart, number }) => [domain, period, periodStart, number]),
   ])
 
-/** Throws for anything that `writeRules` did not write. */
+/** Throws if `writeRules` did not write the text. */
 const readRules = (text: string): MatchedRules => {
   const [blockedBy, limits] = written.parse(JSON.parse(text))
   return {
@@ -114,12 +109,12 @@ const readRules = (text: string): MatchedRules => {
 
 const batchAsksMax = 256
 /**
- * A hit waits at most this long for its batch to start, and its batch this long for the server; together less than the caller waits.
+ * A hit waits at most this long for its batch to start, and a batch this long for the server; together less than the caller waits.
  * So a hit answered "unavailable" is not counted afterwards, unless the server's reply was lost.
  */
 const queuedMaxMs = 500
 const serverTimeoutMs = 450
-/** A batch that waits for a connection waits in the queue. */
+/** Hits stay in the queue while their batch waits for a connection. */
 const connectTimeoutMs = 450
 const usedWindowsMax = 20_000
 
@@ -128,7 +123,7 @@ const takeStatement = `
     from pixel_take($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::integer[], $7::integer[], $8::integer[],
                     $9::text[], $10::text[], $11::text[], $12::date[])`
 
-/** A subquery, so that every plan uses the primary key, even if the table has grown since the plan was made. */
+/** A subquery makes every plan use the primary key, even if the table has grown since the plan was made. */
 const usedStatement = `
   select coalesce((select c.used from pixel_counters c
                     where c.organization_id = $1 and c.domain = w.domain and c.period = w.period
@@ -146,13 +141,13 @@ type TakenRow = {
   used: number[]
 }
 
-/** Connects on first use. The schema must have been migrated. */
+/** Connects on first use. The database must have been migrated. */
 export const openPixelCounters = ({ url, logger }: { url: string; logger: Logger }): PixelCounters => {
-  // A separate connection for each: hits must not wait for a list of many limits.
+  // Separate connections, because hits must not wait for a list of many limits.
   const batches = openPool(url, logger)
   const reads = openPool(url, logger)
   const hits = gatherHits(batches, createOutcomeLog(logger))
-  /** Hits with an id that are in progress: a caller who asks again in that time gets the same answer. */
+  /** Hits with an id that are under way; a repeated call gets the same answer. */
   const asked = new Map<string, Promise<HitVerdict>>()
   let closed = false
 
@@ -193,19 +188,19 @@ const createOutcomeLog = (logger: Logger): OutcomeLog => {
   return (error) => {
     if (error === null && failing) logger.info('pixel counters: the database answers again')
     if (error !== null && !failing)
-      logger.warn({ err: error }, 'pixel counters: the database does not answer, no limited pixel fires')
+      logger.warn({ err: error }, 'pixel counters: the database does not answer, so no limited pixel fires')
     failing = error !== null
   }
 }
 
-/** Counts the hits that arrive together in one statement. */
+/** Counts hits that arrive together with one statement. */
 const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitVerdict> =>
   createGathering<Queued, HitVerdict>({
     batchMax: batchAsksMax,
     underWayMax: 1,
     waitingMax,
     waitMaxMs: queuedMaxMs,
-    // A caller who waited too long is answered "unavailable" in any case; not counting the hit afterwards keeps that answer true.
+    // A caller who waited too long gets "unavailable", so the hit must not be counted afterwards.
     refusal: (why) =>
       new CountersUnavailable(
         why === 'full' ? `${waitingMax} pixel hits are waiting` : 'the pixel counters are late',
@@ -213,7 +208,7 @@ const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitV
     run: async (take) => {
       try {
         const verdicts = await onConnection(batches, async (client) => {
-          // Only now, so that the wait for a connection is included.
+          // Hits leave the queue only now, so that their time in the queue includes the wait for a connection.
           const asks = take()
           if (asks.length === 0) return []
           const { rows } = await client.query<TakenRow>({ name: 'pixel-take', ...batchOf(asks) })
@@ -228,7 +223,7 @@ const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitV
     },
   })
 
-/** The usage of each window, in their order. */
+/** Returns the usage of each window, in order. */
 const usedIn = async (
   reads: pg.Pool,
   organizationId: string,
@@ -246,13 +241,13 @@ const usedIn = async (
   return rows.map((row) => row.used)
 }
 
-/** A connection on which something failed is not used again, because its state is unknown. */
+/** After an error the connection's state is unknown, so it is not used again. */
 const onConnection = async <Result>(
   pool: pg.Pool,
   work: (client: pg.PoolClient) => Promise<Result>,
 ): Promise<Result> => {
   const client = await pool.connect()
-  // The query fails with it; without a listener the process would.
+  // A lost connection also fails the query, but without a listener the process would end.
   const lost = (): void => undefined
   client.on('error', lost)
   try {
@@ -276,13 +271,13 @@ const openPool = (url: string, logger: Logger): pg.Pool => {
     application_name: 'pixel-counters',
   })
   pool.on('error', (error) => {
-    // The server may end connections that are being closed.
+    // The server may end a connection that is being closed.
     if (!pool.ending) logger.warn({ err: error }, 'pixel counters: idle connection lost')
   })
   return pool
 }
 
-/** The batch as columns, with each window once, in the order in which every process locks them. */
+/** Arranges the batch in columns. Windows are listed once, in the order in which every process locks them. */
 const batchOf = (asks: readonly Queued[]): { text: string; values: unknown[] } => {
   const windows = new Map<string, CounterWindow & { organizationId: string }>()
   const keysOf = asks.map(({ organizationId, rules }) =>
@@ -314,7 +309,7 @@ const batchOf = (asks: readonly Queued[]): { text: string; values: unknown[] } =
   }
 }
 
-/** The verdict of each, in order. */
+/** Returns the verdict for each hit, in order. */
 const verdictsOf = (asks: readonly Queued[], rows: readonly TakenRow[]): readonly HitVerdict[] => {
   const byAsk = new Map(rows.map((row) => [row.ask, row]))
   return asks.map((own, at) => {
@@ -325,12 +320,12 @@ const verdictsOf = (asks: readonly Queued[], rows: readonly TakenRow[]): readonl
   })
 }
 
-/** Rows deleted by one statement; more would hold its locks for long. */
+/** More rows in one statement would be locked for too long. */
 export const forgottenAtOnceMax = 10_000
-/** Counters of periods that began this long ago: no clock is that wrong, and no month that long. */
+/** Older counters are useless: no month is this long, and no clock so wrong. */
 const countersKeptDays = 62
 
-/** Deletes hit ids that are no longer remembered. Returns how many; call again while it returns the maximum. */
+/** Deletes expired hit ids and returns their number; call again while this is the maximum. */
 export const forgetHits = async (pool: pg.Pool): Promise<number> => {
   const { rowCount } = await pool.query(
     `delete from pixel_hits where (organization_id, hit_hash) in (
@@ -341,7 +336,7 @@ export const forgetHits = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** Deletes counters of periods long past. Returns how many; call again while it returns the maximum. */
+/** Deletes counters of past periods and returns their number; call again while this is the maximum. */
 export const forgetPastPeriods = async (pool: pg.Pool): Promise<number> => {
   const { rowCount } = await pool.query(
     `delete from pixel_counters where (organization_id, domain, period, period_start) in (

@@ -14,12 +14,12 @@ import type { HitVerdict } from './counters.ts'
 import { periodEndMs } from './period.ts'
 import { type LimitWindow, rulesMax } from './rules-state.ts'
 
-/** Pure: turns the gathered data into the answer and the facts. */
+/** Pure: turns gathered data into answers and facts. */
 
-/** A limit with its counter; null if the counter did not answer. */
+/** `used` is null if the counter did not answer. */
 export type CountedLimit = { readonly limit: LimitWindow; readonly used: number | null }
 
-/** A change of rules was made, or was not needed, or there are too many rules for it. */
+/** The findings, or `too_many` if the organization already has the maximum number of rules. */
 export type Changed<Findings> = Findings | 'too_many'
 
 const factsOf = (
@@ -32,14 +32,17 @@ const resetsAt = ({ period, periodStart }: LimitWindow): string =>
   new Date(periodEndMs(period, periodStart)).toISOString()
 
 const tooManyRules = (): Refusal =>
-  wrongParameter('domain', `a domain that has a rule already: there are ${rulesMax} rules; remove one first`)
+  wrongParameter(
+    'domain',
+    `a domain that already has a rule, because there are ${rulesMax} rules; remove one first`,
+  )
 
 const limitOf = ({ limit, used }: CountedLimit): PixelLimit => ({
   domain: limit.domain,
   period: limit.period,
   number: limit.number,
   used,
-  // If the new limit is below the number already used, nothing is left, not less than nothing.
+  // A new limit can be below the number already used.
   remaining: used === null ? null : Math.max(0, limit.number - used),
   resets_at: resetsAt(limit),
 })
@@ -90,7 +93,7 @@ export const decideBlocksListed = (
   facts: factsOf('blocks_listed'),
 })
 
-/** Decision 23: a hit that could not be judged does not fire, and that is an answer, not an error. */
+/** If a hit could not be judged, the answer is not to fire, and not an error (decision 23). */
 export const decideHit = (findings: HitVerdict | 'unavailable'): CallDecision<PixelDecision> => {
   const result = findings === 'unavailable' ? unavailable : decisionOf(findings)
   return { result, facts: factsOf('decided', result.domain, result.fire) }
@@ -116,8 +119,8 @@ const decisionOf = ({ rules: { blockedBy, limits }, fires, used }: HitVerdict): 
 }
 
 /**
- * The limit with the least left; of several, the one that lasts longest, because nothing changes before it ends; of
- * those, the nearest to the host.
+ * The limit with the fewest hits left. Among equals it is the one that ends last, because nothing changes before, and then the one
+ * nearest to the host.
  */
 const decisiveLimit = (limits: readonly LimitWindow[], used: readonly number[]) => {
   let decisive: { domain: string; remaining: number; endsMs: number } | null = null

@@ -18,16 +18,16 @@ import {
 export type PixelParts = {
   readonly rules: PixelRulesModel
   readonly counters: PixelCounters
-  /** Keyed, because partners choose these names for their hits, and a name may be a person's address. */
+  /** Hit ids are hashed with a key, because partners choose them, and an id can be a person's address. */
   readonly requestHmac: Secrets['requestHmac']
   readonly logger: { warn(fields: object, message: string): void }
   readonly observe?: PixelObserver | undefined
 }
 
-/** What operations need to know about hits. Called on every hit, so it must be cheap. */
+/** Called on every hit, so it must be cheap. */
 export type PixelObserver = {
   readonly decided: (reason: PixelDecision['reason']) => void
-  /** Rules or counters did not answer in time: a hit does not fire, or limits are shown without usage. */
+  /** Called when rules or counters did not answer in time, so that a hit does not fire or limits are shown without usage. */
   readonly countersFailed: () => void
 }
 
@@ -63,7 +63,7 @@ export const block = async (
   return { blockedAt: earlier?.at ?? new Date(caller.atMs).toISOString() }
 }
 
-/** Removes a limit or a block. */
+/** Removes a limit or a block, and returns whether there was one. */
 export const remove = async (
   { rules }: PixelParts,
   command: ({ kind: 'unlimit' } & PeriodInput) | ({ kind: 'unblock' } & DomainInput),
@@ -88,24 +88,24 @@ export const judgeHit = async (
     const known = await answeredInTime('pixel rules', rules.certain(organizationId))
     const matched = matchRules(known, host, atMs)
     const { blockedBy, limits } = matched
-    // UTF-16, so that lone surrogates, which UTF-8 cannot distinguish, stay different ids.
+    // UTF-16 keeps lone surrogates different, unlike UTF-8.
     const hitId =
       named === null
         ? null
         : requestHmac(`hit\n${Buffer.from(named, 'utf16le').toString('base64url')}`).toString('base64url')
-    // Nothing to count and nothing to remember.
+    // There is nothing to count or to store.
     if (hitId === null && limits.length === 0) return { rules: matched, fires: blockedBy === null, used: [] }
     return await counters.take({ organizationId, host, hitId, atMs, rules: matched })
   } catch (error) {
     observe?.countersFailed()
-    // The counters themselves log when they stop and start to answer: once, not for every hit.
+    // The counters log this themselves, once and not for every hit.
     if (!(error instanceof CountersUnavailable))
       logger.warn({ err: error, requestId }, 'a pixel hit could not be judged')
     return 'unavailable'
   }
 }
 
-/** The usage of each limit; unknown if the counters do not answer, because the rules are known even then. */
+/** Returns the limits with their usage, which is null if the counters do not answer. */
 const countedLimits = async (
   { counters, logger, observe }: PixelParts,
   { key: { organizationId }, requestId }: Caller,

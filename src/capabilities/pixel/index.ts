@@ -6,15 +6,14 @@ import type { PixelObserver } from './gather.ts'
 import { createPixelRules } from './rules.ts'
 
 /**
- * The pixel controls (Spec §4.5, §4.6): how often an organization's pixel may fire for a domain in a UTC day or month,
- * and where it may not fire at all; and the decision that applies both (decision 23). Rules are events; hits are
- * counters. Free under every rule of the tariff.
+ * The pixel controls (Spec §4.5, §4.6): how often an organization's pixel may fire for a domain in a UTC day or month, where it
+ * may not fire at all, and the decision about a hit (decision 23). Rules are events; hits are counters. All calls are free.
  *
- * A hit belongs to the period in which the process that received the call saw it arrive. If the clocks of processes differ,
- * the boundary between two periods differs by that much, and still every hit is counted exactly once.
+ * A hit belongs to the period in which the process received the call. If the processes' clocks differ, so do the boundaries between
+ * their periods, but every hit is counted exactly once.
  *
- * A hit is counted before its call is recorded. If recording fails, the caller gets an error and fires nothing, but the hit
- * stays counted: such hits may use up a cap, but the cap is never exceeded. A retry with the same hit id is the same hit.
+ * A hit is counted before its call is recorded. If recording fails, the caller gets an error and fires nothing, but the hit stays
+ * counted, so a limit is never exceeded. A retry with the same hit id is not counted again.
  */
 export const pixel: Capability = {
   hosts: ['api'],

@@ -2,7 +2,7 @@ import { missingParameter, type Refusal, wrongParameter } from '../../call/error
 import { type PixelPeriod, pixelPeriod } from '../../events/pixel.ts'
 import { parseDomain, parseHost } from './domain.ts'
 
-/** Reads the bodies of the pixel controls. The first missing or wrong parameter is the one that is refused. */
+/** Parses the bodies of the pixel controls. The first missing or wrong parameter is refused. */
 
 type Parsed<Input> = { readonly input: Input } | { readonly refusal: Refusal }
 type Body = Readonly<Record<string, unknown>>
@@ -22,7 +22,7 @@ export const parseDomainOnly = (body: Body): Parsed<DomainInput> => {
     return {
       refusal: wrongParameter(
         'domain',
-        'a registrable domain or one below it, such as "example.com": no scheme, port, path, wildcard or address',
+        'a registrable domain or a subdomain, such as "example.com": no scheme, port, path, wildcard or IP address',
       ),
     }
   return { input: { domain } }
@@ -43,7 +43,7 @@ export const parseLimit = (body: Body): Parsed<LimitInput> => {
   if ('refusal' in parsed) return parsed
   const { number } = body
   if (absent(number)) return { refusal: missingParameter('number', 'number') }
-  // A limit of 0 is a block, not a limit.
+  // To allow no hits, partners use a block.
   return typeof number === 'number' && Number.isInteger(number) && number >= 1 && number <= numberMax
     ? { input: { ...parsed.input, number } }
     : { refusal: wrongParameter('number', `a whole number from 1 to ${numberMax}`) }

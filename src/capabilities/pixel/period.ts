@@ -1,16 +1,16 @@
 import type { PixelPeriod } from '../../events/pixel.ts'
 
-/** Periods are calendar days and calendar months in UTC (decision 22): never "the last 24 hours", never 30 days. */
+/** Periods are calendar days and calendar months in UTC, not the last 24 hours or 30 days (decision 22). */
 
 const dayMs = 86_400_000
 
-/** The first day of the period an instant lies in, as `YYYY-MM-DD`. */
+/** Returns the first day of the period that contains an instant, as `YYYY-MM-DD`. */
 export const periodStart = (period: PixelPeriod, atMs: number): string => {
   const day = new Date(atMs).toISOString().slice(0, 10)
   return period === 'day' ? day : `${day.slice(0, 8)}01`
 }
 
-/** When the period that begins on this day ends and its counters restart: the first instant after it. */
+/** Returns when the period that begins on `start` ends and its counters restart. */
 export const periodEndMs = (period: PixelPeriod, start: string): number => {
   const startMs = Date.parse(`${start}T00:00:00.000Z`)
   if (period === 'day') return startMs + dayMs

@@ -3,12 +3,12 @@ import type { PixelPeriod } from '../../events/pixel.ts'
 import { coveringDomains } from './domain.ts'
 import { periodStart } from './period.ts'
 
-/** A limit or a block: who set it, and when. It covers its domain and all subdomains. */
+/** A limit or a block. It covers its domain and all subdomains. */
 export type PixelRule = {
   readonly domain: string
-  /** Null: a block. Day and month limits of one domain are separate rules. */
+  /** Null for a block. The day and month limits of a domain are separate rules. */
   readonly period: PixelPeriod | null
-  /** Null: a block. */
+  /** Null for a block. */
   readonly number: number | null
   readonly actor: string
   readonly at: string
@@ -16,15 +16,15 @@ export type PixelRule = {
 
 /** The pixel rules of one organization, folded from its stream. */
 export type PixelRules = {
-  /** The last event folded in; −1 before the first. */
+  /** The revision of the last folded event; −1 before the first. */
   readonly revision: number
   /** By `placeOf`. */
   readonly rules: ReadonlyMap<string, PixelRule>
-  /** The first event that cannot be read. It may be a block, so these rules allow nothing. */
+  /** The revision of the first unreadable event, which may be a block, so these rules allow nothing. */
   readonly unreadableAt: number | null
 }
 
-/** Rules that change in place: copying ten thousand rules for every event of a long stream would take quadratic time. */
+/** Rules that change in place, because copying ten thousand rules for every event would take quadratic time. */
 export type LiveRules = {
   revision: number
   readonly rules: Map<string, PixelRule>
@@ -35,23 +35,22 @@ export type PixelEvent = DomainEventOf<
   'PixelLimitSet' | 'PixelLimitRemoved' | 'PixelBlocked' | 'PixelUnblocked'
 >
 
-/** More is a mistake in someone's program; and every list of rules is one answer. */
+/** More rules are a mistake in a partner's program. Every list of rules is one answer. */
 export const rulesMax = 10_000
 
 export const isPixelEvent = (event: DomainEvent): event is PixelEvent => event.type.startsWith('Pixel')
 
-/** The place of a rule among others: by domain, and the block of a domain before its limits. */
+/** The sort key of a rule: by domain, with a domain's block before its limits. */
 export const placeOf = (domain: string, period: PixelPeriod | null): string => `${domain} ${period ?? ''}`
 
-/** The change an organization requests. */
 export type RuleCommand =
   | { readonly kind: 'limit'; readonly domain: string; readonly period: PixelPeriod; readonly number: number }
   | { readonly kind: 'unlimit'; readonly domain: string; readonly period: PixelPeriod }
   | { readonly kind: 'block' | 'unblock'; readonly domain: string }
 
 /**
- * The event that makes the change; null if nothing would change, and then nothing is recorded. `too_many`: the organization has
- * `rulesMax` rules, and this would be one more.
+ * Returns the event that makes the change; null if nothing would change; `too_many` if the organization already has `rulesMax`
+ * rules and this would add one.
  */
 export const changeOf = (
   { rules }: PixelRules,
@@ -83,7 +82,7 @@ export const changeOf = (
 
 export const emptyRules = (): LiveRules => ({ revision: -1, rules: new Map(), unreadableAt: null })
 
-/** Folds one event in. Null is an event that cannot be read: it counts as a revision and makes the rules uncertain. */
+/** Folds one event. Null stands for an unreadable event, which makes the rules uncertain. */
 export const applyPixelEvent = (
   live: LiveRules,
   event: PixelEvent | null,
@@ -106,7 +105,7 @@ export const applyPixelEvent = (
       return
     case 'PixelBlocked': {
       const place = placeOf(domain, null)
-      // A block that already exists keeps its author and date.
+      // An existing block keeps its author and date.
       if (!live.rules.has(place)) live.rules.set(place, { domain, period: null, number: null, ...by })
       return
     }
@@ -115,14 +114,14 @@ export const applyPixelEvent = (
   }
 }
 
-/** All rules, or those of domains that contain `search`, by place. */
+/** All rules, or those whose domain contains `search`, in order. */
 export const rulesInOrder = ({ rules }: PixelRules, search = ''): PixelRule[] =>
   [...rules]
     .filter(([, { domain }]) => domain.includes(search))
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([, rule]) => rule)
 
-/** A limit with the period it counts in at some moment. */
+/** A limit and the period that contains some moment. */
 export type LimitWindow = {
   readonly domain: string
   readonly period: PixelPeriod
@@ -130,12 +129,12 @@ export type LimitWindow = {
   readonly periodStart: string
 }
 
-/** The rules that cover a host at some moment. If there is a block, limits are left out: nothing is counted. */
+/** The rules that cover a host at some moment. If there is a block, the limits are empty, because nothing is counted. */
 export type MatchedRules = { readonly blockedBy: string | null; readonly limits: readonly LimitWindow[] }
 
 const periods = ['day', 'month'] as const
 
-/** Any block on the host or above it decides, and the nearest is named; otherwise every limit on the host or above it counts. */
+/** Finds the nearest block on the host or a parent domain, or else every limit on them. */
 export const matchRules = ({ rules }: PixelRules, host: string, atMs: number): MatchedRules => {
   if (rules.size === 0) return { blockedBy: null, limits: [] }
   const covering = coveringDomains(host)
@@ -145,7 +144,7 @@ export const matchRules = ({ rules }: PixelRules, host: string, atMs: number): M
   return { blockedBy, limits: windowsOf(limits, atMs) }
 }
 
-/** The limits among rules, in their order. */
+/** Selects the limits, in order, with their current period. */
 export const windowsOf = (rules: readonly (PixelRule | undefined)[], atMs: number): LimitWindow[] =>
   rules.flatMap((rule) => {
     if (rule === undefined || rule.period === null || rule.number === null) return []

@@ -25,23 +25,22 @@ import {
 } from './rules-state.ts'
 
 /**
- * The pixel rules of organizations. Rules read before are kept, and each use reads the events after them from the stream: a
- * change that was answered, by any process, applies to every later hit.
+ * The pixel rules of organizations. Known rules stay in memory, and each use reads the newer events from the stream, so a confirmed
+ * change by any process applies to every later hit.
  */
 export type PixelRulesModel = {
-  /** The current rules, for people. Rejects with `Unavailable` if the log cannot be read. */
+  /** Returns the current rules to show them. Rejects with `Unavailable` if the log cannot be read. */
   read(organizationId: string): Promise<PixelRules>
-  /** The current rules, to judge hits by. Rejects also if one of their events cannot be read: it may be a block. */
+  /** Returns the current rules to judge hits. Rejects also if one of their events is unreadable, because it may be a block. */
   certain(organizationId: string): Promise<PixelRules>
   /**
-   * Executes a command. Nothing is recorded if nothing would change. Commands of one organization run one after the other; a
-   * change by another process is detected by the revision, and the command is judged again. Throws `Unavailable`; then the same
-   * command can simply be sent again.
+   * Executes a command; records nothing if nothing would change. Commands of one organization run one after the other, and a command is
+   * judged again if another process has changed the rules. Throws `Unavailable`; the same command can then be sent again.
    */
   change(organizationId: string, command: RuleCommand, cause: Cause): Promise<RuleChange>
 }
 
-/** Commands with the same `once` make one change, however often they are sent. `requestId`: the call that makes it, if any. */
+/** Commands with the same `once` make one change, however often they are sent. `requestId` is the call that makes the change, if any. */
 export type Cause = {
   readonly actor: string
   readonly once: string
@@ -50,22 +49,22 @@ export type Cause = {
 }
 
 type RuleChange = {
-  /** The rules by which the command was judged. */
+  /** The rules before the command. */
   readonly before: PixelRules
-  /** False: nothing needed to change, or the change was impossible. */
+  /** False if nothing needed to change, or the change was impossible. */
   readonly changed: boolean
   readonly tooMany: boolean
 }
 
-/** Every lost race means that another process changed the same organization's rules at that moment. */
+/** Each further attempt means that another process has changed the same organization's rules at that moment. */
 const attemptsMax = 10
-/** A caller waits this long for a change. Longer than the deadline of one append, so that an append with unknown outcome is sent again. */
+/** Longer than the deadline of one append, so that an append with unknown outcome is sent again. */
 const changePatience = { ...appendPatience, unknownMs: 8_000 }
-/** Changes of one organization in this process that wait for each other. */
+/** Waiting changes of one organization in this process. */
 const changesWaitingMax = 100
-/** Rules in memory, of all organizations together; an organization counts as one more. About 200 MB at most. */
+/** Rules in memory for all organizations together; an organization counts as one more. About 200 MB at most. */
 const rulesHeldMax = 1_000_000
-/** Callers whose organizations are read together; callers of one organization share its read. */
+/** Callers whose reads run together; callers of one organization share one read. */
 const readsTogetherMax = 256
 const readsUnderWayMax = 8
 const readsWaitingMax = 10_000
@@ -83,11 +82,11 @@ export const createPixelRules = (
   const readFurther = async (organizationId: string): Promise<LiveRules> => {
     const live = known.get(organizationId) ?? emptyRules()
     await catchUp(eventLog, organizationId, live)
-    // Set again, because its size changed.
+    // The entry is set again, because its size has changed.
     known.set(organizationId, live)
     return live
   }
-  // A read that begins after a caller asked holds everything the caller may expect.
+  // A read that begins after a caller's request contains everything that the caller may expect.
   const reads = createGathering<string, LiveRules>({
     batchMax: readsTogetherMax,
     underWayMax: readsUnderWayMax,
@@ -115,7 +114,7 @@ export const createPixelRules = (
   }
 }
 
-/** Reads the events of the stream after these rules. */
+/** Folds the events after these rules. */
 const catchUp = async (eventLog: EventLog, organizationId: string, live: LiveRules): Promise<void> => {
   for (;;) {
     const page = await eventLog
@@ -136,7 +135,7 @@ const catchUp = async (eventLog: EventLog, organizationId: string, live: LiveRul
   }
 }
 
-/** The event, if it is complete: a JSON text may lack members. */
+/** Returns the event if it is complete, because a JSON text may lack members. */
 const readable = (recorded: RecordedEvent): (DecodedEvent & PixelEvent) | null => {
   try {
     const event = decodeEvent(recorded)
@@ -148,10 +147,10 @@ const readable = (recorded: RecordedEvent): (DecodedEvent & PixelEvent) | null =
   }
 }
 
-/** Changes of one organization in this process: `waiting` includes the one under way. */
+/** `waiting` includes the change under way. */
 type ChangeQueue = { waiting: number; last: Promise<unknown> }
 
-/** Runs a change when the earlier changes of the same organization are finished. */
+/** Runs a change after the earlier changes of the same organization. */
 const inTurn = async <Result>(
   queues: Map<string, ChangeQueue>,
   organizationId: string,
@@ -159,7 +158,7 @@ const inTurn = async <Result>(
 ): Promise<Result> => {
   const queue = queues.get(organizationId) ?? { waiting: 0, last: Promise.resolve() }
   if (queue.waiting >= changesWaitingMax)
-    throw new Unavailable(`${changesWaitingMax} changes of ${pixelStream(organizationId)} are waiting`)
+    throw new Unavailable(`${changesWaitingMax} changes to ${pixelStream(organizationId)} are waiting`)
   queues.set(organizationId, queue)
   queue.waiting++
   const own = queue.last.then(run)
@@ -171,7 +170,7 @@ const inTurn = async <Result>(
   }
 }
 
-/** Judges the command by the current rules and appends its event; again if another process was faster. */
+/** Judges the command by the current rules and appends its event; tries again if another process was faster. */
 const change = async (
   {
     eventLog,
@@ -203,5 +202,5 @@ const change = async (
       if (!(error instanceof AppendConflict)) throw error
     }
   }
-  throw new Unavailable(`${name} was changed by others ${attemptsMax} times in a row`)
+  throw new Unavailable(`${name} was changed by other processes ${attemptsMax} times in a row`)
 }
