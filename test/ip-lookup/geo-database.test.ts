@@ -274,7 +274,7 @@ describe('the families of a file are read from its tree', () => {
       [{ path, family: 4 }, 'geo database: the file locates no public IPv4 address'],
       [
         { paths: [path], family: 4 },
-        'geo database: no file locates IPv4 addresses, every one of them answers success: false',
+        'geo database: no file locates IPv4 addresses, so every one of them is answered with success: false',
       ],
     ]
     expect(logger.warn.mock.calls).toEqual(warnings)
@@ -332,7 +332,7 @@ describe('a file that cannot be trusted stops the start, and the error names it 
   it('no file, and two files of one family', async () => {
     await expect(openGeoDatabase({ paths: [], logger, clock })).rejects.toThrow('GEOIP_CITY_DB')
     const paths = [await file(wide(4)), await file(wide(4))]
-    await expect(openGeoDatabase({ paths, logger, clock })).rejects.toThrow(/both hold IPv4/)
+    await expect(openGeoDatabase({ paths, logger, clock })).rejects.toThrow(/both contain IPv4/)
   })
 
   it('random damage is refused or survived: a lookup never throws', async () => {

@@ -312,7 +312,7 @@ test('SIGHUP under load: location files and lists are replaced, no call fails, a
     running.child.kill('SIGHUP')
     await eventually(async () =>
       /lists: the new ones are refused/.test(running.output()) &&
-      /geo database: the new file is refused/.test(running.output())
+      /geo database: the new file was refused/.test(running.output())
         ? true
         : undefined,
     )

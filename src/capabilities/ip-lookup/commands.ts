@@ -5,7 +5,7 @@ import { openConfiguredDatabase } from './geo-settings.ts'
 const status = query({
   name: 'geo status',
   action: 'system.read',
-  summary: 'which location files would be served, how old they are, and whether they are sound',
+  summary: 'show which location files would be used, how old they are, and whether they are intact',
   input: z.object({}),
   anyHistory: true,
   run: async ({ data, logger }) => {

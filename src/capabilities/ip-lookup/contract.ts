@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { missingParameter, type Refusal, submittedCharactersMax, wrongParameter } from '../../call/errors.ts'
 
-/** The wire format of POST /v1/ip/lookup (Spec §2.3, §4.2). The names come from the specification. */
+/** The wire format of POST /v1/ip/lookup, with the names of Spec §2.3 and §4.2. */
 
 export const ipLookupResult = z.object({
   ip: z.string(),
@@ -24,7 +24,7 @@ export type IpLookupResult = z.infer<typeof ipLookupResult>
 
 const supportedFormats = ['IPv4', 'IPv6'] as const
 
-/** Spec §4.2 rule 3. */
+/** The refusal of a malformed address (Spec §4.2 rule 3). */
 export const notAnAddress = (submitted: string): Refusal => ({
   code: 'IP_001',
   message: 'ip is not a valid IPv4 or IPv6 address.',
@@ -34,8 +34,8 @@ export const notAnAddress = (submitted: string): Refusal => ({
   },
 })
 
-/** Spec §4.2 rule 4. */
+/** The refusal of a request without an address (Spec §4.2 rule 4). */
 export const ipMissing = (): Refusal => missingParameter('ip', 'string')
 
-/** Decision 3: a value of another type is not a malformed address. */
+/** The refusal of a value of another type, which is not a malformed address (decision 3). */
 export const ipOfAnotherType = (): Refusal => wrongParameter('ip', 'a string')

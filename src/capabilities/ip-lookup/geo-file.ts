@@ -1,9 +1,9 @@
 /**
- * One MaxMind DB file, read completely and checked before it is used.
+ * One MaxMind DB file, read completely and checked before use.
  *
- * mmdb-lib constructs a reader over most damaged files without complaint and then answers wrongly, so a file is
- * refused unless its metadata, its sections and a thousand sampled records are sound.
- * The checks give the event loop a turn every few milliseconds, because a reload runs while requests are served.
+ * mmdb-lib opens most damaged files without an error and then returns wrong answers. So a file is refused unless its metadata, its
+ * sections and a thousand sampled records are intact. The checks yield to the event loop every few milliseconds, because a reload
+ * runs while requests are served.
  */
 import { readFile, stat } from 'node:fs/promises'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -12,16 +12,16 @@ import { type LookupAddress, parseAddress } from '../../egress/address.ts'
 import { ipv6Allocated } from '../../egress/iana.ts'
 import { type RecordShape, recordShape, toLocation } from './location.ts'
 
-/** A file that passed its checks, in memory. */
+/** A checked file in memory. */
 export type GeoFile = {
   path: string
-  /** The file's state on disk when it was read; see `signatureOf`. */
+  /** The file's state on disk when it was read (see `signatureOf`). */
   signature: string
   sizeBytes: number
   reader: Reader<Response>
-  /** The families with records at addresses that we answer. */
+  /** The families with records for public addresses. */
   families: (4 | 6)[]
-  /** The families with records only at addresses that we do not answer: private and reserved ones. */
+  /** The families with records only for private and reserved addresses, which we do not look up. */
   silent: (4 | 6)[]
   shape: RecordShape
   /** Milliseconds since the epoch. */
@@ -29,36 +29,36 @@ export type GeoFile = {
   databaseType: string
 }
 
-/** Values mmdb-lib keeps decoded between records, mostly texts that many records share. */
+/** Decoded values that mmdb-lib caches, mostly texts that many records share. */
 const decodedValuesMax = 10_000
 const samplesMax = 1_000
 const samplesPerSlice = 50
-/** Samples in private or reserved space are dropped; the bound stops the search in a file that has nothing else. */
+/** Samples in private or reserved space are dropped; this ends the search in a file that has nothing else. */
 const sampleAttemptsMax = 5_000
 /** The number of empty branches that the search for one sample may visit. */
 const barrenMax = 4_096
-/** Fewer than one country in ten records means that it is another kind of file, such as networks by AS number. */
+/** A file with fewer countries is of another kind, such as networks by AS number. */
 const locatedShareMin = 0.1
-/** Build dates come from other clocks. */
+/** Build dates can be ahead of our clock. */
 const futureMaxMs = 2 * 86_400_000
-/** This many zero bytes are a hole in the file: no location record has such a value, and no node of a tree points back at the root. */
+/** This many zero bytes are a hole in the file: no location record has such a value, and no node of the tree points back at the root. */
 const holeBytes = { data: 64, tree: 8 } as const
 const metadataMarker = Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1')
 
-/** What an operator can do about any refused file. */
+/** The advice for every refused file. */
 export const remedy =
   'Set GEOIP_CITY_DB to a readable, complete MaxMind DB file (.mmdb) with city or country records, ' +
   'or unset it to use the bundled DB-IP copy.'
 
 /**
  * Reads and checks a file. `now` is in milliseconds since the epoch.
- * @throws Error naming the path, the fault and the remedy.
+ * @throws Error with the path, the fault and the remedy.
  */
 export const openGeoFile = async (path: string, now: number): Promise<GeoFile> => {
   try {
     const signature = await signatureOf(path)
     const bytes = await readFile(path)
-    if ((await signatureOf(path)) !== signature) throw new Error('it changed while it was read')
+    if ((await signatureOf(path)) !== signature) throw new Error('it changed while it was being read')
     return await checkedFile({ path, signature, bytes, now })
   } catch (error) {
     throw new Error(`The geo database ${path} cannot be used: ${sentenceOf(error)}. ${remedy}`, {
@@ -82,7 +82,7 @@ const checkedFile = async (read: {
   if (metadata.ipVersion !== 4 && metadata.ipVersion !== 6) throw new Error('its ip_version is not 4 or 6')
   if (!Number.isSafeInteger(metadata.nodeCount) || metadata.nodeCount < 1) throw new Error('it has no tree')
   if (!(buildMs > 0 && buildMs < now + futureMaxMs))
-    throw new Error('its build date is missing or ahead of us')
+    throw new Error('its build date is missing or in the future')
   checkSections(bytes, metadata)
   await nextTurn()
   const loaded = { path, signature, reader, buildMs, databaseType: String(metadata.databaseType) }
@@ -100,7 +100,7 @@ const checkedFile = async (read: {
   }
   const [shape] = shapes
   if (shape === undefined || shapes.length < records * locatedShareMin) {
-    throw new Error(`it holds no countries (database type "${loaded.databaseType}")`)
+    throw new Error(`it contains no countries (database type "${loaded.databaseType}")`)
   }
   return { ...loaded, families, silent, shape, sizeBytes: bytes.length }
 }
@@ -119,7 +119,7 @@ function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata']): v
   if (inData >= 0) throw new Error(`its data section has a hole at byte ${dataStart + inData}`)
 }
 
-/** The shapes of the records of addresses. @throws Error if any of them cannot be decoded. */
+/** Returns the shapes of the addresses' records. @throws Error if a record cannot be decoded. */
 async function shapesOf(
   reader: Reader<Response>,
   addresses: readonly LookupAddress[],
@@ -135,7 +135,7 @@ async function shapesOf(
   return shapes
 }
 
-/** mmdb-lib's cache of decoded values: it makes a file of nested pointers cost its size, not its unfolding. */
+/** A cache for mmdb-lib, without which a file of nested pointers would be unfolded to far more than its size. */
 class DecodedValues {
   values = new Map<string | number, unknown>()
 
@@ -150,8 +150,8 @@ class DecodedValues {
 }
 
 /**
- * Up to 1,000 addresses that have a record and may be answered, always the same for the same file, and how many with a record were
- * found for them. IPv6 starts from a random allocated block, because some files cover far more unallocated space than allocated.
+ * Returns up to 1,000 public addresses with a record, always the same for the same file, and the number of addresses with a record
+ * that were tried. IPv6 starts from a random allocated block, because some files cover far more unallocated than allocated space.
  */
 export async function samplesOf(
   reader: Reader<Response>,
@@ -174,7 +174,7 @@ export async function samplesOf(
   return { addresses, found }
 }
 
-/** Starting points of samples, as leading bits: all of IPv4, each allocated block of IPv6. */
+/** Starting points for samples, as leading bits: all of IPv4, and each allocated block of IPv6. */
 type Start = { readonly bits: readonly number[]; readonly family: 4 | 6 }
 
 function startsOf(family: 4 | 6): Start[] {
@@ -187,8 +187,8 @@ function startsOf(family: 4 | 6): Start[] {
 }
 
 /**
- * A random address under `start` that has a record; null if none was found. A lookup that finds nothing returns the bit at which the
- * path ended, so the search continues in the sibling branch, and goes up if both are empty.
+ * Returns a random address under `start` that has a record; null if none was found. An unsuccessful lookup returns the bit at which
+ * the path ended, so the search continues in the sibling branch, and goes up if both are empty.
  */
 function addressIn(reader: Reader<Response>, start: Start, random: () => number): string | null {
   const length = start.family === 4 ? 32 : 128
@@ -220,7 +220,7 @@ function textOf(bits: readonly number[]): string {
   return text
 }
 
-/** Mulberry32. Seeded, so a file is judged by the same addresses every time. */
+/** Mulberry32, with a seed so that a file is always judged by the same addresses. */
 const seededRandom = (seed: number): (() => number) => {
   let state = seed
   return () => {
@@ -231,7 +231,7 @@ const seededRandom = (seed: number): (() => number) => {
   }
 }
 
-/** The file's current state on disk; if the file is missing, a text that no file can have. */
+/** Returns the file's current state on disk, or `absent` if it does not exist. */
 export const signatureOf = async (path: string): Promise<string> => {
   try {
     const { mtimeMs, ctimeMs, size, ino } = await stat(path)
@@ -241,7 +241,7 @@ export const signatureOf = async (path: string): Promise<string> => {
   }
 }
 
-/** The message of anything thrown. */
+/** Returns the message of anything thrown. */
 export const sentenceOf = (error: unknown): string => {
   return error instanceof Error ? error.message : String(error)
 }

@@ -2,35 +2,33 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type GeoFile, openGeoFile, remedy, samplesOf, signatureOf } from './geo-file.ts'
 import { type Location, toLocation } from './location.ts'
 
-/** The files that are served together, and whether other files may replace them. */
-
 const lostShareMax = 0.02
 const changedShareMax = 0.02
-/** Addresses compared before the event loop gets a turn. */
+/** Addresses compared before yielding to the event loop. */
 const comparisonsPerSlice = 50
 
-/** A file with the locations of the records that its reader remembers. */
+/** A file, and the locations of the records that its reader caches. */
 type Source = { file: GeoFile; locations: WeakMap<object, Location | null> }
 export type Serving = { files: GeoFile[]; ipv4: Source | null; ipv6: Source | null; undecodable: number }
 
-/** Gives each family to the file that has it. @throws Error if two files claim one family. */
+/** Decides which file serves each family. @throws Error if two files have equal claims to a family. */
 export const serve = (files: GeoFile[]): Serving => {
   const only = (family: 4 | 6): Source | null => {
-    // A file of one family outranks one that holds both, so an IPv4 file may be used next to a combined one.
+    // A file of one family is preferred to one with both, so that an IPv4 file can be used next to a combined one.
     const holders = files
       .filter((file) => file.families.includes(family))
       .sort((left, right) => left.families.length - right.families.length)
     const [first, second] = holders
     if (first !== undefined && second?.families.length === first.families.length) {
-      throw new Error(`${first.path} and ${second.path} both hold IPv${family} addresses. ${remedy}`)
+      throw new Error(`${first.path} and ${second.path} both contain IPv${family} addresses. ${remedy}`)
     }
     return first === undefined ? null : { file: first, locations: new WeakMap() }
   }
-  if (files.length === 0) throw new Error(`No geo database file is named. ${remedy}`)
+  if (files.length === 0) throw new Error(`No geo database file is configured. ${remedy}`)
   return { files, ipv4: only(4), ipv6: only(6), undecodable: 0 }
 }
 
-/** The next serving set, or null if nothing changed. @throws Error if a changed file is refused. */
+/** Returns the files to use next, or null if nothing changed. @throws Error if a changed file is refused. */
 export const replacement = async (
   serving: Serving,
   { force, now }: { force: boolean; now: number },
@@ -47,7 +45,7 @@ export const replacement = async (
 }
 
 /**
- * Compares a replacement with the serving files on the same sampled addresses.
+ * Compares a replacement with the files in use on the same sampled addresses.
  * @throws Error if more than 2 % of them lose their country, or change it although the data is not newer.
  */
 const compare = async (serving: Serving, next: Serving): Promise<void> => {
@@ -79,7 +77,7 @@ const compare = async (serving: Serving, next: Serving): Promise<void> => {
   }
 }
 
-/** For people: the paths of the files, and their age. */
+/** Describes the files for operators. */
 export const describeFiles = (loaded: GeoFile[], now: number) => {
   const files = loaded.map((file) => ({
     path: file.path,

@@ -4,14 +4,12 @@ import type { DataSource } from '../../call/data-source.ts'
 import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './geo-database.ts'
 import { signatureOf } from './geo-file.ts'
 
-/** The location files that the settings name, and what operators see of them: a check, and a source of data. */
-
 export type GeoSettings = {
-  /** Undefined: the files that come as an npm package. */
+  /** If undefined, the files in an npm package are used. */
   readonly GEOIP_CITY_DB?: string[] | undefined
 }
 
-/** Opens the location files that the settings name. Rejects with `SettingFault` if they cannot be served. */
+/** Opens the configured location files. Rejects with `SettingFault` if they cannot be used. */
 export const openConfiguredDatabase = async (
   { GEOIP_CITY_DB: named }: GeoSettings,
   logger: Logger,
@@ -24,13 +22,13 @@ export const openConfiguredDatabase = async (
   }
 }
 
-/** Networks change hands: after six months, one address in ten has moved. */
+/** Networks change owners: after six months, one address in ten has moved. */
 export const geoAgeDaysMax = 180
 
 const geoRemedy =
-  'Set GEOIP_CITY_DB to a current file and renew it every month; "geo status" shows what would be served.'
+  'Set GEOIP_CITY_DB to a current file and renew it every month; "geo status" shows the files that would be used.'
 
-/** Whether the location files can be served, and how old they are. */
+/** Checks whether the location files can be used, and how old they are. */
 export const geoAge = (settings: GeoSettings): CapabilityCheck => ({
   name: 'location files',
   severity: 'fault',
@@ -75,7 +73,7 @@ const read = async (settings: GeoSettings): Promise<readonly DataSource[]> => {
   }
 }
 
-/** Checking the files takes a second: the last result is shown again until one of them changes. */
+/** Checking the files takes a second, so the last result is shown until one of them changes. */
 const createGeoData = () => {
   let known: { readonly signature: string; readonly found: Promise<readonly DataSource[]> } | null = null
   return async (settings: GeoSettings): Promise<readonly DataSource[]> => {

@@ -15,16 +15,16 @@ type IpLookupParts = {
   readonly secrets: Pick<Secrets, 'addressHmac'>
 }
 
-/** Asks the database in memory. Addresses that no one on the Internet has get no location. */
+/** Addresses that do not exist on the public Internet get no location. */
 const gather = ({ geo, secrets }: IpLookupParts, address: ParsedAddress): IpFindings => ({
   location: address.reachable ? geo.lookup(address.lookup) : null,
   addressHmac: secrets.addressHmac(address.canonical),
 })
 
-/** A location's members as JSON, cached while the database keeps the location: many addresses share one. */
+/** The members of each location as JSON, cached because many addresses share a location. */
 const locationJson = new WeakMap<Location, string>()
 
-/** The same text as JSON.stringify of the whole result, several times faster for a location seen before. */
+/** Returns the same text as JSON.stringify of the whole result, but several times faster for a known location. */
 export const renderResult = (located: LocatedAddress): string => {
   const { ip, type, location } = located
   if (location === null) return JSON.stringify(resultOf(located))
@@ -36,9 +36,9 @@ export const renderResult = (located: LocatedAddress): string => {
   return `{"ip":"${ip}","success":true,"type":"${type}",${members}`
 }
 
-/** The answers that test keys get for addresses (src/guides/testing.md, "Which IP address gets which answer?"). */
+/** The answers that test keys get are in src/guides/testing.md, "Which IP address gets which answer?". */
 
-/** The same place for every address that has one: only live keys pay for real locations. */
+/** Every located address gets this place, because only live keys pay for real locations. */
 const somewhere: Location = Object.freeze({
   continent: 'Europe',
   continent_code: 'EU',
@@ -56,7 +56,7 @@ const somewhere: Location = Object.freeze({
 
 const notLocated = 404
 
-/** An address for documentation that ends with a status: 2001:db8::402, and 192.0.2.102, for 402 less 300. */
+/** Reads the status at the end of a documentation address: 402 is in 2001:db8::402 and, less 300, in 192.0.2.102. */
 const statusIn = (canonical: string): number | null => {
   if (canonical.startsWith('192.0.2.')) return 300 + Number(canonical.slice('192.0.2.'.length))
   const [, digits] = /^2001:db8::(\d{1,4})$/.exec(canonical) ?? []
@@ -73,10 +73,7 @@ const rehearsal = ({ secrets }: Pick<IpLookupParts, 'secrets'>): Rehearsal<Parse
   },
 })
 
-/**
- * IP lookup: geolocation and network data for one address (Spec §4.2). It uses only a local database: no address leaves
- * the process.
- */
+/** IP lookup: the location of one address (Spec §4.2), from a local database, so that no address leaves the process. */
 export const ipLookup: Capability<GeoSettings> = {
   hosts: ['api'],
   document,
@@ -84,10 +81,9 @@ export const ipLookup: Capability<GeoSettings> = {
     // A process that only runs jobs does not need the location files.
     if (!answersCalls) return { forms: [] }
     const geo = await openConfiguredDatabase(settings, logger)
-    meters.gauge(
-      { name: 'geo_database_age_seconds', help: 'Since the oldest location file in use was built' },
-      () => [{ value: Math.max(0, Date.now() - Date.parse(geo.status().build_date)) / 1000 }],
-    )
+    meters.gauge({ name: 'geo_database_age_seconds', help: 'Age of the oldest location file in use' }, () => [
+      { value: Math.max(0, Date.now() - Date.parse(geo.status().build_date)) / 1000 },
+    ])
     return {
       forms: [lookup({ geo, secrets })],
       reload: () => geo.reload(),
@@ -101,7 +97,7 @@ export const ipLookup: Capability<GeoSettings> = {
     const hmac = address === null ? null : secrets.addressHmac(address.canonical)
     return (facts) => {
       if (facts.kind !== 'ip_lookup') return null
-      if (hmac === null) return { verdict: 'no', why: 'it is no IP address' }
+      if (hmac === null) return { verdict: 'no', why: 'it is not an IP address' }
       return { verdict: hmac === facts.address_hmac ? 'yes' : 'no' }
     }
   },

@@ -3,25 +3,24 @@ import { getCountryCallingCode, isSupportedCountry } from 'libphonenumber-js/min
 import { regionCode } from './regions.ts'
 
 /**
- * Converts a database record of any shape to the one shape of a location in answers.
+ * Converts a database record to a location.
  *
- * Three shapes are understood: *nested* (GeoIP2, GeoLite2, DB-IP from db-ip.com), *flat* (the ip-location-db
- * packages) and *country* (IPinfo Lite: flat, without a place). The shape is judged record by record, so a file
- * that mixes them still answers.
+ * Three shapes are supported: *nested* (GeoIP2, GeoLite2, DB-IP from db-ip.com), *flat* (the ip-location-db packages) and *country*
+ * (IPinfo Lite: flat, without a place). The shape is detected for each record, so a file can mix them.
  */
 
-/** The location of an address, with the wire's names (Spec §2.3). Frozen; absent values are null, never "". */
+/** The location of an address, with the names of the wire format (Spec §2.3). Frozen; absent values are null, never "". */
 export type Location = Readonly<{
   continent: string | null
   continent_code: string | null
   country: string | null
-  /** ISO 3166-1 alpha-2, upper case; a record without one is not a location. */
+  /** ISO 3166-1 alpha-2 in upper case. A record without it is not a location. */
   country_code: string
   region: string | null
   /** The part after the hyphen of the ISO 3166-2 code. */
   region_code: string | null
   city: string | null
-  /** Degrees, WGS 84, four decimals: about 11 m, far finer than the data. */
+  /** In degrees (WGS 84) with four decimals: about 11 m, far more precise than the data. */
   latitude: number | null
   longitude: number | null
   postal: string | null
@@ -34,7 +33,7 @@ export type RecordShape = 'nested' | 'flat' | 'country'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The values of a record before the country table fills the rest. */
+/** The values in a record, before missing ones are added from the country table. */
 type Found = {
   countryCode: string
   continent?: string | null
@@ -49,7 +48,7 @@ type Found = {
   isEu?: boolean | null
 }
 
-/** The shape of one decoded record; null if it names no country in any of the three ways. */
+/** Returns the shape of a decoded record; null if it names no country in any of the three ways. */
 export const recordShape = (record: unknown): RecordShape | null => {
   if (!isFields(record)) return null
   if (isFields(record.country)) return nestedCountryCode(record) === null ? null : 'nested'
@@ -58,8 +57,8 @@ export const recordShape = (record: unknown): RecordShape | null => {
 }
 
 /**
- * The location in one decoded record; null if it has no country code.
- * @throws Error if a text holds a NUL, which only a damaged file contains.
+ * Returns the location in a decoded record; null if it has no country code.
+ * @throws Error if a text contains a NUL, which occurs only in a damaged file.
  */
 export const toLocation = (record: unknown): Location | null => {
   const shape = recordShape(record)
@@ -74,7 +73,7 @@ const fromNested = (record: Fields): Found | null => {
   const country = fieldsOf(record.country)
   const continent = fieldsOf(record.continent)
   const location = fieldsOf(record.location)
-  // Subdivisions go from the largest to the smallest.
+  // Subdivisions are listed from the largest to the smallest.
   const subdivision = Array.isArray(record.subdivisions) ? fieldsOf(record.subdivisions[0]) : {}
   return {
     countryCode,
@@ -137,15 +136,15 @@ const englishName = (fields: Fields): string | null => {
 
 const textOf = (value: unknown): string | null => {
   if (typeof value !== 'string' || value === '') return null
-  if (value.includes('\0')) throw new Error('the record holds a damaged text')
+  if (value.includes('\0')) throw new Error('the record contains a damaged text')
   return value
 }
 
-/** Some files write coordinates as texts and some as float32, whose noise starts after the fourth decimal. */
+/** Some files contain coordinates as texts, and some as float32, which are exact only to four decimals. */
 const degrees = (value: unknown, magnitudeMax: number): number | null => {
   const number = typeof value === 'string' && value !== '' ? Number(value) : value
   if (typeof number !== 'number' || !(Math.abs(number) <= magnitudeMax)) return null
-  // Adding 0 turns -0, which JSON would print as 0 anyway, into 0.
+  // Adding 0 turns -0 into 0.
   return Math.round(number * 10_000) / 10_000 + 0
 }
 
@@ -158,10 +157,8 @@ const isFields = (value: unknown): value is Fields => {
 }
 
 /**
- * The values that follow from a country code alone: names, continent, membership of the EU, calling code.
- *
- * Names and continents come from countries-list 3.4.1, calling codes from libphonenumber-js; both are corrected
- * here where they are wrong, so that every source of locations gives the same answer for the same country.
+ * Values that depend only on the country code. Names and continents come from countries-list 3.4.1, calling codes from
+ * libphonenumber-js. Errors in them are corrected here, so that every source gives the same answer for a country.
  */
 
 type Country = Readonly<{
@@ -169,13 +166,13 @@ type Country = Readonly<{
   continent: string
   continent_code: string
   is_eu: boolean
-  /** Digits only, without `+`: "1" for every country of the North American plan. */
+  /** Digits only, without `+`; "1" for every country of the North American plan. */
   calling_code: string
 }>
 
 /**
- * The 27 members and the seven outermost territories that have codes of their own. It equals the list MaxMind
- * flags; XK, GB and the French territories outside the Union (NC, PF, BL, PM, WF, TF) are not on it.
+ * The 27 members and the seven outermost territories with their own codes, as in MaxMind's data. XK, GB and the French territories
+ * outside the Union (NC, PF, BL, PM, WF, TF) are not included.
  */
 const euCodes = new Set(
   (
@@ -184,10 +181,10 @@ const euCodes = new Set(
   ).split(' '),
 )
 
-/** countries-list puts these in Asia; GeoNames and MaxMind do not. */
+/** countries-list assigns these to Asia; GeoNames and MaxMind do not. */
 const continentCorrections: Readonly<Record<string, 'EU' | 'OC'>> = { RU: 'EU', CX: 'OC' }
 
-/** libphonenumber has no numbering plan for these; the code is that of the administering country. */
+/** Countries without a numbering plan in libphonenumber get the code of the country that administers them. */
 const callingCodeCorrections: Readonly<Record<string, string>> = {
   AQ: '672',
   BV: '47',
@@ -202,7 +199,7 @@ const table: ReadonlyMap<string, Country> = new Map(
   Object.entries(countries).map(([code, { name, continent }]) => {
     const continentCode = continentCorrections[code] ?? continent
     const callingCode = isSupportedCountry(code) ? getCountryCallingCode(code) : callingCodeCorrections[code]
-    if (callingCode === undefined) throw new Error(`countries.ts has no calling code for ${code}`)
+    if (callingCode === undefined) throw new Error(`location.ts has no calling code for ${code}`)
     return [
       code,
       Object.freeze({
@@ -216,10 +213,7 @@ const table: ReadonlyMap<string, Country> = new Map(
   }),
 )
 
-/**
- * The country of an ISO 3166-1 alpha-2 code (upper case), XK included; null for a code we do not know, which a
- * database may hold. Covers all 249 assigned codes.
- */
+/** Returns the country for an ISO 3166-1 alpha-2 code in upper case, including XK; null for an unknown code. Has all 249 assigned codes. */
 export const countryByCode = (code: string): Country | null => {
   return table.get(code) ?? null
 }

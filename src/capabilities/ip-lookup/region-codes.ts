@@ -1,12 +1,11 @@
 /**
  * English names of the ISO 3166-2 subdivisions, per country as `code=name` joined by `|`. Generated, not edited.
  *
- * Extracted from Unicode CLDR 48, common/subdivisions/en.xml (as packed in npm cldr 8.0.0). Left out: the codes that
- * ISO 3166-2 no longer has (as listed by npm iso-3166 4.4.0); those of Taiwan, Hong Kong and Macao; and those ISO
- * has since given to other regions while CLDR kept the old names, which would be wrong answers: all of Iran, the
- * regions of Morocco (MA-01 to MA-12) and UG-331.
+ * Extracted from Unicode CLDR 48, common/subdivisions/en.xml (as packed in npm cldr 8.0.0). Not included are codes that are no
+ * longer in ISO 3166-2 (according to npm iso-3166 4.4.0), the codes of Taiwan, Hong Kong and Macao, and codes that ISO has since
+ * assigned to other regions, for which CLDR has outdated names: all of Iran, the regions of Morocco (MA-01 to MA-12) and UG-331.
  *
- * The data is under this licence, which asks to stay with it:
+ * This licence of the data must stay with it:
  *
  * UNICODE LICENSE V3
  *

@@ -1,25 +1,24 @@
 /**
- * The ISO 3166-2 code of a region by its name, for files that carry names only.
+ * Finds the ISO 3166-2 code of a region by its name, for files that contain only names.
  *
- * A wrong code is worse than none, so a name that fits two regions of one level gets null. Names are tried from
- * the surest list to the least sure: our aliases, CLDR's English names, the ISO names (npm iso-3166), then all of
- * them without words such as "Province". The top level of a country goes before the levels under it: "Murcia" is
- * the autonomous community, not the province inside it.
+ * A wrong code is worse than none, so a name that fits two regions of one level gets null. The most reliable lists come first: our
+ * aliases, CLDR's English names, the ISO names (npm iso-3166), then all of them without words such as "Province". The top level of a
+ * country comes before lower levels, so that "Murcia" is the autonomous community and not the province inside it.
  */
 import { iso31662 } from 'iso-3166'
 import { cldrRegionNames } from './region-codes.ts'
 
-/** TW, HK and MO are countries here; ISO 3166-2 lists them as regions of CN as well, which no one expects. */
+/** TW, HK and MO are countries here, although ISO 3166-2 also lists them as regions of CN. */
 const withoutCodes = new Set(['TW', 'HK', 'MO'])
 
-/** iso-3166 4.4.0 still lists these counties, which Denmark and Luxembourg have replaced. */
+/** Former counties of Denmark and Luxembourg that iso-3166 4.4.0 still lists. */
 const withdrawn = /^(DK-0|DK-1|LU-[DGL]$)/
 
 /**
- * Names the lists lack or have wrong, as `code=name` joined by `|`; names in `plain` form, whole or without kind
- * words. Found by walking every region name of the bundled IPv4 file with the cities in it: "Buenos Aires" there
- * is the province (CLDR: the city), "Plzeň Region" is not the district of that name, "Kyiv Oblast" is not Kyiv.
- * Norway's codes of 2024 and the English names of Iran, which CLDR files under withdrawn codes, are ISO's own.
+ * Names that the lists lack or have wrong, as `code=name` joined by `|`, in `plain` form, with or without kind words. They were
+ * found by comparing every region name in the bundled IPv4 file with its cities: "Buenos Aires" there is the province (in CLDR the
+ * city), "Plzeň Region" is not the district of that name, and "Kyiv Oblast" is not Kyiv. Norway's codes of 2024 and the English
+ * names of Iran, which CLDR has under withdrawn codes, are those of ISO.
  */
 const aliases: Readonly<Record<string, string>> = {
   AR: 'B=buenos aires|C=buenos aires f d|C=autonomous city of buenos aires',
@@ -85,7 +84,7 @@ const aliases: Readonly<Record<string, string>> = {
   ZA: 'FS=orange free state',
 }
 
-/** Words that say what kind of region it is. "North" or "New" are part of a name and stay. */
+/** Words for the kind of a region. "North" and "New" are not included, because they are part of the name. */
 const kindWords = new Set(
   (
     'administrative area autonomous canton capital city community council county department departamento ' +
@@ -95,7 +94,7 @@ const kindWords = new Set(
   ).split(' '),
 )
 
-/** Letters that carry no combining mark for NFD to take away. */
+/** Letters without a combining mark that NFD could separate. */
 const plainLetters: Readonly<Record<string, string>> = {
   æ: 'ae',
   ø: 'o',
@@ -109,7 +108,7 @@ const plainLetters: Readonly<Record<string, string>> = {
   '&': ' and ',
 }
 
-/** Codes by name, looked up by the whole name or the stripped name; null for a name that fits two codes. */
+/** Codes by whole or stripped name; null for a name that fits two codes. */
 type NameList = { stripped: boolean; codes: Map<string, string | null> }
 type Named = { code: string; name: string }
 
@@ -118,12 +117,12 @@ const isoByCountry = Map.groupBy(
   ({ code }) => code.slice(0, 2),
 )
 
-/** Each country's lists, surest first. Built on first use, then kept: there are at most 250. */
+/** Each country's lists, the most reliable first. Built on first use and kept, because there are at most 250. */
 const listsByCountry = new Map<string, NameList[]>()
 
 /**
- * The part of the ISO 3166-2 code after the hyphen, or null if the name is unknown or fits several regions.
- * `countryCode` is ISO 3166-1 alpha-2; one we do not know gives null.
+ * Returns the part of the ISO 3166-2 code after the hyphen; null if the country or the name is unknown, or the name fits several
+ * regions. `countryCode` is ISO 3166-1 alpha-2.
  */
 export const regionCode = (countryCode: string, name: string): string | null => {
   const whole = plain(name)
@@ -144,7 +143,7 @@ const buildLists = (countryCode: string): NameList[] => {
   const lower = iso.filter((region) => region.parent !== countryCode)
   const cldrNames = (regions: typeof iso) =>
     regions.map(({ code }) => ({ code: code.slice(3), name: plain(english.get(code.slice(3)) ?? '') }))
-  // ISO writes "Madrid, Comunidad de" and "Diekirch (de)": the part after the name is a kind, an order or a language.
+  // ISO has names such as "Madrid, Comunidad de" and "Diekirch (de)", which end in a kind or a language.
   const isoNames = (regions: typeof iso) =>
     regions.map(({ code, name }) => ({ code: code.slice(3), name: plain(name.split(/[,(/]/, 1)[0] ?? '') }))
   const lists = [
@@ -153,7 +152,7 @@ const buildLists = (countryCode: string): NameList[] => {
     wholeNames(isoNames(top)),
     strippedNames(own),
     strippedNames([...cldrNames(top), ...isoNames(top)]),
-    // Names of the lower levels are not stripped: "Plzeň Region" would find a district.
+    // Names of lower levels are not stripped; otherwise "Plzeň Region" would find a district.
     wholeNames(cldrNames(lower)),
     wholeNames(isoNames(lower)),
   ]
@@ -186,7 +185,7 @@ const strippedNames = (entries: Named[]): NameList => {
   )
 }
 
-/** Lower case without marks or punctuation, "st" as "saint": "Ile-de-France" is "Île-de-France". */
+/** Lower case without marks or punctuation, and with "saint" for "st": "Ile-de-France" equals "Île-de-France". */
 const plain = (name: string): string => {
   return name
     .toLowerCase()
