@@ -136,7 +136,7 @@ export const callResult = z.object({
 export type CallResult = z.infer<typeof callResult>
 
 export const receiptResult = z.discriminatedUnion('covered', [
-  /** 202: no checkpoint covers the call yet. */
+  /** The answer 202: no checkpoint covers the call yet. */
   z.object({ covered: z.literal(false), request_id: z.string() }),
   z.object({
     covered: z.literal(true),
@@ -160,7 +160,7 @@ export const receiptResult = z.discriminatedUnion('covered', [
 ])
 export type ReceiptResult = z.infer<typeof receiptResult>
 
-/** Of another organization, or of none: the answer does not reveal which. */
+/** The answer does not reveal whether the call belongs to another organization or does not exist. */
 export const callNotFound = (requestId: string): Refusal => ({
   code: 'CALL_001',
   message: `There is no recorded call with the request id ${requestId}. Calls without a valid key are not recorded; calls refused by a rate limit, and refusals beyond the first 60 in a minute, are recorded only as counts.`,

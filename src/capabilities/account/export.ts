@@ -8,14 +8,14 @@ import { ledgerStream } from '../../events/streams.ts'
 import type { ExportInput } from './parse.ts'
 
 /**
- * A partner's own ledger, as JSON Lines. Each event is exported with the exact texts of its metadata and data, because the digests
- * cover their bytes: a changed or shortened event could not be verified. For that reason operators' names are exported as recorded.
+ * Exports a partner's own ledger as JSON Lines. Each event has the exact texts of its metadata and data, including operators' names,
+ * because the digests cover these bytes, and a changed or shortened event could not be verified.
  */
 
 const pageMax = 500
-/** Each holds a page of events, so their number per process is bounded. Organizations share the places. */
+/** Each export has a page of events in memory, so their number per process is bounded. Organizations share the places. */
 const exportsMax = 8
-/** A place is taken before the call is recorded. If the export has not begun by then, it never will. */
+/** A place is taken before the call is recorded. If the export has not begun after this time, it never will. */
 const unusedMaxMs = 60_000
 
 type ExportFindings =
@@ -25,14 +25,14 @@ type ExportFindings =
       readonly from: number
       readonly through: number
       readonly head: number
-      /** The digest of the event before the first one, to continue the chain from. */
+      /** The digest of the event before the first one, from which the chain continues. */
       readonly previousDigest: string | null
       readonly books: readonly PriceBookPublished[]
       readonly place: Place
     }
 type LedgerExport = Exclude<ExportFindings, string>
 
-/** Of a running export. */
+/** The place of a running export. */
 type Place = { begin(): void; leave(): void }
 
 type Exports = {
@@ -119,7 +119,6 @@ async function* linesOf(eventLog: Pick<EventLog, 'read'>, found: LedgerExport): 
     digest = digestIn(last)
     next = last.revision + 1
   }
-  // This line shows that the export is complete.
   yield line({ kind: 'end', through_revision: through, digest, next_revision: nextOf(found) })
 }
 

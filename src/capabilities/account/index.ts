@@ -23,8 +23,8 @@ import { createExports } from './export.ts'
 import { parseExport, parseRequestId, parseUsage, type UsageInput } from './parse.ts'
 
 /**
- * Partners query their own account: balance, usage, one of their calls, and their ledger. Free. All except the ledger are open to every key of
- * the organization.
+ * Partners query their own account: balance, usage, calls, receipts and the ledger. All queries are free, and all except the ledger
+ * are open to every key of the organization.
  */
 export const account: Capability = {
   hosts: ['api'],
@@ -81,7 +81,7 @@ const callForm = (ports: Ports): CapabilityForm<string, CallFindings, CallResult
       : { result: explanation, facts: { kind: 'account', view: 'call' } },
 })
 
-/** A checkpoint is made within a minute of the request for it. */
+/** A requested checkpoint is made within a minute. */
 const receiptRetrySeconds = 30
 
 type ReceiptFindings = { readonly requestId: string; readonly found: OwnReceipt | null }

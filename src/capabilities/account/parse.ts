@@ -2,7 +2,7 @@ import { type UsageGroup, usageGroups } from '../../../projections/usage.ts'
 import { missingParameter, type Refusal, wrongParameter } from '../../call/errors.ts'
 import type { JsonObject } from '../../call/form.ts'
 
-/** Reads the parameters of an account query. The first missing or wrong parameter is the one that is refused. */
+/** Parses the parameters of account queries. The first missing or wrong parameter is refused. */
 
 type Parsed<Input> = { readonly input: Input } | { readonly refusal: Refusal }
 
@@ -22,7 +22,10 @@ export const parseUsage = ({ from, to, group_by: group }: JsonObject): Parsed<Us
   const [first, last] = [dayOf(from), dayOf(to)]
   if (first === null || last === null || last < first || last - first >= usageDaysMax * dayMs)
     return {
-      refusal: wrongParameter('to', `a day not before from, and at most ${usageDaysMax} days with it`),
+      refusal: wrongParameter(
+        'to',
+        `a day that is not before "from", in a range of at most ${usageDaysMax} days`,
+      ),
     }
   const groupBy = group === undefined ? 'day' : usageGroups.find((known) => known === group)
   if (groupBy === undefined)
@@ -30,7 +33,7 @@ export const parseUsage = ({ from, to, group_by: group }: JsonObject): Parsed<Us
   return { input: { from: String(from), to: String(to), groupBy } }
 }
 
-/** The start of the day, if the date exists. */
+/** Returns the start of the day in milliseconds; null if the date does not exist. */
 const dayOf = (value: unknown): number | null => {
   if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\d$/.test(value)) return null
   const ms = Date.parse(value)
@@ -58,7 +61,7 @@ export type ExportInput = { readonly fromRevision: number; readonly max: number 
 export const parseExport = ({ from_revision: from, max }: JsonObject): Parsed<ExportInput> => {
   const fromRevision = from === undefined ? 0 : wholeOf(from, 0, Number.MAX_SAFE_INTEGER - exportEventsMax)
   if (fromRevision === null)
-    return { refusal: wrongParameter('from_revision', 'a revision: a whole number from 0') }
+    return { refusal: wrongParameter('from_revision', 'a revision, which is a whole number from 0') }
   const most = max === undefined ? exportEventsMax : wholeOf(max, 1, exportEventsMax)
   if (most === null) return { refusal: wrongParameter('max', `a whole number from 1 to ${exportEventsMax}`) }
   return { input: { fromRevision, max: most } }

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { permission } from '../../events/capabilities.ts'
 import { instant } from '../../events/primitives.ts'
 
-/** The wire format of GET /whoami (Spec §2.2): the whole body, without an envelope (decision 1). */
+/** The wire format of GET /whoami (Spec §2.2), without an envelope (decision 1). */
 export const whoamiBody = z.object({
   organization: z.string(),
   api_key_id: z.string(),

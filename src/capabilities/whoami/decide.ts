@@ -7,7 +7,7 @@ export type WhoamiFindings = {
   readonly nowMs: number
 }
 
-/** The key as its holder may see it. A key that was never used before counts as used now, by this call. */
+/** Describes the key to its holder. If the key was never used before, it counts as used now, by this call. */
 export const decide = ({ key, lastUsedAt, nowMs }: WhoamiFindings): CallDecision<Whoami> => ({
   result: {
     organization: key.organizationName,

@@ -7,14 +7,14 @@ import type { Whoami } from './contract.ts'
 import { decide, type WhoamiFindings } from './decide.ts'
 import { document, whoamiCall } from './document.ts'
 
-/** When the caller's key was last used, as far as the read model knows. */
+/** Reads from the read model when the caller's key was last used. */
 const gather = async (pool: pg.Pool, { key, atMs }: Caller): Promise<WhoamiFindings> => {
   const { text, values } = lastUsedOf(key.keyId)
   const { rows } = await pool.query<{ last_used_at: Date }>(text, [...values]).catch(unavailableWhenAway)
   return { key, lastUsedAt: rows[0]?.last_used_at.toISOString() ?? null, nowMs: atMs }
 }
 
-/** Whoami: the organization and key behind a call (Spec §4.4). On both hosts, for every valid key, free (decision 1). */
+/** Whoami: the organization and key behind a call (Spec §4.4). Available on both hosts for every valid key, and free (decision 1). */
 export const whoami: Capability = {
   hosts: ['api', 'dashboard'],
   document,
