@@ -75,7 +75,6 @@ export const emailValidationResult = z.object({
   company: companyResult.nullable(),
   company_status: companyStatus,
   billing: z.object({
-    /** Whether this call was charged. */
     billable: z.boolean(),
     /** The credits charged for this call, as canonical decimal strings (decision 8). */
     validation_credits: z.string(),

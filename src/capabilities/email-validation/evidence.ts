@@ -26,7 +26,6 @@ export const syntaxReasons = [
 ] as const
 export type SyntaxReason = (typeof syntaxReasons)[number]
 
-/** A well-formed address, in normal form. */
 export type EmailAddress = {
   /** In NFC, with the domain in lower case as U-labels. The local part keeps its case, because only its host knows whether case matters. */
   readonly normalized: string
@@ -71,7 +70,6 @@ export type MxEvidence =
       /** The domain has no MX record, but an A or AAAA record (RFC 5321 §5.1). */
       readonly implicit: boolean
       readonly records: readonly MxRecord[]
-      /** In the order to try them. Never empty. */
       readonly targets: readonly MxTarget[]
       /** `google`, `microsoft`, …; null if unknown. */
       readonly provider: string | null
@@ -83,7 +81,6 @@ export type MxEvidence =
       readonly records: readonly MxRecord[]
       readonly provider: string | null
     }
-  /** RFC 7505: the domain accepts no mail. */
   | { readonly kind: 'null_mx' }
   | { readonly kind: 'domain_not_found' }
   | { readonly kind: 'no_mail_server' }

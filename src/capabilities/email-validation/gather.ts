@@ -16,7 +16,6 @@ import type { AddressReading } from './read-address.ts'
 
 export type EmailValidationParts = {
   readonly secrets: Secrets
-  /** Seals addresses that wait for another check. */
   readonly sealer: EpochSealer
   readonly exchangers: Pick<MailExchangers, 'find'>
   /** Null if EMAIL_PROBE is off. */
@@ -32,7 +31,6 @@ export type EmailValidationParts = {
 
 /** Called on every call, so it must be cheap. */
 export type EmailValidationObserver = {
-  /** `row` is the row of the decision table that gave the status. */
   readonly verdict: (row: number, status: EmailStatus) => void
 }
 
@@ -52,7 +50,6 @@ const dearest = (
   address_hmac: '',
 })
 
-/** How long an answer waits for the job queue. */
 const queueMaxMs = 1_000
 
 /** The text whose HMAC identifies an address in facts: normalized, in lower case. */

@@ -8,7 +8,6 @@ export type AddressReading = {
   /** The text without the invisible characters and white space that pasting adds. */
   readonly meant: string
   readonly parsed: ParsedEmail
-  /** Null if the text is not an address. */
   readonly lists: ListEvidence | null
   /** The corrected address, if the provider is mistyped or the text is malformed. */
   readonly didYouMean: string | null

@@ -46,7 +46,6 @@ const mxOf: Readonly<Record<string, MxEvidence>> = {
 
 const askAgainSeconds = 300
 
-/** The usual server reply for each outcome. */
 const replies: Readonly<Record<MailboxOutcome, readonly [code: number | null, enhancedCode: string | null]>> =
   {
     accepted: [250, '2.1.5'],

@@ -22,7 +22,6 @@ export type Companies = {
 const rememberedMax = 10_000
 /** An import takes effect within this time. */
 const rememberedMs = 60_000
-/** Lookups at the same time. They wait for the pool's connections. */
 const lookupsMax = 1_000
 
 /** No home page is read if `homePages` is null. `clock` is in milliseconds. */

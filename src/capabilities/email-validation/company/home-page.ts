@@ -19,9 +19,7 @@ export type HomePages = {
 
 type HomePagesOptions = {
   readonly fetchPage: FetchPage
-  /** Identifies this service to the owner of the page. */
   readonly userAgent: string
-  /** In milliseconds; never goes backwards. For the cache. */
   readonly clock?: { now(): number }
 }
 
@@ -104,7 +102,6 @@ const readPage = async (
     mayRedirectTo: ({ protocol, hostname }) =>
       protocol === 'https:' && registrableDomainOf(hostname) === domain,
   })
-  // A later attempt, or the other address, may succeed.
   if (answer.kind !== 'page' || answer.status >= 500 || answer.status === 429) return 'unreachable'
   if (answer.status !== 200) return { company: null, url: answer.url }
   const charset =

@@ -13,15 +13,12 @@ import { type CompanyRefusal, companyOf, type RankedCompany } from './record.ts'
 
 export type CompanyImportOptions = {
   readonly pool: pg.Pool
-  /** The path of a file of JSON lines, optionally compressed (`.gz`). */
   readonly file: string
   /** The source that answers name, unless a record names its own. */
   readonly source: string
   /** The date of the data as an ISO 8601 instant in UTC, unless a record states its own. */
   readonly sourceUpdatedAt: string
-  /** Called once per batch. */
   readonly onProgress?: (progress: CompanyImportProgress) => void
-  /** Milliseconds since the epoch. */
   readonly clock?: { now(): number }
 }
 
@@ -37,7 +34,6 @@ type CompanyImportProgress = {
 type CompanyImportReport = {
   /** Records, including broken ones. */
   readonly read: number
-  /** Records with a usable domain. */
   readonly imported: number
   readonly added: number
   readonly changed: number
@@ -46,7 +42,6 @@ type CompanyImportReport = {
   readonly skippedNoDomain: number
   readonly bad: number
   readonly badByReason: Readonly<Record<string, number>>
-  /** The first broken lines, at most `badLinesMax`. */
   readonly badLines: readonly BadLine[]
   readonly elapsedMs: number
 }
@@ -118,7 +113,6 @@ export const importCompanies = async (options: CompanyImportOptions): Promise<Co
   }
 }
 
-/** Decompresses the file if its name ends in `.gz`. */
 async function* unpacked(input: ReadStream, file: string): AsyncGenerator<Buffer> {
   if (!/\.gz$/i.test(file)) return yield* input
   // Not `pipeline`, which reports an error when the reader stops early.
@@ -247,7 +241,6 @@ const createWriter = (pool: Pick<pg.Pool, 'query'>, onWritten: (written: Written
   }
 }
 
-/** Writes a batch with one statement, so completely or not at all. `rows` are JSON texts. */
 const writeBatch = async (pool: Pick<pg.Pool, 'query'>, rows: readonly string[]): Promise<Written> => {
   const merged = await pool.query<{ added: number; changed: number }>(merge, [`[${rows.join(',')}]`])
   const { added = 0, changed = 0 } = merged.rows[0] ?? {}

@@ -93,13 +93,11 @@ const recordOf = (node: JsonObject, { domain, pageUrl }: { domain: string; pageU
 
 const absoluteUrl = (text: string, base: string): string | null => URL.parse(text.trim(), base)?.href ?? null
 
-/** A text, or the name of a Country or State. */
 const nameOf = (value: unknown): string | null => {
   const [first] = listOf(value)
   return isJsonObject(first) ? (textOf(first.name) ?? textOf(first)) : textOf(first)
 }
 
-/** A number, or a QuantitativeValue with a value or with bounds. */
 const employeesOf = (value: unknown): JsonObject => {
   const [first] = listOf(value)
   if (!isJsonObject(first)) return { employee_count: textOf(first), size: textOf(first) }

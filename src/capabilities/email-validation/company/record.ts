@@ -8,7 +8,6 @@ import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf
  * record is refused only if no answer could use it. Pure.
  */
 
-/** From the smallest to the largest. */
 const sizeRanges = [
   '1-10',
   '11-50',
@@ -42,11 +41,9 @@ export type CompanyRecord = {
   readonly profnet_url: string | null
   readonly logo_url: string | null
   readonly source: string
-  /** ISO 8601 UTC. */
   readonly source_updated_at: string
 }
 
-/** A company and its rank among the records about the same domain. */
 export type RankedCompany = {
   readonly company: CompanyRecord
   /** Among records of one edition, the highest value wins; see `preferenceOf`. */
@@ -175,7 +172,6 @@ const preferenceOf = (company: CompanyRecord, { direct }: { direct: boolean }): 
   return (direct ? 10_000 : 0) + size * 100 + filled
 }
 
-/** The record's fields by our names. Empty texts and the word "null" do not count. */
 const fieldsOf = (raw: object): ReadonlyMap<Field, unknown> => {
   const fields = new Map<Field, unknown>()
   const ranks = new Map<Field, number>()
@@ -286,7 +282,6 @@ const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyRecord['locatio
 /** Returns the text in NFC, without control characters and direction marks, which could disguise an answer. */
 const cleanText = (text: unknown): string | null => {
   if (typeof text !== 'string') return null
-  // The usual case is visible ASCII with single spaces.
   if (/^[!-~](?: ?[!-~])*$/.test(text)) return text
   const clean = text
     .replaceAll(/[\p{Cc}\u2028\u2029]/gu, ' ')
@@ -300,14 +295,12 @@ const cleanText = (text: unknown): string | null => {
 /** False if the text was damaged before it arrived. */
 const isText = (text: string): boolean => text.isWellFormed() && !text.includes('\ufffd')
 
-/** Null if the value is empty, too long or not a text. */
 const textOf = (value: unknown, charactersMax: number): string | null => {
   if (typeof value === 'string' && value.length > 4 * charactersMax) return null
   const text = cleanText(value)
   return text === null || text.length > charactersMax || !isText(text) ? null : text
 }
 
-/** Parses a range as data sets write it; null for anything else. */
 const sizeRangeOf = (value: unknown): SizeRange | null => {
   if (typeof value !== 'string' || value.length > 40) return null
   const text = value
@@ -388,7 +381,6 @@ const otherNames: Readonly<Record<string, string>> = {
   'u s virgin islands': 'VI',
 }
 
-/** English names by ISO 3166-1 alpha-2 code. */
 const countryNames: ReadonlyMap<string, string> = new Map(
   Object.entries(countries).map(([code, { name }]) => [code, name]),
 )
@@ -405,7 +397,6 @@ const codesByName: ReadonlyMap<string, string> = new Map([
 /** Finds a country by code, by name in English or its own language, or by ISO 3166-1 alpha-3; null if it is unknown. */
 export const countryCodeOf = (value: unknown): string | null => {
   if (typeof value !== 'string' || value.length > textCharactersMax) return null
-  // Most names need no normalization.
   const known = codesByName.get(value)
   if (known !== undefined) return known
   const code = value.trim().toUpperCase()

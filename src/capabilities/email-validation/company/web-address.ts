@@ -2,7 +2,6 @@ import { domainToASCII } from 'node:url'
 import { parse as parseHost } from 'tldts'
 
 export const urlCharactersMax = 500
-/** For a host in any notation; a domain in A-labels has at most 253. */
 const hostCharactersMax = 1_024
 
 /**

@@ -19,7 +19,6 @@ export type MailExchangers = {
   find(asciiDomain: string): Promise<MxEvidence>
 }
 
-/** For all queries about one domain together. */
 const searchDeadlineMsDefault = 5_000
 /** Records of one domain; those with higher priority values are ignored. */
 const recordsMax = 10
@@ -50,7 +49,6 @@ export const createMailExchangers = ({
     find: async (asciiDomain) => {
       const signal = deadlineSignal(searchDeadlineMs)
       const search: Search = { domain: asciiDomain.toLowerCase(), resolveHost, guard, signal }
-      // A name such as `localhost` or an IP address is never a mail exchanger, and is not looked up.
       if (!isHostName(search.domain))
         return { kind: 'unroutable', implicit: true, records: [], provider: null }
       const evidence = await findWithin(search, dns, random)

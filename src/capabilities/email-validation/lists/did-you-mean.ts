@@ -129,7 +129,6 @@ const looksAlike = (name: string, provider: string): boolean => {
   return name.length === provider.length + 1 && name.endsWith(provider)
 }
 
-/** Whether only the letters after the first are out of order: `icould`, `gimal`. */
 const isShuffled = (name: string, provider: string): boolean =>
   name[0] === provider[0] &&
   (name[1] === provider[1] || name.at(-1) === provider.at(-1)) &&
@@ -158,7 +157,6 @@ const differenceOf = (left: string, right: string): number => {
 const sameEnds = (name: string, provider: string): boolean =>
   name[0] === provider[0] && (name.at(-1) === provider.at(-1) || name.at(-1) === provider.at(-2))
 
-/** Returns the provider's ending that equals the given ending, or of which it is a typo; null if there is none. */
 const correctedEnding = (ending: string, { endings, sole, big }: ProviderName): string | null => {
   if (endings.includes(ending)) return ending
   const country = ending.endsWith('.com') ? ending.slice(0, -4) : ''

@@ -18,13 +18,11 @@ const refreshedFileNames = { disposable: 'disposable.txt', free: 'free.txt' } as
 export type ListName = keyof typeof listFileNames
 type RefreshedName = keyof typeof refreshedFileNames
 
-/** The folder of the lists that come with the source. */
 export const vendoredListFolder = fileURLToPath(new URL('.', import.meta.url))
 
 export const listPath = (folder: string, name: ListName | RefreshedName): string =>
   join(folder, { ...listFileNames, ...refreshedFileNames }[name])
 
-/** Returns the domains of a list file in its order, without checking them. */
 const listEntries = (text: string): string[] => {
   const entries: string[] = []
   for (const line of text.split('\n')) {

@@ -47,7 +47,6 @@ export const openListedDomains = (
   }
 }
 
-/** For these domains, other projects' lists are ignored. */
 const curatedKinds = (folder: string): Curated => {
   const kinds = new Map<string, DomainKind>()
   for (const domain of readList(folder, 'businesses')) kinds.set(domain, 'business')

@@ -7,7 +7,6 @@ export type ProviderName = {
   readonly endings: readonly string[]
   /** Only the provider uses this name, so any unknown ending is a typo. */
   readonly sole: boolean
-  /** The name itself is corrected, not only its ending. */
   readonly fuzzy: boolean
   /** The provider has so many mailboxes that a name one letter off is more likely a typo of it than a small company's own name. */
   readonly big: boolean
@@ -152,7 +151,6 @@ export const fuzzyByLetter: ReadonlyMap<string, readonly ProviderName[]> = new M
     fuzzyProviders.filter(({ name }) => name[0] === letter || name[1] === letter),
   ]),
 )
-/** Big providers by their names without the first letter. */
 export const bigByTail: ReadonlyMap<string, ProviderName> = new Map(
   fuzzyProviders.filter(({ big }) => big).map((provider) => [provider.name.slice(1), provider]),
 )

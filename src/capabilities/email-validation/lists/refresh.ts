@@ -60,14 +60,11 @@ const defaultListSources: readonly ListSource[] = [
 ]
 
 type RefreshOptions = {
-  /** Where the lists are read and written; by default the source's own folder. */
   readonly folder?: string
-  /** The lists in use if no list was refreshed before. */
   readonly packaged?: () => RawLists
   readonly sources?: readonly ListSource[]
   /** A folder of downloaded files `<source name>.txt`, used instead of the network. */
   readonly from?: string
-  /** The date in the files. */
   readonly now: Date
   /** For all downloads together. */
   readonly deadlineMs?: number
@@ -169,7 +166,6 @@ const buildLists = (
   return built
 }
 
-/** Reads one domain per line, or a JSON array of texts. */
 const sourceEntries = ({ name }: ListSource, text: string): Set<string> => {
   const lines: readonly unknown[] = text.trimStart().startsWith('[')
     ? jsonArray(name, text)

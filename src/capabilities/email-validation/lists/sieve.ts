@@ -8,7 +8,6 @@ import type { DomainKind } from './listed-domains.ts'
 import type { RawLists } from './packages.ts'
 import { firstOfParents } from './parents.ts'
 
-/** The kinds of domains in the curated lists. */
 export type Curated = ReadonlyMap<string, DomainKind>
 
 export type Sifted = {

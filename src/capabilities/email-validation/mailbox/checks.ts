@@ -13,7 +13,6 @@ type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: st
 export type MailboxChecks = {
   find(addressHmac: string): Promise<MailboxCheck | null>
   keep(addressHmac: string, check: MailboxCheck): Promise<void>
-  /** Deletes outdated results, and returns their number. */
   forget(): Promise<number>
 }
 

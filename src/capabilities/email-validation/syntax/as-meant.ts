@@ -49,7 +49,6 @@ const withoutIdleJoiners = (text: string): string =>
     isJoinable(text.charCodeAt(start - 1)) && isJoinable(text.charCodeAt(start + run.length)) ? run : '',
   )
 
-/** False beyond the ends, where the code is NaN. */
 const isJoinable = (code: number): boolean => code > 127
 
 /** Inside quotes, every character is literal. */

@@ -7,9 +7,7 @@
 import { domainToASCII, domainToUnicode } from 'node:url'
 
 type IdnaDomain = {
-  /** U-labels, lower case, NFC. */
   readonly unicode: string
-  /** A-labels, lower case. */
   readonly ascii: string
 }
 
@@ -53,7 +51,6 @@ export const parseIdna = (domain: string): IdnaDomain | null => {
   return keepsBidiRule(unicode) ? { unicode: unicode.join('.'), ascii: ascii.join('.') } : null
 }
 
-/** Parses an LDH label or a U-label. */
 const parseLabel = (label: string): IdnaDomain | null => {
   if (isAscii(label)) return { unicode: label, ascii: label }
   if (!isULabel(label)) return null

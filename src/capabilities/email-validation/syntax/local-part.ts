@@ -23,7 +23,6 @@ const endOfAnyDots = (text: string): number | SyntaxReason => {
 export const isWithAnyDots = (named: { localPart: string; asciiDomain: string }): boolean =>
   domainsWithAnyDots.has(named.asciiDomain) && withAnyDots.test(named.localPart)
 
-/** The index of the `@` after a Dot-string. */
 const endOfDotAtom = (text: string): number | SyntaxReason => {
   let atomStart = 0
   for (let index = 0; index < text.length; index++) {

@@ -93,16 +93,13 @@ type Domain = {
   readonly unicode: string
   readonly ascii: string
   readonly literal: boolean
-  /** The length of its longer form. */
   readonly octets: number
-  /** The text spells the domain differently. */
   readonly changed: boolean
 }
 
 const hasUpper = 1
 const needsIdna = 2
 
-/** The domain that fills `text` from `from` to its end. */
 const parseDomain = (text: string, from: number): Domain | SyntaxReason => {
   if (text.charCodeAt(from) === openBracket) return parseLiteral(text.slice(from))
   const flags = scanHostname(text, from)
@@ -145,7 +142,6 @@ const scanHostname = (text: string, from: number): number | SyntaxReason => {
   return labelKinds === isDigit ? 'domain_character' : flags
 }
 
-/** Checks the length and hyphens of a label. Its characters are already checked. */
 const judgeLabel = (text: string, start: number, end: number, seen: number): number | SyntaxReason => {
   // Only the A-label shows the length of a non-ASCII label.
   if ((seen & isNotAscii) === 0 && end - start > labelOctetsMax) return 'label_too_long'

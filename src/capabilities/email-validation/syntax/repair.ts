@@ -1,7 +1,7 @@
 /**
  * Suggests the address that a malformed text was probably meant to be: `x@gmail,com`, `Name <x@gmail.com>`, `mailto:x@gmail.com`.
  *
- * The text stays invalid: a repair is only a suggestion. If two addresses could be meant, there is none.
+ * The text stays invalid: a repair is only a suggestion. If two addresses could be meant, there is none. Pure.
  */
 import type { EmailAddress, SyntaxReason } from '../evidence.ts'
 import { isAscii } from './characters.ts'

@@ -3,7 +3,6 @@ import type { LaneBounds } from './lane-answer.ts'
 
 export type Held = {
   readonly smtp: SmtpSession
-  /** The number of transactions so far, including those under way. */
   begun: number
   underWay: number
   refusals: number
@@ -35,7 +34,6 @@ export class HeldSessions {
     return this.all.filter(({ underWay }) => underWay === 0).length
   }
 
-  /** Whether a session can be asked about another recipient immediately. */
   get ready(): boolean {
     return this.all.some((held) => this.#hasRoom(held))
   }
@@ -56,7 +54,6 @@ export class HeldSessions {
     this.#all.delete(held)
   }
 
-  /** The least busy session that can be asked about another recipient; null if there is none. */
   best({ fresh }: { fresh: boolean }): Held | null {
     let best: Held | null = null
     for (const held of this.#all) {
@@ -66,7 +63,6 @@ export class HeldSessions {
     return best
   }
 
-  /** Starts a transaction in a session, and returns its number. */
   begin(held: Held): number {
     clearTimeout(held.idleTimer)
     held.underWay++
@@ -96,7 +92,6 @@ export class HeldSessions {
     if (held.underWay === 0) held.smtp.quit()
   }
 
-  /** Ends one idle session; returns false if there is none. */
   retireIdle(): boolean {
     const idle = this.all.find(({ underWay, retired }) => underWay === 0 && !retired)
     if (idle !== undefined) this.retire(idle)

@@ -33,7 +33,6 @@ export type Question = {
   readonly own: boolean
   /** No caller waits for the answer. */
   readonly background: boolean
-  /** Parties take turns. */
   readonly party: string
 }
 
@@ -43,7 +42,6 @@ export type LaneAnswer =
   | { readonly kind: 'smtputf8_unsupported' }
   /** The breaker is open because of the answer in `cause`. */
   | { readonly kind: 'open'; readonly cause: Cause; readonly forMs: number }
-  /** Too many callers are waiting. */
   | { readonly kind: 'full' }
   /** The caller's time ran out. `connected` is null if no server was dialled. */
   | { readonly kind: 'deadline'; readonly connected: boolean | null }

@@ -16,7 +16,6 @@ import {
 
 /** Providers count our traffic per address, so the sessions, the rate limit, the queue and the breaker belong to an address. */
 
-/** State shared by all lanes. */
 export type LaneSurroundings = {
   readonly clock: () => number
   readonly session: Omit<SessionOptions, 'exchange' | 'address' | 'plainOnly'>
@@ -92,7 +91,6 @@ export class MailboxLane {
     return answer
   }
 
-  /** Called when another lane has released a place. */
   placeFree(): void {
     this.#pump()
   }
@@ -318,7 +316,6 @@ type Waiter = {
 }
 
 type Given =
-  /** `turn` is 1 for the first transaction of a session. */
   | { readonly kind: 'session'; readonly held: Held; readonly turn: number }
   | Exclude<LaneAnswer, { kind: 'deadline' }>
 
@@ -331,7 +328,6 @@ class Waiters {
     return this.line.length >= waitingMax && this.line.some(({ question }) => question.party === party)
   }
 
-  /** Resolves with the waiter's result, or with `late()` when the caller's time is over. */
   join<Late>(
     question: Question,
     { fresh, signal, late }: { fresh: boolean; signal: AbortSignal; late: () => Late },

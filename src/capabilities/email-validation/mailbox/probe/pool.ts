@@ -50,7 +50,6 @@ export class MailboxPool {
     return lane
   }
 
-  /** Puts addresses with a ready session first, and otherwise keeps the order. */
   inOrder(addresses: readonly string[]): string[] {
     const ready = addresses.filter((address) => this.#lanes.get(address)?.ready === true)
     return [...ready, ...addresses.filter((address) => !ready.includes(address))]

@@ -38,7 +38,6 @@ export type MailboxBounds = PoolBounds & {
   readonly catchAllMs: number
 }
 
-/** Limits on what one process does to the world's mail servers, and on how long it waits for them. */
 const mailboxBounds: MailboxBounds = {
   totalTimeoutMs: 10_000,
   connectTimeoutMs: 3_000,
@@ -67,9 +66,7 @@ const mailboxBounds: MailboxBounds = {
 
 type MailboxProbeOptions = {
   readonly port: number
-  /** Our own name: a host name, or an address literal. */
   readonly helo: string
-  /** The reverse-path; `<>` or an empty text is the null sender. */
   readonly mailFrom: string
   /** In milliseconds. Only differences matter. */
   readonly clock: () => number
@@ -87,7 +84,6 @@ export type MailboxStatus = PoolStatus & {
 }
 
 type ProbeCallOptions = {
-  /** No caller waits for the result. */
   readonly background?: boolean
   /** Parties share the capacity of one process. */
   readonly party?: string
@@ -282,7 +278,6 @@ const failed = ({ kind }: SmtpFailure): MailboxEvidence => {
       return evidence('no_connect', { connected: false })
     case 'timeout':
       return evidence('timeout', { connected: true })
-    // A server that disconnects in the middle will probably be available again.
     case 'closed':
       return evidence('temporary_failure', { connected: true, retryAfterSeconds: retrySecondsMax })
     case 'protocol':
@@ -360,7 +355,6 @@ class RandomRecipients {
       this.#refusing.set(keyOf(server), this.#options.clock() + this.#options.catchAllMs)
   }
 
-  /** Null if unknown. */
   async isCatchAll(server: AskedServer): Promise<boolean | null> {
     const key = keyOf(server)
     const known = this.#known.get(key)

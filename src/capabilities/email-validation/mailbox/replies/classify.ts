@@ -66,7 +66,6 @@ const fits = ({ stages = atRcpt, codes, enhanced, says: said, unless }: ReplyRul
 const begins = (enhanced: string, begin: string): boolean =>
   begin.endsWith('.') ? enhanced.startsWith(begin) : enhanced === begin
 
-/** The enhanced code without its class; empty if the reply has none. */
 const detailOf = ({ enhancedCode }: SmtpReply): string => enhancedCode?.slice(2) ?? ''
 
 /** Reads "in 5 minutes", "for 300 seconds" or "in 00:05:00"; null if the reply names no time. */

@@ -16,7 +16,6 @@ const closable = [
   'uzytkownik[a-z]*|adresat[a-z]*|odbiorc[a-z]*|skrzynk[a-z]*|konta?|adres[a-z]*',
   'пользовател[а-я]*|получател[а-я]*|адресат[а-я]*|ящик[а-я]*|адрес[а-я]*|аккаунт[а-я]*|запис[а-я]*|абонент[а-я]*',
 ].join('|')
-/** All nouns for a mailbox. */
 const mailbox = `${closable}|rcptto|customer|subscriber|person|local ?parts?|e ?mail|member|destination`
 /** After such a noun, these words mean that the mailbox does not exist. */
 const missingAfter = [
@@ -75,7 +74,6 @@ const unavailable = new RegExp(
     'unrout[e]?able address|cannot route|recipient verify failed|user (?:is )?not local|not our (?:user|customer)',
   ].join('|')}) `,
 )
-/** Words that mean only that the recipient is refused. */
 const refused = / (?:address rejected|recipient rejected|rejected recipient|recipient refused|rcpt rejected) /
 const named = new RegExp(` (?:${mailbox})(?= )${itself}`, 'u')
 

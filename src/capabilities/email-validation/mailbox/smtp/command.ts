@@ -13,7 +13,6 @@ const hostName = /^[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters must not be there
 const control = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/u
 
-/** Ends a command with CRLF, after checking that it is a single line. */
 const lineOf = (text: string): string => {
   assert(!control.test(text), 'an SMTP command contains a control character')
   assert(Buffer.byteLength(text) + 2 <= commandOctetsMax, 'an SMTP command is too long')

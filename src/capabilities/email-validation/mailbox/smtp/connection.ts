@@ -41,7 +41,6 @@ export type DialOptions = {
   readonly replyTimeoutMs: number
 }
 
-/** How long a server may take to answer QUIT before the connection is cut. */
 const quitTimeoutMs = 1_000
 
 const hostName = /^[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?$/i
@@ -75,7 +74,6 @@ export const dial = (
   })
 
 export class SmtpConnection {
-  /** Resolves when the connection has ended, for any reason. */
   readonly closed: Promise<void>
   #socket: Socket
   #parser: ReplyParser = createReplyParser()

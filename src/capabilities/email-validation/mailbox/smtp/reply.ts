@@ -30,7 +30,6 @@ export type ReplyParser = {
    * @throws SmtpProtocolError if the octets are not a reply or exceed a bound; the parser cannot be used afterwards.
    */
   push(octets: Buffer): SmtpReply[]
-  /** Whether a reply has begun but not ended. */
   unfinished(): boolean
 }
 

@@ -9,7 +9,6 @@ export type SessionOptions = DialOptions & {
   /** The name of the exchanger, for TLS only; it is never resolved. */
   readonly exchange: string
   readonly helo: string
-  /** The reverse-path; empty for the null sender. */
   readonly sender: string
   /** Longer than for other replies: postscreen greets after 6 s (`postscreen_greet_wait`), and only clients that wait pass. */
   readonly greetingTimeoutMs: number
@@ -31,7 +30,6 @@ export class SmtpRefusal extends Error {
   }
 }
 
-/** The reply that ended a transaction and the command it answers, or the reason why there is no reply. */
 type Answer =
   | { readonly kind: 'reply'; readonly stage: 'reset' | 'mail' | 'rcpt'; readonly reply: SmtpReply }
   | { readonly kind: 'failure'; readonly failure: SmtpFailure }
