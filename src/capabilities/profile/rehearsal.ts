@@ -8,7 +8,6 @@ import type { ProfileData } from './sources/provider.ts'
 /** The answers that test keys get (src/guides/testing.md, "Which profile id gets which answer?"). All people in them are invented. */
 
 const prefix = 'test-'
-/** The number of `test-person`. */
 const numericId = '1'
 /** No person has this id, because real ids contain a time and this time is in 1970. */
 const subjectId = 'sub_00000000000000000000000000'

@@ -6,9 +6,7 @@ export type ProfileSettings = {
   readonly PROFILE_HTTP_KEY?: string | undefined
   /** The path of a JSON file; see `mapping/declared.ts`. */
   readonly PROFILE_HTTP_MAPPING?: string | undefined
-  /** The time limit of one attempt. */
   readonly PROFILE_HTTP_TIMEOUT_MS: number
-  /** Profiles fetched at the same time by one process. */
   readonly PROFILE_FETCHES_MAX: number
   readonly PROFILE_DOMAIN?: string | undefined
   readonly PROFILE_URN_PREFIX?: string | undefined

@@ -3,8 +3,6 @@ import { type DatasetSecrets, eraseFromDataset } from './dataset/provider.ts'
 import type { ErasureParts } from './record/erase.ts'
 import { createVault, type Vault } from './record/vault.ts'
 
-/** Parts that calls, jobs and commands build from their storage. */
-
 export const vaultOf = ({ pool, epochKeys }: CapabilityStorage): Vault =>
   createVault({ pool, sealer: epochKeys.sealer('profile-key'), clock: Date })
 

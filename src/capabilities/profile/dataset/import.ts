@@ -14,11 +14,9 @@ import { type DatasetPerson, type DatasetSecrets, sealRow } from './provider.ts'
  * batches survive a failure, and importing again completes them.
  */
 export type ImportReport = {
-  /** The number of lines, without empty ones. */
   readonly lines: number
   /** Imported lines, including those that a later line of the file replaced. */
   readonly imported: number
-  /** Imported people who are marked as deleted. */
   readonly gone: number
   /** People who were left out because they were erased. */
   readonly suppressed: number
@@ -29,7 +27,6 @@ export type ImportReport = {
 
 export const lineBytesMax = 1024 * 1024
 export const batchSizeMax = 500
-/** Limits the memory for a batch. */
 const batchBytesMax = 16 * 1024 * 1024
 export const badLinesReportedMax = 100
 
@@ -53,7 +50,6 @@ export const importProfiles = async ({
   identifiers: Identifiers
   areSuppressed: AreSuppressed
   epochMs: () => number
-  /** Called after each batch. */
   onProgress?: (report: ImportReport) => void
 }): Promise<ImportReport> => {
   const totals = { lines: 0, imported: 0, gone: 0, suppressed: 0, bad: 0 }
@@ -151,7 +147,6 @@ const writePeople = async ({
     return kept
   })
 
-/** The keys of a person's row. */
 const rowHmacsOf = (
   { lid, urn }: DatasetPerson,
   { identifierHmac }: DatasetSecrets,

@@ -3,7 +3,6 @@ import { identifiersOf, type ProfileSettings } from '../settings.ts'
 import { datasetSecretsOf } from '../storage.ts'
 import { type AreSuppressed, type ImportReport, importProfiles, seedDatasetIfEmpty } from './import.ts'
 
-/** Checks all people in a batch with one query. */
 const suppressedIn =
   ({ pool, secrets }: CapabilityStorage): AreSuppressed =>
   async (people) => {

@@ -5,7 +5,6 @@
 
 export const inventedPeopleCount = 300
 
-/** A line of a data set, in our own members. */
 type InventedPerson = Readonly<Record<string, unknown>> & {
   readonly lid: string
   readonly urn: string
@@ -67,7 +66,6 @@ const inventedPerson = (number: number): InventedPerson => {
   }
 }
 
-/** A job that began in 2021 or later is the current one. */
 const jobOf = (number: number, startYear: number) => {
   const name = pick(companies, number)
   const place = pick(places, number)

@@ -59,7 +59,6 @@ const declaration = z.strictObject({
   phone_numbers: listOf(contact).optional(),
 })
 
-/** Rewrites a source's body into our own members. */
 export type Rewrite = (body: unknown) => Fields
 
 /** Throws a TypeError that describes the fault in the declaration. */

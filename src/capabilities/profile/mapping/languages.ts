@@ -5,7 +5,6 @@ import Iso6391 from 'iso-639-1'
  * codes, including regional (pt-BR) and bibliographic ones (ger), English names and native names.
  */
 
-/** A longer text is not the name of a language. */
 const nameCharactersMax = 100
 
 /** Names that are missing in both lists. */
@@ -68,7 +67,6 @@ export const languageCode = (text: string): string | null => {
   return byName().get(name) ?? codeOf(name) ?? byName().get(unqualified(name)) ?? null
 }
 
-/** Lower case with single spaces; accents stay. */
 const plain = (text: string): string => text.normalize('NFC').toLowerCase().replaceAll(/\s+/g, ' ').trim()
 
 /** Removes what follows the name in `spanish (latin america)`, `english - native` or `arabic, levantine`. */

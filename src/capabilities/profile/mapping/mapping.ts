@@ -16,7 +16,6 @@ import { languageCode } from './languages.ts'
 
 /** A source's answer in the members of Spec §2.4, converted to a profile. Every value is checked, and nothing here throws. */
 export type MappedProfile = {
-  /** As in the source's answer; null if it is missing there. */
   readonly lid: string | null
   readonly urn: string | null
   readonly data: ProfileData
@@ -205,7 +204,6 @@ const contactsOf = (value: unknown, read: (text: string) => string | null): Cont
 
 const subTypeCharactersMax = 40
 
-/** Returns upper-case words such as MOBILE or WORK_FAX. */
 const subTypeOf = (value: unknown): string | null => {
   const words = (textOf(value) ?? '').toUpperCase().match(/[\p{L}\p{Nd}]+/gu)
   return words === null ? null : words.join('_').slice(0, subTypeCharactersMax)
@@ -244,7 +242,6 @@ const isCountry = (code: string | null): code is CountryCode => code !== null &&
 const yearMin = 1900
 const yearMax = 2100
 
-/** A timestamp has at most 35. */
 const dateCharactersMax = 100
 
 const present = new Set(['present', 'current', 'currently', 'now', 'today', 'ongoing', 'to date'])
@@ -300,7 +297,6 @@ const fromParts = (year: unknown, month: unknown, day: unknown): string | null =
 const isWithin = (value: unknown, min: number, max: number): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max
 
-/** The last day of the month. */
 const daysIn = (year: number, month: number): number => new Date(Date.UTC(year, month, 0)).getUTCDate()
 
 const twoDigits = (value: number): string => String(value).padStart(2, '0')

@@ -12,7 +12,6 @@ export type CacheParts = {
 type Cached = {
   /** The answer that is available immediately; null if a provider must be asked. */
   readonly served: Retrieved | null
-  /** The person that the identifier leads to, if a provider must be asked about them; null if unknown. */
   readonly subjectId: string | null
 }
 

@@ -20,7 +20,6 @@ export type FetchLimits = typeof fetchLimits
 export const fetchLimits = {
   /** How long a caller waits. After that, the caller must come back, and the fetch continues for the cache. */
   answerMaxMs: 8_000,
-  /** How often a process checks whether another process has finished its fetch. */
   claimPauseMs: 50,
   /** How long a fetch waits until its own result can be read back. */
   visibleMaxMs: 2_000,
@@ -54,7 +53,6 @@ export const fetchClaimed = async (
   }
 }
 
-/** Returns whether we got the claim before the deadline. */
 const takeClaim = async (
   { claims, limits }: FetchParts,
   { claim, holder, deadlineMs }: { claim: string; holder: string; deadlineMs: number },

@@ -6,7 +6,6 @@ import { unavailableWhenAway } from '../../../call/unavailable.ts'
  * for the whole upstream request.
  */
 export type Claims = {
-  /** Returns whether the holder has the claim now. */
   take(claim: string, holder: string): Promise<boolean>
   release(claim: string, holder: string): Promise<void>
 }

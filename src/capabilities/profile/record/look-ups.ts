@@ -8,7 +8,6 @@ import { Unavailable } from '../../../event-log/port.ts'
 type LookUp = {
   readonly suppressed: boolean
   readonly row: ProfileAliasRow | undefined
-  /** The key of the row's payload; null if it was destroyed. */
   readonly sealedKey: string | null
 }
 
@@ -17,7 +16,6 @@ export type LookUps = {
   of(hmac: string): Promise<LookUp>
 }
 
-/** Identifiers in one statement. */
 const batchMax = 64
 /** Statements at the same time; the second is for callers who arrive while the first one runs. */
 const underWayMax = 2

@@ -151,14 +151,12 @@ const merge = async (parts: RecordingParts, subjectId: string, atMs: number): Pr
   await record(parts, { type: 'ProfileErased', data: erased }, atMs)
 }
 
-/** The identifier asked for and those in the answer, without duplicates. */
 const currentAliases = (own: KnownAlias, { lid, urn }: { lid: string; urn: string | null }): KnownAlias[] => {
   const aliases: KnownAlias[] = [own, { kind: 'lid', hmac: lid }]
   if (urn !== null) aliases.push({ kind: 'urn', hmac: urn })
   return [...new Map(aliases.map((alias) => [alias.hmac, alias])).values()]
 }
 
-/** The identifiers of a merged subject that are not in the answer. */
 const formerAliases = async (
   parts: RecordingParts,
   merged: string,

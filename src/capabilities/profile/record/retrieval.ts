@@ -28,7 +28,6 @@ export type Retrieval = {
     ref: ProfileRef,
     options: {
       wants: 'cached' | 'fresh'
-      /** The organization for which a provider is asked. */
       organizationId: string
       beforeUpstream: () => Promise<Stopped | null>
       /** If false, only cached data is returned, and no provider is asked. */

@@ -21,10 +21,8 @@ export type Retrieved =
   | { readonly kind: 'missing' }
   | { readonly kind: 'unavailable'; readonly retryAfterSeconds: number }
 
-/** The sealed content. */
 export type Payload = { readonly ids: ProfileIds; readonly data: ProfileData }
 
-/** When a caller without an answer should come back. */
 export const retryAfterSeconds = { late: 2, busy: 1, failed: 5 } as const
 
 /** The answer if there is no data now. */

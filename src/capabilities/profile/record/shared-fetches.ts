@@ -15,7 +15,6 @@ type SharedFetches = {
    * there is none.
    */
   leftUnread(asked: Asked): Retrieved | null
-  /** Waits for the running fetches. */
   settled(): Promise<void>
 }
 
@@ -33,7 +32,6 @@ type SharedFetchesOptions = {
 
 export type SharedFetchLimits = typeof sharedFetchLimits
 export const sharedFetchLimits = {
-  /** Fetches at the same time in this process. */
   fetchesMax: 100,
   /** Fetches waiting for a place; further callers must come back. */
   waitingMax: 400,

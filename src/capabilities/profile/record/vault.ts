@@ -30,7 +30,6 @@ export type Vault = {
     subjectIds: readonly string[]
     at: Date
   }): Promise<readonly { readonly subjectId: string; readonly hmacs: readonly string[] }[]>
-  /** Subjects with keys older than `at`, oldest first. */
   olderThan(at: Date, max: number): Promise<string[]>
 }
 

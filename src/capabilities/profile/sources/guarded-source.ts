@@ -11,7 +11,6 @@ export type Clock = {
 
 /** Called on every request, so it must be cheap. */
 export type SourceObserver = {
-  /** Called when a source has answered or its time has run out. */
   readonly asked: (source: string, answer: ProviderAnswer['kind'], seconds: number) => void
 }
 

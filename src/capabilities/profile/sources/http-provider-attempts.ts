@@ -38,7 +38,6 @@ export const fetchWithRetry = async (
 ): Promise<PageAnswer> => {
   let answer: PageAnswer = { kind: 'timeout', detail: 'deadline' }
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    // Whole milliseconds, because timers accept no others.
     const remainingMs = Math.floor(deadlineMs - now())
     if (signal.aborted || remainingMs <= 0) return answer
     answer = await fetchPage({

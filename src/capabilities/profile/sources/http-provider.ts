@@ -39,14 +39,13 @@ export const createHttpProvider = ({
   clock,
   logger,
 }: {
-  /** Contains `{lid}` or `{urn}` in its path or query. If it has both, the unknown one is left empty. */
+  /** If the path or query has both `{lid}` and `{urn}`, the unknown one is left empty. */
   url: string
   /** A token for `Authorization: Bearer`, or a whole header such as `X-Api-Key: …`. Null if the source needs no credentials. */
   key: string | null
   /** Null if the source uses our own members. */
   rewrite: Rewrite | null
   identifiers: Identifiers
-  /** The time limit of one attempt. */
   timeoutMs?: number
   fetchPage: FetchPage
   /** `now` is `performance.now()`, and `epochMs` is `Date.now()`. */
@@ -109,9 +108,7 @@ type Arrival = {
   readonly ref: ProfileRef
   readonly page: Page
   readonly ageMaxMs: number | null
-  /** In milliseconds since 1970. */
   readonly nowMs: number
-  /** The age stated in the body. */
   readonly bodyAgeMs: number
 }
 

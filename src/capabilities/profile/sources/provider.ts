@@ -55,7 +55,7 @@ export type ProfileData = {
   readonly phone_numbers: readonly { readonly value: string; readonly sub_type: string | null }[]
 }
 
-/** The identifiers in an answer. `urn` is the numeric id as text. */
+/** `urn` is the numeric id as text. */
 export type ProfileIds = { readonly lid: string; readonly urn: string | null }
 
 export type ProviderAnswer =
