@@ -29,7 +29,6 @@ export const capabilityDeclarations: readonly Declared[] = [
   ...profileDeclarations,
 ]
 
-/** What the OpenAPI document says about all capabilities. */
 export const serviceWords: ServiceWords = {
   summary: 'E-mail validation, IP lookups and profiles, each with a bill that can be proved.',
   requests: 'Every request has an API key and is about one e-mail address, one IP address or one profile.',

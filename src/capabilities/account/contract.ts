@@ -136,7 +136,6 @@ export const callResult = z.object({
 export type CallResult = z.infer<typeof callResult>
 
 export const receiptResult = z.discriminatedUnion('covered', [
-  /** The answer 202: no checkpoint covers the call yet. */
   z.object({ covered: z.literal(false), request_id: z.string() }),
   z.object({
     covered: z.literal(true),

@@ -32,7 +32,6 @@ type ExportFindings =
     }
 type LedgerExport = Exclude<ExportFindings, string>
 
-/** The place of a running export. */
 type Place = { begin(): void; leave(): void }
 
 type Exports = {

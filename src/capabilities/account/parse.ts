@@ -33,7 +33,6 @@ export const parseUsage = ({ from, to, group_by: group }: JsonObject): Parsed<Us
   return { input: { from: String(from), to: String(to), groupBy } }
 }
 
-/** Returns the start of the day in milliseconds; null if the date does not exist. */
 const dayOf = (value: unknown): number | null => {
   if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\d$/.test(value)) return null
   const ms = Date.parse(value)

@@ -43,14 +43,11 @@ type GeoStatus = {
   files: GeoFileStatus[]
   /** The date of the oldest file, ISO 8601 UTC. */
   build_date: string
-  /** In whole days since `build_date`. */
   age_days: number
-  /** Those of all files, joined by commas if they differ. */
   database_type: string
   record_shape: string
   reloads: number
   failed_reloads: number
-  /** Why the latest reload failed; null if it succeeded. */
   last_error: string | null
   /** The number of lookups whose record could not be decoded; each returned null. */
   undecodable_records: number

@@ -12,7 +12,6 @@ import { type LookupAddress, parseAddress } from '../../egress/address.ts'
 import { ipv6Allocated } from '../../egress/iana.ts'
 import { type RecordShape, recordShape, toLocation } from './location.ts'
 
-/** A checked file in memory. */
 export type GeoFile = {
   path: string
   /** The file's state on disk when it was read (see `signatureOf`). */
@@ -24,7 +23,6 @@ export type GeoFile = {
   /** The families with records only for private and reserved addresses, which we do not look up. */
   silent: (4 | 6)[]
   shape: RecordShape
-  /** Milliseconds since the epoch. */
   buildMs: number
   databaseType: string
 }
@@ -45,7 +43,6 @@ const futureMaxMs = 2 * 86_400_000
 const holeBytes = { data: 64, tree: 8 } as const
 const metadataMarker = Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1')
 
-/** The advice for every refused file. */
 export const remedy =
   'Set GEOIP_CITY_DB to a readable, complete MaxMind DB file (.mmdb) with city or country records, ' +
   'or unset it to use the bundled DB-IP copy.'
@@ -119,7 +116,6 @@ function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata']): v
   if (inData >= 0) throw new Error(`its data section has a hole at byte ${dataStart + inData}`)
 }
 
-/** Returns the shapes of the addresses' records. @throws Error if a record cannot be decoded. */
 async function shapesOf(
   reader: Reader<Response>,
   addresses: readonly LookupAddress[],

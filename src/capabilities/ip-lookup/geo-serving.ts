@@ -4,10 +4,8 @@ import { type Location, toLocation } from './location.ts'
 
 const lostShareMax = 0.02
 const changedShareMax = 0.02
-/** Addresses compared before yielding to the event loop. */
 const comparisonsPerSlice = 50
 
-/** A file, and the locations of the records that its reader caches. */
 type Source = { file: GeoFile; locations: WeakMap<object, Location | null> }
 export type Serving = { files: GeoFile[]; ipv4: Source | null; ipv6: Source | null; undecodable: number }
 

@@ -33,7 +33,6 @@ export type RecordShape = 'nested' | 'flat' | 'country'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The values in a record, before missing ones are added from the country table. */
 type Found = {
   countryCode: string
   continent?: string | null

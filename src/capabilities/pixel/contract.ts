@@ -11,7 +11,6 @@ export const pixelLimit = z.object({
   number: z.int(),
   used: z.int().min(0).nullable(),
   remaining: z.int().min(0).nullable(),
-  /** When the period ends and counting begins again. */
   resets_at: instant,
 })
 export type PixelLimit = z.infer<typeof pixelLimit>
@@ -51,11 +50,9 @@ const pixelReason = z.enum(['no_rule', 'allowed', 'limit', 'blocked', 'unavailab
 export const pixelDecision = z.object({
   fire: z.boolean(),
   reason: pixelReason,
-  /** The domain of the decisive rule; null without one. */
   domain: pixelDomain.nullable(),
   /** Hits left under the decisive rule after this one; null unless it is a limit. */
   remaining: z.int().min(0).nullable(),
-  /** When the limit's period ends; null unless the decisive rule is a limit. */
   resets_at: instant.nullable(),
 })
 export type PixelDecision = z.infer<typeof pixelDecision>

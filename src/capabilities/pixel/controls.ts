@@ -22,14 +22,12 @@ type CountedRule = PixelRule & {
   readonly place: string
   /** The usage of a limit in the current period; null for a block, or if the counters did not answer. */
   readonly used: number | null
-  /** When the current period ends; null for a block. */
   readonly resetsAt: Date | null
 }
 
 export type CountedRules = {
   /** In order of domain, with a domain's block before its limits. */
   readonly rules: readonly CountedRule[]
-  /** The number of all rules, regardless of the search. */
   readonly count: number
   readonly more: boolean
   /** The revision of the first unreadable event, which may be a block, so no pixel fires. */

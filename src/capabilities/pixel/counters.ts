@@ -17,7 +17,6 @@ import type { MatchedRules } from './rules-state.ts'
  * row is locked only during a statement: a frozen process blocks no other. migrations/0007_pixel.sql explains the order of locks.
  */
 
-/** A hit to be counted. */
 export type HitAsk = {
   readonly organizationId: string
   /** The host on which the pixel would fire, as returned by `parseHost`. */
@@ -33,7 +32,6 @@ export type HitAsk = {
 export type HitVerdict = {
   readonly rules: MatchedRules
   readonly fires: boolean
-  /** One number for each of `rules.limits`. */
   readonly used: readonly number[]
 }
 
@@ -98,7 +96,6 @@ const writeRules = ({ blockedBy, limits }: MatchedRules): string =>
     limits.map(({ domain, period, periodStart, number }) => [domain, period, periodStart, number]),
   ])
 
-/** Throws if `writeRules` did not write the text. */
 const readRules = (text: string): MatchedRules => {
   const [blockedBy, limits] = written.parse(JSON.parse(text))
   return {
@@ -193,7 +190,6 @@ const createOutcomeLog = (logger: Logger): OutcomeLog => {
   }
 }
 
-/** Counts hits that arrive together with one statement. */
 const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitVerdict> =>
   createGathering<Queued, HitVerdict>({
     batchMax: batchAsksMax,
@@ -223,7 +219,6 @@ const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitV
     },
   })
 
-/** Returns the usage of each window, in order. */
 const usedIn = async (
   reads: pg.Pool,
   organizationId: string,
@@ -309,7 +304,6 @@ const batchOf = (asks: readonly Queued[]): { text: string; values: unknown[] } =
   }
 }
 
-/** Returns the verdict for each hit, in order. */
 const verdictsOf = (asks: readonly Queued[], rows: readonly TakenRow[]): readonly HitVerdict[] => {
   const byAsk = new Map(rows.map((row) => [row.ask, row]))
   return asks.map((own, at) => {
@@ -322,7 +316,7 @@ const verdictsOf = (asks: readonly Queued[], rows: readonly TakenRow[]): readonl
 
 /** More rows in one statement would be locked for too long. */
 export const forgottenAtOnceMax = 10_000
-/** Older counters are useless: no month is this long, and no clock so wrong. */
+/** Longer than any month, with a margin for wrong clocks. */
 const countersKeptDays = 62
 
 /** Deletes expired hit ids and returns their number; call again while this is the maximum. */

@@ -14,8 +14,6 @@ import type { HitVerdict } from './counters.ts'
 import { periodEndMs } from './period.ts'
 import { type LimitWindow, rulesMax } from './rules-state.ts'
 
-/** Pure: turns gathered data into answers and facts. */
-
 /** `used` is null if the counter did not answer. */
 export type CountedLimit = { readonly limit: LimitWindow; readonly used: number | null }
 

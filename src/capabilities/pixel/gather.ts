@@ -93,7 +93,6 @@ export const judgeHit = async (
       named === null
         ? null
         : requestHmac(`hit\n${Buffer.from(named, 'utf16le').toString('base64url')}`).toString('base64url')
-    // There is nothing to count or to store.
     if (hitId === null && limits.length === 0) return { rules: matched, fires: blockedBy === null, used: [] }
     return await counters.take({ organizationId, host, hitId, atMs, rules: matched })
   } catch (error) {

@@ -18,7 +18,6 @@ export type PixelRule = {
 export type PixelRules = {
   /** The revision of the last folded event; −1 before the first. */
   readonly revision: number
-  /** By `placeOf`. */
   readonly rules: ReadonlyMap<string, PixelRule>
   /** The revision of the first unreadable event, which may be a block, so these rules allow nothing. */
   readonly unreadableAt: number | null
@@ -121,7 +120,6 @@ export const rulesInOrder = ({ rules }: PixelRules, search = ''): PixelRule[] =>
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([, rule]) => rule)
 
-/** A limit and the period that contains some moment. */
 export type LimitWindow = {
   readonly domain: string
   readonly period: PixelPeriod
@@ -144,7 +142,6 @@ export const matchRules = ({ rules }: PixelRules, host: string, atMs: number): M
   return { blockedBy, limits: windowsOf(limits, atMs) }
 }
 
-/** Selects the limits, in order, with their current period. */
 export const windowsOf = (rules: readonly (PixelRule | undefined)[], atMs: number): LimitWindow[] =>
   rules.flatMap((rule) => {
     if (rule === undefined || rule.period === null || rule.number === null) return []

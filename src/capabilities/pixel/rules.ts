@@ -49,7 +49,6 @@ export type Cause = {
 }
 
 type RuleChange = {
-  /** The rules before the command. */
   readonly before: PixelRules
   /** False if nothing needed to change, or the change was impossible. */
   readonly changed: boolean
@@ -68,7 +67,6 @@ const rulesHeldMax = 1_000_000
 const readsTogetherMax = 256
 const readsUnderWayMax = 8
 const readsWaitingMax = 10_000
-/** Events per read. */
 const pageMax = 1_000
 
 export const createPixelRules = (
@@ -82,7 +80,6 @@ export const createPixelRules = (
   const readFurther = async (organizationId: string): Promise<LiveRules> => {
     const live = known.get(organizationId) ?? emptyRules()
     await catchUp(eventLog, organizationId, live)
-    // The entry is set again, because its size has changed.
     known.set(organizationId, live)
     return live
   }
@@ -114,7 +111,6 @@ export const createPixelRules = (
   }
 }
 
-/** Folds the events after these rules. */
 const catchUp = async (eventLog: EventLog, organizationId: string, live: LiveRules): Promise<void> => {
   for (;;) {
     const page = await eventLog
@@ -147,10 +143,8 @@ const readable = (recorded: RecordedEvent): (DecodedEvent & PixelEvent) | null =
   }
 }
 
-/** `waiting` includes the change under way. */
 type ChangeQueue = { waiting: number; last: Promise<unknown> }
 
-/** Runs a change after the earlier changes of the same organization. */
 const inTurn = async <Result>(
   queues: Map<string, ChangeQueue>,
   organizationId: string,

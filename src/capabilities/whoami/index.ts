@@ -7,7 +7,6 @@ import type { Whoami } from './contract.ts'
 import { decide, type WhoamiFindings } from './decide.ts'
 import { document, whoamiCall } from './document.ts'
 
-/** Reads from the read model when the caller's key was last used. */
 const gather = async (pool: pg.Pool, { key, atMs }: Caller): Promise<WhoamiFindings> => {
   const { text, values } = lastUsedOf(key.keyId)
   const { rows } = await pool.query<{ last_used_at: Date }>(text, [...values]).catch(unavailableWhenAway)
