@@ -1,26 +1,26 @@
 import type { Allocation } from '../events/credits.ts'
 import { formatCredits, type MicroCredits } from './money.ts'
 
-/** One grant of credits, and the part of it that is left. */
+/** One grant of credits, and what is left of it. */
 export type Lot = {
   readonly grantId: string
   readonly priority: number
   /** Milliseconds since the epoch; Infinity for a lot that never expires. */
   readonly expiresAtMs: number
-  /** The ledger revision that granted it: its age. */
+  /** The ledger revision of the grant. It shows the lot's age. */
   readonly revision: number
   readonly granted: MicroCredits
   remaining: MicroCredits
 }
 
-/** The order in which lots are drawn: priority, then expiry, then age. Total, so two processes always agree. */
+/** The order in which lots are drawn: priority, then expiry, then age. It is total, so two processes always agree. */
 export const drawOrder = (a: Lot, b: Lot): number =>
   a.priority - b.priority || compare(a.expiresAtMs, b.expiresAtMs) || a.revision - b.revision
 
 // Infinity - Infinity is NaN, and a sort by NaN has no defined order.
 const compare = (a: number, b: number): number => (a < b ? -1 : a > b ? 1 : 0)
 
-/** Credits that can be drawn at an instant: a lot is worth nothing from its expiry on, swept or not. */
+/** The credits that can be drawn at an instant. An expired lot does not count, even if it was not written off yet. */
 export const drawable = (lots: readonly Lot[], atMs: number): MicroCredits => {
   let sum = 0n
   for (const lot of lots) if (lot.expiresAtMs > atMs) sum += lot.remaining
@@ -28,7 +28,7 @@ export const drawable = (lots: readonly Lot[], atMs: number): MicroCredits => {
 }
 
 /**
- * Which lots pay an amount at an instant. `lots` must be in draw order. `uncovered` is the part that no lot could pay:
+ * The lots that pay an amount at an instant. `lots` must be in draw order. `uncovered` is the part that no lot can pay:
  * overdraft, if the organization may have one.
  */
 export const draw = (

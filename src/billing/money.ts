@@ -1,7 +1,4 @@
-/**
- * Credits are bigint micro-credits in code and canonical decimal strings on the wire and in events (decision 8).
- * Never a float.
- */
+/** Credits are bigint micro-credits in code, and canonical decimal strings on the wire and in events (decision 8). They are never floats. */
 export type MicroCredits = bigint
 
 export const microPerCredit = 1_000_000n
@@ -10,14 +7,14 @@ const fractionDigits = 6
 
 const canonical = /^(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,6}))?$/
 
-/** Prices are few, and every charge names them. A longer text may be a slice of a large one, which would be kept in memory with it. */
+/** Prices are few, and every charge names some of them. A longer text can be a slice that keeps a large text in memory. */
 const parsed = new Map<string, MicroCredits>()
 const parsedMax = 4_096
 const parsedCharsMax = 12
 
 /**
- * Reads a decimal amount with at most 6 fractional digits. Trailing zeros are accepted ("1.50"), signs other than a
- * leading minus, exponents and bare points are not. Throws a RangeError naming the text.
+ * Parses a decimal amount with at most 6 fractional digits, possibly with trailing zeros or a leading minus. Throws a
+ * RangeError that quotes the text.
  */
 export const parseCredits = (text: string): MicroCredits => {
   const known = parsed.get(text)
@@ -38,11 +35,11 @@ const microOf = (text: string): MicroCredits => {
   return sign === '-' ? -micro : micro
 }
 
-/** An amount in a sentence, from its decimal string: "1 credit", "1.5 credits". */
+/** An amount with its unit, from its decimal string: "1 credit", "1.5 credits". */
 export const creditsText = (amount: string): string =>
   `${amount} ${/^-?1$/.test(amount) ? 'credit' : 'credits'}`
 
-/** Writes the canonical decimal string: no trailing zeros, no point without fraction. `parseCredits` reads it back. */
+/** The canonical decimal string, without trailing zeros. `parseCredits` reads it back. */
 export const formatCredits = (micro: MicroCredits): string => {
   const magnitude = micro < 0n ? -micro : micro
   const sign = micro < 0n ? '-' : ''

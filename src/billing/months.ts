@@ -1,9 +1,9 @@
 /**
- * The months of a ledger. They are calendar months in UTC, and an event belongs to the month of its effective time. Once
- * that month is closed, the event belongs to the first month that was still open when it was recorded: a correction.
+ * A ledger's months are calendar months in UTC. An event belongs to the month of its effective time. If that month was
+ * already closed when the event was recorded, it belongs to the first open month, as a correction.
  */
 
-/** `2026-11`. */
+/** In the form `2026-11`. */
 export type Month = string
 
 const pattern = /^\d{4}-(0[1-9]|1[0-2])$/
@@ -26,30 +26,29 @@ export const monthBefore = (month: Month): Month => {
     : `${month.slice(0, 5)}${String(ordinal - 1).padStart(2, '0')}`
 }
 
-/** The instant at which a month begins. */
 export const monthStart = (month: Month): string => `${month}-01T00:00:00.000Z`
 
-/** The last calls of a month are written within this time after it: no month is closed earlier. */
+/** A month can be closed this long after its end, because its last calls are written within this time. */
 export const closableAfterMs = 15 * 60_000
 
 /**
- * How many events may come between the last event a closing counted and the closing itself. So a reader that reads a ledger in
- * order knows every closing after reading this many more events, and never has to read it twice to find all of them.
+ * How many events may lie between the last event that a closing counts and the closing itself. A reader who is this
+ * many events ahead knows every closing, and never has to read the ledger twice.
  */
 export const closingGapMax = 4_000
 
 /** The revision up to which events count for a closed month, and for the months before it. */
 export type Closing = { readonly month: Month; readonly through: number }
 
-/** What the `MonthClosed` at a revision closed. */
+/** The closing that a `MonthClosed` at this revision records. */
 export const closingAt = (
   revision: number,
   { month, through_revision }: { readonly month: Month; readonly through_revision: number },
 ): Closing => ({ month, through: Math.max(through_revision, revision - closingGapMax) })
 
 /**
- * The month in which an event counts. Called for the events of a ledger in order. `closings` are in order as well; those that
- * are later than the event may still be missing.
+ * Returns a function for the month in which an event counts. It must be called for a ledger's events in order.
+ * `closings` must be in order too; closings later than the event may still be missing.
  */
 export const createBookings = (closings: readonly Closing[]) => {
   let openFrom: Month = ''

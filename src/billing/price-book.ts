@@ -3,25 +3,24 @@ import type { PriceBookPublished } from '../events/prices.ts'
 import { type MicroCredits, parseCredits } from './money.ts'
 import { tariff } from './tariff.ts'
 
-/** The price of one tariff rule under a price book. */
 export type PricedRule = {
   readonly ruleVersion: number
   readonly sku: string | null
   readonly amount: MicroCredits
 }
 
-/** A published price book, ready to rate with. */
+/** A published price book, in a form for rating calls. */
 export type PriceBook = {
   readonly version: number
   readonly effectiveFromMs: number
   readonly rules: ReadonlyMap<string, PricedRule>
-  /** `bookDigest` of the whole book. */
+  /** The `bookDigest` of the whole book. */
   readonly digest: string
 }
 
 /**
- * base64url SHA-256 of a book's content, so that a charge can name it: the JSON text
- * `[version,"effective_from",[["rule",rule_version,"sku" or null,"amount"],…]]` in the order of its rules.
+ * The base64url SHA-256 of a book's content, by which a charge names it. It is calculated over the JSON text
+ * `[version,"effective_from",[["rule",rule_version,"sku" or null,"amount"],…]]`, in the order of the rules.
  */
 const bookDigest = ({
   version,
@@ -38,10 +37,9 @@ const bookDigest = ({
     'base64url',
   )
 
-/** The content of a book. */
 type BookText = Pick<PriceBookPublished, 'version' | 'effective_from' | 'rules'>
 
-/** The book from its current text, which is not always the text that was published. */
+/** The book with its current content, which is not always the content that was published. */
 export const priceBookOf = (published: BookText): PriceBook => ({
   version: published.version,
   effectiveFromMs: Date.parse(published.effective_from),
@@ -54,7 +52,7 @@ export const priceBookOf = (published: BookText): PriceBook => ({
   digest: bookDigest(published),
 })
 
-/** The same, to price calls by. Throws for a book without a date, and for a book that does not match its own digest. */
+/** The same for pricing calls. Throws if the book has no valid date, or does not match its digest. */
 export const soundPriceBookOf = (published: BookText & Pick<PriceBookPublished, 'digest'>): PriceBook => {
   const book = priceBookOf(published)
   if (Number.isNaN(book.effectiveFromMs))
@@ -65,8 +63,8 @@ export const soundPriceBookOf = (published: BookText & Pick<PriceBookPublished, 
 }
 
 /**
- * The price book in force at an instant: of those effective by then, the one effective last; of several effective at
- * the same instant, the highest version. Undefined before the first.
+ * The price book in force at an instant: the one that took effect last and, among several from the same instant, the
+ * one with the highest version. Undefined before the first.
  */
 export const priceBookAt = (books: readonly PriceBook[], atMs: number): PriceBook | undefined => {
   let best: PriceBook | undefined
@@ -82,10 +80,7 @@ export const priceBookAt = (books: readonly PriceBook[], atMs: number): PriceBoo
   return best
 }
 
-/**
- * The price book a new installation starts with, published as an event by the migration of an empty log. Prices are
- * custom (Spec §4.1): operators publish their own or override them per organization.
- */
+/** The price book of a new installation. Prices are custom (Spec §4.1): operators publish their own, or override them for an organization. */
 export const defaultPriceBook = {
   version: 1,
   effective_from: '2020-01-01T00:00:00.000Z',
@@ -99,6 +94,6 @@ export const defaultPriceBook = {
   ),
   approver: 'default',
   proposal: null,
-  // It is defined by this release.
+  // It is part of this release, so it needs no digest.
   digest: null,
 } satisfies PriceBookPublished

@@ -3,10 +3,10 @@ import type { MicroCredits } from './money.ts'
 import type { PriceBook } from './price-book.ts'
 import { NoRule, type PriceOverride, rate } from './tariff.ts'
 
-/** The total cost of recorded calls under another price book. Pure except for the sum, which grows. */
+/** The total cost of recorded calls under another price book. */
 export type Cost = {
   calls: number
-  /** Calls that the book has no rule for: under it they would have been refused. */
+  /** Calls that would have been refused, because the book has no rule for them. */
   unrated: number
   total: MicroCredits
   readonly skus: Map<string, { lines: number; amount: MicroCredits }>
@@ -14,7 +14,7 @@ export type Cost = {
 
 export const noCost = (): Cost => ({ calls: 0, unrated: 0, total: 0n, skus: new Map() })
 
-/** Adds the facts of a call. Rated in the same way as live calls. */
+/** Adds a call's facts, rated like a live call. */
 export const addCall = (cost: Cost, facts: CallFacts, book: PriceBook, override: PriceOverride): void => {
   cost.calls++
   try {

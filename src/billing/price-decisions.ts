@@ -4,20 +4,20 @@ import { priceBookOf } from './price-book.ts'
 import { rulesDigest } from './price-rules.ts'
 import { nextVersion, type PriceProposal, type Prices, publishedAt } from './prices.ts'
 
-/** Decisions about price books: propose, approve, withdraw. Pure: the time and the actor arrive as arguments. */
+/** Decides whether a price book may be proposed, approved or withdrawn. The time and the actor arrive as arguments. */
 
 type PriceAct = DomainEventOf<
   'PriceBookProposed' | 'PriceBookPublished' | 'PriceBookWithdrawn' | 'PriceProposalWithdrawn'
 >
-/** `field`: the field that was filled in incorrectly, if that is the reason. */
+/** `field`: the incorrect field, if that is the reason. */
 export type PriceDecision<Act extends PriceAct = PriceAct> =
   | Act
   | { readonly refused: string; readonly field?: string }
 
-/** Every process receives a new book well within this time, so none prices a call by the old one after it took effect. */
+/** Every process receives a new book well within this time, so that none still uses the old one when it takes effect. */
 const priceNoticeMs = 5_000
 
-/** Whether someone can still approve it. */
+/** Whether the proposal can still be approved. */
 export const isOpen = ({ version, withdrawn, effective_from }: PriceProposal, nowMs: number): boolean =>
   version === null && withdrawn === null && Date.parse(effective_from) >= nowMs + priceNoticeMs
 
@@ -36,15 +36,16 @@ export const proposeBook = (
   const fromMs = Date.parse(effectiveFrom)
   if (fromMs < nowMs + priceNoticeMs)
     return {
-      refused: `${effectiveFrom} is not at least ${priceNoticeMs / 1000} s ahead; prices never change backwards`,
+      refused: `${effectiveFrom} is not at least ${priceNoticeMs / 1000} s ahead; prices never change for the past`,
       field: 'from',
     }
   const digest = rulesDigest(rules)
   const base = publishedAt(prices, fromMs)
   if (base !== null && rulesDigest(base.rules) === digest)
-    return { refused: `price book ${base.version}, which is in force then, has these very rules` }
+    return { refused: `price book ${base.version}, which is in force then, already has exactly these rules` }
   const twin = prices.proposals.find((one) => isOpen(one, nowMs) && one.digest === digest)
-  if (twin !== undefined) return { refused: `proposal p${twin.proposal} has these very rules, and is open` }
+  if (twin !== undefined)
+    return { refused: `proposal p${twin.proposal} has exactly these rules and is still open` }
   return {
     type: 'PriceBookProposed',
     data: {
@@ -69,15 +70,15 @@ export const approveProposal = (
   const fromMs = Date.parse(found.effective_from)
   if (fromMs < nowMs + priceNoticeMs)
     return {
-      refused: `p${number} is dated ${found.effective_from}, and an approval comes at least ${priceNoticeMs / 1000} s before that: propose it again with a later --from`,
+      refused: `p${number} takes effect at ${found.effective_from}, but it must be approved at least ${priceNoticeMs / 1000} s before that: propose it again with a later --from`,
     }
   if (rulesDigest(found.rules) !== found.digest)
     return { refused: `the rules of p${number} are not those that were proposed; see "event-log verify"` }
   const base = publishedAt(prices, fromMs)
-  // The proposal changes its base book, and would undo the changes of a book that was published in the meantime.
+  // The proposal changes its base book, so it would undo the changes in a book that was published in the meantime.
   if ((base?.version ?? null) !== found.base)
     return {
-      refused: `p${number} was proposed as a change of price book ${found.base ?? 'none'}, and the book in force then is ${base?.version ?? 'none'} now: propose it again`,
+      refused: `p${number} was proposed as a change of price book ${found.base ?? 'none'}, but the book in force at that time is now ${base?.version ?? 'none'}: propose it again`,
     }
   const book = {
     version: nextVersion(prices),
@@ -92,7 +93,7 @@ export const approveProposal = (
 const whyGone = (found: PriceProposal | undefined, number: number): string | null => {
   if (found === undefined) return `there is no proposal p${number}; see "price show"`
   if (found.withdrawn !== null) return `p${number} was withdrawn at ${found.withdrawn.at}`
-  if (found.version !== null) return `p${number} is approved already: it is price book ${found.version}`
+  if (found.version !== null) return `p${number} is already approved: it is price book ${found.version}`
   return null
 }
 
@@ -119,11 +120,11 @@ export const withdrawBook = (
   const leftMs = Date.parse(book.effective_from) - nowMs
   if (leftMs <= 0)
     return {
-      refused: `price book ${version} is in force since ${book.effective_from}: propose another one`,
+      refused: `price book ${version} has been in force since ${book.effective_from}: propose another one`,
     }
   if (leftMs < priceNoticeMs)
     return {
-      refused: `price book ${version} is in force in less than ${priceNoticeMs / 1000} s, and not every process would hear of it in time: propose another one`,
+      refused: `price book ${version} takes effect in less than ${priceNoticeMs / 1000} s, and some processes would not receive the withdrawal in time: propose another one`,
     }
   return { type: 'PriceBookWithdrawn', data: { version, reason } }
 }

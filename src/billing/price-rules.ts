@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 import type { PriceBookRule } from '../events/prices.ts'
 
-/** The rules of a price book in their written form: whether two books are the same, and how they differ. Pure. */
+/** Compares the rules of price books, and shows how they differ. */
 
-/** base64url SHA-256 of rules, independent of their order: two books with one digest price every call alike. */
+/** The base64url SHA-256 of rules, in any order. Two books with the same digest price every call in the same way. */
 export const rulesDigest = (rules: readonly PriceBookRule[]): string =>
   hash(
     'sha256',
@@ -15,7 +15,7 @@ export const rulesDigest = (rules: readonly PriceBookRule[]): string =>
     'base64url',
   )
 
-/** Rules with some of them replaced: those of `base` in their order, then the new ones. */
+/** The rules of `base` in their order, some of them replaced, followed by the new ones. */
 export const patchedRules = (
   base: readonly PriceBookRule[],
   patch: readonly PriceBookRule[],
@@ -28,7 +28,7 @@ export const patchedRules = (
   ]
 }
 
-/** One rule that differs between two books; null: it is not in that book. */
+/** One rule that differs between two books. Null: that book does not contain it. */
 export type RuleChange = {
   readonly rule: string
   readonly from: PriceBookRule | null

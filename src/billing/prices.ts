@@ -1,14 +1,14 @@
 import { checkEventData, currentVersion, type DomainEvent } from '../events/catalogue.ts'
 import type { PriceBookProposed, PriceBookPublished } from '../events/prices.ts'
 
-/** The state of the stream of price books: proposed, published and withdrawn books, by whom and when. Pure. */
+/** The state of the stream of price books: which books were proposed, published and withdrawn, by whom and when. */
 
-/** The actor, the time, and the reason, if given. */
+/** The actor, the time and, if given, the reason. */
 type Act = { readonly by: string; readonly at: string; readonly reason: string | null }
 
 export type PriceProposal = PriceBookProposed & {
   readonly proposed: Act
-  /** The version it was published as; null until it is approved. */
+  /** The version under which it was published; null until it is approved. */
   readonly version: number | null
   readonly withdrawn: Act | null
 }
@@ -20,24 +20,22 @@ export type PublishedBook = PriceBookPublished & {
 
 export type Prices = {
   readonly proposals: readonly PriceProposal[]
-  /** In the order in which they were published. */
   readonly books: readonly PublishedBook[]
 }
 
 export const noPrices: Prices = { proposals: [], books: [] }
 
-/** An event of the stream as it was read. */
 type PriceEvent = DomainEvent & {
   readonly metadata: { readonly actor: string; readonly effective_at: string }
 }
 
-/** The same as `evolvePrices`, to price calls by. Throws for an event that does not match its type. */
+/** The same as `evolvePrices`, for pricing calls. Throws if an event does not match its schema. */
 export const evolveSoundPrices = (prices: Prices, event: PriceEvent): Prices => {
   checkEventData(event.type, currentVersion(event.type), event.data)
   return evolvePrices(prices, event)
 }
 
-/** A repeated event, or one about a book that does not exist, changes nothing: the first one counts. */
+/** Applies an event. A repeated event, or one about an unknown book, changes nothing. */
 export const evolvePrices = (prices: Prices, event: PriceEvent): Prices => {
   const act = (reason: string | null): Act => ({
     by: event.metadata.actor,
@@ -67,7 +65,7 @@ export const evolvePrices = (prices: Prices, event: PriceEvent): Prices => {
       return {
         ...prices,
         books: prices.books.map((book) =>
-          // A book that was in force has priced calls, and stays in force.
+          // A book that has been in force has priced calls, so it stays in force.
           book.version === version && book.withdrawn === null && withdrawn.at < book.effective_from
             ? { ...book, withdrawn }
             : book,
@@ -90,11 +88,11 @@ export const evolvePrices = (prices: Prices, event: PriceEvent): Prices => {
   }
 }
 
-/** The books that price calls now or later: those that were not withdrawn. */
+/** The books that price calls now or later, because they were not withdrawn. */
 export const standingBooks = ({ books }: Prices): readonly PublishedBook[] =>
   books.filter(({ withdrawn }) => withdrawn === null)
 
-/** The book in force at an instant, as `priceBookAt` returns it; null before the first. */
+/** The book in force at an instant, chosen as in `priceBookAt`; null before the first. */
 export const publishedAt = (prices: Prices, atMs: number): PublishedBook | null => {
   const inForce = standingBooks(prices).filter(({ effective_from }) => Date.parse(effective_from) <= atMs)
   return (
@@ -106,6 +104,6 @@ export const publishedAt = (prices: Prices, atMs: number): PublishedBook | null 
   )
 }
 
-/** Versions are never given twice, not even that of a book that was withdrawn. */
+/** The version for the next book. Versions are never reused, not even that of a withdrawn book. */
 export const nextVersion = ({ books }: Prices): number =>
   Math.max(0, ...books.map(({ version }) => version)) + 1

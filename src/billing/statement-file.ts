@@ -4,8 +4,8 @@ import { closedTotals, type StatementLine, type StatementSummary } from './state
 import type { LineContent } from './statement-line.ts'
 
 /**
- * A statement as a file: JSON Lines, and CSV. Both begin with the opening balance and end with the closing one. For a closed
- * month the bytes never change: nothing in them depends on when, where or by which release they were written.
+ * A statement as a file, in JSON Lines or CSV. Both begin with the opening balance and end with the closing balance.
+ * For a closed month, the bytes never change: they do not depend on when, where or by which release they were written.
  */
 
 export type StatementHead = {
@@ -14,22 +14,22 @@ export type StatementHead = {
   readonly month: Month
 }
 
-/** The writer of one form of file. Texts end with a line break. */
+/** Writes one form of file. Texts end with a line break. */
 export type StatementForm = {
   readonly head: (head: StatementHead, opening: bigint) => string
   readonly line: (line: StatementLine) => string
-  /** `openAsOf`: the ledger's revision up to which an open month was read; null for a closed one. */
+  /** `openAsOf`: the ledger revision up to which an open month was read; null for a closed month. */
   readonly foot: (head: StatementHead, summary: StatementSummary, openAsOf: number | null) => string
 }
 
 type Cell = string | number | null
 type Column = {
   readonly name: string
-  /** Holds text, which a spreadsheet must not take for a formula. */
+  /** Contains text, which a spreadsheet must not treat as a formula. */
   readonly text?: true
 } & (
   | { readonly of: (line: StatementLine) => Cell }
-  /** The same for all lines with the same content. */
+  /** Depends only on the content of the line. */
   | { readonly says: (content: LineContent) => Cell }
 )
 
@@ -65,7 +65,7 @@ const columns: readonly Column[] = [
 type OwnColumn = Extract<Column, { readonly of: unknown }>
 type Said = { readonly at: number; readonly columns: readonly Extract<Column, { readonly says: unknown }>[] }
 
-/** The columns in order. Adjacent columns of shared content form one group, whose text is made once for all lines with that content. */
+/** The columns in order. Adjacent columns with shared content form a group, whose text is created once per content. */
 const runs: readonly (OwnColumn | Said)[] = (() => {
   const found: (OwnColumn | Said)[] = []
   let at = 0
@@ -79,7 +79,7 @@ const runs: readonly (OwnColumn | Said)[] = (() => {
   return found
 })()
 
-/** A line of cells, each with the separator before it. */
+/** Returns a function for a line. `cell` returns the text of a cell, with the separator before it. */
 const rowOf = (cell: (column: Column, value: Cell) => string): ((line: StatementLine) => string) => {
   const shared = new WeakMap<LineContent, readonly string[]>()
   const sharedOf = (content: LineContent): readonly string[] => {
@@ -97,7 +97,7 @@ const rowOf = (cell: (column: Column, value: Cell) => string): ((line: Statement
   }
 }
 
-/** Most texts need no escape, and checking is cheaper than escaping. */
+/** Most texts need no escaping, and checking is cheaper than escaping. */
 const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/
 const jsonText = (text: string): string => (plain.test(text) ? `"${text}"` : JSON.stringify(text))
 
@@ -106,7 +106,7 @@ const jsonNames = new Map(
   columns.map((column) => [column, `${column === firstColumn ? '{' : ','}"${column.name}":`]),
 )
 
-/** Empty members are left out; the first member is never empty. Amounts are canonical decimals, as everywhere on the wire. */
+/** Empty members are left out; the first member is never empty. Amounts are canonical decimals, as on the wire. */
 const jsonRow = rowOf((column, value) =>
   value === null ? '' : `${jsonNames.get(column)}${typeof value === 'number' ? value : jsonText(value)}`,
 )
@@ -133,7 +133,7 @@ export const jsonLines: StatementForm = {
     })}\n`,
 }
 
-/** The sums of a statement, in the wire's names. */
+/** The sums of a statement in wire names. */
 export const summaryJson = (summary: StatementSummary) => ({
   lines: summary.lines,
   totals: closedTotals(summary),
@@ -156,7 +156,7 @@ export const summaryJson = (summary: StatementSummary) => ({
   corrections: summary.corrections.map((one) => ({ ...one, amount: formatCredits(one.amount) })),
 })
 
-/** The sums of a closed month from the last line of its JSON Lines. */
+/** The sums of a closed month, from the last line of its JSON Lines. */
 export const summaryOf = (foot: string): StatementSummary => {
   const { balance, lines, totals, ...groups } = JSON.parse(foot) as Foot
   const summed = <Group extends { readonly amount: string }>(group: Group) => ({
@@ -185,10 +185,10 @@ export const summaryOf = (foot: string): StatementSummary => {
 }
 type Foot = ReturnType<typeof summaryJson> & { readonly balance: string }
 
-/** RFC 4180: a text that holds a comma, a quote or a line break is quoted. */
+/** RFC 4180: a text with a comma, a quote or a line break is quoted. */
 const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
 
-/** A spreadsheet takes a cell that begins like this for a formula: an apostrophe makes it text. */
+/** A spreadsheet treats a cell that begins like this as a formula, unless an apostrophe marks it as text. */
 const guarded = (text: string): string => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text)
 
 const harmless = /^[A-Za-z0-9_.:][A-Za-z0-9_.:-]*$/

@@ -4,9 +4,8 @@ import type { EventMetadata } from '../events/envelope.ts'
 import { type MicroCredits, parseCredits } from './money.ts'
 import { overrideAt, type PriceOverrideEntry, withOverride, withoutOverride } from './tariff.ts'
 
-/** The lines of a ledger event on a statement: one line for each price of a call, and one for anything else. */
+/** A ledger event's lines on a statement: one line for each price of a call, or one line for anything else. */
 
-/** An event of a ledger with its envelope. */
 export type LedgerRecord = LedgerEvent & {
   readonly revision: number
   readonly eventId: string
@@ -14,7 +13,7 @@ export type LedgerRecord = LedgerEvent & {
 }
 
 /**
- * `call`: it cost nothing. `refused_calls` and `rate_limited`: calls that were counted together. The kinds between `charge` and
+ * `call`: a free call. `refused_calls` and `rate_limited`: calls that were counted together. The kinds from `charge` to
  * `expiry` are movements of credits.
  */
 export type LineKind =
@@ -27,13 +26,13 @@ export type LineKind =
   | 'expiry'
 
 /**
- * The content of a line without its time, organization and event. Lines with the same content share one object: a month has millions of lines, and
- * few of them differ. `amount` is the change in the balance: negative for charges and expiries.
+ * A line without its time, organization and event. Lines with the same content share one object, because a month has
+ * millions of lines and few of them differ. `amount` is the change in the balance: negative for charges and expiries.
  */
 export type LineContent = {
   readonly kind: LineKind
   readonly amount: MicroCredits
-  /** The number of calls of the line; 0 for the second price of a call, and for lines that are not calls. */
+  /** The number of calls in the line; 0 for the second price of a call, and for lines that are not calls. */
   readonly calls: number
   readonly keyId: string | null
   readonly capability: string | null
@@ -43,7 +42,7 @@ export type LineContent = {
   readonly rule: string | null
   readonly ruleVersion: number | null
   readonly priceBookVersion: number | null
-  /** The event that set the organization's own price for the line; null if there is none. */
+  /** The event that set the organization's own price for the line, or null. */
   readonly override: string | null
   readonly grantId: string | null
   readonly expiresAt: string | null
@@ -66,7 +65,7 @@ export const hasLines = (type: LedgerEvent['type']): boolean =>
 
 type OwnPrice = PriceOverrideEntry & { readonly eventId: string }
 
-/** The organization's own prices, after the last event that was added. */
+/** The organization's own prices as of the last event added. */
 export const createOwnPrices = () => {
   const bySku = new Map<string, readonly OwnPrice[]>()
   return {
@@ -85,7 +84,7 @@ export const createOwnPrices = () => {
         bySku.set(sku, withoutOverride(bySku.get(sku), override_revision))
       }
     },
-    /** `of`: the event that set this price; null if it is the price book's. */
+    /** `of`: the event that set this price, or null if it is from the price book. */
     none: () => bySku.size === 0,
     of: (sku: string, amount: MicroCredits, effectiveAt: string): string | null => {
       const own = overrideAt(bySku.get(sku), Date.parse(effectiveAt))
@@ -98,7 +97,7 @@ export type OwnPrices = ReturnType<typeof createOwnPrices>
 type Charge = RecordOf<'CreditCharged'>
 type Call = RecordOf<'KeyUsed'>
 
-/** Line contents, by their members: a month has millions of lines with the same content. */
+/** Line contents by their members, so that lines with the same content can share one. */
 const known = new Map<string, readonly LineContent[]>()
 const knownMax = 4_096
 const overridden = new WeakMap<LineContent, Map<string, LineContent>>()
@@ -111,7 +110,7 @@ const once = (members: readonly unknown[], make: () => readonly LineContent[]): 
   return contents
 }
 
-/** The line contents of a charge and of its call; `call` is null if the call is not the event before it. */
+/** The line contents of a charge and of its call. `call` is null if the previous event is not the call. */
 export const chargeContents = (
   charge: Charge,
   call: Call | null,
@@ -165,7 +164,7 @@ const calledAs = ({ data }: Call) => ({
   code: data.code ?? null,
 })
 
-/** The line content of an event other than a charge; null if it has none. */
+/** The line content of an event other than a charge, or null. */
 export const lineContent = (record: LedgerRecord): LineContent | null => {
   switch (record.type) {
     case 'KeyUsed':
@@ -222,7 +221,7 @@ const freeCall = (call: Call): LineContent | null => {
 const adjustment = ({ data }: RecordOf<'CreditAdjusted'>): LineContent =>
   contentOf(data.kind, {
     amount: parseCredits(data.amount),
-    // A lot that was taken back is the lot it drew from.
+    // A voided lot is the lot from which the adjustment took credits.
     grantId: data.kind === 'void' ? (data.allocations[0]?.grant_id ?? null) : null,
     adjusts: data.adjusts,
     rerateRun: data.rerate_run,

@@ -12,30 +12,28 @@ import {
 } from './statement-line.ts'
 
 /**
- * The statement of a month: the opening balance, every line of the month in ledger order, and their sums. It is folded
- * from the events that count in the month (`months.ts`), so opening and movements give the closing balance, and that is the
- * opening balance of the next month. The balance is the sum of movements: an expired lot counts until it is
- * written off.
+ * A month's statement: the opening balance, all lines in ledger order, and their sums. It is folded from the events
+ * that count in the month (`months.ts`), so the closing balance is the opening balance of the next month. An expired
+ * lot counts in the balance until it is written off.
  */
 
 export type StatementLine = {
   readonly record: LedgerRecord
   readonly content: LineContent
-  /** The earlier month it belongs to: a closed month, or the month of the call that it refunds. */
+  /** The earlier month that this line corrects: a closed month, or the month of a refunded call. */
   readonly corrects: Month | null
-  /** The balance after it. */
   readonly balance: MicroCredits
 }
 
-/** The amount charged by one price, or the number of calls one rule made free. */
+/** The amount charged at one price, or the number of calls that one rule made free. */
 type CallGroup = {
   readonly capability: string | null
   readonly sku: string | null
   readonly rule: string | null
   readonly ruleVersion: number | null
-  /** Distinguishes an override's prices from the price book's. */
+  /** Distinguishes the organization's own prices from those of the price book. */
   readonly override: boolean
-  /** The number of lines; for calls that were counted together, the number of calls. */
+  /** The number of lines or, for calls that were counted together, the number of calls. */
   readonly count: number
   readonly amount: MicroCredits
 }
@@ -47,18 +45,18 @@ export type StatementSummary = {
   readonly opening: MicroCredits
   readonly closing: MicroCredits
   readonly lines: number
-  /** Recorded calls, free or charged; without those that a rate limit refused. */
+  /** Recorded calls, free or charged, without those that a rate limit refused. */
   readonly calls: number
-  /** By capability, SKU, rule and its version. */
+  /** By capability, SKU, rule and rule version. */
   readonly charges: readonly CallGroup[]
   readonly freeCalls: readonly CallGroup[]
-  /** Movements of credits by kind, charges as well. */
+  /** Movements of credits by kind, including charges. */
   readonly movements: readonly KindGroup[]
-  /** The part of all that which belongs to earlier months. */
+  /** The part of these sums that belongs to earlier months. */
   readonly corrections: readonly CorrectionGroup[]
 }
 
-/** The change of the balance by an event; 0 for most. */
+/** The change in the balance by an event; 0 for most events. */
 export const movementOf = (event: LedgerEvent): MicroCredits => {
   switch (event.type) {
     case 'CreditGranted':
@@ -79,8 +77,8 @@ const belongsAt = (record: LedgerRecord): string => {
 }
 
 /**
- * Folds the events that count in one month. All events of the ledger have to be passed in order, up to the end of the month, because of
- * the prices they set; those that count in the month are added as well.
+ * Folds the events that count in one month. All events of the ledger must be passed in order, up to the end of the
+ * month, because they can set prices. Only those that count in the month are added.
  */
 export const createStatement = (month: Month, opening: MicroCredits, ownPrices: OwnPrices) => {
   let balance = opening
@@ -100,14 +98,14 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
     const content = lineContent(record)
     if (content !== null) into.push(lineOf(record, content))
   }
-  /** A call without a charge after it. */
+  /** Ends a call that no charge follows. */
   const end = (into: StatementLine[]): void => {
     if (waiting !== null) tell(waiting, into)
     waiting = null
   }
 
   return {
-    /** Appends the lines that are complete: the lines of a call are complete when it is known whether a charge follows. */
+    /** Appends complete lines. A call's lines are complete when it is known whether a charge follows. */
     add: (record: LedgerRecord, into: StatementLine[]): void => {
       const call =
         record.type === 'CreditCharged' && record.metadata.causation_id === waiting?.eventId ? waiting : null
@@ -118,7 +116,7 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
       else if (record.type === 'KeyUsed') waiting = record
       else tell(record, into)
     },
-    /** Appends the line of the last event, if it is a call. */
+    /** Appends the line for the last event, if it is a call. */
     end,
     summary: (): StatementSummary => ({ opening, closing: balance, lines, ...totals.summary() }),
   }
@@ -126,7 +124,7 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
 
 type Group<Key> = { readonly key: Key; count: number; amount: MicroCredits }
 
-/** A sum for each key, of which there are few. */
+/** One sum for each key. There are few keys. */
 const createGroups = <Key extends object>() => {
   const groups = new Map<string, Group<Key>>()
   return {
@@ -142,7 +140,6 @@ const createGroups = <Key extends object>() => {
   }
 }
 
-/** The sums that a line is counted in. */
 type Counted = { readonly calls: number; readonly in: readonly { group: Group<object>; count: number }[] }
 
 const createTotals = () => {
@@ -190,7 +187,7 @@ const createTotals = () => {
   }
 }
 
-/** The sums that `MonthClosed` keeps. */
+/** The sums that `MonthClosed` records. */
 export const closedTotals = ({
   opening,
   closing,

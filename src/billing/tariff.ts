@@ -2,26 +2,26 @@ import type { CallFacts } from '../events/calls.ts'
 import type { MicroCredits } from './money.ts'
 import type { PriceBook } from './price-book.ts'
 
-/** An organization's own price of a SKU from an instant on; null returns to the price book. `revision` is its event's. */
+/** An organization's own price for a SKU from an instant on; with null, the price book applies again. `revision` is that of its event. */
 export type PriceOverrideEntry = {
   readonly revision: number
   readonly amount: MicroCredits | null
   readonly fromMs: number
 }
 
-/** Overrides of one SKU, oldest first, with one more. Among those from the same instant, the last one set counts. */
+/** Adds an override to those of one SKU, which are oldest first. Among those from the same instant, the last one set counts. */
 export const withOverride = <Entry extends PriceOverrideEntry>(
   overrides: readonly Entry[] | undefined,
   entry: Entry,
 ): Entry[] => [...(overrides ?? []), entry].sort((a, b) => a.fromMs - b.fromMs)
 
-/** Without the override that the event at a revision set. */
+/** Removes the override that the event at a revision set. */
 export const withoutOverride = <Entry extends PriceOverrideEntry>(
   overrides: readonly Entry[] | undefined,
   revision: number,
 ): Entry[] => (overrides ?? []).filter((entry) => entry.revision !== revision)
 
-/** The override in force at an instant; undefined: the price book's price. */
+/** The override in force at an instant; undefined if the price book applies. */
 export const overrideAt = <Entry extends PriceOverrideEntry>(
   overrides: readonly Entry[] | undefined,
   atMs: number,
@@ -31,29 +31,29 @@ export const overrideAt = <Entry extends PriceOverrideEntry>(
 }
 
 /**
- * The tariff: the rules that apply to a fact. The price book defines the prices. The account decides whether there are
- * credits to pay.
+ * The tariff decides which rules apply to a fact. The price book contains the prices, and the account decides whether
+ * there are enough credits.
  *
- * Every rule is a pure event handler with an id and a version. A released version is never edited, because past calls were
- * priced by it. To change a rule, add a version here and publish a price book that names it from a date on.
+ * Every rule is a pure function with an id and a version. A released version is never edited, because it has priced
+ * past calls. To change a rule, add a version here, and publish a price book that names it from a date on.
  */
 
 type Facts<K extends CallFacts['kind']> = Extract<CallFacts, { kind: K }>
 
-/** The rules that apply to a fact, in the order of the charge's lines. A fact that matches none is a bug. */
+/** The rules for a kind of fact, in the order of the charge's lines. Every fact must match at least one of them. */
 type Rule<K extends CallFacts['kind']> = {
   readonly id: string
   /** `versions[n - 1]` is version n. */
   readonly versions: readonly RuleVersion<K>[]
-  /** In credits, in the price book that a new installation starts with. Null: free there. */
+  /** The price in credits in the price book of a new installation. Null: free. */
   readonly startPrice: { readonly sku: string; readonly amount: string } | null
-  /** Applies, in version 1 and free, even under a price book that does not name it, because operators' books are older than the rule. */
+  /** Applies in version 1, free of charge, even if the price book does not name it, because existing books are older than the rule. */
   readonly unnamed?: true
 }
 
 type RuleVersion<K extends CallFacts['kind']> = {
   readonly applies: (facts: Facts<K>) => boolean
-  /** Why it applied, in words for people who read a bill. Unlike `applies`, these may be improved. */
+  /** Why the rule applied, for people who read a bill. This text can be changed after a release, unlike `applies`. */
   readonly because: string
 }
 
@@ -61,18 +61,18 @@ const freeUnnamed = { ruleVersion: 1, sku: null, amount: 0n } as const
 
 type Tariff = { readonly [K in CallFacts['kind']]: readonly Rule<K>[] }
 
-/** Decision 10: company data are charged only with a certain verdict, and never for a disposable address. */
+/** Decision 10: company data is charged only if the verdict is certain, and never for a disposable address. */
 const isCertainEnough = ({ status, sub_status }: Facts<'email_validation'>): boolean =>
   status === 'valid' || (status === 'risky' && sub_status !== 'disposable')
 
-/** A rule for facts of a kind that never cost anything. */
+/** A rule for a kind of fact that is always free. */
 const free = (id: string, because: string) =>
   ({ id, versions: [{ applies: () => true, because }], startPrice: null }) as const
 
 /** The most decisive rule comes first. */
 export const tariff: Tariff = {
-  // Spec §4.1, decisions 9 and 10. Rule 4 there (requested, not found: no additional charge) is the company rule not
-  // matching; rule 5 (rate-limited) is `refusal`.
+  // Spec §4.1, decisions 9 and 10. In its rule 4 (requested, not found: no additional charge), the company rule does
+  // not match; its rule 5 (rate-limited) is `refusal`.
   email_validation: [
     {
       id: 'email_validation.valid',
@@ -84,12 +84,12 @@ export const tariff: Tariff = {
       versions: [
         {
           applies: (facts) => facts.company_status === 'found',
-          because: 'company data were asked for and found',
+          because: 'company data was requested and found',
         },
         {
-          // Partners ask again about unknown addresses: they would pay for the same company each time.
+          // Partners ask again about unknown addresses, and would pay for the same company each time.
           applies: (facts) => facts.company_status === 'found' && isCertainEnough(facts),
-          because: 'company data were asked for and found, for an address that is valid or risky',
+          because: 'company data was requested and found, for an address that is valid or risky',
         },
       ],
       startPrice: { sku: 'company_data', amount: '2' },
@@ -117,7 +117,7 @@ export const tariff: Tariff = {
       startPrice: null,
     },
   ],
-  // Decision 11: an IP lookup is charged when it was located.
+  // Decision 11: an IP lookup is charged if the address was located.
   ip_lookup: [
     {
       id: 'ip_lookup.located',
@@ -132,14 +132,14 @@ export const tariff: Tariff = {
       startPrice: null,
     },
   ],
-  // Decision 11: charged when profile data are delivered. A person who no longer exists costs nothing.
+  // Decision 11: a profile is charged if its data is delivered. A person who no longer exists costs nothing.
   profile: [
     {
       id: 'profile.cached',
       versions: [
         {
           applies: ({ source }) => source === 'cached',
-          because: 'profile data of up to 30 days ago were delivered',
+          because: 'profile data that is up to 30 days old was delivered',
         },
       ],
       startPrice: { sku: 'profile_cached', amount: '2' },
@@ -149,7 +149,7 @@ export const tariff: Tariff = {
       versions: [
         {
           applies: ({ source }) => source === 'fresh',
-          because: 'profile data of this minute were delivered',
+          because: 'profile data that is at most a minute old was delivered',
         },
       ],
       startPrice: { sku: 'profile_fresh', amount: '5' },
@@ -162,17 +162,15 @@ export const tariff: Tariff = {
       startPrice: null,
     },
   ],
-  // Decision 11: the pixel controls and whoami cost nothing.
+  // Decision 11: pixel controls and whoami are free.
   pixel: [free('pixel', 'the pixel controls cost nothing')],
   whoami: [free('whoami', 'whoami costs nothing')],
-  // A look at one's own account and ledger costs nothing, under any price book.
-  account: [{ ...free('account', "a look at one's own account costs nothing"), unnamed: true }],
-  ledger_export: [
-    { ...free('ledger_export', "the export of one's own ledger costs nothing"), unnamed: true },
-  ],
-  // Decision 15: the same Idempotency-Key is charged once, ever.
-  replay: [free('replay', 'the answer of an earlier call was given again, which costs nothing')],
-  // Spec §4.1 rule 5, decision 11: refused calls cost nothing.
+  // Reading one's own account and ledger is free under every price book.
+  account: [{ ...free('account', 'reading your own account costs nothing'), unnamed: true }],
+  ledger_export: [{ ...free('ledger_export', 'exporting your own ledger costs nothing'), unnamed: true }],
+  // Decision 15: an Idempotency-Key is charged only once, ever.
+  replay: [free('replay', 'the answer to an earlier call was repeated, which costs nothing')],
+  // Spec §4.1 rule 5, decision 11: refused calls are free.
   refusal: [free('refusal', 'a call that is refused or fails costs nothing')],
 }
 
@@ -184,7 +182,7 @@ type RatedLine = {
   readonly ruleVersion: number
 }
 
-/** The cost of a fact, and the rules for it. `total` 0 with no lines means free, by `rule`. */
+/** The cost of a fact, and the rules behind it. No lines and a `total` of 0 mean that `rule` made it free. */
 export type Rating = {
   readonly total: MicroCredits
   readonly lines: readonly RatedLine[]
@@ -193,18 +191,15 @@ export type Rating = {
   readonly priceBookVersion: number
 }
 
-/** An organization's own price of a SKU at the instant of the call; undefined: the price book's. */
+/** An organization's own price for a SKU at the time of the call; undefined if the price book applies. */
 export type PriceOverride = (sku: string) => MicroCredits | undefined
 
-/** The price book and the tariff of this release do not fit together. Nothing is charged; an operator must act. */
+/** The price book does not match the tariff of this release. Nothing is charged, and an operator must act. */
 export class NoRule extends Error {
   override name = 'NoRule'
 }
 
-/**
- * Prices a fact. Pure: the same fact, book and overrides always give the same rating.
- * Throws `NoRule` when the book names no known rule that matches.
- */
+/** Prices a fact. The same fact, book and overrides always have the same rating. Throws `NoRule` if no known rule in the book matches. */
 export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride): Rating => {
   const lines: RatedLine[] = []
   let first: { rule: string; ruleVersion: number } | undefined
@@ -215,7 +210,7 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
     const version = versions[priced.ruleVersion - 1] as RuleVersion<CallFacts['kind']> | undefined
     if (version === undefined)
       throw new NoRule(
-        `price book ${book.version} names ${id} version ${priced.ruleVersion}, unknown to this release`,
+        `price book ${book.version} names ${id} version ${priced.ruleVersion}, which this release does not have`,
       )
     if (!version.applies(facts)) continue
     first ??= { rule: id, ruleVersion: priced.ruleVersion }
@@ -229,23 +224,23 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
   return { total, lines, ...first, priceBookVersion: book.version }
 }
 
-/** Whether a price book has a rule for facts of a kind; without one no such call can be rated. */
+/** Whether a price book has a rule for a kind of fact. Otherwise, such calls cannot be rated. */
 export const isPriced = (book: PriceBook, kind: CallFacts['kind']): boolean =>
   tariff[kind].some(({ id, unnamed }) => unnamed === true || book.rules.has(id))
 
-/** Rules without which calls of their kind cannot be rated. */
+/** The rules that a price book needs for rating calls of every kind. */
 export const neededRules = (): readonly string[] =>
   Object.values(tariff).flatMap((rules: readonly { id: string; unnamed?: true }[]) =>
     rules.flatMap(({ id, unnamed }) => (unnamed === true ? [] : [id])),
   )
 
-/** The rule ids and versions this release knows, which a price book may name. */
+/** The rules of this release that a price book can name, with their newest versions. */
 export const knownRules = (): ReadonlyMap<string, number> =>
   new Map(
     Object.values(tariff).flatMap((rules) => rules.map((rule) => [rule.id, rule.versions.length] as const)),
   )
 
-/** Why a rule applied, in words for people. Empty for a rule or a version of another release. */
+/** Why a rule applied, in words. Empty for a rule or a version of another release. */
 export const becauseOf = (rule: string, version: number): string =>
   Object.values(tariff)
     .flat()

@@ -59,7 +59,7 @@ describe('a proposal', () => {
     ['of the past', at(-1)],
   ])('%s is refused', (_, effectiveFrom) => {
     expect(propose(start, priced('2'), { effectiveFrom })).toEqual({
-      refused: `${effectiveFrom} is not at least 5 s ahead; prices never change backwards`,
+      refused: `${effectiveFrom} is not at least 5 s ahead; prices never change for the past`,
       field: 'from',
     })
   })
@@ -70,7 +70,7 @@ describe('a proposal', () => {
 
   test('of the book that is in force at that date is refused, in any order of its rules', () => {
     expect(refusal(propose(start, priced('1').toReversed()))).toBe(
-      'price book 1, which is in force then, has these very rules',
+      'price book 1, which is in force then, already has exactly these rules',
     )
     const later = folded(withProposal(start, priced('2')), done(approve(withProposal(start, priced('2')), 1)))
     expect(refusal(propose(later, priced('2'), { effectiveFrom: at(7200) }))).toContain('price book 2')
@@ -81,7 +81,9 @@ describe('a proposal', () => {
   test('of an open proposal is refused, and accepted after that proposal is withdrawn or expired', () => {
     const prices = withProposal(start, priced('2'))
     const again = { effectiveFrom: at(7200) }
-    expect(refusal(propose(prices, priced('2'), again))).toBe('proposal p1 has these very rules, and is open')
+    expect(refusal(propose(prices, priced('2'), again))).toBe(
+      'proposal p1 has exactly these rules and is still open',
+    )
     const withdrawn = folded(prices, done(withdrawProposal(prices, { proposal: 1, reason: 'a mistake' })))
     expect(done(propose(withdrawn, priced('2'), again)).data.proposal).toBe(2)
     expect(refusal(propose(prices, priced('2'), { ...again, nowMs: nowMs + 3_596_000 }))).toBeNull()
@@ -110,13 +112,13 @@ describe('an approval', () => {
   test('must be given at least 5 s before the effective date', () => {
     expect(refusal(approve(prices, 1, nowMs + 3_595_000))).toBeNull()
     expect(refusal(approve(prices, 1, nowMs + 3_595_001))).toBe(
-      `p1 is dated ${at(3600)}, and an approval comes at least 5 s before that: propose it again with a later --from`,
+      `p1 takes effect at ${at(3600)}, but it must be approved at least 5 s before that: propose it again with a later --from`,
     )
   })
 
   test('is given once, to an existing proposal that was not withdrawn', () => {
     const published = folded(prices, done(approve(prices, 1)))
-    expect(refusal(approve(published, 1))).toBe('p1 is approved already: it is price book 2')
+    expect(refusal(approve(published, 1))).toBe('p1 is already approved: it is price book 2')
     expect(refusal(approve(prices, 2))).toBe('there is no proposal p2; see "price show"')
     const withdrawn = folded(prices, done(withdrawProposal(prices, { proposal: 1, reason: 'no' })))
     expect(refusal(approve(withdrawn, 1))).toBe(`p1 was withdrawn at ${at(0)}`)
@@ -126,7 +128,7 @@ describe('an approval', () => {
     const both = withProposal(withProposal(start, priced('2')), priced('3'), { effectiveFrom: at(7200) })
     const published = folded(both, done(approve(both, 1)))
     expect(refusal(approve(published, 2))).toBe(
-      'p2 was proposed as a change of price book 1, and the book in force then is 2 now: propose it again',
+      'p2 was proposed as a change of price book 1, but the book in force at that time is now 2: propose it again',
     )
   })
 
@@ -159,9 +161,11 @@ describe('a withdrawal', () => {
 
   test('is refused in the last 5 s, and after the book is in force', () => {
     expect(refusal(withdraw(2, nowMs + 3_595_000))).toBeNull()
-    expect(refusal(withdraw(2, nowMs + 3_595_001))).toContain('in force in less than 5 s')
-    expect(refusal(withdraw(2, nowMs + 3_600_000))).toContain(`price book 2 is in force since ${at(3600)}`)
-    expect(refusal(withdraw(1))).toContain('price book 1 is in force since')
+    expect(refusal(withdraw(2, nowMs + 3_595_001))).toContain('takes effect in less than 5 s')
+    expect(refusal(withdraw(2, nowMs + 3_600_000))).toContain(
+      `price book 2 has been in force since ${at(3600)}`,
+    )
+    expect(refusal(withdraw(1))).toContain('price book 1 has been in force since')
     expect(refusal(withdraw(9))).toBe('there is no price book 9; see "price show"')
   })
 
@@ -172,7 +176,7 @@ describe('a withdrawal', () => {
 
   test('of a proposal is refused after its approval', () => {
     expect(refusal(withdrawProposal(prices, { proposal: 1, reason: 'late' }))).toBe(
-      'p1 is approved already: it is price book 2',
+      'p1 is already approved: it is price book 2',
     )
   })
 })

@@ -259,7 +259,7 @@ describe('rules', () => {
         NoRule,
       )
     expect(() => rate(notLocated, bookWith({ 'ip_lookup.located': { ruleVersion: 2 } }), noOverride)).toThrow(
-      'price book 7 names ip_lookup.located version 2, unknown to this release',
+      'price book 7 names ip_lookup.located version 2, which this release does not have',
     )
   })
 

@@ -73,5 +73,5 @@ test('a proposal is approved once, by a person other than the proposer', async (
   expect(await upcoming()).toMatchObject([
     { proposal: Number(name.slice(1)), approver: 'user:bob', published: { by: 'user:bob' } },
   ])
-  expect((await bob.submit(approve, { proposal: name })).body).toContain('is approved already')
+  expect((await bob.submit(approve, { proposal: name })).body).toContain('is already approved')
 })

@@ -51,7 +51,11 @@ test('a book is proposed by one person, compared, approved by another, and withd
   expect(proposed.rules).toHaveLength(16)
 
   const twice = await run(['price', 'propose', file, '--from', from], 'bob')
-  expect(twice).toMatchObject({ code: 1, out: '', err: 'proposal p1 has these very rules, and is open\n' })
+  expect(twice).toMatchObject({
+    code: 1,
+    out: '',
+    err: 'proposal p1 has exactly these rules and is still open\n',
+  })
 
   const difference = await run(['price', 'diff', '1', 'p1'], 'bob')
   expect(difference.out).toMatch(
