@@ -1,8 +1,9 @@
 import type { DomainEvent, EventType } from './catalogue.ts'
 
 /**
- * The events that are changes or searches for people, for which someone is responsible: "audit list" shows them. Calls are not, nor events that follow from them by
- * rule, nor the events of scheduled jobs. Each type is named, so that a new type cannot be forgotten.
+ * Whether "audit list" shows an event type: changes, and searches for people, for which someone is responsible. Calls,
+ * their automatic consequences and scheduled jobs are not listed. Every type is named, so that a new one cannot be
+ * forgotten.
  */
 const audited = {
   OrganizationRegistered: true,
@@ -28,7 +29,7 @@ const audited = {
   PriceBookPublished: true,
   PriceBookWithdrawn: true,
   PriceProposalWithdrawn: true,
-  // One for each ledger of a plan, which is listed as a whole.
+  // The plan is listed as a whole.
   RerateLedgerPlanned: false,
   RerateProposed: true,
   RerateApproved: true,
@@ -74,7 +75,7 @@ const audited = {
   RecoveryCodesRenewed: true,
   RecoveryCodeUsed: true,
   SecondFactorsRefused: true,
-  // Always together with the first key, which is listed itself.
+  // It always comes with the first key, which is listed itself.
   InstallationCreated: false,
   InstallationKeyWrapped: true,
   SigningKeyAnnounced: true,
@@ -88,7 +89,7 @@ const audited = {
   WebhookSecretRotated: true,
 } as const satisfies Readonly<Record<EventType, boolean>>
 
-/** The types of which some or all events are listed. */
+/** The types for which at least some events are listed. */
 export type AuditedType = { [T in EventType]: (typeof audited)[T] extends true ? T : never }[EventType]
 export type AuditedEvent = Extract<DomainEvent, { type: AuditedType }>
 
@@ -100,7 +101,7 @@ export const auditedTypes: readonly string[] = Object.keys(audited).filter(isAud
 /** Whether this event is a change that a person made. */
 export const isAudited = (event: DomainEvent): event is AuditedEvent => {
   if (!isAuditedType(event.type)) return false
-  // Credits returned because the outcome of the call was not known in time, or one adjustment of a re-rate, which is listed by ledger.
+  // A reversal is automatic, and a re-rate is listed by ledger.
   if (event.type === 'CreditAdjusted') return event.data.kind !== 'reversal' && event.data.kind !== 'rerate'
   // Profiles are erased automatically after 30 days.
   return event.type !== 'ProfileErased' || event.data.reason !== 'retention'

@@ -7,7 +7,7 @@ import { profileFacts } from './profile.ts'
 /** Whoami establishes only that the key was used. */
 const whoamiFacts = z.object({ kind: z.literal('whoami') })
 
-/** Facts of an IP lookup. The address itself never enters the event log (decision 21). */
+/** The facts of an IP lookup. The address itself is never in the event log (decision 21). */
 const ipLookupFacts = z.object({
   kind: z.literal('ip_lookup'),
   success: z.boolean(),
@@ -15,20 +15,20 @@ const ipLookupFacts = z.object({
   address_hmac: keyedHmac,
 })
 
-/** A partner read its own account. It establishes only which part was read. */
+/** A partner read its own account. The fact is only which part was read. */
 const accountFacts = z.object({
   kind: z.literal('account'),
   view: z.enum(['balance', 'usage', 'call', 'receipt']),
 })
 
-/** A partner exported its own ledger, from one revision through another; `through_revision` before `from_revision`: nothing. */
+/** A partner exported its own ledger. Both revisions are inclusive; `through_revision` before `from_revision`: the export was empty. */
 const ledgerExportFacts = z.object({
   kind: z.literal('ledger_export'),
   from_revision: z.int().nonnegative(),
   through_revision: z.int().min(-1),
 })
 
-/** The calls a partner can make: the facts of each call, and the permission its key needs. A new capability adds a line. */
+/** All calls that a partner can make: the facts of each, and the permission that it needs. */
 const callable = [
   { facts: emailValidationFacts, permission: 'email_validation' },
   { facts: ipLookupFacts, permission: 'ip_lookup' },
@@ -41,10 +41,10 @@ const callable = [
 
 export const capabilityFacts = callable.map(({ facts }) => facts)
 
-/** The kind of its facts is also the name for counting and pricing a capability's calls. */
+/** The kind of a capability's facts is also its name for counting and pricing. */
 export const capability = z.enum(capabilityFacts.map(({ shape }) => shape.kind.value))
 export type Capability = z.infer<typeof capability>
 
-/** Permissions of a key (Spec §2.2, decision 6). Whoami and reading one's own account need none. */
+/** Permissions of a key (Spec §2.2, decision 6). Whoami and reading one's own account need no permission. */
 export const permission = z.enum(callable.flatMap((one) => one.permission ?? []))
 export type Permission = z.infer<typeof permission>

@@ -76,9 +76,8 @@ import {
 } from './webhooks.ts'
 
 /**
- * Every event type with every version ever released, oldest first; the last is the current version. A released
- * schema is never edited: add the next version here, an upcast in `upcast.ts` and a sample under
- * `test/events/samples`.
+ * Every event type with all versions ever released, oldest first; the last is the current one. A released schema is
+ * never edited: add the next version here, an upcast in `upcast.ts`, and a sample in `test/events/samples`.
  */
 export const catalogue = {
   OrganizationRegistered: [organizationRegisteredV1],
@@ -166,11 +165,10 @@ export type EventType = keyof typeof catalogue
 type Last<T extends readonly unknown[]> = T extends readonly [...unknown[], infer L] ? L : never
 type DataOf<T extends EventType> = z.infer<Last<(typeof catalogue)[T]>>
 
-/** A fact in its current version, which deciders return and folds receive. */
+/** An event in its current version, which deciders return and folds receive. */
 export type DomainEvent = { [T in EventType]: { type: T; data: DataOf<T> } }[EventType]
 export type DomainEventOf<T extends EventType> = Extract<DomainEvent, { type: T }>
 
-/** The events of an organization's ledger. */
 export type LedgerEvent = DomainEventOf<
   | 'OrganizationRegistered'
   | 'CreditGranted'
@@ -189,10 +187,10 @@ export type LedgerEvent = DomainEventOf<
 
 export const isEventType = (type: string): type is EventType => Object.hasOwn(catalogue, type)
 
-/** The version in which events of this type are written today, counted from 1. */
+/** The version in which new events of this type are written, counted from 1. */
 export const currentVersion = (type: EventType): number => catalogue[type].length
 
-/** Checks data against the released schema of that version. Throws a ZodError naming the offending member. */
+/** Checks data against the released schema of a version. Throws a ZodError that names the invalid member. */
 export const checkEventData = (type: EventType, version: number, data: unknown): unknown => {
   const schema = catalogue[type][version - 1]
   if (schema === undefined)

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { creditAmount, instant, label, organizationId, signedCreditAmount, uuid } from './primitives.ts'
 
-/** The ledger is opened. `overdraft_limit` is how far below zero the balance may go (decision 13). */
+/** Opens the ledger. `overdraft_limit` is how far below zero the balance may go (decision 13). */
 export const organizationRegisteredV1 = z.object({
   organization_id: organizationId,
   name: label,
@@ -9,9 +9,9 @@ export const organizationRegisteredV1 = z.object({
 })
 
 /**
- * A lot of credits. Lots are drawn by priority (lower first), then earliest expiry, then age.
- * `overdraft_repaid` is the part that repaid an overdraft and never became drawable. `reference` is the operator's own name for it:
- * the same reference is granted once.
+ * A lot of credits. Lots are drawn by priority (lower first), then earliest expiry, then age. `overdraft_repaid` is the
+ * part that repaid an overdraft and cannot be drawn. `reference` is the operator's own name for the grant, and can be
+ * used only once.
  */
 export const creditGrantedV1 = z.object({
   grant_id: uuid,
@@ -24,12 +24,13 @@ export const creditGrantedV1 = z.object({
 })
 export type CreditGranted = z.infer<typeof creditGrantedV1>
 
-/** For a refund: the call, and whether the amount was the call's whole remaining cost when the reference was reserved. */
+/** The refunded call. `whole`: the amount was the call's whole remaining cost when the reference was reserved. */
 const refundedCall = z.object({ request_id: z.string().min(1).max(64), whole: z.boolean() })
 
 /**
- * A reference of an organization names one movement of credits forever: the first one it was given for. The movement is in the
- * ledger after `ledger_revision`, or was not written yet. `priority` is null except for a grant, `refunds` except for a refund.
+ * Reserves an organization's reference for one movement of credits, forever. The movement is in the ledger after
+ * `ledger_revision`, or was not written yet. `priority` is null except for a grant, and `refunds` is null except for a
+ * refund.
  */
 export const referenceReservedV1 = z.object({
   organization_id: organizationId,
@@ -43,12 +44,12 @@ export const referenceReservedV1 = z.object({
 })
 export type ReferenceReserved = z.infer<typeof referenceReservedV1>
 
-/** The rest of a lot when it expired. */
+/** What was left of a lot when it expired. */
 export const creditExpiredV1 = z.object({ grant_id: uuid, amount: creditAmount })
 
 /**
- * This organization pays `amount` for a SKU from `effective_from` on; null returns it to the price book. `override_id` is the event's own
- * id.
+ * From `effective_from` on, this organization pays `amount` for a SKU. With null, the price book applies again.
+ * `override_id` is the event's own id.
  */
 export const priceOverrideSetV1 = z.object({
   sku: z.string().min(1).max(64),
@@ -59,7 +60,7 @@ export const priceOverrideSetV1 = z.object({
 })
 export type PriceOverrideSet = z.infer<typeof priceOverrideSetV1>
 
-/** The override set by the event at `override_revision` no longer counts. Charges that it priced keep their price. */
+/** The override that the event at `override_revision` set no longer applies. Charges that it priced keep their price. */
 export const priceOverrideWithdrawnV1 = z.object({
   override_id: uuid,
   override_revision: z.int().nonnegative(),
@@ -67,7 +68,7 @@ export const priceOverrideWithdrawnV1 = z.object({
   reason: label,
 })
 
-/** The organization is notified below this balance; null: never. */
+/** The organization is notified if its balance falls below this amount; null: never. */
 export const balanceThresholdSetV1 = z.object({ amount: creditAmount.nullable() })
 
 const allocation = z.object({ grant_id: uuid, amount: creditAmount })
@@ -81,8 +82,8 @@ const chargeLine = z.object({
 })
 
 /**
- * Credits taken for the fact right before it. `allocations` name the lots that paid; the part they do not cover is
- * overdraft. `rule` is the rule of the first line, `price_book_digest` that of the price book (`bookDigest`).
+ * The credits charged for the fact right before it. `allocations` name the lots that paid; the rest is overdraft.
+ * `rule` is the rule of the first line. `price_book_digest` is the `bookDigest` of the price book.
  */
 export const creditChargedV1 = z.object({
   charge_id: uuid,
@@ -96,7 +97,7 @@ export const creditChargedV1 = z.object({
   price_book_digest: z.string().length(43),
 })
 
-/** Credits that return to a lot, with everything needed to reopen the lot if it was empty. `revision` and `granted` are its grant's. */
+/** Credits that return to a lot, with everything needed to reopen an empty lot. `revision` and `granted` are those of its grant. */
 const lotFill = z.object({
   grant_id: uuid,
   amount: creditAmount,
@@ -108,13 +109,14 @@ const lotFill = z.object({
 export type LotFill = z.infer<typeof lotFill>
 
 /**
- * A correction of an earlier charge, or of the balance. A positive amount is used first for `overdraft_repaid`, then for `fills`; the rest
- * becomes a lot of its own that never expires and is drawn first. A negative amount is taken from the lots named; the part they do not
- * cover is overdraft.
+ * Corrects an earlier charge, or the balance. A positive amount is used first for `overdraft_repaid`, then for `fills`.
+ * The rest becomes a new lot that never expires and is drawn first. A negative amount is taken from the lots named; the
+ * rest is overdraft.
  *
- * `refund`: an operator returned the cost of a call, or a part of it. `reversal`: the outcome of the call was not known in time. `void`: the rest of
- * a lot was taken back. `rerate`: the charges of a range under other rules. `adjustment`: anything else. `reference` is the operator's
- * own name for it. `charged_at` is the time of the call whose charge is refunded; null for any other correction.
+ * `refund`: an operator returned the cost of a call, or a part of it. `reversal`: the outcome of the call was not known
+ * in time. `void`: what was left of a lot was taken back. `rerate`: calls were priced again by other rules.
+ * `adjustment`: anything else. `reference` is the operator's own name for the correction. `charged_at` is the time of a
+ * refunded call, and null for any other correction.
  */
 export const creditAdjustedV1 = z.object({
   adjustment_id: uuid,
@@ -132,9 +134,10 @@ export const creditAdjustedV1 = z.object({
 export type CreditAdjusted = z.infer<typeof creditAdjustedV1>
 
 /**
- * The statement of a month is final: the ledger's events up to `through_revision` with an effective time in that month. Later events
- * with such a time are corrections. `digest` is that of the statement's file. `next` is where the next month begins: the first
- * revision that may count in a later month, and the revisions before it of the events about the organization's own prices.
+ * The statement of a month is final. It contains the ledger's events up to `through_revision` with an effective time in
+ * that month; later events with such a time are corrections. `digest` is the digest of the statement's file. `next` is
+ * where the next month begins: its first revision, and the earlier revisions that concern the organization's own
+ * prices.
  */
 export const monthClosedV1 = z.object({
   month: z.string().regex(/^\d{4}-(0[1-9]|1[0-2])$/),

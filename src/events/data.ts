@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { instant } from './primitives.ts'
 
-/** Records were imported from a file: of companies, or of the people of the data set. */
+/** Records were imported from a file, either companies or people. */
 export const dataImportedV1 = z.object({
   data: z.enum(['companies', 'profiles']),
-  /** The source that answers name; null if they name none. */
+  /** The source that answers name; null: they name none. */
   source: z.string().min(1).max(200).nullable(),
-  /** The date of the data; null if the file does not give one. */
+  /** The date of the data; null if the file does not contain one. */
   as_of: instant.nullable(),
   /** Records that were new or changed. */
   imported: z.int().min(0),

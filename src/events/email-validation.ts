@@ -1,20 +1,20 @@
 import { z } from 'zod'
 import { keyedHmac } from './primitives.ts'
 
-/** Verdicts of an e-mail validation (decision 17). Only `valid` costs credits. */
+/** Verdicts of an e-mail validation (decision 17). Only `valid` is charged. */
 export const emailStatus = z.enum(['valid', 'invalid', 'risky', 'unknown'])
 export type EmailStatus = z.infer<typeof emailStatus>
 
 /**
- * The outcome of the company enrichment. `not_applicable`: a free, disposable or relay domain, or an address that is invalid
- * or of which too little is known.
+ * The outcome of the company enrichment. `not_applicable`: the domain is free, disposable or a relay, or the address is
+ * invalid or too little is known about it.
  */
 export const companyStatus = z.enum(['found', 'not_found', 'not_requested', 'not_applicable'])
 export type CompanyStatus = z.infer<typeof companyStatus>
 
 /**
- * The facts of an e-mail validation. The address never enters the event log, only its keyed HMAC and, when it is
- * well-formed, its domain (decision 21). `decision_row` is the row of the decision table that gave the verdict.
+ * The facts of an e-mail validation. The address is never in the event log, only its keyed HMAC and, if it is
+ * well-formed, its domain (decision 21). `decision_row` is the row of the decision table that led to the verdict.
  */
 export const emailValidationFacts = z.object({
   kind: z.literal('email_validation'),

@@ -2,27 +2,26 @@ import { z } from 'zod'
 import { instant, traceId, uuid } from './primitives.ts'
 
 /**
- * The envelope of every event. The organization is in the stream name of a ledger and in the data elsewhere, the
- * event id is the event log's own; neither is repeated here.
+ * The envelope of every event. It does not repeat the event id and the organization, which are stored elsewhere.
  *
- * `recorded_at` and `digest` are added when the event is chained to the one before it in its stream. `digest` is always the
- * last member and covers every byte before it.
+ * `recorded_at` and `digest` are added when the event is chained to the previous one in its stream. `digest` is always
+ * the last member, and covers every byte before it.
  */
 export const eventMetadata = z.object({
   schema_version: z.int().positive(),
-  /** The call, or the operator's command, that caused the event. */
+  /** The call or the operator's command that caused the event. */
   request_id: z.string().min(1).max(64).optional(),
-  /** The event that caused this one: a charge names its fact. */
+  /** The event that caused this one, such as the fact for a charge. */
   causation_id: uuid.optional(),
-  /** The request id of an earlier call with the same Idempotency-Key, whose answer this call received again. */
+  /** The request id of an earlier call with the same Idempotency-Key, whose answer this call repeated. */
   repeats: z.string().min(1).max(64).optional(),
-  /** The trace of the partner's request, if it named one (W3C Trace Context): claimed by the partner, not proved. */
+  /** The trace id from the partner's request (W3C Trace Context). It is not verified. */
   trace_id: traceId.optional(),
   /** `key:<key_id>`; `user:<name>`, an authenticated person; `cli` or `cli:<label>`, typed by anyone; or `system`. */
   actor: z.string().min(1).max(128),
-  /** When it happened to the partner. */
+  /** The time that counts for the partner. */
   effective_at: instant,
-  /** The writer's clock at the append, never before that of the stream's event before it: copied logs keep it. */
+  /** The writer's clock at the append, never earlier than for the previous event in the stream. Copied logs keep it. */
   recorded_at: instant,
   digest: z.string().length(43),
 })

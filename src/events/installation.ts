@@ -1,15 +1,15 @@
 import { z } from 'zod'
 import { keyedHmac, secretKeyId } from './primitives.ts'
 
-/** The format in which this release writes an event log. A release that cannot read it refuses the log. */
+/** The format of event logs that this release writes. A release that cannot read a log's format refuses the log. */
 export const logFormat = 1
 
 /** The first event of every event log. */
 export const installationCreatedV1 = z.object({ format: z.int().positive() })
 
 /**
- * The installation key, wrapped with one SECRET_KEY, or with two while SECRET_KEY is being rotated: the newest last. No one can unwrap it
- * without one of them. `key_check` is the same for the same installation key. In a stream of its own.
+ * The installation key, wrapped with SECRET_KEY, or with two of them during a rotation, the newest last. `key_check` is
+ * always the same for one installation key.
  */
 export const installationKeyWrappedV1 = z.object({
   key_check: keyedHmac,

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { permission } from './capabilities.ts'
 import { instant, keyedHmac, keyId, label, organizationId } from './primitives.ts'
 
-/** Rate limits of one key: for all its calls, and for its e-mail validations alone (Spec §8: 10 a second, upgradeable). */
+/** A key's rate limits, for all its calls and for its e-mail validations (Spec §8: 10 a second, upgradeable). */
 const keyLimits = z.object({
   requests_per_minute: z.int().min(1).max(100_000_000),
   requests_per_day: z.int().min(1).max(1_000_000_000),
@@ -24,27 +24,27 @@ export const apiKeyIssuedV1 = z.object({
 })
 export type ApiKeyIssued = z.infer<typeof apiKeyIssuedV1>
 
-/** The key has a successor; it keeps working until `grace_until`. */
+/** The key has a successor, but it keeps working until `grace_until`. */
 export const apiKeyRotatedV1 = z.object({ key_id: keyId, successor_id: keyId, grace_until: instant })
 
 export const apiKeyLimitsChangedV1 = z.object({ key_id: keyId, limits: keyLimits })
 
 export const apiKeyRevokedV1 = z.object({ key_id: keyId, reason: label })
 
-/** A date that exists: the pattern alone accepts the 99th of a month, which is neither before nor after any other date. */
+/** A date that exists. The pattern also accepts the 99th of a month, which cannot be compared with other dates. */
 const realInstant = instant.refine((text) => !Number.isNaN(Date.parse(text)))
 export const isInstant = (value: unknown): boolean => realInstant.safeParse(value).success
 
 /**
- * The members that must fit their schemas before these events let a key in. Texts for people are not checked, because a key is
- * not in doubt because of its name.
+ * The members that must match their schemas before these events give access. Texts for people are not checked, because
+ * an invalid name does not make a key doubtful.
  */
 export const guardedKeyEvents = {
   ApiKeyIssued: apiKeyIssuedV1.extend({
     organization_name: z.string(),
     name: z.string(),
     last4: z.string(),
-    // A permission that this release does not know allows nothing.
+    // A permission that this release does not have allows nothing.
     permissions: z.array(z.string()),
     allowed_cidrs: z.array(z.string()),
     expires_at: realInstant.nullable(),

@@ -2,22 +2,22 @@ import { z } from 'zod'
 import { signingKeyId, treeOrigin } from './checkpoints.ts'
 import { instant, keyedHmac, label, organizationId, publicId, uuid } from './primitives.ts'
 
-/** What operators do to the installation itself: projections, the event log, tokens, jobs and backups. */
+/** Operators' actions on the installation itself: projections, the event log, tokens, jobs and backups. */
 
 const job = z.string().min(1).max(64)
 const projection = z.string().max(64)
 const position = z.string().regex(/^\d{1,20}$/)
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 
-/** An operator asked for projections to be rebuilt from the event log. */
+/** An operator requested that projections be rebuilt from the event log. */
 export const rebuildRequestedV1 = z.object({ projections: z.array(z.string().max(64)).min(1), reason: label })
 
-/** The event log accepts appends again. It had refused them to a process since `failing_since`. */
+/** The event log accepts appends again. It had refused appends from a process since `failing_since`. */
 export const appendsResumedV1 = z.object({ failing_since: instant })
 
 /**
- * An operator knows that this event of the ledger, with its current bytes at this revision, breaks the chain or the rules:
- * verification reports it as known from now on. `digest` is the digest of those bytes; other bytes are another fault.
+ * An operator has acknowledged that this event, with its current bytes, breaks the chain or the rules. From now on,
+ * verification reports it as known. `digest` is the digest of those bytes; a fault with other bytes is a new one.
  */
 export const ledgerFaultAcknowledgedV1 = z.object({
   organization_id: organizationId,
@@ -27,8 +27,8 @@ export const ledgerFaultAcknowledgedV1 = z.object({
 })
 
 /**
- * A person has a token for the command line: acts with it are that person's. `secret_hmac` is stored instead of its secret.
- * `user_created_at` distinguishes the user from a later user of the same name.
+ * A person received a token for the command line. Actions with it count as that person's. `secret_hmac` is stored
+ * instead of the secret. `user_created_at` distinguishes the user from a later user with the same name.
  */
 export const operatorTokenIssuedV1 = z.object({
   token_id: publicId,
@@ -38,12 +38,13 @@ export const operatorTokenIssuedV1 = z.object({
 })
 export type OperatorTokenIssued = z.infer<typeof operatorTokenIssuedV1>
 
-/** The token is refused from now on. */
+/** From now on, the token is refused. */
 export const operatorTokenRevokedV1 = z.object({ token_id: publicId, user: label })
 
 /**
- * Ledgers were compared with their read models and the tariff. `ledgers` gives the revision up to which each was compared, if it
- * had grown: the next run continues from there. `whole`: from their beginning. `named` are differences, the first of them.
+ * Ledgers were compared with their read models and the tariff. `ledgers` contains the revision up to which each grown
+ * ledger was compared; the next run continues there. `whole`: they were compared from their beginning. `named` lists
+ * the first differences.
  */
 export const ledgersReconciledV1 = z.object({
   whole: z.boolean(),
@@ -54,11 +55,11 @@ export const ledgersReconciledV1 = z.object({
 })
 
 /**
- * The event log was verified, as far as possible. `faults`: streams whose chain is broken or does not end where the
- * engine expects, and signed checkpoints that the log contradicts; 100 at most. `named` are the first of them. `known`: broken events that
- * an operator acknowledged. `after`: the number of leaves of the tree that were verified before and not read again; 0: the log was read from its
- * beginning. `through`: the last checkpoint up to which everything is now verified, signed so that no one else can claim it; null:
- * there is none.
+ * The event log was verified as far as possible. `faults` counts streams whose chain is broken or ends in the wrong
+ * place, and signed checkpoints that the log contradicts, up to 100. `named` lists the first of them. `known` counts
+ * broken events that an operator has acknowledged. `after` is the number of leaves that were verified earlier and not
+ * read again; 0: the log was read from its beginning. `through` is the last checkpoint up to which everything is
+ * verified, signed so that it cannot be forged; null: there is none.
  */
 export const logVerifiedV1 = z.object({
   events: z.int().nonnegative(),
@@ -84,12 +85,12 @@ export type LogVerified = z.infer<typeof logVerifiedV1>
 export const jobRequestedV1 = z.object({ job, run_id: uuid })
 
 /**
- * A person searched the calls of an organization, from one instant to another, for an e-mail address, IP address or profile id. Neither
- * that text nor a hash of it is kept: an erased person must not be found by it.
+ * Someone searched an organization's calls between two instants for an e-mail address, IP address or profile id.
+ * Neither that text nor a hash of it is stored, because it must not lead to an erased person.
  */
 export const callsSearchedV1 = z.object({ organization_id: organizationId, from: instant, to: instant })
 
-/** An operator retried failed runs; `runs` counts them by job. */
+/** An operator retried failed runs. `runs` counts them by job. */
 export const deadLettersRetriedV1 = z.object({
   runs: z
     .array(z.object({ job, runs: z.int().positive() }))
@@ -97,7 +98,10 @@ export const deadLettersRetriedV1 = z.object({
     .max(200),
 })
 
-/** `rebuild_id` is the id of the event that requested it. `differences`: figures of money that were wrong in the replaced rows, the first of them. */
+/**
+ * `rebuild_id` is the id of the event that requested the rebuild. `differences` lists the first money figures that were
+ * wrong in the replaced rows.
+ */
 export const rebuildEndedV1 = z.object({
   rebuild_id: uuid,
   projections: z.array(projection).min(1),
@@ -118,7 +122,7 @@ export const rebuildEndedV1 = z.object({
     .max(20),
 })
 
-/** A person decided that the projection continues without this event. */
+/** Someone decided that the projection continues without this event. */
 export const parkedEventReleasedV1 = z.object({
   projection,
   position,
@@ -126,7 +130,7 @@ export const parkedEventReleasedV1 = z.object({
   reason: label,
 })
 
-/** `position`: the last position of the event log. */
+/** `position` is the last position of the event log. */
 export const backupCreatedV1 = z.object({
   backup_id: uuid,
   position,
@@ -134,7 +138,7 @@ export const backupCreatedV1 = z.object({
   sha256,
 })
 
-/** Changes after `position`, in the installation the backup was made of, are not in this one. `files`: their digests, the newest 32. */
+/** This installation lacks the original's changes after `position`. `files`: the digests of the newest 32 files. */
 export const backupRestoredV1 = z.object({
   backup_id: uuid,
   made_at: z.iso.datetime(),

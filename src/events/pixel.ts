@@ -8,7 +8,7 @@ export type PixelPeriod = z.infer<typeof pixelPeriod>
 /** A domain in ASCII, lower case, without a trailing dot. A rule on it covers its subdomains. */
 export const pixelDomain = z.string().min(3).max(253)
 
-/** Facts of a call to the pixel controls. These calls cost nothing (decision 11). */
+/** The facts of a call to the pixel controls. These calls are free (decision 11). */
 export const pixelFacts = z.object({
   kind: z.literal('pixel'),
   action: z.enum([
@@ -20,9 +20,9 @@ export const pixelFacts = z.object({
     'blocks_listed',
     'decided',
   ]),
-  /** Null if the call is not about a single domain. */
+  /** Null if the call does not concern a single domain. */
   domain: pixelDomain.nullable(),
-  /** Whether the pixel may fire; only for a decision. */
+  /** Whether the pixel may fire; null unless the call is a decision. */
   fire: z.boolean().nullable(),
 })
 export type PixelFacts = z.infer<typeof pixelFacts>

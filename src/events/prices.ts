@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { creditAmount, instant, label } from './primitives.ts'
 
 /**
- * One line of a price book: the version of the tariff rule that applies, and the cost of the SKU it yields. A rule
- * that makes calls free is listed too, without SKU and amount, so that its version also has a date.
+ * One line of a price book: the version of the tariff rule that applies, and the price of its SKU. A rule that makes
+ * calls free is listed too, without SKU and amount, so that its version also has a date.
  */
 export const priceBookRule = z.object({
   rule: z.string().min(1).max(64),
@@ -13,12 +13,12 @@ export const priceBookRule = z.object({
 })
 export type PriceBookRule = z.infer<typeof priceBookRule>
 
-/** A SHA-256 in base64url. */
+/** A base64url SHA-256. */
 const bookDigestText = z.string().regex(/^[A-Za-z0-9_-]{43}$/)
 
 /**
- * A complete price book. It prices every call from `effective_from` until a later book takes effect; it is never changed. `proposal` and `digest`
- * (`bookDigest`, by which charges name it) are null for the default book, which was not proposed.
+ * A complete price book. It prices every call from `effective_from` until a later book takes effect, and is never
+ * changed. `proposal` and `digest` (`bookDigest`) are null for the default book, which was not proposed.
  */
 export const priceBookPublishedV1 = z.object({
   version: z.int().positive(),
@@ -31,8 +31,8 @@ export const priceBookPublishedV1 = z.object({
 export type PriceBookPublished = z.infer<typeof priceBookPublishedV1>
 
 /**
- * A complete price book that someone proposes. It prices nothing until it is approved: then a book of the same rules and the same
- * instant is published. `base` is the book that would be in force then without it, `digest` that of the rules alone.
+ * A proposal for a complete price book. It prices nothing until it is approved and a book with the same rules and the
+ * same instant is published. `base` is the book that would otherwise be in force then. `digest` covers only the rules.
  */
 export const priceBookProposedV1 = z.object({
   proposal: z.int().positive(),
@@ -45,7 +45,7 @@ export const priceBookProposedV1 = z.object({
 })
 export type PriceBookProposed = z.infer<typeof priceBookProposedV1>
 
-/** A book that never came into force: it prices nothing. Counts only if it is dated before the book's instant. */
+/** Withdraws a book before it takes effect, so that it never prices a call. A later withdrawal does not count. */
 export const priceBookWithdrawnV1 = z.object({ version: z.int().positive(), reason: label })
 
 /** The proposal can no longer be approved. */

@@ -2,14 +2,14 @@ import { z } from 'zod'
 import { instant, keyedHmac, label, subjectId, uuid } from './primitives.ts'
 
 /**
- * Facts of a profile retrieval: the person, by an id of ours, and the source of the data. Names,
- * identifiers and addresses of people never enter the event log in the clear (decision 21).
+ * The facts of a profile retrieval: the person, by our own id, and the source of the data. Names, identifiers and
+ * addresses of people are never in the event log in the clear (decision 21).
  */
 export const profileFacts = z.object({
   kind: z.literal('profile'),
-  /** `cached`: data up to 30 days old. `fresh`: at most a minute old. `deleted`: only that the person no longer exists. */
+  /** `cached`: data up to 30 days old. `fresh`: at most a minute old. `deleted`: the person no longer exists. */
   source: z.enum(['cached', 'fresh', 'deleted']),
-  /** The age of the data when they were sent. */
+  /** The age of the data when it was sent. */
   age_seconds: z.int().min(0),
   subject_id: subjectId,
 })
@@ -17,25 +17,25 @@ export type ProfileFacts = z.infer<typeof profileFacts>
 
 const provider = z.string().regex(/^[a-z_]{1,40}$/)
 
-/** Keyed HMACs of identifiers, which requests are matched by. The kind decides whose answer may be trusted. */
+/** Keyed HMACs of identifiers, for matching requests. The kind decides whose answer may be trusted. */
 const alias = z.object({ kind: z.enum(['lid', 'urn']), hmac: keyedHmac })
 const aliases = z.array(alias).min(1).max(32)
 
 /**
- * A provider answered with a person's data. `sealed` is the payload, AES-256-GCM under the key `key_id`, which lives
- * outside the event log: without that key the event reveals nothing about anyone.
+ * A provider answered with a person's data. `sealed` is the payload, encrypted with AES-256-GCM under the key `key_id`.
+ * That key is stored outside the event log, and without it the event reveals nothing about anyone.
  */
 export const profileFetchedV1 = z.object({
   subject_id: subjectId,
   provider,
-  /** When the provider saw the data, and when we got them. */
+  /** When the provider saw the data, and when we received it. */
   observed_at: instant,
   fetched_at: instant,
   aliases,
-  /** Other identifiers of the same person: they find no person, but an erasure must reach them. */
+  /** Other identifiers of the same person. They find no one, but an erasure must include them. */
   former_aliases: z.array(alias).max(64),
   key_id: uuid,
-  /** base64url of nonce, ciphertext and tag. */
+  /** The nonce, ciphertext and tag in base64url. */
   sealed: z
     .string()
     .regex(/^[A-Za-z0-9_-]+$/)
@@ -44,8 +44,8 @@ export const profileFetchedV1 = z.object({
 export type ProfileFetched = z.infer<typeof profileFetchedV1>
 
 /**
- * An identifier found no one: the provider does not know the person, does not show them, or answered with another person
- * (`mismatch`). From then on it finds no one, until a provider answers otherwise.
+ * An identifier found no one: the provider does not have the person, does not show the person, or answered with another
+ * person (`mismatch`). This result counts until a provider answers otherwise.
  */
 export const profileMissedV1 = z.object({
   subject_id: subjectId,
@@ -57,8 +57,8 @@ export const profileMissedV1 = z.object({
 export type ProfileMissed = z.infer<typeof profileMissedV1>
 
 /**
- * A person known before no longer exists. `gone`: the provider reports it, and cached data is dropped. Otherwise the provider no longer
- * finds or shows them, which is trusted for a day.
+ * A known person no longer exists. `gone`: the provider reports this, and cached data is dropped. Otherwise, the
+ * provider no longer finds or shows the person, which is trusted for a day.
  */
 export const profileGoneV1 = z.object({
   subject_id: subjectId,
@@ -68,7 +68,7 @@ export const profileGoneV1 = z.object({
 })
 export type ProfileGone = z.infer<typeof profileGoneV1>
 
-/** The keys of everything recorded about a subject until now are destroyed. `request` also suppresses the person forever. */
+/** The keys of everything that was recorded about a subject so far are destroyed. `request` also suppresses the person forever. */
 export const profileErasedV1 = z.object({
   subject_id: subjectId,
   reason: z.enum(['request', 'retention', 'merged']),

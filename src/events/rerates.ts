@@ -2,13 +2,16 @@ import { z } from 'zod'
 import { priceBookRule } from './prices.ts'
 import { creditAmount, instant, label, organizationId, signedCreditAmount, uuid } from './primitives.ts'
 
-/** Re-rates: the cost of a range's calls under other prices, and the difference as adjustments. */
+/** A re-rate calculates the cost of past calls under other prices, and books the difference as adjustments. */
 
 const rerateRunId = z.string().regex(/^rr_[0-9A-HJKMNP-TV-Z]{26}$/)
 
 const count = z.int().nonnegative()
 
-/** Calls of one SKU and rule: their current cost, and `rerated` under the run's prices. `rule` null: refunded or re-rated before. */
+/**
+ * Calls with one SKU and rule: their current cost, and their cost under the run's prices (`rerated`). `rule` is null if
+ * they were refunded or re-rated before.
+ */
 const difference = z.object({
   sku: z.string(),
   rule: z.string().nullable(),
@@ -17,7 +20,7 @@ const difference = z.object({
   rerated: signedCreditAmount,
 })
 
-/** An organization's own price at the time of the calls: set at a revision, and withdrawn at another. */
+/** An organization's own price at the time of the calls, with the revisions at which it was set and withdrawn. */
 const override = z.object({
   sku: z.string(),
   amount: creditAmount.nullable(),
@@ -26,7 +29,7 @@ const override = z.object({
   withdrawn_revision: count.nullable(),
 })
 
-/** A call with returned credits: its current cost, and `rerated` under the run's prices. */
+/** A call with returned credits: its current cost, and its cost under the run's prices (`rerated`). */
 const refundedCall = z.object({
   request_id: z.string(),
   given_back: creditAmount,
@@ -35,9 +38,9 @@ const refundedCall = z.object({
 })
 
 /**
- * The result of a run for one ledger, as it was read up to `revision`. `given` and `taken` are the sums by which calls become cheaper
- * and dearer. `unaffordable`: calls that the balance at their time could not have paid; they are not changed.
- * `refunded`: calls that were refunded or reversed; they are not changed.
+ * The plan of a run for one ledger, which was read up to `revision`. `given` and `taken` are the totals by which calls
+ * become cheaper and dearer. `unaffordable` and `refunded` calls are not changed: the balance could not have paid for
+ * the former, and the latter were refunded or reversed.
  */
 export const rerateLedgerPlannedV1 = z.object({
   run: rerateRunId,
@@ -59,8 +62,9 @@ export const rerateLedgerPlannedV1 = z.object({
 export type RerateLedgerPlanned = z.infer<typeof rerateLedgerPlannedV1>
 
 /**
- * The plan is complete: it consists of all events before this one in the stream, and `plan_digest` is the digest of them all. `book` are the prices;
- * `version` is null for prices that were never published. `signed_by` names the key: `hmac` is the installation's secret.
+ * The plan is complete. It consists of all earlier events in the stream, and `plan_digest` covers them all. `book`
+ * contains the prices; its `version` is null if they were never published. `signed_by` names the key: `hmac` is the
+ * installation's secret.
  */
 export const rerateProposedV1 = z.object({
   run: rerateRunId,
@@ -91,12 +95,12 @@ export const rerateApprovedV1 = z.object({
   approver: label,
 })
 
-/** It will not be applied; if it was applied to some ledgers already, not to the others. */
+/** The run will not be applied, or not to any further ledgers. */
 export const rerateAbandonedV1 = z.object({ run: rerateRunId, reason: label })
 
 /**
- * The run's adjustment of one ledger is at `revision`. The part that the balance could not pay is not collected: `collected_until` then
- * names the last call that was charged more, by its revision, and by how much; calls after it were charged nothing more.
+ * The run's adjustment of one ledger is at `revision`. If the balance could not pay everything, `collected_until` names
+ * the last call that was charged more, by revision, and by how much. Later calls were not charged more.
  */
 export const rerateLedgerAppliedV1 = z.object({
   run: rerateRunId,
@@ -115,7 +119,6 @@ export const rerateLedgerLeftOutV1 = z.object({
   reason: label,
 })
 
-/** The run is complete. */
 export const rerateAppliedV1 = z.object({
   run: rerateRunId,
   applied: count,

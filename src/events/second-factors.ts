@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { instant, keyedHmac, label } from './primitives.ts'
 
 /**
- * Second factors of people who sign in to the dashboard. No event holds a secret or a code; `factor_id` and `codes_id` name the place where
- * they are stored. `user_created_at` distinguishes a user from a later user of the same name.
+ * Second factors for signing in to the dashboard. Events contain no secrets or codes; `factor_id` and `codes_id` name
+ * where these are stored. `user_created_at` distinguishes a user from a later user with the same name.
  */
 
 const ulidText = z.string().regex(/^[0-9A-HJKMNP-TV-Z]{26}$/)
@@ -12,16 +12,16 @@ const factor = z.object({ user: label, user_created_at: instant, factor_id: ulid
 
 export const recoveryCodesCount = 10
 
-/** From now on the user signs in with password and code. */
+/** From now on, the user signs in with password and code. */
 export const secondFactorSetV1 = factor.extend({ codes_id: ulidText })
 
-/** The password alone is enough again. `reason` is null if the person removed it. */
+/** The password is enough again. `reason` is null if the user removed the factor. */
 export const secondFactorRemovedV1 = factor.extend({ reason: label.nullable() })
 
 /** Previous recovery codes are no longer valid. */
 export const recoveryCodesRenewedV1 = factor.extend({ codes_id: ulidText })
 
-/** `code` is the index of the code in its list. The code is no longer valid. */
+/** `code` is the index in the list of the code that was used, and can no longer be used. */
 export const recoveryCodeUsedV1 = factor.extend({
   codes_id: ulidText,
   code: z.int().min(1).max(recoveryCodesCount),
@@ -34,7 +34,7 @@ export const recoveryCodeUsedV1 = factor.extend({
 const secondFactorRefusal = z.enum(['wrong', 'used', 'limited', 'broken'])
 export type SecondFactorRefusal = z.infer<typeof secondFactorRefusal>
 
-/** Codes that one process has refused since `window`, each after a correct password. `address_hmac` is that of the first of them. */
+/** Codes that one process has refused since `window`, each after a correct password. `address_hmac` belongs to the first refusal. */
 export const secondFactorsRefusedV1 = z.object({
   user: label,
   reason: secondFactorRefusal,

@@ -1,13 +1,13 @@
 import { z } from 'zod'
 import { instant, keyedHmac, label } from './primitives.ts'
 
-/** Successful and refused sign-ins to the dashboard. An address is a keyed hash: it can be recognized, but not read. */
+/** Successful and refused sign-ins to the dashboard. An address is stored as a keyed hash, which can be recognized but not read. */
 
-/** How a person proves their identity: a local password, or a trusted identity provider. */
+/** A local password, or a trusted identity provider. */
 const signInWay = z.enum(['password', 'identity_provider'])
 export type SignInWay = z.infer<typeof signInWay>
 
-/** `known_device`: the user had signed in on it before. */
+/** `known_device`: the user had signed in on this device before. */
 export const userSignedInV1 = z.object({
   user: label,
   address_hmac: keyedHmac,
@@ -21,8 +21,8 @@ const signInRefusal = z.enum(['wrong', 'disabled', 'limited'])
 export type SignInRefusal = z.infer<typeof signInRefusal>
 
 /**
- * Attempts that were refused since `window`, in one process. `user` is null if the user does not exist: the typed name may be
- * a password. `address_hmac` is that of the first of them.
+ * Attempts that one process has refused since `window`. `user` is null if the user does not exist, because the typed
+ * name may be a password. `address_hmac` belongs to the first refusal.
  */
 export const signInsRefusedV1 = z.object({
   user: label.nullable(),

@@ -1,9 +1,6 @@
 import { hash } from 'node:crypto'
 
-/**
- * Stream names: a category, a hyphen, an id without hyphens. Projections and live read models
- * select events by the category.
- */
+/** Stream names consist of a category, a hyphen, and an id without hyphens. Projections and live read models select events by category. */
 
 const streamCategories = [
   'installation',
@@ -19,7 +16,7 @@ const streamCategories = [
   'signin',
 ] as const
 
-/** The organization's ledger: grants, calls, facts, charges and adjustments in one order. */
+/** The organization's ledger: grants, calls, charges and adjustments in one order. */
 export const ledgerStream = (organizationId: string): string => `ledger-${organizationId}`
 
 /** The events of one API key. */
@@ -28,41 +25,39 @@ export const keyStream = (keyId: string): string => `key-${keyId}`
 /** All price books ever published. */
 export const priceBookStream = 'pricebook'
 
-/** Everything known about one person: fetches, misses, erasure. */
+/** Everything about one person: fetches, misses and erasure. */
 export const profileStream = (subjectId: string): string => `profile-${subjectId}`
 
-/** The pixel rules of one organization. */
 export const pixelStream = (organizationId: string): string => `pixel-${organizationId}`
 
-/** The beginning of the event log, and the installation key, wrapped. */
+/** The beginning of the event log, and the wrapped installation key. */
 export const installationStream = 'installation'
 
-/** Operators' actions. */
 export const operatorStream = 'operator'
 
-/** Sign-ins to the dashboard of one month (UTC). They are separate from operators' actions, whose stream is read at every command. */
+/** The dashboard sign-ins of one month (UTC). They are separate, because every command reads the operators' stream. */
 export const signInStream = (instant: string): string => `signin-${instant.slice(0, 7).replace('-', '')}`
 
-/** The signed checkpoints of the whole log, and the keys that sign them. */
+/** The signed checkpoints of the whole log, and the announced signing keys. */
 export const checkpointStream = 'checkpoint'
 
-/** One re-rate: its plan, and the decisions and results that follow. */
+/** One re-rate: its plan, its decisions and its results. */
 export const rerateStream = (run: string): string => `rerate-${run}`
 
-/** An operator's reference of an organization. The name holds its digest, because a reference may hold anything. */
+/** The stream of an operator's reference. Its name contains a digest, because a reference can contain any character. */
 export const referenceStream = (organizationId: string, reference: string): string =>
   `reference-${hash('sha256', `${organizationId}\n${reference}`, 'hex')}`
 
-/** The organization whose ledger this stream is; null for any other stream. */
+/** The organization to which this ledger stream belongs, or null. */
 export const organizationOfStream = (stream: string): string | null =>
   stream.startsWith('ledger-') ? stream.slice('ledger-'.length) : null
 
-/** The part before the first hyphen; the whole name if there is none. */
+/** The part before the first hyphen, or the whole name. */
 const categoryOf = (stream: string): string => {
   const hyphen = stream.indexOf('-')
   return hyphen === -1 ? stream : stream.slice(0, hyphen)
 }
 
-/** Whether a stream belongs to this service. On a shared server, others' names may look similar. */
+/** Whether a stream belongs to this service. On a shared server, other software's stream names can look similar. */
 export const isStreamOfOurs = (stream: string): boolean =>
   streamCategories.some((category) => category === categoryOf(stream)) && stream.split('-').length <= 2

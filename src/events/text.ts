@@ -1,28 +1,28 @@
 /**
- * The one rule for text that people write and read: names, reasons, notes, approvers. Refused text would either break
- * its storage (PostgreSQL takes no U+0000, UTF-8 no half of a character) or be shown differently than it was written.
+ * The one rule for text that people write and read. Refused text would either break its storage (PostgreSQL accepts no
+ * U+0000, UTF-8 no half of a character) or look different from what was written.
  */
 
-/** In UTF-16 units, as browsers and event schemas count. */
+/** In UTF-16 units, like browsers and event schemas. */
 export const labelMax = 200
 
 const faults = [
   [/\p{Cc}/u, 'control characters are not allowed'],
   [/[\p{Zl}\p{Zp}]/u, 'line and paragraph separators are not allowed'],
-  [/\p{Bidi_Control}/u, 'characters that turn the direction of text are not allowed'],
-  [/\p{Cs}/u, 'it holds half a character'],
+  [/\p{Bidi_Control}/u, 'characters that change the direction of text are not allowed'],
+  [/\p{Cs}/u, 'it contains half a character'],
 ] as const
 
-/** The fault of a text, ignoring its length; null if there is none. */
+/** The fault of a text, ignoring its length, or null. */
 export const textFault = (text: string): string | null =>
   faults.find(([pattern]) => pattern.test(text))?.[1] ?? null
 
 const seen = /[^\s\p{Default_Ignorable_Code_Point}]/u
 
-/** The fault of a label, which is a text that is not blank and has at most `max` characters; null if there is none. */
+/** The fault of a label, which must not be blank and may have at most `max` characters, or null. */
 export const labelFault = (text: string, max = labelMax): string | null => {
   if (text.length > max) return `at most ${max} characters; it has ${text.length}`
   const fault = textFault(text)
   if (fault !== null) return fault
-  return seen.test(text) ? null : 'nothing but white space was given'
+  return seen.test(text) ? null : 'it contains only white space'
 }

@@ -1,19 +1,19 @@
 import { currentVersion, type DomainEvent, type EventType, isEventType } from './catalogue.ts'
 
-/** Turns data of one version into the next version's. Pure and total over every event ever written. */
+/** Converts the data of one version to the next version. Must accept every event that was ever written. */
 export type Upcast = (data: unknown) => unknown
 
-/** `upcasts[type][n - 1]` converts version n to n + 1. A type that is not here has only one version so far. */
+/** `upcasts[type][n - 1]` converts version n to n + 1. A type without an entry has only one version. */
 const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {}
 
-/** The event type is not in the catalogue: written by a newer release, or not ours. Never skipped silently. */
+/** The event type is not in the catalogue. A newer release or other software wrote it, so it must not be skipped silently. */
 export class UnknownEventType extends Error {
   override name = 'UnknownEventType'
 }
 
 /**
- * Brings stored data to today's version of its type, one version at a time.
- * Throws `UnknownEventType` for a type or version this release does not know.
+ * Converts stored data to the newest version of its type. Throws `UnknownEventType` for a type or version that this
+ * release does not have.
  */
 export const upcast = (type: string, version: number, data: unknown, steps = upcasts): DomainEvent => {
   if (!isEventType(type))

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { instant, organizationId } from './primitives.ts'
 
-/** The notices a webhook can receive. */
 export const webhookEvent = z.enum(['balance.low', 'price.changed', 'key.expiring', 'checkpoint'])
 export type WebhookEvent = z.infer<typeof webhookEvent>
 
@@ -11,7 +10,7 @@ const webhookId = z.string().regex(/^wh_[0-9A-HJKMNP-TV-Z]{26}$/)
 /** Only the host of a URL is recorded, because paths of webhooks are often passwords. */
 const host = z.string().min(1).max(300)
 
-/** An address receives notices from now on. `organization_id` null: it belongs to the operator. */
+/** From now on, an address receives notices. `organization_id` null: the webhook belongs to the operator. */
 export const webhookCreatedV1 = z.object({
   webhook_id: webhookId,
   organization_id: organizationId.nullable(),
@@ -23,11 +22,11 @@ const oneWebhook = z.object({ webhook_id: webhookId, organization_id: organizati
 
 export const webhookDeletedV1 = oneWebhook
 
-/** Messages wait from now on. */
+/** From now on, messages wait. */
 export const webhookPausedV1 = oneWebhook
 
-/** Messages are sent again: after a pause, or after it was disabled. */
+/** Messages are sent again, after a pause or after the webhook was disabled. */
 export const webhookResumedV1 = oneWebhook
 
-/** Messages are signed with a new secret, and until then also with the previous one. */
+/** Messages are signed with a new secret and, until `former_until`, also with the previous one. */
 export const webhookSecretRotatedV1 = oneWebhook.extend({ former_until: instant })

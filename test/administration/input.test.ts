@@ -22,7 +22,7 @@ const nowMs = Date.parse('2026-11-22T12:00:00Z')
 const inFile = { field: 'file', base: [] }
 
 const refusals: readonly (readonly [field: string, message: string, read: () => unknown])[] = [
-  ['name', 'nothing but white space was given', () => labelOf('name', '  ')],
+  ['name', 'it contains only white space', () => labelOf('name', '  ')],
   ['reason', 'at most 3 characters; it has 4', () => labelOf('reason', 'long', 3)],
   [
     'priority',

@@ -163,7 +163,7 @@ describe('the actor of a command', () => {
     expect(() => operatorOf(parseConfig({ OPERATOR_TOKEN: 'ada' }), undefined)).toThrow(
       'OPERATOR_TOKEN: not a',
     )
-    expect(() => operatorOf(parseConfig({}), ' ')).toThrow('nothing but white space')
+    expect(() => operatorOf(parseConfig({}), ' ')).toThrow('it contains only white space')
     expect(() => operatorOf(parseConfig({}), 'a'.repeat(124))).toThrow('at most 123 characters')
     expect(() => operatorOf(parseConfig({ OPERATOR: 'a\u0007' }), undefined)).toThrow('OPERATOR: control')
   })

@@ -220,8 +220,8 @@ describe('any other text gets a clear answer', () => {
   test.each([
     ['U+0000', 'a\u0000b', 'Control characters are not allowed.'],
     ['a text that is too long', 'x'.repeat(201), 'At most 200 characters; it has 201.'],
-    ['a text that turns its direction', 'a\u202eb', 'Characters that turn the direction of text'],
-    ['nothing that can be seen', '\u200b', 'Nothing but white space was given.'],
+    ['a text that turns its direction', 'a\u202eb', 'Characters that change the direction of text'],
+    ['nothing that can be seen', '\u200b', 'It contains only white space.'],
   ])('%s', async (_, text, says) => {
     const { statusCode, body } = await search('admin', text)
     expect([statusCode, body]).toEqual([422, expect.stringContaining(says)])

@@ -64,9 +64,9 @@ test.each([
   ['reason: control characters are not allowed', 'bought\nsold'],
   ['reason: control characters are not allowed', 'bought\u0085'],
   ['reason: line and paragraph separators are not allowed', 'bought\u2028sold'],
-  ['reason: characters that turn the direction of text are not allowed', 'bought\u202esold'],
-  ['reason: characters that turn the direction of text are not allowed', '\u2066bought'],
-  ['reason: it holds half a character', 'bought\ud800'],
+  ['reason: characters that change the direction of text are not allowed', 'bought\u202esold'],
+  ['reason: characters that change the direction of text are not allowed', '\u2066bought'],
+  ['reason: it contains half a character', 'bought\ud800'],
 ])('no event is written with a text that displays as another text: %s', (sentence, reason) => {
   expect(() => encode({ type: 'CreditGranted', data: { ...granted, reason } })).toThrow(sentence)
 })

@@ -27,7 +27,7 @@ test('nothing else is refused, except blank or too long text', () => {
   for (const text of ['a', 'é', 'Ωμέγα', '返金', '👩‍👩‍👧', 'می‌خواهم', ' a b ', 'a'.repeat(labelMax)])
     expect(labelFault(text)).toBeNull()
   for (const blank of ['', ' ', '\u00a0', '\u3000', '\u200b', '\ufeff', ' \u00ad\u2060'])
-    expect(labelFault(blank)).toBe('nothing but white space was given')
+    expect(labelFault(blank)).toBe('it contains only white space')
   expect(labelFault('a'.repeat(labelMax + 1))).toBe('at most 200 characters; it has 201')
   expect(labelFault('👍'.repeat(33), 64)).toBe('at most 64 characters; it has 66')
 })
