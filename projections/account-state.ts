@@ -1,7 +1,7 @@
 import { microOf } from './micro.ts'
 import type { ProjectedEvent } from './projection.ts'
 
-/** An account, with its totals and with the changes its rows do not hold yet. Instants are milliseconds since the epoch. */
+/** An account with its totals, and with the changes that are not in its rows yet. Times are milliseconds since the epoch. */
 export type AccountState = {
   readonly organizationId: string
   name: string | null
@@ -14,10 +14,9 @@ export type AccountState = {
   charged: bigint
   expired: bigint
   adjusted: bigint
-  /** Lots with something left. */
   readonly lots: Map<string, LotState>
   overrides: OverrideState[]
-  /** False: nothing is known to be written, and existing rows are ignored. */
+  /** False: existing rows are ignored, because they may be wrong. */
   written: boolean
   readonly changed: {
     readonly lots: Map<string, LotState>
@@ -43,7 +42,7 @@ export type OverrideState = {
   readonly fromMs: number
 }
 
-/** The account before the first event of its ledger. */
+/** An account before the first event of its ledger. */
 export const initialState = (organizationId: string): AccountState => ({
   organizationId,
   name: null,
@@ -63,8 +62,8 @@ export const initialState = (organizationId: string): AccountState => ({
 })
 
 /**
- * Folds the ledger's next event into the account, in place. Throws if the ledger breaks its own rules: a revision that
- * does not follow, credits taken from a lot that does not hold them.
+ * Folds the ledger's next event into the account, in place. Throws if the ledger breaks its own rules, for example if a
+ * revision is missing or credits are taken from a lot with too few.
  */
 export const evolve = (state: AccountState, event: ProjectedEvent): void => {
   if (event.revision !== state.revision + 1)
@@ -157,7 +156,7 @@ const grant = (
   })
 }
 
-/** Returns credits to lots, and gives the total. */
+/** Puts credits back into lots, and returns the total. */
 const fill = (
   state: AccountState,
   fills: Extract<ProjectedEvent, { type: 'CreditAdjusted' }>['data']['fills'],
@@ -175,14 +174,14 @@ const fill = (
   return given
 }
 
-/** Takes allocations from their lots, and returns the total. */
+/** Takes amounts from their lots, and returns the total. */
 const take = (state: AccountState, allocations: readonly { grant_id: string; amount: string }[]): bigint => {
   let taken = 0n
   for (const { grant_id, amount } of allocations) {
     const lot = state.lots.get(grant_id)
     const part = microOf(amount)
     if (lot === undefined || lot.remaining < part)
-      throw new Error(`${amount} credits are taken from lot ${grant_id}, which does not hold them`)
+      throw new Error(`${amount} credits are taken from lot ${grant_id}, which contains less`)
     setLot(state, { ...lot, remaining: lot.remaining - part })
     taken += part
   }

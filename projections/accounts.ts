@@ -59,9 +59,9 @@ const overridesTable = {
  * Each organization's account as of a ledger revision. A process starts from it instead of reading a ledger from its
  * beginning, and balances are read from it.
  *
- * The rows are a snapshot, and a snapshot affects cost, never meaning. They are written whole from the account that the
- * projector folded, never by adding to an existing row, and they carry a seal over all of it. A row that someone else
- * changed does not match its seal, and its reader folds the ledger from the start instead.
+ * A wrong row can cost time, but never changes a result. The projector always writes whole rows from the account in its
+ * memory, with a seal over all of their values. If a row does not match its seal, the reader folds the ledger from the
+ * start.
  */
 export const accounts: StatefulProjection<AccountState, AccountRow> = {
   name: 'accounts',
@@ -199,8 +199,8 @@ export type OrganizationRow = {
 }
 
 /**
- * Every organization with its balance at the projection's checkpoint, oldest first. Lots that expired by `nowMs`, the clock of
- * the process that asks, do not count, as in the ledger itself.
+ * Every organization with its balance at the projection's checkpoint, oldest first. Lots that expired by `nowMs` do not
+ * count, as in the ledger.
  */
 export const allOrganizations = (nowMs: number): Query<OrganizationRow> => ({
   text: `select a.organization_id, a.name, a.registered_at, a.charged_micro::text,
@@ -211,13 +211,13 @@ export const allOrganizations = (nowMs: number): Query<OrganizationRow> => ({
   values: [new Date(nowMs)],
 })
 
-/** Organizations that have, or had, prices of their own. */
+/** Organizations that have, or had, their own prices. */
 export const allOverridden = (): Query<{ organization_id: string }> => ({
   text: 'select distinct organization_id from account_price_overrides order by organization_id',
   values: [],
 })
 
-/** Every ledger that has a row, registered or not. */
+/** Every ledger with a row, whether its organization is registered or not. */
 export const allAccounts = (): Query<{ organization_id: string }> => ({
   text: 'select organization_id from accounts',
   values: [],
@@ -225,7 +225,7 @@ export const allAccounts = (): Query<{ organization_id: string }> => ({
 
 export type ExpirableLotRow = { organization_id: string; grant_id: string; expires_at: Date }
 
-/** Lots that expired by `nowMs` with something left, which the expiry job writes off. */
+/** Lots that expired by `nowMs` and are not empty, which the expiry job writes off. */
 export const expirableLots = ({ nowMs, max }: { nowMs: number; max: number }): Query<ExpirableLotRow> => ({
   text: `select organization_id, grant_id, expires_at from account_lots
           where remaining_micro > 0 and expires_at <= $1 order by expires_at limit $2`,

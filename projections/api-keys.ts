@@ -27,7 +27,7 @@ const keysTable = {
 } as const satisfies Table
 type KeyRow = RowOf<typeof keysTable>
 
-/** Every API key ever issued, in its current state, for people. Access is decided from the keys' own streams. */
+/** Every API key ever issued, in its current state, for people. Access decisions use the keys' own streams instead. */
 export const apiKeys: StatelessProjection = {
   name: 'api_keys',
   version: 1,
@@ -37,7 +37,7 @@ export const apiKeys: StatelessProjection = {
   tables: [keysTable],
   fold: (events) => {
     const issued: KeyRow[] = []
-    // A key is rotated and revoked once. A second event may end it earlier, but never later.
+    // A key is rotated and revoked only once. A second event can end it earlier, but never later.
     const rotated = new Map<string, Pick<KeyRow, 'key_id' | 'successor_id'> & { grace_until: string }>()
     const limited = new Map<string, Pick<KeyRow, 'key_id' | 'limits'>>()
     const revoked = new Map<string, Pick<KeyRow, 'key_id' | 'revoked_at' | 'revoke_reason'>>()
@@ -52,7 +52,7 @@ export const apiKeys: StatelessProjection = {
         rotated.set(key_id, {
           key_id,
           successor_id: before.successor_id ?? successor_id,
-          // Both are UTC in the same format.
+          // Both are in UTC and have the same format, so they can be compared as text.
           grace_until: before.grace_until < grace_until ? before.grace_until : grace_until,
         })
       } else if (event.type === 'ApiKeyLimitsChanged') {
@@ -63,7 +63,7 @@ export const apiKeys: StatelessProjection = {
         if (!revoked.has(key_id)) revoked.set(key_id, { key_id, revoked_at: at, revoke_reason: reason })
       }
     }
-    // A key is issued before anything else happens to it, and the other changes touch different columns.
+    // A key is issued before any other event, and the other changes affect different columns.
     return [
       insert(keysTable, issued),
       update(keysTable, [...rotated.values()], {
@@ -79,7 +79,7 @@ export const apiKeys: StatelessProjection = {
   },
 }
 
-/** Member by member, because members beyond the event's schema are not columns. */
+/** Listed one by one, because members beyond the event's schema are not columns. */
 const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): KeyRow => ({
   key_id: data.key_id,
   organization_id: data.organization_id,
@@ -98,7 +98,7 @@ const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): 
   revoke_reason: null,
 })
 
-/** Refuses an event in one key's stream about another key, because it would change the other's row. */
+/** Refuses an event in one key's stream that names another key, because it would change the other key's row. */
 const refuseStranger = ({ stream, data }: ProjectedEvent): void => {
   const { key_id } = data as { readonly key_id?: unknown }
   if (stream !== keyStream(String(key_id))) throw new Error(`an event in ${stream} is about another key`)
@@ -125,18 +125,17 @@ export type ApiKeyRow = {
   revoked_at: Date | null
 }
 
-/** Keys, of one organization or of all, oldest first. */
+/** The keys of one organization or, with null, of all organizations, oldest first. */
 export const keysOf = (organizationId: string | null): Query<ApiKeyRow> => ({
   text: 'select * from api_keys where $1::text is null or organization_id = $1 order by created_at, key_id',
   values: [organizationId],
 })
 
-/** The ids of all keys that have rows. */
 export const keyIds = (): Query<{ key_id: string }> => ({ text: 'select key_id from api_keys', values: [] })
 
 /**
- * Facts that rows know and rows folded from a shorter log do not: `revoked` keys that would be accepted again, and
- * keys `issued` that would be unknown.
+ * Facts that would be missing in rows folded from a shorter log: `revoked` keys that would be accepted again, and
+ * `issued` keys that would be unknown.
  */
 export const keysOnlyInRows = (
   live: TableName,

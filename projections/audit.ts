@@ -11,7 +11,7 @@ const entriesTable = {
     actor: 'text not null',
     type: 'text not null',
     stream: 'text not null',
-    // The subjects of the event: ids and names.
+    // The ids and names that the event concerns.
     about: 'text[] not null',
   },
   key: ['position'],
@@ -24,8 +24,8 @@ const entriesTable = {
 } as const satisfies Table
 
 /**
- * Positions in the event log of changes that people made; their content is read there. Calls are not included, so that a year of changes
- * is found in a log of any number of calls. For an event of a ledger, only its type is checked.
+ * Positions in the event log of changes that people made; their content is read there. Calls are not included, so that
+ * changes are found quickly in a log with any number of calls.
  */
 export const audit: StatelessProjection = {
   name: 'audit',
@@ -48,7 +48,7 @@ export const audit: StatelessProjection = {
   },
 }
 
-/** Members of events that name their subjects. */
+/** Members of events that name what the event concerns. */
 const naming = new Set([
   ...['organization_id', 'key_id', 'successor_id', 'user', 'token_id', 'webhook_id', 'run', 'rerate_run'],
   ...['grant_id', 'adjustment_id', 'adjusts', 'override_id', 'subject_id', 'domain', 'sku', 'month', 'job'],
@@ -80,14 +80,14 @@ export type AuditRow = {
 
 export type AuditFilter = {
   readonly since: string | null
-  /** Any of these. */
+  /** Any of these actors. */
   readonly actors: readonly string[] | null
   readonly about: string | null
   readonly type: string | null
   readonly oldestFirst: boolean
 }
 
-/** The next entries after a position in the order asked for; null: the first. */
+/** The next entries after a position, in the requested order; null: the first entries. */
 export const auditPage = (
   { since, actors, about, type, oldestFirst }: AuditFilter,
   { after, max }: { after: string | null; max: number },
@@ -113,14 +113,14 @@ export const auditPage = (
   }
 }
 
-/** Positions of the events that closed months of an organization, the newest first. */
+/** Positions of the events that closed an organization's months, newest first. */
 export const monthClosings = (organizationId: string): Query<{ readonly position: string }> => ({
   text: `select position::text from audit_entries
           where type = 'MonthClosed' and about @> array[$1::text] order by audit_entries.position desc`,
   values: [organizationId],
 })
 
-/** Events of these types about a user, the newest first. */
+/** Events of these types that concern a user, newest first. */
 export const accountChanges = (
   user: string,
   { types, since, max }: { types: readonly string[]; since: string; max: number },
@@ -131,7 +131,7 @@ export const accountChanges = (
   values: [user, types, since, max],
 })
 
-/** The last sign-in of each of these users; null: none in the event log. One index lookup for each. */
+/** The last sign-in of each of these users; null: the event log contains none. Needs one index lookup per user. */
 export const lastSignIns = (
   names: readonly string[],
 ): Query<{ readonly name: string; readonly at: Date | null }> => ({

@@ -9,7 +9,7 @@ import { profileCache } from './profile-cache.ts'
 import type { Projection } from './projection.ts'
 import { usageBuckets } from './usage-buckets.ts'
 
-/** Every read model, in the order operators see them. */
+/** Every read model, in the order shown to operators. */
 export const projections: readonly Projection[] = [
   accounts,
   ledgerLines,

@@ -5,7 +5,7 @@ import type { ProjectedEvent, Query, StatelessProjection } from './projection.ts
 import { insert, type RowOf, type Table, upsert } from './rows.ts'
 import { addUsage, organizationOf, type UsageRow, usageOf, usageTable } from './usage.ts'
 
-/** Movements of credits in blocks of this many revisions: the balance at any revision is a sum over few rows. */
+/** Movements of credits are summed in blocks of this many revisions, so that the balance at any revision needs few rows. */
 const blockRevisions = 1_024
 const blocksTable = {
   name: 'movement_blocks',
@@ -22,7 +22,7 @@ const correctionsTable = {
   columns: {
     organization_id: 'text not null',
     revision: 'bigint not null',
-    // The charge it corrects; null for a correction of a balance, or of many charges.
+    // The corrected charge; null if the correction concerns a balance or many charges.
     adjusts: 'uuid',
     rerate_run: 'text',
   },
@@ -37,14 +37,13 @@ const replaysTable = {
   name: 'replays',
   columns: {
     organization_id: 'text not null',
-    // The request id of the first call.
     repeats: 'text not null',
     revision: 'bigint not null',
   },
   key: ['organization_id', 'repeats', 'revision'],
 } as const satisfies Table
 
-/** The revision up to which each ledger is in these tables. */
+/** The revision up to which these tables contain each ledger. */
 const indexedTable = {
   name: 'indexed_ledgers',
   columns: { organization_id: 'text not null', revision: 'bigint not null' },
@@ -58,8 +57,8 @@ const thresholdsTable = {
 } as const satisfies Table
 
 /**
- * Positions in a ledger, and its sums, for questions of a partner or finance about a single call, a day or an instant, without
- * reading the ledger. Each position is checked in the ledger.
+ * Positions and sums for questions about a call, a day or an instant, which can be answered without reading the whole
+ * ledger. Each position is verified in the ledger itself.
  */
 export const ledgerIndex: StatelessProjection = {
   name: 'ledger_index',
@@ -108,7 +107,6 @@ export const ledgerIndex: StatelessProjection = {
 
 type BlockRow = RowOf<typeof blocksTable> & { readonly amount_micro: bigint }
 
-/** The change of the balance. */
 export const movementOf = (event: DomainEvent): bigint => {
   switch (event.type) {
     case 'CreditGranted':
@@ -124,7 +122,7 @@ export const movementOf = (event: DomainEvent): bigint => {
 
 const addMovement = (blocks: Map<string, BlockRow>, event: ProjectedEvent, moved: bigint): void => {
   const organization_id = organizationOf(event)
-  // A charge belongs to its call's line in the statement, which is one revision before it.
+  // A charge belongs to the statement line of its call, which is one revision earlier.
   const line = event.type === 'CreditCharged' ? event.revision - 1 : event.revision
   const block = Math.floor(line / blockRevisions)
   const cell = `${organization_id} ${block}`
@@ -132,7 +130,7 @@ const addMovement = (blocks: Map<string, BlockRow>, event: ProjectedEvent, moved
   blocks.set(cell, { organization_id, block, amount_micro: before + moved })
 }
 
-/** The movements of a ledger before a revision that has a line of the statement, summed. */
+/** The sum of a ledger's movements before a revision that has a line on the statement. */
 export const movedBefore = (
   organizationId: string,
   revision: number,
@@ -146,7 +144,7 @@ export const movedBefore = (
   }
 }
 
-/** Corrections of a charge, and re-rates that were written after a revision. */
+/** Corrections of a charge, and re-rates, after a revision. */
 export const correctionsAfter = (
   organizationId: string,
   { revision, chargeId, max }: { revision: number; chargeId: string | null; max: number },
@@ -162,9 +160,9 @@ export const correctionsAfter = (
 export type CallPlaceRow = { indexed: string; revision: string | null }
 
 /**
- * The positions of a request's calls in a ledger, and the revision up to which the rows know it (-1: not at all): one row at least, its
- * `revision` null if they know no such call. The request's lines are found before the organization's are looked at: a
- * planner without statistics would read the organization's lines instead.
+ * The places of a request's calls in a ledger, and the revision up to which the rows contain it (-1: not at all).
+ * Returns at least one row; its `revision` is null if there is no such call. The request's lines are selected first,
+ * because a planner without statistics would read all lines of the organization.
  */
 export const placesOfRequest = (
   organizationId: string,
@@ -180,7 +178,7 @@ export const placesOfRequest = (
   values: [organizationId, requestId, max],
 })
 
-/** The organizations of a request: at most a few, because an id is given once. */
+/** The organizations with a call of this request id. There are at most a few, because ids are unique. */
 export const organizationsOfRequest = (
   requestId: string,
   max: number,
@@ -189,7 +187,7 @@ export const organizationsOfRequest = (
   values: [requestId, max],
 })
 
-/** The positions at which lots were opened. */
+/** The places where lots were opened. */
 export const placesOfLots = (
   organizationId: string,
   lotIds: readonly string[],
@@ -198,7 +196,7 @@ export const placesOfLots = (
   values: [organizationId, lotIds],
 })
 
-/** The positions at which an organization's own prices of SKUs were set before a revision, and were not withdrawn. */
+/** The places where an organization's own prices for SKUs were set before a revision, without withdrawn ones. */
 export const placesOfOverrides = (
   organizationId: string,
   { skus, before, max }: { skus: readonly string[]; before: number; max: number },
@@ -208,7 +206,7 @@ export const placesOfOverrides = (
   values: [organizationId, skus, before, max],
 })
 
-/** The positions of calls that repeat a call, by its request id. */
+/** The places of calls that repeat a call, by its request id. */
 export const replaysOf = (
   organizationId: string,
   { repeats, max }: { repeats: string; max: number },

@@ -4,8 +4,9 @@ import type { ProjectedEvent, Query, StatelessProjection, TableName } from './pr
 import { insert, type RowOf, type Table, update, upsert } from './rows.ts'
 
 /**
- * The ledgers that have lines. A line identifies its ledger by an eight-byte number, in its row and in the primary key, because PostgreSQL packs index
- * pages fully only if a key is no longer than two such numbers. If two ledgers have the same number, the later one is refused and halted.
+ * The ledgers that have lines. A line identifies its ledger by an eight-byte number, because PostgreSQL packs index
+ * pages fully only if a key is not longer than two such numbers. If two ledgers have the same number, the later one is
+ * refused and halted.
  */
 const ledgersTable = {
   name: 'statement_ledgers',
@@ -16,22 +17,22 @@ const ledgersTable = {
 
 const linesTable = {
   name: 'ledger_lines',
-  // Columns of a fixed width first, so that no bytes are lost between them: there is a row for every call.
+  // There is a row for every call. Columns with a fixed width come first, so that no bytes are lost between them.
   columns: {
     ledger: 'bigint not null',
     revision: 'bigint not null',
     amount_micro: 'bigint not null',
     effective_at: 'timestamptz not null',
-    // The number of calls of the line; null for a movement of credits.
+    // The number of calls in the line; null for a movement of credits.
     calls: 'bigint',
     rule_version: 'integer',
     price_book_version: 'integer',
     idempotent: 'boolean not null',
-    // Null for a call without an Idempotency-Key: its event's id derives from the request id.
+    // Null for a call without an Idempotency-Key, because its event's id derives from the request id.
     event_id: 'uuid',
-    // The charge of an idempotent call. That of any other call derives from its request id.
+    // The charge for an idempotent call. For any other call, it derives from the request id.
     charge_id: 'uuid',
-    // The lot that was granted, or that expired.
+    // The lot that was granted or expired.
     grant_id: 'uuid',
     // The charge that an adjustment corrects.
     adjusts: 'uuid',
@@ -65,7 +66,7 @@ const readers = (table: TableName): string[] => [
 ]
 
 /**
- * The statement: one row per call or movement of credits, in ledger order. A call and its charge are one row.
+ * The statement: one row per call or movement of credits, in ledger order. A call and its charge share one row.
  * `amount_micro` is the change in the balance: negative for charges and expiries.
  */
 export const ledgerLines: StatelessProjection = {
@@ -97,7 +98,7 @@ export const ledgerLines: StatelessProjection = {
       return { ledger: ledger.ledger, revision }
     }
     const lines: Line[] = []
-    // The event of the last of them.
+    // The id of the last call's event.
     let last = ''
     const chargedLater: (Place & Charge)[] = []
     for (const event of events)
@@ -105,7 +106,7 @@ export const ledgerLines: StatelessProjection = {
         const call = lines.at(-1)
         if (call !== undefined && event.metadata.causation_id === last)
           lines[lines.length - 1] = { ...call, ...chargeOf(event, call) }
-        // The row of the call was written with the batch before this one.
+        // The row of the call was written with the previous batch.
         else
           chargedLater.push({
             ...placeOf(event),
@@ -145,7 +146,7 @@ const chargeOf = (
   lines: data.lines.length > 1 ? data.lines : null,
 })
 
-/** The line an event opens; null for an event without a line. */
+/** The line that an event starts, or null. */
 const lineOf = (event: ProjectedEvent, placeOf: (event: ProjectedEvent) => Place): Line | null => {
   const blank = (kind: string): Line => blankLine(event, placeOf(event), kind)
   switch (event.type) {
@@ -186,7 +187,7 @@ const lineOf = (event: ProjectedEvent, placeOf: (event: ProjectedEvent) => Place
   }
 }
 
-/** A line of zero credits with only a place and a time. */
+/** A line of zero credits, with only a place and a time. */
 const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => ({
   ...place,
   event_id: event.id,
@@ -210,8 +211,8 @@ const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => (
 })
 
 /**
- * The last revision that has a line of the ledger of the organization `$1`. Not `max(revision)`: over the view, which is a join,
- * PostgreSQL would read every line of the ledger for it.
+ * The last revision of organization `$1` that has a line. With `max(revision)`, PostgreSQL would read every line of the
+ * ledger, because the view is a join.
  */
 export const lastRevision =
   'select revision from ledger_lines where ledger = ledger_key($1) order by revision desc limit 1'
@@ -219,14 +220,14 @@ export const lastRevision =
 export type IdempotentCallsAsk = { readonly organizationId: string; readonly eventId: string }
 
 export type IdempotentCallRow = {
-  /** The index of the request that the row answers. */
+  /** The index of the request that this row answers. */
   ask: number
   last_revision: string
   revision: string | null
 }
 
 /**
- * One row for each request: the place of an idempotent call in a ledger, by the id of its event, and the last revision that has a line.
+ * One row for each request: the place of an idempotent call by the id of its event, and the last revision with a line.
  * `revision` is null if the call does not exist.
  */
 export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<IdempotentCallRow> => ({
@@ -240,7 +241,7 @@ export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<Idem
   values: [asks.map(({ organizationId }) => organizationId), asks.map(({ eventId }) => eventId)],
 })
 
-/** Accounts whose balance is not the sum of their movements. There must be none. */
+/** Accounts whose balance is not the sum of their movements. There must not be any. */
 export const unbalancedAccounts = (): Query<{
   organization_id: string
   movements_micro: string
@@ -256,7 +257,7 @@ export const unbalancedAccounts = (): Query<{
   values: [],
 })
 
-/** Facts that rows know about credits and rows folded from a shorter log do not: lines by organization and kind, with their sum. */
+/** Lines that would be missing in rows folded from a shorter log, by organization and kind, with their sum. */
 export const linesOnlyInRows = (
   live: TableName,
   next: TableName,
@@ -271,6 +272,6 @@ export const linesOnlyInRows = (
   values: [],
 })
 
-/** The number of a ledger: the first eight bytes of the SHA-256 of its organization's id. Equals `ledger_key` in the database. */
+/** The number of a ledger: the first eight bytes of the SHA-256 of its organization's id, like `ledger_key` in the database. */
 export const ledgerKeyOf = (organizationId: string): bigint =>
   Buffer.from(hash('sha256', organizationId, 'hex').slice(0, 16), 'hex').readBigInt64BE()

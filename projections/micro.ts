@@ -1,4 +1,4 @@
-/** Event amounts as integers of micro-credits, for columns that are summed. Events hold canonical decimals only. */
+/** An event's amount in micro-credits, for columns that are summed. Events contain only canonical decimals. */
 export const microOf = (amount: string): bigint => {
   const point = amount.indexOf('.')
   if (point === -1) return BigInt(amount) * 1_000_000n

@@ -6,7 +6,7 @@ const daysTable = {
   columns: {
     organization_id: 'text not null',
     day: 'date not null',
-    // The domain of the rule that decided; empty if none did: no rule covers the host, or it could not be judged.
+    // The domain of the rule that decided; empty if no rule did.
     domain: 'text not null',
     fired: 'bigint not null',
     refused: 'bigint not null',
@@ -14,10 +14,7 @@ const daysTable = {
   key: ['organization_id', 'day', 'domain'],
 } as const satisfies Table
 
-/**
- * How many pixel hits fired and how many were refused, by UTC day and by the domain of the rule that decided, from the calls'
- * answers. Limits are judged by other counters, which hold current values and are not events.
- */
+/** Counts pixel hits that fired or were refused, by UTC day and by the domain of the rule that decided. Limits do not use these counts. */
 export const pixelDays: StatelessProjection = {
   name: 'pixel_days',
   version: 1,
@@ -54,7 +51,7 @@ export type PixelDayRow = {
   readonly refused: string
 }
 
-/** Days of an organization, newest first, and within a day by domain; only one domain if it is given. */
+/** An organization's days, newest first, each by domain. `domain` selects a single domain. */
 export const pixelDaysOf = (
   organizationId: string,
   { domain, max }: { readonly domain: string | null; readonly max: number },
@@ -65,7 +62,7 @@ export const pixelDaysOf = (
   values: [organizationId, domain, max],
 })
 
-/** How many hits fired and how many were refused from a day on. One row. */
+/** How many hits have fired and how many were refused since a day, in one row. */
 export const pixelHitsSince = (
   organizationId: string,
   day: string,

@@ -33,8 +33,8 @@ const aliasesTable = {
 type Alias = RowOf<typeof aliasesTable>
 
 /**
- * The known data of people: the newest payload of each, sealed, and which identifiers lead to whom. Everything here is
- * unreadable without the payload's key, which lives outside the event log.
+ * The known data of people: the newest sealed payload of each person, and the identifiers that lead to that person.
+ * Everything is unreadable without the payload's key, which is stored outside the event log.
  */
 export const profileCache: StatelessProjection = {
   name: 'profile_cache',
@@ -54,14 +54,14 @@ export const profileCache: StatelessProjection = {
   },
 }
 
-/** A batch's result for a subject: its newest data, and whether the subject was gone after that. */
+/** A batch's result for a subject: its newest data, and whether the subject was gone afterwards. */
 type Row = {
   readonly data: ProfileFetched | null
-  /** The first and the last time after the data, and whether the data may not be kept. */
+  /** The first and last time after the data, and whether the data must be deleted. */
   readonly gone: { readonly first: ProfileGone; readonly last: ProfileGone; readonly purged: boolean } | null
 }
 
-/** A batch's last result for every subject and alias. An erasure also discards earlier results of the batch. */
+/** A batch's last result for every subject and alias. An erasure also discards earlier results in the batch. */
 class Folding {
   readonly #erased = new Set<string>()
   readonly #rows = new Map<string, Row>()
@@ -99,7 +99,8 @@ class Folding {
 
   #alias(alias: Alias): void {
     const before = this.#aliases.get(keyOf(alias))
-    // A miss does not undo that the identifier once led there: the subject it belonged to decides whose answer may be trusted.
+    // The identifier did lead to this subject once, and the subject decides whose answer may be trusted. A miss does
+    // not change that.
     this.#aliases.set(keyOf(alias), {
       ...alias,
       verified_at: alias.verified_at ?? before?.verified_at ?? null,
@@ -124,7 +125,7 @@ class Folding {
       upsert(aliasesTable, [...this.#aliases.values()], {
         verified_at: 'coalesce(excluded.verified_at, t.verified_at)',
       }),
-      // A person found by such an identifier keeps their subject.
+      // A person who was found by such an identifier keeps their subject.
       upsertOnly(aliasesTable, [...this.#former.values()], []),
     ]
   }
@@ -152,7 +153,7 @@ const fetchedRow = (data: ProfileFetched): RowOf<typeof cacheTable> => ({
   gone_reason: null,
 })
 
-/** A row without data begins with the first time its person was gone. */
+/** A row without data begins with the first time that its person was gone. */
 const goneRow = ({ first, last }: NonNullable<Row['gone']>): RowOf<typeof cacheTable> => ({
   subject_id: last.subject_id,
   provider: first.provider,
@@ -164,7 +165,7 @@ const goneRow = ({ first, last }: NonNullable<Row['gone']>): RowOf<typeof cacheT
   gone_reason: last.reason,
 })
 
-/** The subject an identifier leads to, and the cached data. */
+/** The subject to which an identifier leads, with its cached data. */
 export type ProfileAliasRow = {
   subject_id: string
   verified_at: Date | null
@@ -179,7 +180,7 @@ export type ProfileAliasRow = {
   gone_reason: string | null
 }
 
-/** If an identifier led to several subjects, the one it last appeared with. `hmac` is an expression in SQL. */
+/** If an identifier has led to several subjects, the query returns the latest one. `hmac` is an SQL expression. */
 export const profileBy = (hmac: string): string => `
   select a.subject_id, a.verified_at, a.missed_at, a.missed_reason,
          c.provider, c.observed_at, c.fetched_at, c.key_id, c.sealed, c.gone_at, c.gone_reason
@@ -193,21 +194,21 @@ export const profileOf = (hmac: string): Query<ProfileAliasRow> => ({
 
 export type SubjectAliasRow = { subject_id: string; hmac: string; kind: string; verified_at: Date | null }
 
-/** The identifiers known to lead to a subject. */
+/** The identifiers that lead to a subject. */
 export const aliasesOf = (subjectId: string): Query<SubjectAliasRow> => ({
   text: `select subject_id, hmac, kind, verified_at from profile_aliases
           where subject_id = $1 order by verified_at desc nulls last, hmac limit 1000`,
   values: [subjectId],
 })
 
-/** For an erasure: every subject that any of these identifiers ever led to, each with all of its identifiers. */
+/** For an erasure: every subject to which any of these identifiers ever led, each with all of its identifiers. */
 export const subjectsOf = (hmacs: readonly string[]): Query<SubjectAliasRow> => ({
   text: `select subject_id, hmac, kind, verified_at from profile_aliases
           where subject_id in (select subject_id from profile_aliases where hmac = any($1::text[])) limit 10000`,
   values: [hmacs],
 })
 
-/** People without rows, who would have rows again if they were folded from a log without their erasure. */
+/** People who are erased now, but whose rows would return from a log that lacks their erasure. */
 export const profilesOnlyInLog = (live: TableName, next: TableName): Query<{ subject_id: string }> => ({
   text: `select n.subject_id from ${next('profile_cache')} n
           where not exists (select from ${live('profile_cache')} l where l.subject_id = n.subject_id)

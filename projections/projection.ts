@@ -2,7 +2,7 @@ import type { DomainEvent } from '../src/events/catalogue.ts'
 import type { EventMetadata } from '../src/events/envelope.ts'
 import type { Change, Table } from './rows.ts'
 
-/** An event as projections see it: in today's vocabulary, with its place and envelope. */
+/** An event for projections: upcast to the newest version, with its place and envelope. */
 export type ProjectedEvent = DomainEvent & {
   readonly id: string
   readonly position: bigint
@@ -12,15 +12,15 @@ export type ProjectedEvent = DomainEvent & {
   readonly metadata: EventMetadata
 }
 
-/** Seals rows: someone without the key can change a row, but the change is not trusted. */
+/** Seals rows. Without the key, someone can change a row, but the changed row is not trusted. */
 export type RowSeal = {
-  /** The seal of a text, under the key in use. */
+  /** The seal of a text, with the current key. */
   of(text: string): string
-  /** Whether it is a seal of the text, under the key in use or an earlier one. */
+  /** Whether this is a seal of the text, with the current key or an earlier one. */
   fits(text: string, seal: string): boolean
 }
 
-/** Resolves a table's reading name to the physical table being written. */
+/** Maps the name of a table for readers to the physical table that is written. */
 export type TableName = (name: string) => string
 
 type Declared = {
@@ -28,37 +28,37 @@ type Declared = {
   readonly version: number
   readonly prefixes: readonly string[]
   /**
-   * A read model of money stops the rows of a stream at an event that it cannot apply, and continues with all other streams.
-   * Any other read model sets the event aside and continues.
+   * For money, the rows of a stream stop at an event that cannot be applied, and other streams continue. Any other read
+   * model sets the event aside and continues.
    */
   readonly money: boolean
-  /** Its rows decide permissions. An event that is set aside is logged as fatal. */
+  /** Its rows decide permissions, so an event that is set aside is logged as fatal. */
   readonly guards?: true
   readonly tables: readonly Table[]
-  /** Statements that create what readers use in addition to a view of each table, once the tables are live. */
+  /** Statements that create more views or functions for readers, once the tables are live. */
   readonly readers?: (table: TableName) => readonly string[]
-  /** For a read model of money: the totals of its rows, by organization. Rows replace the live ones only if they match the totals of the log. */
+  /** For money: the totals of its rows, by organization. New rows replace the live ones only if they match the log's totals. */
   readonly totals?: {
     readonly figures: readonly Figure[]
     readonly of: (table: TableName) => Query<Total>
   }
 }
 
-/** A total of an organization: the number of its lines, or an amount in micro-credits. */
+/** A total of an organization: a number of lines, or an amount in micro-credits. */
 export type Figure = 'lines' | 'balance' | 'granted' | 'charged' | 'expired' | 'adjusted'
 
 /** `amount` is a whole number, as text. */
 type Total = { readonly organization_id: string; readonly figure: Figure; readonly amount: string }
 
-/** Each batch becomes changes by itself: rows are added, or changed as the events require. */
+/** Each batch becomes changes on its own: rows are added, or changed as the events require. */
 export type StatelessProjection = Declared & {
   readonly fold: (events: readonly ProjectedEvent[]) => Change[]
 }
 
 /**
- * Its rows are the state of each stream, written whole from states that the projector keeps in memory. A state that is
- * not in memory is read from rows with a correct seal, or else folded from the start of the stream. So no row that
- * someone else wrote becomes part of a row of the projector.
+ * Its rows are the states of streams. They are always written whole, from states in the projector's memory. Other
+ * states are read from rows with a valid seal, or folded from the start of the stream. So rows that someone else wrote
+ * never become part of the projector's rows.
  */
 export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
   readonly states: {
@@ -66,10 +66,10 @@ export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
     copy(state: State): State
     /** Folds the stream's next event into the state, in place. Throws if the stream breaks its own rules. */
     evolve(state: State, event: ProjectedEvent): void
-    /** The rows of states, as far as they changed since they were `written`. `seal` is a keyed hash. */
+    /** The changes to rows since the states were `written`. `seal` is a keyed hash. */
     write(states: readonly State[], seal: RowSeal): Change[]
     written(state: State): void
-    /** The rows of streams, and the state a row holds: null if its seal is not the projector's. */
+    /** The rows of streams. `open` returns a row's state, or null if its seal is not the projector's. */
     rows(streams: readonly string[], table: TableName): Query<Row>
     open(
       row: Row,
@@ -84,13 +84,13 @@ export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
 }
 
 /**
- * A versioned, disposable read model. Folding is pure: the same events in the same order give the same rows, for any
- * division into batches.
+ * A versioned, disposable read model. Folding is pure: the same events in the same order result in the same rows, for
+ * any division into batches.
  *
  * Raise `version` when the tables or the fold change: the new version is built next to the old one and switched in one
  * transaction.
  */
 export type Projection = StatelessProjection | StatefulProjection
 
-/** A read: SQL with its parameters, for the caller to run. Rows are of type `Row`. */
+/** A read query: SQL with its parameters, for the caller to run. Rows have the type `Row`. */
 export type Query<Row> = { readonly text: string; readonly values: readonly unknown[]; readonly row?: Row }

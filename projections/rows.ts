@@ -1,9 +1,9 @@
 /**
- * The changes of a fold, as data: plain objects for the rows of a table whose columns are declared once. From both, the
- * SQL that writes a whole batch is generated, one statement for all rows of a change.
+ * The changes of a fold as data: plain objects for the rows of a declared table. The SQL that writes them is generated,
+ * with one statement for all rows of a change.
  */
 
-/** The value of a plain object for a column, by the column's SQL type. Instants and dates are ISO 8601 in UTC. */
+/** The JavaScript type of a column's value, by its SQL type. Times and dates are ISO 8601 in UTC. */
 type Held = {
   text: string
   uuid: string
@@ -19,13 +19,12 @@ type Held = {
 type SqlType = keyof Held
 
 export type Table = {
-  /** The name readers use: a view of the version that is live. */
+  /** The name for readers, which is a view of the live version. */
   readonly name: string
-  /** Each column's SQL type, and `not null` and other constraints after it. */
+  /** Each column's SQL type, followed by `not null` and other constraints. */
   readonly columns: Readonly<Record<string, SqlType | `${SqlType} ${string}`>>
-  /** The columns of the primary key. */
   readonly key: readonly string[]
-  /** Created after a rebuild has filled the table. `$table` is its name. */
+  /** Created after a rebuild has filled the table. `$table` stands for its name. */
   readonly indexes?: readonly string[]
 }
 
@@ -35,18 +34,17 @@ type Value<Definition> = Definition extends SqlType
     ? Held[Type]
     : never
 
-/** A whole row of a table. */
 export type RowOf<T extends Table> = { readonly [Column in keyof T['columns']]: Value<T['columns'][Column]> }
 
-/** New values of columns as SQL: `t` is the existing row, `excluded` the row of the change. */
+/** New column values as SQL: `t` is the existing row, and `excluded` is the row of the change. */
 type NewValues<T extends Table> = { readonly [Column in keyof T['columns']]?: string }
 
 /**
- * One set-based change of a table. All rows have the same columns.
+ * One change to many rows of a table. All rows have the same columns.
  *
- * `insert`: no row has the key of an existing one. `upsert`: an existing row takes the values of `set`.
- * `update`: the rows with these keys take the values of `set`. `delete`: the rows that are equal in all given columns are deleted.
- * `keep_newest`: the rows whose column is further before its greatest value than the interval in `set` are deleted.
+ * `insert`: new rows, whose keys must not exist. `upsert`: an existing row gets the values of `set`. `update`: the rows
+ * with these keys get the values of `set`. `delete`: the rows that are equal in all given columns are deleted.
+ * `keep_newest`: the rows that are further behind the column's greatest value than the interval in `set` are deleted.
  */
 export type Change = {
   readonly kind: 'insert' | 'upsert' | 'update' | 'delete' | 'keep_newest'
@@ -63,28 +61,28 @@ export const insert = <T extends Table>(table: T, rows: readonly RowOf<T>[]): Ch
   set: {},
 })
 
-/** Adds rows; an existing row takes every value of the new one, except those in `set`. */
+/** Adds rows. An existing row gets every value of the new one, except for the columns in `set`. */
 export const upsert = <T extends Table>(
   table: T,
   rows: readonly RowOf<T>[],
   set: NewValues<T> = {},
 ): Change => ({ kind: 'upsert', table, rows, set: { ...taken(table, Object.keys(rows[0] ?? {})), ...set } })
 
-/** Adds rows; an existing row takes the values of these columns only. */
+/** Adds rows. An existing row gets only the values of these columns. */
 export const upsertOnly = <T extends Table>(
   table: T,
   rows: readonly RowOf<T>[],
   columns: readonly (keyof T['columns'] & string)[],
 ): Change => ({ kind: 'upsert', table, rows, set: taken(table, columns) })
 
-/** Changes existing rows: they take every given value except the key and those in `set`. */
+/** Changes existing rows: they get every given value, except for the key and the columns in `set`. */
 export const update = <T extends Table>(
   table: T,
   rows: readonly Partial<RowOf<T>>[],
   set: NewValues<T> = {},
 ): Change => ({ kind: 'update', table, rows, set: { ...taken(table, Object.keys(rows[0] ?? {})), ...set } })
 
-/** Removes the rows that are equal in the given columns. */
+/** Deletes the rows that are equal in the given columns. */
 export const remove = <T extends Table>(table: T, rows: readonly Partial<RowOf<T>>[]): Change => ({
   kind: 'delete',
   table,
@@ -92,7 +90,7 @@ export const remove = <T extends Table>(table: T, rows: readonly Partial<RowOf<T
   set: {},
 })
 
-/** Removes the rows whose `column`, the first of the key, is further before its greatest value than `interval`. */
+/** Deletes the rows that are further behind the greatest value of `column`, the first of the key, than `interval`. */
 export const keepNewest = <T extends Table>(
   table: T,
   column: keyof T['columns'] & string,
@@ -104,14 +102,14 @@ const taken = ({ key }: Table, columns: readonly string[]): Record<string, strin
     columns.filter((column) => !key.includes(column)).map((column) => [column, `excluded.${column}`]),
   )
 
-/** The table's columns and primary key, as `create table` has them. */
+/** The table's columns and primary key, in the form for `create table`. */
 export const definitionOf = ({ columns, key }: Table): string =>
   [
     ...Object.entries(columns).map(([column, definition]) => `${column} ${definition}`),
     `primary key (${key.join(', ')})`,
   ].join(', ')
 
-/** The `copy` statement that fills `name` with new rows, and its input in PostgreSQL's text format. */
+/** The `copy` statement that adds new rows to `name`, with its input in PostgreSQL's text format. */
 export const copyOf = (change: Change, name: string): { readonly sql: string; readonly text: string } => {
   const columns = columnsOf(change)
   let text = ''
@@ -119,7 +117,7 @@ export const copyOf = (change: Change, name: string): { readonly sql: string; re
     let separator = ''
     for (const { column, write } of columns) {
       const value = row[column]
-      // An event with fewer members than its schema leaves members undefined.
+      // An event with fewer members than its schema leaves some values undefined.
       text += value === null || value === undefined ? `${separator}\\N` : separator + escaped(write(value))
       separator = '\t'
     }
@@ -128,7 +126,7 @@ export const copyOf = (change: Change, name: string): { readonly sql: string; re
   return { sql: `copy ${name} (${namesOf(columns)}) from stdin`, text }
 }
 
-/** Any change of `name` as a statement with its parameters: a list of texts for each column of its rows. */
+/** A change of `name` as a statement with its parameters: one list of texts for each column. */
 export const statementOf = (
   change: Change,
   name: string,
@@ -164,8 +162,8 @@ const sqlOf = ({ kind, table: { key }, set }: Change, name: string, columns: rea
     case 'delete':
       return `delete from ${name} t using (${given}) excluded where ${same(columns.map(({ column }) => column))}`
     case 'keep_newest':
-      // PostgreSQL expects one bound that it does not know to hold for a third of the rows, and reads the whole table. With two
-      // bounds it uses the key.
+      // With one unknown bound, PostgreSQL expects a third of the rows and reads the whole table. With two bounds, it
+      // uses the key.
       return Object.entries(set)
         .map(
           ([column, kept]) =>
@@ -186,7 +184,7 @@ const columnsOf = ({ table, rows: [first = {}] }: Change): Column[] =>
 
 const namesOf = (columns: readonly Column[]): string => columns.map(({ column }) => column).join(', ')
 
-/** How values are written as PostgreSQL text where `String` is not enough. */
+/** Writes values as PostgreSQL text where `String` does not suffice. */
 const writers: Readonly<Record<string, (value: unknown) => string>> = {
   json: (value) => JSON.stringify(value),
   'text[]': (value) => (Array.isArray(value) ? arrayOf(value.map(String)) : String(value)),
@@ -202,6 +200,6 @@ const arrayOf = (texts: readonly (string | null)[]): string => {
 
 const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' }
 
-/** A value of COPY's text format, in which these four characters mean something. */
+/** A value in COPY's text format, in which these four characters have a special meaning. */
 const escaped = (text: string): string =>
   /[\\\t\n\r]/.test(text) ? text.replace(/[\\\t\n\r]/g, (character) => escapes[character] ?? '') : text

@@ -2,8 +2,8 @@ import { type AccountState, initialState } from './account-state.ts'
 import type { Query, RowSeal } from './projection.ts'
 
 /**
- * The rows of an account, read back. The seal is a keyed hash over every part of them, so a reader can distinguish rows that the
- * projector wrote from rows that anyone else changed.
+ * Reads the rows of an account. The seal is a keyed hash over all of their parts, so that a reader can tell the
+ * projector's rows from rows that were changed by someone else.
  */
 
 export type AccountRow = {
@@ -32,7 +32,7 @@ export type AccountRow = {
 
 const msOf = (column: string): string => `floor(extract(epoch from ${column}) * 1000)::bigint`
 
-/** SQL for the accounts of `$1`, each with its open lots and price overrides as one row: one snapshot. */
+/** SQL for the accounts of `$1`, each as one row with its lots and price overrides, from a single snapshot. */
 export const rowsOf = (table: { accounts: string; lots: string; overrides: string }): string => `
   select a.organization_id, a.name, ${msOf('a.registered_at')} as registered_at_ms, a.revision, a.digest,
          a.overdraft_limit_micro, a.overdrawn_micro, a.granted_micro, a.charged_micro, a.expired_micro, a.adjusted_micro,
@@ -46,13 +46,13 @@ export const rowsOf = (table: { accounts: string; lots: string; overrides: strin
                    from ${table.overrides} o where o.organization_id = a.organization_id), '[]') as overrides
     from ${table.accounts} a where a.organization_id = any ($1::text[])`
 
-/** Accounts with their open lots and price overrides: one row each, one snapshot; no row for an unknown ledger. */
+/** Accounts with their lots and price overrides, one row each. Unknown ledgers have no row. */
 export const accountSnapshots = (organizationIds: readonly string[]): Query<AccountRow> => ({
   text: rowsOf({ accounts: 'accounts', lots: 'account_lots', overrides: 'account_price_overrides' }),
   values: [organizationIds],
 })
 
-/** Everything a reader relies on, in one text that does not depend on the order of rows. */
+/** Everything on which a reader relies, in one text that does not depend on the order of rows. */
 export const sealedText = (state: AccountState): string =>
   JSON.stringify([
     state.organizationId,
@@ -88,7 +88,7 @@ export const sealedText = (state: AccountState): string =>
       ]),
   ])
 
-/** The account a row holds; null if any part of the row is not as the projector wrote it. */
+/** The account in a row, or null if any part of the row is not as the projector wrote it. */
 export const sealedState = (row: AccountRow, seal: RowSeal): AccountState | null => {
   const state: AccountState = {
     ...initialState(row.organization_id),

@@ -1,15 +1,13 @@
 import { lastRevision } from './ledger-lines.ts'
 import type { Query } from './projection.ts'
 
-/** Queries on the lines of the statement (`ledger-lines.ts`). */
-
-/** The last revision of a ledger that has a line; null if there is none. */
+/** The last revision of a ledger that has a line; null: there is none. */
 export const lastLineOf = (organizationId: string): Query<{ revision: string | null }> => ({
   text: `select (${lastRevision}) as revision`,
   values: [organizationId],
 })
 
-/** Positions where calls of a request may be: of one organization, or of any if it is null. A hint; the ledger itself decides. */
+/** Places where a request's calls may be, in one organization or, with null, in any. Only the ledger itself proves them. */
 export const callsOfRequest = (
   requestId: string,
   organizationId: string | null,
@@ -20,7 +18,7 @@ export const callsOfRequest = (
   values: [requestId, organizationId],
 })
 
-/** The call that an event records, if it had an Idempotency-Key: the ids of other calls' events derive from their request ids. */
+/** The call that an event records, if it had an Idempotency-Key. Other calls' event ids derive from their request ids. */
 export const callOfEvent = (
   eventId: string,
 ): Query<{ organization_id: string; revision: string; request_id: string | null }> => ({
@@ -29,10 +27,10 @@ export const callOfEvent = (
   values: [eventId],
 })
 
-/** Lines that are looked at for a neighbour: more than ever lie between two calls. */
+/** How many lines are searched for a neighbour: more than ever lie between two calls. */
 const neighbourWithin = 10_000
 
-/** The nearest other call of an organization before or after a revision of its ledger. */
+/** The nearest other call of an organization, before or after a revision. */
 export const neighbourCall = (
   organizationId: string,
   { revision, requestId, side }: { revision: number; requestId: string; side: 'before' | 'after' },
@@ -48,15 +46,14 @@ export const neighbourCall = (
 }
 
 export type LinesRange = {
-  /** Revisions, both inclusive. */
+  /** Both revisions are inclusive. */
   readonly from: number
   readonly to: number
-  /** Effective times, the end exclusive. */
   readonly fromMs: number
   readonly toMs: number
 }
 
-/** The sums of lines of one kind, rule and make-up in a range of a ledger. */
+/** Sums of the lines in a range of a ledger, by kind, rule and charge lines. */
 export const lineSums = (
   organizationId: string,
   { from, to, fromMs, toMs }: LinesRange,
@@ -75,7 +72,7 @@ export const lineSums = (
   values: [organizationId, from, to, new Date(fromMs), new Date(toMs)],
 })
 
-/** The lines of a range, in ledger order. */
+/** The lines in a range, in ledger order. */
 export const linesOf = (
   organizationId: string,
   { from, to, fromMs, toMs }: LinesRange,

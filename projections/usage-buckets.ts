@@ -3,9 +3,9 @@ import type { ProjectedEvent, StatelessProjection } from './projection.ts'
 import { keepNewest, type RowOf, type Table, upsert } from './rows.ts'
 import { organizationOf } from './usage.ts'
 
-/** Calls and credits by minute for two days and by hour for 90 days: what the overview and charts of short ranges show. */
+/** Calls and credits by minute for two days, and by hour for 90 days, for the overview and charts of short ranges. */
 
-/** Units of time, as the database has them. The newest bucket decides which others are old. */
+/** Intervals for the database. They count back from the newest bucket. */
 const minutesKept = '2 days'
 const hoursKept = '90 days'
 const minutesKeptMs = 2 * 86_400_000
@@ -17,7 +17,7 @@ const columns = {
   // 'any' for calls over a rate limit, which are not counted by capability.
   capability: 'text not null',
   outcome: 'text not null',
-  // Empty without an error.
+  // Empty if there was no error.
   code: 'text not null',
   calls: 'bigint not null',
   charged_micro: 'bigint not null',
@@ -38,8 +38,8 @@ type Bucket = { -readonly [Column in keyof typeof columns]: RowOf<typeof hoursTa
 }
 
 /**
- * A bucket is removed when a newer one is further ahead than its table keeps, and later amounts for such a bucket are removed
- * with it. So the rows depend on the events alone, for any division into batches.
+ * A bucket is removed when a newer one is further ahead than its table keeps. Later amounts for such a bucket are
+ * removed with it. So the rows depend only on the events, not on their division into batches.
  */
 export const usageBuckets: StatelessProjection = {
   name: 'usage_buckets',
@@ -67,7 +67,7 @@ export const usageBuckets: StatelessProjection = {
       if (bucket.at > newest) newest = bucket.at
       add(hours, { ...bucket, at: `${bucket.at.slice(0, 13)}:00Z` })
     }
-    // A rebuild would write the minutes of years only to remove them.
+    // A rebuild would write the minutes of years, only to remove them.
     const oldest = new Date(Date.parse(newest) - minutesKeptMs).toISOString()
     const sums = {
       calls: 't.calls + excluded.calls',
@@ -83,7 +83,7 @@ export const usageBuckets: StatelessProjection = {
   },
 }
 
-/** Whether a charge belongs to the bucket of the call before it, which saves looking for the bucket again. */
+/** Whether a charge belongs to the bucket of the call before it, so that the bucket need not be searched again. */
 const isChargeOf = (
   { id, bucket: { at, key_id, capability, outcome, code } }: { id: string; bucket: Bucket },
   { data: { rule }, metadata }: Extract<ProjectedEvent, { type: 'CreditCharged' }>,
@@ -95,7 +95,7 @@ const isChargeOf = (
   metadata.actor === `key:${key_id}` &&
   minuteOf(metadata.effective_at) === at
 
-/** A call is counted with its own event, and its credits with the charge after it, which may be in another batch. */
+/** A call is counted with its own event, and its credits with the next event, the charge, which may be in another batch. */
 const bucketsOf = (event: ProjectedEvent): Bucket[] => {
   const organization_id = organizationOf(event)
   const { effective_at, actor } = event.metadata
@@ -129,13 +129,13 @@ const bucketsOf = (event: ProjectedEvent): Bucket[] => {
 
 const minuteOf = (instant: string): string => `${instant.slice(0, 16)}Z`
 
-/** When calls of a day's window were counted; its last minute if that was after its end. */
+/** When a day's calls were counted, or the day's last minute if that was later. */
 const withinDay = (instant: string, window: string): string => {
   const day = window.slice(0, 10)
   return instant.startsWith(day) ? instant : `${day}T23:59`
 }
 
-/** Adds to the bucket of the same cell, and returns that. */
+/** Adds to the bucket with the same key, and returns that bucket. */
 const add = (buckets: Map<string, Bucket>, bucket: Bucket): Bucket => {
   const { at, organization_id, key_id, capability, outcome, code } = bucket
   const cell = `${at} ${organization_id} ${key_id} ${capability} ${outcome} ${code}`

@@ -2,7 +2,7 @@ import { microOf } from './micro.ts'
 import type { ProjectedEvent, Query } from './projection.ts'
 import type { RowOf, Table } from './rows.ts'
 
-/** Usage: calls and credits by UTC day, key, capability, outcome and rule. A part of `ledger_index`. */
+/** Calls and credits by UTC day, key, capability, outcome and rule, as part of `ledger_index`. */
 
 export const usageTable = {
   name: 'usage_days',
@@ -12,7 +12,7 @@ export const usageTable = {
     key_id: 'text not null',
     capability: 'text not null',
     outcome: 'text not null',
-    // The rule that charged them or made them free; empty if no rule was evaluated.
+    // The rule that charged the calls or made them free; empty if no rule was evaluated.
     rule: 'text not null',
     calls: 'bigint not null',
     charged_micro: 'bigint not null',
@@ -25,8 +25,8 @@ export type UsageRow = RowOf<typeof usageTable> & { calls: number; charged_micro
 export const organizationOf = ({ stream }: ProjectedEvent): string => stream.slice('ledger-'.length)
 
 /**
- * A call that costs something is counted with its charge, which comes right after it and alone names the rule: the two may be
- * in different batches. The charged party is its actor, and rules begin with the name of their capability.
+ * A call that costs something is counted with its charge, which follows it and names the rule. The two may be in
+ * different batches. The charge's actor is the key, and a rule begins with the name of its capability.
  */
 export const usageOf = (event: ProjectedEvent): UsageRow[] => {
   const organization_id = organizationOf(event)
@@ -73,7 +73,7 @@ export const addUsage = (usage: Map<string, UsageRow>, row: UsageRow): void => {
   }
 }
 
-/** The position up to which an organization's rows are complete: before the event they stopped at, if they did. */
+/** The position up to which an organization's rows are complete: before the event at which they stopped, if they did. */
 const standing = `(select least(position, (select position - 1 from halted_streams
                                     where projection = 'ledger_index' and stream = 'ledger-' || $1))::text
                      from projection_checkpoints where name = 'ledger_index')`
@@ -84,7 +84,7 @@ export type UsageGroup = (typeof usageGroups)[number]
 const groupColumns = { day: 'day::text', capability: 'capability', key: 'key_id', rule: 'rule' } as const
 
 export type UsageGroupRow = {
-  /** Null in the one row that is there when nothing was used. */
+  /** Null in the only row if there was no usage. */
   name: string | null
   calls: string
   answered: string
@@ -95,7 +95,7 @@ export type UsageGroupRow = {
   position: string | null
 }
 
-/** An organization's usage from a day through another, by group, with the position up to which it is known: one row at least. */
+/** An organization's usage between two days (inclusive), by group, with the position up to which it is known. At least one row. */
 export const usageBetween = (
   organizationId: string,
   { from, to, groupBy, max }: { from: string; to: string; groupBy: UsageGroup; max: number },

@@ -4,7 +4,7 @@ import { whyUnreadable } from '../event-log/stored-event.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { upcast } from '../events/upcast.ts'
 
-/** Recorded events on their way into projections: readable and unreadable ones. */
+/** Recorded events on their way into projections, readable or not. */
 export type Decoded = {
   readonly recorded: readonly RecordedEvent[]
   readonly events: readonly ProjectedEvent[]
@@ -21,7 +21,7 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
       const metadata: EventMetadata = JSON.parse(event.metadata)
       const { type, data } = upcast(event.type, metadata.schema_version, JSON.parse(event.data))
       const projected = { type, data, id, position, stream, revision, recordedAtMs, metadata }
-      // `upcast` paired the type with its data.
+      // `upcast` has checked that the data belongs to the type.
       events.push(projected as ProjectedEvent)
     } catch (error) {
       unreadable.push({ event, error: whyUnreadable(event, error) })
@@ -30,7 +30,7 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
   return { recorded, events, unreadable }
 }
 
-/** The events of a batch after one position, up to and including another. */
+/** The events after one position, up to and including another. */
 export const within = (decoded: Decoded, { after, to }: { after: bigint; to: bigint }): Decoded => {
   const first = decoded.recorded[0]?.position ?? to
   const last = decoded.recorded.at(-1)?.position ?? to

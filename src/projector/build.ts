@@ -8,21 +8,21 @@ import { eventByEvent, isDataError } from './isolate.ts'
 import type { SecondSet } from './second-set.ts'
 import { writeChanges } from './tables.ts'
 
-/** A projection that is folded into its next tables: its current position and its target. */
+/** A projection that is being folded into its next tables, with its current position and its target. */
 export type Build = {
   readonly folder: Folder
   position: Position
   target: Position
   readonly poison: Poison[]
-  /** For rows of money that will become the live ones: the totals they must have according to the log. */
+  /** For rows of money that will go live: the totals that they must have according to the log. */
   readonly totals?: LogTotals | undefined
-  /** Records the position of the rows in the transaction that writes them, so that another rebuild can continue there. */
+  /** Records the position in the transaction that writes the rows, so that another rebuild can continue there. */
   readonly note?: (to: LogPlace, poison: readonly Poison[]) => Promise<void>
 }
 
 const batchMax = 10_000
 
-/** Folds every build up to its target. Reading, folding and writing overlap by one batch each. */
+/** Folds every build up to its target. Reads, folds and writes neighbouring batches at the same time. */
 export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   const { eventLog, signal } = work.options
   const due = work.builds.filter((build) => readTo(build) < build.target)
@@ -40,7 +40,7 @@ export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
         work.events += item.events.length
       }
       if (advance(work, due, { item, target }) === target) {
-        // The next item, already requested, may never come. Only the abort ends that request.
+        // The next item was already requested, but it may never come. Only the abort ends that request.
         done.abort()
         break
       }
@@ -53,7 +53,7 @@ export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   signal?.throwIfAborted()
 }
 
-/** A build that continues from existing rows still counts the totals from the beginning of the log. */
+/** A build that continues from existing rows still counts its totals from the beginning of the log. */
 const readTo = ({ position, totals }: Build): Position =>
   totals !== undefined && totals.position < position ? totals.position : position
 
@@ -75,17 +75,17 @@ const foldBatch = async (
   await writer.write(parts.map((part) => ({ ...part, ...part.build.folder.fold(part.decoded) })))
 }
 
-/** Moves the builds to the position that was read, and returns that position, at most the target. */
+/** Moves the builds to the position that was read, but at most to their target. Returns that position. */
 const advance = (
   { events, startedAt, options }: SecondSet,
   due: readonly Build[],
   { item, target }: { item: SubscriptionItem; target: Position },
 ): Position => {
-  // Caught up: everything in the log was delivered. The last events up to the target may concern no projection here.
+  // After catching up, everything in the log was delivered, although the last events may concern no projection here.
   const reached = item.kind === 'caught-up' || item.position > target ? target : item.position
   for (const build of due) {
     const to = reached < build.target ? reached : build.target
-    // A build that is further ahead than the others is not moved back.
+    // A build that is ahead of the others is not moved back.
     if (to > build.position) build.position = to
     if (build.totals !== undefined && to > build.totals.position) build.totals.position = to
   }
@@ -93,7 +93,7 @@ const advance = (
   return reached
 }
 
-/** How to begin, commit and undo a piece of work: in its own transaction, or inside a longer one. */
+/** The SQL to begin, commit and undo a piece of work, in its own transaction or inside a longer one. */
 type Piece = { readonly begin: string; readonly keep: string; readonly undo: string }
 export const inTransaction: Piece = { begin: 'begin', keep: 'commit', undo: 'rollback' }
 export const inSavepoint: Piece = {
@@ -102,27 +102,26 @@ export const inSavepoint: Piece = {
   undo: 'rollback to savepoint piece',
 }
 
-/** The result of one build's fold of a batch. */
 type Batch = Folded & { readonly build: Build; readonly decoded: Decoded }
 
-/** The place of a batch's last event; null if the batch is empty. */
+/** The place of a batch's last event, or null if the batch is empty. */
 const lastOf = ({ recorded }: Decoded): LogPlace | null => {
   const last = recorded.at(-1)
   return last === undefined ? null : placeOf(last)
 }
 
 type Writer = {
-  /** Begins to write folded batches after the previous ones are written. */
+  /** Starts writing folded batches after the previous ones are written. */
   write(batches: readonly Batch[]): Promise<void>
-  /** Resolves when all batches are written, or set aside. */
+  /** Resolves when all batches are written or set aside. */
   settle(): Promise<void>
-  /** Resolves when nothing is being written. Throws the errors of writing. */
+  /** Resolves when no batch is being written. Throws the errors of writing. */
   idle(): Promise<unknown>
 }
 
 /** Writes a batch while the next one is folded. Batches that the database refuses are written event by event. */
 const createWriter = (client: pg.Client, piece: Piece): Writer => {
-  /** Resolves with the batches the database refused, of which nothing was written. */
+  /** Resolves with the batches that the database refused, which were not written at all. */
   let writing: Promise<readonly Batch[]> = Promise.resolve([])
 
   const writePiece = async (
@@ -157,7 +156,7 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
     return refused
   }
 
-  /** Writes refused batches as the live projector does, and folds the batches after them again. */
+  /** Writes refused batches event by event, and then folds the following batches again. */
   const isolate = async (refused: readonly Batch[], ahead: readonly Batch[]): Promise<readonly Batch[]> => {
     const builds = new Set(refused.map(({ build }) => build))
     for (const { build, undo } of ahead) if (builds.has(build)) undo()
@@ -177,13 +176,13 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
   const write: Writer['write'] = async (ahead) => {
     const refused = await writing
     writing = writeBatches(refused.length === 0 ? ahead : await isolate(refused, ahead))
-    // Awaited a batch later; until then a failure must not count as unhandled.
+    // It is awaited one batch later. Until then, a failure must not count as unhandled.
     writing.catch(() => undefined)
   }
   return { write, settle: () => write([]), idle: () => writing }
 }
 
-/** Requests the next item before the last one is processed. */
+/** Requests the next item before the current one is processed. */
 async function* readingAhead<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
   const iterator = items[Symbol.asyncIterator]()
   try {

@@ -4,17 +4,17 @@ import { type EventLog, type LogPlace, logStart, type Position, stillHolds } fro
 export type Checkpoint = {
   readonly name: string
   readonly version: number
-  /** How often its rows were replaced by a rebuild. */
+  /** How often a rebuild has replaced its rows. */
   readonly generation: number
   readonly position: Position
-  /** The event at that position; null at the beginning of the log. */
+  /** The event at that position, or null at the beginning of the log. */
   readonly place: LogPlace | null
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly updatedAt: Date
 }
 
-/** The position of every projection. */
+/** The position and the state of every projection. */
 export const readCheckpoints = async (client: pg.ClientBase | pg.Pool): Promise<Checkpoint[]> => {
   const { rows } = await client.query<{
     name: string
@@ -37,8 +37,8 @@ export const readCheckpoints = async (client: pg.ClientBase | pg.Pool): Promise<
 }
 
 /**
- * The checkpoints whose event is not in the log: the log was restored from an older copy, or replaced. Their
- * rows were folded from another history. Throws the errors of `EventLog.at`.
+ * Checkpoints whose event is not in the log, because the log was restored from an older copy or replaced. Their rows
+ * were folded from another history. Throws the errors of `EventLog.at`.
  */
 export const strayCheckpoints = async (
   eventLog: Pick<EventLog, 'at'>,
@@ -53,7 +53,7 @@ export const strayCheckpoints = async (
       stray.push(checkpoint)
       continue
     }
-    // Most are at the same place. The same position may be another place, in the log before it was restored.
+    // Most are at the same place. After a restore, the same position can be another place.
     const key = `${position} ${place.digest}`
     const known = held.get(key) ?? stillHolds(eventLog, place)
     held.set(key, known)
@@ -62,19 +62,19 @@ export const strayCheckpoints = async (
   return stray
 }
 
-/** The message about rows that were folded from another log. */
+/** A message about rows that were folded from another log. */
 export const strayMessage = (checkpoints: readonly Checkpoint[]): string =>
-  `the event log no longer holds the event that ${checkpoints
+  `the event log no longer contains the event that ${checkpoints
     .map(({ name, position }) => `${name} is at (${position})`)
     .join(', ')}: it was restored from an older copy or replaced. ` +
-  'Nothing is folded onto these rows. Stop the service and run "projection rebuild --all": it lists the facts that only the rows hold, and asks'
+  'These rows are no longer updated. Stop the service and run "projection rebuild --all": it lists the facts that only the rows contain, and asks for confirmation'
 
-/** The projector lost its lease, or the checkpoint was moved or the rows replaced by someone else: the batch must be rolled back. */
+/** The projector has lost its lease, or a rebuild has replaced its rows, so the batch must be rolled back. */
 export class Fenced extends Error {
   override name = 'Fenced'
 }
 
-/** Moves checkpoints from their old position, in the caller's transaction. Throws `Fenced` if any of them has moved. */
+/** Moves checkpoints from their old positions, in the caller's transaction. Throws `Fenced` if any of them has moved. */
 export const moveCheckpoints = async (
   client: pg.ClientBase,
   moves: readonly { name: string; version: number; generation: number; from: Position }[],
@@ -99,7 +99,7 @@ export const moveCheckpoints = async (
   if (rowCount !== moves.length) throw new Fenced('a checkpoint was moved by another projector')
 }
 
-/** Stops projections at their current position, until they are rebuilt. */
+/** Stops projections at their current positions, until they are rebuilt. */
 export const haltProjections = async (
   client: pg.ClientBase | pg.Pool,
   names: readonly string[],
@@ -114,7 +114,7 @@ export const haltProjections = async (
 
 const errorCharsMax = 1_000
 
-/** The streams whose rows have stopped, of one projection or of all. */
+/** The streams whose rows have stopped, in all projections. */
 export const readHaltedStreams = async (client: pg.ClientBase | pg.Pool): Promise<HaltedStream[]> => {
   const { rows } = await client.query<{
     projection: string
@@ -128,7 +128,7 @@ export const readHaltedStreams = async (client: pg.ClientBase | pg.Pool): Promis
 export type HaltedStream = {
   readonly projection: string
   readonly stream: string
-  /** Of the first event that is not yet in its rows. */
+  /** The position of the first event that is not yet in the rows. */
   readonly position: Position
   readonly error: string
 }

@@ -5,7 +5,7 @@ import { logStart, type Position } from '../event-log/port.ts'
 import { type Decoded, within } from './batch.ts'
 import type { Poison } from './fold.ts'
 
-/** A figure of an organization's money in which the live rows differ from the rebuilt ones; null: one of them has none. */
+/** A money figure of an organization that differs between the live and the rebuilt rows; null: these rows do not have it. */
 export type TotalDifference = {
   readonly projection: string
   readonly organization_id: string
@@ -14,12 +14,12 @@ export type TotalDifference = {
   readonly rebuilt: string | null
 }
 
-/** Rebuilt rows do not have the totals of the event log, so they must not become the live rows. */
+/** Rebuilt rows do not have the totals of the event log, so they must not go live. */
 export class TotalsDiffer extends Error {
   override name = 'TotalsDiffer'
 }
 
-/** At most this many differences are listed for a projection. */
+/** The maximum number of differences that are listed for a projection. */
 const differencesMax = 1_000
 
 type Sums = { lines: number; granted: bigint; charged: bigint; expired: bigint; adjusted: bigint }
@@ -33,9 +33,9 @@ const figureOf: Readonly<Record<Figure, (sums: Sums) => number | bigint>> = {
   adjusted: ({ adjusted }) => adjusted,
 }
 
-/** The lines and sums of every ledger, counted from the events themselves and not from a projection's rows. */
+/** The lines and sums of every ledger, counted from the events and not from a projection's rows. */
 export type LogTotals = {
-  /** Events up to here are counted. */
+  /** Events up to this position have been counted. */
   position: Position
   readonly ledgers: Map<string, Sums | 'unreadable'>
 }
@@ -45,13 +45,13 @@ export const noTotals = (): LogTotals => ({ position: logStart, ledgers: new Map
 const ledgerPrefix = 'ledger-'
 const organizationOf = (stream: string): string => stream.slice(ledgerPrefix.length)
 
-/** Counts the events of a batch that are not counted yet, up to a position for each of the totals. */
+/** Counts the events in a batch that were not counted yet, for each of the totals up to its own position. */
 export function countTotals(
   all: readonly { readonly totals: LogTotals; readonly to: Position }[],
   decoded: Decoded,
 ): void {
   if (all.length === 0) return
-  // Usually all of them count the whole batch.
+  // Usually, all of them count the whole batch.
   const whole = sumsOf(decoded)
   for (const { totals, to } of all) {
     const part = within(decoded, { after: totals.position, to })
@@ -124,8 +124,8 @@ type RowsDifference = {
 }
 
 /**
- * The figures in which a projection's rows differ from the totals of the log, in the caller's transaction. `poison` names the ledgers whose rows
- * stop at an event: those ledgers have their own alarm.
+ * The figures that differ between a projection's rows and the log's totals, in the caller's transaction. `poison` names
+ * ledgers whose rows have stopped at an event. These ledgers have their own alarm.
  */
 export async function compareWithLog(
   client: pg.ClientBase,

@@ -12,25 +12,24 @@ import { concerns, type Decoded } from './batch.ts'
 import { messageOf } from './isolate.ts'
 import { stateful } from './states.ts'
 
-/** An event that a projection cannot apply. */
 export type Poison = { readonly position: bigint; readonly stream: string; readonly error: string }
 
 /** The result of folding a batch. */
 export type Folded = {
   readonly changes: readonly Change[]
-  /** In the order of the log. For money, at most one per stream, because nothing after it is folded. */
+  /** In log order. For money, at most one event per stream, because later ones are not folded. */
   readonly poison: readonly Poison[]
-  /** Reverts the fold, because its changes were not written. Later folds have to be reverted first. */
+  /** Reverts the fold if its changes were not written. Later folds must be reverted first. */
   undo(): void
 }
 
-/** Folds one projection into one set of tables. Batches come in the order of the log. */
+/** Folds one projection into one set of tables. Batches must come in log order. */
 export type Folder = {
   readonly projection: Projection
   readonly table: TableName
-  /** Whether `prepare` would have to read rows. If so, pending writes have to finish first. */
+  /** Whether `prepare` must read rows. If so, pending writes must finish first. */
   needsRows(decoded: Decoded): boolean
-  /** Loads the states of the batch's streams before the batch. */
+  /** Loads the state of each stream in the batch, as it was before the batch. */
   prepare(client: pg.ClientBase, decoded: Decoded): Promise<void>
   fold(decoded: Decoded): Folded
   /** Stops folding the stream. */
@@ -41,15 +40,15 @@ export type FolderOptions = {
   readonly table: TableName
   readonly eventLog: Pick<EventLog, 'read'>
   readonly seal: RowSeal
-  /** Streams of money that are halted already. */
+  /** Money streams that have already stopped. */
   readonly halted?: Iterable<string>
 }
 
-/** How the events of a batch become changes: the only difference between stateless and stateful projections. */
+/** How events become changes: the only difference between stateless and stateful projections. */
 export type Making = Pick<Folder, 'needsRows' | 'prepare'> & {
-  /** Throws, without a change, if one of the events cannot be applied. */
+  /** Throws, without changing anything, if one of the events cannot be applied. */
   fold(events: readonly ProjectedEvent[]): Pick<Folded, 'changes' | 'undo'>
-  /** The same, event by event, to find the faulty one: throws if this event cannot be applied. */
+  /** The same, one event at a time, to find the faulty one. */
   tried(): (event: ProjectedEvent) => void
 }
 
@@ -65,7 +64,7 @@ export const createFolder = (projection: Projection, options: FolderOptions): Fo
       try {
         return { poison: [], ...making.fold(own) }
       } catch {
-        // The faulty event is found below, event by event.
+        // The faulty event is found below, by folding one event at a time.
       }
     }
     const { good, poison } = separate(
@@ -105,7 +104,6 @@ const stateless = ({ fold }: StatelessProjection): Making => ({
   },
 })
 
-/** Separates events that can be folded from events that cannot. */
 const separate = (
   { own, unreadable }: { own: readonly ProjectedEvent[]; unreadable: Decoded['unreadable'] },
   { money, attempt }: { money: boolean; attempt: (event: ProjectedEvent) => void },

@@ -17,8 +17,6 @@ import type { ProjectorOptions, ProjectorWaits } from './run.ts'
 import { liveTable, prepareProjections } from './tables.ts'
 import { createBatchWriter, type Standing } from './write.ts'
 
-/** The projector at work, while it holds the lease. */
-
 const batchMax = 2_000
 
 type Following = ProjectorOptions & {
@@ -27,11 +25,11 @@ type Following = ProjectorOptions & {
   readonly epoch: bigint
   /** Aborts when the lease is lost or the projector stops. */
   readonly signal: AbortSignal
-  /** Called after every item of the log that was processed. */
+  /** Called after each processed item of the log. */
   readonly works: () => void
 }
 
-/** Follows the log until the signal aborts, or until a halted projection is live again. Throws any other reason it ends for. */
+/** Follows the log until the signal aborts, or until a halted projection is live again. Throws for any other reason. */
 export const follow = async (following: Following): Promise<'ended' | 'all halted'> => {
   const { pool, epoch, projections } = following
   const client = await pool.connect()
@@ -55,7 +53,6 @@ export const follow = async (following: Following): Promise<'ended' | 'all halte
   }
 }
 
-/** The projections at work, and the last event of the one furthest behind. */
 type Level = { readonly standing: Set<Standing>; readonly known: LogPlace | undefined }
 
 const writeAll = async (
@@ -103,7 +100,7 @@ const countLive = async (pool: pg.Pool, projections: readonly Projection[]): Pro
   ).length
 }
 
-/** Rows of another history are not extended: their projections stay halted until they are rebuilt. */
+/** Rows from another history are not extended. Their projections stay halted until they are rebuilt. */
 const haltStray = async (client: pg.PoolClient, { eventLog, logger }: Following): Promise<void> => {
   const live = (await readCheckpoints(client)).filter(({ state }) => state === 'live')
   const stray = await strayCheckpoints(eventLog, live)
@@ -122,7 +119,7 @@ const buildRaisedVersions = async (
     const projection = projections.find(({ name }) => name === checkpoint.name)
     if (projection === undefined || checkpoint.version >= projection.version) continue
     const { name, version } = projection
-    // The rows may hold facts that the log has lost. Only an operator may discard them.
+    // The rows may contain facts that the log has lost, and only an operator may discard those.
     if ((await strayCheckpoints(eventLog, [checkpoint])).length > 0) {
       logger.error({ projection: name }, 'projector: no new version is built from a restored event log')
       continue

@@ -3,7 +3,7 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 import { createOutage } from '../event-log/outage.ts'
 
-/** Work that only the process with the lease does, repeatedly, until it is stopped. */
+/** Work that only the process with the lease does, again and again until it is stopped. */
 export type HeldWork = {
   /** Runs until stopped; never throws. */
   run(): Promise<void>
@@ -12,11 +12,11 @@ export type HeldWork = {
 
 type Held = {
   readonly epoch: bigint
-  /** Aborts when the work is stopped, and when the lease is lost or cannot be renewed. */
+  /** Aborts when the work is stopped, or when the lease is lost or cannot be renewed. */
   readonly signal: AbortSignal
-  /** Reports progress: a failure after that is a new failure. */
+  /** Reports progress, so that a later failure counts as a new one. */
   readonly works: () => void
-  /** Resolves early when the work is stopped. */
+  /** Resolves early if the work is stopped. */
   readonly pause: (ms: number) => Promise<void>
 }
 
@@ -27,13 +27,13 @@ type Settings = {
   readonly what: string
   readonly leaseRetryMs: number
   readonly failurePauseMs: number
-  /** Called before the lease is requested: the milliseconds to wait if there is nothing to do. */
+  /** Called before requesting the lease. Returns how long to wait if there is no work, otherwise null. */
   readonly idleMs?: () => Promise<number | null>
 }
 
 export const failurePauseMaxMs = 10_000
 
-/** Renews the lease during the work, and releases it afterwards. Errors of the work are logged, and it is retried after increasing pauses. */
+/** Renews the lease during the work, and releases it afterwards. Logs errors of the work, and retries it with increasing pauses. */
 export const createHeldWork = (
   pool: pg.Pool,
   { lease, logger, what, leaseRetryMs, failurePauseMs, idleMs = async () => null }: Settings,
@@ -95,15 +95,15 @@ export const createHeldWork = (
 }
 
 /**
- * The right to work: a row with an owner, an epoch and an expiry by the database's clock. A session advisory lock is lost behind
- * a transaction pooler; a row is not. The epoch fences all writes of the holder.
+ * The right to work: a row with an owner, an epoch and an expiry by the database's clock. Unlike a session advisory
+ * lock, a row also works behind a transaction pooler. The epoch fences all writes of the holder.
  */
 type Lease = { readonly name: string; readonly owner: string }
 
 export const leaseTtlMs = 10_000
 const leaseRenewMs = 3_000
 
-/** Takes the lease if it is free, expired or already ours. Returns its epoch, a new one for a new holder; otherwise null. */
+/** Takes the lease if it is free, expired or already ours. Returns its epoch, which is new for a new holder; otherwise null. */
 export const acquireLease = async (
   client: pg.ClientBase | pg.Pool,
   { name, owner }: Lease,
@@ -121,7 +121,7 @@ export const acquireLease = async (
   return rows[0] === undefined ? null : BigInt(rows[0].epoch)
 }
 
-/** Lets the next holder start immediately. */
+/** Releases the lease, so that the next holder can start immediately. */
 export const releaseLease = async (
   client: pg.ClientBase | pg.Pool,
   { name, owner }: Lease,

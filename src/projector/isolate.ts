@@ -4,26 +4,26 @@ import { type Decoded, within } from './batch.ts'
 import { Fenced } from './checkpoints.ts'
 import type { Folder, Poison } from './fold.ts'
 
-/** Finds the faulty events of a projection. The live projector and a rebuild do it in the same way. */
+/** Finds the faulty events of a projection, for the live projector and for rebuilds. */
 
 /** The message of an error, or the thrown value as text. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
-/** The statement was wrong because of an event's data or the result of our fold, not because of the connection or the server. */
+/** Whether an event's data or our fold made the statement fail, and not the connection or the server. */
 export const isDataError = (error: unknown): boolean => {
   if (error instanceof pg.DatabaseError) return /^(21|22|23)/.test(error.code ?? '')
   return !(error instanceof Fenced || (error instanceof Error && 'code' in error))
 }
 
-/** The tables do not match the projection, so no event is at fault. Missing permissions and a read-only database are neither kind. */
+/** Whether the tables do not match the projection, so that no event is faulty. Missing permissions and a read-only database do not count. */
 export const isTableError = (error: unknown): boolean =>
   error instanceof pg.DatabaseError && /^42(?!501)/.test(error.code ?? '')
 
 /**
- * Writes a prepared batch event by event, because the database refused it as a whole. Events that cannot be read, folded or
- * written are passed to `refused`, in the order of the log; the rows of a stream of money end there.
+ * Writes a prepared batch event by event, because the database refused the whole batch. Faulty events are passed to
+ * `refused` in log order; the rows of a money stream stop there.
  *
- * `write` writes the changes together with the progress to `position`, or neither of them.
+ * `write` must write the changes and the progress to `position` together.
  */
 export const eventByEvent = async (
   folder: Folder,
@@ -55,7 +55,7 @@ export const eventByEvent = async (
 
 const errorCharsMax = 500
 
-/** Sets an event aside, in the caller's transaction. For money, the rows of its stream end there. The first entry for an event is kept. */
+/** Sets an event aside, in the caller's transaction. For money, the rows of its stream stop there. An existing entry is kept. */
 export const setAside = async (
   client: pg.ClientBase,
   { name, money }: { readonly name: string; readonly money: boolean },
@@ -65,7 +65,8 @@ export const setAside = async (
     money
       ? 'insert into halted_streams (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing'
       : 'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing',
-    // A parser quotes the text it could not read, and this row must be accepted even if PostgreSQL refuses one of its characters.
+    // A parser's message can quote any text, but this row must be accepted even if PostgreSQL refuses a character in
+    // it.
     [name, position.toString(), readable(stream), readable(error).slice(0, errorCharsMax)],
   )
 }

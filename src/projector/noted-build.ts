@@ -7,7 +7,7 @@ import type { Poison } from './fold.ts'
 import { nextTable } from './tables.ts'
 
 /**
- * The position of a projection's next tables, stored next to them: after a rebuild was killed, the next one continues there. Rows are
+ * Stores the position of a projection's next tables, so that the next rebuild can continue a killed one. Rows are
  * reused only if the same code folded them from the same log.
  */
 
@@ -20,7 +20,7 @@ const asideOf = (poison: readonly Poison[]): string =>
 const poisonOf = (aside: Aside): Poison[] =>
   aside.map(({ position, ...one }) => ({ position: BigInt(position), ...one }))
 
-/** A digest of the files that fold: rows that other code began would match neither version. */
+/** A digest of the files that fold. Rows started by other code would match neither version. */
 let digested: string | undefined
 const foldCode = (): string => {
   if (digested !== undefined) return digested
@@ -37,11 +37,10 @@ const foldCode = (): string => {
 type NotedBuild = {
   readonly place: LogPlace
   readonly poison: Poison[]
-  /** Whether its indexes exist. */
   readonly indexed: boolean
 }
 
-/** The build that can be continued; null if there is none. */
+/** The build that can be continued, or null. */
 export const readNoted = async (
   client: pg.ClientBase,
   eventLog: Pick<EventLog, 'at'>,
@@ -96,7 +95,7 @@ export const noteIndexed = async (client: pg.ClientBase, { name }: Projection): 
   await client.query('update projection_builds set indexed = true where name = $1', [name])
 }
 
-/** In the caller's transaction, with the tables themselves. */
+/** Forgets the build, in the caller's transaction, together with its tables. */
 export const endNoted = async (client: pg.ClientBase, { name }: Projection): Promise<void> => {
   await client.query('delete from projection_builds where name = $1', [name])
 }

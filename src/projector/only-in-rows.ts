@@ -7,19 +7,19 @@ import type { Projection, Query, TableName } from '../../projections/projection.
 import { liveTable, nextTable } from './tables.ts'
 
 /**
- * Facts that only the live rows hold after the event log was restored from an older copy: a rebuild loses all of them. `kind`
- * is `key_revoked`, `key_issued`, `profile_erased`, or the kind of a statement's lines.
+ * A fact that only the live rows contain after the event log was restored from an older copy, so that a rebuild loses
+ * it. `kind` is `key_revoked`, `key_issued`, `profile_erased`, or the kind of a statement's lines.
  */
 export type OnlyInRows = {
   readonly kind: string
-  /** A key, a subject, or the number of an organization's lines. */
+  /** A key, a subject, or how many lines an organization loses. */
   readonly what: string
   readonly organization_id: string | null
   readonly at: string | null
   readonly amount_micro: string | null
 }
 
-/** Compares the live rows of projections that are being rebuilt with the new rows. */
+/** Compares the live rows with the rebuilt rows. */
 export const onlyInRows = async (
   client: pg.ClientBase,
   projections: readonly Projection[],
@@ -55,7 +55,7 @@ export const onlyInRows = async (
   ]
 }
 
-/** Identifies this exact loss, so that an operator can only agree to the loss that was listed. The order does not matter. */
+/** Identifies exactly this loss, in any order, so that an operator can agree only to the loss that was listed. */
 export const lossDigest = (lost: readonly OnlyInRows[]): string =>
   hash(
     'sha256',

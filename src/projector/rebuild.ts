@@ -16,26 +16,26 @@ import { createViews, dropTables, liveTable, nextTable, renameTables } from './t
 
 type RebuildOptions = SecondSetOptions & {
   /**
-   * Called before the switch if the live rows were folded from a log that no longer holds their place. False leaves
-   * everything unchanged. `liveTable` and `nextTable` name the tables to compare.
+   * Called before the switch if the live rows were folded from a log that has lost their place. If it returns false,
+   * everything stays unchanged. `liveTable` and `nextTable` name the tables to compare.
    */
   readonly mayReplace?: (client: pg.Client) => Promise<boolean>
 }
 
 export type Rebuilt = {
-  /** Events read by this rebuild; a killed rebuild before it may have read others. */
+  /** The events that this rebuild has read, without those of a killed rebuild before it. */
   readonly events: number
   readonly elapsedMs: number
   readonly switched: boolean
-  /** Whether it continued an earlier, killed rebuild. */
+  /** Whether it continued a killed rebuild. */
   readonly resumed: boolean
-  /** Figures of money in which the replaced rows differed from the log, and so from the new rows. */
+  /** Money figures that differed between the replaced rows and the log. */
   readonly differences: readonly TotalDifference[]
 }
 
 /**
- * Rebuilds projections and switches to the new tables in one transaction. Readers see the old rows until then.
- * Throws `TotalsDiffer` if new rows of money do not have the totals of the log. The old rows stay then.
+ * Rebuilds projections and switches to the new tables in one transaction. Readers see the old rows until then. Throws
+ * `TotalsDiffer`, and keeps the old rows, if new rows of money do not have the totals of the log.
  */
 export const rebuildProjections = (options: RebuildOptions): Promise<Rebuilt> =>
   beside('replace', options, async (work) => {
@@ -67,7 +67,7 @@ const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
     const { projection } = build.folder
     const replaced = checkpoints.find(({ name }) => name === projection.name)
     if (replaced === undefined) throw new Error(`${projection.name} has no checkpoint`)
-    // Rows of another history, or from before the first event, cannot be compared.
+    // Rows from another history, or from before the first event, cannot be compared.
     const comparable = !stray.includes(replaced) && replaced.position === build.position
     if (comparable) await refuseNewHalts(work, build)
     await refuseOtherTotals(work, build)
@@ -80,7 +80,7 @@ const switchTables = async (work: SecondSet): Promise<TotalDifference[]> => {
   return differences
 }
 
-/** Rows of money are not switched in if they would stop at an event that the live rows have passed. */
+/** Rows of money must not go live if they would stop at an event that the live rows have passed. */
 const refuseNewHalts = async (
   { client }: SecondSet,
   { folder: { projection }, totals, poison }: Build,
@@ -108,7 +108,7 @@ const refuseOtherTotals = async (
   )
 }
 
-/** Where the live rows do not have the totals of the log, which the rebuilt rows have. */
+/** The figures that differ between the live rows and the totals of the log, which the rebuilt rows have. */
 const differencesOf = async (
   { client }: SecondSet,
   { folder: { projection }, totals, poison }: Build,
@@ -124,8 +124,9 @@ const differencesOf = async (
 }
 
 /**
- * Replaces a projection's live tables with the built ones, in the caller's transaction, which holds the checkpoint. The new
- * generation fences the projector, and shows processes with rows in memory that the rows were replaced.
+ * Replaces a projection's live tables with the built ones, in the caller's transaction, which has locked the
+ * checkpoint. The new generation fences the projector, and shows other processes that their rows in memory are out of
+ * date.
  */
 const switchTo = async (
   { client, options: { eventLog } }: SecondSet,
@@ -135,13 +136,13 @@ const switchTo = async (
   const { name, version } = projection
   const last = position === logStart ? null : await eventLog.at(position)
   if (last === null && position !== logStart)
-    throw new Error(`the event log holds no event at ${position}, up to which it was folded`)
+    throw new Error(`the event log has no event at ${position}, up to which it was folded`)
   for (const table of projection.tables) await client.query(`drop view if exists ${table.name}`)
   await dropTables(client, projection, liveTable(replaced))
   await renameTables(client, projection, { from: nextTable(projection), to: liveTable(projection) })
   await createViews(client, projection)
   await client.query('delete from halted_streams where projection = $1', [name])
-  // An event that was released once stays released if the rebuild meets it again.
+  // An event that was released stays released if the rebuild meets it again.
   await client.query(
     'delete from parked_events where projection = $1 and (released_at is null or position <> all ($2::bigint[]))',
     [name, poison.map((one) => one.position.toString())],

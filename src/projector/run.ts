@@ -7,17 +7,16 @@ import { follow } from './follow.ts'
 import { createHeldWork, failurePauseMaxMs, type HeldWork } from './held-work.ts'
 
 /**
- * Turns facts into rows. One process at a time holds the lease; it follows the event log, folds each batch in memory
- * and writes rows and checkpoints in one transaction, so that each row is there exactly once, also after a crash.
+ * Turns facts into rows. The process with the lease follows the event log, folds each batch in memory, and writes rows
+ * and checkpoints in one transaction. So each row exists exactly once, even after a crash.
  */
 
-/** How long a projector waits before it checks or retries. */
 export type ProjectorWaits = {
   readonly leaseRetryMs: number
   readonly failurePauseMs: number
-  /** Small batches cost as much as large ones; under load a batch gathers at least this long. */
+  /** Small batches cost as much as large ones, so under load a batch is collected for at least this long. */
   readonly batchIntervalMs: number
-  /** How often a halted projection is checked: a rebuild in another process may have made it live again. */
+  /** How often a halted projection is checked, because a rebuild in another process may have revived it. */
   readonly revivalCheckMs: number
 }
 
@@ -27,19 +26,18 @@ const projectorWaits: ProjectorWaits = {
   batchIntervalMs: 100,
   revivalCheckMs: 5_000,
 }
-/** A rebuild replaced its rows, or another projector has the lease. It only has to start over. */
+/** A fenced projector only has to start again, because a rebuild replaced its rows or another projector has the lease. */
 const fencedPauseMs = 50
 
 export type ProjectorOptions = {
   readonly url: string
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
-  /** A keyed hash in each row, which proves to readers that the projector wrote it. */
+  /** Adds a keyed hash to each row, which proves to readers that the projector wrote it. */
   readonly seal: RowSeal
   readonly logger: Logger
-  /** Unique among the processes that share the database. */
+  /** Unique among all processes with the same database. */
   readonly owner: string
-  /** Overrides of the default waits. */
   readonly waits?: Partial<ProjectorWaits>
 }
 
@@ -53,7 +51,7 @@ export const createProjector = (options: ProjectorOptions): HeldWork => {
     connectionTimeoutMillis: 5_000,
   })
   pool.on('error', (error) => {
-    // The server may end connections that are being closed.
+    // The server can end connections that are being closed.
     if (!pool.ending) logger.warn({ err: error }, 'projector: idle connection lost')
   })
   const held = createHeldWork(

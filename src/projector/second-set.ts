@@ -10,20 +10,19 @@ import { createIndexes, createTables, dropTables, nextTable, rebuildLock, verify
 
 /**
  * Projections that are rebuilt from the log's beginning into tables next to the live ones, while readers and the live
- * projector continue. Several are folded together: the log is read and parsed once. A process that dies during this leaves the
- * live tables unchanged.
+ * projector continue. They are folded together, so that the log is read once. If the process dies, the live tables are
+ * unchanged.
  */
 export type SecondSet = {
   readonly client: pg.Client
   readonly options: SecondSetOptions
   readonly builds: readonly OpenBuild[]
-  /** Events read so far. */
   events: number
   readonly startedAt: number
 }
 
 type OpenBuild = Build & {
-  /** The place it continued from, after an earlier build was killed. */
+  /** The position at which it continued a killed build. */
   readonly from: Position
   readonly indexed: boolean
 }
@@ -32,11 +31,11 @@ export type SecondSetOptions = {
   readonly url: string
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
-  /** A keyed hash in each row, which proves to readers that the projector wrote it. */
+  /** Adds a keyed hash to each row, which proves to readers that the projector wrote it. */
   readonly seal: RowSeal
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: RebuildProgress) => void
-  /** Starts at the log's beginning, and discards the tables of a rebuild that was killed. */
+  /** Starts at the log's beginning, and discards the tables of a killed rebuild. */
   readonly anew?: boolean
 }
 
@@ -47,7 +46,7 @@ export type RebuildProgress = {
   readonly elapsedMs: number
 }
 
-/** The purpose of the set: to replace the live one, and then a later rebuild can continue it; or to be compared. */
+/** `replace`: the set will replace the live one, and a later rebuild can continue it. `compare`: the set is only compared. */
 type Purpose = 'replace' | 'compare'
 
 const tablesFor: Readonly<Record<Purpose, (projection: Projection) => TableName>> = {
@@ -58,14 +57,15 @@ const tablesFor: Readonly<Record<Purpose, (projection: Projection) => TableName>
 /** How many events may be left to fold while the live projector waits for the switch. */
 const switchLagMax = 2_000n
 
-/** The set is no longer needed, and all of it was dropped. */
+/** The set is no longer needed and was dropped. */
 export class Cancelled extends Error {
   override name = 'Cancelled'
 }
 
 /**
- * Builds the next tables nearly up to the live checkpoints, passes them to `then`, and drops those that `then` left. After a failure,
- * the tables that are to replace the live ones are kept, and the next rebuild continues them; after `Cancelled` and `TotalsDiffer` they are not.
+ * Builds the next tables nearly up to the live checkpoints, passes them to `then`, and drops the remaining ones. After
+ * a failure, tables that are meant to replace the live ones are kept for the next rebuild, except after `Cancelled` and
+ * `TotalsDiffer`.
  */
 export const beside = async <Result>(
   purpose: Purpose,
@@ -79,7 +79,7 @@ export const beside = async <Result>(
   const work: SecondSet = { client, options, builds, events: 0, startedAt: performance.now() }
   let leaves = false
   try {
-    // Read models are disposable: a rebuild that loses its last commits in a crash continues from before them.
+    // A rebuild that loses its last commits in a crash simply continues from before them.
     await client.query('set synchronous_commit = off')
     for (const projection of options.projections)
       builds.push(await openBuild(client, projection, purpose, options))
@@ -119,7 +119,7 @@ export const foldToTargets = async (work: SecondSet): Promise<void> => {
   await foldUp(work, inTransaction)
 }
 
-/** Stops the live projector at its position until the caller's transaction ends, and folds each build up to exactly there. */
+/** Stops the live projector until the caller's transaction ends, and folds each build up to exactly its position. */
 export const foldToCheckpoints = async (work: SecondSet): Promise<void> => {
   await work.client.query(
     'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
@@ -158,7 +158,7 @@ const openBuild = async (
   return { ...open, position: logStart, from: logStart, indexed: false, poison: [], note }
 }
 
-/** One rebuild of a projection at a time: two would share the next tables. */
+/** Allows one rebuild per projection, because two would share the next tables. */
 const exclusively = async (client: pg.Client, projection: Projection): Promise<void> => {
   const { rows } = await client.query<{ got: boolean }>('select pg_try_advisory_lock(hashtext($1)) as got', [
     rebuildLock(projection),
@@ -170,8 +170,8 @@ const exclusively = async (client: pg.Client, projection: Projection): Promise<v
 }
 
 /**
- * Sets the target of each projection to its live checkpoint. If that checkpoint is of another log, or of this
- * log before it was restored from an older copy, or nothing was folded yet, the target is the log's head.
+ * Sets each projection's target to its live checkpoint. If that checkpoint belongs to another history, or if no event
+ * was folded yet, the target is the log's head.
  */
 const aim = async ({ client, builds, options: { eventLog } }: SecondSet): Promise<void> => {
   const checkpoints = await readCheckpoints(client)

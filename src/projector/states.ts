@@ -7,7 +7,7 @@ import { concerns, type Decoded, decodeBatch } from './batch.ts'
 import type { FolderOptions, Making } from './fold.ts'
 import { messageOf } from './isolate.ts'
 
-/** The known state of a stream. `broken`: it broke its rules before the requesting batch, and gives the reason. */
+/** What is known about a stream. `broken`: it broke its rules before the requested batch, and `error` gives the reason. */
 type Known =
   | { readonly kind: 'state'; readonly state: unknown }
   | { readonly kind: 'broken'; readonly error: Error }
@@ -15,12 +15,12 @@ type Known =
 const statesMax = 20_000
 const pageMax = 1_000
 
-/** Folds onto the states of streams. It keeps the newest in memory, and loads the others before a batch needs them. */
+/** Folds events into the states of streams. The newest states are in memory; others are loaded before a batch needs them. */
 export const stateful = (projection: StatefulProjection, options: FolderOptions): Making => {
   const { states } = projection
   const known = new LRUCache<string, Known>({ max: statesMax })
 
-  /** The streams of a batch that have earlier events and are not known, each with its first event of the batch. */
+  /** The streams in a batch whose state is needed but unknown, each with its first event in the batch. */
   const missing = ({ recorded }: Decoded): Map<string, RecordedEvent> => {
     const first = new Map<string, RecordedEvent>()
     const seen = new Set<string>()
@@ -74,7 +74,7 @@ export const stateful = (projection: StatefulProjection, options: FolderOptions)
       const changed = new Map<string, unknown>()
       return (event: ProjectedEvent) => {
         const kept = changed.get(event.stream)
-        // A copy each time: an event that throws may have changed a part.
+        // The copy protects the kept state, because an event that throws may have changed a part of it.
         const state = kept === undefined ? stateOf(event.stream) : states.copy(kept)
         states.evolve(state, event)
         changed.set(event.stream, state)
@@ -84,13 +84,13 @@ export const stateful = (projection: StatefulProjection, options: FolderOptions)
 }
 
 type LoadOptions = FolderOptions & {
-  /** For each stream, the next event: the state before it is needed. */
+  /** The next event of each stream. The state before that event is needed. */
   readonly first: ReadonlyMap<string, RecordedEvent>
 }
 
 /**
- * The states of streams before an event. They are taken from the rows if the rows have the projector's seal and the event's
- * own digest follows from theirs. Otherwise they are folded from the stream's start. Throws if the log or the database cannot be
+ * The states of streams before an event. They come from rows with the projector's seal, if the event's digest follows
+ * from theirs. Otherwise, they are folded from the start of the stream. Throws if the log or the database cannot be
  * read.
  */
 const loadStates = async (

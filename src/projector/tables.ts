@@ -5,8 +5,8 @@ import type { Projection, TableName } from '../../projections/projection.ts'
 import { type Change, copyOf, definitionOf, statementOf } from '../../projections/rows.ts'
 
 /**
- * Physical tables of projections: `<name>_v<version>` is live, `<name>_v<version>_next` is being rebuilt,
- * `…_verify` is built to be compared. Readers use the view `<name>`.
+ * The tables of a projection: `<name>_v<version>` is live, `<name>_v<version>_next` is being rebuilt, and `…_verify` is
+ * built for a comparison. Readers use the view `<name>`.
  */
 
 export const liveTable =
@@ -62,7 +62,7 @@ export const renameTables = async (
     await client.query(`alter table if exists ${from(name)} rename to ${to(name)}`)
 }
 
-/** Points the views at the live tables, in the caller's transaction. */
+/** Points the views to the live tables, in the caller's transaction. */
 export const createViews = async (client: pg.ClientBase, projection: Projection): Promise<void> => {
   for (const { name } of projection.tables) {
     await client.query(`drop view if exists ${name}`)
@@ -71,7 +71,7 @@ export const createViews = async (client: pg.ClientBase, projection: Projection)
   for (const statement of projection.readers?.(liveTable(projection)) ?? []) await client.query(statement)
 }
 
-/** Writes changes, one after the other, in the caller's transaction. New rows are copied, which costs half as much as an insert. */
+/** Writes changes in order, in the caller's transaction. New rows are copied, which costs half as much as an insert. */
 export const writeChanges = async (
   client: pg.ClientBase,
   changes: readonly Change[],
@@ -91,9 +91,8 @@ export const writeChanges = async (
 }
 
 /**
- * Creates tables, views and a checkpoint at the log's beginning for every projection that is new to this database, and drops
- * the leftovers of a rebuild that was killed.
- * Safe to run from several processes at the same time. The projector handles raised versions: their tables are built next to the live ones.
+ * Creates the tables, views and checkpoint of every projection that is new to this database, and drops what old
+ * rebuilds have left. Several processes can run it at the same time. The projector builds new versions itself.
  */
 export const prepareProjections = async (
   client: pg.ClientBase,
@@ -122,10 +121,10 @@ export const prepareProjections = async (
   }
 }
 
-/** The lock a rebuild of the projection holds while it runs, as arguments of PostgreSQL's advisory locks. */
+/** The name of the lock that a rebuild holds, for PostgreSQL's advisory locks. */
 export const rebuildLock = ({ name }: Projection): string => `rebuild ${name}`
 
-/** The next rebuild continues a build that was killed. If no rebuild was requested again, it is dropped after this time. */
+/** For how long the next rebuild can continue a killed one. After that, the killed one is dropped. */
 const leftOverDays = 7
 
 const dropLeftOver = async (client: pg.ClientBase, projection: Projection): Promise<void> => {

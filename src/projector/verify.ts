@@ -20,8 +20,8 @@ export type Verdict = {
 }
 
 /**
- * Rebuilds next to the live tables and compares row by row at the same position. The live projector waits during
- * the comparison, readers do not. Returns the differences, at most five rows of each side per table.
+ * Rebuilds projections next to the live tables and compares both, row by row, at the same position. The live projector
+ * waits during the comparison; readers do not. Returns at most five different rows per side and table.
  */
 export const verifyProjections = (options: SecondSetOptions): Promise<Verdict[]> =>
   beside('compare', options, async (work) => {

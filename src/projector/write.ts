@@ -17,15 +17,15 @@ export type Standing = {
 
 type Writing = {
   readonly client: pg.PoolClient
-  /** The projections at work. A projection that does not find the tables it expects is halted and leaves the set. */
+  /** The projections at work. A projection whose tables are not as expected is halted and removed. */
   readonly standing: Set<Standing>
   readonly epoch: bigint
   readonly logger: Logger
 }
 
 /**
- * Writes batches of events into the rows of projections, rows and checkpoint in one transaction. Throws `Fenced` if
- * another projector has taken over, and the database's errors when it is down: then nothing was written.
+ * Writes batches of events into the rows of projections, with their checkpoints in the same transaction. Throws
+ * `Fenced` if another projector has taken over, and the errors of the database. In both cases, nothing was written.
  */
 export const createBatchWriter = (
   writing: Writing,
@@ -48,10 +48,9 @@ export const createBatchWriter = (
   },
 })
 
-/** The events of a batch, and the place of its last one. */
 type Batch = { readonly decoded: Decoded; readonly to: LogPlace }
 
-/** All projections in one transaction. `refused`: one of them cannot apply the batch, and nothing was written. */
+/** Writes all projections in one transaction. `refused`: one of them cannot apply the batch, and nothing was written. */
 const writeTogether = async (
   writing: Writing,
   all: readonly Standing[],
@@ -70,8 +69,8 @@ const writeTogether = async (
   const { client } = writing
   try {
     await transaction(client, async () => {
-      // First, so that a projector that was fenced changes no rows, and so that no holder of a checkpoint waits for rows
-      // of a transaction that waits for the checkpoint.
+      // The checkpoint is moved first, so that a fenced projector changes no rows, and two transactions do not wait for
+      // each other's locks.
       await move(writing, all, to)
       for (const { folder, made } of folded) await writeChanges(client, made.changes, folder.table)
     })
@@ -104,14 +103,14 @@ const writeAlone = async (writing: Writing, one: Standing, { decoded, to }: Batc
   one.position = to.position
 }
 
-/** The database refuses the changes of a batch, so they are written event by event to find the faulty one. */
+/** Writes a refused batch event by event, to find the faulty event. */
 const isolate = async (writing: Writing, one: Standing, { decoded, to }: Batch): Promise<void> => {
   const { client, logger } = writing
   const { projection, table } = one.folder
   const places = new Map(decoded.recorded.map((event) => [event.position, event]))
   const step = async (position: Position, work: () => Promise<void>): Promise<void> => {
     const event = places.get(position)
-    if (event === undefined) throw new Error(`the batch holds no event at ${position}`)
+    if (event === undefined) throw new Error(`the batch contains no event at ${position}`)
     await transaction(client, async () => {
       await move(writing, [one], placeOf(event))
       await work()
@@ -148,7 +147,7 @@ const giveUp = async (
   const { name } = one.folder.projection
   standing.delete(one)
   await haltProjections(client, [name], `its tables cannot be written: ${String(error)}`)
-  logger.fatal({ err: error, projection: name }, 'projector: a projection stopped; rebuild it')
+  logger.fatal({ err: error, projection: name }, 'projector: a projection has stopped; rebuild it')
 }
 
 const tell = (
@@ -158,7 +157,10 @@ const tell = (
 ): void => {
   const fields = { projection: name, stream, position: position.toString(), error }
   if (money)
-    logger.fatal(fields, 'projector: the rows of a stream stopped; its figures do not include this event')
+    logger.fatal(
+      fields,
+      'projector: the rows of a stream have stopped; its figures do not include this event',
+    )
   else if (guards) logger.fatal(fields, 'projector: an event of a projection that guards is set aside')
   else logger.error(fields, 'projector: an event is set aside')
 }

@@ -141,7 +141,7 @@ describe('following', () => {
     await house.pool.query('drop trigger refuse on projection_checkpoints')
     await untilProjected(house)
     expect(messages).not.toContain(
-      'projector: the rows of a stream stopped; its figures do not include this event',
+      'projector: the rows of a stream have stopped; its figures do not include this event',
     )
     await expectSound()
   })
@@ -387,7 +387,7 @@ describe('events that cannot be folded', () => {
     ).toBe(1)
     expect(await count(`accounts where organization_id = '${otherOrg}' and charged_micro = 5000000`)).toBe(1)
     expect(await callsUsed()).toBe(10)
-    expect(messages.some((message) => message.includes('the rows of a stream stopped'))).toBe(true)
+    expect(messages.some((message) => message.includes('the rows of a stream have stopped'))).toBe(true)
     expect(await parked()).toEqual([{ projection: 'usage_buckets', stream: ledgerStream(org) }])
     await calls('later', 3, otherOrg)
     await untilProjected(house)

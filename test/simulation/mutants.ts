@@ -67,7 +67,7 @@ export const mistakes: readonly Mistake[] = [
   },
   {
     name: 'trusts a snapshot whose content is older than its stated revision',
-    caughtBy: /the ledger verifies|never goes below|which does not hold them|the sum of all movements/,
+    caughtBy: /the ledger verifies|never goes below|which contains less|the sum of all movements/,
     mutant: { snapshotContent: (cut) => Math.max(1, cut - 8) },
   },
   {
