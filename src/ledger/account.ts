@@ -5,28 +5,25 @@ import { genesisDigest } from '../event-log/hash-chain.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { LotFill } from '../events/credits.ts'
 
-/**
- * The current state of a ledger, folded from its events: just enough to decide the next one.
- * `revision` −1 with an empty digest is a ledger that does not exist yet.
- */
+/** The current state of a ledger, folded from its events. A ledger that does not exist yet has revision −1. */
 export type Account = {
   readonly organizationId: string
   revision: number
   digest: string
-  /** When the event at `revision` was recorded, by its writer's clock; 0 where that is not known. */
+  /** The recording time of the event at `revision`, by its writer's clock; 0 if unknown. */
   recordedAtMs: number
   /** No correction of a charge or a balance comes after this revision; −1: there has been none. */
   adjustedRevision: number
-  /** The same for re-rates alone, which correct the cost of many calls. */
+  /** The same for re-rates only. */
   reratedRevision: number
   registered: boolean
   name: string
   overdraftLimit: MicroCredits
-  /** How far charges have gone beyond all lots. While it is above zero, every lot is empty. */
+  /** The amount charged beyond all lots. While it is above zero, every lot is empty. */
   overdrawn: MicroCredits
-  /** Lots with something left, in draw order. */
+  /** Lots that are not empty, in draw order. */
   lots: Lot[]
-  /** Prices of this organization's own by SKU, oldest first; null returns to the price book. */
+  /** The organization's own prices by SKU, oldest first. After an entry with amount null, the price book applies again. */
   overrides: Map<string, readonly PriceOverrideEntry[]>
 }
 
@@ -45,14 +42,14 @@ export const newAccount = (organizationId: string): Account => ({
   overrides: new Map(),
 })
 
-/** A copy to decide a batch against: thrown away when the append finds the ledger elsewhere. */
+/** A copy for deciding a batch. It is discarded if another process appends first. */
 export const draftOf = (account: Account): Account => ({
   ...account,
   lots: account.lots.map((lot) => ({ ...lot })),
   overrides: new Map(account.overrides),
 })
 
-/** What the partner has at an instant: drawable lots, less the overdraft used. May be negative. */
+/** The balance at an instant: all unexpired lots, minus the overdraft. Can be negative. */
 export const balanceOf = (account: Account, atMs: number): MicroCredits =>
   drawable(account.lots, atMs) - account.overdrawn
 
@@ -60,14 +57,11 @@ export const balanceOf = (account: Account, atMs: number): MicroCredits =>
 export const availableOf = (account: Account, atMs: number): MicroCredits =>
   balanceOf(account, atMs) + account.overdraftLimit
 
-/** This organization's own price of a SKU at an instant; undefined: the price book's. */
+/** The organization's own price for a SKU at an instant; undefined if the price book applies. */
 export const overrideOf = (account: Account, sku: string, atMs: number): MicroCredits | undefined =>
   overrideAt(account.overrides.get(sku), atMs)?.amount ?? undefined
 
-/**
- * Folds one event into the account, in place: callers own the draft they pass. Total over every event that a ledger
- * can hold. `revision` is the event's; the digest is the caller's to carry.
- */
+/** Folds any ledger event into the account, in place. The caller sets `digest`. */
 export const evolve = (account: Account, event: LedgerEvent, revision: number): void => {
   account.revision = revision
   switch (event.type) {
@@ -156,7 +150,7 @@ const grant = (
   account.lots.sort(drawOrder)
 }
 
-/** Gives amounts back into lots, reopens lots that were empty, and returns the total given back. */
+/** Puts amounts back into their lots, reopens lots that were empty, and returns the total. */
 const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   let given = 0n
   for (const { grant_id, amount, priority, expires_at, revision, granted } of fills) {
@@ -178,7 +172,7 @@ const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
   return given
 }
 
-/** Takes allocations from their lots, drops lots that became empty, and returns the total taken. */
+/** Takes amounts from their lots, removes lots that became empty, and returns the total. */
 const take = (
   account: Account,
   allocations: readonly { grant_id: string; amount: string }[],
@@ -190,7 +184,7 @@ const take = (
     const part = parseCredits(amount)
     if (lot === undefined || lot.remaining < part)
       throw new Error(
-        `ledger of ${account.organizationId}: ${amount} credits taken from lot ${grant_id}, which does not hold them`,
+        `ledger of ${account.organizationId}: ${amount} credits cannot be taken from lot ${grant_id}, which contains less`,
       )
     lot.remaining -= part
     taken += part
@@ -200,10 +194,10 @@ const take = (
   return taken
 }
 
-/** Which lots pay an amount now, as a charge or a negative adjustment records it. */
+/** The lots that pay an amount, as charges and negative adjustments record them. */
 export const allocationsFor = (account: Account, amount: MicroCredits, atMs: number) =>
   draw(account.lots, amount, atMs).allocations
 
-/** How much of a new grant repays the overdraft, as the event records it. */
+/** The part of a new grant that repays the overdraft, as events record it. */
 export const repaidBy = (account: Account, amount: MicroCredits): string =>
   formatCredits(account.overdrawn < amount ? account.overdrawn : amount)

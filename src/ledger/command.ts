@@ -5,9 +5,9 @@ import type { Capability } from '../events/capabilities.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditAdjusted, LotFill, MonthClosed } from '../events/credits.ts'
 
-/** A change that a ledger can be asked for. Plain data: a command can be queued and decided again. */
+/** A change to a ledger, as plain data, so that it can be queued and decided again. */
 
-/** A call as its `KeyUsed` records it. */
+/** A call as its `KeyUsed` event records it. */
 export type CallToRecord = {
   readonly keyId: string
   readonly capability: Capability
@@ -16,14 +16,14 @@ export type CallToRecord = {
   readonly facts: CallFacts
   /** The caller sent an Idempotency-Key. */
   readonly idempotent?: boolean
-  /** With an Idempotency-Key that this call uses up: for which request. */
+  /** Identifies the request for which this call uses up its Idempotency-Key. */
   readonly requestFingerprint?: string
 }
 
-/** How an account can pay for a call: it costs nothing, the balance pays it, or the balance does not. */
+/** Whether a call is free, the balance covers it, or the balance does not. */
 export type Affordability = 'free' | 'paid' | 'unpaid'
 
-/** Each kind has its pure decision in `decide.ts`. Amounts are micro-credits. */
+/** Amounts are micro-credits. `decide.ts` contains a pure decision for each kind. */
 export type Instruction =
   | { readonly kind: 'register'; readonly name: string; readonly overdraftLimit: MicroCredits }
   /** Opens a lot whose id is the id of its event. */
@@ -34,7 +34,7 @@ export type Instruction =
       /** ISO 8601; null: never. */
       readonly expiresAt: string | null
       readonly reason: string
-      /** What the operator calls it elsewhere. */
+      /** The operator's own reference. */
       readonly reference?: string
     }
   | {
@@ -47,7 +47,7 @@ export type Instruction =
   | {
       readonly kind: 'withdraw_override'
       readonly overrideId: string
-      /** That of the event which set it. */
+      /** The revision of the event that set the override. */
       readonly overrideRevision: number
       readonly sku: string
       readonly reason: string
@@ -56,41 +56,38 @@ export type Instruction =
   | { readonly kind: 'close_month'; readonly closed: MonthClosed }
   /** Writes off the rest of an expired lot. */
   | { readonly kind: 'expire'; readonly grantId: string }
-  /** Corrects a charge, or the balance where `adjusts` is null. Positive amounts are given back. */
+  /** Corrects a charge, or the balance if `adjusts` is null. A positive amount is given to the organization. */
   | {
       readonly kind: 'adjust'
       readonly adjusts: string | null
       readonly amount: MicroCredits
       readonly reason: string
       readonly rerateRun: string | null
-      /** What the operator calls it elsewhere. */
+      /** The operator's own reference. */
       readonly reference?: string
-      /** Of a refund: when the call was made. ISO 8601. */
+      /** For a refund: the time of the call, in ISO 8601. */
       readonly chargedAt?: string
       /** Default: `adjustment`. */
       readonly correction?: Exclude<CreditAdjusted['kind'], 'void'>
-      /** Lots that a positive amount goes back into, in this order, at most so much each; not into one that has expired. */
+      /** The lots that a positive amount returns to, in this order and up to these amounts. Expired lots are skipped. */
       readonly into?: readonly LotFill[]
-      /** The amount was worked out from the ledger up to this revision: refused where another correction came after it. */
+      /** The amount was calculated from the ledger up to this revision. The command is refused after any later correction. */
       readonly unlessAdjustedAfter?: number
-      /** The same where a re-rate came after it. Any other correction of the charge has the same key, and is written instead. */
+      /** The same for re-rates only. All other corrections of the charge have this command's key, so only one is written. */
       readonly unlessReratedAfter?: number
-      /** A negative amount takes at most what can be charged now. The organization keeps the rest. */
+      /** A negative amount is reduced to what can be charged now. */
       readonly upToAvailable?: true
     }
-  /** Takes back the rest of a lot. */
+  /** Takes back what is left of a lot. */
   | { readonly kind: 'void'; readonly grantId: string; readonly reason: string }
-  /** Records a call and charges what its facts cost. `only`: nothing is written if the account decides otherwise. */
+  /** Records a call and charges for its facts. With `only`, writes nothing if the account's affordability differs. */
   | {
       readonly kind: 'record'
       readonly call: CallToRecord
       readonly book: PriceBook
       readonly only?: Affordability
     }
-  /**
-   * Records a refusal for lack of credits, unless the balance can pay `dearest` in addition to what calls in progress hold. Then nothing is
-   * written.
-   */
+  /** Records a refusal for lack of credits. Writes nothing if the balance covers `dearest` in addition to what calls in progress reserve. */
   | {
       readonly kind: 'refuse'
       readonly call: CallToRecord
@@ -105,32 +102,29 @@ export type Instruction =
       readonly book: PriceBook
     }
 
-/** The actor, the time, and the key that distinguishes the command from every other. */
+/** The actor, the time, and the key that identifies the command. */
 export type Envelope = {
-  /** Idempotency-Key or request id: with the organization it determines every event id. */
+  /** Idempotency-Key or request id. Together with the organization, it determines every event id. */
   readonly key: string
   readonly atMs: number
   readonly actor: string
   readonly requestId?: string
-  /** The request id of the call whose answer this call gets again. */
+  /** The request id of the earlier call whose answer this call repeats. */
   readonly repeats?: string
-  /** The trace that the partner's request names: 32 hexadecimal digits. */
+  /** The trace id from the partner's request: 32 hexadecimal digits. */
   readonly traceId?: string
   /**
-   * The ledger is known not to hold the command up to this revision: given for keys that may come back. Later
-   * revisions are searched before the command is decided.
+   * The ledger does not contain the command up to this revision. Set for keys that can be used again: later revisions
+   * are searched before the command is decided.
    */
   readonly absentUpTo?: number
-  /** How long its caller waits, where that is less than the ledger's own limit. */
+  /** How long the caller waits, if that is less than the ledger's own limit. */
   readonly waitMaxMs?: number
 }
 
 export type LedgerCommand = Envelope & Instruction
 
-/**
- * The durable result of a command. `repeated`: the ledger already held its events, perhaps because another process wrote
- * the same command. `requestId` is the request that its events name.
- */
+/** The durable result of a command. `repeated`: the ledger already contained its events. `requestId`: the request that its events name. */
 export type Committed = {
   readonly events: readonly LedgerEvent[]
   readonly revision: number
@@ -139,19 +133,19 @@ export type Committed = {
   readonly requestId?: string | undefined
 }
 
-/** The ledger's rules forbid the command; nothing was written. */
+/** The ledger's rules forbid the command, and nothing was written. */
 export class CommandRefused extends Error {
   override name = 'CommandRefused'
 }
 
 /**
- * The key of the command that first gives a call's charge back, by the first event id of the call: an operator's refund, or a reversal. Each says
- * up to where the ledger holds none of them, so one of them is written and the others are answered by it.
+ * The key for the first refund or reversal of a call's charge, from the call's first event id. All of them use the same
+ * key, so only one is written.
  */
 export const refundKeyOf = (firstEventId: string): string => `refunded/${firstEventId}`
 
-/** How a refusal begins that means: read the ledger again, because it was corrected since. */
+/** The start of a refusal after which the ledger must be read again, because it was corrected. */
 export const adjustedMeanwhile = 'the ledger was corrected meanwhile'
 
-/** How a refusal begins that means: more came since what a closing counted than may lie between. */
+/** The start of a refusal because too many events follow the last one that a closing counts. */
 export const movedOn = 'the ledger has moved on'

@@ -5,7 +5,7 @@ import { type Account, allocationsFor, availableOf, repaidBy } from './account.t
 import { adjustedMeanwhile, type Instruction, movedOn } from './command.ts'
 import { type Decision, ifRegistered } from './decide.ts'
 
-/** Decides corrections in a ledger: of charges, balances and lots. Pure, like `decide.ts`. */
+/** Decides corrections of charges, balances and lots. Pure. */
 
 type Adjustment = Omit<Extract<Instruction, { kind: 'adjust' }>, 'kind'> & {
   readonly adjustmentId: string
@@ -13,8 +13,8 @@ type Adjustment = Omit<Extract<Instruction, { kind: 'adjust' }>, 'kind'> & {
 }
 
 /**
- * Corrects a charge or a balance. An amount given back repays an overdraft first. An amount taken comes from lots, and is never more
- * than a charge could take (decision 13).
+ * Corrects a charge or a balance. A positive amount repays the overdraft first. A negative amount comes from lots, and
+ * cannot exceed what could be charged (decision 13).
  */
 export const adjustCredits = (account: Account, adjustment: Adjustment): Decision => {
   const { adjustmentId, adjusts, reason, rerateRun, into = [], unlessAdjustedAfter, atMs } = adjustment
@@ -50,13 +50,13 @@ export const adjustCredits = (account: Account, adjustment: Adjustment): Decisio
   }))
 }
 
-/** A negative amount takes at most what is available, and nothing where that is below zero. */
+/** Limits a negative amount to what is available. */
 const noMoreThan = (available: MicroCredits, amount: MicroCredits): MicroCredits => {
   const most = available < 0n ? 0n : -available
   return amount < most ? most : amount
 }
 
-/** How an amount goes back into lots: in their order, none beyond its part, and none that has expired. */
+/** The parts of an amount that return to unexpired lots, in their order and up to their amounts. */
 const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): LotFill[] => {
   const fills: LotFill[] = []
   let left = amount
@@ -72,7 +72,7 @@ const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): 
   return fills
 }
 
-/** Takes back the rest of a lot. An expired lot is refused here: it is written off as expired. */
+/** Takes back what is left of a lot. Refused for an expired lot, which is written off as expired instead. */
 export const voidLot = (
   account: Account,
   {
@@ -104,8 +104,8 @@ export const voidLot = (
 }
 
 /**
- * Writes off the rest of a lot that has expired: both at `atMs` and at `nowMs`, the time on the clock of the process that appends.
- * No event where nothing is left.
+ * Writes off the rest of a lot that has expired, both at `atMs` and by the clock of the appending process (`nowMs`).
+ * Returns no event for an empty lot.
  */
 export const expireLot = (
   account: Account,
@@ -129,7 +129,7 @@ export const expireLot = (
 
 const instant = (ms: number): string => new Date(ms).toISOString()
 
-/** Records the totals of a month. The events it counted may lie only so far back: readers look no further ahead for closings. */
+/** Records a month's totals. Refused if too many events follow the last counted one: readers look only so far ahead for closings. */
 export const closeMonth = (account: Account, closed: MonthClosed): Decision =>
   account.revision - closed.through_revision >= closingGapMax
     ? { refused: `${movedOn} since revision ${closed.through_revision}` }

@@ -8,9 +8,9 @@ import { type Account, allocationsFor, availableOf, overrideOf, repaidBy } from 
 import type { Affordability, CallToRecord, LedgerCommand } from './command.ts'
 import { adjustCredits, closeMonth, expireLot, voidLot } from './corrections.ts'
 
-/** The ledger does not allow it. `message` is for the operator who asked. */
+/** The reason the ledger's rules forbid a command, worded for the operator who sent it. */
 type LedgerRefusal = { readonly refused: string }
-/** The result of deciding a command: the events to write, or the reason for none. */
+/** The events to write, or the reason for writing none. */
 export type Decision = readonly LedgerEvent[] | LedgerRefusal
 
 export const isRefusal = (decision: Decision): decision is LedgerRefusal => 'refused' in decision
@@ -18,12 +18,7 @@ export const isRefusal = (decision: Decision): decision is LedgerRefusal => 'ref
 export const ifRegistered = (account: Account, event: () => LedgerEvent): Decision =>
   account.registered ? [event()] : { refused: `organization ${account.organizationId} is not registered` }
 
-/** Decides what is written into a ledger. Pure: account in, events out. Ids arrive as arguments, time as `atMs`. */
-
-/**
- * What a command may write into an account's ledger. `idOf(n)` is the id its nth event will have; `nowMs` is the clock of the
- * process that appends it.
- */
+/** Decides which events a command adds to a ledger. `idOf(n)` is the id of its nth event; `nowMs` is the time in the appending process. */
 export const decideCommand = (
   account: Account,
   command: LedgerCommand,
@@ -67,7 +62,7 @@ export const decideCommand = (
   }
 }
 
-/** Whether the balance pays for a fact in addition to what calls in progress hold. */
+/** Whether the balance covers a fact in addition to what calls in progress reserve (`held`). */
 export const affordabilityOf = (
   account: Account,
   facts: CallFacts,
@@ -79,8 +74,8 @@ export const affordabilityOf = (
 }
 
 /**
- * Records a call and charges what its facts cost: `KeyUsed` and, if it costs something, `CreditCharged` right after.
- * A call the balance cannot pay is recorded as refused with CREDIT_001 and costs nothing (ledger protocol rule 5).
+ * Records a call, directly followed by its charge if its facts cost something. If the balance cannot pay for the call,
+ * it is recorded as refused with CREDIT_001 and is free (ledger protocol rule 5).
  */
 export const recordCall = (
   account: Account,
@@ -119,7 +114,7 @@ export const recordCall = (
   ]
 }
 
-/** What a fact would cost this organization at an instant. */
+/** The tariff's result for a fact of this organization at an instant. */
 export const ratingOf = (account: Account, facts: CallFacts, book: PriceBook, atMs: number): Rating =>
   rate(facts, book, (sku) => overrideOf(account, sku, atMs))
 
@@ -137,7 +132,7 @@ const keyUsed = (call: CallToRecord, free?: Rating): LedgerEvent => ({
   },
 })
 
-/** The outcome of a recorded call, read from its events: the same whether just decided or found in the ledger. */
+/** The outcome of a recorded call, whether it was just decided or found in the ledger. */
 export const outcomeOfCall = (events: readonly LedgerEvent[]): { charged: MicroCredits; unpaid: boolean } => {
   let charged = 0n
   let unpaid = false
@@ -148,7 +143,7 @@ export const outcomeOfCall = (events: readonly LedgerEvent[]): { charged: MicroC
   return { charged, unpaid }
 }
 
-/** What a recorded call was charged, line by line; empty when it was free. */
+/** The lines of a call's charge; empty if the call was free. */
 export const chargeLinesOf = (events: readonly LedgerEvent[]): readonly { sku: string; amount: string }[] =>
   events.flatMap((event) => (event.type === 'CreditCharged' ? event.data.lines : []))
 
@@ -169,7 +164,7 @@ export const registerOrganization = (
         },
       ]
 
-/** Grants a lot; an overdraft is repaid from it first. */
+/** Grants a lot. An overdraft is repaid from it first. */
 export const grantCredits = (
   account: Account,
   grant: {
@@ -248,7 +243,7 @@ const setThreshold = (account: Account, amount: MicroCredits | null): Decision =
 export const recordRateLimit = (account: Account, exceeded: RateLimitExceeded): Decision =>
   ifRegistered(account, () => ({ type: 'RateLimitExceeded', data: exceeded }))
 
-/** Records refused calls counted together: free by the rule that makes a refusal free. */
+/** Records refused calls that were counted together, with the rule that makes them free. */
 const recordCallsRefused = (
   account: Account,
   refused: Omit<CallsRefused, 'free_by'>,

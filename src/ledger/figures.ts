@@ -9,18 +9,18 @@ import { affordabilityOf, ratingOf } from './decide.ts'
 
 export type FiguresQuestion = {
   readonly atMs: number
-  /** Of the ledger as the log has it now. Otherwise of the account as it was last seen, which costs no read. */
+  /** Read the log for the current account. Otherwise, the account as last seen is used, which needs no read. */
   readonly fresh?: boolean
-  /** The cost of such facts, and whether the balance pays that in addition to `held`. */
+  /** Also return the cost of these facts, and whether the balance covers it in addition to `held`. */
   readonly cost?: { readonly facts: CallFacts; readonly book: PriceBook; readonly held?: MicroCredits }
 }
 
 export type Figures = {
   readonly revision: number
   readonly balance: MicroCredits
-  /** The amount that can be charged in addition to what calls in progress hold. May be negative. */
+  /** The amount that can be charged in addition to what calls in progress reserve. Can be negative. */
   readonly available: MicroCredits
-  /** Null where it was not asked. */
+  /** Null if `cost` was not requested. */
   readonly cost: { readonly required: MicroCredits; readonly affordability: Affordability } | null
 }
 

@@ -2,15 +2,14 @@ import { formatCredits, parseCredits } from '../billing/money.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { Allocation, LotFill } from '../events/credits.ts'
 
-/** Lots as the events that opened them describe them, and what a charge took from them. Pure. */
+/** The lots that events open, and the amounts that charges take from them. Pure. */
 
-/** A lot as it was opened. */
 export type GrantedLot = Omit<LotFill, 'amount'> & {
   readonly reason: string
   readonly reference: string | null
 }
 
-/** The lot an event opened; null for an event that opens none. */
+/** The lot that an event opened, or null. */
 export const grantedLotOf = (event: LedgerEvent, revision: number): GrantedLot | null => {
   if (event.type === 'CreditGranted') {
     const { grant_id, priority, expires_at, amount, reason, reference } = event.data
@@ -25,8 +24,8 @@ export const grantedLotOf = (event: LedgerEvent, revision: number): GrantedLot |
 }
 
 /**
- * The amounts that a charge took from lots and that were not given back, last drawn lot first: a refund goes there.
- * `fills` are those of its corrections so far.
+ * The amounts that a charge took from lots and that were not refunded, last drawn lot first, which is the order of a
+ * refund. `fills` are the charge's refunds so far.
  */
 export const drawnStill = (allocations: readonly Allocation[], fills: readonly LotFill[]): Allocation[] => {
   const back = new Map<string, bigint>()

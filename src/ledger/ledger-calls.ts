@@ -8,27 +8,27 @@ import { upcast } from '../events/upcast.ts'
 import { type Account, evolve, newAccount } from './account.ts'
 import type { RatedCall } from './rerate/part.ts'
 
-/** A ledger, read from end to end, as calls with their charges: for work on millions of calls. */
+/** Reads a whole ledger as calls with their charges, fast enough for millions of calls. */
 
 export type LedgerCall = RatedCall & {
   readonly eventId: string
   readonly requestId: string | null
-  /** The rule that made it free; null: it was charged. */
+  /** The rule that made the call free; null if it was charged. */
   readonly freeBy: string | null
-  /** Null: it was free. */
+  /** Null: the call was free. */
   charge: DomainEventOf<'CreditCharged'>['data'] | null
   charged: MicroCredits
 }
 
 export type Walk = {
-  /** A call, when its charge is known. The account is as it was before the call, but for its lots. */
+  /** Called for each call, once its charge is known. Except for its lots, the account is as it was before the call. */
   readonly call: (call: LedgerCall) => void
-  /** Before the call is folded, with the account it was decided on. */
+  /** Called before the call is folded, with the account on which it was decided. */
   readonly decided?: (call: RatedCall, account: Account) => void
   readonly adjusted?: (event: AdjustedEvent) => void
-  /** Anything but a call, its charge and an adjustment. */
+  /** Called for events other than calls, charges and adjustments. */
   readonly other?: (event: DecodedEvent) => void
-  /** After each page: how many events it had, and the last revision whose call is complete. */
+  /** Called after each page, with its number of events and the last revision whose call is complete. */
   readonly page?: (events: number, complete: number) => void | Promise<void>
 }
 
@@ -38,18 +38,17 @@ type Reach = {
   readonly from?: number
   /** The last revision; default: the ledger's end. */
   readonly upTo?: number
-  /** Leaves out events after this position of the log, and calls whose charge may be after it. */
+  /** Leaves out events after this position of the log, and a call whose charge may be after it. */
   readonly until?: Position
   readonly account?: Account
-  /** Default: `evolve`. */
   readonly fold?: (account: Account, event: LedgerEvent, revision: number) => void
 }
 
 const pageMax = 4_000
 
 /**
- * Hands over the events of a ledger up to a revision (default: its end), folding the account as it goes. Resolves with the account,
- * whose revision is −1 where there is no ledger.
+ * Passes a ledger's events to `walk`, in order, and folds the account. Resolves with the account, whose revision is −1
+ * if there is no ledger.
  */
 export const walkLedger = async (
   eventLog: Pick<EventLog, 'read'>,
@@ -91,7 +90,7 @@ export const walkLedger = async (
     }
     if (last !== undefined) account.digest = decodeEvent(last).metadata.digest
     await walk.page?.(events, pending === null ? account.revision : account.revision - 1)
-    // The event after a call may be its charge.
+    // The last call is left out, because the next event may be its charge.
     if (events < page.length) return account
   }
   settle()
@@ -99,10 +98,10 @@ export const walkLedger = async (
   return account
 }
 
-/** The beginning of every event we wrote: its metadata is written member by member (`stored-event.ts`). */
+/** The beginning of our events' metadata (see `stored-event.ts`). */
 const opening = '{"schema_version":'
 
-/** Most of a ledger is calls, and little of their metadata is needed: parsing all of it would cost as much as the data. */
+/** Most events are calls and charges, and parsing all of their metadata would take as long as parsing their data. */
 const decoded = (recorded: RecordedEvent): LedgerEvent => {
   const { type, metadata, data } = recorded
   const isMost = type === 'KeyUsed' || type === 'CreditCharged'
@@ -111,7 +110,7 @@ const decoded = (recorded: RecordedEvent): LedgerEvent => {
   return upcast(type, version, JSON.parse(data)) as LedgerEvent
 }
 
-/** A member of the metadata that is a text without escapes; undefined where there is none, or it has to be parsed. */
+/** A string in the metadata, found without parsing; undefined: there is none. */
 const memberOf = ({ metadata }: RecordedEvent, name: 'request_id' | 'causation_id' | 'effective_at') => {
   const at = metadata.indexOf(`"${name}":"`)
   if (at === -1) return undefined
@@ -152,7 +151,7 @@ export async function* pagesOf(
             if (error instanceof StreamMissing) return []
             throw error
           })
-    // It may fail while the previous page is processed.
+    // It can fail before it is awaited, which must not become an unhandled rejection.
     page.catch(() => undefined)
     return page
   }

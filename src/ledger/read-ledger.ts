@@ -2,16 +2,11 @@ import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/p
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
 
-/** Reads a ledger itself, where rows cannot be trusted. */
-
 type Log = Pick<EventLog, 'read'>
 
 const pageMax = 1_000
 
-/**
- * An organization's events from a revision on, in pages, up to the end the ledger has when it is reached. Nothing where there is
- * no such ledger.
- */
+/** An organization's events from a revision on, in pages, up to the end of the ledger. Yields nothing if there is no ledger. */
 export async function* ledgerPages(
   eventLog: Log,
   organizationId: string,
@@ -30,7 +25,7 @@ export async function* ledgerPages(
   }
 }
 
-/** The event at a revision of a ledger; null where the ledger ends before it. */
+/** The event at a revision of a ledger; null: the ledger is shorter. */
 export const ledgerEventAt = async (
   eventLog: Log,
   organizationId: string,
@@ -45,7 +40,7 @@ export const ledgerEventAt = async (
   return recorded ?? null
 }
 
-/** The first event that fits, from a revision on, before another one; null: there is none. */
+/** The first event that fits, from revision `from` on and before revision `before`; null: there is none. */
 export const firstInLedger = async (
   eventLog: Log,
   organizationId: string,
@@ -63,7 +58,7 @@ export const firstInLedger = async (
   return null
 }
 
-/** Whether an event is of this type and of this request. */
+/** Whether an event has this type and belongs to this request. */
 export const isOfRequest = (
   recorded: RecordedEvent,
   type: 'KeyUsed' | 'CreditCharged',

@@ -163,7 +163,9 @@ describe('applying a plan', () => {
     const run = await approved(scene, await plan(scene, prices('2')))
     await refund(scene, one, '0.5')
     const { done, applied } = await apply(scene, run)
-    expect(done.get(org)).toMatchObject({ reason: `call ${one} of the range was corrected since (refund)` })
+    expect(done.get(org)).toMatchObject({
+      reason: `call ${one} in the range has been corrected since (refund)`,
+    })
     expect(applied).toMatchObject({ applied: 0, left_out: 1, amount: '0' })
     expect(await balance(scene)).toBe('9.5')
   })
@@ -229,7 +231,7 @@ describe('applying a plan', () => {
           run,
         ),
       ).rejects.toThrow('killed')
-      await expect(costOf(scene, one)).rejects.toThrow('was not finished there')
+      await expect(costOf(scene, one)).rejects.toThrow('did not finish there')
       const dying = how === 'abandoned' ? scene : killed((type) => type !== 'RerateAbandoned')
       await abandonRerate(dying, { run, reason: 'no', actor: 'user:ann' }).catch(() => undefined)
       await expect(apply(scene, run)).rejects.toThrow('was abandoned')

@@ -390,13 +390,17 @@ describe('with a database', () => {
   })
 
   test.each([
-    ['"closing":"', '"closing":"7', /closes 2026-02 at a balance of 7\d+ credits; its events come to \d+/],
+    [
+      '"closing":"',
+      '"closing":"7',
+      /closes 2026-02 at a balance of 7\d+ credits, but its events add up to \d+/,
+    ],
     [
       '"next":{"revision":',
       '"next":{"revision":1',
-      /does not say where the month after 2026-02 begins: at revision \d+/,
+      /does not name the start of the month after 2026-02, which is revision \d+/,
     ],
-    ['"prices":[', '"prices":[1', /does not say where the month after 2026-02 begins/],
+    ['"prices":[', '"prices":[1', /does not name the start of the month after 2026-02/],
   ])(
     'a changed closing, even with every later digest recomputed, is named by verify: %s',
     async (from, to, fault) => {

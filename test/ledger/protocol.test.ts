@@ -630,7 +630,7 @@ describe('rule 3: unknown outcomes', () => {
       throw sent === 1 ? new UnknownOutcome('the request was lost') : new LogRewritten('a standby took over')
     })
     expect(await outcomeOf(ledger.submit(org, call('first')))).toBe('LedgerOutcomeUnknown')
-    await expect(ledger.drain()).rejects.toThrow('did not say in time')
+    await expect(ledger.drain()).rejects.toThrow('did not confirm in time')
     expect(logged.flatMap(({ requestIds }) => requestIds ?? [])).toEqual(['first'])
   })
 
@@ -814,7 +814,7 @@ describe('rule 3: unknown outcomes', () => {
         logged.flatMap(({ organizationId, requestIds }) =>
           requestIds === undefined ? [] : [[organizationId, requestIds]],
         )
-      await expect(ledger.drain()).rejects.toThrow('did not say in time')
+      await expect(ledger.drain()).rejects.toThrow('did not confirm in time')
       expect(told()).toEqual([[org, ['first', 'second']]])
       reach()
       log.deliverLate()
@@ -825,7 +825,7 @@ describe('rule 3: unknown outcomes', () => {
 
     test('a process that stops does not log calls with an Idempotency-Key, which are safe to repeat', async () => {
       const { ledger } = await unknown(['first'], keyed)
-      await expect(ledger.drain()).rejects.toThrow('did not say in time')
+      await expect(ledger.drain()).rejects.toThrow('did not confirm in time')
       expect(logged.filter(({ requestIds }) => requestIds !== undefined)).toEqual([])
     })
   })

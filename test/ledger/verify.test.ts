@@ -84,7 +84,7 @@ describe('other records of a ledger', () => {
       revision: 3,
       event_id: null,
       digest: digests[2],
-      fault: expect.stringContaining('the event log itself knows revision 4: its end is missing'),
+      fault: expect.stringContaining('the event log itself has revision 4: its end is missing'),
     })
   })
 
@@ -97,7 +97,7 @@ describe('other records of a ledger', () => {
     const witnesses = [{ name: 'its statement', revision: 4 }]
     expect((await verifyLedger(cut, org, { witnesses })).fault).toMatchObject({
       revision: 3,
-      fault: expect.stringContaining('its statement knows revision 4'),
+      fault: expect.stringContaining('its statement has revision 4'),
     })
   })
 
@@ -105,7 +105,7 @@ describe('other records of a ledger', () => {
     const witnesses = [{ name: 'its row', revision: 2, digest: 'x'.repeat(43) }]
     expect((await verifyLedger(reading(everything), org, { witnesses })).fault).toMatchObject({
       revision: 2,
-      fault: 'its row knows a different event at this revision',
+      fault: 'its row has a different event at this revision',
     })
   })
 

@@ -296,7 +296,7 @@ describe('events not in the table', () => {
   test.each(cases.filter(({ next }) => next === undefined))(
     '$state, $event: cannot happen',
     ({ state, event }) => {
-      expect(() => nextOf(state, event)).toThrow(`${state} met "${event}"`)
+      expect(() => nextOf(state, event)).toThrow(`${state} received "${event}"`)
     },
   )
 

@@ -97,9 +97,11 @@ describe('reconciling', () => {
     }
     await account('charged_micro = charged_micro + 1000000, adjusted_micro = 1', async () => {
       expect((await reconcile()).named).toEqual([
-        expect.stringMatching(/^the log gives charged 3.25 at revision \d+, its row in accounts says 4.25$/),
         expect.stringMatching(
-          /^the log gives adjusted 0 at revision \d+, its row in accounts says 0.000001$/,
+          /^the log results in charged 3.25 at revision \d+, but the row in accounts has 4.25$/,
+        ),
+        expect.stringMatching(
+          /^the log results in adjusted 0 at revision \d+, but the row in accounts has 0.000001$/,
         ),
       ])
     })
@@ -155,7 +157,7 @@ describe('reconciling', () => {
     }
     const [found] = await reconcileLedgers(changed, { organizations: [partner.organizationId] })
     expect(found?.named).toContain(
-      `request ${request}: the log charges 2, facts, tariff and price book 1 give 1`,
+      `request ${request}: the log charges 2, but its facts, the tariff and price book 1 result in 1`,
     )
     expect(found?.named).toContain(
       `request ${request}: the log says -2 by ip_lookup.located, ledger_lines say -1`,

@@ -7,12 +7,9 @@ import type { DomainEventOf } from '../../events/catalogue.ts'
 import type { Account } from '../account.ts'
 import { ratingOf } from '../decide.ts'
 
-/**
- * Checks that a ledger's charges match their facts, the tariff and the price book in force, in the order of the ledger and
- * by the code that prices calls. Pure.
- */
+/** Checks a ledger's charges against their facts, the tariff and the price book in force. Pure. */
 
-/** Charges that a price book would contradict as it is now: it was changed after it had priced them. */
+/** Charges that no longer match their price book, because it was changed after they were made. */
 export type Contradicted = {
   readonly priceBookVersion: number
   charges: number
@@ -28,7 +25,7 @@ type Fact = {
 }
 
 export type Recomputing = {
-  /** Why an event does not follow from the rules, before it is folded into the account; null: it does. */
+  /** The reason an event breaks the rules, or null. Must be called before the event is folded into the account. */
   faultOf(account: Account, event: DecodedEvent): string | null
   readonly contradicted: readonly Contradicted[]
 }
@@ -36,11 +33,11 @@ export type Recomputing = {
 type Held = {
   readonly books: readonly PriceBook[]
   readonly contradicted: Map<number, Contradicted>
-  /** The call before, until its charge is met. */
+  /** The previous call, until its charge has been read. */
   call: Fact | null
 }
 
-/** `books`: all that were published and not withdrawn, as they are now. */
+/** Returns a checker that must be called for every event, in order. `books`: all that were published and not withdrawn. */
 export const recomputing = (books: readonly PriceBook[]): Recomputing => {
   const held: Held = { books, contradicted: new Map(), call: null }
   return {
@@ -80,20 +77,20 @@ const chargeFault = ({ books, contradicted }: Held, { account, call, event }: Ch
   const { data: charge, metadata } = event
   if (call === null || metadata.causation_id !== call.id)
     return 'the call it charges is not the event before it'
-  if (call.free !== undefined) return `charges a call that was free by ${call.free.rule}`
+  if (call.free !== undefined) return `charges a call that the rule ${call.free.rule} made free`
   const book = books.find(({ version }) => version === charge.price_book_version)
-  if (book === undefined) return `was priced by price book ${charge.price_book_version}, which is not there`
+  if (book === undefined) return `was priced by price book ${charge.price_book_version}, which does not exist`
   if (charge.price_book_digest !== book.digest) {
     contradict(contradicted, book, event)
     return null
   }
   const inForce = priceBookAt(books, call.atMs)
   if (inForce === undefined || inForce.effectiveFromMs !== book.effectiveFromMs)
-    return `was priced by price book ${book.version}; in force then was ${inForce?.version ?? 'none'}`
+    return `was priced by price book ${book.version}, but ${inForce === undefined ? 'none' : `price book ${inForce.version}`} was in force`
   const rating = ratingOf(account, call.facts, book, call.atMs)
   return sayingOf(rating) === saidBy(charge)
     ? null
-    : `charges ${saidBy(charge)}; facts, tariff and price book ${book.version} give ${sayingOf(rating)}`
+    : `charges ${saidBy(charge)}, but its facts, the tariff and price book ${book.version} result in ${sayingOf(rating)}`
 }
 
 const contradict = (
@@ -115,7 +112,7 @@ const contradict = (
     })
 }
 
-/** A free call names no book: any of those that took effect together may have made it free. */
+/** A free call does not name its price book. If several took effect together, any of them may have made the call free. */
 const freeFault = (
   books: readonly PriceBook[],
   account: Account,
@@ -128,7 +125,7 @@ const freeFault = (
   const stated = `free by ${free.rule} version ${free.rule_version}`
   return given.includes(stated)
     ? null
-    : `is ${stated}; facts, tariff and prices give ${given.join(' or ') || 'nothing'}`
+    : `is ${stated}, but its facts, the tariff and the prices result in ${given.join(' or ') || 'nothing'}`
 }
 
 const freeBy = (account: Account, facts: CallFacts, book: PriceBook, atMs: number): string => {

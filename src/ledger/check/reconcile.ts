@@ -10,41 +10,41 @@ import { type AdjustedEvent, type LedgerCall, walkLedger } from '../ledger-calls
 import type { RatedCall } from '../rerate/part.ts'
 
 /**
- * A ledger in three versions: what its events say, what the lines of the read model say, and what the tariff makes of the facts. A
- * page at a time, so that a difference is found in a few thousand lines.
+ * Compares a ledger's events with the lines of the read model and with the tariff's results. It compares one page at a
+ * time, so that a difference is located within a few thousand lines.
  */
 
-/** One line as the read model should have it. */
+/** A line as the read model should contain it. */
 export type ExpectedLine = {
   readonly revision: number
   readonly kind: string
   readonly requestId: string | null
   readonly rule: string | null
-  /** The lines of a charge that has several, as JSON; null for any other. */
+  /** The lines of a charge that has several, as JSON; otherwise null. */
   readonly lines: string | null
   readonly amount: MicroCredits
 }
 
 type Columns = { log: MicroCredits; projections: MicroCredits; tariff: MicroCredits }
 
-/** By SKU; movements that are no charges go by their kind, in brackets, and have no tariff. */
+/** By SKU. A movement other than a charge has its kind in brackets instead, and no amount by the tariff. */
 type Sums = Map<string, Columns>
 
 export type Reconciled = {
   readonly organizationId: string
-  /** From and up to which revision, both inclusive. */
+  /** Both revisions are inclusive. */
   readonly from: number
   readonly through: number
   readonly calls: number
   readonly sums: Sums
   readonly differences: number
-  /** The first of them, in words. */
+  /** Descriptions of the first differences. */
   readonly named: readonly string[]
-  /** The state of the ledger at the revision of the read model's row, if it was read from its beginning. */
+  /** The totals at the revision of the account's row; null if the ledger was not read from its beginning. */
   readonly totals: AccountTotals | null
 }
 
-/** The state of an account at a revision, by the ledger or by its row. The balance counts lots that have expired, until they are written off. */
+/** An account's totals at a revision, from the ledger or from its row. Expired lots count until they are written off. */
 export type AccountTotals = {
   readonly revision: number
 } & Readonly<Record<(typeof totalsCompared)[number], MicroCredits>>
@@ -55,15 +55,14 @@ export type ReconcileOptions = {
   readonly organizationId: string
   readonly books: readonly PriceBook[]
   readonly from: number
-  /** What the read models have folded. */
+  /** The read models contain the events up to this position. */
   readonly until: Position
   readonly fromMs: number
   readonly toMs: number
-  /** The revision of the account's row in the read models. */
   readonly rowRevision: number | null
-  /** Compares a page with the read models' lines; resolves with what differs, and adds to the sums. */
+  /** Compares a page with the lines of the read models, adds those to the sums, and resolves with the differences. */
   readonly compare: (page: ComparedPage) => Promise<readonly string[]>
-  /** Whether an adjustment is the one its re-rate wrote; null: it is. */
+  /** Resolves with the reason an adjustment differs from the one that its re-rate wrote, or null. */
   readonly rerated: (event: AdjustedEvent) => Promise<string | null>
   readonly onPage?: (events: number) => void
 }
@@ -73,7 +72,7 @@ export type ComparedPage = {
   readonly to: number
   readonly lines: readonly ExpectedLine[]
   readonly sums: Sums
-  /** The SKU of each rule that charged alone. */
+  /** The SKU for each rule of a charge with a single line. */
   readonly skuOf: ReadonlyMap<string, string>
 }
 
@@ -83,7 +82,7 @@ export class PricesUnknown extends Error {
   override name = 'PricesUnknown'
 }
 
-/** Throws `PricesUnknown` where the organization had prices of its own before `from`: it has to be read from its beginning. */
+/** Compares one ledger. Throws `PricesUnknown` if a price set before `from` matters: then it must be read from its beginning. */
 export const reconcileLedger = async (
   eventLog: Pick<EventLog, 'read'>,
   options: ReconcileOptions,
@@ -145,13 +144,13 @@ const folding = (rowRevision: number | null, found: (totals: AccountTotals) => v
   }
 }
 
-/** Lots cannot be folded from the middle, and prices can. */
+/** Prices can be folded from the middle of a ledger; lots cannot. */
 const pricesOnly = (account: Account, event: LedgerEvent, at: number): void => {
   if (event.type === 'PriceOverrideSet') evolve(account, event, at)
   if (event.type !== 'PriceOverrideWithdrawn') return
   const { sku, override_revision } = event.data
   if (account.overrides.get(sku)?.some(({ revision }) => revision === override_revision) !== true)
-    throw new PricesUnknown('a price of its own is withdrawn that was set before')
+    throw new PricesUnknown('the ledger withdraws a price that was set before the first event read')
   evolve(account, event, at)
 }
 
@@ -177,7 +176,7 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
     sums,
     skuOf,
     calls: () => calls,
-    // Its prices are those the call was rated by until the next event is folded.
+    // Until the next event is folded, the account's prices are those that applied to the call.
     decided: (_call: RatedCall, account: Account): void => {
       decidedOn = account
     },
@@ -210,7 +209,7 @@ const newWork = ({ books, fromMs, toMs }: ReconcileOptions) => {
   }
 }
 
-/** The book in force changes a few times a year, and is looked up on every call. */
+/** The book in force changes a few times a year, but is looked up for every call. */
 const inForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook) => {
   const edges = books.map(({ effectiveFromMs }) => effectiveFromMs)
   let current: PriceBook | undefined
@@ -224,7 +223,7 @@ const inForce = (books: readonly PriceBook[]): ((atMs: number) => PriceBook) => 
   }
 }
 
-/** Of books that took effect together, the one that the charge names. */
+/** Of several books that took effect together, the one that the charge names. */
 const bookOf = (books: readonly PriceBook[], { charge }: LedgerCall, latest: PriceBook): PriceBook =>
   charge === null || charge.price_book_version === latest.version
     ? latest
@@ -259,7 +258,7 @@ const lineOf = ({ revision, requestId, charge, charged, freeBy }: LedgerCall): E
   amount: -charged,
 })
 
-/** Describes how the tariff's result differs. */
+/** Adds a call to the sums. Returns a description of the difference from the tariff, or null. */
 const addCall = (
   sums: Sums,
   skuOf: Map<string, string>,
@@ -281,14 +280,14 @@ const addCall = (
     })
   return same
     ? null
-    : `${named}: the log charges ${formatCredits(charged)}, facts, tariff and price book ${rating.priceBookVersion} give ${formatCredits(rating.total)}`
+    : `${named}: the log charges ${formatCredits(charged)}, but its facts, the tariff and price book ${rating.priceBookVersion} result in ${formatCredits(rating.total)}`
 }
 
-/** Where the account of the read models differs from the ledger. */
+/** Describes each difference between the ledger and the account's row in the read models. */
 export const totalDifferences = (log: AccountTotals, row: AccountTotals): string[] =>
   totalsCompared
     .filter((name) => log[name] !== row[name])
     .map(
       (name) =>
-        `the log gives ${name === 'balance' ? 'a balance of ' : `${name} `}${formatCredits(log[name])} at revision ${log.revision}, its row in accounts says ${formatCredits(row[name])}`,
+        `the log results in ${name === 'balance' ? 'a balance of ' : `${name} `}${formatCredits(log[name])} at revision ${log.revision}, but the row in accounts has ${formatCredits(row[name])}`,
     )

@@ -12,12 +12,12 @@ import { ledgerStream } from '../../events/streams.ts'
 import { type Account, availableOf, evolve, newAccount } from '../account.ts'
 import { type Contradicted, type Recomputing, recomputing } from './recompute.ts'
 
-/** The first event of a ledger that is not as it was written, and why. `event_id` is null where an event is missing. */
+/** The first event of a ledger that was changed or is missing. `event_id` is null if it is missing. */
 export type LedgerFault = {
   readonly revision: number
   readonly event_id: string | null
   readonly type: string | null
-  /** The digest of the bytes there, or the digest before them where an event is missing: an acknowledgement names it. */
+  /** The digest of the stored bytes, or of the previous event if this one is missing. An acknowledgement names it. */
   readonly digest: string
   readonly fault: string
 }
@@ -26,31 +26,31 @@ type LedgerVerdict = {
   readonly organizationId: string
   readonly events: number
   readonly digest: string
-  /** As far as the ledger could be folded. */
+  /** The account up to the last event that could be folded. */
   readonly account: Account
-  /** The first broken event; null for a ledger without faults but known ones. */
+  /** The first fault that no operator has acknowledged, or null. */
   readonly fault: LedgerFault | null
-  /** Faults an operator has acknowledged. */
+  /** Faults that an operator has acknowledged. */
   readonly known: readonly LedgerFault[]
-  /** Price books that were changed after they had priced charges of this ledger. */
+  /** Price books that were changed after they had priced charges in this ledger. */
   readonly contradicted: readonly Contradicted[]
 }
 
-/** Other records about a ledger. Each was written separately, and the ledger must agree with it. */
+/** A separate record about a ledger, which the ledger must agree with. */
 export type LedgerWitness = {
-  /** The name of the record, for people. */
+  /** The record's name in messages. */
   readonly name: string
   readonly revision: number
-  /** The digest of the event at that revision, where the witness knows it. */
+  /** The digest of the event at that revision, if the record contains it. */
   readonly digest?: string
 }
 
 type VerifyOptions = {
-  /** Asked before the ledger is read, because the ledger may grow in the meantime. */
+  /** Collected before the ledger is read, because the ledger can grow in the meantime. */
   readonly witnesses?: readonly LedgerWitness[]
-  /** Whether a fault with these bytes at this revision is known already. */
+  /** Whether an operator has acknowledged a fault with this digest at this revision. */
   readonly acknowledged?: (revision: number, digest: string) => boolean
-  /** Every price book that was published and not withdrawn, to recompute charges. Default: charges are not recomputed. */
+  /** All price books that were published and not withdrawn. Without them, charges are not recomputed. */
   readonly books?: readonly PriceBook[]
   readonly onProgress?: (events: number) => void
 }
@@ -58,9 +58,9 @@ type VerifyOptions = {
 const pageMax = 1_000
 
 /**
- * Recomputes the hash chain of a ledger from its first event and folds it as it goes: every digest, contiguous
- * revisions, no event or charge id twice, data that fits its schema, no charge beyond the overdraft limit, none that its facts, the
- * tariff and the price book in force do not give, nothing recorded before what it follows, no lot written off before it had expired, no month closed at another balance than its events come to. Then compares its end with the engine's own last revision and with every witness. Stops at the first fault that was not acknowledged.
+ * Checks a ledger from its first event: the hash chain, the schema and order of its events, repeated ids, and the rules
+ * for charges, expiries and closings. Stops at the first fault that no operator has acknowledged. If there is none,
+ * compares the end of the ledger with the event log and with every witness.
  */
 export const verifyLedger = async (
   eventLog: Pick<EventLog, 'read' | 'lastRevision'>,
@@ -92,7 +92,6 @@ export const verifyLedger = async (
     known,
     contradicted: folding.recomputing?.contradicted ?? [],
   })
-  /** Whether to continue. */
   const isKnown = (fault: LedgerFault): boolean => {
     if (!acknowledged(fault.revision, fault.digest)) return false
     known.push(fault)
@@ -110,12 +109,12 @@ export const verifyLedger = async (
         const fault = { revision, event_id, type, digest: computed, fault: text }
         if (!isKnown(fault)) return verdict(fault)
       }
-      // The events after a known fault were chained to the digest it carries.
+      // The event after an acknowledged fault was chained to the stored digest, not to the computed one.
       digest = carried ?? computed
       events = recorded.revision + 1
     }
     onProgress?.(events)
-    // Nothing after it can be judged: the next event was chained to it.
+    // The next event was chained to this one, so later events cannot be checked.
     if (unreadable !== null)
       return verdict({ revision: events, event_id: null, type: null, digest, fault: unreadable.message })
     if (page.length < pageMax) break
@@ -128,13 +127,13 @@ export const verifyLedger = async (
     type: null,
     digest,
     fault: `${events === 0 ? 'there are no events' : `the ledger ends at revision ${events - 1}`}, but ${beyond
-      .map(({ name, revision }) => `${name} knows revision ${revision}`)
+      .map(({ name, revision }) => `${name} has revision ${revision}`)
       .join(' and ')}: its end is missing`,
   }
   return verdict(isKnown(fault) ? null : fault)
 }
 
-/** Why a lot cannot have been written off at that time; null: it can. Asked before the event is folded into the account. */
+/** The reason a lot cannot have been written off at that time, or null. Must be called before the event is folded. */
 const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): string | null => {
   if (type !== 'CreditExpired') return null
   const { effective_at, recorded_at } = metadata
@@ -146,10 +145,7 @@ const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): 
     : null
 }
 
-/**
- * Says why a closing does not match the ledger: its balance, or the revision at which the next month begins. Statements begin with
- * both. The function that it returns must be called for every event, in order.
- */
+/** Returns a function that checks each closing's balance and the start of the next month. It must be called for every event, in order. */
 const closingFaults = () => {
   const months = new Map<Month, { net: MicroCredits; readonly first: number }>()
   const prices: number[] = []
@@ -161,7 +157,8 @@ const closingFaults = () => {
     if (type === 'PriceOverrideSet' || type === 'PriceOverrideWithdrawn') prices.push(revision)
     if (type === 'MonthClosed') {
       const { month, through_revision: through, totals, next } = data
-      // Of two closings at the same time, the later month's came first, and it decided which events count in this month.
+      // If two months were closed as of the same time, the closing of the later month came first and decided which
+      // events count.
       if (month <= closedUpTo) return null
       closedUpTo = month
       let balance = 0n
@@ -171,10 +168,10 @@ const closingFaults = () => {
         else if (first < begins) begins = first
       for (const one of late) if (one.revision > through && one.month <= month) balance -= one.net
       if (totals.closing !== formatCredits(balance))
-        return `closes ${month} at a balance of ${totals.closing} credits; its events come to ${formatCredits(balance)}`
+        return `closes ${month} at a balance of ${totals.closing} credits, but its events add up to ${formatCredits(balance)}`
       const before = prices.filter((one) => one < next.revision)
       return next.revision > begins || before.join() !== next.prices.join()
-        ? `does not say where the month after ${month} begins: at revision ${begins}`
+        ? `does not name the start of the month after ${month}, which is revision ${begins}`
         : null
     }
     const ledgerEvent = { type, data } as LedgerEvent
@@ -198,10 +195,10 @@ const contradicted = (
   const other = witnesses.find(
     (one) => one.revision === revision && one.digest !== undefined && one.digest !== digest,
   )
-  return other === undefined ? null : `${other.name} knows a different event at this revision`
+  return other === undefined ? null : `${other.name} has a different event at this revision`
 }
 
-/** Ids met so far. A single Set ends at 2^24 entries, which a busy ledger has after some years. */
+/** All event ids read so far. A single Set is limited to 2^24 entries, which a busy ledger exceeds after some years. */
 class Seen {
   readonly #byStart = new Map<string, Set<string>>()
   has(id: string): boolean {
@@ -223,7 +220,7 @@ const faultOf = (
     computed: string
     seen: Seen
     account: Account
-    /** Whether the account still matches the ledger. Rules can be checked only on such an account. */
+    /** Whether the account still matches the ledger. Rules can be checked only then. */
     folding: {
       sound: boolean
       readonly recomputing: Recomputing | null
@@ -234,9 +231,9 @@ const faultOf = (
   const { expectedRevision, carried, computed, seen, account, folding } = found
   if (recorded.revision !== expectedRevision)
     return `expected revision ${expectedRevision}: an event is missing`
-  if (carried === null) return 'carries no digest'
+  if (carried === null) return 'has no digest'
   if (carried !== computed)
-    return 'its bytes do not give the digest it carries: it, or the event before it, was changed'
+    return 'its bytes do not match its digest, so this event or the one before it was changed'
   if (seen.has(recorded.id)) return 'its event id is in this ledger twice'
   seen.add(recorded.id)
   try {
@@ -245,7 +242,7 @@ const faultOf = (
     if (isEventType(recorded.type))
       checkEventData(recorded.type, metadata.schema_version, JSON.parse(recorded.data))
     if (type === 'CreditCharged') {
-      // A charge id is its event's id; any other id would have to be new as well.
+      // A charge id is normally its event's id, which was checked above. Any other id must be new as well.
       if (data.charge_id !== recorded.id && seen.has(data.charge_id))
         return `charge ${data.charge_id} is in this ledger twice`
       seen.add(data.charge_id)
@@ -260,7 +257,7 @@ const faultOf = (
     folding.sound = true
     if (wrong !== null) return wrong
     const recordedMs = Date.parse(metadata.recorded_at)
-    // Not a number where it does not say when.
+    // If the recording time is missing, this comparison with NaN also fails.
     if (!(recordedMs >= account.recordedAtMs)) return 'claims to be recorded before the event it follows'
     account.recordedAtMs = recordedMs
     const available = availableOf(account, Date.parse(metadata.effective_at))

@@ -3,10 +3,10 @@ import type { DecodedEvent } from '../../event-log/stored-event.ts'
 import type { Allocation } from '../../events/credits.ts'
 
 /**
- * A balance as of one instant, as it was known at another: it counts events effective by the first and recorded by the second. Pure.
+ * A balance as of one instant, as it was known at another.
  *
- * It counts movements, and decides nothing: where clocks of several processes differ by a moment, a charge may have happened
- * before the grant it draws from, and a lot is below zero until then. The sum is right anyway.
+ * If the clocks of two processes differ, a charge can take effect just before the grant that pays for it. The lot is
+ * then below zero until the grant, but the total is still correct.
  */
 export type AsOf = {
   /** The latest effective time that counts. */
@@ -16,19 +16,19 @@ export type AsOf = {
 }
 
 type BalanceFold = {
-  /** The last event that was recorded in time; −1: none. */
+  /** The last event that was recorded by `knownAtMs`; −1: there is none. */
   revision: number
   overdrawn: MicroCredits
-  /** The rest of each lot, by its id. Lots with nothing left are not kept. */
+  /** What is left of each lot, by its id. Empty lots are removed. */
   readonly lots: Map<string, { expiresAtMs: number; remaining: MicroCredits }>
 }
 
 export const newBalanceFold = (): BalanceFold => ({ revision: -1, overdrawn: 0n, lots: new Map() })
 
-/** When an event was recorded, by its writer's clock. */
+/** The time at which an event was recorded, by its writer's clock. */
 export const recordedMsOf = ({ metadata }: DecodedEvent): number => Date.parse(metadata.recorded_at)
 
-/** Folds the ledger's next event, in place, where it counts. */
+/** Folds the ledger's next event, in place, if it counts. */
 export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, knownAtMs }: AsOf): void => {
   if (recordedMsOf(event) > knownAtMs) return
   fold.revision = event.recorded.revision
@@ -66,7 +66,7 @@ export const foldBalance = (fold: BalanceFold, event: DecodedEvent, { atMs, know
   }
 }
 
-/** The balance at that instant: lots that had expired by then do not count, written off or not. */
+/** The balance at that instant, without lots that had expired, even if they were not written off yet. */
 export const balanceOfFold = ({ lots, overdrawn }: BalanceFold, { atMs }: Pick<AsOf, 'atMs'>): MicroCredits =>
   [...lots.values()].reduce(
     (sum, { expiresAtMs, remaining }) => (expiresAtMs > atMs ? sum + remaining : sum),
@@ -84,7 +84,7 @@ const add = (
   else lots.set(grantId, { expiresAtMs, remaining })
 }
 
-/** Takes from lots, and returns the total taken. */
+/** Takes amounts from lots, and returns the total. */
 const take = ({ lots }: BalanceFold, allocations: readonly Allocation[]): MicroCredits => {
   let taken = 0n
   for (const { grant_id, amount } of allocations) {

@@ -9,9 +9,8 @@ import { ledgerPages } from '../read-ledger.ts'
 import { type CostSoFar, costOf, givenBackOf, partOf } from '../rerate/part.ts'
 import { finishedRun } from './corrected-costs.ts'
 
-/** The current cost of one call: its charge, less refunds and reversals, plus the amounts that re-rates took. */
+/** The current cost of a call is its charge, minus refunds and reversals, plus what re-rates added. */
 
-/** One call, by its request or by the charge for it. */
 type CallWanted = { readonly requestId: string } | { readonly chargeId: string }
 
 type CostedCall = {
@@ -27,7 +26,7 @@ type CallCharge = DomainEventOf<'CreditCharged'>['data'] & {
   readonly micro: MicroCredits
 }
 
-/** `amount` is what the call's cost fell by; below zero: rose by. Of a re-rate it is the call's own part. */
+/** `amount` is the reduction of the call's cost (negative: an increase). For a re-rate, it is only this call's part. */
 type CallAdjustment = {
   readonly revision: number
   readonly adjustmentId: string
@@ -41,16 +40,15 @@ type CallAdjustment = {
 
 export type CallCost = {
   readonly call: CostedCall
-  /** Null: the call cost nothing when it was made. */
+  /** Null: the call was free when it was made. */
   readonly charge: CallCharge | null
-  /** In ledger order. */
   readonly adjustments: readonly CallAdjustment[]
   readonly now: MicroCredits
 }
 
 /**
- * What a call costs as of the last of `events`: those of one ledger, in order and without holes, from the call's `KeyUsed` or
- * earlier up to where the caller looks. Null where they do not hold the call. `eventLog` is read for what re-rates did.
+ * A call's cost as of the last of `events`, or null if they do not contain the call. They must be events of one ledger,
+ * in order and without gaps, from the call's `KeyUsed` or earlier.
  */
 export const costsOf = async (
   events: AsyncIterable<DecodedEvent> | Iterable<DecodedEvent>,
@@ -91,7 +89,7 @@ export const costsOf = async (
   return call !== null && found ? { call, charge, adjustments, now: cost.now } : null
 }
 
-/** What a charged call costs as of the end of its ledger. `from`: a revision that is not behind the call. Throws where it is not there. */
+/** A charged call's cost as of the end of its ledger. `from` must not be after the call. Throws if the charge is not found. */
 export const costAsOf = async (
   { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },
   organizationId: string,
@@ -107,7 +105,9 @@ export const costAsOf = async (
   }
   const cost = await costsOf(events(), { chargeId }, { eventLog })
   if (cost === null)
-    throw new Error(`the ledger of ${organizationId} holds no charge ${chargeId} from revision ${from} on`)
+    throw new Error(
+      `the ledger of ${organizationId} contains no charge ${chargeId} at or after revision ${from}`,
+    )
   return { now: cost.now, asOf }
 }
 
@@ -119,7 +119,7 @@ const callOf = ({ data, metadata, recorded }: DomainEventOf<'KeyUsed'> & Decoded
   atMs: Date.parse(metadata.effective_at),
 })
 
-/** How an adjustment changed a call; null: it did not. */
+/** The effect of an adjustment on a call, or null. */
 const adjustmentOf = async (
   { data, metadata, recorded }: DomainEventOf<'CreditAdjusted'> & DecodedEvent,
   before: Pick<CallCost, 'call' | 'charge'> & { readonly cost: CostSoFar },
@@ -147,7 +147,7 @@ const adjustmentOf = async (
   }
 }
 
-/** The part of one call's cost that a re-rate gave back, calculated again from the run. */
+/** How much a re-rate reduced the cost of one call, recalculated from the run. */
 const partOfRun = async (
   eventLog: Pick<EventLog, 'read'>,
   run: string,

@@ -8,8 +8,8 @@ import { type CallEvidence, callsIn, lotIdOf, type RecordedCall } from './call-e
 const pageMax = 1_000
 
 /**
- * The same as `findCall`, from the ledger alone: all of it is read, and no read model is asked. Null: the ledger holds no
- * such call by itself. Throws what the event log throws; `StreamMissing` where the ledger does not exist.
+ * The same as `findCall`, but from the whole ledger and without read models. Null if the ledger does not record the
+ * call individually. Throws `StreamMissing` if the ledger does not exist.
  */
 export const findCallInAll = async (
   eventLog: Pick<EventLog, 'read'>,
@@ -26,7 +26,7 @@ export const findCallInAll = async (
   let balanceBefore = 0n
   let head: CallEvidence['head'] | undefined
   for (let from = 0; ; ) {
-    // One more than is handled: a call and its charge are looked at together.
+    // Reads one more event than it handles, so that a call and its charge are always read together.
     const page = await eventLog.read(stream, { from, max: pageMax + 1 })
     const events = page.slice(0, pageMax)
     for (const [i, recorded] of events.entries()) {

@@ -18,8 +18,8 @@ import { ledgerStream } from '../../events/streams.ts'
 import { notePrice, type OwnPrices, pricesAt } from '../prices/own-prices.ts'
 
 /**
- * What a ledger holds about one call. The read models say where to look; the answer is read from the ledger itself. Events
- * that they do not have yet are read from the ledger, too. If a place turns out to be wrong, the call is not found.
+ * Collects what a ledger records about one call. The read models only show where to look: the answer is read from the
+ * ledger itself. If a place turns out to be wrong, the call is not found.
  */
 
 type CallEvent = DecodedEvent & DomainEventOf<'KeyUsed'>
@@ -28,25 +28,25 @@ export type RecordedCall = { readonly call: CallEvent; readonly charge: ChargeEv
 
 export type CallEvidence = {
   readonly organizationId: string
-  /** Every event of the request, in ledger order; one at least. A failed call may be recorded a second time, as failed. */
+  /** All records of the request, in ledger order, at least one. A failed call may be recorded a second time, as failed. */
   readonly calls: readonly [RecordedCall, ...RecordedCall[]]
-  /** The sum of all movements before the first of them. */
+  /** The sum of all movements before the first record. */
   readonly balanceBefore: MicroCredits
-  /** The events that opened the lots which paid, by lot; without those that are not known. */
+  /** The events that opened the lots which paid, by lot. Unknown ones are missing. */
   readonly lots: ReadonlyMap<string, DecodedEvent>
-  /** The events that set the organization's own prices in force then, by SKU. */
+  /** The events that set the organization's own prices at the time of the call, by SKU. */
   readonly overrides: ReadonlyMap<string, DecodedEvent>
   /** Corrections of the charge, and re-rates that may have corrected it, in ledger order. */
   readonly corrections: readonly DecodedEvent[]
-  /** Calls that got the answer of this one again. */
+  /** Later calls that repeated the answer of this one. */
   readonly replays: readonly DecodedEvent[]
-  /** The last event that was looked at. */
+  /** The last event that was read. */
   readonly head: RecordedEvent
 }
 
 type CallSources = { readonly pool: pg.Pool; readonly eventLog: Pick<EventLog, 'read'> }
 
-/** The read models are too far behind to read the rest for one call. */
+/** The read models are so far behind that reading the rest for one call would take too long. */
 export class FarBehind extends Unavailable {
   override name = 'FarBehind'
 }
@@ -54,21 +54,19 @@ export class FarBehind extends Unavailable {
 type CallWanted = {
   readonly organizationId: string
   readonly requestId: string
-  /** How many events the read models may be behind. If they are further behind, it throws `FarBehind`. */
+  /** The maximum number of events that the read models may be behind. */
   readonly tailMax: number
 }
 
 const pageMax = 1_000
-/** Of one request: it is recorded once, or twice if it failed. */
+/** A request is recorded once, or twice if it failed. */
 const callsMax = 10
 const correctionsMax = 1_000
 const replaysMax = 100
-/** The organization's own prices for one call's lines. */
 const overridesMax = 50
-/** Lots that one charge draws from and that are described. */
 const lotsMax = 100
 
-/** Null: the ledger holds no such call by itself. Throws `FarBehind`, and what the event log and the database throw. */
+/** Finds a call, or null if the ledger does not record it individually. Throws `FarBehind`, and errors of log and database. */
 export const findCall = async (sources: CallSources, wanted: CallWanted): Promise<CallEvidence | null> => {
   const { organizationId, requestId } = wanted
   const rows = await ask<CallPlaceRow>(sources, placesOfRequest(organizationId, { requestId, max: callsMax }))
@@ -114,7 +112,7 @@ export const findCall = async (sources: CallSources, wanted: CallWanted): Promis
   }
 }
 
-/** The one that was charged; else the first that was answered; else the first. */
+/** The record that was charged; otherwise the first that was answered; otherwise the first. */
 export const mainCall = (calls: CallEvidence['calls']): RecordedCall =>
   calls.find(({ charge }) => charge !== null) ??
   calls.find(({ call }) => call.data.outcome === 'answered') ??
@@ -153,14 +151,13 @@ const readTail = async (
     from += page.length
   }
   const [before, next] = events
-  // The read models may not have the charge of this call yet, so its line is not taken from them.
+  // The read models might not contain the charge for this call yet, so its line is not used.
   const isCut = before?.type === 'KeyUsed' && next?.type === 'CreditCharged'
   return indexed < 0 || isCut
     ? { indexed: Math.max(-1, indexed - 1), events, before: undefined }
     : { indexed, events: events.slice(1), before }
 }
 
-/** The call at a revision, if there is one. */
 const readCall = async (
   sources: CallSources,
   { organizationId, requestId }: CallWanted,
@@ -170,10 +167,10 @@ const readCall = async (
     ({ call }) => call.recorded.revision === revision,
   ) ?? null
 
-/** The calls of a request among events that follow each other. */
+/** The calls of a request among consecutive events. */
 export const callsIn = (events: readonly RecordedEvent[], requestId: string): RecordedCall[] =>
   events.flatMap((recorded, i) => {
-    // A search in the text finds too many rather than too few, and costs a fraction of parsing it.
+    // Searching the text is much faster than parsing it. The search can find too much, but never too little.
     if (recorded.type !== 'KeyUsed' || !recorded.metadata.includes(requestId)) return []
     const call = decodeEvent(recorded)
     if (call.type !== 'KeyUsed' || call.metadata.request_id !== requestId) return []
@@ -241,7 +238,7 @@ const lotsOf = async (
 
 const openers = new Set(['CreditGranted', 'CreditAdjusted'])
 
-/** The lot that an event opens, if it opens one. */
+/** The id of the lot that an event opens, or null. */
 export const lotIdOf = ({ type, data }: DecodedEvent): string | null => {
   if (type === 'CreditGranted') return data.grant_id
   return type === 'CreditAdjusted' ? data.adjustment_id : null

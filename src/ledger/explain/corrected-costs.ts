@@ -5,13 +5,11 @@ import type { LedgerCall } from '../ledger-calls.ts'
 import type { Correction, RunOnLedger } from '../rerate/part.ts'
 import { readRun, runOnLedger } from '../rerate/run.ts'
 
-/** Corrections to the costs of a ledger's calls after they were charged. */
-
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
 /**
- * The corrections to call costs that a ledger holds: the amounts given back for each charge, and the re-rating runs. Corrections are few,
- * so all of them are in memory; the calls, which may be ten million, are not.
+ * The corrections of call costs in a ledger: refunds and reversals by charge, and re-rating runs. There are few
+ * corrections, so all of them are in memory. There may be ten million calls, so they are not.
  */
 export type Corrections = {
   readonly byCharge: ReadonlyMap<string, readonly Correction[]>
@@ -20,20 +18,19 @@ export type Corrections = {
 
 export const noCorrections: Corrections = { byCharge: new Map(), runs: [] }
 
-/** The corrections of one call, in ledger order. */
+/** A call's corrections, in ledger order. */
 export const correctionsOf = ({ byCharge, runs }: Corrections, call: LedgerCall): readonly Correction[] => {
   const own = call.charge === null ? undefined : byCharge.get(call.charge.charge_id)
   return own === undefined ? runs : [...own, ...runs].sort((a, b) => a.revision - b.revision)
 }
 
-/** An adjustment, and where it is. */
 export type Seen = { readonly adjustment: CreditAdjusted; readonly revision: number }
 
 /** Whether the adjustment changes the cost of calls. */
 export const isOfCalls = ({ adjusts, rerate_run }: CreditAdjusted): boolean =>
   adjusts !== null || rerate_run !== null
 
-/** Reads the runs that adjustments name. Throws if a run is not finished: until then the cost of its calls is unknown. */
+/** Reads the runs that adjustments name. Throws `Unavailable` if a run is not finished. */
 export const correctionsFrom = async (
   { eventLog }: Log,
   organizationId: string,
@@ -52,7 +49,7 @@ export const correctionsFrom = async (
   return { byCharge, runs }
 }
 
-/** Throws `Unavailable` if the run is not finished for this ledger: until then the cost of its calls is unknown. */
+/** Throws `Unavailable` if the run is not finished for this ledger, because the cost of its calls is unknown until then. */
 export const finishedRun = async (
   { eventLog }: Log,
   organizationId: string,
@@ -61,7 +58,7 @@ export const finishedRun = async (
   const found = runOnLedger(await readRun(eventLog, run), organizationId)
   if (found === null)
     throw new Unavailable(
-      `re-rate ${run} has adjusted the ledger of ${organizationId}, but was not finished there: apply it again`,
+      `re-rate ${run} has adjusted the ledger of ${organizationId}, but did not finish there: apply it again`,
     )
   return found
 }

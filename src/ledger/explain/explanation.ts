@@ -11,10 +11,7 @@ import type { EventMetadata } from '../../events/envelope.ts'
 import { costsOf } from './call-costs.ts'
 import { type CallEvidence, mainCall, type RecordedCall } from './call-evidence.ts'
 
-/**
- * Why a call cost what it did, and how its cost changed since, for partners and operators: in JSON as defined here, and in
- * words derived from it. Amounts are canonical decimal strings, instants ISO 8601 in UTC.
- */
+/** Why a call cost what it did, and how its cost has changed since. Amounts are canonical decimal strings. Times are ISO 8601 in UTC. */
 export type Explanation = {
   readonly request_id: string
   readonly organization_id: string
@@ -23,24 +20,22 @@ export type Explanation = {
   readonly capability: Capability
   readonly outcome: CallOutcome
   readonly code: string | null
-  /** What the call established: all that its price depends on. */
   readonly facts: CallFacts
-  /** The request id of the first call under its Idempotency-Key, where this one got that one's answer again. */
+  /** The request id of the first call with this Idempotency-Key, if this call repeated its answer. */
   readonly repeats: string | null
-  /** The trace that its request named (W3C Trace Context). */
   readonly trace_id: string | null
   readonly replays: readonly { readonly request_id: string | null; readonly at: string }[]
   readonly cost: ExplainedCost
-  /** The lots that paid, in the order in which they were drawn. */
+  /** The lots that paid, in draw order. */
   readonly lots: readonly ExplainedLot[]
-  /** The part that the lots did not cover. */
+  /** The part that no lot covered. */
   readonly overdraft: string
   readonly balance: { readonly before: string; readonly after: string }
   readonly adjustments: readonly ExplainedAdjustment[]
   readonly events: readonly ExplainedEvent[]
-  /** The signed checkpoint that covers the events; null while none does. */
+  /** The signed checkpoint that covers the events, or null if there is none yet. */
   readonly checkpoint: ExplainedCheckpoint | null
-  /** Up to where the ledger was looked at. */
+  /** The last event that was read. */
   readonly as_of: {
     readonly revision: number
     readonly position: string
@@ -50,17 +45,17 @@ export type Explanation = {
 
 type ExplainedCost = {
   readonly charged: string
-  /** Less the amounts given back since. */
+  /** The cost after all corrections. */
   readonly now: string
   readonly charge_id: string | null
-  /** The rule that made it free; null where it was charged. */
+  /** The rule that made the call free; null if it was charged. */
   readonly free_by: ExplainedRule | null
   readonly lines: readonly (ExplainedRule & {
     readonly sku: string
     readonly amount: string
-    /** The price in the price book; null if that book is no longer known. */
+    /** The price in the price book; null if that book is unknown. */
     readonly book_amount: string | null
-    /** The organization's own price, where it had one. */
+    /** The organization's own price, if it had one. */
     readonly override: {
       readonly override_id: string
       readonly amount: string | null
@@ -69,7 +64,7 @@ type ExplainedCost = {
       readonly revision: number
     } | null
   })[]
-  /** The book that priced it, or that was in force. `digest` as the charge names it. */
+  /** The book that priced the call, or that was in force. `digest` is the one in the charge. */
   readonly price_book: { readonly version: number; readonly digest: string } | null
 }
 
@@ -78,7 +73,7 @@ type ExplainedRule = { readonly rule: string; readonly rule_version: number; rea
 type ExplainedLot = {
   readonly grant_id: string
   readonly amount: string
-  /** Null where the event that opened it is not known. */
+  /** Null if the event that opened the lot is unknown. */
   readonly opened: {
     readonly by: 'grant' | 'adjustment'
     readonly at: string
@@ -94,7 +89,7 @@ type ExplainedLot = {
 type ExplainedAdjustment = {
   readonly adjustment_id: string
   readonly kind: CreditAdjusted['kind']
-  /** What the call's cost fell by; below zero: rose by. */
+  /** The reduction of the call's cost; negative: an increase. */
   readonly amount: string
   readonly at: string
   readonly reason: string
@@ -115,7 +110,6 @@ type ExplainedCheckpoint = { readonly size: number; readonly root: string; reado
 
 type ExplanationSources = {
   readonly eventLog: Pick<EventLog, 'read'>
-  /** Every price book that was published. */
   readonly books: readonly PriceBook[]
   readonly checkpoints: Pick<Checkpoints, 'last'>
 }

@@ -5,14 +5,14 @@ import type { EventMetadata } from '../../events/envelope.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
 const pageMax = 4_000
-/** Far more than passes between a call and its recording, or between the clocks of two writers. */
+/** Much longer than the delay before a call is recorded, or the difference between two writers' clocks. */
 const slackMs = 60 * 60 * 1_000
 
 type CallRecorded = Extract<DecodedEvent, { type: 'KeyUsed' }>
 
 /**
- * The calls of an organization in a range of time, oldest first, a page at a time. It is found without reading the ledger from
- * its beginning. Calls that a limit refused are counted elsewhere, and are not among them.
+ * An organization's calls in a time range, oldest first, in pages. The ledger is not read from its beginning. Refused
+ * calls that were only counted are not included.
  */
 export async function* recordedCalls(
   eventLog: EventLog,
@@ -39,8 +39,8 @@ export async function* recordedCalls(
 }
 
 /**
- * The events among which the calls of a range of time are recorded, the newest page first; each page is in ledger order. `before`: only
- * those up to this revision. The end of the range is found without reading the ledger from its own end.
+ * The pages that contain the calls in a time range, newest page first; each page is in ledger order. Events after
+ * revision `before` are left out.
  */
 export async function* recordedBackwards(
   eventLog: EventLog,
@@ -61,7 +61,7 @@ export async function* recordedBackwards(
   }
 }
 
-/** A revision before which no call of this instant or a later one is recorded; null: the ledger has none. */
+/** A revision before which no call at this instant or later is recorded; null: there is none. */
 export const firstRevisionFor = async (
   eventLog: EventLog,
   organizationId: string,
@@ -73,13 +73,12 @@ export const firstRevisionFor = async (
   return firstRecordedFrom(eventLog, stream, { fromMs: fromMs - slackMs, last: last.revision })
 }
 
-/** By the writer's clock. */
 const recordedMsOf = ({ metadata }: RecordedEvent): number => {
   const { recorded_at } = JSON.parse(metadata) as EventMetadata
   return Date.parse(recorded_at)
 }
 
-/** The first revision recorded at an instant or after it, by halving: none is recorded before its predecessor. */
+/** Finds the first revision recorded at an instant or later, by binary search: recording times never decrease. */
 const firstRecordedFrom = async (
   eventLog: EventLog,
   stream: string,

@@ -14,23 +14,20 @@ import type { EventMetadata } from '../../events/envelope.ts'
 import { ledgerStream } from '../../events/streams.ts'
 import { type MonthClosing, readLedger } from './pages.ts'
 
-/**
- * The months of a ledger, read from its events. A closing says where the next month begins, so the cost of a month does not grow
- * with the age of the ledger.
- */
+/** Reads a ledger by months. A closing records where the next month begins, so reading a month does not take longer as the ledger grows. */
 
 type Log = Pick<EventLog, 'read'>
 
-/** Where reading begins. `opening` holds everything that counts in the month `after` and in earlier ones; '' is before all months. */
+/** Where reading begins. `opening` is the balance at the end of the month `after`; '' is before all months. */
 type Start = {
   readonly after: Month
   readonly opening: MicroCredits
   readonly revision: number
-  /** Revisions of the events before `revision` that are about the organization's own prices. */
+  /** Revisions of the events before `revision` that concern the organization's own prices. */
   readonly prices: readonly number[]
 }
 
-/** Null: the beginning of the ledger. */
+/** Where to read on after a closing; null: at the beginning of the ledger. */
 export const startAfter = (closing: MonthClosing | null): Start =>
   closing === null
     ? { after: '', opening: 0n, revision: 0, prices: [] }
@@ -42,23 +39,22 @@ export const startAfter = (closing: MonthClosing | null): Start =>
       }
 
 type MonthSum = {
-  /** Change of the balance. */
   net: MicroCredits
-  /** Events with a line on the statement. */
+  /** The number of events that have a line on the statement. */
   events: number
-  /** The revision of the first of them. */
+  /** The revision of the first of these events. */
   readonly first: number
 }
 
-/** The events read so far. `readOn` changes it. */
+/** The part of a ledger that has been read. `readOn` extends it. */
 export type Months = {
   readonly start: Start
   /** The next revision to read. */
   end: number
   closings: readonly MonthClosing[]
-  /** Of months later than `start.after`. */
+  /** Only of months after `start.after`. */
   readonly sums: Map<Month, MonthSum>
-  /** Revisions of all events about the organization's own prices. */
+  /** Revisions of all events that concern the organization's own prices. */
   readonly prices: number[]
 }
 
@@ -73,17 +69,16 @@ export const monthsFrom = (start: Start): Months => ({
 type Booked = { readonly record: LedgerRecord; readonly month: Month }
 
 type Reading = {
-  /** The last revision to read. */
   readonly to?: number | undefined
-  /** Ends early where this month is closed and no later event can count in it. */
+  /** Stop early if this month is closed and no later event can count in it. */
   readonly through?: Month
-  /** Leaves out what counts in this month and in later ones. */
+  /** Ignore events that count in this month or a later one. */
   readonly before?: Month
   readonly onPage?: (page: readonly Booked[]) => Promise<void>
   readonly onProgress?: ((events: number) => void) | undefined
 }
 
-/** Reads from where `months` end. Returns whether the end of the ledger was reached. Throws what `read` throws. */
+/** Continues reading where `months` ends. Resolves with whether the end of the ledger was reached. */
 export const readOn = async (
   eventLog: Log,
   organizationId: string,
@@ -136,7 +131,7 @@ const count = (months: Months, { record, month }: Booked): void => {
   }
 }
 
-/** Where the month after `month` begins, as its closing says it. */
+/** The start of the month after `month`, as the closing of `month` records it. */
 export const nextOf = ({ sums, end, prices }: Months, month: Month): MonthClosed['next'] => {
   const later = [...sums].filter(([one]) => one > month).map(([, { first }]) => first)
   const revision = Math.min(end, ...later)
@@ -144,8 +139,8 @@ export const nextOf = ({ sums, end, prices }: Months, month: Month): MonthClosed
 }
 
 /**
- * The balance when a month began. Where the month before it is not closed, the ledger is read for it; `to` is then the last
- * revision it knows of.
+ * The balance when a month began. If the previous month is not closed, its events are read. `to` is then the last
+ * revision, if the end of the ledger was reached.
  */
 export const openingOf = async (
   eventLog: Log,
@@ -170,8 +165,8 @@ export const openingOf = async (
 }
 
 /**
- * Reads the lines of a month into `months`, which are at their start. Memory does not grow with the month: `onLines` is given
- * some lines at a time and awaited.
+ * Reads a month's lines into `months`, which must be at their start. `onLines` receives some lines at a time and is
+ * awaited, so that memory does not grow with the month.
  */
 export const readStatement = async (
   eventLog: Log,

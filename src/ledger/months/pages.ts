@@ -4,23 +4,23 @@ import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { MonthClosed } from '../../events/credits.ts'
 import { ledgerStream } from '../../events/streams.ts'
 
-/** A ledger from one revision on, page by page, with the closings of its months known before they are needed. */
+/** Reads a ledger in pages. The closings that concern a page are known before it is processed. */
 
 const pageMax = 2_000
-/** A page is given when all that a closing may come after its last counted event was read. */
+/** A closing follows within `closingGapMax` events after the last one that it counts, so pages are read this far ahead. */
 const pagesAhead = closingGapMax / pageMax
 
 type LedgerPages = {
-  /** All that were met so far, in order: at least those that a given page has to know. */
+  /** All closings read so far, in order, including every one that concerns the current page. */
   readonly closings: readonly MonthClosing[]
-  /** Up to the end of the ledger, or up to a revision. Memory does not grow with the ledger. */
+  /** Reads to the end of the ledger, or to a revision. Memory does not grow with the ledger. */
   pages(): AsyncGenerator<readonly RecordedEvent[]>
 }
 
-/** With what the `MonthClosed` itself says, and where. */
+/** A closing, with its revision and the data of its event. */
 export type MonthClosing = Closing & { readonly revision: number; readonly closed: MonthClosed }
 
-/** What an event closed; null for any other event. */
+/** The closing that an event records, or null. */
 export const closingOf = (event: RecordedEvent): MonthClosing | null => {
   if (event.type !== 'MonthClosed') return null
   const { type, data } = decodeEvent(event)
@@ -29,7 +29,7 @@ export const closingOf = (event: RecordedEvent): MonthClosing | null => {
     : null
 }
 
-/** `known`: closings before `from`. Throws what `read` throws. */
+/** Reads a ledger in pages, from a revision on. `known`: the closings before it. */
 export const readLedger = (
   eventLog: Pick<EventLog, 'read'>,
   organizationId: string,
@@ -53,13 +53,12 @@ export const readLedger = (
   }
   const fetch = (first: number): Promise<readonly RecordedEvent[]> => {
     const page = readPage(first)
-    // It may fail while the previous page is processed; the caller that awaits it gets the error. The caller may have left by then.
+    // It can fail before it is awaited, or after the caller has left. Neither must become an unhandled rejection.
     page.catch(() => undefined)
     return page
   }
   const pages = async function* (): AsyncGenerator<readonly RecordedEvent[]> {
     const read: (readonly RecordedEvent[])[] = []
-    // A page is being read while the previous one is processed.
     let next: Promise<readonly RecordedEvent[]> | null = fetch(from)
     for (let first = from; next !== null; ) {
       const page: readonly RecordedEvent[] = await next

@@ -1,9 +1,9 @@
 import type { DecodedEvent } from '../../event-log/stored-event.ts'
 
-/** The events that set an organization's own prices and were not withdrawn, by SKU, in ledger order. */
+/** An organization's own prices that were not withdrawn: the events that set them, by SKU, in ledger order. */
 export type OwnPrices = Map<string, DecodedEvent[]>
 
-/** Events have to come in ledger order. */
+/** Applies an event to the prices. Events must arrive in ledger order. */
 export const notePrice = (ownPrices: OwnPrices, event: DecodedEvent): void => {
   if (event.type === 'PriceOverrideSet')
     ownPrices.set(event.data.sku, [...(ownPrices.get(event.data.sku) ?? []), event])
@@ -13,7 +13,7 @@ export const notePrice = (ownPrices: OwnPrices, event: DecodedEvent): void => {
   ownPrices.set(sku, kept)
 }
 
-/** Of several that are in force, the one effective last; of those, the one set last. */
+/** The price in force for each SKU: the one that took effect last, and among those the one set last. */
 export const pricesAt = (ownPrices: OwnPrices, atMs: number): Map<string, DecodedEvent> => {
   const inForce = new Map<string, DecodedEvent>()
   for (const [sku, events] of ownPrices) {

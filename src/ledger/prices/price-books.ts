@@ -7,22 +7,19 @@ import type { DecodedEvent } from '../../event-log/stored-event.ts'
 import { priceBookStream } from '../../events/streams.ts'
 import { readPrices } from './price-stream.ts'
 
-/** Every price book that was published and not withdrawn, in memory, fed by the event log. */
+/** All price books that were published and not withdrawn, kept up to date from the event log. */
 export type PriceBooks = {
-  /**
-   * The book in force at an instant. Throws when none is: an installation without a price book cannot charge; and
-   * `Unavailable` from when a book that cannot be read was published.
-   */
+  /** The book in force at an instant. Throws if there is none, and throws `Unavailable` once a published book cannot be read. */
   at(atMs: number): PriceBook
   readonly caughtUp: Promise<void>
   /** Why new books may go unnoticed, or why a published one cannot be read; null while all is well. */
   failure(): Error | null
-  /** 1 if a published book cannot be read; then nothing is priced any more. Otherwise 0. */
+  /** 1 if a published book cannot be read, so that calls cannot be priced; otherwise 0. */
   doubtful(): number
   stop(): Promise<void>
 }
 
-/** Price books are few: all of them are read, and what is published later is followed. */
+/** Reads all price books, which are few, and then follows the event log. */
 export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logger: Logger }): PriceBooks => {
   let prices: Prices = noPrices
   let books: readonly PriceBook[] = []
@@ -32,7 +29,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   let unreadable: Error | null = null
 
   const know = (known: Prices): void => {
-    // Throws for a book that does not match its digest: then nothing changes here, and it cannot be read.
+    // Throws if a book does not match its digest. The known prices then stay unchanged.
     books = standingBooks(known).map(soundPriceBookOf)
     prices = known
     validUntilMs = Number.NEGATIVE_INFINITY
@@ -42,15 +39,15 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
     if (event.recorded.stream === priceBookStream) know(evolveSoundPrices(prices, event))
   }
 
-  /** It is unknown from when on which prices hold: a call charged by the old ones may be charged wrongly. */
+  /** If a book cannot be read, the prices after it are unknown, and a call could be charged wrongly. */
   const refuse = ({ stream, revision }: RecordedEvent): void => {
-    // The stream of other software on a shared log: the subscription follows all streams whose names begin like this one.
+    // The subscription also returns other software's streams whose names begin like this one.
     if (stream !== priceBookStream) return
     unreadable = new Unavailable(`${stream} cannot be read at revision ${revision}; replace this release`)
   }
 
   const open = async (): Promise<Following> => {
-    // Asked before the stream is read: a book published in between is met twice, never missed.
+    // The head is read first. A book published in between is then read twice, and never missed.
     const after = await eventLog.head()
     know((await readPrices(eventLog)).prices)
     following = follow({ eventLog, after, prefixes: [priceBookStream], logger, apply, unreadable: refuse })
@@ -58,13 +55,13 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   }
   const opening = open()
   const caughtUp = opening.then((opened) => opened.caughtUp)
-  // There may be no waiter when the log fails before.
+  // The log can fail before anyone waits for this.
   caughtUp.catch(() => undefined)
 
   return {
     at: (atMs) => {
       if (unreadable !== null) throw unreadable
-      // The book in force changes a few times a year and is asked for on every call.
+      // The book in force changes a few times a year, but is looked up on every call.
       if (current !== undefined && atMs < validUntilMs && atMs >= current.effectiveFromMs) return current
       const book = priceBookAt(books, atMs)
       if (book === undefined)

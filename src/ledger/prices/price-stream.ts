@@ -17,13 +17,13 @@ export const readPrices = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices
       return evolveSoundPrices(prices, event)
     } catch (cause) {
       throw new Error(
-        `${priceBookStream} cannot be read: its event at revision ${event.recorded.revision} (${event.type}) is not whole; "event-log verify" says whether it was changed`,
+        `${priceBookStream} cannot be read: its event at revision ${event.recorded.revision} (${event.type}) is incomplete; "event-log verify" shows whether it was changed`,
         { cause },
       )
     }
   })
 
-/** The same for a search for changed events: the stream may be broken if it can still be decoded. */
+/** The same when searching for changed events: accepts every event that can still be decoded. */
 export const readPricesAsTheyAre = (eventLog: Pick<EventLog, 'read'>): Promise<ReadPrices> =>
   foldPrices(eventLog, evolvePrices)
 

@@ -6,9 +6,9 @@ import type { RerateLedgerPlanned } from '../../events/rerates.ts'
 import { type Account, newAccount } from '../account.ts'
 import { ratingOf } from '../decide.ts'
 
-/** The change of one call's cost by a re-rate: calculated from the run and the call, never stored. Pure. */
+/** Calculates how a re-rate changes one call's cost from the run and the call. The result is never stored. Pure. */
 
-/** A call as re-rates see it. */
+/** The part of a call that re-rates need. */
 export type RatedCall = { readonly revision: number; readonly facts: CallFacts; readonly atMs: number }
 
 /** A run that adjusted a ledger, with everything that determines each call's part of the adjustment. */
@@ -17,19 +17,19 @@ export type RunOnLedger = {
   readonly fromMs: number
   readonly toMs: number
   readonly book: PriceBook
-  /** Calls recorded later than this are not the run's. */
+  /** Calls recorded after this revision do not belong to the run. */
   readonly plannedRevision: number
   readonly overrides: RerateLedgerPlanned['overrides']
-  /** Where not all could be collected: the last call that was charged more, and by how much. Null: all of them were. */
+  /** If not everything could be collected: the last call that was charged more, and by how much. Null: everything was. */
   readonly collectedUntil: { readonly revision: number; readonly amount: MicroCredits } | null
 }
 
-/** What a call costs, and what was given back of it. */
+/** A call's current cost, and the amount returned to the partner. */
 export type CostSoFar = {
   readonly now: MicroCredits
   /** The sum of its refunds and its reversal. */
   readonly givenBack: MicroCredits
-  /** It was reversed, or its refunds add up to its whole cost. */
+  /** The call was reversed, or its refunds add up to its whole cost. */
   readonly isGivenBackWhole: boolean
 }
 
@@ -53,15 +53,15 @@ export const givenBackOf = (
 }
 
 /**
- * What a call costs under a new price: the price less what was given back, and never less than nothing. A call that was given back
- * whole stays free at any price: its Idempotency-Key may have charged another call since.
+ * A call's cost under a new price: the price minus refunds, but never below zero. A fully refunded call stays free,
+ * because another call may have been charged under its Idempotency-Key since.
  */
 export const repriced = (
   price: MicroCredits,
   { givenBack, isGivenBackWhole }: Pick<CostSoFar, 'givenBack' | 'isGivenBackWhole'>,
 ): MicroCredits => (isGivenBackWhole || price < givenBack ? 0n : price - givenBack)
 
-/** What a call costs under the run's prices; null: the run is not about it. */
+/** A call's price in the run; null: the run does not cover the call. */
 const costUnder = (
   { fromMs, toMs, book, plannedRevision, overrides }: RunOnLedger,
   { revision, facts, atMs }: RatedCall,
@@ -70,7 +70,7 @@ const costUnder = (
     ? null
     : ratingOf(accountWith(overrides, revision), facts, book, atMs).total
 
-/** By how much a call became dearer (below zero: cheaper) by the run. */
+/** By how much the run increased a call's cost; negative: reduced it. */
 export const partOf = (run: RunOnLedger, call: RatedCall, before: CostSoFar): MicroCredits => {
   const price = costUnder(run, call)
   if (price === null) return 0n
@@ -80,7 +80,7 @@ export const partOf = (run: RunOnLedger, call: RatedCall, before: CostSoFar): Mi
   return call.revision === collectedUntil.revision ? collectedUntil.amount : 0n
 }
 
-/** An account that knows an organization's own prices as they were when the event at a revision was decided. */
+/** An account with the organization's own prices at the time when the event at a revision was decided. */
 const accountWith = (overrides: RunOnLedger['overrides'], revision: number): Account => {
   const account = newAccount('')
   for (const { sku, amount, effective_from, set_revision, withdrawn_revision } of overrides) {
@@ -97,7 +97,7 @@ const accountWith = (overrides: RunOnLedger['overrides'], revision: number): Acc
   return account
 }
 
-/** Changes to the cost of calls, in ledger order: given back of one charge, or a run over many. */
+/** A change to the cost of calls: a refund or reversal of one charge, or a run over many calls. */
 export type Correction =
   | {
       readonly revision: number
@@ -105,7 +105,7 @@ export type Correction =
     }
   | { readonly revision: number; readonly run: RunOnLedger }
 
-/** What a call that was charged `charged` costs after these. */
+/** The cost of a call after these corrections. `charged`: its original charge. */
 export const costAfter = (
   call: RatedCall,
   charged: MicroCredits,

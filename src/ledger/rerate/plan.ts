@@ -16,13 +16,13 @@ import {
 import { type LedgerCall, type Walk, walkLedger } from '../ledger-calls.ts'
 import { type CostSoFar, costAfter, type RatedCall, type RunOnLedger, repriced } from './part.ts'
 
-/** The result that a re-rate would have for one ledger. Nothing is written. */
+/** Calculates the result that a re-rate would have for one ledger. Nothing is written. */
 
 type RerateTerms = Pick<RunOnLedger, 'run' | 'fromMs' | 'toMs' | 'book'>
 
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
-/** Requests that are named in a plan: of those that could not have been paid, and of those that were refunded. */
+/** The maximum number of requests that a plan names as unaffordable, and as refunded. */
 const namedMax = 20
 
 type Asked = {
@@ -33,14 +33,14 @@ type Asked = {
   readonly onPage?: (events: number) => void
 }
 
-/** Null for a ledger without calls in the range. */
+/** Plans a re-rate of one ledger; null if the ledger has no calls in the range. */
 export const planLedger = async (log: Log, asked: Asked): Promise<RerateLedgerPlanned | null> => {
   const seen: Seen[] = []
   const first = newTally()
   const planned = await walk(log, asked, { tally: first, corrections: noCorrections, seen })
   const corrected = seen.filter(({ adjustment }) => isOfCalls(adjustment))
   if (first.calls === 0 || corrected.length === 0) return planned
-  // Refunds come after the calls they belong to, so those calls are visited once more.
+  // A refund comes after its call, so the calls are read once more.
   const corrections = await correctionsFrom(log, asked.organizationId, corrected)
   return walk(log, { ...asked, upTo: planned?.revision ?? -1 }, { tally: newTally(), corrections, seen: [] })
 }
@@ -49,7 +49,7 @@ type RefundedCall = NonNullable<RerateLedgerPlanned['refunded']>['first'][number
 type Line = { calls: number; now: MicroCredits; rerated: MicroCredits }
 type Tally = ReturnType<typeof newTally>
 
-/** A call under the run's prices, and what the balance could pay when it was made. */
+/** A call's price in the run, and the amount available when the call was made. */
 type Rated = { readonly rating: Rating; readonly available: MicroCredits }
 
 const newTally = () => ({
@@ -58,7 +58,7 @@ const newTally = () => ({
   given: 0n,
   taken: 0n,
   lines: new Map<string, Line>(),
-  /** How much more the calls so far would have cost than they were charged. */
+  /** How much more the calls so far would have cost. */
   dearer: 0n,
   unaffordable: 0,
   first: [] as string[],
@@ -149,7 +149,7 @@ const noteOverride = (tally: Tally, { type, data, recorded: { revision } }: Deco
 
 const atLeastZero = (amount: MicroCredits): MicroCredits => (amount < 0n ? 0n : amount)
 
-/** Refunds, and changes by an earlier run, belong to no rule. */
+/** Refunds and changes by earlier runs have no rule. */
 const corrected = '\n'
 
 const lineOf = ([key, { calls, now, rerated }]: [
@@ -166,7 +166,7 @@ const lineOf = ([key, { calls, now, rerated }]: [
   }
 }
 
-/** `rerated`: what the call would cost. */
+/** `rerated`: the call's new cost. */
 type Priced = Rated & {
   readonly call: LedgerCall
   readonly cost: CostSoFar
@@ -215,7 +215,7 @@ const addRefunded = ({ refunded }: Tally, { call, cost: { now, givenBack }, rera
 }
 
 const addUnaffordable = (tally: Tally, { call, cost, rating, available }: Priced): void => {
-  // It stays free, so the balance never has to pay the new price.
+  // The call stays free, so the balance never has to pay the new price.
   if (cost.isGivenBackWhole) return
   if (rating.total > 0n && rating.total > available - tally.dearer) {
     tally.unaffordable++
@@ -234,8 +234,8 @@ const lineIn = ({ lines }: Tally, sku: string, rule: string): Line => {
 }
 
 /**
- * Up to which call a difference upward is collected where not all of it can be: calls are charged more in ledger order until `collected`
- * is used up.
+ * Finds the last call that is charged more if only `collected` could be collected. Calls are charged more in ledger
+ * order until that amount is used up.
  */
 export const collectedUntil = async (
   log: Log,

@@ -11,7 +11,7 @@ import { rerateStream } from '../../events/streams.ts'
 import { pagesOf } from '../ledger-calls.ts'
 import type { RunOnLedger } from './part.ts'
 
-/** One re-rate as recorded in its stream: the plan, who approved it, and what it has been applied to. */
+/** A re-rate as its stream records it: the plan, its approval, and the ledgers that it was applied to. */
 
 type Act = { readonly by: string; readonly at: string }
 type Applied = DomainEventOf<'RerateLedgerApplied'>['data']
@@ -19,11 +19,11 @@ type LeftOut = DomainEventOf<'RerateLedgerLeftOut'>['data']
 
 export type RerateRun = {
   readonly run: string
-  /** Of the stream's last event; −1: the run does not exist. */
+  /** The revision of the stream's last event; −1: the run does not exist. */
   revision: number
   /** By organization, in the order of the plan. */
   readonly ledgers: Map<string, RerateLedgerPlanned>
-  /** Null: the planning was never finished. */
+  /** Null: the planning did not finish. */
   proposed: (RerateProposed & Act) | null
   approved: (Act & { readonly planDigest: string }) | null
   abandoned: (Act & { readonly reason: string }) | null
@@ -36,7 +36,7 @@ export class RunChanged extends Error {
   override name = 'RunChanged'
 }
 
-/** Reads a run, event by event along its hash chain. Throws `RunChanged` where that is broken. */
+/** Reads a run and checks its hash chain. Throws `RunChanged` if the chain is broken. */
 export const readRun = async (eventLog: Pick<EventLog, 'read'>, run: string): Promise<RerateRun> => {
   const stream = rerateStream(run)
   const state: RerateRun = {
@@ -59,7 +59,7 @@ export const readRun = async (eventLog: Pick<EventLog, 'read'>, run: string): Pr
       })
       if (carried !== computed)
         throw new RunChanged(
-          `event ${recorded.revision} of ${stream} (${recorded.type}) was changed after it was written: its bytes do not give its digest`,
+          `event ${recorded.revision} of ${stream} (${recorded.type}) was changed after it was written: its bytes do not match its digest`,
         )
       previous = computed
       state.revision = recorded.revision
@@ -101,11 +101,11 @@ export const evolveRun = (
 
 type Planned = Omit<RerateProposed, 'plan_digest' | 'signature'>
 
-/** base64url SHA-256 of a plan: the proposal, then its ledgers, each as the JSON text of its event and a line break. */
+/** The base64url SHA-256 of a plan: the proposal and then its ledgers, each as the JSON of its event and a line break. */
 export const planDigest = (proposed: Planned, ledgers: Iterable<RerateLedgerPlanned>): string =>
   hash('sha256', [proposed, ...ledgers].map((part) => `${JSON.stringify(part)}\n`).join(''), 'base64url')
 
-/** A proposal without the members that are derived from it. */
+/** A proposal without its derived members. */
 export const plannedOf = ({
   run,
   from,
@@ -133,8 +133,8 @@ export const plannedOf = ({
 })
 
 /**
- * What a run did to one ledger, from which the cost of its calls is computed; null if the run did not adjust that ledger, or that is not
- * known yet.
+ * A run's effect on one ledger, from which the cost of its calls is computed; null if the run did not adjust that
+ * ledger, or if that is not known yet.
  */
 export const runOnLedger = (
   { run, proposed, ledgers, done }: RerateRun,
@@ -152,7 +152,7 @@ export const runOnLedger = (
   }
 }
 
-/** What the run would do to the ledger if all could be collected. */
+/** A run's effect on a ledger if everything could be collected. */
 export const termsOf = (proposed: Planned, planned: RerateLedgerPlanned): RunOnLedger => ({
   run: proposed.run,
   fromMs: Date.parse(proposed.from),
@@ -165,7 +165,7 @@ export const termsOf = (proposed: Planned, planned: RerateLedgerPlanned): RunOnL
 
 const bookOf = ({ book }: Planned) => priceBookOf(pricesOf(book))
 
-/** A book that was never published has no version; its digest is that of version 1. */
+/** A book that was never published has no version. Its digest is calculated as if it were version 1. */
 export const pricesOf = ({
   version,
   effective_from,

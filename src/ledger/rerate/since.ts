@@ -6,8 +6,8 @@ import { pagesOf } from '../ledger-calls.ts'
 import type { RunOnLedger } from './part.ts'
 
 /**
- * Whether what calls of a run cost has changed since a ledger was read for it: then the plan is wrong for that ledger. `revision` is up
- * to where the ledger was read now.
+ * Whether the costs of a run's calls have changed since the ledger was read for its plan, which is then wrong for that
+ * ledger. `revision`: the last revision that has been read now.
  */
 export const costsChangedSince = async (
   { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },
@@ -29,13 +29,13 @@ export const costsChangedSince = async (
   for (const other of runs) {
     const { fromMs, toMs } = await finishedRun({ eventLog }, organizationId, other)
     if (fromMs < run.toMs && run.fromMs < toMs)
-      return { changed: `re-rate ${other} of calls of this range was applied since`, revision }
+      return { changed: `re-rate ${other} has been applied to calls in this range since`, revision }
   }
   const touched = charges.size === 0 ? null : await firstWithin(eventLog, { stream, charges, run })
   return { changed: touched, revision }
 }
 
-/** A charge's id is its event's. */
+/** A charge has the same id as its event. */
 const firstWithin = async (
   eventLog: Pick<EventLog, 'read'>,
   { stream, charges, run }: { stream: string; charges: ReadonlyMap<string, string>; run: RunOnLedger },
@@ -47,7 +47,7 @@ const firstWithin = async (
       const { metadata } = decodeEvent(recorded)
       const atMs = Date.parse(metadata.effective_at)
       if (atMs >= run.fromMs && atMs < run.toMs)
-        return `call ${metadata.request_id ?? recorded.id} of the range was corrected since (${kind})`
+        return `call ${metadata.request_id ?? recorded.id} in the range has been corrected since (${kind})`
     }
   return null
 }

@@ -18,34 +18,28 @@ import type { LedgerLimits, LedgerObserver } from './options.ts'
 import type { Queued } from './queue.ts'
 import type { LedgerReader } from './reader.ts'
 
-/** Commands decided together, serialised and chained. No I/O. */
-
 export type Batch = {
-  /** The ledger's last revision before the batch; −1 for a new one. */
+  /** The ledger's last revision before the batch; −1 for a new ledger. */
   readonly base: number
   readonly draft: Account
   readonly events: NewEvent[]
   readonly decided: { readonly queued: Queued; readonly committed: Committed }[]
-  /** Commands the rules forbid. Their callers are refused when the batch they were decided with is durable. */
+  /** Commands that the rules forbid. Their callers are refused once the batch is durable. */
   readonly refused: { readonly queued: Queued; readonly error: Error }[]
-  /** The decisions, by first event id: a command sent twice is decided once. */
+  /** The decisions, by first event id, so that a repeated command is decided once. */
   readonly byFirstEventId: Map<string, Committed>
   bytes: number
-  /**
-   * It holds events whose ids no other process can write: of a command whose key is a fresh request id. Of all others
-   * another process may be writing the very same ids with other bytes.
-   */
+  /** The batch contains events whose ids no other process can write, because they derive from a fresh request id. */
   exclusive: boolean
 }
 
-/** The rules of a ledger. */
 export type Decide = typeof decideCommand
 
 type BatchRules = {
   readonly stream: string
   readonly limits: { readonly batchCommandsMax: number; readonly batchBytesMax: number }
   readonly decide: Decide
-  /** The time of day in this process, by which events are recorded and lots expire. */
+  /** The time of day in this process. It is recorded in events, and lots expire by it. */
   readonly nowMs: number
 }
 
@@ -60,19 +54,19 @@ const newBatch = (from: Account): Batch => ({
   exclusive: false,
 })
 
-/** The commands of a batch. */
+/** All commands of a batch, decided or refused. */
 export const commandsOf = ({ decided, refused }: Batch): Queued[] =>
   [...decided, ...refused].map(({ queued }) => queued)
 
-/** The commands of a batch that can never be written, to be decided again: those whose callers still wait. */
+/** The commands whose callers still wait, to be decided again if the batch was not written. */
 export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({ gaveUp }) => !gaveUp)
 
-/** Whether no other request can have the same command: its key is a request id, and not an Idempotency-Key. */
+/** Whether no other request can send the same command, because its key is a request id and not an Idempotency-Key. */
 export const isUnrepeatable = ({ key, requestId }: LedgerCommand): boolean => key === requestId
 
 /**
- * Takes commands from the front of the queue and decides each against the account as the ones before it left it, until
- * the batch is full. It ends before a command whose key may come back and that the ledger was not looked through for.
+ * Decides queued commands, in order, until the batch is full. Each is decided on the account that the previous ones
+ * left. Stops before a command for which the ledger must be searched first.
  */
 export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules): Batch => {
   const broken: Batch['refused'] = []
@@ -83,13 +77,13 @@ export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules
       batch.refused.push(...broken)
       return batch
     }
-    // The draft holds a part of its events and is no longer usable: all others are decided again, without it.
+    // The draft already contains some of its events, so the other commands are decided again without it.
     broken.push(culprit)
     queue.splice(queue.indexOf(culprit.queued), 1)
   }
 }
 
-/** Gives the command whose events contradict the account, having taken nothing from the queue then. */
+/** Returns the first command whose events contradict the account. The queue then stays unchanged. */
 const decideInto = (
   batch: Batch,
   queue: Queued[],
@@ -98,7 +92,7 @@ const decideInto = (
   let taken = 0
   for (const queued of queue) {
     if (batch.decided.length >= limits.batchCommandsMax || batch.bytes >= limits.batchBytesMax) break
-    // It may be in a part of the ledger that was not looked through: it arrived during the look, or waits for the next.
+    // The ledger was not searched far enough for this command, so the ledger might already contain it.
     if (queued.absentUpTo < batch.base) break
     const decided = decideOne(batch, queued, { decide, nowMs })
     if (decided === 'full') break
@@ -117,7 +111,7 @@ const decideInto = (
 
 type Decided = { readonly events: readonly LedgerEvent[]; readonly encoded: readonly NewEvent[] }
 
-/** What a command adds to the batch; null: nothing, and it is answered or refused. `full`: there is no room left for it. */
+/** A command's new events. Null: it has none, or was refused. `full`: they do not fit into the batch. */
 const decideOne = (
   batch: Batch,
   queued: Queued,
@@ -125,7 +119,7 @@ const decideOne = (
 ): Decided | null | 'full' => {
   const twin = batch.byFirstEventId.get(queued.firstEventId)
   if (twin !== undefined) {
-    // The same command again shares the fate of the batch that holds it.
+    // A repeated command has the same result as the first one.
     batch.decided.push({ queued, committed: { ...twin, repeated: true } })
     return null
   }
@@ -137,7 +131,7 @@ const decideOne = (
     }
     if (events.length > appendEventsMax)
       throw new RangeError(
-        `command ${queued.command.key} leads to ${events.length} events; an append holds ${appendEventsMax}`,
+        `command ${queued.command.key} has ${events.length} events, but an append can contain at most ${appendEventsMax}`,
       )
     if (batch.events.length + events.length > appendEventsMax) return 'full'
     return { events, encoded: encodeDecision(queued, events) }
@@ -149,7 +143,7 @@ const decideOne = (
 
 const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)))
 
-/** Serialises what was decided for a command. Throws TypeError for data events cannot hold. */
+/** Serialises the events of a command. Throws TypeError for data that events cannot contain. */
 const encodeDecision = (
   { command, firstEventId, idOf }: Queued,
   decision: readonly LedgerEvent[],
@@ -168,7 +162,7 @@ const encodeDecision = (
   )
 }
 
-/** Chains encoded events onto the batch and folds them into its draft. Throws if they contradict the account. */
+/** Chains a command's events onto the batch and folds them into its draft. Throws if they contradict the account. */
 const addToBatch = (
   batch: Batch,
   queued: Queued,
@@ -176,7 +170,7 @@ const addToBatch = (
   { stream, nowMs }: Pick<BatchRules, 'stream' | 'nowMs'>,
 ): void => {
   const { draft, byFirstEventId } = batch
-  // A clock that was set back does not put an event before the one it follows.
+  // Even if the clock was set back, an event is not recorded before the previous one.
   draft.recordedAtMs = Math.max(draft.recordedAtMs, nowMs)
   const recordedAt = new Date(draft.recordedAtMs).toISOString()
   const { command, firstEventId } = queued
@@ -194,16 +188,15 @@ const addToBatch = (
   const { requestId } = command
   const committed = { events, revision, balance: balanceOf(draft, command.atMs), repeated: false, requestId }
   batch.decided.push({ queued, committed })
-  // A command without events left no trace: the same key may come again and lead to events.
+  // A command without events leaves no trace, so the same key can still lead to events later.
   if (events.length === 0) return
   byFirstEventId.set(firstEventId, committed)
   batch.exclusive ||= isUnrepeatable(command)
 }
 
 /**
- * Writes a batch, and finds out whether it was written. An append is atomic and at exactly its revision, and the digest of its last
- * event is over all before it. Only that digest shows whose append is there: another process that has some of the
- * commands may have written the first of these events byte for byte, and none of the others.
+ * Writes a batch and finds out whether it was written. Only the digest of its last event proves that. Another process
+ * with some of the same commands can have written the same first events, byte for byte, but not the others.
  */
 
 export type BatchAppend = {
@@ -211,14 +204,13 @@ export type BatchAppend = {
   readonly stream: string
   readonly reader: Pick<LedgerReader, 'page'>
   readonly limits: LedgerLimits
-  /** For durations. */
   readonly now: () => number
   readonly observe: LedgerObserver | undefined
 }
 
 /**
- * Appends a batch until its outcome is known. `conflict`: something else is in its place. Throws `UnknownOutcome` where the
- * log did not answer in time. Any other error means that it was not written.
+ * Appends a batch until its outcome is known. `conflict`: another event is in its place. Throws `UnknownOutcome` if the
+ * log did not answer in time. Any other error means that nothing was written.
  */
 export const appendBatch = async (
   batch: Batch,
@@ -242,7 +234,7 @@ export const appendBatch = async (
     return 'conflict'
   }
   observe?.batch?.(decided.length, events.length, now() - startedAt)
-  // A log takes an append for one it holds only where it holds every one of its ids.
+  // A log treats an append as a repetition only if it contains every one of its ids.
   if (exclusive || repeated === false) return 'written'
   try {
     return (await isThere(placeOf(batch), reader)) ? 'written' : 'conflict'
@@ -251,7 +243,7 @@ export const appendBatch = async (
   }
 }
 
-/** Where a batch ends, and the metadata of its last event, which hold its digest. */
+/** Where a batch ends. The metadata of its last event contains the batch's digest. */
 type Place = {
   readonly base: number
   readonly lastRevision: number
@@ -265,8 +257,8 @@ const placeOf = ({ base, events }: Batch): Place => ({
 })
 
 /**
- * The log recognizes a resent append by its ids. Another process may have written the same ids with other bytes (the
- * same Idempotency-Key, at another time): then the log is right, and the chain continues from its events.
+ * The log recognizes a repeated append by its ids only. Another process can have written the same ids with other bytes
+ * (the same Idempotency-Key at another time), so the metadata is compared.
  */
 const isThere = async (
   { lastRevision, metadata }: Place,
@@ -277,28 +269,23 @@ const isThere = async (
   return last !== undefined && last.metadata === metadata
 }
 
-/**
- * Finds out what is at the place of a batch whose append was never answered. `nothing`: it may still be written. Throws if the log
- * cannot be read.
- */
+/** Finds out which event is in the place of a batch with an unknown outcome. `nothing`: the batch can still be written. */
 const findOut = async (
   place: Place,
   { reader, limits: { placeReadMs } }: Pick<BatchAppend, 'reader' | 'limits'>,
 ): Promise<'the batch' | 'something else' | 'nothing'> => {
-  // Reads the batch's first event first: a batch is written whole, and that may happen between the two reads.
+  // Reads the first event before the last one, because the whole batch can be written between the two reads.
   const [first] = await reader.page(place.base + 1, 1, placeReadMs)
   if (first === undefined) return 'nothing'
   return (await isThere(place, reader, placeReadMs)) ? 'the batch' : 'something else'
 }
 
-/** The longest pause between two attempts to decide a place. */
 const decidePauseMaxMs = 100
 
 /**
- * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). Where nothing is at its place, a fence takes
- * the place: an append is at exactly its revision, so the batch can never be written afterwards. Tries until the place is decided
- * or the process ends. `failed` is called for each attempt that failed. Throws `LogRewritten` where the log no longer
- * holds the event before the place.
+ * Decides whether a batch with an unknown outcome was written (ledger protocol rule 3). If its place is empty, a fence
+ * fills it, so that the batch can never be written afterwards. Retries until the place is decided, and calls `failed`
+ * after each failed attempt. Throws `LogRewritten` if the log has lost the event before the place.
  */
 export const decidePlace = async (
   batch: Batch,
@@ -324,7 +311,7 @@ export const decidePlace = async (
   }
 }
 
-/** The event that takes the place of a batch decided on this account. Its id derives from the batch: no other fence has it. */
+/** The fence for a batch that was decided on this account. Its id derives from the batch, so no other fence has the same id. */
 export const fenceOf = (batch: Batch, account: Account, stream: string, nowMs: number): NewEvent => {
   const { organizationId, revision, digest } = account
   const requestIds = batch.decided.flatMap(({ queued }) => queued.command.requestId ?? [])
@@ -336,7 +323,6 @@ export const fenceOf = (batch: Batch, account: Account, stream: string, nowMs: n
       effectiveAt: new Date(nowMs).toISOString(),
     },
   )
-  // A clock that was set back does not put an event before the one it follows.
   const recordedAt = new Date(Math.max(account.recordedAtMs, nowMs)).toISOString()
   return chain(bare, { stream, revision: revision + 1, previous: digest }, recordedAt).event
 }

@@ -37,52 +37,46 @@ export {
 export type { AccountSnapshot } from './reader.ts'
 
 /**
- * The ledger protocol: how decisions about an organization's credits become events without a lost one, a double one
- * or an overdraft, across any number of processes. One writer per organization and process (`writer.ts`); see
- * src/guides/finance.md, "How is a ledger written?".
- *
- * Calls do no I/O here: commands arrive with everything they need.
+ * The ledger protocol turns decisions about an organization's credits into events. Across any number of processes, it
+ * loses no event, writes none twice and allows no overdraft. See src/guides/finance.md, "How is a ledger written?".
  */
 
-/** How often callers who have waited too long are looked for, while anything is under way. */
+/** While work is in progress, overdue callers are looked for this often. */
 const lateCheckMs = 500
 
 export type Ledger = {
   /**
-   * Resolves when the command's events are durable. Throws `CommandRefused` and `LedgerUnavailable` where they were not written and
-   * never will be, and `LedgerOutcomeUnknown` where that is not known in time.
+   * Resolves when the command's events are durable. Throws `CommandRefused` or `LedgerUnavailable` if they were not
+   * written and never will be, and `LedgerOutcomeUnknown` if that is not known in time.
    */
   submit(organizationId: string, command: LedgerCommand): Promise<Committed>
-  /** Account figures for checks before a call is recorded: cheap enough for calls that are refused. */
+  /** Account figures for checks before a call is recorded. Cheap enough for refused calls. */
   figures(organizationId: string, question: FiguresQuestion): Promise<Figures>
-  /** Holds the highest cost of a call, in addition to what other calls in progress hold. */
+  /** Reserves the highest cost of a call, in addition to what other calls in progress reserve. */
   reserve(organizationId: string, request: ReservationRequest): Promise<ReservationMade>
-  /** The account as the log has it now. */
+  /** The current account, read from the log. */
   account(organizationId: string): Promise<Account>
-  /** The account as this process last saw it. Not to be changed. */
+  /** The account as this process last saw it. Must not be changed. */
   lastSeen(organizationId: string): Promise<Account>
-  /**
-   * Why nothing can be written: appends fail now, or the event log was found to be another one, which remains until the
-   * process is started again. Null while all is well.
-   */
+  /** Why nothing can be written, or null. `rewritten` lasts until the process is restarted. */
   failure(): LedgerFailure | null
-  /** The event log no longer holds events that were read from it: every command and every look is refused from now on. */
+  /** Refuses everything from now on, because the event log has lost events that were read from it. */
   giveUp(error: Error): void
-  /** The last balance known here; undefined for an unknown ledger. For callers who cannot wait for the log. */
+  /** The last balance known here, for callers who cannot wait for the log; undefined for an unknown ledger. */
   knownBalance(organizationId: string): MicroCredits | undefined
   /**
-   * For the end of the process: resolves when nothing is queued, under way or owed. Throws where that is not so in `drainMaxMs`, after
-   * it has logged the calls without an Idempotency-Key that are charged, or may be, although their callers do not know.
+   * Resolves when no command is queued or in progress and no reversal is due. After `drainMaxMs`, logs the calls that
+   * are charged, or might be, without their callers knowing, and throws.
    */
   drain(): Promise<void>
-  /** Another process reports that it loses its appends to this ledger. */
+  /** Called when another process reports that its appends to this ledger keep losing. */
   competed(organizationId: string): void
 }
 
 export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; readonly error: Error }
 
 const rewrittenMessage =
-  'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See src/guides/backup.md, "What do I do if the event log has been restored from an older copy?"'
+  'ledger: the event log is not the one this process has read; calls are no longer accepted. Was it restored from a copy? See src/guides/backup.md, "What do I do if the event log has been restored from an older copy?"'
 
 export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
@@ -111,7 +105,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
       balance: tell,
     },
   )
-  /** Rejects where the event log was found to be another one. */
+  /** Rejects once the event log was found to be a different one. */
   const asking = <Value>(organizationId: string, ask: (writer: Writer) => Promise<Value>): Promise<Value> =>
     rewritten === undefined
       ? ask(writers.of(organizationId))
@@ -119,7 +113,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
           new LedgerUnavailable('the event log is not the one this process has read', { cause: rewritten }),
         )
 
-  /** The same for questions to the event log: rejects immediately while it does not answer. */
+  /** Also rejects while the event log does not answer. */
   const askingLog = <Value>(
     organizationId: string,
     ask: (writer: Writer) => Promise<Value>,
@@ -132,7 +126,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
   const lastSeen = async (organizationId: string): Promise<Account> => {
     const isKnown = writers.known(organizationId)?.knows() === true
     const seen = await (isKnown ? asking : askingLog)(organizationId, (writer) => writer.lastSeen())
-    // Each command reports it; this is for an organization that has sent none.
+    // Every command reports its balance, but this organization may not have sent one yet.
     if (!balances.has(organizationId)) tell(organizationId, balanceOf(seen, Date.now()))
     return seen
   }
@@ -162,9 +156,8 @@ export const createLedger = (options: LedgerOptions): Ledger => {
 }
 
 const owedMessage =
-  'ledger: the process stops while these calls, which were answered with 504, are charged or may be; give back what was charged with "ledger reverse --requests FILE"'
+  'ledger: the process stops although these calls, which were answered with 504, are charged or might be; reverse the charges with "ledger reverse --requests FILE"'
 
-/** The writers of this process, one for each organization that was asked about. */
 const createWriters = (
   options: LedgerOptions & { readonly limits: LedgerLimits },
   reports: WriterReports,
@@ -174,7 +167,7 @@ const createWriters = (
   const away = createOutage({ logger, what: 'ledger: writing', level: 'error' })
   const busy = (): Writer[] => [...writers.values()].filter(({ state }) => !isAtRest(state))
   let checking: NodeJS.Timeout | undefined
-  /** Ends the wait of callers who have waited too long, even if the event log does nothing. */
+  /** Ends the wait of overdue callers, even if the event log does not respond at all. */
   const checkLate = (): void => {
     checking ??= setTimeout(() => {
       checking = undefined
@@ -206,12 +199,12 @@ const createWriters = (
       for (const [organizationId, writer] of owed)
         logger.error({ organizationId, requestIds: writer.owed() }, owedMessage)
       if (!isSettled || owed.length > 0)
-        throw new Error('the event log did not say in time whether the last appends were written')
+        throw new Error('the event log did not confirm in time whether the last appends were written')
     },
   }
 }
 
-/** The writer that has been idle longest. An account it forgets is loaded again when needed. */
+/** Removes the writer that has been idle longest. Its account is loaded again when needed. */
 const forgetOne = (writers: Map<string, Writer>): void => {
   for (const [id, writer] of writers)
     if (writer.forgettable()) {
@@ -221,9 +214,9 @@ const forgetOne = (writers: Map<string, Writer>): void => {
 }
 
 /**
- * Whether the event log takes appends: a full disk answers every read and refuses every call. A process whose appends
- * fail reports it and is sent no more calls, so it has to find out by itself when they succeed again. It tries with the
- * one fact that is worth recording then: appends succeed again, and since when they failed.
+ * Watches whether the event log accepts appends. With a full disk, reads succeed but appends fail, and then the process
+ * receives no calls. So it must test by itself whether appends succeed again. The test appends a useful fact: appends
+ * succeed again, and when they began to fail.
  */
 type AppendWatch = {
   failed(error: Error): void

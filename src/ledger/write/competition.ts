@@ -3,13 +3,12 @@ import type { Logger } from 'pino'
 import { startListening } from '../../event-log/postgres/wake-up.ts'
 
 /**
- * How a process that loses its appends to a ledger makes itself known. One that wins them all, close to the log and never idle,
- * would otherwise never learn of it, and never pause. PostgreSQL carries the notice. It affects cost, never meaning: where it is
- * lost, the ledger is written as slowly as without it.
+ * Notifies the other processes, through PostgreSQL, that this one keeps losing its appends to a ledger. Without that, a
+ * process that always wins would never notice and never pause. A lost notice affects only speed.
  */
 export type Competition = {
   tell(organizationId: string): void
-  /** Begins to listen to the other processes. */
+  /** Starts listening to the other processes. */
   listen(competed: (organizationId: string) => void): void
   close(): Promise<void>
 }

@@ -8,18 +8,16 @@ import {
 import { ledgerStream } from '../../events/streams.ts'
 
 /**
- * The places of calls with an Idempotency-Key, which may be repeated. The
- * projection has the older ones; of those after it this process remembers what it read and appended. However far the
- * projection is behind, an event is read once here, and not once for every call that asks.
- *
- * It gives places and nothing else. Places it forgets are read again: it affects cost, never meaning.
+ * Finds calls with an Idempotency-Key, which can be repeated, in a ledger. The projection contains the older ones. This
+ * process remembers the places of the later ones that it has read or appended, so that each event is read once and not
+ * by every call. A forgotten place is read again.
  */
 export type KeyedEvents = {
-  /** The event log as a ledger uses it: events that pass through are noted. */
+  /** The event log for ledgers. Events that pass through it are noted. */
   readonly eventLog: EventLog
   /**
-   * At which revisions after `after` the ledger holds those events, and up to where it was looked through: at least to its end
-   * at the time of asking. Throws what the event log throws.
+   * Returns the revisions after `after` at which the ledger contains these events, and how far the ledger was searched:
+   * at least to its end at the time of the call.
    */
   find(
     organizationId: string,
@@ -28,30 +26,30 @@ export type KeyedEvents = {
   ): Promise<{ places: Map<string, number>; upTo: number }>
 }
 
-/** The known part of one ledger: the places of all its keyed events from `from` up to `upTo`. */
+/** The known part of one ledger: the places of all keyed events from `from` to `upTo`. */
 type Tail = {
   readonly stream: string
   from: number
   upTo: number
   readonly places: Map<string, number>
-  /** When so many places are known, those the projection has by now are dropped. */
+  /** When this many places are known, those that the projection already contains are removed. */
   pruneAt: number
-  /** Waiting callers, by the revision up to which they need no places. */
+  /** Waiting callers. Each needs only the places after its `after`. */
   readonly waiting: Set<{ readonly after: number }>
   reading: Promise<void> | undefined
-  /** Begins when the one under way is done. */
+  /** Starts when the current reading ends. */
   next: Promise<void> | undefined
 }
 
 export const keyedEventsLimits = {
   pageMax: 1_000,
-  /** Some 100 bytes each, in all ledgers. So many calls are in no projection only where the projector is down. */
+  /** About 100 bytes each, for all ledgers together. The projection is so far behind only if the projector is down. */
   placesMax: 500_000,
   ledgersMax: 10_000,
   pruneAt: 4_096,
 }
 
-/** A search in the text finds too many rather than too few, and costs a fraction of parsing it. */
+/** Searching the text is much faster than parsing it. The search can find too much, but never too little. */
 const isKeyed = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
   type === 'KeyUsed' && data.includes('"idempotent"')
 
@@ -122,7 +120,7 @@ const forgetOldest = (tails: Tails): void => {
   tails.placesHeld -= oldest.places.size
 }
 
-/** A forgotten tail still serves the callers who wait for it, and is not counted. */
+/** A forgotten tail still serves the callers who wait for it, but is not counted. */
 const changing = (tails: Tails, tail: Tail, change: () => void): void => {
   const before = tail.places.size
   change()
@@ -132,7 +130,7 @@ const changing = (tails: Tails, tail: Tail, change: () => void): void => {
 }
 
 const note = (tails: Tails, tail: Tail, first: number, events: readonly Noted[]): void => {
-  // What does not continue the tail will be read, and what it knows already is known.
+  // A later part with a gap will be read, and an earlier part is already known.
   if (first > tail.upTo + 1 || first + events.length <= tail.upTo + 1) return
   changing(tails, tail, () => {
     for (const [i, event] of events.entries())
@@ -147,7 +145,7 @@ const readPage = ({ eventLog }: Tails, stream: string, from: number, max: number
     throw error
   })
 
-/** Reads the events between a projection and a tail that began later, with an account. */
+/** Reads the events between the end of a projection and the start of a tail. */
 const readBefore = async (tails: Tails, tail: Tail, after: number): Promise<void> => {
   const { pageMax } = tails.limits
   const earlier = newTail(tail.stream, after, 0)
@@ -172,7 +170,8 @@ const readOn = async (tails: Tails, tail: Tail): Promise<void> => {
     tail.upTo = least
   } else if (least + 1 < tail.from) await readBefore(tails, tail, least)
   for (;;) {
-    // From the last one known on: a projection or a memory that is ahead of the log knows what is not there.
+    // Reads the last known event again: if the log does not contain it, the projection or the memory is ahead of the
+    // log.
     const from = Math.max(tail.upTo, 0)
     const page = await readPage(tails, tail.stream, from, pageMax)
     if (page.length === 0 && tail.upTo >= 0)
@@ -182,7 +181,7 @@ const readOn = async (tails: Tails, tail: Tail): Promise<void> => {
   }
 }
 
-/** A reading under way may have passed the end before it was asked for: everyone who asks in the meantime shares the next reading. */
+/** A reading in progress may already have passed the ledger's end, so all callers that arrive during it share the next one. */
 const catchUp = (tails: Tails, tail: Tail): Promise<void> => {
   tail.next ??= (tail.reading ?? Promise.resolve())
     .catch(() => undefined)

@@ -7,8 +7,6 @@ import type { Decide } from './batch.ts'
 import type { Competition } from './competition.ts'
 import type { AccountSnapshot } from './reader.ts'
 
-/** The parts of a ledger, and its limits. */
-
 export type LedgerLimits = {
   readonly batchCommandsMax: number
   readonly batchBytesMax: number
@@ -17,22 +15,20 @@ export type LedgerLimits = {
   /** How long a known failure is retried before the batch is refused. */
   readonly unavailableRetryMs: number
   /**
-   * How long an append with an unknown outcome is sent again before its place is decided: long enough for a lost connection to be made
-   * again. An engine's append deadline (4 s), `placeReadMs` and the same deadline for the fence together are shorter than
+   * How long an append with an unknown outcome is repeated before its place is decided: long enough to restore a lost
+   * connection. An engine's append deadline (4 s), `placeReadMs` and the fence's append deadline add up to less than
    * `callerWaitMaxMs`.
    */
   readonly unknownRetryMs: number
   readonly retryPauseMs: number
   readonly readPageMax: number
-  /** How long one read may take. */
   readonly readDeadlineMs: number
-  /** How long reading the place of a batch may take. */
   readonly placeReadMs: number
-  /** The longest that a caller waits for an answer. Callers of a call add at most two seconds to it. */
+  /** The longest that a caller waits for an answer. A caller who makes an API call adds at most two seconds to that. */
   readonly callerWaitMaxMs: number
-  /** How long a process that stops waits for undecided outcomes. Longer than `callerWaitMaxMs`. */
+  /** How long a stopping process waits for undecided outcomes. Longer than `callerWaitMaxMs`. */
   readonly drainMaxMs: number
-  /** How often in a row an append may be refused although the ledger holds nothing new. */
+  /** How many appends in a row can be refused although the ledger contains nothing new. */
   readonly idleConflictsMax: number
 }
 
@@ -52,7 +48,7 @@ export const ledgerLimits: LedgerLimits = {
   idleConflictsMax: 3,
 }
 
-/** `now` is the time of day. Durations are measured with `monotonic`, which no one sets back; default: `now`. */
+/** `now` is the time of day. `monotonic` measures durations, because it is never set back; default: `now`. */
 type LedgerClock = { now(): number; monotonic?(): number }
 
 export type LedgerOptions = {
@@ -62,17 +58,16 @@ export type LedgerOptions = {
   readonly clock: LedgerClock
   readonly limits?: Partial<LedgerLimits>
   readonly observe?: LedgerObserver
-  /** While it is shut, no new command is accepted and no waiting command is decided. Appends that were sent are awaited. */
+  /** While it is shut, commands are neither accepted nor decided. Appends that were sent are awaited. */
   readonly gate?: Pick<Gate, 'refuses' | 'shutForMs'>
-  /** Tells other processes that this one loses its appends to a ledger. */
+  /** Notifies other processes that this one loses its appends to a ledger. */
   readonly competition?: Pick<Competition, 'tell'>
-  /** For the pauses between appends if other processes append too. Default: `Math.random`. */
+  /** Varies the pauses between appends while other processes append too. Default: `Math.random`. */
   readonly random?: () => number
-  /** The rules; a test may replace them. */
+  /** The ledger's rules, which a test can replace. */
   readonly decide?: Decide
 }
 
-/** Reports for monitoring; every member is optional. */
 export type LedgerObserver = {
   batch?(commands: number, events: number, ms: number): void
   conflict?(): void
@@ -84,32 +79,31 @@ export type LedgerObserver = {
 export type WriterOptions = LedgerOptions & {
   readonly limits: LedgerLimits
   readonly reports: WriterReports
-  /** The event log does not answer, or takes no appends: the same for every organization, and logged once. */
+  /** An outage of the event log, shared by all organizations so that it is logged once. */
   readonly away: Outage
 }
 
-/** What a writer reports to the ledger it belongs to. */
 export type WriterReports = {
-  /** The event log no longer holds what this process wrote or read: nothing it says can be trusted any more. */
+  /** The event log has lost events that this process wrote or read, so it cannot be trusted. */
   rewritten(error: Error): void
   appended(): void
-  /** An append was refused for good, its outcome stayed unknown, or what is in its place cannot be read. */
+  /** An append was refused for good, its outcome stayed unknown, or its place cannot be read. */
   notAppended(error: unknown): void
-  /** A caller was given this balance. */
+  /** A caller received this balance. */
   balance(organizationId: string, balance: MicroCredits): void
 }
 
-/** The ledger cannot take the command now. It was not written and can never be: the caller may try again. */
+/** The ledger cannot accept the command now. It was not written and never will be, so the caller can try again. */
 export class LedgerUnavailable extends Error {
   override name = 'LedgerUnavailable'
 }
 
-/** The command may have been written or not, or may still be written. The same command with the same key finds out. */
+/** The command may have been written, or can still be written. Repeating it with the same key shows the outcome. */
 export class LedgerOutcomeUnknown extends Error {
   override name = 'LedgerOutcomeUnknown'
 }
 
-/** For `catch`. Read models or event log failed: the caller is asked to come back. */
+/** For `catch`: reports a failure of the read models or the event log as `LedgerUnavailable`. */
 export const cannotBeRead = (cause: unknown): never => {
   throw new LedgerUnavailable('the ledger cannot be read now', { cause })
 }

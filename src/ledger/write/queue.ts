@@ -7,34 +7,34 @@ import type { Batch } from './batch.ts'
 import { LedgerOutcomeUnknown, LedgerUnavailable, type WriterOptions } from './options.ts'
 import type { Found, LedgerReader } from './reader.ts'
 
-/** A command on its way into a ledger, and its caller. */
+/** A command on its way into a ledger, with its caller. */
 export type Queued = {
   readonly command: LedgerCommand
   readonly firstEventId: string
   readonly idOf: (index: number) => string
   readonly resolve: (committed: Committed) => void
   readonly reject: (error: Error) => void
-  /** The ledger is known not to hold the command up to here; infinite where its key cannot come back. */
+  /** The ledger does not contain the command up to this revision; infinite if its key cannot be used again. */
   absentUpTo: number
-  /** On the ledger's clock for durations. */
+  /** By the ledger's clock for durations. */
   readonly queuedAtMs: number
-  /** Its caller got the answer that the outcome is unknown, and no longer waits. */
+  /** Its caller was told that the outcome is unknown, and no longer waits. */
   gaveUp: boolean
 }
 
 type Caller = Pick<Queued, 'resolve' | 'reject' | 'queuedAtMs'>
 
-/** The commands of one organization that wait to be decided, in the order in which they arrived. */
+/** One organization's undecided commands, in order of arrival. */
 export class CommandQueue {
   readonly #organizationId: string
-  /** Taken from the front by `decideBatch`. */
+  /** `decideBatch` takes commands from the front. */
   readonly waiting: Queued[] = []
 
   constructor(organizationId: string) {
     this.#organizationId = organizationId
   }
 
-  /** Not in the queue yet. */
+  /** Prepares a command, without adding it to the queue. */
   queuedOf(command: LedgerCommand, { resolve, reject, queuedAtMs }: Caller): Queued {
     const ids: string[] = []
     const idOf = (index: number): string =>
@@ -58,7 +58,7 @@ export class CommandQueue {
     return taken
   }
 
-  /** Answers commands that are in the ledger already: appending them again would charge twice. Returns the answers. */
+  /** Answers commands that the ledger already contains, because appending them again would charge twice. Returns the answers. */
   answer(found: Found): Committed[] {
     if (found.size === 0 || this.waiting.length === 0) return []
     return this.takeOut(({ firstEventId }) => found.has(firstEventId)).flatMap(
@@ -71,12 +71,12 @@ export class CommandQueue {
     )
   }
 
-  /** Whether a command may be in a part of the ledger that was not looked through for it. */
+  /** Whether the ledger was not searched far enough for a queued command, so that it might contain the command. */
   mayHold({ revision }: Account): boolean {
     return this.waiting.some(({ absentUpTo }) => absentUpTo < revision)
   }
 
-  /** Reads the part of the ledger, up to the account, that was not looked through for the commands that wait now. */
+  /** Searches the part of the ledger, up to the account, that was not searched for the queued commands. */
   async find(account: Account, reader: LedgerReader, atMs: number): Promise<Found> {
     const after = Math.min(...this.waiting.map(({ absentUpTo }) => absentUpTo))
     const upTo = account.revision
@@ -86,7 +86,7 @@ export class CommandQueue {
     return found
   }
 
-  /** The ledger was read from behind `after` up to `upTo`: commands found in it do not stay in the queue. */
+  /** The ledger was searched from the event behind `after` to `upTo`, and commands found there have left the queue. */
   lookedThrough(after: number, upTo: number): void {
     for (const queued of this.waiting)
       if (queued.absentUpTo >= after && queued.absentUpTo < upTo) queued.absentUpTo = upTo
@@ -94,8 +94,8 @@ export class CommandQueue {
 }
 
 /**
- * Answers the callers of commands. `LedgerUnavailable` is final: it is given only if nothing was sent, or if the place of the append is
- * decided against it. Otherwise a caller who has waited too long gets `LedgerOutcomeUnknown`.
+ * Answers the callers of commands. `LedgerUnavailable` is final: nothing was sent, or another event is in the append's
+ * place. Otherwise, an overdue caller gets `LedgerOutcomeUnknown`.
  */
 export class Callers {
   readonly #organizationId: string
@@ -111,7 +111,7 @@ export class Callers {
     this.#trouble = createOutage({ logger, what: `ledger: writing ${organizationId}`, level: 'error' })
   }
 
-  /** Queues a command. False: its caller is refused, as too many wait. */
+  /** Queues a command. Returns false if too many are waiting, and refuses the caller. */
   queue(command: LedgerCommand, caller: Caller): boolean {
     const { length } = this.#queue.waiting
     const queued = this.#queue.queuedOf(command, caller)
@@ -121,20 +121,19 @@ export class Callers {
     return takes
   }
 
-  /** Answers queued commands that were found in the ledger. */
   answer(found: Found): void {
     for (const { balance } of this.#queue.answer(found))
       this.#options.reports.balance(this.#organizationId, balance)
   }
 
-  /** The log took an append. */
+  /** The log accepted an append. */
   works(): void {
     this.#options.reports.appended()
     this.#options.away.works()
     this.#trouble.works()
   }
 
-  /** A batch is durable, or leads to no events. */
+  /** Called when a batch is durable, or has no events. */
   settle({ decided, refused }: Batch): void {
     for (const { queued, committed } of decided) queued.resolve(committed)
     for (const { queued, error } of refused) queued.reject(error)
@@ -142,13 +141,13 @@ export class Callers {
     if (last !== undefined) this.#options.reports.balance(this.#organizationId, last.committed.balance)
   }
 
-  /** The log failed: the failure is logged as a part of an outage. */
+  /** Logs a failure of the log as part of an outage. */
   failed(cause: unknown): void {
     if (cause instanceof Unavailable || cause instanceof UnknownOutcome) this.#options.away.failed(cause)
     else this.#trouble.failed(cause)
   }
 
-  /** Nothing was written for them, and nothing will be. */
+  /** For commands that were not written and never will be. */
   refuse(commands: readonly Queued[], cause: unknown): void {
     if (commands.length === 0) return
     this.failed(cause)
@@ -156,7 +155,7 @@ export class Callers {
     for (const queued of commands) queued.reject(error)
   }
 
-  /** Their commands may have been written. */
+  /** For commands that might have been written. */
   leaveUnknown(commands: readonly Queued[], cause: unknown): void {
     const error = new LedgerOutcomeUnknown('it is not known in time whether the command was written', {
       cause,
@@ -168,8 +167,8 @@ export class Callers {
   }
 
   /**
-   * Ends the wait of callers who have waited too long, also if their commands are under way; and of all callers whose commands wait to
-   * be decided while the log does not answer.
+   * Ends the wait of overdue callers, even if their commands are in progress. While the log does not answer, also ends
+   * the wait of every caller whose command is undecided.
    */
   refuseLate(underWay: readonly Queued[], nowMs: number): void {
     const { limits, gate } = this.#options
@@ -178,7 +177,7 @@ export class Callers {
       !gaveUp && nowMs - queuedAtMs >= Math.min(callerWaitMaxMs, command.waitMaxMs ?? callerWaitMaxMs)
     const isShut = typeof gate?.shutForMs() === 'number'
     const late = new Unavailable('the event log did not answer within the time a caller waits')
-    // Commands that wait to be decided are in no append, unless they repeat one that is under way.
+    // Undecided commands are in no append, unless they repeat one in progress.
     const sent = new Set(underWay.map(({ firstEventId }) => firstEventId))
     const waiting = this.#queue.takeOut((queued) => isShut || isLate(queued))
     this.refuse(

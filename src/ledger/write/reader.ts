@@ -16,13 +16,13 @@ import { type Account, balanceOf, evolve, newAccount } from '../account.ts'
 import type { Committed } from '../command.ts'
 
 /**
- * Reads one organization's ledger into accounts. An account is continued only if the ledger still holds the very
- * event it ends with: a snapshot is checked before it is believed, and so is an account this process kept.
+ * Reads one organization's ledger into accounts. An account from a snapshot or from memory is continued only if the
+ * ledger still contains its last event.
  */
 
 /**
- * Where folding a ledger starts, if anything earlier than its tail is known: null where nothing is, `not sealed` where
- * something other than the projector wrote it. It affects cost, never meaning.
+ * Returns the stored account from which folding starts. Null: there is none. `not sealed`: something other than the
+ * projector wrote it. A wrong snapshot costs time, but never changes the result.
  */
 export type AccountSnapshot = (organizationId: string) => Promise<Account | null | 'not sealed'>
 
@@ -33,24 +33,20 @@ export type Loaded = { readonly account: Account; readonly found: Found }
 
 export type LedgerReader = {
   /**
-   * The account as the log has it, and what was found in it. Throws `LogRewritten` where the projector had
-   * read more of the ledger than there is.
+   * The current account, and the commands found while reading. Throws `LogRewritten` if the ledger ends before an event
+   * that the projector has read.
    */
   load(): Promise<Loaded>
-  /**
-   * Folds everything after the account's revision into it. Throws `LogRewritten` where the ledger does not hold the
-   * event the account ends with: events that this process wrote or read are missing.
-   */
+  /** Folds all later events into the account. Throws `LogRewritten` if the ledger has lost the account's last event. */
   catchUp(account: Account): Promise<Found>
-  /** The events of a part of the ledger, both ends inclusive. Balances are those of the given account. */
+  /** The commands in a range of the ledger, both ends inclusive. Their balances are those of the given account. */
   findBetween(account: Account, range: { from: number; to: number; atMs: number }): Promise<Found>
-  /** A page of the stream; empty where there is none. Settles within `waitMs`; default: `readDeadlineMs`. */
+  /** A page of the stream; empty if there is none. Settles within `waitMs` (default: `readDeadlineMs`). */
   page(from: number, max?: number, waitMs?: number): Promise<RecordedEvent[]>
 }
 
 type ReaderLimits = {
   readonly readPageMax: number
-  /** How long one page may take. */
   readonly readDeadlineMs: number
   readonly retryPauseMs: number
 }
@@ -89,16 +85,16 @@ export const createReader = (organizationId: string, options: ReaderOptions): Le
         if (found !== undefined) return found
         if (again)
           throw new LogRewritten(
-            `${stream} no longer holds the event of revision ${account.revision} that was written or read there`,
+            `${stream} no longer contains the event at revision ${account.revision} that this process wrote or read`,
           )
-        // Once more, for a reader that was behind for a moment.
+        // Tries once more, in case the reader was behind for a moment.
         await sleep(limits.retryPauseMs)
       }
     },
     findBetween: async (account, { from, to, atMs }) => {
       const found: Found = new Map()
       for (let next = from; next <= to; next += limits.readPageMax)
-        // Not beyond its end, where a page may hold a part of a command.
+        // Stops at the end of the range, because the next command may be incomplete on the page.
         for (const recorded of await page(next, Math.min(limits.readPageMax, to - next + 1)))
           record(found, decodeEvent(recorded), balanceOf(account, atMs))
       return found
@@ -108,7 +104,7 @@ export const createReader = (organizationId: string, options: ReaderOptions): Le
 
 type Pages = { readonly page: LedgerReader['page']; readonly max: number }
 
-/** Folds what comes after an account into it. Undefined where the ledger does not hold the event the account ends with. */
+/** Folds all later events into the account. Undefined: the ledger does not contain the account's last event. */
 const foldOn = async (account: Account, { page, max }: Pages): Promise<Found | undefined> => {
   const found: Found = new Map()
   let events = await page(Math.max(0, account.revision))
@@ -138,15 +134,16 @@ const load = async (
     const { revision } = known
     const found = await foldOn(known, pages)
     if (found !== undefined) return { account: known, found }
-    // Only the projector seals, and only events it read: the log has lost them, and perhaps later payments with them.
-    const message = `the read models know revision ${revision} of ${ledgerStream(organizationId)}, which the event log does not hold: it was restored from an older copy, or the ledger was cut`
+    // Only the projector seals rows, and only for events that it read. So the log has lost them, and perhaps later
+    // payments.
+    const message = `the read models contain revision ${revision} of ${ledgerStream(organizationId)}, but the event log does not: it was restored from an older copy, or the ledger was shortened`
     logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
     throw new LogRewritten(message)
   }
   if (known === 'not sealed')
     logger.error(
       { organizationId },
-      'ledger: the account\'s row in the read models was not written by the projector; the ledger is folded from its start. "projection rebuild accounts" mends the row',
+      'ledger: the account\'s row in the read models was not written by the projector; the ledger is folded from its start. "projection rebuild accounts" repairs the row',
     )
   const account = newAccount(organizationId)
   return { account, found: (await foldOn(account, pages)) ?? new Map() }
@@ -165,7 +162,7 @@ const note = (found: Found, account: Account, events: readonly RecordedEvent[]):
   return found
 }
 
-/** Adds an event to the command it belongs to. A command's later events name its first as their cause. */
+/** Adds an event to its command. A command's later events name its first event as their cause. */
 const record = (
   found: Found,
   { type, data, metadata, recorded }: DecodedEvent,
@@ -173,7 +170,7 @@ const record = (
 ): void => {
   const first = metadata.causation_id ?? recorded.id
   const before = found.get(first)
-  // A snapshot may lie between a call and its charge: the charge alone is not the result of the command.
+  // The snapshot may lie between a call and its charge. The charge alone is not the result of the command.
   if (before === undefined && first !== recorded.id) return
   const events = [...(before?.events ?? []), { type, data } as LedgerEvent]
   const requestId = metadata.request_id

@@ -5,31 +5,29 @@ import type { Account } from '../account.ts'
 import { affordabilityOf, ratingOf } from '../decide.ts'
 
 /**
- * Credits that calls in progress may come to cost. Work that is paid for upstream, or whose refusal would reveal what it
- * found, starts only when the balance can pay it in addition to those (ledger protocol rule 8). It is an estimate that saves
- * money and keeps secrets; only the append prevents an overdraft.
+ * The highest possible cost of calls in progress. Work that is paid for upstream, or whose refusal would reveal its
+ * result, starts only if the balance also covers these reservations (ledger protocol rule 8). They are an estimate:
+ * only the append prevents an overdraft.
  */
 type Reservations = {
-  /** What calls in progress may cost the organization. */
   held(organizationId: string): MicroCredits
-  /** Holds an amount until the returned function is called, once. */
+  /** Reserves an amount until the returned function is called, once. */
   hold(organizationId: string, amount: MicroCredits): () => void
 }
 
-/** The most that may be held, and for which organization. */
 export type ReservationRequest = {
-  /** The dearest the call may come to. */
+  /** The most expensive facts that the call can establish. */
   readonly facts: CallFacts
   readonly book: PriceBook
   readonly atMs: number
 }
 
-/** `not_enough`: the balance does not pay it in addition to what calls in progress hold. */
+/** `not_enough`: the balance does not cover the call in addition to calls in progress. */
 export type ReservationMade =
   | { readonly kind: 'held'; readonly release: () => void }
   | { readonly kind: 'not_enough'; readonly held: MicroCredits }
 
-/** As large as the number of calls in progress: an organization without any takes no room. */
+/** An organization without calls in progress uses no memory. */
 export const createReservations = (): Reservations => {
   const heldBy = new Map<string, MicroCredits>()
   const change = (organizationId: string, by: MicroCredits): void => {
@@ -50,7 +48,7 @@ export const createReservations = (): Reservations => {
   }
 }
 
-/** Reads and adds without an await between: two concurrent calls do not hold the same credits. */
+/** Checks and reserves without an await in between, so that concurrent calls cannot reserve the same credits. */
 export const reserveOn = (
   reservations: Reservations,
   account: Account,

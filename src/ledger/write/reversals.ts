@@ -15,17 +15,17 @@ import type { WriterOptions } from './options.ts'
 import type { Queued } from './queue.ts'
 
 /**
- * Gives back the charges of calls without an Idempotency-Key whose callers got the answer that the outcome is unknown: they cannot
- * repeat the call. A call with a key is charged once, and its caller gets the answer by repeating it.
+ * Reverses the charges for calls without an Idempotency-Key whose callers were told that the outcome is unknown: they
+ * cannot repeat the call. A call with a key is charged once, and its caller gets the answer by repeating it.
  *
- * Only this process knows what it owes. A process that stops first logs it, for "ledger reverse".
+ * Only this process remembers which reversals are due. If it stops first, it logs them for "ledger reverse".
  */
 export class Reversals {
   readonly #organizationId: string
   readonly #options: WriterOptions
   readonly #submit: (command: LedgerCommand) => Promise<Committed>
   readonly #trouble: Outage
-  /** The request ids of the calls whose charges are not given back yet. */
+  /** The request ids of the calls whose charges are not reversed yet. */
   readonly #owed = new Set<string>()
   #idle: PromiseWithResolvers<void> | undefined
 
@@ -41,7 +41,7 @@ export class Reversals {
     this.#trouble = createOutage({ logger: options.logger, what, level: 'error' })
   }
 
-  /** A command is durable, and its caller got the answer that the outcome is unknown. */
+  /** Called when a command is durable after its caller was told that the outcome is unknown. */
   written({ command, firstEventId }: Queued, { events, revision }: Committed): void {
     const { requestId } = command
     if (!isUnrepeatable(command) || requestId === undefined) return
@@ -56,14 +56,13 @@ export class Reversals {
     return [...this.#owed]
   }
 
-  /** Resolves when everything is given back. */
   settled(): Promise<void> {
     if (this.#owed.size === 0) return Promise.resolve()
     this.#idle ??= Promise.withResolvers()
     return this.#idle.promise
   }
 
-  /** Tries until it is written: no one else knows that it is owed. Never rejects. */
+  /** Tries until the reversal is written, because other processes do not know about it. Never rejects. */
   async #giveBack(requestId: string, charge: Reversible): Promise<void> {
     const { logger, clock, limits, observe } = this.#options
     const organizationId = this.#organizationId
@@ -79,7 +78,7 @@ export class Reversals {
           observe?.reversal?.()
           break
         }
-        // An operator's refund of a part came first, under the key of the reversal.
+        // An operator has already refunded a part, under the same key.
         left = { ...((await this.#leftOf(charge)) ?? left), isRest: true }
       } catch (error) {
         const isCorrected = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)
@@ -94,11 +93,11 @@ export class Reversals {
     this.#idle = undefined
   }
 
-  /** A refund or a re-rate since the charge may have given back a part of it, or taken more. Undefined: it cannot be read. */
+  /** What is left after refunds and re-rates since the charge. Undefined: it cannot be read. */
   async #leftOf(charge: Reversible): Promise<Reversible | undefined> {
     const { chargeId, revision } = charge
     try {
-      // The call is right before its charge.
+      // The call is the event before its charge.
       const cost = await costAsOf(this.#options, this.#organizationId, { chargeId, from: revision - 1 })
       return { ...charge, amount: cost.now, asOf: cost.asOf }
     } catch (error) {
@@ -108,21 +107,19 @@ export class Reversals {
   }
 }
 
-/** Between two attempts to write a reversal, in pauses between two attempts to append. */
+/** The pause between two attempts to write a reversal, in pauses between two attempts to append. */
 const pauses = 20
 
-/** A charge that can be given back. */
 type Reversible = {
-  /** Of the call. */
+  /** The first event id of the call. */
   readonly firstEventId: string
   readonly chargeId: string
   /** The cost of the call as of `asOf`. */
   readonly amount: MicroCredits
-  /** Where the charge is. */
   readonly revision: number
   /** Default: `revision`. */
   readonly asOf?: number
-  /** A part was refunded before: the command has a key of its own, and is refused after any other correction since `asOf`. */
+  /** A part was already refunded. The command then has its own key, and is refused after any later correction. */
   readonly isRest?: boolean | undefined
 }
 
@@ -133,8 +130,8 @@ const givenBackBy = (events: readonly LedgerEvent[]): MicroCredits =>
   )
 
 /**
- * The command that gives a charge back: once, even if several processes send it; not if a refund came first, and not if a re-rate came
- * after `asOf`.
+ * The command that reverses a charge once, even if several processes send it. It writes nothing after a refund, or
+ * after a re-rate since `asOf`.
  */
 export const reversalCommand = (
   { firstEventId, chargeId, amount, revision, asOf = revision, isRest = false }: Reversible,

@@ -8,17 +8,17 @@ import type { Account } from '../account.ts'
 import type { AccountSnapshot } from './reader.ts'
 
 const accountsPerStatement = 64
-/** Of the pool's connections, which others need as well. */
+/** Limits the connections in use, because others need the pool as well. */
 const statementsUnderWayMax = 2
-/** More than a process keeps accounts. */
+/** More than the number of accounts that a process keeps. */
 const waitingMax = 20_000
 
 /**
- * Reads an account as its projection has it: where folding a ledger starts. It affects cost, never meaning: rows that do
- * not carry the projector's seal are no snapshot, and the fold compares the digest with the ledger's own event.
+ * Reads an account from its projection, as a start for folding. Rows without the projector's seal are ignored, and the
+ * fold compares the digest with the ledger.
  *
- * Accounts asked for at the same time are read together, with a statement that is planned once: a process that starts
- * under load asks for all of them.
+ * Accounts requested at the same time are read in one statement, because a process that starts under load needs all of
+ * them.
  */
 export const snapshotFrom = (pool: pg.Pool, seal: RowSeal): AccountSnapshot => {
   const rowsOfAccounts = createGathering<string, AccountRow | undefined>({
@@ -57,9 +57,9 @@ const accountOf = (state: AccountState): Account => {
     organizationId: state.organizationId,
     revision: state.revision,
     digest: state.digest,
-    // The event itself has it, and is read before anything is folded onto the snapshot.
+    // It is in the last event, which is read before others are folded onto the snapshot.
     recordedAtMs: 0,
-    // The rows do not have it. This is never too early.
+    // The rows do not contain these revisions. They cannot be later than the snapshot's own.
     adjustedRevision: state.revision,
     reratedRevision: state.revision,
     registered: state.registeredAtMs !== null,

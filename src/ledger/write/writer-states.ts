@@ -2,60 +2,55 @@ import type { Account } from '../account.ts'
 import type { Batch } from './batch.ts'
 
 /**
- * Pure: the states of one ledger's writer, and the transitions between them.
- *
- * A writer does one thing at a time. `unloaded` and `idle` are at rest. In every other state exactly one piece of work is
- * under way, and only its end leaves the state: what arrives meanwhile waits in the queue. The account is part of the
- * state, so that there is none where it cannot be relied on.
+ * The states of one ledger's writer. In every state except `unloaded` and `idle`, exactly one operation is in progress.
+ * Only its end leaves the state; new commands wait in the queue. The state contains the account only
+ * if it can be relied on.
  */
 export type WriterState =
-  /** The account is not known: nothing was asked yet, or something failed. */
+  /** The account is unknown: it was not needed yet, or an operation failed. */
   | { readonly kind: 'unloaded' }
-  /** The snapshot and the stream after it are being read. */
   | { readonly kind: 'loading' }
   | { readonly kind: 'idle'; readonly account: Account }
-  /**
-   * What arrives becomes one batch when the turn of the event loop ends, or the pause that leaves the ledger to other
-   * processes.
-   */
+  /** Collects commands for one batch, until the turn of the event loop or the pause for other processes ends. */
   | { readonly kind: 'gathering'; readonly account: Account }
-  /** The ledger is being read for commands that may be in it already. */
+  /** The ledger is being searched for commands that it may already contain. */
   | { readonly kind: 'looking'; readonly account: Account }
-  /** The batch is being appended, by identical appends, until the outcome is known or the time for that is over. */
+  /** The batch is being appended repeatedly, until its outcome is known or the time for that is over. */
   | { readonly kind: 'writing'; readonly account: Account; readonly batch: Batch }
-  /** Another process appended: its events are being folded in. The batch is in the queue again. */
+  /** Another process appended first. Its events are being folded in, and the batch is back in the queue. */
   | { readonly kind: 'catching_up'; readonly account: Account }
   /**
-   * The outcome of the append is unknown. Until it is decided, the batch's place is read, and is fenced if it is empty. No
-   * time limit ends this state: the event at the place decides whether the calls of the batch are charged.
+   * The outcome of the append is unknown. Until it is decided, the batch's place is read, and is fenced if it is empty.
+   * There is no time limit, because the event at the place decides whether the batch's calls are charged.
    */
   | { readonly kind: 'deciding'; readonly account: Account; readonly batch: Batch }
 
 export type StateKind = WriterState['kind']
 
 export type WriterEvent =
-  /** A command arrived. */
   | 'submit'
-  /** The account is asked for. */
+  /** The account is requested. */
   | 'ask'
-  /** Callers have waited too long. */
   | 'late'
   | 'turn_over'
   | 'loaded'
   | 'looked'
   | 'written'
-  /** Something else is at the batch's place: the batch can never be written. */
+  /** Another event is in the batch's place, so the batch can never be written. */
   | 'conflict'
   | 'caught_up'
-  /** The log did not say whether it took the append, and the time for sending it again is over. */
+  /** The log did not confirm the append, and the time for repeating it is over. */
   | 'unknown'
-  /** The work under way failed, and certainly nothing was written. */
+  /** The operation failed, and nothing was written. */
   | 'failed'
 
-/** `onwards`: to `looking`, `writing` or `idle`, as the queue demands. `restart`: to `loading` if anyone waits, else `unloaded`. */
+/**
+ * `onwards`: to `looking`, `writing` or `idle`, depending on the queue. `restart`: to `loading` if a caller waits,
+ * otherwise to `unloaded`.
+ */
 export type Next = StateKind | 'onwards' | 'restart'
 
-/** State by event. An event that is not in a row cannot happen in that state. */
+/** The next state, by state and event. An event without an entry cannot happen in that state. */
 export const writerTable: Readonly<Record<StateKind, Readonly<Partial<Record<WriterEvent, Next>>>>> = {
   unloaded: { submit: 'loading', ask: 'loading', late: 'unloaded' },
   loading: {
@@ -105,10 +100,10 @@ export const writerTable: Readonly<Record<StateKind, Readonly<Partial<Record<Wri
   },
 }
 
-/** Where an event leads. Throws for one that cannot happen in the state: continuing would write on a wrong account. */
+/** The next state. Throws if the event cannot happen in the state, because continuing could write on a wrong account. */
 export const nextOf = (state: StateKind, event: WriterEvent): Next => {
   const next = writerTable[state][event]
-  if (next === undefined) throw new Error(`ledger: a writer that is ${state} met "${event}"`)
+  if (next === undefined) throw new Error(`ledger: a writer that is ${state} received "${event}"`)
   return next
 }
 

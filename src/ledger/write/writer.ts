@@ -21,28 +21,25 @@ import { Reversals } from './reversals.ts'
 import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } from './writer-states.ts'
 
 /**
- * One organization's writer in one process. Commands that arrive while an append is under way become the next batch: each
- * command is decided against the account as the ones before it left it, and the batch is appended at exactly the revision
- * it was decided for. The stream itself is the lock. The transitions between states are in `writer-states.ts`.
+ * One organization's writer in one process. Commands that arrive during an append form the next batch. A batch is
+ * appended at exactly the revision it was decided for, so the stream itself is the lock.
  */
 export type Writer = {
   readonly state: StateKind
   submit(command: LedgerCommand): Promise<Committed>
-  /** The account as the log has it now. */
+  /** The current account, read from the log. */
   current(): Promise<Account>
-  /** The account as it was last seen. Not to be changed. */
+  /** The account as it was last seen. Must not be changed. */
   lastSeen(): Promise<Account>
-  /** `lastSeen` needs no read. */
+  /** Whether `lastSeen` needs no read. */
   knows(): boolean
-  /** The calls without an Idempotency-Key whose outcome is not known, or whose charge is not given back yet, by their request ids. */
+  /** Request ids of calls without an Idempotency-Key whose outcome is unknown, or whose charge is not reversed yet. */
   owed(): string[]
-  /** Nothing is lost with it. */
+  /** Whether the writer can be dropped without losing anything. */
   forgettable(): boolean
-  /** Resolves when nothing is queued or under way. */
+  /** Resolves when no work is queued or in progress. */
   settled(): Promise<void>
-  /** Ends the wait of callers who have waited too long. */
   refuseLate(): void
-  /** Another process reports that it loses its appends to this ledger. */
   competed(): void
 }
 
@@ -55,14 +52,13 @@ class LedgerWriter implements Writer {
   readonly #reader: LedgerReader
   readonly #appending: BatchAppend
   readonly #reversals: Reversals
-  /** Calls without an Idempotency-Key whose place cannot be decided any more, by their request ids. */
+  /** Request ids of calls without an Idempotency-Key whose place can no longer be decided. */
   readonly #undecidable: string[] = []
   readonly #callers: Callers
   readonly #queue: CommandQueue
   readonly #tail: Tail
   #state: WriterState = { kind: 'unloaded' }
   readonly #pacing: Pacing
-  /** Callers who wait for the account. */
   #asking: PromiseWithResolvers<Account> | undefined
   #settling: PromiseWithResolvers<void> | undefined
 
@@ -101,7 +97,6 @@ class LedgerWriter implements Writer {
     })
   }
 
-  /** The commands that are being appended, or were. */
   #underWay(): Queued[] {
     return 'batch' in this.#state ? commandsOf(this.#state.batch) : []
   }
@@ -114,7 +109,7 @@ class LedgerWriter implements Writer {
       if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
       return cannotBeRead(error)
     })
-    // Events of other processes are read once, and not again by everyone who asks while this process appends nothing.
+    // Keeps the events of other processes, so that they are read once and not for every request.
     if (this.#state.kind === 'idle' && this.#state.account.revision < fresh.revision) {
       this.#pacing.competed(this.#appending.now())
       this.#state = { kind: 'idle', account: draftOf(fresh) }
@@ -159,7 +154,7 @@ class LedgerWriter implements Writer {
     this.#pacing.competed(this.#appending.now())
   }
 
-  /** The account of the state, or the one that is being read. */
+  /** The known account, or the one that is being read. */
   #known(): Promise<Account> {
     if ('account' in this.#state) return Promise.resolve(this.#state.account)
     this.#asking ??= Promise.withResolvers()
@@ -168,7 +163,7 @@ class LedgerWriter implements Writer {
     return promise
   }
 
-  /** Goes where the table says. `account`: as it is after the event, where the event is about it. */
+  /** Changes the state according to the table. `account`: the account after the event. */
   #on(event: WriterEvent, account = 'account' in this.#state ? this.#state.account : undefined): void {
     const next = nextOf(this.#state.kind, event)
     if (next === this.#state.kind) return
@@ -205,7 +200,7 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** To the next batch, or to rest. `looked`: the ledger was just looked through for what was queued then. */
+  /** Starts the next batch, or rests. `looked`: the ledger has just been searched for the queued commands. */
   #onwards(account: Account, looked: boolean): void {
     const { decide = decideCommand } = this.#options
     const { stream } = this.#appending
@@ -263,7 +258,7 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** Until the place of the batch is decided nothing else is written here: a call that is refused in the meantime was never sent. */
+  /** Until the place is decided, nothing else is written, so a call that is refused in the meantime was never sent. */
   #decide(account: Account, batch: Batch): void {
     this.#state = { kind: 'deciding', account, batch }
     const fence = fenceOf(batch, account, this.#appending.stream, this.#options.clock.now())
@@ -282,7 +277,6 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** The place of the batch is decided. */
   #decided(batch: Batch, outcome: 'written' | 'conflict' | 'fenced'): void {
     if (outcome === 'written') {
       this.#written(batch)
@@ -317,7 +311,7 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** Nothing that waits can be decided: everyone who waits is refused. */
+  /** Refuses everyone who waits, because their commands cannot be decided. */
   #failed(error: unknown): void {
     this.#callers.refuse(this.#queue.waiting.splice(0), error)
     const asking = this.#asking
@@ -327,7 +321,6 @@ class LedgerWriter implements Writer {
   }
 }
 
-/** The request ids of commands that no other request can repeat. */
 const unrepeatableOf = (commands: readonly Queued[]): string[] =>
   commands.flatMap(({ command }) => (isUnrepeatable(command) ? (command.requestId ?? []) : []))
 
@@ -338,14 +331,14 @@ type TailParts = {
 }
 
 /**
- * The end of a ledger, as a writer reads it between its batches: events of other processes, and commands that may be there
- * although they wait here. The callers of commands that are found are answered.
+ * Reads the end of a ledger between batches, for events of other processes and for queued commands that the ledger
+ * already contains. The callers of those commands are answered.
  */
 class Tail {
   readonly #organizationId: string
   readonly #options: WriterOptions
   readonly #parts: TailParts
-  /** Appends refused in a row although the ledger holds nothing new. */
+  /** How many appends in a row were refused although the ledger contains nothing new. */
   #idleConflicts = 0
 
   constructor(organizationId: string, options: WriterOptions, parts: TailParts) {
@@ -354,17 +347,16 @@ class Tail {
     this.#parts = parts
   }
 
-  /** The account was read. */
   loaded({ found }: Pick<Loaded, 'found'>): void {
     this.#parts.callers.answer(found)
   }
 
-  /** The log took an append. */
+  /** The log accepted an append. */
   works(): void {
     this.#idleConflicts = 0
   }
 
-  /** Folds what others have appended into the account. */
+  /** Folds the events of other processes into the account. */
   async fold(account: Account): Promise<void> {
     const { reader, queue } = this.#parts
     const after = account.revision
@@ -372,14 +364,11 @@ class Tail {
     queue.lookedThrough(after, account.revision)
   }
 
-  /**
-   * The same after an append was refused. If nothing new is there although the engine refused it, the log contradicts itself. Throws
-   * then, because trying again would never end.
-   */
+  /** The same after a refused append. Throws if the log keeps refusing appends but shows no new event, because retrying would never end. */
   async foldAfterConflict(account: Account): Promise<void> {
     const { eventLog, logger, limits } = this.#options
     const after = account.revision
-    // The account is untouched by the draft: only what is in the stream is folded into it.
+    // The batch was decided on a draft, so the account contains only what is in the stream.
     await this.fold(account)
     const { revision } = account
     this.#idleConflicts = revision > after ? 0 : this.#idleConflicts + 1
@@ -393,7 +382,7 @@ class Tail {
     throw new Unavailable('the ledger cannot be appended to after its last event')
   }
 
-  /** Ahead of a batch: queued commands may be in the ledger. */
+  /** Searches the ledger for queued commands before a batch. */
   async look(account: Account): Promise<void> {
     const { reader, queue, callers } = this.#parts
     if (queue.mayHold(account)) callers.answer(await queue.find(account, reader, this.#options.clock.now()))
@@ -403,32 +392,31 @@ class Tail {
 /**
  * How processes that append to one ledger at the same time take turns.
  *
- * The first append at a place of the stream wins it. The winner is ahead for the next place too: it has nothing to read, while
- * the others read its events before they decide. So a process that has learned of others pauses after each append of its
- * own. A process that lost does not pause. Batches stay whole, and what arrives during a pause joins the next one.
+ * The first append at a place of the stream wins. Its process is also ahead for the next place, because the others must
+ * first read the new events. So a process that has noticed others pauses after each of its own appends, and a process
+ * that lost does not pause. Commands that arrive during a pause join the next batch.
  */
 type Pacing = {
-  /** Another process has appended to the ledger, or reports that it tries to. */
+  /** Another process has appended to the ledger, or reports that it is trying to. */
   competed(nowMs: number): void
-  /** This process has appended. */
   appended(nowMs: number): void
-  /** An append of this process was refused: it tries again immediately. `tell`: whether the others are notified. */
+  /** An append was refused, and is tried again immediately. `tell`: whether to notify the other processes. */
   lost(nowMs: number): { readonly tell: boolean }
-  /** How long the next append has to wait. */
+  /** How long the next append must wait. */
   waitMs(nowMs: number): number
 }
 
-/** Others count for so long after they were last noticed. */
+/** How long other processes count after they were last noticed. */
 const competitionMs = 2_000
 const pauseMinMs = 1
 const pauseMaxMs = 6
-/** Now and then a pause is long enough for a process far from the log to read it and to append. */
+/** Some pauses are long enough for a process far from the log to read the ledger and to append. */
 const longPauseMs = 60
 const longPauseEvery = 8
-/** A process that never loses does not learn of others by itself. */
+/** A process that never loses does not notice the others by itself, so they notify it this often. */
 const toldEveryMs = 500
 
-/** `random` as `Math.random`. */
+/** Plans the pauses between appends. `random` is like `Math.random`. */
 export function createPacing(random: () => number): Pacing {
   let competedUntilMs = Number.NEGATIVE_INFINITY
   let notBeforeMs = Number.NEGATIVE_INFINITY
