@@ -13,12 +13,12 @@ import {
 
 type Log = Pick<EventLog, 'append' | 'read'>
 
-/** A stream's last event, which the next event is chained to. */
+/** The last event of a stream, to which the next event is chained. */
 export type LastEvent = Omit<RecordedEvent, 'position' | 'recordedAtMs'>
 
 /**
- * Appends at exactly `expected`, each event chained to the one before it. Not for ledgers, whose writers know the digest they
- * continue from. Throws what `appendUntilKnown` throws; `AppendConflict` also where the stream does not end at `expected`.
+ * Appends at exactly `expected`, and chains the events to the last one. Not for ledgers, whose writers already know the
+ * last digest. Throws what `appendUntilKnown` throws, and `AppendConflict` if the stream does not end at `expected`.
  */
 export const appendChained = async (
   eventLog: Log,
@@ -32,13 +32,13 @@ export const appendChained = async (
   const revision = last?.revision ?? -1
   if (revision === base)
     return appendUntilKnown(eventLog, stream, expected, chainedTo(last, stream, events), patience)
-  // The same events may have been sent before with another recording time. Then the events in the log count.
+  // The same events may have been sent before, with another recording time. In that case, the events in the log count.
   if (revision >= base + events.length && (await holds(eventLog, stream, base + 1, events)))
     return { revision: base + events.length, repeated: true }
   throw new AppendConflict(stream, expected, revision)
 }
 
-/** The stream's last event; null: there is none. */
+/** The stream's last event, or null. */
 export const lastOf = async (eventLog: Log, stream: string): Promise<RecordedEvent | null> => {
   try {
     const [last] = await eventLog.read(stream, { direction: 'backwards', max: 1 })
@@ -49,7 +49,7 @@ export const lastOf = async (eventLog: Log, stream: string): Promise<RecordedEve
   }
 }
 
-/** The events, chained after `last`. If `last` has no digest, they count as the first of a chain, and verification reports it. */
+/** The events, chained to `last`. If `last` has no digest, they start a new chain, and verification reports it. */
 export const chainedTo = (
   last: LastEvent | null,
   stream: string,

@@ -5,11 +5,11 @@ import { AppendConflict, type EventLog, type NewEvent } from './port.ts'
 const conflictsMax = 8
 
 /**
- * Appends to a stream that several processes write to occasionally, after its last event and chained to it. The ids must not
- * depend on the revision, so that events which may be there already are recognized. Not for ledgers: whether a command may
- * be appended there depends on the events before it (`src/ledger`).
+ * Appends after the last event of a stream that several processes write to occasionally. The ids must not depend on the
+ * revision, so that repeated events are recognized. Not for ledgers, where earlier events decide whether a command may
+ * be appended.
  *
- * Throws what `appendUntilKnown` throws; `AppendConflict` after several attempts.
+ * Throws what `appendUntilKnown` throws, and `AppendConflict` after several attempts.
  */
 export const appendNext = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,

@@ -10,11 +10,11 @@ import {
   UnknownOutcome,
 } from './port.ts'
 
-/** How long an append is sent again. */
+/** How long an append is repeated. */
 export type AppendPatience = {
-  /** While its outcome is unknown. Longer than any engine's own deadline, so that it is sent at least twice. */
+  /** While its outcome is unknown. Longer than any engine's own deadline, so that the append is sent at least twice. */
   readonly unknownMs: number
-  /** While the log certainly did not take it. 0: do not resend. */
+  /** While the log certainly did not accept it. 0: do not repeat. */
   readonly unavailableMs: number
   readonly pauseMs: number
 }
@@ -22,11 +22,11 @@ export type AppendPatience = {
 export const appendPatience: AppendPatience = { unknownMs: 15_000, unavailableMs: 0, pauseMs: 50 }
 
 /**
- * Appends at exactly `expected`, and sends the identical append again while its outcome is unknown (ledger protocol rule
- * 3). Once it was unknown, only success or a conflict makes it known: if the second copy is refused, the first may still be in the log. The same
- * is true if the log was rewritten: a standby that took over may have the append.
+ * Appends at exactly `expected`, and repeats the identical append while its outcome is unknown (ledger protocol rule
+ * 3). Once it was unknown, only success or a conflict makes it known. If the second copy is refused, the first may still be in the log,
+ * and even a rewritten log can contain it, because a standby took over.
  *
- * Throws what `EventLog.append` throws; `UnknownOutcome` only after `unknownMs`.
+ * Throws what `EventLog.append` throws, but `UnknownOutcome` only after `unknownMs`.
  */
 export const appendUntilKnown = async (
   eventLog: Pick<EventLog, 'append'>,
@@ -49,14 +49,14 @@ export const appendUntilKnown = async (
       if (error instanceof AppendConflict) throw error
       if (error instanceof LogRewritten) {
         if (!unknown) throw error
-        throw new UnknownOutcome(`no word about an append to ${stream}`, { cause: error })
+        throw new UnknownOutcome(`no answer to an append to ${stream}`, { cause: error })
       }
       if (error instanceof UnknownOutcome) {
         unknown = true
         onUnknown?.()
       } else if (!unknown && !(error instanceof Unavailable)) throw error
       if (now() - startedMs < (unknown ? unknownMs : unavailableMs)) continue
-      throw unknown ? new UnknownOutcome(`no word about an append to ${stream}`, { cause: error }) : error
+      throw unknown ? new UnknownOutcome(`no answer to an append to ${stream}`, { cause: error }) : error
     }
   }
 }

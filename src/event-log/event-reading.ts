@@ -5,29 +5,31 @@ import { upcast } from '../events/upcast.ts'
 import type { RecordedEvent } from './port.ts'
 import { faultOf, hasEnvelope } from './stored-event.ts'
 
-/** A readable form of an event's bytes. Works for any bytes the log holds, without failing. Pure. */
+/** A readable form of an event's bytes, for any bytes that the log contains. Never fails. Pure. */
 
 type Known = {
   readonly kind: 'known'
-  /** The version it was written in, and the newest one of its type. */
+  /** The version in which the event was written, and the newest version of its type. */
   readonly version: number
   readonly newest: number
-  /** In today's vocabulary. */
+  /** Upcast to the newest version. */
   readonly data: unknown
 }
 type Unread = {
-  /** `unknown`: of a type or version this release does not know. `foreign`: of other software. `faulty`: does not match its type's schema. */
+  /**
+   * `unknown`: this release does not support the type or version. `foreign`: other software wrote it. `faulty`: it does
+   * not match the schema.
+   */
   readonly kind: 'unknown' | 'foreign' | 'faulty'
   readonly why: string
 }
 
 export type EventReading = {
-  /** Null if the envelope is not ours, or a part of it is invalid. */
   readonly metadata: EventMetadata | null
   readonly reading: Known | Unread
 }
 
-/** Reads an event by the catalogue: the schema of the version it was written in, then every upcast up to today's. Never throws. */
+/** Reads an event with the schema of its version, and upcasts it to the newest version. Never throws. */
 export const readingOf = (recorded: RecordedEvent): EventReading => {
   const metadata = metadataOf(recorded)
   return { metadata, reading: dataOf(recorded, metadata) }
@@ -43,23 +45,23 @@ const dataOf = (recorded: RecordedEvent, metadata: EventMetadata | null): Known 
   const { type } = recorded
   if (metadata === null)
     return hasEnvelope(recorded)
-      ? { kind: 'faulty', why: 'its metadata are not as those of an event have to be' }
-      : { kind: 'foreign', why: 'it has no envelope of this service: other software wrote it' }
+      ? { kind: 'faulty', why: 'its metadata is not valid' }
+      : { kind: 'foreign', why: 'it does not have the envelope of this service: other software wrote it' }
   if (!isEventType(type)) return { kind: 'unknown', why: `its type is not in the catalogue of this release` }
   const [version, newest] = [metadata.schema_version, currentVersion(type)]
   if (version > newest)
     return {
       kind: 'unknown',
-      why: `it is of version ${version}; the newest known to this release is ${newest}`,
+      why: `it has version ${version}, but this release supports only versions up to ${newest}`,
     }
   const parsed = parsedOf(recorded.data)
-  if (parsed === null) return { kind: 'faulty', why: 'its data are no JSON' }
+  if (parsed === null) return { kind: 'faulty', why: 'its data is not JSON' }
   try {
     checkEventData(type, version, parsed.value)
     return { kind: 'known', version, newest, data: upcast(type, version, parsed.value).data }
   } catch (error) {
     const why = error instanceof z.ZodError ? faultOf(error, parsed.value) : String(error)
-    return { kind: 'faulty', why: `its data do not fit version ${version} of its type: ${why}` }
+    return { kind: 'faulty', why: `its data does not match version ${version} of its type: ${why}` }
   }
 }
 

@@ -12,11 +12,11 @@ import {
 import { type DecodedEvent, decodeEvent } from './stored-event.ts'
 
 export type Following = {
-  /** Resolves when everything that was in the log at the start has been applied; rejects with the final failure. */
+  /** Resolves when everything that was in the log at the start has been applied. Rejects with the final failure. */
   readonly caughtUp: Promise<void>
   /**
-   * Why the model no longer follows the event log; null while it does. From then on, its answers may be out of date.
-   * It returns to null when a lost subscription is replaced and delivers events; a final failure stays.
+   * Why the model no longer follows the event log, so that its answers may be out of date; null while it does. Returns
+   * to null when a replaced subscription delivers events. A final failure stays.
    */
   failure(): Error | null
   stop(): Promise<void>
@@ -28,7 +28,6 @@ type Model = {
   readonly unreadable: (recorded: RecordedEvent) => void
   readonly logger: Logger
   readonly caughtUp: PromiseWithResolvers<void>
-  /** Everything up to here was applied. */
   position: Position
   failure: Error | null
 }
@@ -36,16 +35,16 @@ type Model = {
 const resubscribePauseMs = 100
 const resubscribePauseMaxMs = 5_000
 
-/** Models that follow one log share one subscription to it: separate subscriptions would each search the log for a few events. */
+/** Models share one subscription to a log, because separate subscriptions would each search it for a few events. */
 const followers = new WeakMap<EventLog, Follower>()
 
 /**
- * Feeds a live in-memory read model from the event log, in order, each event once, until stopped. An event that cannot
- * be read or applied does not freeze the model: `unreadable` is called with it, and from then on refuses everything the event may
- * be about. A model may not simply leave the event out, because the event may revoke someone's access.
+ * Feeds a live in-memory read model from the event log, in order, each event once, until stopped. `unreadable` is
+ * called for an event that cannot be read or applied. From then on, the model must refuse everything that the event may
+ * concern, because the event may revoke someone's access.
  *
- * Engines repair their subscriptions themselves. If a subscription ends because the log is unavailable, a new one starts
- * after the last position applied. Any other end is final: continuing might skip events if this is another log.
+ * If a subscription ends because the log is unavailable, a new one starts after the last position applied. Any other
+ * end is final, because continuing could skip events if this is another log.
  */
 export const follow = ({
   eventLog,
@@ -56,7 +55,7 @@ export const follow = ({
   readonly after: Position
 }): Following => {
   const model: Model = { ...own, position: after, failure: null, caughtUp: Promise.withResolvers<void>() }
-  // The log may fail before catching up while there is no caller waiting on this promise.
+  // The log can fail before anyone waits for this promise.
   model.caughtUp.promise.catch(() => undefined)
   const follower = followers.get(eventLog) ?? createFollower(eventLog, own.logger)
   followers.set(eventLog, follower)
@@ -70,7 +69,7 @@ export const follow = ({
 
 type Follower = {
   join(model: Model): void
-  /** Nothing is applied to the model from then on. */
+  /** Stops applying events to the model. */
   leave(model: Model): Promise<void>
 }
 
@@ -83,7 +82,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
   let failures = 0
 
   const subscribed = async (signal: AbortSignal): Promise<void> => {
-    // A model that joins later is not served by this subscription, which may not include its events.
+    // A model that joins later needs a new subscription, because this one may not include its events.
     const served = [...models]
     const after = served.reduce((least, { position }) => (position < least ? position : least), farthest)
     const known = last !== undefined && last.position <= after ? placeOf(last) : undefined
@@ -143,10 +142,9 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
   }
 }
 
-/** Beyond every position. */
 const farthest: Position = 2n ** 64n
 
-/** Event by event, so that all models have applied an event before any model receives the next. */
+/** Delivers one event at a time, so that all models have applied it before any model receives the next. */
 const deliver = (models: readonly Model[], item: SubscriptionItem): void => {
   if (item.kind === 'events')
     for (const recorded of item.events)

@@ -6,24 +6,23 @@ import type { NewEvent } from './port.ts'
  *
  *   digest = base64url(SHA-256(previous digest LF stream LF revision LF event id LF type LF metadata LF data))
  *
- * over UTF-8, where `metadata` is the metadata's exact text up to the digest member and `data` the exact data text;
- * the previous digest of the first event is empty. So if anything a writer wrote is changed, removed, inserted or
- * moved, no later digest matches.
+ * over UTF-8. `metadata` is the metadata's exact text up to the digest member, `data` the exact text of the data, and the
+ * previous digest of the first event is empty. If anything is changed, removed, inserted or moved, no later digest matches.
  */
 
 /** The digest before the first event. */
 export const genesisDigest = ''
 
 const digestMember = ',"digest":"'
-/** JSON strings hold no unescaped quote, so this text is always the member and never part of a string. */
+/** JSON strings contain no unescaped quote, so this text is always the member and never part of a string. */
 const recordedMember = ',"recorded_at":"'
 const instantLength = 24
 
 type ChainPlace = { readonly stream: string; readonly revision: number; readonly previous: string }
 
 /**
- * Completes an event whose `metadata` has no digest yet. Metadata must be a non-empty JSON object on one line. `recordedAt`: ISO
- * 8601, not before that of the event before it.
+ * Completes an event whose `metadata` is a non-empty JSON object on one line, without a digest. `recordedAt` is in ISO
+ * 8601, and not before the time of the previous event.
  */
 export const chain = (
   event: NewEvent,
@@ -35,7 +34,7 @@ export const chain = (
   return { event: { ...event, metadata: `${open}${digestMember}${digest}"}` }, digest }
 }
 
-/** When an event was recorded, from the metadata that its digest covers, in milliseconds; `logMs` if the metadata do not name a time. */
+/** The recording time in milliseconds that the digest covers; `logMs` if the metadata does not contain one. */
 export const recordedMsIn = (metadata: string, logMs: number): number => {
   const at = metadata.lastIndexOf(recordedMember)
   if (at === -1) return logMs
@@ -44,7 +43,7 @@ export const recordedMsIn = (metadata: string, logMs: number): number => {
   return Number.isNaN(saidMs) ? logMs : saidMs
 }
 
-/** The digest an event carries, and the digest calculated from its bytes at that place; equal in an untouched ledger. */
+/** The digest that an event contains, and the digest calculated from its bytes. They are equal if nothing was changed. */
 export const recompute = (
   event: NewEvent,
   place: ChainPlace,

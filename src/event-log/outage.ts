@@ -1,21 +1,21 @@
 /**
- * Logs the failure of something that is retried: when it begins, once a minute while it lasts, and when it is
- * over. A loop that logged every failure would hide the cause, because it fails as often as it retries.
+ * Logs failures of something that is retried: when they begin, once a minute while they last, and when they are over.
+ * Logging every failure would hide the cause.
  */
 export type Outage = {
-  /** It failed. If it did not fail for a minute, this is a new outage, even if `works` was not called. */
+  /** Reports a failure. After a minute without one, this is a new outage, even if `works` was not called. */
   failed(error: unknown): void
-  /** It worked. Costs nothing if it worked before. */
+  /** Reports a success. Cheap if there was no failure before. */
   works(): void
 }
 
-/** The part of a logger used here; pino's fits. */
+/** The part of pino's logger that is used here. */
 export type OutageLogger = Readonly<
   Record<'info' | 'warn' | 'error', (fields: object, message: string) => void>
 >
 
 const repeatMs = 60_000
-/** An outage that starts and ends repeatedly is logged this often a minute. */
+/** An outage that starts and ends repeatedly is logged at most this often per minute. */
 const beginningsMax = 5
 
 export const createOutage = ({
@@ -25,7 +25,7 @@ export const createOutage = ({
   clock = performance,
 }: {
   logger: OutageLogger
-  /** The subject of the log message: `event log: reading`. */
+  /** The subject of the log message, such as `event log: reading`. */
   what: string
   level?: 'warn' | 'error'
   clock?: { now(): number }
@@ -36,7 +36,6 @@ export const createOutage = ({
   let failures = 0
   let minuteMs = Number.NEGATIVE_INFINITY
   let beginnings = 0
-  /** Whether the last message was about a failure. */
   let logged = false
 
   return {

@@ -2,11 +2,11 @@ import { type EventLog, EventsUnreadable, type RecordedEvent, StreamMissing } fr
 
 type Openable = {
   readonly events: readonly RecordedEvent[]
-  /** Why the next events cannot be opened; null if they can, or there are none. */
+  /** Why the next event cannot be opened; null if it can, or if there is none. */
   readonly unreadable: EventsUnreadable | null
 }
 
-/** Reads a page of a stream to look for damage: all events up to the first that cannot be opened. A missing stream has no events. */
+/** Reads a page of a stream, up to the first event that cannot be opened. A missing stream has no events. */
 export const readOpenable = async (
   eventLog: Pick<EventLog, 'read'>,
   stream: string,
@@ -23,7 +23,7 @@ export const readOpenable = async (
   }
 }
 
-/** If the log is wrong about how many events it cannot open, none of the events before them is known to be sound. */
+/** If the log is wrong about which events cannot be opened, the events before them may be damaged too. */
 const nothingOpens = (error: unknown): readonly RecordedEvent[] => {
   if (error instanceof EventsUnreadable) return []
   throw error

@@ -6,17 +6,17 @@ import { textFault } from '../events/text.ts'
 import { UnknownEventType, upcast } from '../events/upcast.ts'
 import { eventJson, type NewEvent, type RecordedEvent } from './port.ts'
 
-/** The namespace of every id this service derives, followed by room for a name. Hashing copies out of it before it returns. */
+/** The namespace of all ids that this service derives, followed by room for a name. Hashing copies it, so it can be reused. */
 const scratch = Buffer.alloc(1_024)
 const namespaceBytes = scratch.write('5a1c9a1f7e0b5c1e9d7c3f6c2b8e4d10', 'hex')
 const nameBytesMax = scratch.length - namespaceBytes
 
 /**
- * A deterministic UUIDv5 (RFC 9562 §5.5) of a name. The same name gives the same id in every process forever, so
- * a resent append and a retried call can be recognized. Throws a RangeError for names beyond 1,008 bytes.
+ * A deterministic UUIDv5 (RFC 9562 §5.5) of a name, so that a repeated append or call can be recognized. Throws a
+ * RangeError for names beyond 1,008 bytes.
  */
 export const uuidV5 = (name: string): string => {
-  // A character takes at most three bytes here, so only long names need counting.
+  // A character has at most three bytes here, so only long names need to be counted.
   if (name.length * 3 > nameBytesMax && Buffer.byteLength(name) > nameBytesMax)
     throw new RangeError(`a name of ${Buffer.byteLength(name)} bytes; at most ${nameBytesMax}`)
   const end = namespaceBytes + scratch.write(name, namespaceBytes)
@@ -25,14 +25,11 @@ export const uuidV5 = (name: string): string => {
   return `${digest.slice(0, 8)}-${digest.slice(8, 12)}-5${digest.slice(13, 16)}-${variant}${digest.slice(17, 20)}-${digest.slice(20, 32)}`
 }
 
-/**
- * The id of the nth event of a call or command: organization, Idempotency-Key or request id, index
- * (ledger protocol rule 1).
- */
+/** The id of the nth event of a call or command: organization, Idempotency-Key or request id, index (ledger protocol rule 1). */
 export const eventIdOf = (scope: string, key: string, index: number): string =>
   uuidV5(`${scope}/${key}/${index}`)
 
-/** A recorded event in today's vocabulary, with its envelope. */
+/** A recorded event, upcast to the newest version, with its envelope. */
 export type DecodedEvent = DomainEvent & {
   readonly recorded: RecordedEvent
   readonly metadata: EventMetadata
@@ -53,7 +50,7 @@ export const decodeEvent = (recorded: RecordedEvent): DecodedEvent => {
   }
 }
 
-/** Whether an event has the envelope of our events, of any release. Events of other software do not. */
+/** Whether an event has the envelope of this service's events, from any release. */
 export const hasEnvelope = ({ metadata }: Pick<RecordedEvent, 'metadata'>): boolean => {
   try {
     const envelope: unknown = JSON.parse(metadata)
@@ -70,8 +67,8 @@ export const whyUnreadable = (recorded: RecordedEvent, error: unknown): string =
     ? error instanceof Error
       ? error.message
       : String(error)
-    : `event ${recorded.revision} of ${recorded.stream}, of type "${recorded.type.slice(0, 100)}", is none of this service's. Other software writes ` +
-      'to this event store: give the service stream names of its own, by "event-log copy --to-prefix" and EVENT_LOG_PREFIX'
+    : `event ${recorded.revision} of ${recorded.stream}, of type "${recorded.type.slice(0, 100)}", does not belong to this service. Other software writes ` +
+      'to this event store: give the service its own stream names, with "event-log copy --to-prefix" and EVENT_LOG_PREFIX'
 
 type NewEnvelope = {
   readonly id: string
@@ -84,24 +81,24 @@ type NewEnvelope = {
   readonly traceId?: string | undefined
 }
 
-/** An event that its own schema could not read again. `message` names the member and its limit, but not the member's value. */
+/** An event that does not match its own schema. `message` names the member and its limit, but not the member's value. */
 export class EventDataError extends Error {
   override name = 'EventDataError'
 }
 
 /**
- * Serialises an event for the log. Throws `EventDataError` for data the event's schema refuses, TypeError for data events cannot
- * hold.
+ * Serialises an event for the log. Throws `EventDataError` for data that its schema refuses, and TypeError for data
+ * that events cannot contain.
  */
 export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent => {
-  // Events of every call are made by our code, from parts with limits of their own, and there the check would cost
-  // more than the serialising. All other events may hold text that a person typed, and an event stays forever.
+  // Our own code records calls from parts with limits of their own, and checking these events would cost more than
+  // serialising them. All other events can contain text that a person typed, and an event stays forever.
   if (event.type !== 'KeyUsed' && event.type !== 'CreditCharged') assertFits(event)
   return {
     id: envelope.id,
     type: event.type,
-    // The catalogue's types exclude everything that JSON would drop, and JSON.stringify refuses BigInt itself. Non-finite
-    // numbers would become null. The full check costs more than the serialising.
+    // The types exclude everything that JSON would drop, and JSON.stringify refuses BigInt itself. Non-finite numbers
+    // would become null, so only a text with null needs the full check, which costs more than the serialising.
     data: faithful(JSON.stringify(event.data), event.data),
     metadata: metadataJson(currentVersion(event.type), envelope),
   }
@@ -114,13 +111,13 @@ const assertFits = ({ type, data }: DomainEvent): void => {
     if (!(error instanceof z.ZodError)) throw error
     throw new EventDataError(faultOf(error, data), { cause: error })
   }
-  // Signed notes have line breaks, and are not typed by people.
+  // Signed notes have line breaks, but people do not type them.
   if (type === 'LogCheckpointed' || type === 'LogTreeBegun') return
   const fault = textFaultIn(data, '')
   if (fault !== null) throw new EventDataError(fault)
 }
 
-/** The first text, anywhere in the data, that breaks the rules for text from people. Schemas only bound its length. */
+/** The first text in the data that breaks the rules for text from people. Schemas only limit its length. */
 const textFaultIn = (value: unknown, member: string): string | null => {
   if (typeof value === 'string') {
     const fault = textFault(value)
@@ -137,10 +134,13 @@ const textFaultIn = (value: unknown, member: string): string | null => {
   return null
 }
 
-/** The first fault a schema found, in a sentence that names the member and the allowed values: `reason: at most 200 characters; it has 201`. */
+/**
+ * The first fault that a schema found, as a sentence with the member and the allowed values: `reason: at most 200
+ * characters; it has 201`.
+ */
 export const faultOf = ({ issues }: z.ZodError, data: unknown): string => {
   const [issue] = issues
-  if (issue === undefined) return 'the data do not fit'
+  if (issue === undefined) return 'the data does not match its schema'
   const member = issue.path
     .map((part, i) => (typeof part === 'number' ? `[${part}]` : `${i === 0 ? '' : '.'}${String(part)}`))
     .join('')
@@ -188,7 +188,7 @@ const at = (data: unknown, path: readonly PropertyKey[]): unknown =>
 
 const faithful = (text: string, data: unknown): string => (text.includes('null') ? eventJson(data) : text)
 
-/** Joined by hand, member by member as `EventMetadata` lists them: it runs for every event, and is twice as fast as an object. */
+/** Joined by hand, in the order of `EventMetadata`: it runs for every event, and is twice as fast as an object. */
 const metadataJson = (
   schemaVersion: number,
   { requestId, causationId, repeats, traceId, actor, effectiveAt }: NewEnvelope,

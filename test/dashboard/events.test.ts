@@ -188,25 +188,19 @@ describe('any content of the log', () => {
       envelope(1),
       'its type is not in the catalogue',
     ],
-    ['of a later version', 'CreditGranted', '{"a":1}', envelope(9), 'it is of version 9'],
+    ['of a later version', 'CreditGranted', '{"a":1}', envelope(9), 'it has version 9'],
     ['of other software', 'OrderPlaced', '{"a":1}', '{"x":1}', 'other software wrote it'],
-    ['with no JSON', 'CreditGranted', 'not json <b>', envelope(1), 'its data are no JSON'],
+    ['with no JSON', 'CreditGranted', 'not json <b>', envelope(1), 'its data is not JSON'],
     ['with metadata that are no JSON', 'CreditGranted', '{}', 'nothing <i>', 'other software wrote it'],
-    [
-      'with a version that is none',
-      'CreditGranted',
-      '{}',
-      envelope('x'),
-      'its metadata are not as those of an event',
-    ],
+    ['with a version that is none', 'CreditGranted', '{}', envelope('x'), 'its metadata is not valid'],
     [
       'with data of another type',
       'CreditGranted',
       '{"amount":1}',
       envelope(1),
-      'its data do not fit version 1',
+      'its data does not match version 1',
     ],
-    ['with an array', 'CreditGranted', '[]', envelope(1), 'its data do not fit version 1'],
+    ['with an array', 'CreditGranted', '[]', envelope(1), 'its data does not match version 1'],
   ])('an event %s is shown as stored, with the reason', async (_, type, data, metadata, why) => {
     const body = await written(type, data, metadata)
     expect(body).toContain(why)
@@ -237,9 +231,7 @@ describe('a broken chain', () => {
     }))
     const list = await ada.get(`/events/streams/${own}`)
     expect(list.statusCode).toBe(200)
-    expect(list.body).toContain(
-      'The chain is broken at revision 2: its bytes do not give the digest it carries',
-    )
+    expect(list.body).toContain('The chain is broken at revision 2: its bytes do not match its digest')
     expect(list.body.match(/<span class="mark bad">broken/g)).toHaveLength(1)
     expect((await ada.get(at(2, own))).body).toContain('The chain is broken at revision 2')
     // The next event still has the digest computed before the change.

@@ -98,7 +98,7 @@ describe('an unknown event is refused', () => {
     // An event that none of our releases writes belongs to other software: its stream, its type and the remedy are named.
     for (const foreign of ['', '{', '{}', 'null'])
       expect(() => decodeEvent({ ...recorded, data, metadata: foreign })).toThrow(
-        /^event 0 of key-a, of type "ApiKeyRevoked", is none of this service's\. .*EVENT_LOG_PREFIX$/,
+        /^event 0 of key-a, of type "ApiKeyRevoked", does not belong to this service\. .*EVENT_LOG_PREFIX$/,
       )
   })
 })

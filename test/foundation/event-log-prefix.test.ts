@@ -91,7 +91,7 @@ test('without a prefix, a foreign event in a stream called ledger-… halts mone
     expect(haltErrors.length).toBeGreaterThan(0)
     for (const error of haltErrors)
       expect(error).toMatch(
-        /ledger-general, of type "BookingPosted", is none of this service's.*EVENT_LOG_PREFIX/,
+        /ledger-general, of type "BookingPosted", does not belong to this service.*EVENT_LOG_PREFIX/,
       )
   })
 })

@@ -80,7 +80,7 @@ const settings = async (acls: object): Promise<void> => {
 describe('a start fails on an event store', () => {
   test('whose certificate is from an unknown CA', async () => {
     expect(await startOn(urlOf('tls=true'))).toMatch(
-      /^EVENT_LOG_URL: EventStoreDB at esdb:\/\/\*\*\*@127\.0\.0\.1:\d+ shows a certificate that is not trusted \(DEPTH_ZERO_SELF_SIGNED_CERT: .*tlsCAFile=/,
+      /^EVENT_LOG_URL: EventStoreDB at esdb:\/\/\*\*\*@127\.0\.0\.1:\d+ has a certificate that is not trusted \(DEPTH_ZERO_SELF_SIGNED_CERT: .*tlsCAFile=/,
     )
   })
 
@@ -90,7 +90,7 @@ describe('a start fails on an event store', () => {
     })
     await writeFile(join(dir, 'other.crt'), pinnedCertificate.cert)
     expect(await startOn(`esdb://127.0.0.1:${other.port}?tlsCAFile=${join(dir, 'other.crt')}`)).toMatch(
-      /shows a certificate for another name \(.*altnames.*\)\. Use a host name the certificate holds\.$/,
+      /has a certificate for another name \(.*altnames.*\)\. Use a host name that is in the certificate\.$/,
     )
     await other.close()
   })
@@ -135,7 +135,7 @@ describe('a start fails on an event store', () => {
     await new Promise((resolve) => free.close(resolve))
     expect(await startOn(`esdb://127.0.0.1:${port}?tls=false`)).toMatch(
       new RegExp(
-        `cannot be reached \\(127\\.0\\.0\\.1:${port} ECONNREFUSED\\)\\. Start it, or correct host and port`,
+        `cannot be reached \\(127\\.0\\.0\\.1:${port} ECONNREFUSED\\)\\. Start it, or correct the host and port`,
       ),
     )
     expect(await startOn(`esdb://127.0.0.1:${port},127.0.0.1:1?tls=false`)).toMatch(
@@ -147,20 +147,24 @@ describe('a start fails on an event store', () => {
   })
 
   test('that speaks TLS although the URL does not, or does not although the URL does', async () => {
-    expect(await startOn(`esdb://127.0.0.1:${double.port}?tls=false`)).toMatch(/speaks TLS, .*says tls=false/)
-    expect(await startOn(`esdb://127.0.0.1:${plain.port}`)).toMatch(/does not speak TLS \(.*add tls=false/)
+    expect(await startOn(`esdb://127.0.0.1:${double.port}?tls=false`)).toMatch(
+      /uses TLS, .*contains tls=false/,
+    )
+    expect(await startOn(`esdb://127.0.0.1:${plain.port}`)).toMatch(/does not use TLS \(.*add tls=false/)
   })
 
   test('with an invalid connection string', async () => {
     expect(await startOn('esdb://127.0.0.1:port')).toMatch(
       /^EVENT_LOG_URL: the event store's connection string/,
     )
-    expect(await startOn('esdb://127.0.0.1?colour=red')).toMatch(/option this service does not know: colour$/)
+    expect(await startOn('esdb://127.0.0.1?colour=red')).toMatch(
+      /option that this service does not support: colour$/,
+    )
   })
 
   test('that is to be discovered at several hosts, because the client would only ask the first', async () => {
     const several = 'esdb+discover://admin:secret@a.example:2113,b.example:2113?tls=true'
-    expect(() => checkUrl(several)).toThrow('leave out +discover, as in esdb://user:password@a:2113,b:2113')
+    expect(() => checkUrl(several)).toThrow('remove +discover, as in esdb://user:password@a:2113,b:2113')
     expect(() => checkUrl(several)).not.toThrow(/secret|a\.example/)
     checkUrl('esdb+discover://admin:secret@all.example:2113?tls=true')
     checkUrl('esdb://admin:secret@a.example:2113,b.example:2113?tls=true')

@@ -129,8 +129,8 @@ const rows: Row[] = [
     what: 'one letter of a grant',
     tamper: () => changed(ledger, 'CreditGranted', '"amount":"10"', '"amount":"90"'),
     named: {
-      'ledger verify': /revision 1, event \S+ \(CreditGranted\).*its bytes do not give the digest it carries/,
-      'event-log verify': /its bytes do not give the digest it carries/,
+      'ledger verify': /revision 1, event \S+ \(CreditGranted\).*its bytes do not match its digest/,
+      'event-log verify': /its bytes do not match its digest/,
     },
   },
   {
@@ -142,7 +142,7 @@ const rows: Row[] = [
         '"email_validations_per_second":10',
         '"email_validations_per_second":99',
       ),
-    named: { 'event-log verify': /key-\w+.*its bytes do not give the digest it carries/s },
+    named: { 'event-log verify': /key-\w+.*its bytes do not match its digest/s },
   },
   {
     what: 'a price of the book that priced the calls',
@@ -155,7 +155,7 @@ const rows: Row[] = [
       ),
     named: {
       'ledger verify': /price book 1 was changed after it had priced 2 charges, the first at revision \d+/,
-      'event-log verify': /pricebook.*its bytes do not give the digest it carries/s,
+      'event-log verify': /pricebook.*its bytes do not match its digest/s,
     },
   },
   {
@@ -169,8 +169,8 @@ const rows: Row[] = [
       await changeEvent(pool, two, () => ({ id: one.id, data: one.data, metadata: one.metadata }))
     },
     named: {
-      'ledger verify': /\(KeyUsed\).*its bytes do not give the digest it carries/,
-      'event-log verify': /its bytes do not give the digest it carries/,
+      'ledger verify': /\(KeyUsed\).*its bytes do not match its digest/,
+      'event-log verify': /its bytes do not match its digest/,
     },
   },
   {
@@ -190,16 +190,17 @@ const rows: Row[] = [
     what: 'a cheaper charge, with every later digest recomputed',
     tamper: () => rechained('CreditCharged', '"amount":"1"', '"amount":"0.5"'),
     named: {
-      'ledger verify': /\(CreditCharged\).*charges 0\.5 .*; facts, tariff and price book 1 give 1 /,
-      'event-log verify': /leaves give the root/,
+      'ledger verify':
+        /\(CreditCharged\).*charges 0\.5 .*, but its facts, the tariff and price book 1 result in 1 /,
+      'event-log verify': /leaves have the root/,
     },
   },
   {
     what: 'a call made free, with every later digest recomputed',
     tamper: () => rechained('KeyUsed', '"success":true', '"success":false'),
     named: {
-      'ledger verify': /facts, tariff and price book 1 give 0/,
-      'event-log verify': /leaves give the root/,
+      'ledger verify': /the tariff and price book 1 result in 0/,
+      'event-log verify': /leaves have the root/,
     },
   },
   {
@@ -221,7 +222,7 @@ const rows: Row[] = [
   {
     what: 'a checkpoint',
     tamper: () => changed('checkpoint', 'LogCheckpointed', '"size":', '"size":1'),
-    named: { 'event-log verify': /checkpoint.*its bytes do not give the digest it carries/s },
+    named: { 'event-log verify': /checkpoint.*its bytes do not match its digest/s },
   },
 ]
 

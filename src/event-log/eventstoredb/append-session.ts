@@ -6,18 +6,17 @@ import type { AppendCall, Connection } from './client.ts'
 import { appendReply, appendRequest } from './messages.ts'
 
 /**
- * One call to the server over which many appends are sent concurrently, with a connection of its own. If a reply
- * does not come in time, both are abandoned: the outcome of the other appends under way is unknown too.
+ * One call to the server for many concurrent appends, on its own connection. If a reply does not arrive in time, the
+ * call and the connection are dropped, and the outcome of all pending appends is unknown.
  */
 
-/** gRPC codes with which a server refuses a call before it reads any of it: unimplemented, denied, unauthenticated. */
+/** The gRPC codes of a call that the server refused before reading it: unimplemented, denied, unauthenticated. */
 const callRefused = new Set([12, 7, 16])
 
 export type AppendSessionOptions = {
   readonly connect: () => Promise<Connection>
-  /** The last revision of a stream, −1 where there is none. */
+  /** The last revision of a stream; −1 if it does not exist. */
   readonly lastRevision: (stream: string) => Promise<number>
-  /** How long an append may wait for its reply. */
   readonly deadlineMs: number
   readonly logger: Logger
 }
@@ -34,16 +33,15 @@ export type AppendSession = {
   readonly options: AppendSessionOptions
   readonly connection: Connection
   readonly call: AppendCall
-  /** By correlation id, the oldest first. */
+  /** By correlation id, oldest first. */
   readonly pending: Map<string, Pending>
   readonly watchdog: NodeJS.Timeout
-  /** Whether the server has answered anything yet. */
+  /** Whether the server has answered at least once. */
   answered: boolean
-  /** Nothing can be sent any more. */
   ended: boolean
 }
 
-/** Connects and makes the call. Throws what `connect` throws. */
+/** Connects and opens the call. Throws what `connect` throws. */
 export const openAppendSession = async (options: AppendSessionOptions): Promise<AppendSession> => {
   const connection = await options.connect()
   const call = connection.batchAppend()
@@ -73,12 +71,12 @@ export const openAppendSession = async (options: AppendSessionOptions): Promise<
     const refused = !session.answered && typeof code === 'number' && callRefused.has(code)
     endSession(session, error, refused ? 'refused' : 'unknown')
   })
-  // Even a clean end is a failure if some appends have no reply.
+  // Even a clean end is a failure if appends are waiting for a reply.
   call.on('end', () => endSession(session, new Error('the server ended the call')))
   return session
 }
 
-/** Sends an append and settles with its reply, or with the end of the session. */
+/** Settles with the reply to an append, or with the end of the session. */
 export const sendAppend = (
   session: AppendSession,
   { stream, expected, events }: { stream: string; expected: ExpectedRevision; events: readonly NewEvent[] },
@@ -95,7 +93,7 @@ export const sendAppend = (
     }
   })
 
-/** Gives up the connection. The outcome of appends under way is unknown, or `refused` if the server never looked at them. */
+/** Drops the connection. The outcome of pending appends is unknown, or `Unavailable` if the server refused the call unread. */
 export const endSession = (
   session: AppendSession,
   why: Error,
@@ -142,7 +140,7 @@ const rejectConflict = (
 ): void => {
   lastRevision(stream).then(
     (actual) => reject(new AppendConflict(stream, expected, actual)),
-    // It was not written, but a conflict would have to name the revision, which is not known.
+    // The append was not written. A conflict would have to name the stream's revision, which is unknown.
     (error: unknown) => reject(new Unavailable(`${stream} is not at revision ${expected}`, { cause: error })),
   )
 }

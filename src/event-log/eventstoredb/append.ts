@@ -7,7 +7,7 @@ import {
   sendAppend,
 } from './append-session.ts'
 
-/** Appends over one session at a time, within bounds. If the session is lost, the next append makes a new one. */
+/** Sends appends over one session at a time. If the session is lost, the next append opens a new one. */
 
 const pendingAppendsMax = 10_000
 const pendingBytesMax = 64 * 1024 * 1024
@@ -18,11 +18,11 @@ type Appender = {
     expected: ExpectedRevision,
     events: readonly NewEvent[],
   ): Promise<{ revision: number }>
-  /** Waits for appends under way. Their deadline bounds the wait. */
+  /** Waits for pending appends, at most until their deadline. */
   close(): Promise<void>
 }
 
-/** Connects with the first append. Throws `Unavailable` where more appends wait than the bounds allow, and once closed. */
+/** Connects with the first append. Throws `Unavailable` if too many appends are waiting, or if it is closed. */
 export const createAppender = (options: AppendSessionOptions): Appender => {
   let session: AppendSession | undefined
   let opening: Promise<AppendSession> | undefined
@@ -31,7 +31,7 @@ export const createAppender = (options: AppendSessionOptions): Appender => {
   let bytesUnderWay = 0
   let whenQuiet: (() => void) | undefined
 
-  /** A new session, shared by all appends that need it while it is being made. */
+  /** Opens a session, which all waiting appends share. */
   const open = (): Promise<AppendSession> => {
     opening ??= openAppendSession(options)
       .then((made) => {

@@ -14,13 +14,12 @@ import { within } from '../../concurrency/deadline.ts'
 import { Unavailable } from '../port.ts'
 
 /**
- * One connection to EventStoreDB, from the client package's own connection string, discovery, TLS and credentials.
+ * One connection to EventStoreDB, with the connection string, discovery, TLS and credentials of the client package.
  *
- * The package's `appendToStream`, `readStream` and `subscribeToAll` are not used. They parse and re-write JSON, so
- * bytes change; they keep the promises of all clients of a process in one map, so one client's broken stream rejects
- * another's appends and a late reply ends the process; they ignore the deadline of an append; and they first ask for
- * the server's features, remembering a failed answer forever. Instead, this calls the server's services directly,
- * through the stubs that the package generated.
+ * The package's `appendToStream`, `readStream` and `subscribeToAll` are not used. They parse and rewrite JSON, so bytes
+ * change. A broken stream of one client can reject another client's appends, and a late reply can end the process. They
+ * ignore the deadline of an append. If they once fail to read the server's features, they never try again. Instead,
+ * this calls the server's services directly, through the stubs that the package generated.
  */
 
 export type AppendCall = ClientDuplexStream<BatchAppendReq, BatchAppendResp>
@@ -29,11 +28,11 @@ export type ReadCall = ClientReadableStream<ReadResp>
 export type Connection = {
   batchAppend(): AppendCall
   read(request: ReadReq): ReadCall
-  /** Cancels every call and releases the sockets. They close immediately if no other connection uses them, otherwise within seconds. */
+  /** Cancels every call and releases the sockets, which close within seconds. */
   close(): void
 }
 
-/** The parts of the client that its own calls are built on. The package declares them private or protected, so its version is pinned. */
+/** The package declares these members private or protected, so its version is pinned. */
 type Internals = {
   readonly getGRPCClient: <Stub extends Client>(stub: StubOf<Stub>, name: string) => Promise<Stub>
   readonly callArguments: (
@@ -42,7 +41,6 @@ type Internals = {
   ) => [Metadata, CallOptions]
 }
 
-/** The calls of one of the server's services, as generated. */
 type StubOf<Stub> = new (...args: never) => Stub
 
 const internalsOf = (client: EventStoreDBClient): Internals => ({
@@ -50,15 +48,14 @@ const internalsOf = (client: EventStoreDBClient): Internals => ({
   callArguments: Reflect.get(client, 'callArguments'),
 })
 
-/** How many messages of a read wait in memory for the reader. */
 const messagesAheadMax = 4
 
-/** As @grpc/grpc-js numbers them; that package is the client's, not ours to import values from. */
+/** The numbers of @grpc/grpc-js. Only the client package depends on it, so they cannot be imported. */
 const ready = 2
 const transientFailure = 3
 const shutdown = 4
 
-/** Every option the connection string may have. For any other option, the client prints the whole string, password included. */
+/** All options of a connection string. For an unknown option, the client prints the whole string, including the password. */
 const knownOptions = new Set([
   'usercertfile',
   'userkeyfile',
@@ -74,49 +71,51 @@ const knownOptions = new Set([
   'keepalivetimeout',
 ])
 
-/** The connection string without its user and password: the only form that may be logged or thrown. */
+/** The connection string without its user and password. Only this form may be logged or thrown. */
 export const redactedUrl = (url: string): string => url.trim().replace(/^([^:/]*:\/\/).*@/, '$1***@')
 
-/** Throws an Error that names the fault of a connection string, and never a secret in it. */
+/** Throws an Error that describes what is wrong with a connection string, without any of its secrets. */
 export const checkUrl = (url: string): void => {
   if (/^[^:/]*\+discover:\/\/[^?]*,/.test(url))
     throw new Error(
-      "the event store's connection string has +discover and several hosts, of which only the first would ever be asked: leave out +discover, as in esdb://user:password@a:2113,b:2113?tls=true",
+      "the event store's connection string has +discover and several hosts, but only the first host would be used: remove +discover, as in esdb://user:password@a:2113,b:2113?tls=true",
     )
   const options = url.includes('?') ? url.slice(url.indexOf('?') + 1) : ''
   for (const option of options === '' ? [] : options.split('&')) {
     const [name = '', value = ''] = option.split('=', 2)
     const flat = name.toLowerCase().replace(/[_-]/g, '')
-    // An @ after a question mark may belong to a password that was not encoded.
+    // An @ after a question mark can belong to a password that was not encoded.
     const shown = options.includes('@') ? '' : `: ${name}`
     if (!knownOptions.has(flat))
-      throw new Error(`the event store's connection string has an option this service does not know${shown}`)
+      throw new Error(
+        `the event store's connection string has an option that this service does not support${shown}`,
+      )
     if (flat === 'nodepreference' && value.toLowerCase() !== 'leader')
       throw new Error(
-        "the event store's connection string must not prefer followers: every call asks the leader",
+        "the event store's connection string must not prefer followers: every call must go to the leader",
       )
   }
   create(url, 'check')
 }
 
-/** Whether a connection string holds credentials that the client silently ignores. */
+/** Whether a connection string contains credentials that the client silently ignores. */
 export const dropsCredentials = (url: string): boolean =>
   redactedUrl(url) !== url.trim() && /[?&]tls=false/i.test(url)
 
 let connections = 0
 const keepAliveTimeoutMs = 10_000
-/** Used instead of "never", because connections with "never" would share one socket. About 23 days. */
+/** About 23 days. It replaces "never", because connections with "never" would share one socket. */
 const keepAliveTimeoutMaxMs = 2_000_000_000
 /**
- * How long one of several hosts may take to name the leader. The client's own five seconds are all the time a connection has: a host
- * that does not answer, asked first, would use it up.
+ * How long one of several hosts may take to name the leader. The client's default of five seconds is the whole time for
+ * connecting, so a single host that does not answer would use it up.
  */
 const gossipTimeoutSeconds = 1
 const keepAliveTimeoutOption = /([?&]keep[-_]?alive[-_]?timeout=)(-?\d+)/i
 
 /**
- * Connections to one server with equal options share one socket process-wide: a new client would get the socket the
- * last connection was given up for, and a subscription that is not read would hold up appends. So no two have equal options.
+ * Makes the options of every connection unique. Connections with equal options share one socket in the process: a new
+ * client could get a broken socket, and a subscription that is not read could block appends.
  */
 const unshared = (url: string, role: string): string => {
   const serial = connections++ % 100_000
@@ -139,14 +138,13 @@ const unshared = (url: string, role: string): string => {
   return [withTimeout, ...defaults].join('&')
 }
 
-/** How long a lookup may take. */
 const lookupWaitMs = 500
 const lookups = new Map<string, Promise<boolean>>()
 
 /**
- * Whether a host name resolves within half a second; an address always does. Node resolves names in its thread pool, of four threads,
- * and a lookup that the name server does not answer blocks one for ten seconds. A node that was removed may no longer have a name, so
- * each name has one lookup at a time: otherwise its lookups would take all threads, and no other name would resolve.
+ * Whether a host name resolves within half a second; an address always does. Each name has only one lookup at a time.
+ * Without an answer, a lookup blocks one of Node's four threads for ten seconds, so the name of a removed node could
+ * otherwise block all of them.
  */
 export const resolves = async (host: string): Promise<boolean> => {
   if (isIP(host.replace(/^\[|\]$/g, '')) !== 0) return true
@@ -163,8 +161,8 @@ export const resolves = async (host: string): Promise<boolean> => {
 }
 
 /**
- * The connection string without those hosts whose name does not resolve now; unchanged if none resolves. If a single host is
- * left, it is named twice: the client asks for the leader only if it has several hosts, and the remaining host may be a follower.
+ * The connection string without hosts whose names do not resolve now; unchanged if none resolves. A single remaining
+ * host is named twice: it may be a follower, and the client looks for the leader only among several hosts.
  */
 export const withResolvedHosts = async (url: string): Promise<string> => {
   const begin = Math.max(url.lastIndexOf('@') + 1, url.indexOf('://') + 3)
@@ -182,9 +180,9 @@ const create = (url: string, role: string): EventStoreDBClient => {
   try {
     return EventStoreDBClient.connectionString(unshared(url, role))
   } catch {
-    // The client's own message and error quote the string.
+    // The client's own error quotes the whole string.
     throw new Error(
-      `the event store's connection string ${redactedUrl(url)} cannot be used: see its host, port and options`,
+      `the event store's connection string ${redactedUrl(url)} cannot be used: check its host, port and options`,
     )
   }
 }
@@ -202,7 +200,7 @@ export const connect = async (options: ConnectOptions): Promise<Connection> => {
   return connectionOf(stub, () => callOptions(Number.POSITIVE_INFINITY))
 }
 
-/** Connects to one of the server's services, as `connect` does. */
+/** The same as `connect`, for one of the server's services. */
 export const connectTo = async <Stub extends Client>(
   service: StubOf<Stub>,
   { url, role, timeoutMs, signal }: ConnectOptions,
@@ -233,7 +231,7 @@ const connectionOf = (stub: StreamsClient, callOptions: () => [Metadata, CallOpt
   const calls = new Set<{ cancel(): void }>()
   const keep = <Call extends AppendCall | ReadCall>(call: Call): Call => {
     calls.add(call)
-    // A cancelled call fails once more, so it needs an error listener.
+    // A cancelled call emits one more error, so it needs a listener.
     call.on('error', () => undefined)
     call.on('status', () => calls.delete(call))
     return call
@@ -242,7 +240,7 @@ const connectionOf = (stub: StreamsClient, callOptions: () => [Metadata, CallOpt
     batchAppend: () => keep(stub.batchAppend(...callOptions())),
     read: (request) => {
       const call = keep(stub.read(request, ...callOptions()))
-      // Sixteen messages would be read ahead, of up to a megabyte each. The constructor takes no options.
+      // By default, 16 messages of up to a megabyte would be buffered. The constructor has no option for this.
       Reflect.set(Reflect.get(call, '_readableState'), 'highWaterMark', messagesAheadMax)
       return call
     },
@@ -262,7 +260,7 @@ const reached = (stub: Client, deadline: number): Promise<void> =>
       else if (state === transientFailure || state === shutdown)
         reject(new Error('connection refused or reset'))
       else {
-        // gRPC deadlines are times of day.
+        // gRPC deadlines are points in time, not durations.
         const grpcDeadlineMs = Date.now() + Math.max(0, deadline - performance.now())
         channel.watchConnectivityState(state, grpcDeadlineMs, (error) => (error ? reject(error) : look()))
       }

@@ -5,13 +5,13 @@ import { parseConnectionString } from '@eventstore/db-client/dist/Client/parseCo
 import { redactedUrl, resolves } from './client.ts'
 
 /**
- * Why EventStoreDB cannot be used, in one sentence with the remedy. gRPC answers "unavailable" both for a certificate it does not
- * trust and for a server that is down, and leaves out the reason. So the hosts are dialled again without gRPC.
+ * Explains in one sentence why EventStoreDB cannot be used, and what to do. gRPC reports "unavailable" both for an
+ * untrusted certificate and for a server that is down, and leaves out the reason. So the hosts are contacted again
+ * without gRPC.
  */
 
 const probeMs = 3_000
 
-/** As gRPC numbers them. */
 const permissionDenied = 7
 const unauthenticated = 16
 
@@ -24,7 +24,7 @@ const untrusted = new Set([
   'CERT_UNTRUSTED',
 ])
 
-/** What went wrong with the server of a connection string, derived from the error of a call to it. */
+/** Explains what is wrong with the server of a connection string, based on the error of a call to it. */
 export const eventStoreDbFault = async (url: string, error: unknown): Promise<string> => {
   const server = `EventStoreDB at ${redactedUrl(url).split('?', 1)[0]}`
   const said = causesOf(error)
@@ -32,14 +32,14 @@ export const eventStoreDbFault = async (url: string, error: unknown): Promise<st
   if (refused !== undefined)
     return (
       `${server} refuses the user or the password (${refused.message}). Correct them in the connection string, as in ` +
-      'esdb://user:password@host:2113; characters other than letters and digits are written percent-encoded.'
+      'esdb://user:password@host:2113; characters other than letters and digits must be percent-encoded.'
     )
   const denied = said.find(
     ({ code, message }) => code === permissionDenied || message.includes('event_store.client.AccessDenied'),
   )
   if (denied !== undefined)
     return (
-      `${server} does not give the user the rights the service needs (${denied.message}). As an administrator run ` +
+      `${server} does not give the user the rights the service needs (${denied.message}). As an administrator, run ` +
       '"event-log prepare --user NAME", or let the user read all events and write streams in $settings.'
     )
   const last = said.at(-1)?.message ?? 'no reason given'
@@ -55,7 +55,7 @@ const causesOf = (error: unknown): Said[] => {
   return said
 }
 
-/** Dials the hosts one after the other. Returns the reason they cannot be reached; null if one of them accepts the connection. */
+/** Contacts the hosts one after the other. Returns why they cannot be reached; null if one of them accepts the connection. */
 const unreachable = async (url: string): Promise<string | null> => {
   const { hosts, tls = true, tlsCAFile } = parseConnectionString(url.trim().replace(/^kurrentdb/, 'esdb'))
   const ca = tls && tlsCAFile !== undefined ? readFileSync(tlsCAFile) : undefined
@@ -67,14 +67,14 @@ const unreachable = async (url: string): Promise<string | null> => {
       : { away: true, why: 'ENOTFOUND' }
     if (dialled === null) {
       if (!tls && (await dial({ host, port, tls: true, anyCertificate: true })) === null)
-        return 'speaks TLS, and the connection string says tls=false. Take that out, and name the CA of the server: tlsCAFile=/path/ca.crt'
+        return 'uses TLS, but the connection string contains tls=false. Remove that, and name the CA of the server: tlsCAFile=/path/ca.crt'
       return null
     }
     // This host was reached, so its answer explains more than the failure to reach another host.
     if (!dialled.away) return dialled.why
     failures.push(`${address}:${port} ${dialled.why}`)
   }
-  return `cannot be reached (${failures.join(', ')}). Start it, or correct host and port in the connection string.`
+  return `cannot be reached (${failures.join(', ')}). Start it, or correct the host and port in the connection string.`
 }
 
 type Dial = {
@@ -85,7 +85,7 @@ type Dial = {
   readonly anyCertificate?: boolean
 }
 
-/** Null if a connection succeeds, with a TLS handshake if one is expected. `away`: no connection at all. */
+/** Null if a connection succeeds, including a TLS handshake if one is expected. `away`: there was no connection at all. */
 const dial = ({
   host,
   port,
@@ -127,10 +127,10 @@ const dial = ({
 
 const certificateFault = (code: string, message: string): string => {
   if (untrusted.has(code))
-    return `shows a certificate that is not trusted (${code}: ${message}). Name the CA that signed it in the connection string: tlsCAFile=/path/ca.crt`
+    return `has a certificate that is not trusted (${code}: ${message}). Name the CA that signed it in the connection string: tlsCAFile=/path/ca.crt`
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
-    return `shows a certificate for another name (${message}). Use a host name the certificate holds.`
+    return `has a certificate for another name (${message}). Use a host name that is in the certificate.`
   if (code.startsWith('CERT_'))
-    return `shows a certificate that is not valid (${code}: ${message}). Renew it, or set the clock of this machine.`
-  return `does not speak TLS (${code}). If that is meant, add tls=false to the connection string; no password is sent then.`
+    return `has a certificate that is not valid (${code}: ${message}). Renew it, or correct the clock of this machine.`
+  return `does not use TLS (${code}). If this is intended, add tls=false to the connection string; no password is sent then.`
 }

@@ -24,22 +24,20 @@ import { followAll } from './subscription.ts'
 export { redactedUrl }
 
 /**
- * The event log in EventStoreDB 23.10 or later, or KurrentDB. One stream is one stream; positions are commit
- * positions; ids at an exact revision make a resent append succeed forever, which is the server's own promise.
+ * The event log in EventStoreDB 23.10 or later, or in KurrentDB. Positions are commit positions. The server guarantees
+ * that repeating an append with the same ids at an exact revision succeeds forever.
  *
- * Appends, reads and every subscription have connections of their own: a subscriber that does not read fills the
- * window its connection shares, and when a connection is given up, all other calls on it fail too.
- * All of them ask the leader, so that appended events are read: a cluster is named by several hosts or discovery, and
- * the user of the connection string may read `$all` and write streams.
+ * Appends, reads and each subscription have their own connection: a subscriber that does not read would block other
+ * calls on its connection, and dropping a connection fails all calls on it. All calls go to the leader, so that
+ * appended events can be read. The user of the connection string must be allowed to read `$all` and to write streams.
  */
 
 export type EventStoreDbLimits = {
   readonly connectTimeoutMs: number
-  /** The server gives up a write after two seconds by default; this leaves it time to report that. */
+  /** By default, the server abandons a write after two seconds. This leaves it time to report that. */
   readonly appendDeadlineMs: number
-  /** How long a read may wait for the next response. */
   readonly readSilenceMs: number
-  /** How long a subscription may receive no event before it is checked. */
+  /** A subscription is checked after this long without an event. */
   readonly heartbeatMs: number
 }
 
@@ -51,22 +49,22 @@ const eventStoreDbLimits: EventStoreDbLimits = {
 }
 
 type EventStoreDbOptions = {
-  /** A connection string (`esdb://…`, `esdb+discover://…`): the one place for hosts, TLS files and credentials. */
+  /** A connection string (`esdb://…`, `esdb+discover://…`) with the hosts, TLS files and credentials. */
   readonly url: string
-  /** Put before every stream name where other software uses the server too: this log sees only streams with the prefix. */
+  /** The prefix of stream names on a server that other software uses too. This log contains only streams with the prefix. */
   readonly prefix?: string | undefined
   readonly logger: Logger
   readonly limits?: Partial<EventStoreDbLimits>
 }
 
-/** Opens the log; connects on first use. Throws if the connection string cannot be understood. */
+/** Opens the log and connects on first use. Throws if the connection string is invalid. */
 export const openEventStoreDb = ({ prefix = '', ...options }: EventStoreDbOptions): EventLog => {
   const { url, logger } = options
   checkUrl(url)
   if (dropsCredentials(url))
     logger.warn(
       { url: redactedUrl(url) },
-      'event log: without TLS no credentials are sent to the event store',
+      'event log: without TLS, no credentials are sent to the event store',
     )
   const log =
     prefix === ''
@@ -75,14 +73,14 @@ export const openEventStoreDb = ({ prefix = '', ...options }: EventStoreDbOption
   return {
     ...log,
     append: (stream, expected, events) => {
-      // Checked without the prefix, which may hold characters that stream names may not.
+      // Checked without the prefix, which can contain characters that stream names must not contain.
       checkAppend(stream, expected, events)
       return log.append(stream, expected, events)
     },
   }
 }
 
-/** The log under the names its streams have on the server. */
+/** The log with the stream names of the server. */
 const openServerLog = (
   { url, logger, limits: own }: Omit<EventStoreDbOptions, 'prefix'>,
   ofOwn: { readonly headOf: typeof readHead; readonly prefix: string | undefined },
@@ -137,7 +135,7 @@ const openServerLog = (
   }
 }
 
-/** The server lists streams only through its own projections, so this searches the whole log for their first events. */
+/** The server lists streams only through its own projections, so the names are collected from the whole log. */
 const streamsOf = async (
   subscribe: EventLog['subscribe'],
   prefix: string,
@@ -152,8 +150,8 @@ const streamsOf = async (
 }
 
 /**
- * The part of a server's log whose stream names start with a prefix, as a log of its own. Its streams have their names
- * without the prefix, because digests cover those names.
+ * The part of a server's log whose stream names start with a prefix, as a log of its own. The names have no prefix
+ * there, because digests cover stream names.
  */
 const withPrefix = (whole: EventLog, prefix: string): EventLog => {
   const withoutPrefix = (event: RecordedEvent): RecordedEvent => ({

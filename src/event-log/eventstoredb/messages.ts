@@ -21,15 +21,15 @@ import {
 } from '../port.ts'
 
 /**
- * The event log in EventStoreDB's words. Data and metadata travel as the bytes they are, declared as JSON: the
- * EventStoreDB user interface shows them as such, and the server's own projections could read them.
+ * EventStoreDB's messages for the event log. Data and metadata are sent as unchanged bytes. They are declared as JSON
+ * so that the EventStoreDB user interface shows them.
  */
 
 const jsonContent = 'application/json'
 const ticksPerMillisecond = 10_000n
-/** How the server writes −1 in an unsigned number: no revision, no position. */
+/** −1 as the server writes it in an unsigned number. It stands for no revision or no position. */
 const unsignedMinusOne = '18446744073709551615'
-/** After how many events a filtered subscription reports its progress with a checkpoint. */
+/** A filtered subscription reports its progress after this many events. */
 export const searchWindow = 512
 
 const empty = () => new sharedPb.Empty()
@@ -41,8 +41,8 @@ const identifierOf = (stream: string) => {
 }
 
 /**
- * One append, complete in one message. No deadline is named: the server would compare it with its own clock, and a server
- * with a wrong clock would fail every append. The server's own write timeout applies.
+ * One append in one message. It names no deadline, because the server would compare that with its own clock, which may
+ * be wrong. The server's own write timeout applies.
  */
 export const appendRequest = (
   correlationId: string,
@@ -108,15 +108,15 @@ const refusal = (type: string, said: string): Error => {
   switch (type) {
     case 'event_store.client.MaximumAppendSizeExceeded':
       return new TooLarge(said)
-    // "Not handled": the server is starting, busy, or not the leader. It did not look at the append.
+    // "Not handled": the server is starting, busy or not the leader, and did not read the append.
     case 'google.protobuf.Empty':
-    // `checkAppend` already refused invalid appends, so this is not the caller's mistake. It is about this copy of the append
-    // alone: an earlier copy may have been written.
+    // `checkAppend` has already refused invalid appends. The refusal concerns only this copy: an earlier copy may have
+    // been written.
     case 'event_store.client.BadRequest':
     case 'event_store.client.AccessDenied':
     case 'event_store.client.StreamDeleted':
       return new Unavailable(said)
-    // A timeout of the server's, an internal error, or an answer of a later version: it may have been written.
+    // A timeout in the server, an internal error, or an answer of a later version: the append may have been written.
     default:
       return new UnknownOutcome(said)
   }
@@ -127,7 +127,7 @@ export type ReadRequest = {
   readonly max: number
 } & (
   | { readonly stream: string; readonly from: number | undefined }
-  /** Inclusive; `undefined` for the log's start or, backwards, its end. */
+  /** Inclusive. `undefined`: the start of the log or, backwards, its end. */
   | { readonly stream?: never; readonly from: Position | undefined; readonly prefix?: string }
 )
 
@@ -189,7 +189,7 @@ const filterBy = (prefixes: readonly string[]): ReadReq.Options.FilterOptions =>
   return filter
 }
 
-/** Follows the whole log after a position, exclusive; by the server's filter where there are prefixes. */
+/** Follows the whole log after a position (exclusive), filtered by the prefixes if there are any. */
 export const subscribeRequest = (after: Position, prefixes: readonly string[]): ReadReq => {
   const options = readOptions()
   options.setAll(allFrom(after === logStart ? undefined : after, true))
@@ -199,7 +199,7 @@ export const subscribeRequest = (after: Position, prefixes: readonly string[]): 
   return requestOf(options)
 }
 
-/** The event in a response, if there is one. Includes the server's own events. */
+/** The event in a response, including the server's own events; undefined if there is none. */
 export const recordedEvent = (response: ReadResp): RecordedEvent | undefined => {
   const read = response.getEvent()
   const record = read?.getEvent()

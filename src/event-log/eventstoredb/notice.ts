@@ -1,11 +1,11 @@
-/** A signal that something may have arrived. It can be given at any time; one caller waits for it. */
+/** A signal that new events may have arrived. It can be given at any time; one caller waits for it. */
 export type Notice = {
   give(): void
-  /** Resolves to whether it was given since the last wait. Ends immediately on abort, and after `ms` at the latest. */
+  /** Resolves with whether it was given since the last wait: immediately on abort, and after `ms` at the latest. */
   wait(ms: number): Promise<boolean>
 }
 
-/** A notice not yet given. */
+/** Creates a notice that has not been given yet. */
 export const createNotice = (signal: AbortSignal): Notice => {
   let given = false
   let wake: (() => void) | undefined

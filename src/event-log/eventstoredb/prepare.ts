@@ -13,24 +13,22 @@ import { checkUrl, connect, connectTo } from './client.ts'
 import { readEvents, readHead } from './read.ts'
 
 /**
- * Makes the service's user and grants its rights: to read all events, and to read and write streams.
- * It may not delete streams or change their settings. An administrator does this once, and again for a new password.
+ * Creates the service's user and grants it the rights to read all events and to read and write streams, but not to
+ * delete streams or change their settings. An administrator does this once, and again to change the password.
  */
 
 const timeoutMs = 10_000
 const settingsStream = '$settings'
-/** As gRPC numbers it. */
 const notFound = 5
-/** How long the server may take until new rights apply. */
+/** How long the server may take to apply new rights. */
 const effectMs = 5_000
 const effectPauseMs = 100
 
 type Preparation = {
-  /** A connection string with the user and password of an administrator. */
   readonly adminUrl: string
   readonly user: string
   readonly password: string
-  /** Other software uses this server: rights that everyone has stay open to everyone. */
+  /** Other software uses this server, so rights that everyone has stay open to everyone. */
   readonly shared: boolean
   readonly logger: Logger
 }
@@ -45,7 +43,7 @@ type Roles = string | readonly string[]
 type Acl = { readonly [role: string]: Roles }
 type Settings = { readonly $userStreamAcl?: Acl; readonly $systemStreamAcl?: Acl }
 
-/** Creates the user, grants its rights, and tries them. Throws what the server refuses; can be run again. */
+/** Creates the user, grants its rights and tests them. Can be repeated. Throws if the server refuses something. */
 export const prepareEventStoreDb = async (preparation: Preparation): Promise<Prepared> => {
   const { adminUrl, user, password } = preparation
   checkUrl(adminUrl)
@@ -55,7 +53,7 @@ export const prepareEventStoreDb = async (preparation: Preparation): Promise<Pre
   return { created, ...changed }
 }
 
-/** The same server, as another user. */
+/** The connection string for the same server with another user. */
 export const urlFor = (url: string, user: string, password: string): string =>
   url.trim().replace(/^([^:/]+:\/\/)(.*@)?/, `$1${encodeURIComponent(user)}:${encodeURIComponent(password)}@`)
 
@@ -80,7 +78,7 @@ const makeUser = async ({ adminUrl: url, user, password }: Preparation): Promise
     }
     if (known.getGroupsList().length > 0)
       throw new Error(
-        `the user "${user}" is in ${known.getGroupsList().join(', ')}; the service wants a user of its own, in no group: choose another name`,
+        `the user "${user}" is in ${known.getGroupsList().join(', ')}, but the service needs its own user, in no group: choose another name`,
       )
     const reset = new usersPb.ResetPasswordReq.Options().setLoginName(user).setNewPassword(password)
     await settled((answer) =>
@@ -157,8 +155,8 @@ const giveRights = async ({
 }
 
 /**
- * The current `$settings` with the user added. No named user loses a right. Rights without a named user are open to
- * everyone; on a server that is not shared they are restricted to the user, and deleting streams to administrators.
+ * The current `$settings` with the user added. Named users keep their rights. Rights without a named user are open to
+ * everyone. On a server that is not shared, they are restricted to the user, and deleting streams to administrators.
  */
 export const settingsFor = (
   before: Settings,
@@ -194,7 +192,7 @@ const withUser = (roles: Roles, user: string): Roles => {
   return named.includes(user) || named.includes('$all') ? roles : [...named, user]
 }
 
-/** Reads everything as the new user: the service cannot start without that right. */
+/** Tests reading all events as the new user, because the service cannot start without that right. */
 const tried = async (url: string): Promise<void> => {
   const deadline = performance.now() + effectMs
   for (;;) {

@@ -11,7 +11,7 @@ import {
 import type { Connection } from './client.ts'
 import { type ReadRequest, readRequest, recordedEvent } from './messages.ts'
 
-/** Reads that end: each one settles, at the latest when the server has sent nothing for `silenceMs`. */
+/** Every read here settles, at the latest when the server has sent nothing for `silenceMs`. */
 
 /** Passes response after response to `take` until it has enough or the server has no more. */
 export const readUntil = (
@@ -27,7 +27,7 @@ export const readUntil = (
       if (error === undefined) resolve()
       else reject(error)
     }
-    const silent = (): void => settle(new Unavailable(`the event store said nothing for ${silenceMs} ms`))
+    const silent = (): void => settle(new Unavailable(`the event store sent nothing for ${silenceMs} ms`))
     const timer = setTimeout(silent, silenceMs)
     call.on('data', (response: ReadResp) => {
       timer.refresh()
@@ -43,7 +43,7 @@ export const readUntil = (
     call.on('end', () => settle())
   })
 
-/** Every event of one read, the server's own included. Throws `StreamMissing`, `Unavailable` and `TooLarge`. */
+/** All events of one read, including the server's own. Throws `StreamMissing`, `Unavailable` and `TooLarge`. */
 export const readEvents = async (
   connection: Connection,
   request: ReadRequest,
@@ -70,12 +70,11 @@ export const readEvents = async (
   return events
 }
 
-/** An event without its data and metadata. */
 export type EventHeader = Pick<RecordedEvent, 'position' | 'stream' | 'type'>
 
 /**
- * The headers of every event of one read of the whole log. A search over others' events must not fail because of their size, and
- * does not need their content. Throws `Unavailable`.
+ * The headers of all events of one read of the whole log. A search over other software's events does not need their
+ * content, and must not fail because of their size. Throws `Unavailable`.
  */
 export const readHeaders = async (
   connection: Connection,
@@ -95,14 +94,11 @@ export const readHeaders = async (
   return headers
 }
 
-/** Whether an event is the server's own: statistics, users, links of its projections. Readers never receive these. */
+/** Whether an event is the server's own, such as statistics and users. Readers never receive these. */
 export const isSystemEvent = ({ stream, type }: EventHeader): boolean =>
   stream.startsWith('$') || type.startsWith('$')
 
-/**
- * The position of the last event that is not the server's own, so that a reader who has seen the last delivered event
- * is at the head. Reads backwards until it finds one, past all events the server wrote since.
- */
+/** The position of the last event that is not the server's own. A reader who has received that event is at the head. */
 export const readHead = async (connection: Connection, silenceMs: number): Promise<Position> => {
   let head = logStart
   await readUntil(
@@ -121,15 +117,15 @@ export const readHead = async (connection: Connection, silenceMs: number): Promi
   return head
 }
 
-/** How many of our own events are read to find the last of them before the search starts from the end of the log. */
+/** How many newer events of our own are read before the search starts from the end of the log instead. */
 const ownEventsMax = 1_000
-/** The server sends nothing while it searches others' events, and there may be very many. */
+/** The server sends nothing while it searches other software's events, and there may be very many. */
 export const searchSilenceMs = 60_000
 
 /**
- * The position of the last event whose stream has the prefix, on a server that other software writes to as well. It searches
- * from the end only when it has to: millions of others' events may follow the last event of a quiet service, and health checks
- * ask every second. So it remembers how far it has looked.
+ * The position of the last event whose stream has the prefix, on a server that other software uses too. It remembers
+ * how far it has searched: millions of other events can follow the last one of a quiet service, and health checks need
+ * it every second.
  */
 export const createOwnHead = (
   prefix: string,
@@ -162,9 +158,9 @@ export const createOwnHead = (
 }
 
 /**
- * The event at exactly this position, or null. A read of the whole log begins at the first event from a position on; a
- * position where no event can be is refused by the server. It refuses with the same message when it is in
- * trouble itself, so null is answered only where it reads the end of the log and then refuses the position again.
+ * The event at exactly this position, or null. The server refuses a position without an event, but it uses the same
+ * message when it has a problem itself. So null is returned only if the end of the log can be read and the position is
+ * then refused again.
  */
 export const readAt = async (
   connection: Connection,
@@ -191,13 +187,12 @@ export const readAt = async (
   return second === 'refused' ? null : second
 }
 
-/** As gRPC numbers it. */
 const unknownStatus = 2
 
 /**
- * Whether the server refused to read the whole log from a position. 24.2 and later say "InvalidPosition" for most positions
- * without an event. For the others, and for all on 23.10, the server only reports that reading the log failed, which
- * may have another cause: `readAt` finds out which.
+ * Whether the server refused to read the whole log from a position. Version 24.2 and later report "InvalidPosition" for
+ * most positions without an event. Otherwise, the server only reports that reading the log failed, which can have other
+ * causes: see `readAt`.
  */
 export const isPositionRefused = (error: unknown): boolean => {
   const said = error instanceof Unavailable ? error.cause : error

@@ -11,23 +11,21 @@ import type { Connection } from './client.ts'
 import { type ReadRequest, recordedEvent } from './messages.ts'
 import { isPositionRefused, isSystemEvent, readAt, readEvents, readUntil, searchSilenceMs } from './read.ts'
 
-/** The log's reads, which share one connection. It is replaced after a read that fails. */
+/** The log's reads, which share one connection. It is replaced after a failed read. */
 
 type SharedReads = Pick<EventLog, 'read' | 'lastRevision' | 'head' | 'at' | 'lookBack'> & {
-  /** Ends the reads under way, and refuses new ones. */
+  /** Ends the current reads, and refuses new ones. */
   close(): void
 }
 
 type SharedReadsOptions = {
   readonly connect: () => Promise<Connection>
   readonly headOf: (connection: Connection, silenceMs: number) => Promise<Position>
-  /** The prefix of our own stream names, where other software uses the server too. */
+  /** The prefix of our stream names on a shared server. */
   readonly prefix: string | undefined
-  /** How long a read may wait for the next response. */
   readonly silenceMs: number
 }
 
-/** Connects with the first read, and again with the first after one that failed. */
 export const createSharedReads = ({
   connect,
   headOf,
@@ -83,7 +81,7 @@ const readStream = async (
 ): Promise<RecordedEvent[]> => {
   const page = await readPage({ stream, from, direction, max })
   if (direction === 'forwards' || from === undefined || page.length > 0) return page
-  // A backwards read from beyond the end returns nothing; the caller means the end.
+  // A backwards read from beyond the end returns nothing, but the caller wants the last events.
   const [last] = await readPage({ stream, from: undefined, direction, max: 1 })
   return last !== undefined && last.revision < from
     ? readPage({ stream, from: undefined, direction, max })
@@ -100,19 +98,18 @@ const lastRevision = async (readPage: ReadPage, stream: string): Promise<number 
   }
 }
 
-/** Bytes of a page; its last event may exceed them. */
+/** The maximum bytes of a page, which its last event can exceed. */
 const pageBytesMax = 4 * 1024 * 1024
-/** The server writes statistics of its own, and many of them may be in a row. */
+/** The server writes statistics, and many of these events can follow each other. */
 const lookedAtMax = 10_000
 
 type From = {
   readonly before: Position | null
   readonly max: number
-  /** The prefix of our stream names, on a shared server. */
   readonly prefix: string | undefined
 }
 
-/** The newest events before a position, the server's own left out. For the server, too, a position is exclusive backwards. */
+/** The newest events before a position, without the server's own. For the server too, a position is exclusive backwards. */
 const readBack = async (
   connection: Connection,
   { before, max, prefix }: From,
@@ -146,7 +143,7 @@ const readBack = async (
     })
   } catch (error) {
     if (before === null || !isPositionRefused(error)) throw error
-    // Earlier events must not be left out because the server was in trouble.
+    // If the server had a problem itself, earlier events must not be left out.
     if ((await readAt(connection, before, silenceMs)) !== null) throw error
     return { events: [], unreadable: [], next: null }
   }

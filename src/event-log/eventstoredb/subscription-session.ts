@@ -13,35 +13,32 @@ import { createNotice, type Notice } from './notice.ts'
 import { type EventHeader, isSystemEvent, readAt, readHead, readHeaders } from './read.ts'
 
 /**
- * One of the server's subscriptions, from its connection to its loss: the events it has delivered, in batches.
+ * One of the server's subscriptions, from its connection to its loss.
  *
- * The server's checkpoints only show that it is alive. Servers have sent checkpoints that pass events not
- * yet delivered, or that never move. Positions come from events that were seen: delivered, or read without filter.
+ * The server's checkpoints only show that it is alive: servers have sent checkpoints that pass events not yet
+ * delivered, or that never move. Positions come only from events that were delivered or read.
  */
 
-/** A batch is handed over before it holds more bytes than this, even with few events. */
 const batchBytesMax = 4 * 1024 * 1024
-/** A batch waits this long for one more event: events arrive a few at a time, and large batches are cheaper for consumers. */
+/** How long a batch waits for one more event, because large batches are cheaper for consumers. */
 const lingerMs = 10
-/** A live batch is handed over after this time even if events keep coming: otherwise it could fill for seconds. */
+/** How long a live batch is filled, even if events keep arriving. */
 const liveBatchMs = 100
 
-/** An event that was delivered, by which the log is recognized. */
+/** A delivered event, by which the log is recognized. */
 export type Delivered = Pick<RecordedEvent, 'position' | 'id'>
 
-/** A subscription, and how far it has come. */
 export type Session = {
   readonly connection: Connection
   readonly call: ReadCall
   readonly notice: Notice
   readonly matches: (event: EventHeader) => boolean
-  /** The server filters: it does not show which events lie between two others. */
+  /** The server filters, so it does not show which events lie between two others. */
   readonly filtered: boolean
-  /** The head of the log before the subscription was made. */
   readonly headAtStart: Position
-  /** The last position the consumer was given. */
+  /** The last position that the consumer received. */
   said: Position
-  /** Everything that matches up to here was taken from the call. */
+  /** All matching events up to here were received. */
   seen: Position
   /** The position of an event at or before `seen`. */
   place: Position
@@ -55,15 +52,14 @@ export type Session = {
 
 type Opening = Pick<SubscribeOptions, 'after' | 'prefixes' | 'signal'> & {
   readonly connect: () => Promise<Connection>
-  /** How long a read may wait for the next response. */
   readonly silenceMs: number
   /** Where the server's subscription begins: the position of an event. */
   readonly from: Position
-  /** The last event delivered before, at or before `after`. */
+  /** The last event that was delivered before, at or before `after`. */
   readonly last: Delivered | undefined
 }
 
-/** Subscribes on a connection of its own, which the caller closes. Throws `LogRewritten` if the log lost events that were read. */
+/** Subscribes on a new connection, which the caller closes. Throws `LogRewritten` if the log has lost events that were read. */
 export const openSession = async ({
   connect,
   silenceMs,
@@ -75,11 +71,13 @@ export const openSession = async ({
 }: Opening): Promise<Session> => {
   const connection = await connect()
   try {
-    // Before subscribing, and from the same server: so everything up to here is delivered before "caught up".
+    // Read before subscribing and from the same server, so that everything up to here is delivered before "caught up".
     const headAtStart = await readHead(connection, silenceMs)
     if (headAtStart < after) await refuseShortened(connection, after, silenceMs)
     if (last !== undefined && (await readAt(connection, last.position, silenceMs))?.id !== last.id)
-      throw new LogRewritten(`the event log no longer holds the event ${last.id} read at ${last.position}`)
+      throw new LogRewritten(
+        `the event log no longer contains the event ${last.id} that was read at ${last.position}`,
+      )
     const now = performance.now()
     const session: Session = {
       connection,
@@ -114,19 +112,19 @@ export const openSession = async ({
   }
 }
 
-/** Positions of the server's own events may lie past the head, but none past the end of the log. */
+/** The server's own events can lie past the head, but nothing can lie past the end of the log. */
 const refuseShortened = async (connection: Connection, after: Position, silenceMs: number): Promise<void> => {
   const [last] = await readHeaders(connection, { direction: 'backwards', from: undefined, max: 1 }, silenceMs)
   const end = last?.position ?? logStart
   if (end < after)
-    throw new LogRewritten(`the event log ends at ${end}, before ${after}, up to which it was read already`)
+    throw new LogRewritten(`the event log ends at ${end}, but it was already read up to ${after}`)
 }
 
-/** Whether everything the log held when the subscription was made is delivered: either the server reported it, or it was seen. */
+/** Whether everything in the log at the time of subscribing was delivered: the server reported it, or it was seen. */
 export const isCaughtUp = ({ serverCaughtUp, seen, headAtStart }: Session): boolean =>
   serverCaughtUp || seen >= headAtStart
 
-/** Reports once that the consumer has caught up, at the head of the log when the subscription was made. */
+/** Reports once that the consumer has caught up. */
 export const catchUp = (session: Session): SubscriptionItem => {
   const { headAtStart, said, seen } = session
   session.caughtUp = true
@@ -139,9 +137,9 @@ export const catchUp = (session: Session): SubscriptionItem => {
 }
 
 /**
- * Takes the waiting events from the server, up to a batch. The call holds a few of them and fetches more only while it is read, so an
- * empty call does not mean an empty server. A single live event is handed over immediately. Where there are two, there may be
- * thousands, and a consumer that is slow per batch would never catch up a few events at a time.
+ * Takes waiting events from the server, up to a batch. The call buffers only a few and fetches more while it is read,
+ * so an empty call does not mean an empty server. A single live event is handed over immediately. After two, thousands
+ * may follow, and a consumer that is slow per batch would never catch up a few events at a time.
  */
 export const gather = async (session: Session, batchMax: number): Promise<RecordedEvent[]> => {
   const batch: RecordedEvent[] = []

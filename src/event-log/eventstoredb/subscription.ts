@@ -21,8 +21,8 @@ import {
 } from './subscription-session.ts'
 
 /**
- * Follows the whole log in order, forever, over as many of the server's subscriptions as needed: those end with
- * every restart, slow reader and lost connection, sometimes without an error.
+ * Follows the whole log in order, forever. The server's subscriptions end with every restart, slow reader and lost
+ * connection, sometimes without an error, and are then replaced.
  */
 
 const batchMaxDefault = 1_000
@@ -31,14 +31,14 @@ const retryPauseMaxMs = 5_000
 
 type FollowOptions = {
   readonly connect: () => Promise<Connection>
-  /** After this long without an event the subscription is checked; `idle` is yielded if it is proved that none was missed. */
+  /** The subscription is checked after this long without an event. `idle` is yielded if no event was missed. */
   readonly heartbeatMs: number
   readonly silenceMs: number
   readonly logger: Logger
   readonly lost: Outage
 }
 
-/** Ends when the signal aborts. Fails only if the log no longer holds the events it delivered. */
+/** Ends when the signal aborts. Fails only if the log has lost events that were delivered. */
 export async function* followAll(
   follow: FollowOptions,
   options: SubscribeOptions,
@@ -90,7 +90,7 @@ export async function* followAll(
   }
 }
 
-/** Whether the log holds no event where a subscription began. False if the server cannot answer. */
+/** Whether the log has no event where a subscription began. False if the server cannot answer. */
 const isNowhere = async (
   { connection }: Session,
   from: Position,
@@ -104,7 +104,7 @@ const isNowhere = async (
   }
 }
 
-/** The next item, or `undefined` once aborted. Throws when this subscription is lost. */
+/** The next item; undefined after the abort. Throws when this subscription is lost. */
 const nextItem = async (
   session: Session,
   follow: FollowOptions,
@@ -136,24 +136,20 @@ const nextItem = async (
   return undefined
 }
 
-/** Finds out whether a subscription that is silent misses events the log holds. */
-
 /** How long an event may be in transit before the subscription counts as stalled. */
 const graceMs = 1_000
-/** How many events of others are looked through at a time to prove that nothing was missed among them. */
+/** How many events of other software are read at a time to prove that nothing was missed. */
 const proofMax = 4 * searchWindow
 
 type Check = {
-  /** A subscription is checked after this long without an event or any other message from the server. */
   readonly heartbeatMs: number
-  /** How long a read may wait for the next response. */
   readonly silenceMs: number
   readonly signal: AbortSignal
 }
 
 /**
- * No event came for a while: checks whether the log holds one. Throws if it does. Otherwise moves `seen` past
- * the events that it has proved to be others'.
+ * Checks, after a silence, whether the log contains an event that was not delivered, and throws if it does. Otherwise
+ * moves `seen` past the events that are proved to belong to other software.
  */
 const checkSilence = async (session: Session, check: Check): Promise<void> => {
   const heard = performance.now() - session.heardAtMs < check.heartbeatMs
@@ -166,7 +162,7 @@ const checkSilence = async (session: Session, check: Check): Promise<void> => {
   }
 }
 
-/** Looks through others' events without the server's filter, a page at a time, to find events that should have been delivered. */
+/** Reads other software's events without the server's filter, a page at a time, to find events that should have been delivered. */
 const lookThrough = async (
   session: Session,
   { silenceMs, heartbeatMs, signal }: Check,
@@ -189,15 +185,15 @@ const lookThrough = async (
   // If the server never reports "caught up", continue the search without a pause.
   else if (!session.caughtUp) session.beatAtMs -= heartbeatMs
   else {
-    // The proof is behind. Others' events alone would still cause checkpoints, so silence is suspect.
+    // The check is behind. Other software's events alone would cause checkpoints, so silence is suspicious.
     const head = await readHead(connection, silenceMs)
     if (!heard && head > session.headAtBeat)
-      session.failure ??= new Error('others write, and not even checkpoints arrive')
+      session.failure ??= new Error('other software writes events, but no checkpoints arrive')
     session.headAtBeat = head
   }
 }
 
-/** Whether an event of the log is still not delivered after the time it may be in transit. */
+/** Whether an event is still not delivered after the time that it may be in transit. */
 const isStalled = async (session: Session, missing: Position, signal: AbortSignal): Promise<boolean> => {
   const deadline = performance.now() + graceMs
   while (

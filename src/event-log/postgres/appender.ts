@@ -12,25 +12,25 @@ import {
 } from '../port.ts'
 import { packSegment, type Segment } from './segment.ts'
 
-/** Gathers appends and writes one batch at a time over one connection of its own. */
+/** Collects appends, and writes one batch at a time over its own connection. */
 
 const batchAppendsMax = 256
 const batchEventsMax = 4_096
-/** As they are stored. A statement is held in memory here, on its way, and by the server. */
+/** In stored form. A statement of this size is in memory here, in transit and in the server. */
 const batchBytesMax = 8 * 1024 * 1024
 const queuedAppendsMax = 10_000
-/** After this the outcome is unknown: the server may write the append later, until it gives up the statement itself. */
+/** After this time, the outcome is unknown: the server can still write the append until its own timeout ends. */
 const clientTimeoutMs = 4_000
 const serverTimeoutMs = 8_000
 export const connectTimeoutMs = 5_000
-/** SQLSTATE of a standby server. */
+/** The SQLSTATE of a standby server. */
 const readOnly = '25006'
 
 type QueuedAppend = {
   readonly stream: string
   readonly expected: ExpectedRevision
   readonly count: number
-  /** Packed while the batch before it is under way. */
+  /** Packed while the previous batch is being written. */
   readonly segment: Segment
   readonly resolve: (result: Appended) => void
   readonly reject: (error: Error) => void
@@ -44,7 +44,10 @@ type Appender = {
 type AppenderOptions = {
   readonly url: string
   readonly logger: Logger
-  /** The highest end of the log this process has seen. A log whose end is lower was restored from an older copy, and accepts no appends. */
+  /**
+   * The highest end of the log that this process has seen. A log with a lower end was restored from an older copy, and
+   * accepts no appends.
+   */
   readonly seenHead: () => Position
 }
 
@@ -55,11 +58,11 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
   let closed = false
 
   const run = async (): Promise<void> => {
-    // Appends of one turn of the event loop go together.
+    // Waits, so that all appends of one turn of the event loop go together.
     await new Promise((resolve) => setImmediate(resolve))
     while (queue.length > 0) {
       await write(connection, takeBatch(queue), seenHead)
-      // An answered caller may append again immediately. A tick comes after all those appends, and before any other I/O.
+      // An answered caller may append again immediately. A tick comes after those appends, and before any other I/O.
       await new Promise<void>((resolve) => process.nextTick(resolve))
     }
     running = undefined
@@ -82,7 +85,7 @@ export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appe
   }
 }
 
-/** One connection, made when it is needed, and again after it was lost or dropped. */
+/** One connection, which is opened when it is needed, and again after a loss. */
 type Connection = {
   get(): Promise<pg.Client>
   drop(broken: pg.Client): void
@@ -119,7 +122,7 @@ const createConnection = ({ url, logger }: { url: string; logger: Logger }): Con
   }
 }
 
-/** Takes the next appends, in order; of one stream at most one, because each names its exact revision. */
+/** Takes the next appends in order, but only one per stream, because each names its exact revision. */
 const takeBatch = (queue: QueuedAppend[]): QueuedAppend[] => {
   const streams = new Set<string>()
   const batch: QueuedAppend[] = []
@@ -169,18 +172,18 @@ const write = async (
   } catch (error) {
     const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
     const unanswered = sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')
-    // The database refuses something in one of them: find it, and write the others.
+    // The database refuses one of the appends. Writing them separately finds it.
     if (batch.length > 1 && /^2[23]/.test(sqlState)) {
       for (const append of batch) await write(connection, [append], seenHead)
       return
     }
-    // The server is now read-only, so drop the connection: the next one finds the server that took over.
+    // The server is now read-only. The next connection goes to the server that took over.
     if (unanswered || sqlState === readOnly) connection.drop(client)
     for (const { stream, reject } of batch)
       reject(
         unanswered
           ? new UnknownOutcome(`no answer to an append to ${stream}: ${message(error)}`, { cause: error })
-          : // The server answered with an error: its transaction was rolled back, nothing was written.
+          : // The server answered with an error, so its transaction was rolled back.
             new Unavailable(`the event log refused an append to ${stream}: ${message(error)}`, {
               cause: error,
             }),
@@ -188,18 +191,18 @@ const write = async (
   }
 }
 
-/** What `append_again` adds to the revision of an append that was already written. Revisions never reach this number. */
+/** `append_again` adds this to the revision of an append that was already written. Revisions never reach this number. */
 const repeatedFrom = 2 ** 52
 
 const settle = (append: QueuedAppend, result: number | undefined): void => {
   if (result === undefined || Number.isNaN(result))
-    append.reject(new UnknownOutcome(`the event log answered nothing about ${append.stream}`))
+    append.reject(new UnknownOutcome(`the event log gave no result for an append to ${append.stream}`))
   else if (result >= repeatedFrom) append.resolve({ revision: result - repeatedFrom, repeated: true })
   else if (result >= 0) append.resolve({ revision: result, repeated: false })
   else append.reject(new AppendConflict(append.stream, append.expected, -2 - result))
 }
 
-/** No row: the log ends before `$8`. */
+/** Returns no row if the log ends before `$8`. */
 const appendSql = `
   select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6::bytea, $7::bytea)::text as results
     from log_head where position >= $8::bigint`

@@ -19,21 +19,20 @@ import { refuseSeparator } from './segment.ts'
 import { createWakeUp, type WakeUp } from './wake-up.ts'
 
 /**
- * The event log in PostgreSQL: the embedded default, and also fit for production. An append is one row.
+ * The event log in PostgreSQL: the embedded default, also fit for production. An append is one row.
  *
- * Appends of all streams of this process are gathered into one transaction at a time (group commit): while a transaction is
- * under way, the next one gathers. Order and durability are the database's, see migrations/0001_event_log.sql. Nothing
- * here ever joins a caller's transaction.
+ * Appends to all streams are collected into one transaction at a time (group commit). The database guarantees order and
+ * durability, see migrations/0001_event_log.sql. An append never joins a caller's transaction.
  */
 
 const readersMax = 4
 const readTimeoutMs = 60_000
-/** After a failover, a connection that is kept forever would continue to ask the old server. */
+/** After a failover, a connection that is never replaced would keep using the old server. */
 const connectionLifetimeSeconds = 60
 
 type PostgresEventLogOptions = { readonly url: string; readonly logger: Logger }
 
-/** Opens the log; connects on first use. The schema must have been migrated. */
+/** Opens the log and connects on first use. The schema must have been migrated. */
 export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): EventLog => {
   const pool = new pg.Pool({
     connectionString: url,
@@ -44,10 +43,10 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     application_name: 'event-log-read',
   })
   pool.on('error', (error) => {
-    // The server may end connections that are being closed.
+    // The server can end connections that are being closed.
     if (!pool.ending) logger.warn({ err: error }, 'event log: idle connection lost')
   })
-  // The pool no longer listens to a connection that it is closing, and the server may end it at that moment.
+  // The pool stops listening to a connection that it is closing, and the server can end it at that moment.
   pool.on('connect', (client) => client.on('error', () => undefined))
   const reads = createReads(pool)
   let seenHead: Position = logStart
@@ -114,8 +113,8 @@ const batchMaxDefault = 1_000
 const reconnectPauseMs = 250
 
 /**
- * Catches up and follows, with one query of the log after another, until the signal aborts. Queries again when the database
- * cannot be reached. Fails if the log is another one, or holds something that cannot be opened.
+ * Catches up and follows, with one query after another, until the signal aborts. Repeats the query while the database
+ * cannot be reached. Fails if the log is another one, or contains something that cannot be opened.
  */
 async function* followLog(
   {
@@ -154,7 +153,7 @@ async function* followLog(
   }
 }
 
-/** The events of one query, in batches of the requested size: a segment may hold more. */
+/** The events of one query, in batches of the requested size, because a segment can contain more. */
 function* itemsOf(
   { events, position }: Look,
   { after, batchMax, signal }: Pick<SubscribeOptions, 'after' | 'signal'> & { readonly batchMax: number },

@@ -14,15 +14,14 @@ import {
 import { openSegment, type SegmentRow } from './segment.ts'
 
 /**
- * Queries on the log's tables. One page of segments at a time answers a read or one query of a subscription: a page is
- * bounded by segments, events and bytes, because an append may hold a thousand events, or a megabyte in one.
+ * Queries on the log's tables. Each returns one page of segments, limited by segments, events and bytes, because an
+ * append can contain a thousand events, or one of a megabyte.
  */
 
-/** A page reads at most this many segments, even if fewer of them reach its limit of events or bytes. */
 const pageSegmentsMax = 512
-/** Size of the opened events; the last segment of a page may exceed it. */
+/** The maximum bytes of opened events, which the last segment of a page can exceed. */
 const pageBytesMax = 4 * 1024 * 1024
-/** A reader of busy families looks at this many positions at a time, so that a rare match never causes a long scan. */
+/** How many positions of busy families one query reads, so that a rare match never causes a long scan. */
 const scanWindow = 50_000n
 
 /** The families that the index `log_segments_quiet` leaves out. */
@@ -33,7 +32,7 @@ const columns = `last_position, last_revision, count, bytes, ids, events,
   (extract(epoch from recorded_at) * 1000)::bigint as recorded,
   (select name from log_streams where id = page.stream_id) as stream`
 
-/** `$1` to `$3` bound a page; `where` selects its segments, with the parameters from `$4` on. */
+/** `$1` to `$3` limit a page. `where` selects its segments, with the parameters from `$4` on. */
 const page = (where: string, order: string): string => `
   select ${columns} from (
     select *, sum(count) over found - count as events_before, sum(bytes) over found - bytes as bytes_before
@@ -45,14 +44,14 @@ const ofStream = (where: string, order: string): string => `
   select page.* from log_streams s left join lateral (${page(`stream_id = s.id and ${where}`, order)}) page on true
    where s.name = $4 order by ${order}`
 const readForwards = ofStream('last_revision >= $5', 'last_revision')
-/** Backwards from the segment that holds the revision, or from the last one. */
+/** Backwards from the segment that contains the revision, or from the last one. */
 const readBackwards = ofStream(
   `last_revision <= coalesce((select n.last_revision from log_segments n
      where n.stream_id = s.id and n.last_revision >= $5 order by n.last_revision limit 1), $5)`,
   'last_revision desc',
 )
 
-/** `known`: the id of the event at the place of the reader's last event. `scanned`: there are no other matches up to there. */
+/** `known`: the id of the event at the position of the reader's last event. `scanned`: there are no other matches up to there. */
 const afterPosition = (where: string, scanned: string): string => `
   select h.position as head, ${scanned} as scanned, page.*,
          (select encode(substring(ids from (16 * (count - 1 - (last_position - $5)) + 1)::integer for 16), 'hex')
@@ -61,14 +60,14 @@ const afterPosition = (where: string, scanned: string): string => `
    order by last_position`
 const lookAtAll = afterPosition('true', 'h.position')
 const lookAtQuiet = afterPosition(`${quiet} and family like any ($6)`, 'h.position')
-/** A segment that reaches beyond the window is left to the next query, as a whole. */
+/** A segment that extends beyond the window is left to the next query, as a whole. */
 const lookAtBusy = afterPosition(
   'last_position <= $7 and family like any ($6)',
   `case when h.position <= $7 then h.position else
      (select last_position from log_segments where last_position <= $7 order by last_position desc limit 1) end`,
 )
 
-/** Backwards over all streams, from the segment that holds the position. */
+/** Backwards over all streams, from the segment that contains the position. */
 const from4 = `(select n.last_position from log_segments n where n.last_position >= $4 order by n.last_position limit 1)`
 const readBack = `${page(`last_position <= coalesce(${from4}, $4)`, 'last_position desc')} order by last_position desc`
 
@@ -100,7 +99,7 @@ const isSegment = <Row extends SegmentRow | Nothing>(row: Row): row is Row & Seg
 
 const boundsOf = (max: number): number[] => [Math.min(max, pageSegmentsMax), max, pageBytesMax]
 
-/** Whether these are all the segments. False where a page is full, because more may follow. */
+/** False if the page is full, because more segments may follow. */
 const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
   let events = 0
   let bytes = 0
@@ -111,7 +110,7 @@ const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
   return rows.length < Math.min(max, pageSegmentsMax) && events < max && bytes < pageBytesMax
 }
 
-/** Opens segments up to one that cannot be opened. Events before it are delivered, up to `end`, and the next query fails. */
+/** Opens segments up to the first that cannot be opened. Events before it are delivered, up to `end`, and the next query fails. */
 const openAll = (segments: readonly SegmentRow[]): { events: RecordedEvent[]; end?: Position } => {
   const events: RecordedEvent[] = []
   for (const segment of segments)
@@ -133,13 +132,13 @@ const familyPattern = (prefix: string): string => {
   return end === -1 ? likePrefix(prefix) : likePrefix(prefix.slice(0, end)).slice(0, -1)
 }
 
-/** Whether a stream of this family may have the prefix. */
+/** Whether a stream of this family can have the prefix. */
 const mayBegin = (family: string, prefix: string): boolean =>
   `${family}-`.startsWith(prefix) || prefix.startsWith(`${family}-`)
 
 export type Look = {
   readonly events: readonly RecordedEvent[]
-  /** There is no other match at or before it. */
+  /** There is no other match at or before this position. */
   readonly position: Position
   readonly head: Position
 }
@@ -149,8 +148,8 @@ export type Known = Pick<RecordedEvent, 'position' | 'id'>
 export type Reads = {
   read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
   /**
-   * The matching events after a position, as many as a page holds. Throws `LogRewritten` where the log ends before the position,
-   * or holds something else where `last` was read.
+   * The matching events after a position, up to a page. Throws `LogRewritten` if the log ends before the position, or
+   * has another event where `last` was read.
    */
   lookAfter(
     from: { readonly after: Position; readonly last: Known | undefined },
@@ -165,8 +164,8 @@ export type Reads = {
 }
 
 /**
- * Throws `Unavailable` if the database does not answer. Statements are prepared by name: planning one costs several times as much as
- * a query at the end of the log. A plan is kept while its connection exists, which is a minute.
+ * Throws `Unavailable` if the database does not answer. Statements are prepared, because planning one takes several
+ * times as long as a query at the end of the log.
  */
 type Ask = <Row extends pg.QueryResultRow>(name: Statement, values: unknown[]) => Promise<Row[]>
 
@@ -231,9 +230,12 @@ const lookAfter = async (
     ...(busy ? [(after + scanWindow).toString()] : []),
   ])
   const head = BigInt(rows[0]?.head ?? 0)
-  if (head < after) throw new LogRewritten(`the event log ends at ${head}; it was read up to ${after}`)
+  if (head < after)
+    throw new LogRewritten(`the event log ends at ${head}, but it was already read up to ${after}`)
   if (last !== undefined && rows[0]?.known !== last.id.replaceAll('-', ''))
-    throw new LogRewritten(`the event log no longer holds the event ${last.id} read at ${last.position}`)
+    throw new LogRewritten(
+      `the event log no longer contains the event ${last.id} that was read at ${last.position}`,
+    )
   const segments = rows.filter(isSegment)
   const matches = ({ stream }: SegmentRow): boolean =>
     all || prefixes.some((prefix) => stream?.startsWith(prefix) !== false)

@@ -17,13 +17,16 @@ import {
 } from '../port.ts'
 
 /**
- * Compresses and opens whole zstd frames with one context that is kept. `zstdDecompressSync` and `zstdCompressSync` make a context
- * and load the dictionary for every frame, which takes several times as much time as the frame of one call. Node.js documents no way to
- * keep a context, so this calls the handle that those functions use, and falls back to them if the handle is missing. The frames
- * are the same, byte by byte.
+ * Compresses and opens whole zstd frames with one reusable context. `zstdDecompressSync` and `zstdCompressSync` create
+ * a context and load the dictionary for every frame, which takes several times as long as the frame of one call.
+ * Node.js documents no way to reuse a context, so this calls the handle that those functions use, and falls back to
+ * them if the handle is missing. The frames are identical.
  */
 
-/** `room`: bytes that the result may take. It is valid until the next call. Throws if the input is not a frame, or the room is too small. */
+/**
+ * `room`: the maximum size of the result. The result is valid until the next call. Throws if the input is not a frame,
+ * or if the room is too small.
+ */
 type Zstd = (input: Buffer, room: number) => Buffer
 
 type Stream = ReturnType<typeof createZstdCompress> | ReturnType<typeof createZstdDecompress>
@@ -46,7 +49,7 @@ const contextOf = (stream: Stream): Context | null => {
   const handle: unknown = Reflect.get(stream, '_handle')
   const left: unknown = Reflect.get(stream, '_writeState')
   if (!isHandle(handle) || !(left instanceof Uint32Array)) return null
-  // The fault is thrown below; without a listener it would end the process as well.
+  // The fault is thrown below. Without a listener, it would also end the process.
   stream.on('error', () => undefined)
   return { stream, handle, left }
 }
@@ -56,7 +59,7 @@ const isHandle = (value: unknown): value is Handle =>
 
 const outputBytesUsual = 64 * 1024
 
-/** `once`: the documented function that does the same. */
+/** Returns a function that reuses a context. `once`: the documented function with the same result. */
 export const keptZstd = (open: () => Stream, once: Zstd): Zstd => {
   let context: Context | null = null
   let output = Buffer.alloc(0)
@@ -68,32 +71,33 @@ export const keptZstd = (open: () => Stream, once: Zstd): Zstd => {
     handle.writeSync(constants.ZSTD_e_end, input, 0, input.length, output, 0, room)
     const unused = left[0] ?? 0
     if (stream.errored === null && unused > 0) return output.subarray(0, room - unused)
-    // It stopped in the middle of this frame, so it cannot be used for the next one.
+    // The context stopped in the middle of this frame, so it cannot be used for the next one.
     context = null
     stream.destroy()
-    throw stream.errored ?? new RangeError(`it takes ${room} bytes or more`)
+    throw stream.errored ?? new RangeError(`the result needs ${room} bytes or more`)
   }
 }
 
 /**
- * The events of one append as one row of `log_segments` holds them: ids as 16 bytes each, and type, data and metadata as one text,
- * separated by U+001E, in a zstd frame. The dictionary holds the text that most events have in common, so that a single call takes a
- * third of its text. A frame opens only with the dictionary it was made with, so the file never changes.
+ * The events of one append are one row of `log_segments`: ids with 16 bytes each, and type, data and metadata as one
+ * text, separated by U+001E, in a zstd frame. The dictionary contains the text that most events have in common, so that
+ * a single call needs a third of the space. A frame can be opened only with its own dictionary, so the file never
+ * changes.
  *
- * Why not text that PostgreSQL compresses: it compresses only rows above 2 kB, so a single call would take 2.3 times as much, and the
+ * PostgreSQL itself compresses only rows above 2 kB, so a single call would need 2.3 times as much space, and the
  * embedded build has no lz4.
  */
 const dictionary = readFileSync(new URL('segment-dictionary.bin', import.meta.url))
 
-/** JSON cannot hold this character unescaped, so it splits any JSON text safely. */
+/** JSON never contains this character unescaped, so it can separate any JSON texts. */
 const separator = '\x1e'
 const zstdLevel = 1
-/** `checkAppend` allows no more: data, metadata, and a type and three separators for each event. */
+/** The most that `checkAppend` allows: data, metadata, and a type and three separators for each event. */
 const segmentBytesMax = appendBytesMax + appendEventsMax * (100 + 3)
 const idBytes = 16
 
 const packing: ZstdOptions = {
-  // The row holds the length of the text.
+  // The row contains the length of the text.
   params: { [constants.ZSTD_c_compressionLevel]: zstdLevel, [constants.ZSTD_c_contentSizeFlag]: 0 },
   dictionary,
 }
@@ -101,7 +105,7 @@ const compress = keptZstd(
   () => createZstdCompress(packing),
   (text) => zstdCompressSync(text, packing),
 )
-/** More than a frame ever adds to a text that zstd cannot shorten. */
+/** More than a frame ever adds to a text that cannot be compressed. */
 const frameRoom = (bytes: number): number => bytes + (bytes >> 7) + 1_024
 
 const decompress = keptZstd(
@@ -110,9 +114,8 @@ const decompress = keptZstd(
 )
 
 export type Segment = {
-  /** The ids in hexadecimal digits, without hyphens. */
+  /** The ids as hexadecimal digits, without hyphens. */
   readonly ids: string
-  /** Length of the text, in bytes. */
   readonly bytes: number
   readonly events: Buffer
 }
@@ -132,16 +135,16 @@ export const packSegment = (events: readonly NewEvent[]): Segment => {
   }
 }
 
-/** The separator would split an event. JSON text never holds it, so a caller that sends it has not serialized its data. */
+/** The separator would split an event. JSON text never contains it, so this caller has not serialized its data. */
 export const refuseSeparator = (stream: string, events: readonly NewEvent[]): void => {
   for (const { type, data, metadata } of events)
     if (data.includes(separator) || metadata.includes(separator))
       throw new TypeError(
-        `${type} for ${stream} holds U+001E unescaped: its data or metadata is no JSON text`,
+        `${type} for ${stream} contains U+001E unescaped: its data or metadata is not JSON text`,
       )
 }
 
-/** A row of `log_segments`, with the name of its stream, as node-postgres gives it. */
+/** A row of `log_segments` with the name of its stream, as node-postgres returns it. */
 export type SegmentRow = {
   readonly last_position: string
   readonly last_revision: string
@@ -192,7 +195,7 @@ const textOf = (
   if (bytes > segmentBytesMax) throw unreadable(`${bytes} bytes; an append has at most ${segmentBytesMax}`)
   let open: Buffer
   try {
-    // A frame that holds more than its row says fails here, before it fills the memory.
+    // A frame with more bytes than its row states fails here, before it fills the memory.
     open = decompress(events, bytes + 1)
   } catch (error) {
     throw unreadable(error instanceof Error ? error.message : String(error), error)
@@ -205,7 +208,7 @@ const uuidChars = 36
 const hyphen = 0x2d
 const hexDigits = Buffer.from('0123456789abcdef')
 
-/** The texts of ids of 16 bytes each, one after the other. It runs thousands of times a second, so it makes few strings. */
+/** The texts of consecutive ids of 16 bytes each. It runs thousands of times a second, so it creates few strings. */
 const uuidsOf = (ids: Buffer): string => {
   const text = Buffer.allocUnsafe((ids.length / idBytes) * uuidChars)
   let at = 0

@@ -2,19 +2,19 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 
 /**
- * Notifies subscriptions that the log may have grown: by a LISTEN connection, and by polling if notifications fail
- * to arrive. Waking up for nothing is harmless; a lost notification costs at most one poll interval.
+ * Notifies subscriptions that the log may have grown, through LISTEN and through polling. A lost notification costs at
+ * most one poll interval.
  */
 
 const pollIntervalMs = 250
-/** A busy log notifies hundreds of times a second; a query for each of them would cost too much. */
+/** A busy log notifies hundreds of times a second, and a query for each notification would cost too much. */
 const wakeIntervalMs = 50
 const reconnectMs = 1_000
 
 export type WakeUp = {
-  /** The number of notifications so far. Read it before you query the log, and pass it to `after` if there was nothing. */
+  /** The number of notifications so far. Read it before you query the log. If the query finds nothing, pass it to `after`. */
   rings(): number
-  /** Resolves once there is a notification since `rings`, at the latest after the poll interval, or immediately when aborted. */
+  /** Resolves once there is a notification after `rings`, at the latest after the poll interval, or immediately when aborted. */
   after(rings: number, signal: AbortSignal): Promise<void>
   pause(ms: number, signal: AbortSignal): Promise<void>
   close(): Promise<void>
@@ -22,7 +22,7 @@ export type WakeUp = {
 
 type WakeUpOptions = { readonly url: string; readonly channel: string; readonly logger: Logger }
 
-/** Connects on the first wait. */
+/** Creates a wake-up that connects on the first wait. */
 export const createWakeUp = (options: WakeUpOptions): WakeUp => {
   const waiting = new Set<() => void>()
   let listener: Listener | undefined
@@ -75,7 +75,7 @@ const wait = (ms: number, signal: AbortSignal, waiting?: Set<() => void>): Promi
 
 type Listener = { close(): Promise<void> }
 
-/** Listens on the channel until closed, connecting again if the connection is lost. `notified` receives the notice's text. */
+/** Listens on the channel until closed, and reconnects after a loss. `notified` receives the text of each notification. */
 export const startListening = ({
   url,
   channel,

@@ -7,15 +7,14 @@ import { encodeEvent, eventIdOf } from '../stored-event.ts'
 import { announcementText, type CheckpointStream } from './checkpoint-stream.ts'
 import type { SigningKey } from './signing-key.ts'
 
-/** The events of the stream `checkpoint`, and how they are appended: exactly after the events that were read, so that one process wins. */
+/** Events of the stream `checkpoint`. They are appended exactly after the events that were read, so that one process wins. */
 
-/** An event, and the key its id derives from. */
 export type Keyed = {
   readonly key: string
   readonly event: DomainEventOf<'SigningKeyAnnounced' | 'LogTreeBegun' | 'LogCheckpointed'>
 }
 
-/** Announces a key, signed by the key before it if that is available. */
+/** Announces a signing key, signed with the previous key if that is available. */
 export const announcementOf = (
   key: Pick<SigningKey, 'id' | 'publicKey'>,
   {
@@ -23,7 +22,7 @@ export const announcementOf = (
     actor,
     reason,
   }: {
-    /** `key` is null if it is lost. */
+    /** `key` is null if the previous key is lost. */
     readonly previous: { readonly id: string; readonly key: SigningKey | null } | null
     readonly actor: string
     readonly reason: string | null
@@ -41,7 +40,7 @@ export const announcementOf = (
   }
 }
 
-/** A new tree with a name that is unique in the world. */
+/** Begins a new tree with a globally unique name. */
 export const treeBegun = (previousNote: string | null): Keyed => {
   const origin = `enrichment-ledger/${randomUUID()}`
   return {
@@ -50,7 +49,7 @@ export const treeBegun = (previousNote: string | null): Keyed => {
   }
 }
 
-/** Whether the events now follow the ones that were read; false if another process was first. */
+/** Appends after the events that were read. False if another process was first. */
 export const appendedTo = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
   stream: Pick<CheckpointStream, 'revision'>,

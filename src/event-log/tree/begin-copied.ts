@@ -3,8 +3,8 @@ import { appendedTo, treeBegun } from './append.ts'
 import { createStreamReader } from './checkpoint-stream.ts'
 
 /**
- * A copied log holds the same events in another order, so it has another tree: it begins with the last checkpoint that was copied, under a
- * name of its own. Does nothing if nothing was signed yet, or if it was done before.
+ * Begins the tree of a copied log, in which the events have another order, with the last checkpoint that was copied.
+ * Does nothing if there is no checkpoint, or if it was done before.
  */
 export const beginCopiedTree = async ({
   from,
@@ -16,5 +16,5 @@ export const beginCopiedTree = async ({
   const [source, target] = await Promise.all([createStreamReader(from)(), createStreamReader(to)()])
   if (target.tree === null || target.tree.origin !== source.tree?.origin) return
   if (!(await appendedTo(to, target, [treeBegun(target.lastOfAll?.note ?? null)])))
-    throw new Error('something else writes to the target. Stop it, and start the copy again')
+    throw new Error('something else is writing to the target. Stop it, and start the copy again')
 }

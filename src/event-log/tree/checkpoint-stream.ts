@@ -5,12 +5,12 @@ import { type EventLog, type RecordedEvent, StreamMissing } from '../port.ts'
 import { type DecodedEvent, decodeEvent } from '../stored-event.ts'
 import { headOf, isSignature, NoteFault, signerOf } from './signed-note.ts'
 
-/** The state of the stream `checkpoint`: which keys sign, which tree is being grown, and the last signed checkpoints. */
+/** The state of the stream `checkpoint`: the signing keys, the current tree, and the last signed checkpoints. */
 
 type AnnouncedKey = {
   readonly id: string
   readonly publicKey: Buffer
-  /** Null: the key before it signed it, or it is the first. Otherwise the reason an operator gave to announce it. */
+  /** Why an operator announced the key; null if the previous key signed it, or if it is the first. */
   readonly reason: string | null
 }
 
@@ -20,7 +20,6 @@ type LogTree = {
   readonly previousNote: string | null
 }
 
-/** A checkpoint as the log holds it. */
 export type Checkpoint = LogCheckpointed & {
   readonly revision: number
   readonly eventId: string
@@ -28,15 +27,15 @@ export type Checkpoint = LogCheckpointed & {
 }
 
 export type CheckpointStream = {
-  /** Of the stream's last event; −1: there is none. */
+  /** The revision of the stream's last event; −1: there is none. */
   readonly revision: number
-  /** In the order in which they were announced. The last one signs. */
+  /** In the order of announcement. The last one signs. */
   readonly keys: readonly AnnouncedKey[]
   /** Null before the first checkpoint. */
   readonly tree: LogTree | null
-  /** Of this tree. */
+  /** The last checkpoint of this tree. */
   readonly last: Checkpoint | null
-  /** The last one of any tree, which a copy begins with. */
+  /** The last checkpoint of any tree. A copied log's tree begins with it. */
   readonly lastOfAll: Checkpoint | null
 }
 
@@ -48,7 +47,7 @@ export const emptyStream: CheckpointStream = {
   lastOfAll: null,
 }
 
-/** The stream holds an invalid event: a key that is not vouched for, or a checkpoint its key did not sign. */
+/** The stream contains an invalid event: a key without a valid announcement, or a checkpoint that its key did not sign. */
 export class CheckpointFault extends Error {
   override name = 'CheckpointFault'
   readonly revision: number
@@ -74,7 +73,7 @@ export const announcementText = (announced: {
 }): string =>
   `enrichment-ledger signing key\n${announced.previous_key_id ?? ''}\n${announced.key_id}\n${announced.public_key}\n`
 
-/** Adds an event. Throws `CheckpointFault` for one that does not follow. */
+/** Adds an event. Throws `CheckpointFault` if it does not follow from the events before it. */
 const evolveStream = (stream: CheckpointStream, event: DecodedEvent): CheckpointStream => {
   const { revision } = event.recorded
   switch (event.type) {
@@ -114,28 +113,28 @@ const keyOf = (
   const publicKey = Buffer.from(data.public_key, 'base64url')
   const fault = (message: string): CheckpointFault =>
     new CheckpointFault(recorded, `signing key ${data.key_id}: ${message}`)
-  if (keyIdOf(publicKey) !== data.key_id) throw fault('its id is not that of its bytes')
+  if (keyIdOf(publicKey) !== data.key_id) throw fault('its id does not match its bytes')
   if (data.previous_key_id !== (before?.id ?? null))
-    throw fault(`it does not follow the key announced before it, ${before?.id ?? 'of which there is none'}`)
+    throw fault(`it does not follow the previous key (${before?.id ?? 'there is none'})`)
   const vouched =
     before === undefined ||
     (data.signature !== null &&
       isSignature(announcementText(data), Buffer.from(data.signature, 'base64url'), before.publicKey))
   if (!vouched && (data.signature !== null || data.reason === null))
-    throw fault('neither the key before it nor an operator vouches for it')
+    throw fault('neither the previous key nor an operator vouches for it')
   return { id: data.key_id, publicKey, reason: vouched ? null : data.reason }
 }
 
-/** The current key has to have signed it, and the note has to match the event. */
+/** The current key must have signed the note, and the note must match the event. */
 const checkpointFault = ({ keys, tree, last }: CheckpointStream, checkpoint: Checkpoint): string | null => {
   const { origin, size, root, note } = checkpoint
   try {
     const head = headOf(note)
     if (head.origin !== origin || head.size !== size || head.root.toString('base64') !== root)
-      return 'the checkpoint and its note say different things'
-    if (origin !== tree?.origin) return `no tree was begun as ${origin}`
+      return 'the checkpoint does not match its note'
+    if (origin !== tree?.origin) return `there is no tree with the name ${origin}`
     if (size <= (last?.size ?? 0))
-      return `its tree is no larger than the one before it, of ${last?.size} leaves`
+      return `its tree is not larger than the previous one, which has ${last?.size} leaves`
     if (signerOf(note, origin, keys.slice(-1)) === undefined)
       return 'the key that was announced last did not sign the checkpoint'
     return null
@@ -148,8 +147,8 @@ const checkpointFault = ({ keys, tree, last }: CheckpointStream, checkpoint: Che
 const pageMax = 1_000
 
 /**
- * Reads the stream, each event once: events that were read before are remembered. Throws the errors of reading, `CheckpointFault`, and
- * `UnknownEventType` for events of a newer release.
+ * Reads the stream, and remembers it so that each event is read once. Throws the errors of reading, `CheckpointFault`,
+ * and `UnknownEventType` for events of a newer release.
  */
 export const createStreamReader = (
   eventLog: Pick<EventLog, 'read'>,
@@ -172,7 +171,7 @@ export const createStreamReader = (
       if (page.length < pageMax) return known
     }
   }
-  // One at a time, or an event would be folded twice.
+  // Reads one at a time, so that no event is folded twice.
   let reading: Promise<unknown> = Promise.resolve()
   return () => {
     const next = reading.then(readOn)

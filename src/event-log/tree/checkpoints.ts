@@ -8,8 +8,8 @@ import type { SigningKeyFiles } from './signing-key.ts'
 import type { TreeStore } from './store.ts'
 
 /**
- * Signed checkpoints of the whole event log, and proofs for an outsider that an event is in it. A checkpoint is a note
- * with the number of leaves and the root of the tree over them, signed.
+ * Signed checkpoints of the whole event log, and proofs for outsiders that an event is in it. A checkpoint is a signed
+ * note with the number of leaves in the log's tree and the root over them.
  */
 
 export { type Checkpoint, CheckpointFault } from './checkpoint-stream.ts'
@@ -18,33 +18,34 @@ export type { InclusionProof } from './prove.ts'
 
 export type Checkpoints = {
   /**
-   * Signs a checkpoint over everything the log holds now and appends it. `rebuild`: over tiles that are rebuilt from the log.
-   * Throws `CheckpointRefused` if that cannot be done, `CheckpointFault` if the stream `checkpoint` is not sound.
+   * Signs a checkpoint over everything that the log contains now, and appends it. `rebuild`: first rebuilds the tiles
+   * from the log. Throws `CheckpointRefused` if that is impossible, and `CheckpointFault` if the stream `checkpoint` is
+   * invalid.
    */
   make(options?: { rebuild?: boolean }): Promise<Checkpoint>
-  /** The last one; null before the first. */
+  /** The last checkpoint; null before the first. */
   last(): Promise<Checkpoint | null>
-  /** The proof up to the last checkpoint; null while none covers this position, or no event of ours is there. */
+  /** The proof up to the last checkpoint; null if no checkpoint covers this position, or if there is no event of ours. */
   proofOfInclusion(position: Position): Promise<InclusionProof | null>
-  /** That the tree at an earlier size is the beginning of the last checkpoint's; null before the first checkpoint. */
+  /** Proves that the tree at an earlier size is the beginning of the last checkpoint's tree; null before the first checkpoint. */
   proofOfConsistency(size: number): Promise<ConsistencyProof | null>
-  /** Signs a text that is not a checkpoint with the announced key; null if no key was announced, or the key is not here. */
+  /** Signs a text that is not a checkpoint with the announced key; null if no key was announced, or if it is not here. */
   sign(text: string): Promise<KeySignature | null>
-  /** Whether the signature is valid for a key which the log announced. */
+  /** Whether the signature is valid for an announced key. */
   isSigned(text: string, signature: KeySignature): Promise<boolean>
-  /** Announces a new signing key: vouched for by the current key, or by an operator if that is lost. */
+  /** Announces a new signing key. The current key vouches for it, or an operator if that key is lost. */
   announceKey(by: { actor: string; reason: string }): Promise<{ keyId: string; vouchedFor: boolean }>
 }
 
-/** In base64url. */
+/** `value` is in base64url. */
 type KeySignature = { readonly keyId: string; readonly value: string }
 
-/** The name of the job that makes a checkpoint on request. */
+/** The job that makes a checkpoint on request. */
 export const askedCheckpointJob = 'checkpoint-asked'
-/** Requests gather for this many seconds, and one checkpoint answers all of them. */
+/** Requests are collected for this many seconds and answered by one checkpoint. */
 const gatherSeconds = 20
 
-/** Asks for a checkpoint that covers everything the log holds now: it is made within a minute, by the process that runs jobs. */
+/** Requests a checkpoint over everything that the log contains now. The process that runs jobs makes it within a minute. */
 export const requestCheckpoint = (queue: {
   send(name: string, data: string, options: { afterSeconds: number; key: string }): Promise<void>
 }): Promise<void> => queue.send(askedCheckpointJob, '', { afterSeconds: gatherSeconds, key: 'checkpoint' })
@@ -77,7 +78,6 @@ export const createCheckpoints = (dependencies: Dependencies): Checkpoints => {
   }
 }
 
-/** As `Checkpoints.announceKey`. */
 const announceKey = async (
   { eventLog, keys, read }: Making,
   { actor, reason }: { actor: string; reason: string },
@@ -85,16 +85,14 @@ const announceKey = async (
   const stream = await read()
   const announced = stream.keys.at(-1)
   const present = announced === undefined ? null : await keys.find(announced.id)
-  // If the announced key is lost, the key that is here in its place, if any, is announced.
+  // If the announced key is lost, another key that is already here is announced.
   const key = present === null ? await keys.first() : await keys.next()
-  if (key.id === announced?.id) throw new CheckpointRefused(`the log has announced ${key.id} already`)
+  if (key.id === announced?.id) throw new CheckpointRefused(`the log has already announced ${key.id}`)
   const previous = announced === undefined ? null : { id: announced.id, key: present }
   const event = announcementOf(key, { previous, actor, reason })
   if (!(await appendedTo(eventLog, stream, [event], actor)))
-    throw new CheckpointRefused(
-      'another process wrote to the stream of checkpoints in the meantime. Ask again',
-    )
-  // The new key replaces the old one.
+    throw new CheckpointRefused('another process wrote to the checkpoint stream in the meantime. Try again')
+  // Replaces the old key with the new one.
   await keys.find(key.id)
   return { keyId: key.id, vouchedFor: present !== null }
 }

@@ -5,12 +5,12 @@ import { writeLeafHash } from './merkle-tree.ts'
 import { packPositions, type StoredTile, type StoredTree, type TreeStore, unpackPositions } from './store.ts'
 import { TileStack, tileName, tileWidth } from './tiles.ts'
 
-/** Brings the stored tiles up to the log's head. Tiles that were stored before an interruption are kept, and growth continues from there. */
+/** Extends the stored tiles to the log's head. After an interruption, it continues from the tiles that were stored. */
 
-/** Leaves that are held in memory before they are stored. */
+/** How many leaves are collected in memory before they are stored. */
 const leavesPerWrite = 16_384
 
-/** The first leaf of a copied log: the SHA-256 of the checkpoint's whole note in UTF-8, base64url. */
+/** The first leaf of a copied log: the base64url SHA-256 of the checkpoint's whole note in UTF-8. */
 export const noteDigest = (note: string): string => hash('sha256', note, 'base64url')
 
 type Growing = {
@@ -21,7 +21,7 @@ type Growing = {
 
 export type GrownTree = StoredTree & { readonly root: Buffer }
 
-/** Resolves with how far the tiles go: up to the log's head at the time of the call, or further. `rebuild`: start over from the log's beginning. */
+/** Resolves with the stored tree, which reaches at least the log's head at the time of the call. `rebuild`: start over. */
 export const growTree = async (growing: Growing, { rebuild = false } = {}): Promise<GrownTree> => {
   const { eventLog, store, tree } = growing
   if (rebuild) await store.begin(tree.origin)
@@ -30,22 +30,20 @@ export const growTree = async (growing: Growing, { rebuild = false } = {}): Prom
     const usable =
       stored !== null &&
       stored.origin === tree.origin &&
-      // A log that was restored from an older copy no longer holds the events of the tiles.
+      // A log that was restored from an older copy no longer contains the events of the tiles.
       (stored.place === null || (await stillHolds(eventLog, stored.place)))
     const growth = usable ? await growthOf(growing, stored) : null
     if (growth !== null) {
       if (await growOn(growing, growth)) return { ...growth.reached, root: growth.stack.root() }
-      // If another process has grown it between two queries, the tiles are sound.
+      // If another process has extended them between two queries, the tiles are sound.
     } else if ((await store.read())?.size === stored?.size) await store.begin(tree.origin)
   }
 }
 
-/** Leaves that are not stored yet, on top of the stored ones. */
 type Growth = {
-  /** How far the stored tiles go. */
   reached: StoredTree
   readonly stack: TileStack
-  /** Of the last tile of level 0. */
+  /** The positions of the leaves in the last level-0 tile. */
   positions: Position[]
   readonly completed: StoredTile[]
   last: RecordedEvent | null
@@ -100,7 +98,7 @@ const addLeaf = (growth: Growth, { digest, position }: { digest: string; positio
   )
 }
 
-/** Whether all of it could be stored; false if another process was first. */
+/** Whether everything was stored; false if another process was first. */
 const growOn = async ({ eventLog, store }: Growing, growth: Growth): Promise<boolean> => {
   const known = growth.reached.place ?? undefined
   for await (const { events } of ownEventsAfter(eventLog, known && { after: known.position, known }))

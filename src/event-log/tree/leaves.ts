@@ -4,16 +4,16 @@ import { type EventLog, type LogPlace, logStart, type Position, type RecordedEve
 import { hasEnvelope } from '../stored-event.ts'
 
 /**
- * The leaves of the tree: the digests of all our events, in log order. An event's leaf is the digest in its metadata. If the digest was
- * removed, the leaf is the digest of its bytes as the first of a chain, which is another leaf.
+ * The leaves of the tree are the digests in our events' metadata, in log order. If a digest was removed, the leaf is
+ * the digest of the event's bytes as the first of a chain, which differs.
  */
 
-/** Metadata as this service writes them. Metadata that match need not be parsed to show that they are ours. */
+/** Metadata that matches this pattern is ours, and need not be parsed. */
 const ownMetadata =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON holds none of them unescaped.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON contains none of them unescaped.
   /^\{"schema_version":[1-9]\d{0,8}(?:,"request_id":"[^"\\\x00-\x1f]*")?(?:,"causation_id":"[^"\\\x00-\x1f]*")?(?:,"trace_id":"[^"\\\x00-\x1f]*")?,"actor":"[^"\\\x00-\x1f]*","effective_at":"[^"\\\x00-\x1f]*"(?:,"recorded_at":"[^"\\\x00-\x1f]*")?(?:,"digest":"[^"\\\x00-\x1f]*")?\}$/
 
-/** Checks which events are ours. Remembers the last stream: events come in runs of one stream. */
+/** Checks which events are ours. Remembers the last stream, because consecutive events often belong to one stream. */
 export const createOwnership = (): ((event: RecordedEvent) => boolean) => {
   let stream = ''
   let ours = false
@@ -29,7 +29,7 @@ export const createOwnership = (): ((event: RecordedEvent) => boolean) => {
 const digestMember = ',"digest":"'
 const tailLength = digestMember.length + 43 + 2
 
-/** The digest an event carries at the end of its metadata; null: none. */
+/** The digest at the end of an event's metadata, or null. */
 const carriedDigest = (metadata: string): string | null => {
   const at = metadata.length - tailLength
   return at > 0 && metadata.startsWith(digestMember, at) && metadata.endsWith('"}')
@@ -37,16 +37,16 @@ const carriedDigest = (metadata: string): string | null => {
     : null
 }
 
-/** Base64url, 43 characters. */
+/** The leaf of an event: 43 characters of base64url. */
 export const leafDigestOf = (event: RecordedEvent): string =>
   carriedDigest(event.metadata) ?? recompute(event, { ...event, previous: genesisDigest }).computed
 
-/** Our events, in log order, a page at a time. `position`: everything up to it was looked at. */
+/** Our events in log order, in pages. All events up to `position` were read. */
 type OwnEvents = { readonly events: readonly RecordedEvent[]; readonly position: Position }
 
 /**
- * Reads the log from after a position to its current head. The next page is fetched while a page is processed. Throws the errors of
- * `subscribe`: `LogRewritten` if the log no longer holds `known`.
+ * Reads our events from after a position to the current head. The next page is fetched while one is processed. Throws
+ * the errors of `subscribe`, such as `LogRewritten` if the log has lost `known`.
  */
 export async function* ownEventsAfter(
   eventLog: Pick<EventLog, 'head' | 'subscribe'>,
@@ -71,7 +71,7 @@ export async function* ownEventsAfter(
       const last = value.position >= head
       if (!last) {
         next = items.next()
-        // A consumer that stops early does not wait for it.
+        // A consumer that stops early does not await this page.
         next.catch(() => undefined)
       }
       const events = value.kind === 'events' ? value.events : []

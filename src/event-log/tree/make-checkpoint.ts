@@ -8,7 +8,7 @@ import type { SigningKey, SigningKeyFiles } from './signing-key.ts'
 import type { TreeStore } from './store.ts'
 import { rangeRoot, tilesOf } from './tiles.ts'
 
-/** Why a checkpoint cannot be signed or a proof cannot be given, and what to do. */
+/** Why a checkpoint cannot be signed or an event cannot be proved, and what to do. */
 export class CheckpointRefused extends Error {
   override name = 'CheckpointRefused'
 }
@@ -17,14 +17,13 @@ export type Making = {
   readonly eventLog: Pick<EventLog, 'append' | 'read' | 'subscribe' | 'head' | 'at'>
   readonly store: TreeStore
   readonly keys: SigningKeyFiles
-  /** Reads the current state of the stream `checkpoint`. */
   readonly read: () => Promise<CheckpointStream>
 }
 
-/** The first checkpoint needs two more appends before it. Other processes may be first, but each of them makes a checkpoint. */
+/** The first checkpoint needs two appends before it. Other processes can be first, but each of them makes a checkpoint. */
 const attemptsMax = 10
 
-/** As `Checkpoints.make`. */
+/** See `Checkpoints.make`. */
 export const makeCheckpoint = async (making: Making, { rebuild = false } = {}): Promise<Checkpoint> => {
   const wanted = await making.eventLog.head()
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
@@ -38,27 +37,25 @@ export const makeCheckpoint = async (making: Making, { rebuild = false } = {}): 
     const appended = await appendedTo(making.eventLog, stream, next)
     if (appended && begun === null) return (await making.read()).last ?? missing()
   }
-  throw new CheckpointRefused(
-    'no checkpoint was made: other processes were first, again and again. Ask again',
-  )
+  throw new CheckpointRefused('no checkpoint was made, because other processes were always first. Try again')
 }
 
 const missing = (): never => {
   throw new CheckpointRefused('the checkpoint that was appended is not in the log')
 }
 
-/** The last announced key; before the first announcement, the key in KEY_DIR, which is made if there is none. */
+/** The last announced key. Before the first announcement, the key in KEY_DIR, which is created if it is missing. */
 const signingKeyOf = async ({ keys }: Making, stream: CheckpointStream): Promise<SigningKey> => {
   const announced = stream.keys.at(-1)
   const key = announced === undefined ? await keys.first() : await keys.find(announced.id)
   if (key !== null) return key
   throw new CheckpointRefused(
-    `no checkpoint can be signed: ${keys.path} does not hold the key ${announced?.id} that the log announced. Name the right ` +
-      'KEY_DIR, or if the key is lost, announce another: event-log announce-key --reason TEXT',
+    `no checkpoint can be signed: ${keys.path} does not contain the key ${announced?.id} that the log announced. Set the right ` +
+      'KEY_DIR or, if the key is lost, announce another: event-log announce-key --reason TEXT',
   )
 }
 
-/** The events that must come before the very first checkpoint; null if they are there. */
+/** The events that must come before the very first checkpoint; null if they are in the log. */
 const beginning = (stream: CheckpointStream, key: SigningKey): readonly Keyed[] | null => {
   const announcement: Keyed[] =
     stream.keys.length > 0 ? [] : [announcementOf(key, { previous: null, actor: 'system', reason: null })]
@@ -90,8 +87,8 @@ const signed = async (
 }
 
 /**
- * The tree up to the log's head. Its beginning has to match the last signed root: tiles with another root are rebuilt, and
- * if the log itself gives another root, nothing is signed.
+ * Extends the tree to the log's head. Its beginning must match the last signed root: tiles with another root are
+ * rebuilt, and if the log itself has another root, nothing is signed.
  */
 const grownAsSigned = async (
   growing: Parameters<typeof growTree>[0],
@@ -105,15 +102,15 @@ const grownAsSigned = async (
     if (making && before === null) continue
     if (making)
       throw new CheckpointRefused(
-        `no checkpoint is signed: the log's first ${last.size} leaves no longer give the root that was signed on ${last.at}. ` +
+        `no checkpoint is signed: the log's first ${last.size} leaves no longer have the root that was signed on ${last.at}. ` +
           'Earlier events were changed or removed: run event-log verify',
       )
     making = true
   }
-  throw new CheckpointRefused('no checkpoint was made: other processes throw the tiles away, again and again')
+  throw new CheckpointRefused('no checkpoint was made, because other processes keep deleting the tiles')
 }
 
-/** The root at an earlier size, from the stored tiles; null if they lack some. */
+/** The root at an earlier size, from the stored tiles; null if some are missing. */
 const rootAt = async (store: TreeStore, size: number): Promise<Buffer | null> => {
   const whole = { from: 0, to: size }
   return rangeRoot(whole, await store.tiles(tilesOf([whole])))

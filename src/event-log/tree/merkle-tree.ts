@@ -1,27 +1,27 @@
 import { hash } from 'node:crypto'
 
 /**
- * The Merkle tree of RFC 6962 over SHA-256, and its proofs for an outsider: that a leaf is in a tree, and that
- * a tree is the beginning of a larger one. Pure. Sizes and indexes are whole numbers below 2^53.
+ * The Merkle tree of RFC 6962 over SHA-256, with proofs that a leaf is in a tree, and that a tree is the beginning of a
+ * larger one. Pure. Sizes and indexes are whole numbers below 2^53.
  */
 
 export const hashBytes = 32
 
-/** Of no leaves: RFC 6962 §2.1. */
+/** The root without leaves: RFC 6962 §2.1. */
 export const emptyRoot: Buffer = Buffer.from(hash('sha256', '', 'hex'), 'hex')
 
 const leafInput = Buffer.alloc(1 + hashBytes)
 const nodeInput = Buffer.alloc(1 + 2 * hashBytes)
 nodeInput[0] = 1
 
-/** Text is the fastest output of `hash`; it holds one character for each byte. */
+/** Text with one character per byte is the fastest output of `hash`. */
 const digestText = (input: Buffer): string => hash('sha256', input, 'binary')
 
-/** The hash of a leaf of any bytes. */
+/** The hash of a leaf with any bytes. */
 export const leafHash = (leaf: Buffer): Buffer =>
   Buffer.from(digestText(Buffer.concat([Buffer.of(0), leaf])), 'binary')
 
-/** Writes the hash of a leaf. The leaf is the 32 bytes of the digest in base64url. */
+/** Writes the hash of a leaf, which is the 32 bytes of a base64url digest. */
 export const writeLeafHash = (digest: string, target: Buffer, at: number): void => {
   leafInput.write(digest, 1, 'base64url')
   target.write(digestText(leafInput), at, 'binary')
@@ -34,8 +34,8 @@ export const nodeHash = (left: Buffer, right: Buffer): Buffer => {
 }
 
 /**
- * The root over hashes that lie one after the other: of leaves, or of complete subtrees of one height. Pairs are hashed level by
- * level, and an unpaired hash moves up unchanged, which gives the same root as the definition by halves.
+ * The root over consecutive hashes: of leaves, or of complete subtrees with the same height. Pairs are hashed level by
+ * level, and an unpaired hash moves up unchanged. The root is the same as in the RFC's definition by halves.
  */
 export const rootOf = (hashes: Buffer): Buffer => {
   let count = hashes.length / hashBytes
@@ -52,7 +52,7 @@ export const rootOf = (hashes: Buffer): Buffer => {
   return work.subarray(0, hashBytes)
 }
 
-/** Leaves from `from` up to before `to`. */
+/** `to` is exclusive. */
 export type LeafRange = { readonly from: number; readonly to: number }
 
 /** The largest power of two below a number above 1. */
@@ -62,7 +62,7 @@ export const splitOf = (size: number): number => {
   return split
 }
 
-/** The ranges whose roots prove a leaf, from the leaf upwards: PATH of RFC 6962 §2.1.1. */
+/** The ranges whose roots prove a leaf, from the leaf upwards (PATH of RFC 6962 §2.1.1). */
 export const inclusionRanges = (index: number, size: number): LeafRange[] => {
   const ranges: LeafRange[] = []
   for (let from = 0, to = size; to - from > 1; ) {
@@ -75,7 +75,7 @@ export const inclusionRanges = (index: number, size: number): LeafRange[] => {
   return ranges.reverse()
 }
 
-/** The ranges whose roots prove that a tree of `before` leaves is the beginning of one of `size`: PROOF of RFC 6962 §2.1.2. */
+/** The ranges whose roots prove that a tree of `before` leaves is the beginning of one of `size` (PROOF of RFC 6962 §2.1.2). */
 export const consistencyRanges = (before: number, size: number): LeafRange[] => {
   if (before === 0 || before === size) return []
   const ranges: LeafRange[] = []

@@ -14,20 +14,19 @@ import { inclusionProof, rangeRoot, tilesOf } from './tiles.ts'
 
 /** Proves that an event is in the log, up to a signed checkpoint. */
 export type InclusionProof = {
-  /** Of the event's leaf, counted from 0. */
+  /** The index of the event's leaf, counted from 0. */
   readonly index: number
-  /** The leaf: the event's digest, base64url. Its hash in the tree is SHA-256 of 0x00 and these 32 bytes. */
+  /** The leaf: the event's digest in base64url. Its hash in the tree is the SHA-256 of 0x00 and these 32 bytes. */
   readonly leaf: string
   /** From the leaf upwards, 32 bytes each, base64. */
   readonly hashes: readonly string[]
-  /** The checkpoint as it was signed. */
   readonly note: string
   readonly checkpoint: Checkpoint
-  /** The key that signed it, as verifiers of C2SP signed notes take it: `<origin>+<id>+<key>`. */
+  /** The signing key in the format of C2SP signed notes: `<origin>+<id>+<key>`. */
   readonly verifierKey: string
 }
 
-/** The stored tiles do not match the log: one of the two was changed. `message` names the event. */
+/** The stored tiles do not match the log, because one of the two was changed. `message` names the event. */
 export class ProofFault extends Error {
   override name = 'ProofFault'
 }
@@ -38,7 +37,7 @@ type Proving = {
   readonly read: () => Promise<CheckpointStream>
 }
 
-/** As `Checkpoints.proofOfInclusion`. The tiles are trusted only if they lead from the log's own event to the signed root. */
+/** See `Checkpoints.proofOfInclusion`. The tiles are trusted only if they connect the log's own event to the signed root. */
 export const prove = async (
   { eventLog, store, read }: Proving,
   position: Position,
@@ -62,7 +61,7 @@ export const prove = async (
   if (stored === null || hashes === null || key === undefined || root?.toString('base64') !== checkpoint.root)
     throw new ProofFault(
       `the event at position ${position} cannot be proved: the stored tree does not lead from it to the checkpoint at ${size} leaves. ` +
-        'Run event-log verify; if it names nothing but tiles, rebuild them with event-log checkpoint --rebuild',
+        'Run event-log verify; if it reports only tiles, rebuild them with event-log checkpoint --rebuild',
     )
   return {
     index: stored.index,
@@ -76,7 +75,7 @@ export const prove = async (
 
 /** Proves that one tree is the beginning of another: RFC 6962 §2.1.2. */
 export type ConsistencyProof = {
-  /** Of the earlier tree. */
+  /** The size of the earlier tree. */
   readonly size: number
   readonly root: string
   /** 32 bytes each, base64. */
@@ -84,7 +83,7 @@ export type ConsistencyProof = {
   readonly checkpoint: Checkpoint
 }
 
-/** As `Checkpoints.proofOfConsistency`. Throws `ProofFault` also for a size the last checkpoint does not reach. */
+/** See `Checkpoints.proofOfConsistency`. Throws `ProofFault` also if the last checkpoint is smaller than `size`. */
 export const proveConsistency = async (
   { store, read }: Pick<Proving, 'store' | 'read'>,
   size: number,

@@ -3,7 +3,7 @@ import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../port.ts'
 import type { Checkpoints, InclusionProof } from './checkpoints.ts'
 
-/** An event in a receipt. Metadata and data are exact texts: its digest covers their bytes. */
+/** An event in a receipt. Metadata and data are exact texts, because the digest covers their bytes. */
 type ReceiptEvent = {
   readonly stream: string
   readonly revision: number
@@ -12,24 +12,23 @@ type ReceiptEvent = {
   readonly metadata: string
   readonly data: string
   readonly previous_digest: string
-  /** C2SP tlog-proof, up to a signed checkpoint. */
+  /** A C2SP tlog-proof up to a signed checkpoint. */
   readonly proof: string
 }
 
 /** Proves to an outsider what a call recorded. `test/support/verify-receipt.ts` verifies it offline. */
 export type Receipt = {
   readonly request_id: string
-  /** The key that signed the checkpoint, as verifiers of C2SP signed notes take it. */
   readonly verifier_key: string
   readonly events: readonly ReceiptEvent[]
 }
 
-/** A call and its charge: never more. */
+/** A call and its charge. */
 const eventsMax = 2
 
 /**
- * The receipt of the call whose first event has this revision; null while no checkpoint covers all of its events. Throws
- * `ProofFault` if the stored tiles do not match the log, and the errors of the event log.
+ * The receipt for a call, by the revision of its first event; null if no checkpoint covers all of its events yet.
+ * Throws `ProofFault` if the stored tiles do not match the log, and the errors of the event log.
  */
 export const receiptOf = async (
   {
@@ -74,6 +73,6 @@ const digestAfter = (event: RecordedEvent): string => {
   return carried ?? computed
 }
 
-/** https://c2sp.org/tlog-proof */
+/** The format is defined by https://c2sp.org/tlog-proof. */
 const proofText = ({ index, hashes, note }: InclusionProof): string =>
   ['c2sp.org/tlog-proof@v1', `index ${index}`, ...hashes, '', note].join('\n')

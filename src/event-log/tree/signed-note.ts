@@ -2,14 +2,14 @@ import { createPublicKey, hash, verify } from 'node:crypto'
 import { hashBytes } from './merkle-tree.ts'
 
 /**
- * Checkpoints as C2SP tlog-checkpoint writes them: a signed note of three lines, origin, size and root, and one line for each
- * signature. Signatures are Ed25519 over the text, by a key whose name is the origin.
+ * Checkpoints in the format of C2SP tlog-checkpoint: a signed note of three lines (origin, size and root), and one line
+ * for each signature. Signatures are Ed25519 over the text, by a key whose name is the origin.
  */
 
-/** A tree at one size. `origin` is the worldwide name of the tree. */
+/** `origin` is the globally unique name of the tree. */
 type TreeHead = { readonly origin: string; readonly size: number; readonly root: Buffer }
 
-/** A text that is not a checkpoint, or not signed by the expected key. `message` gives the reason. */
+/** The text is not a checkpoint, or the expected key did not sign it. `message` gives the reason. */
 export class NoteFault extends Error {
   override name = 'NoteFault'
 }
@@ -21,23 +21,23 @@ const signatureBytes = 64
 const publicKeyBytes = 32
 const ed25519 = Buffer.of(1)
 
-/** No white space and no plus sign, as for every key's name. */
+/** The name of a key contains no white space and no plus sign. */
 const originPattern = /^[^\s+]{1,200}$/u
 const sizePattern = /^(0|[1-9]\d{0,15})$/
 
 const textOf = ({ origin, size, root }: TreeHead): string => {
-  if (!originPattern.test(origin)) throw new NoteFault(`"${origin}" is no origin`)
+  if (!originPattern.test(origin)) throw new NoteFault(`"${origin}" is not an origin`)
   return `${origin}\n${size}\n${root.toString('base64')}\n`
 }
 
-/** The start of a signature line, by which a reader finds the key. */
+/** The start of a signature line, which identifies the key. */
 const keyHash = (name: string, publicKey: Buffer): Buffer =>
   Buffer.from(
     hash('sha256', Buffer.concat([Buffer.from(`${name}\n`), ed25519, publicKey]), 'hex'),
     'hex',
   ).subarray(0, keyIdBytes)
 
-/** The key as verifiers take it: `<name>+<id>+<key>`. */
+/** The key in the format of verifiers: `<name>+<id>+<key>`. */
 export const verifierKey = (name: string, publicKey: Buffer): string =>
   `${name}+${keyHash(name, publicKey).toString('hex')}+${Buffer.concat([ed25519, publicKey]).toString('base64')}`
 
@@ -51,7 +51,7 @@ export const signedNote = (head: TreeHead, signer: Signer): string => {
 
 type Signature = { readonly name: string; readonly keyHash: Buffer; readonly signature: Buffer }
 
-/** The note's text, which is the part that was signed, and its signatures. Throws `NoteFault`. */
+/** The signed text of a note, and its signatures. Throws `NoteFault`. */
 export const partsOf = (note: string): { text: string; signatures: Signature[] } => {
   if (Buffer.byteLength(note) > noteBytesMax) throw new NoteFault(`a note has at most ${noteBytesMax} bytes`)
   const blank = note.lastIndexOf('\n\n')
@@ -66,11 +66,11 @@ const signatureOf = (line: string): Signature => {
   const [, name = '', encoded = ''] = /^— ([^\s+]+) ([A-Za-z0-9+/]+={0,2})$/u.exec(line) ?? []
   const bytes = Buffer.from(encoded, 'base64')
   if (name === '' || bytes.length <= keyIdBytes || bytes.toString('base64') !== encoded)
-    throw new NoteFault('a line of the note is no signature')
+    throw new NoteFault('a line of the note is not a signature')
   return { name, keyHash: bytes.subarray(0, keyIdBytes), signature: bytes.subarray(keyIdBytes) }
 }
 
-/** The content of a checkpoint. Does not check its signatures. Throws `NoteFault`. */
+/** The content of a checkpoint. Does not check signatures. Throws `NoteFault`. */
 export const headOf = (note: string): TreeHead => {
   const [origin = '', size = '', encoded = '', ...rest] = partsOf(note).text.split('\n')
   const root = Buffer.from(encoded, 'base64')
@@ -82,7 +82,7 @@ export const headOf = (note: string): TreeHead => {
   return { origin, size: Number(size), root }
 }
 
-/** Which of the keys has signed the note under its own name; undefined: none. Throws `NoteFault` if it is not a note. */
+/** The key that signed the note under its own name; undefined if no key did. Throws `NoteFault` if it is not a note. */
 export const signerOf = <Key extends { readonly publicKey: Buffer }>(
   note: string,
   name: string,

@@ -6,22 +6,21 @@ import { codeOf, syncDirectory } from '../directory.ts'
 import { keyIdOf } from './checkpoint-stream.ts'
 
 /**
- * The key that signs checkpoints, as a file in KEY_DIR that all processes of an installation share: `checkpoint.key` (mode 0600), an
- * Ed25519 key as PKCS #8 PEM. It is created once and never visible half-written: it is written and synced under
- * another name, then linked to its final name.
+ * The key that signs checkpoints. All processes of an installation share it as the file `checkpoint.key` in KEY_DIR
+ * (mode 0600), an Ed25519 key in PKCS #8 PEM. It is created once and never visible half-written: it is written and
+ * synced under another name, then linked to its final name.
  *
- * A new key waits as `checkpoint-next.key` until the log has announced it, and replaces the old key the first time it is used.
+ * A new key is in `checkpoint-next.key` until the log has announced it. It replaces the old key on its first use.
  */
 export type SigningKeyFiles = {
-  /** The path of the files, for messages. */
   readonly path: string
-  /** The key with this id; null: it is not here. */
+  /** The key with this id; null if it is not in the directory. */
   find(id: string): Promise<SigningKey | null>
-  /** The keys that are here. Changes nothing. */
+  /** All keys in the directory. Changes nothing. */
   present(): SigningKey[]
-  /** The key that is here, even if another process made it; made if there is none. */
+  /** The key in the directory, which is created if there is none. */
   first(): Promise<SigningKey>
-  /** A new key next to the current one; the same one until it is used. */
+  /** A new key next to the current one. Returns the same one until it is used. */
   next(): Promise<SigningKey>
 }
 
@@ -50,7 +49,7 @@ export const createSigningKeyFiles = ({
     if (there !== null) return there
     await makeDir()
     await makeKey(dir, at)
-    return readKey(at) ?? fail(at, 'it was removed while it was made')
+    return readKey(at) ?? fail(at, 'it was removed while it was being created')
   }
   return {
     path,
@@ -60,7 +59,7 @@ export const createSigningKeyFiles = ({
       const next = readKey(nextPath)
       if (next?.id !== id) return null
       await rename(nextPath, path).catch((error: unknown) => {
-        // Another process did it.
+        // Another process has already renamed it.
         if (codeOf(error) !== 'ENOENT') throw error
       })
       await syncDirectory(dir)
@@ -89,7 +88,7 @@ const readKey = (path: string): SigningKey | null => {
   } catch (error) {
     return fail(
       path,
-      'it is damaged. Put it back from where it was copied to, or remove it and see "event-log announce-key"',
+      'it is damaged. Restore it from its copy, or remove it and see "event-log announce-key"',
       error,
     )
   }
@@ -114,7 +113,7 @@ const makeKey = async (dir: string, path: string): Promise<void> => {
       await file.close()
     }
     await link(draft, path).catch((error: unknown) => {
-      // Another process was first: its key counts.
+      // Another process was first, so its key is used.
       if (codeOf(error) !== 'EEXIST') throw error
     })
     await unlink(draft)
@@ -123,7 +122,7 @@ const makeKey = async (dir: string, path: string): Promise<void> => {
     await unlink(draft).catch(() => undefined)
     fail(
       path,
-      `it cannot be made (${codeOf(cause) ?? 'unknown'}). KEY_DIR is a directory this user can write to, on a file system with hard links`,
+      `it cannot be created (${codeOf(cause) ?? 'unknown'}). KEY_DIR must be a directory that this user can write to, on a file system with hard links`,
       cause,
     )
   }

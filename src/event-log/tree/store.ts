@@ -4,22 +4,22 @@ import type { LogPlace, Position } from '../port.ts'
 import { hashBytes } from './merkle-tree.ts'
 import { type Tile, type TileHashes, tileName, tileWidth } from './tiles.ts'
 
-/** The tree's tiles in PostgreSQL: derived, disposable, and grown by the process that is first. */
+/** The tree's tiles in PostgreSQL. They derive from the log and can be rebuilt at any time. */
 
-/** How far the stored tiles go: this many leaves of this tree, the last of them for the event at `place`. */
+/** The stored tree: its name, its number of leaves, and the event of its last leaf. */
 export type StoredTree = {
   readonly origin: string
   readonly size: number
-  /** Null if no leaf is for an event yet. */
+  /** Null if no leaf belongs to an event yet. */
   readonly place: LogPlace | null
 }
 
-/** `positions`, on level 0: of the events of its leaves, packed. 0: a leaf without an event. */
+/** `positions`: on level 0, the packed positions of the leaves' events; 0: a leaf without an event. */
 export type StoredTile = Tile & { readonly positions: Buffer | null }
 
 export type TreeStore = {
   read(): Promise<StoredTree | null>
-  /** Deletes all tiles. None is left when it resolves. */
+  /** Deletes all tiles and starts an empty tree. */
   begin(origin: string): Promise<void>
   /** Adds the tiles between two sizes. Returns `false` and adds nothing if another process changed the tree in the meantime. */
   grow(
@@ -27,11 +27,11 @@ export type TreeStore = {
     to: StoredTree,
     tiles: readonly StoredTile[],
   ): Promise<boolean>
-  /** Those of the tiles that exist, by their names. */
+  /** The existing ones of these tiles, by name. */
   tiles(places: readonly Pick<Tile, 'level' | 'index'>[]): Promise<TileHashes>
   /** The hashes and positions of some tiles of level 0, in order. */
   lowest(from: number, count: number): Promise<StoredTile[]>
-  /** The leaf of the event at a position; null: there is none. */
+  /** The leaf of the event at a position, or null. */
   leafAt(position: Position): Promise<{ readonly index: number; readonly hash: Buffer } | null>
 }
 
@@ -85,7 +85,7 @@ export const createTreeStore = (pool: pg.Pool): TreeStore => ({
   },
   begin: (origin) =>
     inTransaction(pool, async (client) => {
-      // The row first: other processes that grow the tree wait for it, and then find another size.
+      // Changes the row first: other processes that extend the tree wait for it, and then find another size.
       await client.query(
         `insert into log_tree (origin, size, position) values ($1, 0, 0)
          on conflict (one) do update set origin = excluded.origin, size = 0, position = 0, event_id = null, digest = null`,

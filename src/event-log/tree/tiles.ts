@@ -1,8 +1,8 @@
 import { hashBytes, inclusionRanges, type LeafRange, nodeHash, rootOf, splitOf } from './merkle-tree.ts'
 
 /**
- * The tree in tiles, as C2SP tlog-tiles defines them: a tile of level 0 holds the hashes of 256 leaves; one of level n + 1 the roots
- * of 256 tiles of level n. The last tile of a level may be partial. Pure.
+ * The tree in tiles, as C2SP tlog-tiles defines them. A tile of level 0 contains the hashes of 256 leaves, and one of
+ * level n + 1 the roots of 256 tiles of level n. The last tile of a level can be partial. Pure.
  */
 
 export const tileWidth = 256
@@ -10,23 +10,22 @@ export const tileWidth = 256
 export type Tile = {
   readonly level: number
   readonly index: number
-  /** One after the other; fewer than 256 in the last tile of a level. */
+  /** Consecutive hashes; fewer than 256 in the last tile of a level. */
   readonly hashes: Buffer
 }
 
 export const tileName = ({ level, index }: Pick<Tile, 'level' | 'index'>): string => `${level}/${index}`
 
-/** Takes leaves in order. Holds only the last tile of each level. */
+/** Builds tiles from leaves, in order. Only the last tile of each level is in memory. */
 export class TileStack {
   #size = 0
   readonly #levels: { hashes: Buffer; count: number }[] = []
 
-  /** How many leaves there are. */
   get size(): number {
     return this.#size
   }
 
-  /** The stack of a tree of this size, with its last tiles from `lastTile`; null if they are not enough. */
+  /** The stack for a tree of this size, with its last tiles from `lastTile`; null if a tile is missing or too short. */
   static at(size: number, lastTile: (level: number, index: number) => Buffer | undefined): TileStack | null {
     const stack = new TileStack()
     for (let level = 0, entries = size; entries > 0; level++, entries = Math.floor(entries / tileWidth)) {
@@ -42,7 +41,7 @@ export class TileStack {
     return stack
   }
 
-  /** Adds a leaf. `write` writes its hash into the given buffer. Calls `completed` for every tile that the leaf completes, the lowest first. */
+  /** Adds a leaf, whose hash `write` writes into the given buffer. Calls `completed` for every completed tile, lowest level first. */
   add(write: (target: Buffer, at: number) => void, completed: (tile: Tile) => void): void {
     const lowest = this.#level(0)
     write(lowest.hashes, lowest.count * hashBytes)
@@ -61,7 +60,7 @@ export class TileStack {
     }
   }
 
-  /** The tiles that are not complete, the lowest first. */
+  /** The incomplete tiles, lowest level first. */
   partial(): Tile[] {
     return this.#levels.flatMap(({ hashes, count }, level) =>
       count === 0
@@ -95,7 +94,7 @@ export class TileStack {
   }
 }
 
-/** A complete subtree: 2^height leaves, the index-th of its height. */
+/** A complete subtree of 2^height leaves, the index-th of that height. */
 type Subtree = { readonly height: number; readonly index: number }
 
 const heightOf = (leaves: number): number => Math.round(Math.log2(leaves))
@@ -119,7 +118,7 @@ const placeOf = ({
   return { level, index: Math.floor(first / tileWidth), first: first % tileWidth, count }
 }
 
-/** The tiles that the roots of these ranges are calculated from, each once. */
+/** The tiles from which the roots of these ranges are calculated, each once. */
 export const tilesOf = (ranges: readonly LeafRange[]): Pick<Tile, 'level' | 'index'>[] => {
   const tiles = ranges.flatMap(subtreesOf).map(placeOf)
   return [
@@ -127,10 +126,10 @@ export const tilesOf = (ranges: readonly LeafRange[]): Pick<Tile, 'level' | 'ind
   ]
 }
 
-/** The hashes of tiles by their names, as `tileName` gives them. */
+/** The hashes of tiles, by `tileName`. */
 export type TileHashes = ReadonlyMap<string, Buffer>
 
-/** The root of the leaves of a range that begins where such a subtree may begin; null if a tile is missing or too short. */
+/** The root over a range of leaves that starts where such a subtree can start; null if a tile is missing or too short. */
 export const rangeRoot = ({ from, to }: LeafRange, tiles: TileHashes): Buffer | null => {
   if (from === to) return rootOf(Buffer.alloc(0))
   const [subtree, more] = subtreesOf({ from, to })
@@ -145,7 +144,7 @@ export const rangeRoot = ({ from, to }: LeafRange, tiles: TileHashes): Buffer | 
   return left === null || right === null ? null : nodeHash(left, right)
 }
 
-/** The hashes that prove a leaf of a tree of this size; null if a tile is missing. */
+/** The hashes that prove a leaf in a tree of this size; null if a tile is missing. */
 export const inclusionProof = (index: number, size: number, tiles: TileHashes): Buffer[] | null => {
   const hashes = inclusionRanges(index, size).map((range) => rangeRoot(range, tiles))
   return hashes.every((hash) => hash !== null) ? hashes : null

@@ -2,35 +2,30 @@ import { currentVersion, isEventType } from '../../events/catalogue.ts'
 import { genesisDigest, recompute } from '../hash-chain.ts'
 import type { RecordedEvent } from '../port.ts'
 
-/**
- * The hash chains of all streams together, event by event, in any interleaving of streams. Only the end of each stream
- * is held. Pure.
- */
+/** Checks the hash chains of all streams together, in any interleaving. Only the end of each stream is in memory. Pure. */
 
-/** How far a stream has been followed. */
+/** The end of the part of a stream that was checked. */
 type ChainEnd = {
   revision: number
   digest: string
-  /** Its first fault was reported; later events are not checked. */
+  /** A fault was reported, so later events are not checked. */
   broken: boolean
 }
 
-/** Whether an event whose bytes give this digest is known to be broken. */
+/** Whether an operator has acknowledged the broken event with this digest. */
 export type IsKnown = (event: RecordedEvent, digest: string) => boolean
 
 export type Chains = {
-  /** The fault of the stream's next event; null: there is none, or the stream was reported already. */
+  /** The fault of the stream's next event; null if there is none, or if the stream was already reported. */
   check(event: RecordedEvent): string | null
-  /** The stream continues after an event that was verified before. For a stream that has not been met. */
+  /** Continues a stream that is new here after an event that was verified earlier. */
   begin(verified: RecordedEvent): void
-  /** The streams that were met, by name. */
   met(): string[]
-  /** The last revision that was met; −1: none. */
+  /** The last revision seen; −1: none. */
   lastOf(stream: string): number
   isBroken(stream: string): boolean
-  /** Reports the stream. Its other faults are not reported. */
+  /** Marks the stream as reported, so that its other faults are not reported. */
   giveUp(stream: string): void
-  /** How many streams there are, and how many faults are known. */
   counts(): { readonly streams: number; readonly known: number }
 }
 
@@ -44,7 +39,7 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
     ends.set(stream, end)
     return end
   }
-  // Events come in runs of one stream.
+  // Consecutive events often belong to one stream.
   let last: { stream: string; end: ChainEnd } = { stream: '', end: endOf('') }
   ends.delete('')
   return {
@@ -80,10 +75,10 @@ const faultOf = (event: RecordedEvent, end: ChainEnd, isKnown: IsKnown): string 
     event.revision !== revision
       ? `expected revision ${revision}: an event is missing`
       : carried === null
-        ? 'carries no digest'
+        ? 'has no digest'
         : (mismatch(carried, computed) ?? unknown(event))
   if (fault !== null && !isKnown(event, computed)) return fault
-  // Events after a known fault were chained to the digest that the faulty event carries.
+  // Events after an acknowledged fault were chained to the digest that the faulty event contains.
   end.digest =
     carried ??
     (revision === 0 ? computed : recompute(event, { stream, revision, previous: genesisDigest }).computed)
@@ -94,11 +89,11 @@ const faultOf = (event: RecordedEvent, end: ChainEnd, isKnown: IsKnown): string 
 const mismatch = (carried: string, computed: string): string | null =>
   carried === computed
     ? null
-    : 'its bytes do not give the digest it carries: it, or the event before it, was changed'
+    : 'its bytes do not match its digest, so this event or the one before it was changed'
 
 const versionStart = '{"schema_version":'
 
-/** The digest proves that the bytes are as written, so it is enough to check that this release knows their type. */
+/** The digest proves the bytes, so it is enough to check that this release supports their type. */
 const unknown = ({ type, metadata }: RecordedEvent): string | null => {
   const newest = isEventType(type) ? currentVersion(type) : 0
   const version = metadata.startsWith(versionStart)

@@ -7,32 +7,30 @@ import { type Tile, TileStack, tileName, tileWidth } from '../tree/tiles.ts'
 
 /** Compares the tree, rebuilt from the log, with the signed roots and the stored tiles. */
 
-/** The root that the log has to give at a size. */
+/** The root that the log must have at a size. */
 export type ExpectedRoot = {
   readonly size: number
   readonly root: string
-  /** Of the event of the last leaf; null if it is not known. */
+  /** The position of the last leaf's event; null if it is unknown. */
   readonly position: string | null
-  /** Called with the reason if the log gives another root. */
+  /** Called with the reason if the log has another root. */
   readonly refuted: (why: string) => void
 }
 
 export type Roots = {
-  /** The next event of ours in log order. */
+  /** Adds the next event of ours, in log order. */
   add(event: RecordedEvent): void
-  /** Compares completed tiles with the stored ones. Called after every page, so that few are held. */
+  /** Compares completed tiles with the stored ones. Must be called after every page, so that few tiles are in memory. */
   settle(): Promise<void>
-  /** Called at the end of the log. */
   end(): Promise<void>
   readonly size: number
-  /** The last signed root that the log confirmed. */
+  /** The last signed root that the log has confirmed. */
   readonly passed: ExpectedRoot | null
 }
 
-/** Leaves that were verified before: the tree over them, and the positions of the leaves in the last tile of level 0. */
+/** The tree over leaves that were verified earlier, and the positions of the leaves in its last level-0 tile. */
 export type BegunTree = { readonly stack: TileStack; readonly positions: readonly bigint[] }
 
-/** The number of tiles of level 0 that are fetched at a time. */
 const fetchedTiles = 64
 
 export const createRoots = async ({
@@ -44,7 +42,7 @@ export const createRoots = async ({
 }: {
   readonly tree: { readonly origin: string; readonly previousNote: string | null } | null
   readonly expected: readonly ExpectedRoot[]
-  /** Null if tiles are not to be compared. */
+  /** Null: tiles are not compared. */
   readonly store: TreeStore | null
   readonly tileFault: (message: string) => void
   readonly begun?: BegunTree
@@ -85,9 +83,9 @@ export const createRoots = async ({
     end: async () => {
       await tiles?.settle()
       for (const { refuted } of due.slice(next))
-        refuted(`the log has ${size} leaves only: its end is missing`)
+        refuted(`the log has only ${size} leaves: its end is missing`)
       if (tiles !== null && stored !== null && stored.size > size)
-        tileFault(`the stored tree has ${stored.size} leaves, and the log only ${size}`)
+        tileFault(`the stored tree has ${stored.size} leaves, but the log has only ${size}`)
     },
     get size() {
       return size
@@ -98,13 +96,12 @@ export const createRoots = async ({
   }
 }
 
-/** Compares the root with the one that was signed. */
 const compareRoot = (expected: ExpectedRoot | undefined, stack: TileStack, position: bigint): boolean => {
   if (expected === undefined) return false
   const root = stack.root().toString('base64')
   if (root !== expected.root)
     expected.refuted(
-      `the log's first ${expected.size} leaves give the root ${root}: something that was written before it was changed`,
+      `the log's first ${expected.size} leaves have the root ${root}: an earlier event was changed`,
     )
   else if (expected.position !== null && expected.position !== position.toString())
     expected.refuted(`its last leaf is the event at position ${position}, not at ${expected.position}`)
@@ -114,7 +111,7 @@ const compareRoot = (expected: ExpectedRoot | undefined, stack: TileStack, posit
 
 type TileComparison = {
   completed(tile: StoredTile): void
-  /** The tiles that are partial at the stored size, and the positions of the lowest of them. */
+  /** The tiles that are partial at the stored size, and the positions in the lowest of them. */
   reached(partial: readonly Tile[], positions: Buffer): void
   settle(): Promise<void>
 }
@@ -151,7 +148,7 @@ const compareTiles = (
           (tile.positions === null || begins(there.positions, tile.positions))
         if (!same)
           tileFault(
-            `the stored tile ${tileName(tile)} ${there === undefined ? 'is missing' : 'is not what the log gives'}; ` +
+            `the stored tile ${tileName(tile)} ${there === undefined ? 'is missing' : 'does not match the log'}; ` +
               'event-log checkpoint --rebuild rebuilds the tiles',
           )
       }

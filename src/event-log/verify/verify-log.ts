@@ -16,15 +16,14 @@ import { type Chains, createChains, type IsKnown } from './chains.ts'
 import { type BegunTree, createRoots, type ExpectedRoot, type Roots } from './roots.ts'
 
 /**
- * Reads the log once, in log order, and proves it as far as possible without other sources: that each stream's chain
- * holds and ends where the engine expects, that the tree over all of it gives every signed root, and that the stored tiles
- * belong to this tree.
+ * Reads the log once, in log order, and checks everything that needs no other source: each stream's chain and its end,
+ * every signed root, and the stored tiles.
  *
- * Events up to a signed checkpoint that were verified before need not be read again. They are still checked: the stored tiles have to give
- * that checkpoint's root, and each chain continues after the event before.
+ * Events up to a signed checkpoint that were verified earlier need not be read again. They are still checked: the
+ * stored tiles must have that checkpoint's root, and each chain continues after its last verified event.
  */
 
-/** Where the log differs from what was written. `revision` and `event_id` are null if the fault is not about one event. */
+/** A difference between the log and what was written. `revision` and `event_id` are null if the fault does not concern one event. */
 export type LogFault = {
   readonly stream: string
   readonly revision: number | null
@@ -35,37 +34,38 @@ export type LogFault = {
 export type LogVerdict = {
   readonly events: number
   readonly streams: number
-  /** Broken events that an operator knows of. */
+  /** Broken events that an operator has acknowledged. */
   readonly known: number
-  /** The number of leaves that were verified before and not read again; 0: the log was read from its beginning. */
+  /** The number of leaves that were verified earlier and not read again; 0: the log was read from its beginning. */
   readonly after: number
-  /** The last checkpoint up to which everything is now verified; null if there is none, or there are faults. */
+  /** The last checkpoint up to which everything is now verified; null if there is none, or if there are faults. */
   readonly through: VerifiedUpTo | null
   readonly checkpoints: {
-    /** Of this log's own tree, each recomputed. */
+    /** The checkpoints of this log's own tree, each recomputed. */
     readonly recomputed: number
-    /** Of the logs that this log was copied from: their signatures hold, and the last of each is the next tree's first leaf. */
+    /**
+     * The checkpoints of the logs from which this one was copied. Their signatures are valid, and the last one of each
+     * log is the next tree's first leaf.
+     */
     readonly earlier: number
     readonly last: Checkpoint | null
     /** Keys that an operator announced because the previous key was lost, and the reasons. */
     readonly announced: readonly { readonly key_id: string; readonly reason: string }[]
   }
-  /** The checkpoint kept outside; null: none was given. */
+  /** The checkpoint from outside; null if none was given. */
   readonly against: OutsideCheckpoint | null
   /** The first fault of each stream, in log order, and the faults of the tree; at most `faultsMax`. */
   readonly faults: readonly LogFault[]
 }
 
-/** A signed checkpoint up to which the log was verified. */
 export type VerifiedUpTo = { readonly origin: string; readonly size: number; readonly root: string }
 
 export type VerifyLogOptions = {
-  /** The text of a checkpoint that was kept outside. */
   readonly against?: string | undefined
   readonly isKnown?: IsKnown | undefined
-  /** Continues from there if the checkpoint is signed in the log and the stored tiles give its root; otherwise reads all of the log. */
+  /** Continues from there if the checkpoint is signed in the log and the stored tiles have its root. Otherwise, reads the whole log. */
   readonly since?: VerifiedUpTo | null | undefined
-  /** Stops after this time, once a checkpoint has been passed. Default: at the log's end. */
+  /** Stops after this time, once a checkpoint has been passed. Default: at the end of the log. */
   readonly readMaxMs?: number | undefined
   readonly onProgress?:
     | undefined
@@ -78,7 +78,7 @@ const faultsMax = 100
 const pageEvents = 4_000
 const askedAtOnce = 16
 
-/** Throws the errors of reading except `EventsUnreadable`; and `NoteFault` if `against` is not a checkpoint. */
+/** Throws the errors of reading except `EventsUnreadable`, and `NoteFault` if `against` is not a checkpoint. */
 export const verifyLog = async (
   { eventLog, store }: { eventLog: Log; store: TreeStore | null },
   { against, isKnown, onProgress, since = null, readMaxMs = Number.POSITIVE_INFINITY }: VerifyLogOptions = {},
@@ -98,7 +98,8 @@ export const verifyLog = async (
   })
   const chains = createChains(isKnown)
   const whole = await readAll(eventLog, { chains, roots, report, onProgress, begun, readMaxMs })
-  // Streams with nothing new are not looked at again, nor streams that may continue beyond the point where reading stopped.
+  // Streams without new events are not checked again, nor streams that may continue beyond the end of the part that was
+  // read.
   if (whole) await complete(eventLog, chains, { report, names: begun.size === 0 ? null : chains.met() })
   const { streams, known } = chains.counts()
   return {
@@ -127,12 +128,12 @@ const throughOf = (
 ): VerifiedUpTo | null =>
   passed === null || tree === null ? since : { origin: tree.origin, size: passed.size, root: passed.root }
 
-/** Where reading begins. `after`: the position of the last event that is not read. */
+/** `after`: the position of the last event that is not read. */
 type Begun = { readonly size: number; readonly after: Position; readonly tree: BegunTree | null }
 
 const beginning: Begun = { size: 0, after: logStart, tree: null }
 
-/** The end of the verified part, if the log has signed it and the stored tiles give its root. */
+/** The end of the verified part, if the log has signed it and the stored tiles have its root. */
 const begunAt = async (
   store: TreeStore | null,
   {
@@ -151,7 +152,10 @@ const begunAt = async (
   return { size: checkpoint.size, after: BigInt(checkpoint.position), tree }
 }
 
-/** The signed roots, as far as the stream of checkpoints is sound. It is read before the log, so that each root is at most at the log's head. */
+/**
+ * The signed roots, up to the first fault in the stream of checkpoints. They are read before the log, so that none is
+ * beyond the log's head.
+ */
 const signedRoots = async (
   eventLog: Log,
   report: Report,
@@ -223,7 +227,8 @@ const readAll = async (
     }
   } catch (error) {
     if (!(error instanceof EventsUnreadable)) throw error
-    // Log order ends here. Each stream is read separately, up to the first event that cannot be opened. The tree is not grown further.
+    // Log order ends here. Each stream is read separately, up to its first event that cannot be opened, and the tree is
+    // not extended.
     await readStreams(eventLog, chains, { report, begun })
     return true
   }
@@ -231,7 +236,7 @@ const readAll = async (
   return true
 }
 
-/** Streams whose beginning was verified before continue after their last verified event. */
+/** Streams whose beginning was verified earlier continue after their last verified event. */
 const goOn = async (
   eventLog: Log,
   chains: Chains,
@@ -283,7 +288,7 @@ const readStreams = async (
 const allStreams = async (eventLog: Log): Promise<string[]> =>
   (await eventLog.streams('')).filter(isStreamOfOurs).sort()
 
-/** Every stream has to end where the engine itself expects. Streams that have grown since are read once more. */
+/** Every stream must end where the engine itself expects. Streams that have grown since are read once more. */
 const complete = async (
   eventLog: Log,
   chains: Chains,
@@ -305,31 +310,28 @@ const endFault = async (eventLog: Log, chains: Chains, stream: string): Promise<
   if (engine === null || engine === met) return null
   const missing = (fault: string): LogFault => ({ stream, revision: met + 1, event_id: null, fault })
   if (engine < met)
-    return missing(
-      `the stream goes up to revision ${met}, and the event log itself counts it up to ${engine} only`,
-    )
+    return missing(`the stream ends at revision ${met}, but the event log itself counts only up to ${engine}`)
   const { events, unreadable } = await readOpenable(eventLog, stream, { from: met + 1, max: 1 })
   if (unreadable !== null) return missing(unreadable.message)
-  // Written while the log was read.
+  // This event was written while the log was read.
   if (events[0]?.revision === met + 1) return null
-  return missing(`the stream ends before revision ${engine}, up to which the event log itself counts it`)
+  return missing(`the stream ends before revision ${engine}, although the event log itself counts up to it`)
 }
 
-/** A checkpoint that was kept outside, and the verdict on it. */
 type OutsideCheckpoint = {
   readonly origin: string
   readonly size: number
   readonly root: string
   /**
-   * `extended`: the log's tree begins with exactly these leaves. `begun_from`: the log is a copy whose tree begins with this
-   * checkpoint. `refuted`: neither, see the faults.
+   * `extended`: the log's tree begins with exactly these leaves. `begun_from`: the log is a copy whose tree begins with
+   * this checkpoint. `refuted`: neither; the faults give the reason.
    */
   readonly verdict: 'extended' | 'begun_from' | 'refuted'
 }
 
 type Fault = { stream: string; revision: null; event_id: null; fault: string }
 
-/** Throws `NoteFault` if the text is not a checkpoint. `expected`: the root that the log has yet to confirm; get the verdict after that. */
+/** Throws `NoteFault` if the text is not a checkpoint. `expected`: the root that the log must confirm before the verdict is known. */
 const outsideCheckpoint = (
   note: string,
   { keys, tree }: CheckpointStream,
@@ -350,8 +352,8 @@ const outsideCheckpoint = (
   } else if (tree !== null && tree.previousNote === note) verdict = 'begun_from'
   else
     refuted(
-      `it is of the tree ${origin}, and this log's is ${tree?.origin ?? 'not begun'}. A copied log proves only that it begins with the ` +
-        'last checkpoint of the log it was copied from: give that one, or verify this one against the old log',
+      `it belongs to the tree ${origin}, but this log's tree is ${tree?.origin ?? 'not begun'}. A copied log proves only that it begins with the ` +
+        'last checkpoint of the log it was copied from: use that checkpoint, or verify this one against the old log',
     )
   return { expected, checkpoint: () => ({ origin, size, root, verdict }) }
 }

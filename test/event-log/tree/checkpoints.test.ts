@@ -124,7 +124,7 @@ describe('checkpoints', () => {
       metadata: metadata.replace(/"digest":".{4}/, '"digest":"AAAA'),
     }))
     await expect(checkpoints.make({ rebuild: true })).rejects.toThrow(
-      'no longer give the root that was signed',
+      'no longer have the root that was signed',
     )
   })
 })
@@ -195,7 +195,7 @@ describe('the signing key', () => {
       expect(vouchedFor).toBe(false)
       await lost.make()
       // The old key is back, but no longer the signing key.
-      await expect(scene.checkpoints().make()).rejects.toThrow('does not hold the key')
+      await expect(scene.checkpoints().make()).rejects.toThrow('does not contain the key')
     } finally {
       await rm(elsewhere, { recursive: true, force: true })
     }

@@ -98,7 +98,7 @@ const cases: readonly Case[] = [
       changeEvent(scene.pool, { stream: prices, revision: 7 }, ({ data }) => ({
         data: data.replace('reason', 'treason'),
       })),
-    named: { stream: prices, revision: 7, fault: 'its bytes do not give the digest it carries' },
+    named: { stream: prices, revision: 7, fault: 'its bytes do not match its digest' },
   },
   {
     what: 'the digest of an event',
@@ -106,7 +106,7 @@ const cases: readonly Case[] = [
       changeEvent(scene.pool, { stream: operator, revision: 3 }, ({ metadata }) => ({
         metadata: metadata.replace(/"digest":".{4}/, '"digest":"AAAA'),
       })),
-    named: { stream: operator, revision: 3, fault: 'its bytes do not give the digest it carries' },
+    named: { stream: operator, revision: 3, fault: 'its bytes do not match its digest' },
   },
   {
     what: 'an event without its digest',
@@ -114,7 +114,7 @@ const cases: readonly Case[] = [
       changeEvent(scene.pool, { stream: operator, revision: 3 }, ({ metadata }) => ({
         metadata: metadata.replace(/,"digest":.*/, '}'),
       })),
-    named: { stream: operator, revision: 3, fault: 'carries no digest' },
+    named: { stream: operator, revision: 3, fault: 'has no digest' },
   },
   {
     what: 'the first event of a stream, without its digest',
@@ -122,12 +122,12 @@ const cases: readonly Case[] = [
       changeEvent(scene.pool, { stream: operator, revision: 0 }, ({ metadata }) => ({
         metadata: metadata.replace(/,"digest":.*/, '}'),
       })),
-    named: { stream: operator, revision: 0, fault: 'carries no digest' },
+    named: { stream: operator, revision: 0, fault: 'has no digest' },
   },
   {
     what: 'a type this release does not know',
     tamper: () => changeEvent(scene.pool, { stream: operator, revision: 499 }, () => ({ type: 'Unheard' })),
-    named: { stream: operator, revision: 499, fault: 'its bytes do not give the digest it carries' },
+    named: { stream: operator, revision: 499, fault: 'its bytes do not match its digest' },
   },
   {
     what: 'the last event of a stream, taken out',
@@ -135,7 +135,7 @@ const cases: readonly Case[] = [
       sql(`delete from log_segments g using log_streams s where s.id = g.stream_id and s.name = $1`, [
         prices,
       ]),
-    named: { stream: checkpointStream, revision: 3, fault: 'give the root' },
+    named: { stream: checkpointStream, revision: 3, fault: 'have the root' },
   },
   {
     what: 'the end of the log, cut off with its counters',
@@ -143,7 +143,7 @@ const cases: readonly Case[] = [
     named: {
       stream: checkpointStream,
       revision: null,
-      fault: 'the stored tree has 604 leaves, and the log only 455',
+      fault: 'the stored tree has 604 leaves, but the log has only 455',
     },
   },
   {
@@ -154,7 +154,7 @@ const cases: readonly Case[] = [
   {
     what: 'a whole chain, rewritten from an event on',
     tamper: () => rechained(operator, 190, (data) => data.replace('reason', 'Reason')),
-    named: { stream: checkpointStream, revision: 2, fault: "the log's first 202 leaves give the root" },
+    named: { stream: checkpointStream, revision: 2, fault: "the log's first 202 leaves have the root" },
   },
   {
     what: 'a checkpoint, rewritten with its chain',
@@ -162,7 +162,7 @@ const cases: readonly Case[] = [
     named: {
       stream: checkpointStream,
       revision: 3,
-      fault: 'the checkpoint and its note say different things',
+      fault: 'the checkpoint does not match its note',
     },
   },
   {
@@ -179,7 +179,7 @@ const cases: readonly Case[] = [
     named: {
       stream: checkpointStream,
       revision: null,
-      fault: 'the stored tile 0/1 is not what the log gives',
+      fault: 'the stored tile 0/1 does not match the log',
     },
   },
   {
@@ -191,7 +191,7 @@ const cases: readonly Case[] = [
     named: {
       stream: checkpointStream,
       revision: null,
-      fault: 'the stored tile 0/0 is not what the log gives',
+      fault: 'the stored tile 0/0 does not match the log',
     },
   },
   {
@@ -249,7 +249,7 @@ describe('a checkpoint kept outside', () => {
     await sql('delete from log_tree')
     expect((await verified(notes[1])).faults).toEqual([])
     expect((await verified(notes[2])).faults).toMatchObject([
-      { stream: 'the checkpoint kept outside', fault: expect.stringContaining('603 leaves only') },
+      { stream: 'the checkpoint kept outside', fault: expect.stringContaining('has only 603 leaves') },
     ])
   })
 
