@@ -21,7 +21,6 @@ export type AccountState = {
   readonly changed: {
     readonly lots: Map<string, LotState>
     readonly overrides: OverrideState[]
-    /** The revisions of overrides that were withdrawn. */
     readonly withdrawn: number[]
   }
 }

@@ -78,7 +78,7 @@ export const approveProposal = (
   // The proposal changes its base book, so it would undo the changes in a book that was published in the meantime.
   if ((base?.version ?? null) !== found.base)
     return {
-      refused: `p${number} was proposed as a change of price book ${found.base ?? 'none'}, but the book in force at that time is now ${base?.version ?? 'none'}: propose it again`,
+      refused: `p${number} was proposed as a change to price book ${found.base ?? 'none'}, but the book in force at that time is now ${base?.version ?? 'none'}: propose it again`,
     }
   const book = {
     version: nextVersion(prices),

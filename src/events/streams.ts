@@ -19,10 +19,8 @@ const streamCategories = [
 /** The organization's ledger: grants, calls, charges and adjustments in one order. */
 export const ledgerStream = (organizationId: string): string => `ledger-${organizationId}`
 
-/** The events of one API key. */
 export const keyStream = (keyId: string): string => `key-${keyId}`
 
-/** All price books ever published. */
 export const priceBookStream = 'pricebook'
 
 /** Everything about one person: fetches, misses and erasure. */

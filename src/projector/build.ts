@@ -104,7 +104,6 @@ export const inSavepoint: Piece = {
 
 type Batch = Folded & { readonly build: Build; readonly decoded: Decoded }
 
-/** The place of a batch's last event, or null if the batch is empty. */
 const lastOf = ({ recorded }: Decoded): LogPlace | null => {
   const last = recorded.at(-1)
   return last === undefined ? null : placeOf(last)

@@ -19,7 +19,6 @@ export class TotalsDiffer extends Error {
   override name = 'TotalsDiffer'
 }
 
-/** The maximum number of differences that are listed for a projection. */
 const differencesMax = 1_000
 
 type Sums = { lines: number; granted: bigint; charged: bigint; expired: bigint; adjusted: bigint }

@@ -14,7 +14,6 @@ import { stateful } from './states.ts'
 
 export type Poison = { readonly position: bigint; readonly stream: string; readonly error: string }
 
-/** The result of folding a batch. */
 export type Folded = {
   readonly changes: readonly Change[]
   /** In log order. For money, at most one event per stream, because later ones are not folded. */

@@ -23,7 +23,6 @@ type Held = {
 type Settings = {
   readonly lease: Lease
   readonly logger: Logger
-  /** The subject of the log message about a failure. */
   readonly what: string
   readonly leaseRetryMs: number
   readonly failurePauseMs: number

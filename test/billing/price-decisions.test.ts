@@ -128,7 +128,7 @@ describe('an approval', () => {
     const both = withProposal(withProposal(start, priced('2')), priced('3'), { effectiveFrom: at(7200) })
     const published = folded(both, done(approve(both, 1)))
     expect(refusal(approve(published, 2))).toBe(
-      'p2 was proposed as a change of price book 1, but the book in force at that time is now 2: propose it again',
+      'p2 was proposed as a change to price book 1, but the book in force at that time is now 2: propose it again',
     )
   })
 

@@ -136,7 +136,7 @@ const load = async (
     if (found !== undefined) return { account: known, found }
     // Only the projector seals rows, and only for events that it read. So the log has lost them, and perhaps later
     // payments.
-    const message = `the read models contain revision ${revision} of ${ledgerStream(organizationId)}, but the event log does not: it was restored from an older copy, or the ledger was shortened`
+    const message = `the read models contain revision ${revision} of ${ledgerStream(organizationId)}, but the event log does not: the log was restored from an older copy, or the ledger was shortened`
     logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
     throw new LogRewritten(message)
   }
