@@ -177,7 +177,7 @@ test('a target is checked before the restore (empty, in use, or of another relea
     migrated.url,
     `insert into schema_migrations (number, name, sha256) values (9999, 'later.sql', '')`,
   )
-  await expect(checking(other)).rejects.toThrow('and this database those of 9999')
+  await expect(checking(other)).rejects.toThrow('but this database has those of 9999')
 })
 
 describe('refused, and nothing is written', () => {

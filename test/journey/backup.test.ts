@@ -221,7 +221,7 @@ test('a killed backup leaves no file under its final name and says what to do wi
     if (left.length === 0) continue
     const { err } = await cli(['backup', 'create', file('killed.tar')], from())
     expect(err).toContain(
-      'killed.tar.partial is being written by another backup, or was left by a killed backup',
+      'killed.tar.partial exists: another backup is writing it, or was killed and left it behind',
     )
     await rm(file('killed.tar.partial'))
   }

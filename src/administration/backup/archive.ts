@@ -1,6 +1,6 @@
 /**
- * The file of a backup: a tar of bounded entries, readable by any tar, whose last entry contains the digest of every other one. It is
- * written under another name and renamed when it is complete and on the disk.
+ * A backup file is a tar with entries of limited size, and its last entry contains the digests of all others. The file gets its
+ * final name only when it is complete and on disk.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -14,13 +14,13 @@ export class ArchiveFault extends Error {
   override name = 'ArchiveFault'
 }
 
-/** Entries are smaller: a reader never holds more of a file than one entry. */
+/** No entry is larger, because a reader loads each entry into memory as a whole. */
 export const entryBytesMax = 64 * 1024 * 1024
 
 export type ArchiveWriter = {
-  /** Resolves when the bytes were accepted, so that no more than one entry waits. Rejects if the file cannot be written. */
+  /** Resolves when the bytes have been accepted, so that at most one entry waits. Rejects if the file cannot be written. */
   add(name: string, bytes: Buffer): Promise<void>
-  /** The file now has its final name, and is on the disk. */
+  /** Resolves when the file has its final name and is on disk. */
   finish(): Promise<FileDigest>
   /** Removes everything that was written. */
   abandon(): Promise<void>
@@ -78,7 +78,7 @@ export const createArchive = async (path: string): Promise<ArchiveWriter> => {
 
 type ArchiveEntry = { readonly name: string; readonly bytes: Buffer; readonly sha256: string }
 
-/** Every entry in order, and then the digest of the file. Throws `ArchiveFault` if the file is not a tar of bounded entries. */
+/** Yields the entries in order and returns the file's digest. Throws `ArchiveFault` if the file is not such a tar. */
 export async function* readArchive(path: string): AsyncGenerator<ArchiveEntry, FileDigest> {
   const digest = createHash('sha256')
   let read = 0

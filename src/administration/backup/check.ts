@@ -16,14 +16,13 @@ export type CheckedBackup = FileDigest & {
   readonly path: string
   readonly manifest: Manifest
   readonly rows: Readonly<Record<string, number>>
-  /** Of the installation that was backed up. */
   readonly key: InstallationKey
 }
 
 type Checking = {
   /** One of them must open the installation key in the manifest. */
   readonly secretKeys: readonly SecretKey[]
-  /** Called with each part of a table in turn, compressed, before the whole file is known to be sound. */
+  /** Called with each compressed part of a table in turn, before the whole file is known to be undamaged. */
   readonly onRows?: (table: string, chunk: Buffer, manifest: Manifest) => Promise<void>
   readonly onProgress?: (readBytes: number) => void
   /** Throws if the backup cannot be accepted, before its rows are read. */
@@ -31,8 +30,8 @@ type Checking = {
 }
 
 /**
- * Reads a whole backup and proves that it is unchanged and comes from the installation of one of the SECRET_KEYs. Throws `ArchiveFault`
- * naming the file and the faulty part.
+ * Reads a whole backup and proves that it is unchanged and was made with one of the SECRET_KEYs. Throws an `ArchiveFault` that
+ * names the file and the faulty part.
  */
 export const checkBackup = async (
   path: string,
@@ -73,7 +72,7 @@ export const checkBackup = async (
     }
     const table = tableOfChunk(name)
     if (table === null || !manifest.tables.some((one) => one.name === table))
-      throw new ArchiveFault(`${path} is damaged: it holds ${name}, which does not belong in a backup`)
+      throw new ArchiveFault(`${path} is damaged: it contains ${name}, which does not belong in a backup`)
     await onRows?.(table, bytes, manifest)
   }
 }
@@ -110,6 +109,6 @@ const refuseDifferent = (
   }
   if (found.length !== digests.entries.length)
     throw new ArchiveFault(
-      `${path} is damaged: it holds ${found.length - digests.entries.length} extra parts`,
+      `${path} is damaged: it contains ${found.length - digests.entries.length} extra parts`,
     )
 }

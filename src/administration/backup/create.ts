@@ -25,13 +25,13 @@ import { keptTables, logTables } from './tables.ts'
 
 const compress = promisify(zstdCompress)
 
-/** The amount read before it is compressed into an entry. */
+/** How much is read before it is compressed into one entry. */
 const chunkBytes = 8 * 1024 * 1024
-/** The fastest: most of a backup is the event log, which is compressed already. */
+/** The fastest level, because most of a backup is the event log, which is already compressed. */
 const level = 1
 
 export type Asked = {
-  /** Must not exist. */
+  /** The file must not exist yet. */
   readonly path: string
   readonly actor: string
   readonly onProgress: (progress: BackupProgress) => void
@@ -39,7 +39,7 @@ export type Asked = {
 
 export type BackupProgress = {
   readonly table: string
-  /** Rows read from the database, and about how many it has. */
+  /** The bytes of rows read so far, and roughly how many there are. */
   readonly readBytes: number
   readonly ofBytes: number
   readonly elapsedMs: number
@@ -56,8 +56,8 @@ export type MadeBackup = {
 type Snapshot = { readonly client: pg.Client; readonly manifest: Manifest; readonly ofBytes: number }
 
 /**
- * Copies everything that is not derived into a file, as of one moment, while the installation keeps working. It contains neither
- * SECRET_KEY nor KEY_DIR. Recorded in the event log when the file is complete. Throws `InputFault` for a path that cannot be used.
+ * Copies everything that cannot be derived into a file, as of one moment, while the installation keeps running. The file contains
+ * neither SECRET_KEY nor KEY_DIR. Throws `InputFault` if the path cannot be used.
  */
 export const createBackup = async (
   foundation: Foundation,
@@ -99,12 +99,12 @@ export const refuseTaken = async (path: string): Promise<void> => {
       throw new InputFault(
         'file',
         taken === path
-          ? `${path} exists and is not overwritten: name another file`
-          : `${taken} is being written by another backup, or was left by a killed backup: remove it in that case`,
+          ? `${path} already exists and is not overwritten: choose another file`
+          : `${taken} exists: another backup is writing it, or was killed and left it behind. If no backup is running, remove it`,
       )
 }
 
-/** A refusal by the disk or the directory is a fault of the path. */
+/** If the disk or the directory refuses, another path can help, so this is an error of the input. */
 const asInputFault = (error: unknown, path: string): unknown => {
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
   if (
@@ -114,7 +114,7 @@ const asInputFault = (error: unknown, path: string): unknown => {
   return new InputFault('file', `${path} cannot be written (${code}); nothing was left behind`)
 }
 
-/** One moment of the whole database, read by the role that owns it. */
+/** A snapshot of the whole database, read by the role that owns it. */
 const openSnapshot = async ({
   migrationUrl,
   eventLog,
@@ -126,7 +126,7 @@ const openSnapshot = async ({
   try {
     await client.query('begin isolation level repeatable read read only')
     const holdsLog = eventLogName === 'PostgreSQL'
-    // Read from an event store before the rows: a store restored to this point or later contains everything the rows refer to.
+    // An event store's end is read before the rows, so that a store restored to this point or later contains all that the rows refer to.
     const head = holdsLog ? await headIn(client) : await eventLog.head()
     const last = head === 0n ? null : await eventLog.at(head)
     const { rows } = await client.query<{ number: number; size: string }>(

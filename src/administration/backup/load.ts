@@ -23,13 +23,13 @@ type ReadAgain = (
   accept: (manifest: Manifest) => void,
 ) => Promise<void>
 
-/** The tables whose rows are loaded. Positions are meaningless if the log is copied into another one. */
+/** The tables whose rows are loaded. If the log is copied, tables of positions are left out, because the copy has other positions. */
 export const loadedTables = (copiesLog: boolean): readonly string[] =>
   [...logTables, ...keptTables].filter((table) => !copiesLog || !tablesOfPositions.includes(table))
 
 /**
  * Marks the database, so that nothing starts there until the restore is complete. `elsewhere` names the target event log. Throws
- * `ConfigError` if the database cannot accept this backup; then it is not marked.
+ * `ConfigError`, without marking the database, if it cannot accept this backup.
  */
 export const beginRestore = (
   client: pg.Client,
@@ -55,7 +55,7 @@ export const loadRows = async (
 ): Promise<void> => {
   await inTransaction(client, async () => {
     await client.query('lock table log_head in access exclusive mode')
-    // Another restore, started at the same time, has loaded them.
+    // Another restore that started at the same time has already loaded the rows.
     if ((await readMark(client))?.loaded === true) return
     await refuseUsed(client)
     if (backup.manifest.holds_log) await client.query('delete from log_head')
@@ -76,18 +76,18 @@ const inTransaction = async <Value>(client: pg.Client, work: () => Promise<Value
     await client.query('rollback').catch(() => undefined)
     throw error instanceof pg.DatabaseError && error.code === insufficientPrivilege
       ? new ConfigError(
-          `DATABASE_MIGRATION_URL: a restore is written by the role that owns the tables, and "${client.user}" is not: ${error.message}`,
+          `DATABASE_MIGRATION_URL: only the role that owns the tables can restore a backup, and "${client.user}" does not own them: ${error.message}`,
           { cause: error },
         )
       : error
   }
 }
 
-/** Only the data of a first start may exist: a working installation is never overwritten. */
+/** Throws `ConfigError` if the installation is not empty, because a working installation is never overwritten. */
 const refuseUsed = async (client: pg.Client): Promise<void> => {
   const used: string[] = []
   for (const table of [...logTables, ...keptTables]) {
-    // The schema is that of the release that made the backup: tables added later do not exist yet.
+    // The schema is that of the release that made the backup, so tables added later do not exist yet.
     const { rows } = await client.query<{ there: boolean }>('select to_regclass($1) is not null as there', [
       table,
     ])
@@ -98,8 +98,8 @@ const refuseUsed = async (client: pg.Client): Promise<void> => {
   }
   if (used.length > 0)
     throw new ConfigError(
-      `this installation is not empty (${used.slice(0, 3).join(', ')} ${used.length > 3 ? `and ${used.length - 3} more tables hold rows` : 'hold rows'}), and a restore does not overwrite anything. ` +
-        'Name an empty DATA_DIR, or an empty database in DATABASE_URL.',
+      `this installation is not empty (${used.slice(0, 3).join(', ')} ${used.length > 3 ? `and ${used.length - 3} more tables contain rows` : 'contain rows'}), and a restore does not overwrite anything. ` +
+        'Use an empty DATA_DIR, or set DATABASE_URL to an empty database.',
     )
 }
 
@@ -115,17 +115,17 @@ const migratedTo = async (client: pg.Client): Promise<number> => {
   return last[0]?.number ?? 0
 }
 
-/** Rows of an earlier release are loaded into tables of that release, and migrated after that. */
+/** Rows of an earlier release are loaded into that release's tables and migrated afterwards. */
 const refuseOtherShape = (here: number, { path, manifest }: CheckedBackup): void => {
   if (manifest.migration !== here)
     throw new ConfigError(
-      `${path} has the tables of migration ${manifest.migration}, and this database those of ${here}: name an empty database that no release was started on`,
+      `${path} has the tables of migration ${manifest.migration}, but this database has those of ${here}: use an empty database that no release has used yet`,
     )
 }
 
 /**
- * Throws `ConfigError` if a database, as it is before migration, cannot accept this backup. It accepts a backup whose restore
- * was begun there before. Writes nothing.
+ * Throws `ConfigError` if a database that has not been migrated yet cannot accept this backup. If a restore of the same backup has
+ * begun there, the database accepts it. Writes nothing.
  */
 export const refuseTarget = async (
   client: pg.Client,
@@ -140,11 +140,11 @@ export const refuseTarget = async (
   if (mark?.loaded === true) {
     if (mark.backupId !== backup.manifest.backup_id)
       throw new ConfigError(
-        'another backup is being restored here: continue with that backup, or name an empty DATA_DIR or database',
+        'another backup is being restored here: continue with that backup, or use an empty DATA_DIR or database',
       )
     if (mark.elsewhere !== elsewhere)
       throw new ConfigError(
-        `EVENT_LOG_URL: this restore began with the event log ${mark.elsewhere}, and it is now ${elsewhere}: name the first one again`,
+        `EVENT_LOG_URL: this restore began with the event log ${mark.elsewhere}, but the event log is now ${elsewhere}: set EVENT_LOG_URL back`,
       )
     return
   }
@@ -166,7 +166,7 @@ const loadAll = async (
     const count = await loading.end()
     if (count !== backup.rows[loading.table])
       throw new ArchiveFault(
-        `${backup.path} is damaged: it holds ${count} rows of ${loading.table}, and its digests name ${backup.rows[loading.table]}`,
+        `${backup.path} is damaged: it contains ${count} rows of ${loading.table}, but should contain ${backup.rows[loading.table]}`,
       )
     loading = null
   }
@@ -182,7 +182,7 @@ const loadAll = async (
     },
     ({ backup_id }) => {
       if (backup_id !== backup.manifest.backup_id)
-        throw new ArchiveFault(`${backup.path} was replaced while it was read`)
+        throw new ArchiveFault(`${backup.path} was replaced while it was being read`)
     },
   )
   await end()
@@ -219,7 +219,7 @@ const beginLoading = async (
   }
 }
 
-/** The event log must be complete: positions without a gap, up to the end stated in the backup. */
+/** Checks that the loaded event log has no gaps and ends at the position stated in the backup. */
 const settle = async (client: pg.Client, { path, manifest }: CheckedBackup): Promise<void> => {
   if (!manifest.holds_log) return
   await client.query(
@@ -233,6 +233,6 @@ const settle = async (client: pg.Client, { path, manifest }: CheckedBackup): Pro
   const { position } = manifest.head
   if (rows[0]?.events !== position || rows[0].last !== position || rows[0].position !== position)
     throw new ArchiveFault(
-      `${path} holds ${rows[0]?.events} events up to position ${rows[0]?.last}, and should hold ${position}`,
+      `${path} contains ${rows[0]?.events} events up to position ${rows[0]?.last}, but should contain ${position}`,
     )
 }

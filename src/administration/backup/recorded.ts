@@ -15,7 +15,7 @@ export const recordBackup = (
   return recordOperation(eventLog, { type: 'BackupCreated', data }, { actor, once: `backup/${backup_id}` })
 }
 
-/** Once for each restore, even if the command is repeated. `since` is when it began. */
+/** Records a restore once, even if the command is repeated. `since` is the time the restore began. */
 export const recordRestored = (
   { eventLog }: Log,
   { manifest, sha256 }: CheckedBackup,

@@ -21,7 +21,7 @@ import { beginRestore, loadedTables, loadRows, refuseTarget } from './load.ts'
 
 type Asked = {
   readonly path: string
-  /** Continues even if keys of KEY_DIR are lost, and with them everything sealed under them. */
+  /** Continue even if keys of KEY_DIR are lost, and so everything sealed under them. */
   readonly keysLost: boolean
   readonly logger: Logger
   readonly waitMs: number
@@ -41,9 +41,8 @@ type Restorable = {
 }
 
 /**
- * Reads the whole backup and this host's keys: everything that can be known before the
- * database is read. Nothing is written. Throws `ConfigError` if this installation cannot accept it, `ArchiveFault` if the
- * file is damaged.
+ * Checks the whole backup and this host's keys, and writes nothing. Throws `ConfigError` if this installation cannot accept the
+ * backup, and `ArchiveFault` if the file is damaged.
  */
 export const checkRestorable = async (
   config: Config,
@@ -52,7 +51,7 @@ export const checkRestorable = async (
   const secretKeys = await knownSecretKeysOf(config)
   if (secretKeys === null)
     throw new ConfigError(
-      `SECRET_KEY: it is not set, and there is none in DATA_DIR. A backup does not contain it: set it to that of the installation that was backed up, or put its file "secret_key" into ${config.DATA_DIR}`,
+      `SECRET_KEY: it is not set, and there is none in DATA_DIR. A backup does not contain it: set it to the key of the installation that was backed up, or copy that installation's file "secret_key" into ${config.DATA_DIR}`,
     )
   const newest = await newestMigration()
   const accept = (manifest: Manifest): void => refuseUnfit(manifest, { config, secretKeys, newest, path })
@@ -65,10 +64,7 @@ export const checkRestorable = async (
   return { backup, checking: { secretKeys, accept } }
 }
 
-/**
- * Checks whether the database here would accept this backup in `restoreBackup`; migrates and writes nothing. Throws `ConfigError` if
- * it would not, or cannot be reached.
- */
+/** Throws `ConfigError` if the database cannot be reached or would not accept this backup. Migrates and writes nothing. */
 export const checkTarget = (
   config: Config,
   { backup, ...options }: { readonly backup: CheckedBackup } & Pick<Asked, 'logger' | 'waitMs'>,
@@ -80,15 +76,13 @@ export const checkTarget = (
 export type LoadedBackup = {
   readonly backup: CheckedBackup
   readonly rows: Readonly<Record<string, number>>
-  /** When the restore began. */
   readonly since: Date
 }
 
 /**
- * Restores a backup into an empty installation: the whole file is checked before anything is written, and its rows are written in one
- * transaction. If the event log belongs in an event store, it is copied there and deleted from the database. Nothing starts there until
- * `endRestore`. Derived data is still missing then: `openFoundation`, verify and rebuild. Can be interrupted at any point and repeated. Throws
- * as `checkRestorable`, and `CommandRefused` if the service runs there.
+ * Restores a backup into an empty installation. The whole file is checked before its rows are written in one transaction, and
+ * a restore can be interrupted at any point and repeated. Derived data must be rebuilt before `endRestore`; until then the service cannot
+ * start there. Throws what `checkRestorable` throws, and `CommandRefused` if the service is running there.
  */
 export const restoreBackup = async (config: Config, asked: Asked): Promise<LoadedBackup> => {
   const { logger, waitMs, onProgress } = asked
@@ -128,10 +122,10 @@ export const restoreBackup = async (config: Config, asked: Asked): Promise<Loade
   return { backup, rows, since: mark.since }
 }
 
-/** From now on the service may start. */
+/** After this, the service can start. */
 export const endRestore = removeMark
 
-/** A process that started before the mark would keep running during the restore. Nothing is loaded yet, so the mark is removed, too. */
+/** Refuses if a process that started before the mark is still running. Nothing has been loaded yet, so the mark is removed. */
 const refuseServed = async (client: pg.Client, url: string): Promise<void> => {
   try {
     await refuseRunning({ variable: 'DATABASE_URL', url }, 'restore')
@@ -141,7 +135,7 @@ const refuseServed = async (client: pg.Client, url: string): Promise<void> => {
   }
 }
 
-/** From the database into the event store. Copied events are deleted from the database in one transaction, so that there is one log. */
+/** Copies the log into the event store, then deletes it from the database in one transaction, so that only one log exists. */
 const copyLog = async (
   config: Config,
   {
@@ -155,7 +149,7 @@ const copyLog = async (
   const { EVENT_LOG_URL: url = '', EVENT_LOG_PREFIX: prefix } = config
   const from = await openNamed({ variable: 'DATABASE_URL', url: database.url }, logger)
   closing.add(() => from.close())
-  // An earlier attempt has copied it.
+  // An earlier attempt has already copied the log.
   if ((await from.head()) === logStart) return
   const named = { variable: 'EVENT_LOG_URL', url, prefix }
   const to = await openNamed(named, logger)
@@ -173,12 +167,12 @@ const copyLog = async (
     commit`)
 }
 
-/** Both begin with the same price book, or the target is empty: nothing is written into another installation's event log. */
+/** Throws unless the target is empty or begins with the same price book: another installation's event log must not be changed. */
 const refuseForeign = async (from: EventLog, to: EventLog): Promise<void> => {
   const [ours, theirs] = await Promise.all([from, to].map(firstPriceBook))
   if (theirs === undefined || (ours?.id === theirs.id && ours.metadata === theirs.metadata)) return
   throw new ConfigError(
-    'EVENT_LOG_URL: the event log there belongs to another installation. Name an empty one, or separate it with EVENT_LOG_PREFIX',
+    'EVENT_LOG_URL: the event log there belongs to another installation. Use an empty one, or keep them apart with EVENT_LOG_PREFIX',
   )
 }
 
@@ -213,7 +207,7 @@ const refuseUnfit = (
     )
   if (!manifest.holds_log && config.EVENT_LOG_URL === undefined)
     throw new ConfigError(
-      `EVENT_LOG_URL: the event log of ${path} was ${manifest.event_log} and is not in it. Restore that event log first, and name it in EVENT_LOG_URL.`,
+      `EVENT_LOG_URL: ${path} does not contain its event log, which was ${manifest.event_log}. Restore that event log first, then set EVENT_LOG_URL to it.`,
     )
 }
 

@@ -1,6 +1,6 @@
-/** The tables that a backup contains. A test holds the tables that are left out, with a reason each. */
+/** The tables that a backup contains. A test lists all other tables, each with the reason why it is left out. */
 
-/** The Postgres log. Left out if the event log is an EventStoreDB, which has its own backups. */
+/** The PostgreSQL log. Left out if the event log is in EventStoreDB, which has its own backups. */
 export const logTables = ['log_head', 'log_streams', 'log_segments'] as const
 
 /** Everything that cannot be derived from the event log, ordered so that rows come after the rows they refer to. */
@@ -24,7 +24,7 @@ export const keptTables = [
 ] as const
 
 /**
- * They contain positions, which differ in another event log. If a restore copies the log, webhooks read it from its beginning, and a
- * message that was already sent is recognized by its id; events that cannot be folded are set aside again.
+ * These tables contain positions, which differ in another event log. If a restore copies the log, webhooks read the copy from its
+ * beginning and recognize sent messages by their ids, and events that cannot be folded are set aside again.
  */
 export const tablesOfPositions: readonly string[] = ['webhook_progress', 'webhook_balances', 'parked_events']
