@@ -228,7 +228,7 @@ describe('the environment', () => {
     ['EVENT_LOG_URL', 'esdb+discover://admin:changeit@one:2113,two:2113?tls=true'],
   ])('%s=%s is a warning', async (name, url) => {
     expect(await passwordLines({ [name]: url })).toEqual([
-      `warning: ${name}: its password is well known, or the name of its user`,
+      `warning: ${name}: the password is well known, or is the name of the user`,
     ])
   })
 
@@ -258,11 +258,8 @@ describe('the database', () => {
     })
 
   test.each([
-    [{ off: ['fsync'] }, 'fault: fsync is off: calls that were answered may be lost'],
-    [
-      { off: ['synchronous_commit'] },
-      'fault: synchronous_commit is off: calls that were answered may be lost',
-    ],
+    [{ off: ['fsync'] }, 'fault: fsync is off: a crash can lose answered calls'],
+    [{ off: ['synchronous_commit'] }, 'fault: synchronous_commit is off: a crash can lose answered calls'],
     [{ standby: true }, 'fault: it does not accept writes: it is a standby, or read-only'],
     [{ used: 95 }, 'warning: 95 of 100 connections are in use'],
     [{}, 'ok: safe against a crash; 12 of 100 connections are in use'],
@@ -285,8 +282,8 @@ describe('jobs', () => {
   }
   const jobLines = (...rows: object[]): Promise<string[]> =>
     lines('jobs', { pool: databaseSaying([/as made/, [{ made: true }]], [/pgboss.queue/, rows]) })
-  const oldest = (ago: string) => `of 1, checkpoint has the oldest success: ${ago} ago`
-  const scheduled = (ago: string) => `of 1, checkpoint has not succeeded yet, and was scheduled ${ago} ago`
+  const oldest = (ago: string) => `jobs: 1; checkpoint has the oldest success: ${ago} ago`
+  const scheduled = (ago: string) => `jobs: 1; checkpoint has not succeeded yet, and was scheduled ${ago} ago`
 
   test.each([
     [{ done_ms: 49 * hourMs }, [`ok: ${oldest('2 days')}`]],
@@ -299,7 +296,7 @@ describe('jobs', () => {
     ],
     [
       { cron: null, state: 'failed', ended_ms: 0 },
-      ['warning: checkpoint failed 0 ms ago: no reason is kept', `ok: ${oldest('0 ms')}`],
+      ['warning: checkpoint failed 0 ms ago: no reason was recorded', `ok: ${oldest('0 ms')}`],
     ],
   ])('%j is reported', async (changed, told) => {
     expect(await jobLines({ ...job, ...changed })).toEqual(told)
@@ -581,7 +578,7 @@ describe('the network', () => {
     ])
     expect(await ask('[192.0.2.9]')).toEqual(['ok: [192.0.2.9] is an address, not a name to look up'])
     expect(await ask('other.test', { EMAIL_PROBE: 'off' })).toEqual([
-      'ok: mail servers are not asked (EMAIL_PROBE=off)',
+      'ok: mail servers are not contacted (EMAIL_PROBE=off)',
     ])
     await dns.close()
   })

@@ -78,7 +78,7 @@ test('a separate role and a writable EventStoreDB are fine, and checking that wr
 test('a service that works as the owner is a warning', async () => {
   const findings = await examine({ ...environment, DATABASE_URL: database.url })
   expect(about(findings, 'database rights')).toEqual([
-    expect.stringMatching(/^warning: the service works as \S+, which could change the event log$/),
+    expect.stringMatching(/^warning: the service uses the role \S+, which can change the event log$/),
   ])
 })
 
@@ -86,7 +86,7 @@ test('an event log other than the one the rows were folded from is a fault', asy
   const { EVENT_LOG_URL: _, ...rest } = environment
   expect(about(await examine(rest), 'event log')).toEqual([
     expect.stringMatching(
-      /^fault: the read models were folded from esdb:\/\/\S+, and the event log is PostgreSQL$/,
+      /^fault: the read models were folded from esdb:\/\/\S+, but the event log is PostgreSQL$/,
     ),
     expect.stringMatching(/^warning: not looked at without it: /),
   ])

@@ -1,13 +1,10 @@
 import { within } from '../../concurrency/deadline.ts'
 
-/**
- * One check of an installation, declared once as data. The command "doctor", the pages of operations, `/readyz` and
- * the gauges in `/metrics` all show the same list.
- */
+/** One check of an installation. The command "doctor", the operations pages, `/readyz` and `/metrics` all show the same list of checks. */
 export type Check<On> = {
   /** As `doctor` prints it. */
   readonly name: string
-  /** For a `value` that `look` measured: above these it is a warning, or a fault. */
+  /** A `value` that `look` measured is a warning or a fault above these numbers. */
   readonly bound?: {
     readonly unit: 'seconds' | 'days' | 'share'
     readonly warning?: number
@@ -17,12 +14,12 @@ export type Check<On> = {
   readonly severity: 'warning' | 'fault'
   /** What to do, if `look` has no better advice. */
   readonly advice: string
-  /** Its name in `/readyz`, and whether a fault makes the process unready. */
+  /** The check's name in `/readyz`, and whether a fault makes the process unready. */
   readonly readiness?: { readonly name: string; readonly counts: 'always' | 'where rows are shown' | 'never' }
-  /** Names and help texts. All gauges of a check have the same labels. */
+  /** Help texts by gauge name. All gauges of a check have the same labels. */
   readonly gauges?: Readonly<Record<string, string>>
   readonly labels?: readonly string[]
-  /** Nothing: the check does not concern this installation. If it throws, that is a fault, too. */
+  /** Returns an empty list if the check does not concern this installation. An exception counts as a fault. */
   readonly look: (on: On) => Looked | Promise<Looked>
 }
 
@@ -42,13 +39,12 @@ type Measured = {
   readonly found: Found | readonly Found[]
   /** By the name of a gauge. */
   readonly samples?: Readonly<Record<string, readonly Sample[]>>
-  /** For `/readyz`, if that is not the worst finding; null: the check is left out there. */
+  /** The level for `/readyz`, if it is not that of the worst finding; null leaves the check out. */
   readonly ready?: Level | null
-  /** More members of the check, in the `/readyz` that only operators can reach. */
+  /** More members of the check in the `/readyz` that only operators can reach. */
   readonly details?: Readonly<Record<string, unknown>>
 }
 
-/** A check's finding, for people and programs. */
 export type Finding = {
   /** The thing that was checked, in a word or two. */
   readonly about: string
@@ -74,7 +70,7 @@ export const measured = (
   more: Pick<Found, 'advice' | 'figures'> = {},
 ): Found => ({ says, state: { value }, ...more })
 
-/** A completed check: its findings, and why there may be no more. */
+/** A completed check. If findings can be missing, `failure` is the reason. */
 export type Seen = Omit<Measured, 'found'> & {
   readonly findings: readonly Finding[]
   readonly failure: 'failed' | 'timed_out' | null
@@ -91,7 +87,7 @@ export async function see<On>(check: Check<On>, on: On): Promise<Seen> {
   }
 }
 
-/** Each question to a server has a shorter deadline: this one ends a check that still hangs. */
+/** Requests to servers have shorter deadlines; this one ends a check that hangs anyway. */
 const lookMaxMs = 10_000
 
 export const seeWithin = <On>(check: Check<On>, seen: Promise<Seen>, maxMs = lookMaxMs): Promise<Seen> =>
@@ -123,21 +119,21 @@ const levelOf = (value: number, bound: Check<never>['bound']): Level => {
   return value > (bound?.warning ?? Number.POSITIVE_INFINITY) ? 'warning' : 'ok'
 }
 
-/** The worst finding. */
+/** The level of the worst finding. */
 export const worstOf = (findings: readonly Pick<Finding, 'level'>[]): Level =>
   (['fault', 'warning'] as const).find((level) => findings.some((one) => one.level === level)) ?? 'ok'
 
-/** Messages from other software may be a page long. */
+/** Messages from other software can be a page long. */
 const reasonCharsMax = 400
 
-/** Why something failed, in one line. A host with several addresses fails with an error for each, and the outer error has no message. */
+/** Why something failed, in one line. If a host has several addresses, only the error of each address has a message. */
 export function reasonOf(error: unknown): string {
   const first = error instanceof AggregateError && error.message === '' ? error.errors[0] : error
   const text = first instanceof Error ? first.message || first.name : String(first)
   return (text.split('\n', 1)[0] ?? '').slice(0, reasonCharsMax)
 }
 
-/** A length of time, for a person. */
+/** A duration for a person, such as "3 min". */
 export function durationText(ms: number): string {
   const seconds = Math.round(Math.abs(ms) / 1_000)
   if (seconds < 1) return `${Math.round(Math.abs(ms))} ms`

@@ -10,7 +10,7 @@ import { type Check, durationText, type Found, fine, measured, reasonOf, wrong }
 
 export type InDatabase = {
   readonly pool: pg.Pool
-  /** The name of the database, for people; null: the reader knows it. */
+  /** The database's name for people; null if the reader knows it. */
   readonly where: string | null
   /** Whether this process counts rate limits together with others; null if that was never intended. */
   readonly rateLimitsShared?: (() => boolean) | null
@@ -22,7 +22,8 @@ const versionMin = 160_000
 export const databaseCheck: Check<InDatabase> = {
   name: 'database',
   severity: 'fault',
-  advice: 'Check that it runs, and that address, user and password in DATABASE_URL are right.',
+  advice:
+    'Check that PostgreSQL is running, and that the address, user and password in DATABASE_URL are right.',
   readiness: { name: 'database', counts: 'always' },
   look: async ({ pool, where }) => {
     const asked = await pool
@@ -34,17 +35,17 @@ export const databaseCheck: Check<InDatabase> = {
     const [{ version, number, name } = { version: '', number: 0, name: '' }] = asked.rows
     const says = `PostgreSQL ${version}${where === null ? '' : ` ${where}`}, database ${name}`
     if (number >= versionMin) return fine(says)
-    const advice = 'Move to PostgreSQL 16 or newer: pg_dump there, restore here.'
+    const advice = 'Move to PostgreSQL 16 or newer: use pg_dump on the old server and restore on the new one.'
     return wrong(`${says}: it is too old`, { advice })
   },
 }
 
-/** Rows about the state of the service: cheap enough to be read every second. */
+/** Checks of rows that are cheap enough to be read every second. */
 export const rowChecks: readonly Check<InDatabase>[] = [
   {
     name: 'processes',
     severity: 'warning',
-    advice: 'Set REDIS_URL to one Redis for all of them, and check that it runs.',
+    advice: 'Set REDIS_URL to one Redis for all processes, and check that Redis is running.',
     readiness: { name: 'rate_limiter', counts: 'never' },
     gauges: {
       rate_limiter_degraded:
@@ -136,7 +137,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
       const askedMs = Date.now()
       const { rows } = await pool.query<{ now: Date }>('select clock_timestamp() as now')
       const nowMs = rows[0]?.now.getTime() ?? Number.NaN
-      // The database read its clock between the question and its answer: that much is not a difference.
+      // The database read its clock at some time between the query and its result, so that span does not count as a difference.
       const ownMs = nowMs < askedMs ? askedMs - nowMs : Math.min(0, Date.now() - nowMs)
       return [
         aheadFound("this host's clock", ownMs),
@@ -148,7 +149,7 @@ export const rowChecks: readonly Check<InDatabase>[] = [
   },
 ]
 
-/** Checks of "doctor" only: their results do not change while a process runs. */
+/** Only "doctor" runs these checks, because their results do not change while a process runs. */
 export const settingChecks: readonly Check<InDatabase>[] = [
   {
     name: 'database settings',
@@ -168,7 +169,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
                 (select count(*)::int from pg_stat_activity where backend_type = 'client backend') as used`,
       )
       const [{ off, standby, used, max } = { off: null, standby: false, used: 0, max: 1 }] = rows
-      const found = (off ?? []).map((name) => wrong(`${name} is off: calls that were answered may be lost`))
+      const found = (off ?? []).map((name) => wrong(`${name} is off: a crash can lose answered calls`))
       if (standby)
         found.push(
           wrong('it does not accept writes: it is a standby, or read-only', {
@@ -180,7 +181,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
         found.push(
           wrong(connections, {
             severity: 'warning',
-            advice: 'Raise max_connections and restart PostgreSQL; each process of the service may hold 20.',
+            advice: 'Raise max_connections and restart PostgreSQL; each process of the service can use 20.',
           }),
         )
       return found.length > 0
@@ -200,7 +201,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
       )
       return rows.map(({ role, changes }) =>
         changes
-          ? wrong(`the service works as ${role}, which could change the event log`)
+          ? wrong(`the service uses the role ${role}, which can change the event log`)
           : fine(`the role ${role} cannot change the event log`),
       )
     },
@@ -233,7 +234,7 @@ export const settingChecks: readonly Check<InDatabase>[] = [
 
 const connectionShareMax = 0.9
 
-/** Why rate limits are multiplied; null while all api processes count together. */
+/** Why rate limits are multiplied; null if all api processes count together. */
 export function countingApart(processes: readonly Pick<Process, 'counters' | 'roles'>[]): string | null {
   const api = processes.filter(({ roles }) => roles.includes('api'))
   const places = new Set(api.map(({ counters }) => counters)).size
@@ -265,7 +266,7 @@ function jobsFound(rows: readonly JobRow[]): Found[] {
     .filter(({ state }) => state === 'failed')
     .map(({ name, cron, message, ended_ms }) =>
       wrong(
-        `${name} failed ${durationText(ended_ms ?? 0)} ago: ${reasonOf(message ?? 'no reason is kept').slice(0, messageCharsMax)}`,
+        `${name} failed ${durationText(ended_ms ?? 0)} ago: ${reasonOf(message ?? 'no reason was recorded').slice(0, messageCharsMax)}`,
         { severity: cron === null ? 'warning' : 'fault' },
       ),
     )
@@ -276,7 +277,7 @@ function jobsFound(rows: readonly JobRow[]): Found[] {
     ...failed,
     measured(
       seconds,
-      `of ${rows.length}, ${oldest?.name} ${
+      `jobs: ${rows.length}; ${oldest?.name} ${
         oldest?.done_ms == null ? 'has not succeeded yet, and was scheduled' : 'has the oldest success:'
       } ${durationText(seconds * 1_000)} ago`,
     ),

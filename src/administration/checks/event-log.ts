@@ -28,19 +28,19 @@ export type InLog = InDatabase & {
   readonly eventLog: EventLog
   readonly acts: Acts
   readonly projectionLags: () => Promise<readonly ProjectionLag[]>
-  /** Checks more closely than a running process does every second. */
+  /** Whether to run checks that are too expensive to run every second. */
   readonly thorough: boolean
 }
 
 const hour = 3_600
-/** The dashboard may not show older rows as current. Seconds. */
+/** Seconds. Older rows are not shown as current. */
 export const lagSecondsMax = 60
 
 export const eventLogCheck: Check<InLog> = {
   name: 'event log',
   severity: 'fault',
   advice:
-    'If it is in PostgreSQL, see the database. Otherwise check that EventStoreDB runs and that EVENT_LOG_URL names it with a user who may read and append ("event-log prepare"). Until it answers, calls get 503.',
+    'If the event log is in PostgreSQL, see "database". Otherwise check that EventStoreDB is running, and that EVENT_LOG_URL contains its address and a user who can read and append ("event-log prepare"). Until it answers, calls get 503.',
   readiness: { name: 'event_log', counts: 'always' },
   look: async ({ config, pool, eventLog, thorough }) => {
     const name = nameOfEventLog(config)
@@ -51,9 +51,9 @@ export const eventLogCheck: Check<InLog> = {
         const last = head === logStart ? null : await eventLog.at(head)
         const known = thorough ? await knownEventLog(pool) : undefined
         if (known !== undefined && known !== name)
-          return wrong(`the read models were folded from ${known}, and the event log is ${name}`, {
+          return wrong(`the read models were folded from ${known}, but the event log is ${name}`, {
             advice:
-              'Name the log they belong to, or copy it with "event-log copy" and run "projection rebuild --all".',
+              'Set EVENT_LOG_URL to the log they belong to, or copy that log with "event-log copy" and run "projection rebuild --all".',
           })
         // Appends an existing event again: nothing is written, but the append is refused if this user may not write.
         if (thorough && config.EVENT_LOG_URL !== undefined) await mayAppend(eventLog)
@@ -74,14 +74,14 @@ export const logChecks: readonly Check<InLog>[] = [
     severity: 'fault',
     bound: { unit: 'seconds', fault: lagSecondsMax },
     advice:
-      'Check that a process with the role projector runs, and what it logs. "projection list" shows where each is.',
+      'Check that a process with the role "projector" is running, and read its log. "projection list" shows how far each projection is.',
     readiness: { name: 'projections', counts: 'where rows are shown' },
     gauges: {
       projection_lag_positions:
         "How far its rows are behind the event log, in the log's positions: events in PostgreSQL, bytes in EventStoreDB",
       projection_lag_seconds: 'Age of the oldest event that is not in its rows',
       projection_halted: '1 if it has stopped until it is rebuilt',
-      projection_halted_streams: 'Streams whose rows stopped at an event it cannot take',
+      projection_halted_streams: 'Streams whose rows stopped at an event that the projection cannot fold',
     },
     labels: ['projection'],
     look: async ({ projectionLags }) => {
@@ -115,7 +115,7 @@ export const logChecks: readonly Check<InLog>[] = [
       '"projection parked" shows them with their errors; "projection retry" folds them if this release can read them.',
     gauges: {
       parked_events:
-        'Events that a projection has set aside because it cannot take them, 1,000 at most; guards: whether its rows define who may call',
+        'Events that a projection has set aside because it cannot fold them, 1,000 at most; guards: whether its rows decide which calls are allowed',
     },
     labels: ['projection', 'guards'],
     look: async ({ projectionLags }) => {
@@ -167,7 +167,7 @@ export const logChecks: readonly Check<InLog>[] = [
     what: 'differences',
     bound: { unit: 'seconds', warning: 48 * hour },
     advice:
-      '"ledger reconcile" does it now and names differences; "ledger verify" and "projection verify --all" say on which side the fault is. Its job is reconcile-ledgers.',
+      '"ledger reconcile" reconciles now and shows the differences; "ledger verify" and "projection verify --all" show on which side the fault is. The job is "reconcile-ledgers".',
     last: ({ acts }) => lastAct(acts, 'LedgersReconciled'),
   }),
   proof({
@@ -176,7 +176,7 @@ export const logChecks: readonly Check<InLog>[] = [
     what: 'differences',
     toldSeconds: 7 * 24 * hour,
     advice:
-      'The event RebuildEnded names the figures. Inform the organizations that saw them, and find out who changed the rows.',
+      'The event RebuildEnded contains the figures. Inform the organizations that saw them, and find out who changed the rows.',
     last: ({ acts }) => lastAct(acts, 'RebuildEnded'),
   }),
   proof({
@@ -188,7 +188,7 @@ export const logChecks: readonly Check<InLog>[] = [
   }),
 ]
 
-/** Checks of "doctor" only: it opens keys. */
+/** Only "doctor" runs these checks, because they open keys. */
 export const keyChecks: readonly Check<InLog>[] = [
   {
     name: 'SECRET_KEY',
@@ -212,20 +212,20 @@ export const keyChecks: readonly Check<InLog>[] = [
     name: 'epoch keys',
     severity: 'fault',
     advice:
-      'Mount or restore the directory. If it is lost for good, "epoch-key abandon" abandons what is sealed under it.',
+      'Mount or restore the directory. If a key is lost for good, "epoch-key abandon" gives up the data sealed under it.',
     look: epochKeys,
   },
   {
     name: 'signing key',
     severity: 'fault',
-    advice: 'Put the copy of that file back. If there is none: event-log announce-key --reason …',
+    advice: 'Put the copy of that file back. If there is no copy, run "event-log announce-key --reason …".',
     look: async ({ config, eventLog }) => {
       const files = createSigningKeyFiles({ dir: keyDirOf(config), makeDir: async () => undefined })
       try {
         const { announced, checkpoint } = await newestOfCheckpoints(eventLog)
         const present = files.present()
         if (announced === null && checkpoint === null)
-          return fine('none is announced yet; the first checkpoint does it')
+          return fine('no key is announced yet; the first checkpoint announces one')
         const key =
           announced === null
             ? checkpoint && signerOf(checkpoint.note, checkpoint.origin, present)
@@ -233,7 +233,7 @@ export const keyChecks: readonly Check<InLog>[] = [
         return key
           ? fine(`${key.id}, as announced by the event log`)
           : wrong(
-              `${files.path} does not hold the last key that the event log announced: no checkpoint can be signed`,
+              `${files.path} does not contain the last key that the event log announced: no checkpoint can be signed`,
             )
       } catch (error) {
         return wrong(reasonOf(error), {
@@ -244,13 +244,13 @@ export const keyChecks: readonly Check<InLog>[] = [
   },
 ]
 
-/** The acts that these checks need, in a log. */
+/** The operators' acts that these checks read. */
 export const actsIn = (eventLog: Pick<EventLog, 'read'>): Acts =>
   createActs(eventLog, ['LogVerified', 'LedgersReconciled', 'RebuildEnded', 'BackupCreated'])
 
 type Last = { readonly doneMs: number; readonly count: number; readonly result?: string }
 
-/** Recurring work: its age, and its findings. Before the first time, its age is that of the log. */
+/** A check of recurring work: its age and its findings. Before the first run, the age is that of the log. */
 function proof({
   gauge,
   what,
@@ -261,7 +261,7 @@ function proof({
   /** The gauges are `NAME_age_seconds` and `NAME_WHAT`. */
   readonly gauge: string
   readonly what?: 'faults' | 'differences'
-  /** The findings are reported for this long. */
+  /** How long the findings are reported. */
   readonly toldSeconds?: number
   readonly last: (on: InLog) => Promise<Last | null>
 }): Check<InLog> {
@@ -298,7 +298,7 @@ function proof({
   }
 }
 
-/** When the installation began, by the log's clock: its first event is a price book whose effective date lies long before. */
+/** When the installation began, by the log's clock: the first event is a price book, and its effective date lies long before. */
 async function begunMs(eventLog: Pick<EventLog, 'read'>): Promise<number | null> {
   const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch(emptyIfMissing)
   return first?.recordedAtMs ?? null
@@ -312,7 +312,7 @@ const emptyIfMissing = (error: unknown): RecordedEvent[] => {
 async function lastAct(acts: Acts, wanted: string): Promise<Last | null> {
   const recorded = await acts.newest(wanted)
   if (recorded === undefined) return null
-  // The time of the act. A copied log keeps it, but not the recording time.
+  // The time of the act stays the same when a log is copied; the recording time does not.
   const { effective_at } = JSON.parse(recorded.metadata) as EventMetadata
   const doneMs = effective_at === undefined ? recorded.recordedAtMs : Date.parse(effective_at)
   const { type, data } = decodeEvent(recorded)
@@ -323,12 +323,12 @@ async function lastAct(acts: Acts, wanted: string): Promise<Last | null> {
     : { doneMs, count: 0 }
 }
 
-/** A new key, or a new tree, is announced right before its checkpoint. */
+/** So many events are enough, because a new key or a new tree is announced right before its checkpoint. */
 const checkpointsMax = 20
 
 /**
- * The newest entries of the stream of checkpoints: the key that was announced after the last checkpoint, if any, and the last
- * checkpoint. Signatures are not checked: "event-log verify" checks all of them.
+ * The last checkpoint, and the key announced after it, if any. Signatures are not checked here, because "event-log verify" checks
+ * all of them.
  */
 async function newestOfCheckpoints(eventLog: Pick<EventLog, 'read'>): Promise<{
   readonly announced: SigningKeyAnnounced | null
@@ -354,11 +354,11 @@ function rowsFound(lags: readonly ProjectionLag[], seconds: number): Found[] {
     ]
   const latest = lags.filter((lag) => lag.seconds === seconds).map(({ name }) => name)
   const stopped = lags.flatMap(({ name, state, error, haltedStreams }) => {
-    const advice = `"projection parked ${name}" names the event. Run a release that knows it, then "projection retry ${name}" or "projection rebuild ${name}".`
+    const advice = `"projection parked ${name}" shows the event. Run a release that can read it, then "projection retry ${name}" or "projection rebuild ${name}".`
     const [first] = haltedStreams
     return [
       ...(state === 'halted'
-        ? [wrong(`${name} is halted: ${reasonOf(error ?? 'no reason is kept')}`, { advice })]
+        ? [wrong(`${name} is halted: ${reasonOf(error ?? 'no reason was recorded')}`, { advice })]
         : []),
       ...(first === undefined
         ? []
@@ -377,7 +377,7 @@ async function epochKeys({ config, pool, eventLog }: InLog): Promise<Found | Fou
   const dir = keyDirOf(config)
   const wrapped = await wrappedKeyIn(eventLog)
   const open = openSlots(wrapped?.slots ?? [], (await knownSecretKeysOf(config)) ?? [])
-  // The check of SECRET_KEY reports this.
+  // The SECRET_KEY check already reports this.
   if (open === null) return []
   const files = createEpochKeyFiles({ dir, makeDir: async () => undefined, secretKey: open.key })
   const logger = { info: () => undefined, error: () => undefined }

@@ -14,7 +14,7 @@ import { misspeltText, misspeltVariables } from '../../foundation/misspelt-varia
 import { type DiskSpace, type DiskWatch, diskStateOf, scarcestOf, spaceText } from '../../guard/disk-space.ts'
 import { type Check, type Found, fine, reasonOf, wrong } from './check.ts'
 
-/** Checks of this host and its environment: they need no database. */
+/** Checks of this host and its environment, which need no database. */
 
 export type Host = {
   readonly config: Config
@@ -27,7 +27,7 @@ const urlVariables = ['DATABASE_URL', 'DATABASE_MIGRATION_URL', 'EVENT_LOG_URL',
 const makeRoom =
   'Make room, or move DATA_DIR to a larger disk while the service is stopped. Do not delete anything in postgres/.'
 
-/** The disk of the embedded PostgreSQL. `disk`: as seen by the running process. */
+/** Checks the disk of the embedded PostgreSQL. `disk` is what the running process last saw. */
 export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }> = {
   name: 'disk of DATA_DIR',
   severity: 'fault',
@@ -64,7 +64,7 @@ export const diskCheck: Check<{ config: Config; disk?: Pick<DiskWatch, 'seen'> }
   },
 }
 
-/** Null: it does not exist yet. */
+/** Null if the directory does not exist yet. */
 const spaceIn = (dataDir: string): Promise<DiskSpace | null> =>
   scarcestOf(writtenDirs(dataDir)).catch((error: unknown) => {
     if (codeOf(error) === 'ENOENT') return null
@@ -75,7 +75,7 @@ export const hostChecks: readonly Check<Host>[] = [
   {
     name: 'environment',
     severity: 'fault',
-    advice: 'Correct the variable: the service does not start with it.',
+    advice: 'Correct the variable: the service does not start with this value.',
     look: ({ environment, faults }) => {
       const doubtful = misspeltVariables(environment).map((one) =>
         wrong(misspeltText(one), {
@@ -94,39 +94,39 @@ export const hostChecks: readonly Check<Host>[] = [
     name: 'passwords',
     severity: 'warning',
     advice:
-      'Give that user a separate password, for example from openssl rand -hex 32, in the server first and then here.',
+      'Give that user a separate password, for example from openssl rand -hex 32, first on the server and then here.',
     look: ({ config }) => {
       const weak = urlVariables.filter((name) => isWeak(config[name] ?? ''))
       return weak.length === 0
         ? fine('no password is well known')
-        : weak.map((name) => wrong(`${name}: its password is well known, or the name of its user`))
+        : weak.map((name) => wrong(`${name}: the password is well known, or is the name of the user`))
     },
   },
   {
     name: 'Redis',
     severity: 'warning',
     advice:
-      'Check that it runs and that REDIS_URL is right. Until then each process counts rate limits on its own; charges do not depend on it.',
+      'Check that Redis is running and that REDIS_URL is right. Until then each process counts rate limits on its own; charges do not depend on Redis.',
     look: ({ config }) => (config.REDIS_URL === undefined ? [] : redis(config.REDIS_URL)),
   },
   {
     name: 'mail name',
     severity: 'warning',
     advice:
-      "Set SMTP_HELO to a name whose address is the public one of this host, and make its network's reverse DNS (PTR) lead back to that name.",
+      "Set SMTP_HELO to a name whose address is this host's public address, and make the reverse DNS (PTR) of that address lead back to the name.",
     look: ({ config }) => mailName(config),
   },
   diskCheck,
   {
     name: 'KEY_DIR',
     severity: 'warning',
-    advice: 'Stop the service, move it elsewhere, and set KEY_DIR.',
+    advice: 'Stop the service, move the directory elsewhere, and set KEY_DIR to it.',
     look: async ({ config }) => {
       const dir = keyDirOf(config)
       try {
         await access(`${dir}/.`, constants.R_OK | constants.W_OK | constants.X_OK)
       } catch (error) {
-        if (codeOf(error) === 'ENOENT') return fine(`${dir} is made with the first key`)
+        if (codeOf(error) === 'ENOENT') return fine(`${dir} is created with the first key`)
         return wrong(`${dir} cannot be read and written (${codeOf(error)})`, {
           severity: 'fault',
           advice:
@@ -143,7 +143,7 @@ export const hostChecks: readonly Check<Host>[] = [
   {
     name: 'secret files',
     severity: 'warning',
-    advice: 'Run as the user that runs the service.',
+    advice: 'Run this command as the user that runs the service.',
     look: async ({ config }) => {
       const dir = keyDirOf(config)
       const keys = (await readdir(dir).catch(() => [])).filter((one) => one.endsWith('.key'))
@@ -196,9 +196,9 @@ const dnsMaxMs = 2_000
 const addressesMax = 4
 const noName = new Set(['ENOTFOUND', 'ENODATA'])
 
-/** Forward and reverse: many mail servers refuse a client whose name and address do not lead to each other. */
+/** Looks the name up in both directions, because many mail servers refuse a client whose name and address do not lead to each other. */
 async function mailName({ EMAIL_PROBE, SMTP_HELO, DNS_SERVERS }: Config): Promise<Found> {
-  if (EMAIL_PROBE === 'off') return fine('mail servers are not asked (EMAIL_PROBE=off)')
+  if (EMAIL_PROBE === 'off') return fine('mail servers are not contacted (EMAIL_PROBE=off)')
   const name = SMTP_HELO ?? hostname()
   if (name.startsWith('[')) return fine(`${name} is an address, not a name to look up`)
   const resolver = new Resolver({ timeout: dnsMaxMs, tries: 1 })
@@ -211,7 +211,7 @@ async function mailName({ EMAIL_PROBE, SMTP_HELO, DNS_SERVERS }: Config): Promis
   if (addresses.length === 0 && failed !== undefined)
     return wrong(`${name} could not be looked up, because no DNS server answers: ${reasonOf(failed)}`, {
       advice:
-        'Check DNS_SERVERS and the network. Without DNS every e-mail address stays unknown; set EMAIL_PROBE=off if mail servers should not be asked.',
+        'Check DNS_SERVERS and the network. Without DNS every e-mail address stays unknown; set EMAIL_PROBE=off if mail servers should not be contacted.',
     })
   if (addresses.length === 0) return wrong(`${name} has no address in DNS`)
   for (const address of addresses) {
@@ -225,7 +225,7 @@ async function mailName({ EMAIL_PROBE, SMTP_HELO, DNS_SERVERS }: Config): Promis
 
 const othersMask = 0o077
 
-/** A file that does not exist is not a secret; a file that this user cannot read is a fault. */
+/** A missing file is fine; a file that this user cannot read is a fault. */
 async function openToOthers(path: string): Promise<Found[]> {
   try {
     await access(path, constants.R_OK)
