@@ -265,9 +265,11 @@ describe('a refund', () => {
       `call ${paid} costs 1 now, which is less than 1.5: it was charged 4; since then: 3 given back`,
     )
     await expect(refund(one, refundsOf(free))).rejects.toThrow('cost nothing')
-    await expect(refund(one, refundsOf(requestIdOf(9)))).rejects.toThrow('holds no call with the request id')
+    await expect(refund(one, refundsOf(requestIdOf(9)))).rejects.toThrow(
+      'contains no call with the request id',
+    )
     await expect(refund(one, { ...refundsOf(requestIdOf(9)), organizationId: undefined })).rejects.toThrow(
-      'no statement has a call with the request id',
+      'no statement contains a call with the request id',
     )
     await expect(refund(one, refundsOf('abc'))).rejects.toThrow('is not a request id')
   })

@@ -353,6 +353,6 @@ describe('a call', () => {
     for (const rest of ['', '/receipt.json']) expect((await ada.get(`${path}${rest}`)).statusCode).toBe(404)
     const refund = `/organizations/${organizationId}/credits/refund`
     const answer = await ada.submit(refund, { request: scene.requestId, reason: 'x' })
-    expect([answer.statusCode, answer.body.includes('holds no call')]).toEqual([422, true])
+    expect([answer.statusCode, answer.body.includes('contains no call')]).toEqual([422, true])
   })
 })

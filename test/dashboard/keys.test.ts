@@ -57,7 +57,7 @@ describe('the page of a key', () => {
     expect([listed.statusCode, listed.body.includes(`href="${base}/calls/`)]).toEqual([200, true])
     expect(listed.body).toContain(`value="${scene.keyId}" selected`)
     for (const [href, title] of [
-      [refund, 'Give back what calls of an API key still cost'],
+      [refund, 'Refund the remaining cost of calls of an API key'],
       [replace, 'Revoke a leaked API key, issue its successor'],
     ] as const) {
       const form = await ada.get(href)

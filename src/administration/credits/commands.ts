@@ -31,7 +31,7 @@ import {
 } from './refund-calls.ts'
 import { refund, requestIdForm } from './refunds.ts'
 
-/** Commands that move credits by hand. Each result is printed after its event is durable. */
+/** Commands for manual credit movements. Each result is printed after its event is durable. */
 
 const doneBefore = (name: string | undefined): string =>
   `Nothing to do: this was already done under the reference "${name}".`
@@ -102,7 +102,7 @@ const grantCredits = command({
   },
 })
 
-/** Throws `InputFault` for a lot that would have expired. Under a reference it may have been granted before it expired. */
+/** Throws `InputFault` if the lot would already have expired. Under a reference, it may have been granted in time. */
 const lotOf = ({ organization, amount, expires_at, priority, reason, reference }: z.output<typeof lot>) => ({
   organizationId: organization,
   expiresAt:
@@ -199,7 +199,7 @@ const refundOfCall = z.object({
   reason: reason(),
   reference: reference().optional(),
   organization: organization({
-    help: 'organization id; needed only if no statement has the call yet',
+    help: 'organization id; needed only if no statement contains the call yet',
   }).optional(),
 })
 
@@ -272,7 +272,7 @@ const listedOf = (ids: readonly string[]): readonly string[] => {
   return [...new Set(ids)]
 }
 
-/** The fields that choose calls of a key to refund. */
+/** Fields that choose which calls of a key are refunded. */
 export const callFields = {
   from: instant({
     label: 'Calls from (UTC)',
@@ -288,7 +288,7 @@ export const callFields = {
   }).optional(),
 }
 
-/** Throws `InputFault` for two choices, or for a time that ends before it begins. */
+/** Throws `InputFault` if both choices are made, or if the time range ends before it begins. */
 export const choiceOf = ({
   from,
   to,
@@ -308,10 +308,10 @@ export const choiceOf = ({
   return { kind: 'between', from, to: to ?? null }
 }
 
-/** What refunds would do, a sentence each. */
+/** The effect of refunds, as sentences. */
 export const refundsSaid = ({ calls, free, refunds, credits, already, left }: Refunds): readonly string[] => [
   refunds === 0
-    ? `Refund nothing: of ${callsText(calls)} chosen, none has anything to refund.`
+    ? `Nothing to refund in ${callsText(calls)}.`
     : `Refund ${creditsText(formatCredits(credits))} of ${callsText(refunds)}.`,
   ...(free === 0 ? [] : [`${callsText(free)} cost nothing.`]),
   ...(already === 0 ? [] : [`Already refunded under this reference: ${callsText(already)}.`]),
@@ -325,7 +325,7 @@ export const refundsJson = ({ calls, free, refunds, credits, already, left }: Re
   not_refunded: left.map(({ requestId, why }) => ({ request_id: requestId, why })),
 })
 
-/** For people: the list apart from the figures. */
+/** Shows people the list separately from the figures. */
 const refundsSections = (json: { readonly not_refunded: readonly object[] }): Sections => {
   const { not_refunded: left, ...figures } = json
   return [figures, ...(left.length === 0 ? [] : ['Not refunded', left])]
@@ -356,7 +356,7 @@ const chosenBy = async (
 export const refundCallsOfKey = command({
   name: 'credits refund-calls',
   action: 'credits.change',
-  summary: 'give back what calls of an API key still cost',
+  summary: 'refund the remaining cost of calls of an API key',
   input: refundOfCalls,
   changes: {
     of: 'money',

@@ -5,11 +5,9 @@ import { balanceOf } from '../../ledger/account.ts'
 import { type Preview, previewOf, uniqueCommandKey } from './credits.ts'
 import { lookUpMovement, type Movement, moveOnce } from './references.ts'
 
-/** Manual corrections by an operator: void a lot, adjust a balance, set a threshold. */
-
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
 
-/** The result of a correction. `already`: it existed before, under its reference. In a dry run, the balances are the expected ones. */
+/** The result of a correction. `already`: the same reference was used before. After a dry run, `balance` is the expected balance. */
 export type Corrected = {
   readonly adjusted: CreditAdjusted
   readonly balance: MicroCredits
@@ -22,7 +20,6 @@ type Asked = {
   readonly organizationId: string
   readonly reason: string
   readonly actor: string
-  /** If set, nothing is written. */
   readonly dryRun: boolean
 }
 
@@ -42,8 +39,8 @@ export const voidGrant = async (
 }
 
 /**
- * Gives credits, or takes them if the amount is negative. Throws `CommandRefused` if more is taken than is available, and
- * if the reference names something else.
+ * Gives credits, or takes them if the amount is negative. Throws `CommandRefused` if more is taken than is available, or
+ * if the reference names another movement.
  */
 export const adjust = async (
   sources: Sources,
@@ -94,7 +91,7 @@ const written = async (
   return { adjusted: adjustmentIn(event), balance, revision, already }
 }
 
-/** A preview of a correction. */
+/** A preview in the form of a result. */
 export const previewed = ({ events, balanceAfter }: Preview): Corrected => ({
   adjusted: adjustmentIn(events[0]),
   balance: balanceAfter,
@@ -104,11 +101,11 @@ export const previewed = ({ events, balanceAfter }: Preview): Corrected => ({
 
 /** The correction that a command wrote. */
 export const adjustmentIn = (event: Preview['events'][number] | undefined): CreditAdjusted => {
-  if (event?.type !== 'CreditAdjusted') throw new Error(`a correction came to ${event?.type ?? 'nothing'}`)
+  if (event?.type !== 'CreditAdjusted') throw new Error(`a correction wrote ${event?.type ?? 'nothing'}`)
   return event.data
 }
 
-/** Sets the balance below which an organization is notified; null: never. */
+/** Sets the balance below which an organization is notified; null stops the notices. */
 export const setThreshold = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   { organizationId, amount, actor }: { organizationId: string; amount: MicroCredits | null; actor: string },

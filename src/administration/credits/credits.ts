@@ -8,7 +8,7 @@ import { decideCommand, isRefusal } from '../../ledger/decide.ts'
 import { CommandRefused, type LedgerCommand } from '../../ledger/write/commit.ts'
 import { lookUpMovement, type Movement, moveOnce, refuseExpired } from './references.ts'
 
-/** A unique key for a ledger command: an operator's command is never repeated by a machine. */
+/** A unique key for a ledger command, because no machine repeats an operator's command. */
 export const uniqueCommandKey = (what: string): string => `${what}/${randomBytes(16).toString('hex')}`
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
@@ -22,7 +22,7 @@ type GrantRequest = {
   readonly actor: string
 }
 
-/** Grants a lot of credits. Throws `CommandRefused` for an organization that is not registered. */
+/** Grants a lot of credits. Throws `CommandRefused` if the organization is not registered. */
 export const grant = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   { organizationId, ...request }: GrantRequest,
@@ -37,8 +37,8 @@ export const grant = async (
 }
 
 /**
- * Grants a lot of credits under a reference, once: if the command is repeated, it finds the lot (`already`). Throws
- * `CommandRefused` if the reference names something else.
+ * Grants a lot of credits once under a reference: a repeated command finds the same lot (`already`). Throws
+ * `CommandRefused` if the reference names another movement.
  */
 export const grantOnce = async (
   sources: Sources,
@@ -64,11 +64,11 @@ const grantNamed = ({ amount, priority, expiresAt }: GrantRequest): Movement => 
 })
 
 const grantIn = (event: LedgerEvent | undefined): CreditGranted => {
-  if (event?.type !== 'CreditGranted') throw new Error(`a grant came to ${event?.type ?? 'nothing'}`)
+  if (event?.type !== 'CreditGranted') throw new Error(`a grant wrote ${event?.type ?? 'nothing'}`)
   return event.data
 }
 
-/** The effect of a grant. Throws as the grant would. */
+/** The effect that a grant would have now. Throws what the grant would throw. */
 export const previewGrant = async (
   sources: Sources,
   { organizationId, ...request }: GrantRequest & { readonly reference?: string },
@@ -85,19 +85,18 @@ export const previewGrant = async (
   return { ...preview, events: [known.there.event], balanceAfter: preview.balanceBefore, already: true }
 }
 
-/** The event that a command would write now, and the balance before and after it. */
 export type Preview = {
   readonly events: readonly LedgerEvent[]
   readonly balanceBefore: MicroCredits
   readonly balanceAfter: MicroCredits
 }
 
-/** The id of its first event: no event has that id. */
+/** The id of previewed events. No recorded event has it. */
 const noEventId = '00000000-0000-0000-0000-000000000000'
 
 type Unkeyed<Command> = Command extends LedgerCommand ? Omit<Command, 'key' | 'atMs'> : never
 
-/** Decides a command as the ledger would now, and writes nothing. Throws `CommandRefused` as the ledger would. */
+/** Decides a command as the ledger would decide it now, and writes nothing. Throws `CommandRefused` as the ledger would. */
 export const previewOf = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   organizationId: string,
@@ -113,7 +112,7 @@ export const previewOf = async (
   return { events, balanceBefore, balanceAfter: balanceOf(account, atMs) }
 }
 
-/** The balance in the ledger at this moment. Throws `CommandRefused` for an organization that is not registered. */
+/** The current balance in the ledger. Throws `CommandRefused` if the organization is not registered. */
 export const balance = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   organizationId: string,

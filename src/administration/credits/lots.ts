@@ -8,14 +8,12 @@ import { type GrantedLot, grantedLotOf } from '../../ledger/granted-lot.ts'
 import { firstInLedger, ledgerEventAt } from '../../ledger/read-ledger.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 
-/** An organization's lots, with the details that only the events that opened them contain. */
-
 type Sources = Pick<Foundation, 'eventLog' | 'pool'>
 
 /** `left` and `granted` are canonical decimal strings. */
 type LotLeft = GrantedLot & { readonly left: string }
 
-/** Lots that can be drawn now, in drawing order. Throws `CommandRefused` for an organization that is not registered. */
+/** Lots that can be drawn now, in drawing order. Throws `CommandRefused` if the organization is not registered. */
 export const lotsLeft = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   organizationId: string,
@@ -36,8 +34,8 @@ export const lotsLeft = async (
 }
 
 /**
- * Lots as they were opened, by their ids. Rows only locate the events; if they do not, the ledger
- * is read from its start.
+ * Lots by id, as their opening events describe them. Rows only locate these events; if a row is missing, the ledger is read from its
+ * start.
  */
 export const grantedLots = async (
   { eventLog, pool }: Sources,

@@ -13,24 +13,23 @@ import { CommandRefused } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 
 /**
- * Credit movements under an operator's reference: each happens exactly once, however often and from anywhere the command is run.
+ * A credit movement under an operator's reference happens exactly once, however often the command is run.
  *
- * The first append to the reference's own stream, which must not exist yet, states what the reference names. The movement's event id derives
- * from the reference, and it is searched for in the ledger from the ledger's revision at that time. So if a command ended between the two,
- * or never got its answer, running it again completes it.
+ * Each reference has its own stream, and its first event states which movement the reference names, and the ledger's revision at that time.
+ * The id of the movement's event is derived from the reference, and the ledger is searched for it from that revision on. If a command ends
+ * before the movement is written, or never gets its answer, running it again completes it.
  */
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
 
-/** The content of a reference. */
 export type Movement = {
   readonly movement: ReferenceReserved['movement']
-  /** Null: everything that the call of a refund still costs. */
+  /** Null for everything that the refunded call still costs. */
   readonly amount: MicroCredits | null
-  /** Null for anything but a grant. */
+  /** Null unless the movement is a grant. */
   readonly priority: number | null
   readonly expiresAt: string | null
-  /** The call of a refund; null for any other movement. */
+  /** The refunded call; null for other movements. */
   readonly requestId: string | null
 }
 
@@ -38,18 +37,17 @@ type Referenced = {
   readonly organizationId: string
   readonly reference: string
   readonly named: Movement
-  /** The command itself; its key and envelope are made here. */
+  /** The command without its key and envelope, which are added here. */
   readonly command: { readonly actor: string } & Extract<Instruction, { kind: 'grant' | 'adjust' }>
 }
 
 type Named = Pick<Referenced, 'organizationId' | 'reference' | 'named'>
 
-/** A movement, and whether it existed before the command. */
 type Moved = { readonly event: LedgerEvent; readonly revision: number; readonly already: boolean }
 
 /**
- * The movement under a reference, written now or before. Throws `CommandRefused` if the reference names another movement, and
- * `InputFault` if a new lot would already have expired.
+ * Writes the movement under a reference, or finds it if it was written before. Throws `CommandRefused` if the reference names another
+ * movement, and `InputFault` if a new lot would already have expired.
  */
 export const moveOnce = async (sources: Sources, referenced: Referenced): Promise<Moved> => {
   const { organizationId, reference, named, command } = referenced
@@ -70,11 +68,11 @@ export const moveOnce = async (sources: Sources, referenced: Referenced): Promis
   })
   const [event] = committed.events
   if (event === undefined) throw new Error(`reference ${reference} of ${organizationId} led to no event`)
-  // Two processes may reach this point with the same reference: the event belongs to one of them.
+  // Two processes can get here with the same reference, but only one of them has written the event.
   return { event, revision: committed.revision, already: committed.requestId !== requestId }
 }
 
-/** The content of a reference, and its movement if the ledger has it; null: the reference is not used yet. Writes nothing. */
+/** Finds a reference and the movement under it; null if the reference is not used yet. Writes nothing. */
 export const lookUpMovement = async (sources: Sources, referenced: Named): Promise<LookedUp | null> => {
   const reserved = await reservationFor(sources, referenced)
   return reserved === null ? null : lookUp(sources, referenced, reserved)
@@ -83,7 +81,7 @@ export const lookUpMovement = async (sources: Sources, referenced: Named): Promi
 type LookedUp = {
   readonly reserved: ReferenceReserved
   readonly there: Omit<Moved, 'already'> | null
-  /** The revision up to which the ledger does not have it. */
+  /** If `there` is null, the ledger has been searched up to this revision. */
   readonly upTo: number
 }
 
@@ -106,21 +104,21 @@ const lookUp = async (
   return { reserved, there: null, upTo }
 }
 
-/** If a part of the ledger is missing, the movement may have been in it. Throws `CommandRefused`. */
+/** Throws `CommandRefused` if a part of the ledger is missing, because the movement may be in that part. */
 export const refuseShortened = (
   { organization_id, reference, ledger_revision }: ReferenceReserved,
   upTo: number,
 ): void => {
   if (upTo >= ledger_revision) return
   throw new CommandRefused(
-    `reference "${reference}" was reserved at revision ${ledger_revision} of ${organization_id}, whose ledger ends before it; see "ledger verify"`,
+    `reference "${reference}" was reserved at revision ${ledger_revision} of the ledger of ${organization_id}, but that ledger now ends earlier; see "ledger verify"`,
   )
 }
 
 export const movementKey = (movement: Movement['movement'], reference: string): string =>
   `${movement}/reference/${reference}`
 
-/** Null: the reference is not used yet. Throws `CommandRefused` if it names another movement. */
+/** Null if the reference is not used yet. Throws `CommandRefused` if it names another movement. */
 export const reservationFor = async (
   { eventLog }: Pick<Sources, 'eventLog'>,
   named: Named,
@@ -148,8 +146,8 @@ const reservationOf = async (
 }
 
 /**
- * Records the content of the reference, unless another process was first; in any case the log decides. `whole`: the amount is everything
- * that the call of a refund still costs. Throws `CommandRefused` if the reference names another movement.
+ * Reserves the reference, or returns the reservation of a process that was first. `whole` means that the amount is everything that
+ * the refunded call still costs. Throws `CommandRefused` if the reference names another movement.
  */
 export const reserve = async (
   { eventLog, ledger }: Sources,
@@ -169,7 +167,7 @@ export const reserve = async (
     ledger_revision: account.revision,
     refunds: named.requestId === null ? null : { request_id: named.requestId, whole },
   }
-  // A separate id, so that a reservation of another process is not mistaken for this one.
+  // A random id, so that a reservation of another process is not mistaken for this one.
   const id = eventIdOf(stream, randomUUID(), 0)
   const effectiveAt = new Date().toISOString()
   try {

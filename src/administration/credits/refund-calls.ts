@@ -18,33 +18,31 @@ import {
 } from './refunds.ts'
 
 /**
- * Refunds of many calls of one API key under one reference. Each call is refunded under a reference of its own, which is made of the
- * common one and its request id. So a repetition finds what was refunded, and refunds the rest. The ledger alone decides which calls these
- * are.
+ * Refunds many calls of one API key under one reference. Each call is refunded under its own reference, which consists of the common
+ * one and the request id, so a repeated command skips the calls that were already refunded and refunds the rest.
  */
 
 type Sources = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
 
-/** Null: no call is chosen. The end is exclusive; null: up to the last call. */
+/** Null if no call is chosen. `to` is exclusive; null means up to the last call. */
 export type CallChoice =
   | { readonly kind: 'between'; readonly from: string; readonly to: string | null }
   | { readonly kind: 'listed'; readonly requestIds: readonly string[] }
   | null
 
-/** `createdAt` is when the key was issued. ISO 8601. */
 type CallsOfKey = Pick<KeyState, 'organizationId' | 'keyId' | 'createdAt'> & { readonly choice: CallChoice }
 
-/** Calls that cost something, of one command. */
+/** The most calls with a cost that one command refunds. */
 const refundsMax = 10_000
-/** Calls that are chosen, free ones included: their ids are kept in memory. */
+/** The most calls that can be chosen, including free ones, because their ids are kept in memory. */
 const callsMax = 500_000
-/** Request ids in one list. */
+/** The most request ids in one list. */
 export const listedMax = 1_000
 const requestIdLength = 26
-/** A reference of one call adds its request id. */
+/** The reference of one call also contains a slash and its request id. */
 const referenceMax = labelMax - requestIdLength - 1
 
-/** Throws `InputFault`. */
+/** Throws `InputFault` if the reference leaves no room for a request id. */
 export const commonReferenceOf = (reference: string): string => {
   if (reference.length <= referenceMax) return reference
   throw new InputFault('reference', `at most ${referenceMax} characters; it has ${reference.length}`)
@@ -55,18 +53,18 @@ export type ChosenCalls = {
   /** Calls that cost something, by their request ids. */
   readonly charged: ReadonlyMap<string, FoundCall>
   readonly free: number
-  /** Listed, but not calls of this key. */
+  /** Listed request ids that belong to no call of this key. */
   readonly unknown: readonly string[]
   readonly corrections: Corrections
 }
 
-/** Reads the ledger from the first call that can be meant. Throws `InputFault` for too many calls. */
+/** Finds the chosen calls in the ledger. Throws `InputFault` if there are too many. */
 export const chooseCalls = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { organizationId, keyId, createdAt, choice }: CallsOfKey,
   onProgress: (line: string, figures?: object) => void,
 ): Promise<ChosenCalls> => {
-  /** By request id; null: free, as far as it was read. */
+  /** By request id; null while no charge has been read. */
   const calls = new Map<string, FoundCall | null>()
   const listed = new Set(choice?.kind === 'listed' ? choice.requestIds : [])
   const wanted = (requestId: string, at: string): boolean => {
@@ -91,7 +89,7 @@ export const chooseCalls = async (
       if (type !== 'KeyUsed' || data.key_id !== keyId || requestId === undefined) return
       if (!wanted(requestId, metadata.effective_at)) return
       last = { requestId, recorded }
-      // A failed call may be recorded a second time: the one with a charge counts.
+      // A failed call can be recorded a second time; the record with a charge counts.
       if (!calls.has(requestId)) calls.set(requestId, null)
       if (calls.size > callsMax)
         throw new InputFault('from', `more than ${callsMax} calls: choose a shorter time`)
@@ -119,7 +117,7 @@ export const chooseCalls = async (
   }
 }
 
-/** `left`: cannot be refunded, and why. `already`: refunded before under the same reference; these are not in `credits`. */
+/** `left` are the calls that cannot be refunded, and why. `already` counts calls refunded earlier under the same reference. */
 export type Refunds = {
   readonly calls: number
   readonly free: number
@@ -130,7 +128,7 @@ export type Refunds = {
 }
 type CallLeft = { readonly requestId: string; readonly why: string }
 
-/** The refund of one call, or null: it was refunded before under the same reference. */
+/** Returns the refunded amount; null if the call was refunded before under the same reference. */
 type RefundOfOne = (call: {
   readonly requestId: string
   readonly reference: string
@@ -164,7 +162,7 @@ const eachOf = async (
   return { calls: charged.size + free, ...{ free, refunds, credits, already, left } }
 }
 
-/** What `refundChosen` would do now. Writes nothing. */
+/** The result that `refundChosen` would have now. Writes nothing. */
 export const planRefunds = (foundation: Sources, chosen: ChosenCalls, common: string): Promise<Refunds> =>
   eachOf(chosen, common, async ({ requestId, reference, found }) => {
     const sources = { call: found, corrections: chosen.corrections }
@@ -173,8 +171,8 @@ export const planRefunds = (foundation: Sources, chosen: ChosenCalls, common: st
   })
 
 /**
- * Refunds everything that the chosen calls still cost. Throws the errors of `refund`, except for calls that cannot be refunded; then the
- * same reference refunds the rest.
+ * Refunds everything that the chosen calls still cost, and skips calls that cannot be refunded. After any other error of `refund`,
+ * a repetition with the same reference refunds the rest.
  */
 export const refundChosen = (
   foundation: Sources,

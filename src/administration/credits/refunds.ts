@@ -18,23 +18,22 @@ import { grantedLots } from './lots.ts'
 import { movementKey, refuseShortened, reservationFor, reserve } from './references.ts'
 
 /**
- * Refunds: the cost of a call, or a part of it, goes back into the lots it was drawn from. All refunds of a call, with reversals and
- * re-rates, never exceed its cost: its remaining cost is computed from the ledger up to its end, and the ledger refuses
- * the refund if another correction came in between.
+ * A refund returns the cost of a call, or a part of it, to the lots it was drawn from. Refunds, reversals and re-rates of a call never
+ * exceed its cost: the remaining cost is computed from the ledger up to its end, and the ledger refuses the refund if another correction
+ * was written in between.
  */
 
 type RefundAsked = {
   readonly requestId: string
   readonly organizationId?: string | undefined
-  /** Undefined: everything that the call still costs. */
+  /** Undefined for everything that the call still costs. */
   readonly amount?: MicroCredits | undefined
   readonly reason: string
-  /** The operator's own name for it: the refund under a reference is made once. */
+  /** The operator's name for the refund. Only one refund is made under a reference. */
   readonly reference?: string | undefined
   readonly actor: string
-  /** If set, nothing is written. */
   readonly dryRun: boolean
-  /** How many events after the call were read. */
+  /** Called with the number of events read after the call. */
   readonly onProgress?: (events: number) => void
 }
 
@@ -46,13 +45,12 @@ type Refunded = Corrected & {
   readonly costs: MicroCredits
 }
 
-/** Corrections in between are rare: this many in a row are a fault. */
+/** Concurrent corrections are rare, so this many in a row are a fault. */
 const attemptsMax = 8
 
 /**
- * Refunds a call, once under its reference: if repeated, the command finds the refund (`already`). Throws `CommandRefused` for an
- * unknown request, a call that cost nothing, a reference that names something else, and if less is left to refund than
- * requested; `LedgerUnavailable` if it was not written, and `LedgerOutcomeUnknown`.
+ * Refunds a call once under its reference: a repeated command finds the same refund (`already`). Throws `CommandRefused` or
+ * `InputFault` if the call cannot be refunded, `LedgerUnavailable` if nothing was written, and `LedgerOutcomeUnknown`.
  */
 export const refund = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
@@ -68,7 +66,7 @@ export const refund = async (
   return refundFound(foundation, { call, corrections }, asked)
 }
 
-/** Refunds a call that was found in the ledger. `corrections` are those of its ledger, from before the call or from it on. */
+/** Refunds a call that was found in the ledger. `corrections` must cover its ledger at least from the call on. */
 export const refundFound = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
   { call: found, corrections }: { readonly call: FoundCall; readonly corrections: Corrections },
@@ -79,12 +77,12 @@ export const refundFound = async (
   const named = namedBy(organizationId, asked)
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     let reserved = named === null ? null : await reservationFor(foundation, named)
-    // Folded before the ledger is read: any correction that the account includes is then part of the read.
+    // The account is folded before the ledger is read, so the read includes every correction in the account.
     const account = await ledger.account(organizationId)
     await corrections.read()
     const read = await costOfFound(foundation, { call: found, corrections }, asked)
     const { cost, there, upTo } = read
-    // A refund was written after the search for the reservation. Read the reservation again: it names the refund.
+    // The refund was written after the reservation was read, so the reservation is read again.
     if (there !== null && reserved === null) continue
     if (there !== null && cost.charge !== null) {
       const { micro: charged, charge_id: chargeId } = cost.charge
@@ -96,7 +94,7 @@ export const refundFound = async (
     if (named !== null && reserved === null && !asked.dryRun) {
       const { actor } = asked
       reserved = await reserve(foundation, named, { actor, amount, whole: amount === cost.now })
-      // Another process was first, and found another cost.
+      // Another process reserved first, with another amount.
       if (amountIn(reserved) !== amount) continue
     }
     const command = {
@@ -118,7 +116,7 @@ export const refundFound = async (
     try {
       if (asked.dryRun)
         return { ...figures, ...previewed(await previewOf(foundation, organizationId, command)) }
-      // Distinguished from an event that another process may have written under the same key.
+      // Distinguishes this event from one that another process has written under the same key.
       const requestId = randomUUID()
       const committed = await ledger.submit(organizationId, {
         ...command,
@@ -136,11 +134,11 @@ export const refundFound = async (
     }
   }
   throw new CorrectedMeanwhile(
-    `the ledger of ${organizationId} was corrected ${attemptsMax} times while the refund was calculated; try again`,
+    `the ledger of ${organizationId} was corrected ${attemptsMax} times while the refund was being calculated; try again`,
   )
 }
 
-/** Other corrections were always faster. Nothing was written. */
+/** Nothing was written, because other corrections were always first. */
 export class CorrectedMeanwhile extends CommandRefused {
   override name = 'CorrectedMeanwhile'
 }
@@ -163,7 +161,7 @@ const namedBy = (
 const amountIn = (reserved: ReferenceReserved | null): MicroCredits | undefined =>
   reserved === null ? undefined : parseCredits(reserved.amount)
 
-/** The first refund of a call and its reversal exclude each other, because they share one key. */
+/** The first refund of a call and its reversal share one key, so that only one of them can be written. */
 const keyFor = (
   { refunded, upTo }: Pick<CostRead, 'refunded' | 'upTo'>,
   call: RecordedEvent,
@@ -184,7 +182,7 @@ const notConfirmed = (cause: LedgerUnavailable | LedgerOutcomeUnknown, requestId
 
 type Charge = NonNullable<CallCost['charge']>
 
-/** The charge and the refunded part. Throws `CommandRefused` and `InputFault`. */
+/** The charge of a call and the amount to refund. Throws `CommandRefused` or `InputFault` if that much cannot be refunded. */
 export const refundable = (
   { charge, adjustments, now }: CallCost,
   { requestId, amount = now }: Pick<RefundAsked, 'requestId' | 'amount'>,
@@ -214,7 +212,7 @@ export const refundable = (
   return { charge, amount }
 }
 
-/** The lots a call was drawn from, in the form in which they take its credits back. */
+/** The lots that a call was drawn from, and the amount that each can get back. */
 const lotsDrawn = async (
   foundation: Pick<Foundation, 'eventLog' | 'pool'>,
   organizationId: string,
@@ -239,16 +237,15 @@ type CostRead = {
   readonly cost: CallCost
   /** Whether the first refund or a reversal of the call exists. */
   readonly refunded: boolean
-  /** The refund that the reference names. */
+  /** The refund under the reference. */
   readonly there: { readonly adjusted: CreditAdjusted; readonly revision: number } | null
   readonly upTo: number
 }
 
-/** The corrections of a ledger after a revision. `read` reads on to the end that the ledger has by then. */
+/** The corrections of a ledger after a revision. `read` continues up to the current end of the ledger. */
 export type Corrections = {
   readonly read: () => Promise<void>
   readonly events: readonly DecodedEvent[]
-  /** The last revision that was read. */
   readonly upTo: () => number
 }
 
@@ -270,7 +267,7 @@ export const correctionsAfter = (
   return { read, events, upTo: () => upTo }
 }
 
-/** What a call costs according to its ledger, as far as its corrections were read. */
+/** The cost of a call according to its ledger and the corrections read so far. */
 export const costOfFound = async (
   { eventLog }: Log,
   { call, corrections }: { readonly call: FoundCall; readonly corrections: Corrections },
@@ -285,7 +282,7 @@ export const costOfFound = async (
   const own: DecodedEvent[] = []
   for (const event of corrections.events) {
     if (event.type !== 'CreditAdjusted' || event.recorded.revision <= recorded.revision) continue
-    // Re-rates name no charge. They are looked into.
+    // A re-rate names no charge, so `costsOf` checks whether it changed this call.
     if (event.data.adjusts !== null && event.data.adjusts !== chargeId) continue
     refunded ||= event.recorded.id === refundId
     if (isRefundUnder(event.data, reference))
@@ -297,11 +294,11 @@ export const costOfFound = async (
   return { cost, refunded, there, upTo: corrections.upTo() }
 }
 
-/** The first refund of a call has the key that reversals have, so its event is recognized by its reference, not by its id. */
+/** The first refund of a call has the same key as a reversal, so its reference identifies it, not its id. */
 const isRefundUnder = ({ kind, reference: own }: CreditAdjusted, reference: string | undefined): boolean =>
   kind === 'refund' && reference !== undefined && own === reference
 
-/** The place of a call: its `KeyUsed`, as the log has it, and the charge that follows it; null: there is none. */
+/** A call's `KeyUsed` event, and the charge that follows it; null if the call was not charged. */
 export type FoundCall = {
   readonly organizationId: string
   readonly recorded: RecordedEvent
@@ -310,21 +307,17 @@ export type FoundCall = {
 
 type Log = Pick<Foundation, 'eventLog'>
 
-/** The request id belongs to no recorded call. */
 export class CallNotFound extends CommandRefused {
   override name = 'CallNotFound'
 }
 
-/** A request id, as X-Request-Id has it. */
+/** The form of a request id, as in X-Request-Id. */
 export const requestIdForm = /^[0-9A-HJKMNP-TV-Z]{26}$/
 
 /**
- * Finds a call by its request id, of any organization or of one. A failed call may be recorded a second time, as failed: of
- * several, the charged one counts. The statement's row only locates the events, which decide.
- * If rows do not lead to a charge, the ledger of the named organization is read, from the end of its
- * statement on and then from its start.
- *
- * Throws `InputFault` for a text that is not a request id, `CallNotFound` if the call does not exist.
+ * Finds a call by its request id. If it is recorded more than once, the record with a charge counts. Statement rows only locate
+ * the events; if they lead to no charge, the ledger of the given organization is read, first after the end of its statement and then from
+ * its start. Throws `InputFault` if the text is not a request id, and `CallNotFound` if the call does not exist.
  */
 const findCall = async (
   { eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>,
@@ -351,7 +344,7 @@ const findCall = async (
   if (organizationId === undefined) {
     if (found !== null) return found
     throw new CallNotFound(
-      `no statement has a call with the request id ${requestId}; with --org ORGANIZATION that ledger itself is read for it`,
+      `no statement contains a call with the request id ${requestId}; to search a ledger itself, add --org ORGANIZATION`,
     )
   }
   const last = lastLineOf(organizationId)
@@ -362,7 +355,9 @@ const findCall = async (
     found ??
     (await readFor({ eventLog }, { organizationId, requestId, before: from }))
   if (read === null)
-    throw new CallNotFound(`the ledger of ${organizationId} holds no call with the request id ${requestId}`)
+    throw new CallNotFound(
+      `the ledger of ${organizationId} contains no call with the request id ${requestId}`,
+    )
   return read
 }
 

@@ -5,11 +5,10 @@ import { InputFault } from '../input.ts'
 import { CallNotFound, refund, requestIdForm } from './refunds.ts'
 
 /**
- * Gives back the cost of calls whose callers never learned the outcome: a stopping process logs the request ids of such calls. A free
- * call is skipped. If run again, the same calls have nothing left to give back.
+ * Refunds calls whose callers never learned the outcome; a stopping process logs the request ids of such calls. Free calls are
+ * skipped, and running the command again refunds nothing more.
  */
 
-/** The result for one call. */
 type ReversedCall =
   | {
       readonly requestId: string
@@ -17,14 +16,13 @@ type ReversedCall =
       readonly organizationId: string
       readonly amount: string
     }
-  /** It is not recorded. An append that is still on its way may record it later. */
+  /** The call is not recorded, but a pending append may record it later. */
   | { readonly requestId: string; readonly kind: 'not_recorded' }
-  /** `why` is a sentence for the operator. */
   | { readonly requestId: string; readonly kind: 'left'; readonly why: string }
 
 const requestsMax = 10_000
 
-/** The request ids in a text, one per line. Throws `InputFault`, naming the line. */
+/** The request ids in a text, one per line. Throws an `InputFault` that names the faulty line. */
 export const requestIdsIn = (text: string): string[] => {
   const ids = text.split('\n').map((line) => line.trim())
   const wrong = ids.findIndex((id) => id !== '' && !requestIdForm.test(id))
@@ -39,7 +37,7 @@ export const requestIdsIn = (text: string): string[] => {
   return unique
 }
 
-/** Throws the errors of `refund`, except for calls with nothing to give back. The read models must have caught up. */
+/** Throws the errors of `refund`, except for calls with nothing to refund. The read models must have caught up. */
 export const reverseCalls = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
   {
@@ -49,7 +47,6 @@ export const reverseCalls = async (
   }: {
     readonly requestIds: readonly string[]
     readonly actor: string
-    /** If set, nothing is written. */
     readonly dryRun: boolean
     readonly onProgress: (calls: number) => void
   },
