@@ -136,7 +136,7 @@ describe('the audit', () => {
       const [entry] = await listed({}, 1)
       expect(entry).toMatchObject({
         revision: null,
-        says: 'the event log does not hold this event: it is only in a row',
+        says: 'the event log does not contain this event; only a row does',
       })
     } finally {
       await house.query('delete from audit_entries where position = $1', [row?.position])

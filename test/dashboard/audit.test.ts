@@ -61,7 +61,7 @@ test('reads only as much of the log as a page shows', async () => {
 
 test('reports missing events that this release cannot read', async () => {
   const { pool } = room.foundation
-  const says = /1 events cannot be read by this release/
+  const says = /1 event is missing here/
   await pool.query(
     `insert into parked_events (projection, position, stream, error, parked_at) values ('audit', 1, 'x', 'a test', now())`,
   )

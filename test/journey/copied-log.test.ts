@@ -59,7 +59,7 @@ test('nothing is copied while the service runs on the log', async () => {
   url = (JSON.parse(await readFile(join(dir, 'data', 'postgres.json'), 'utf8')) as { url: string }).url
   for (const args of [[], ['--from', url]]) {
     const { code, err } = await copy(...args)
-    expect([code, err]).toEqual([1, expect.stringContaining('the service runs on this event log')])
+    expect([code, err]).toEqual([1, expect.stringContaining('the service is running on this event log')])
   }
   expect(double.appends).toBe(0)
   expect(await service?.end('SIGTERM')).toBe(0)
@@ -70,7 +70,7 @@ test('a URL of the embedded PostgreSQL that has stopped gets an error with the r
   const { code, err } = await copy('--from', url)
   expect([code, err]).toEqual([
     2,
-    expect.stringMatching(/^--from: .*name no source, and this command starts it/),
+    expect.stringMatching(/^--from: .*omit the source, and this command starts it/),
   ])
 })
 

@@ -2,7 +2,7 @@ import { creditsText } from '../../billing/money.ts'
 import type { AuditedEvent, AuditedType } from '../../events/audited.ts'
 import type { DomainEventOf } from '../../events/catalogue.ts'
 
-/** The sentence for each event shown in the audit, without its time and its actor. Pure. */
+/** The sentence for each event in the audit. The time and the actor are shown next to it. */
 
 type Sentences = { readonly [T in AuditedType]: (data: DomainEventOf<T>['data']) => string }
 
@@ -11,7 +11,7 @@ const listed = (names: readonly string[], max = 5): string =>
 const because = (reason: string | null): string => (reason === null ? '' : `: ${reason}`)
 const until = (instant: string | null): string => (instant === null ? '' : `, until ${instant}`)
 const count = (n: number, one: string, many = `${one}s`): string => `${n} ${n === 1 ? one : many}`
-const byWay = (way: string): string => (way === 'password' ? '' : ` by the ${way.replaceAll('_', ' ')}`)
+const byWay = (way: string): string => (way === 'password' ? '' : ` with the ${way.replaceAll('_', ' ')}`)
 const asRole = (role: string, organization: string | null): string =>
   organization === null ? role : `${role} of ${organization}`
 
@@ -26,7 +26,7 @@ const ledgers = {
     `withdrew the organization's own price of ${sku}${because(reason)}`,
   BalanceThresholdSet: ({ amount }) =>
     amount === null
-      ? 'ended the warning of a low balance'
+      ? 'turned off the warning about a low balance'
       : `set a warning for a balance below ${creditsText(amount)}`,
   MonthClosed: ({ month, totals }) => `closed ${month} at a balance of ${creditsText(totals.closing)}`,
   CreditAdjusted: ({ kind, amount, reason, reference }) =>
@@ -43,12 +43,12 @@ const keys = {
   ApiKeyIssued: ({ key_id, name, permissions }) =>
     `issued the key ${key_id} "${name}" for ${listed(permissions, 10) || 'nothing'}`,
   ApiKeyRotated: ({ key_id, successor_id, grace_until }) =>
-    `replaced the key ${key_id} by ${successor_id}; the old one works until ${grace_until}`,
+    `replaced the key ${key_id} with ${successor_id}; the old one works until ${grace_until}`,
   ApiKeyLimitsChanged: ({ key_id, limits }) =>
     `gave the key ${key_id} ${limits.requests_per_minute} requests per minute, ${limits.requests_per_day} per day, ${limits.email_validations_per_second} e-mail validations per second`,
   ApiKeyRevoked: ({ key_id, reason }) => `revoked the key ${key_id}${because(reason)}`,
   PixelLimitSet: ({ domain, period, number }) => `limited the pixel on ${domain} to ${number} per ${period}`,
-  PixelLimitRemoved: ({ domain, period }) => `removed the limit of the pixel on ${domain} per ${period}`,
+  PixelLimitRemoved: ({ domain, period }) => `removed the pixel's limit per ${period} on ${domain}`,
   PixelBlocked: ({ domain }) => `blocked the pixel on ${domain}`,
   PixelUnblocked: ({ domain }) => `unblocked the pixel on ${domain}`,
   ProfileErased: ({ subject_id, reason, note }) =>
@@ -64,7 +64,7 @@ const keys = {
 
 const prices = {
   PriceBookProposed: ({ proposal, effective_from, rules, reason }) =>
-    `proposed the price book p${proposal} of ${count(rules.length, 'rule')}, from ${effective_from}${because(reason)}`,
+    `proposed the price book p${proposal} with ${count(rules.length, 'rule')}, from ${effective_from}${because(reason)}`,
   PriceBookPublished: ({ version, effective_from, proposal }) =>
     `published the price book ${version}${proposal === null ? '' : `, as proposed in p${proposal}`}, from ${effective_from}`,
   PriceBookWithdrawn: ({ version, reason }) => `withdrew the price book ${version}${because(reason)}`,
@@ -94,12 +94,12 @@ const installation = {
   BackupRestored: ({ backup_id, made_at, position }) =>
     `restored the backup ${backup_id} of ${made_at}, up to position ${position}`,
   AppendsResumed: ({ failing_since }) =>
-    `the event log takes events again, after it failed since ${failing_since}`,
+    `appended to the event log again, after failures since ${failing_since}`,
   JobRequested: ({ job }) => `requested a run of the job ${job}`,
   DeadLettersRetried: ({ runs }) =>
     `retried failed runs of ${listed(runs.map(({ job, runs: times }) => (times === 1 ? job : `${job} (${times})`)))}`,
   SigningKeyAnnounced: ({ key_id, reason }) =>
-    `signs checkpoints with the key ${key_id} from now on${because(reason)}`,
+    `began to sign checkpoints with the key ${key_id}${because(reason)}`,
   LogTreeBegun: ({ origin }) => `began the tree of checkpoints of ${origin}`,
   LogVerified: () => 'verified the event log',
 } as const satisfies Partial<Sentences>
@@ -123,7 +123,7 @@ const people = {
     `signed in to the dashboard${byWay(way)}${known_device ? '' : ' on a new device'}`,
   UserSignedOut: () => 'signed out of the dashboard',
   SignInsRefused: ({ user, reason, count: times, way }) =>
-    `refused ${count(times, 'sign-in')}${user === null ? ' of no known user' : ` of ${user}`}${byWay(way)}: ${refusals[reason]}`,
+    `refused ${count(times, 'sign-in')}${user === null ? ' of an unknown user' : ` of ${user}`}${byWay(way)}: ${refusals[reason]}`,
   SecondFactorSet: ({ user }) => `set a second factor for ${user}`,
   SecondFactorRemoved: ({ user, reason }) => `removed the second factor of ${user}${because(reason)}`,
   RecoveryCodesRenewed: ({ user }) => `made new recovery codes for ${user}`,
@@ -133,14 +133,14 @@ const people = {
 } as const satisfies Partial<Sentences>
 
 const refusals = {
-  wrong: 'name or password were wrong',
+  wrong: 'the name or the password was wrong',
   disabled: 'the user is disabled',
   limited: 'there were too many',
 } as const
 
 const factorRefusals = {
   wrong: 'the code was wrong',
-  used: 'the code had been used',
+  used: 'the code had already been used',
   limited: 'there were too many',
   broken: 'it could not be checked',
 } as const

@@ -8,17 +8,17 @@ import { readCheckpoints } from '../../projector/checkpoints.ts'
 import { auditSentence } from './audit-sentences.ts'
 
 /**
- * Who changed what. The rows of the projection `audit` say where the events are; the content of each is read from the event log, so
- * a forged row cannot report an event that never happened.
+ * The rows of the projection `audit` only locate the events. Their content is read from the event log, so a forged row cannot report
+ * an event that never happened.
  */
 
 export type AuditEntry = {
-  /** When it was recorded, by the writer's clock. */
+  /** When the event was recorded, by the writer's clock. */
   readonly at: string
   readonly actor: string
   readonly type: string
   readonly says: string
-  /** The organization that it is about; null: none, or all. */
+  /** The organization that the event is about; null if it is about none, or about all. */
   readonly organizationId: string | null
   readonly about: readonly string[]
   readonly stream: string
@@ -28,13 +28,9 @@ export type AuditEntry = {
 }
 
 const pageMax = 200
-/** Concurrent reads of the event log. */
 const readsMax = 8
 
-/**
- * Entries in the requested order, at most `max`, after the entry at the position `after`; holds at most one page of them in memory.
- * Throws `CommandRefused` if the rows have stopped.
- */
+/** At most `max` entries in the requested order, after the position `after`. Throws `CommandRefused` if the rows have stopped. */
 export async function* auditEntries(
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
   filter: AuditFilter,
@@ -42,7 +38,9 @@ export async function* auditEntries(
 ): AsyncGenerator<AuditEntry> {
   const own = (await readCheckpoints(pool)).find(({ name }) => name === 'audit')
   if (own?.state === 'halted')
-    throw new CommandRefused(`the rows of the audit stopped (${own.error}): "projection rebuild audit"`)
+    throw new CommandRefused(
+      `the rows of the audit have stopped (${own.error}): run "projection rebuild audit"`,
+    )
   let after = from
   for (let left = max; left > 0; ) {
     const { text, values } = auditPage(filter, { after, max: Math.min(left, pageMax) })
@@ -66,7 +64,7 @@ const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise
       at: row.at.toISOString(),
       actor: row.actor,
       revision: null,
-      says: 'the event log does not hold this event: it is only in a row',
+      says: 'the event log does not contain this event; only a row does',
     }
   const { metadata, ...domain } = decodeEvent(event)
   return {
@@ -75,11 +73,13 @@ const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise
     at: metadata.recorded_at,
     actor: metadata.actor,
     revision: event.revision,
-    says: isAudited(domain) ? auditSentence(domain) : `is not a change by anyone: only a row claims it`,
+    says: isAudited(domain)
+      ? auditSentence(domain)
+      : `this event is not a change; only a row claims that it is`,
   }
 }
 
-/** Events of a key name only the key; its first event names the organization. */
+/** An event of a key contains only the key's id, so the organization is read from the key's first event. */
 const organizationOf = async (
   eventLog: Foundation['eventLog'],
   { stream, data }: { readonly stream: string; readonly data: object },

@@ -11,11 +11,9 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { InputFault } from '../input.ts'
 import { acknowledgedFaults } from '../ledgers/ledgers.ts'
 
-/** Operators' actions on the proof of the whole event log. */
-
 type Open = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
 
-/** Turns faults of the log's proof into refusals, so that every interface shows their sentences. */
+/** Turns faults of the log's proof into refusals, so that every interface shows their messages. */
 export const orRefused = async <Done>(work: Promise<Done>): Promise<Done> => {
   try {
     return await work
@@ -26,7 +24,7 @@ export const orRefused = async <Done>(work: Promise<Done>): Promise<Done> => {
   }
 }
 
-/** Signs a checkpoint of the current log. `rebuild`: with tiles rebuilt from the log. Throws `CheckpointRefused`. */
+/** Signs a checkpoint of the current log. `rebuild` first rebuilds the tiles from the log. Throws `CheckpointRefused`. */
 export const signCheckpoint = (
   { checkpoints }: Pick<Open, 'checkpoints'>,
   { rebuild }: { rebuild: boolean },
@@ -36,7 +34,7 @@ type ListedCheckpoint = Pick<Checkpoint, 'origin' | 'size' | 'root' | 'position'
   readonly recorded_at: string
 }
 
-/** The newest checkpoints, newest first. */
+/** The last checkpoints, newest first. */
 export const listCheckpoints = async (
   { eventLog }: Pick<Open, 'eventLog'>,
   max: number,
@@ -54,7 +52,7 @@ export const listCheckpoints = async (
     )
 }
 
-/** Proves the log as far as possible. Throws `InputFault` of `against` if that text is not a checkpoint. */
+/** Verifies the whole log. Throws an `InputFault` about `against` if that text is not a checkpoint. */
 export const verifyEventLog = async (
   { eventLog, treeStore }: Pick<Open, 'eventLog' | 'treeStore'>,
   options: Omit<VerifyLogOptions, 'isKnown'>,

@@ -30,13 +30,12 @@ const batchMax = 1_000
 const appendsAtOnceMax = 64
 
 /**
- * Copies everything in one log, up to its head at the start, into another: ids, types, data and metadata byte for byte,
- * at the same revisions. Events of other software on the same event store are left out. Positions and recording times are
- * the new log's own. Nothing may be written to either during the copy, so stop the service first. If checkpoints were copied, one more event
- * begins the new log's own tree.
+ * Copies one log, as it is at the start, into another one: ids, types, data, metadata and revisions are the same, byte for byte; positions
+ * and recording times are those of the new log. Events of other software are left out. The service must be stopped, because nothing may be
+ * written to either log during the copy. If checkpoints are copied, one more event begins the new log's own tree.
  *
- * Can be interrupted and started again: appends at exact revisions with the same ids change nothing the second time.
- * Throws if the target has something else at a revision, and `CommandRefused` if the source was written to during the copy.
+ * The copy can be interrupted and started again. Throws if the target contains something else at a revision, and `CommandRefused` if
+ * the source was written to during the copy.
  */
 export const copyEventLog = async ({
   from,
@@ -84,7 +83,7 @@ export const copyEventLog = async ({
 
 const isOurs = (event: RecordedEvent): boolean => isStreamOfOurs(event.stream) && hasEnvelope(event)
 
-/** Events in the source after `head` are not copied: the process that wrote them still runs. */
+/** Throws `CommandRefused` if there are events after `head`, which were not copied. */
 const refuseWritten = async (from: EventLog, head: Position): Promise<void> => {
   const end = await from.head()
   if (end === head) return
@@ -102,7 +101,7 @@ const refuseWritten = async (from: EventLog, head: Position): Promise<void> => {
     )
 }
 
-/** Appends a stream's next events at their own revisions. A batch is small enough for one append of every engine, or halved. */
+/** Appends a stream's next events at their own revisions. A batch that is too large for one append is halved. */
 const copyInto = async (
   to: EventLog,
   stream: string,
@@ -133,7 +132,7 @@ const copyInto = async (
     if (!(error instanceof AppendConflict)) throw error
     if (events.length === 1)
       throw new Error(
-        `the target holds something else at revision ${first.revision} of ${stream}, or lacks earlier events ` +
+        `the target contains something else at revision ${first.revision} of ${stream}, or lacks earlier events ` +
           `(it is at ${error.actual}). Copy into an empty log, or into an earlier copy of this log.`,
         { cause: error },
       )
@@ -144,7 +143,7 @@ const copyInto = async (
   }
 }
 
-/** Below the limit of every engine for one append. */
+/** Below every engine's limit for one append. */
 const appendBytesGood = 500_000
 
 const holds = async (

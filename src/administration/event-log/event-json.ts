@@ -1,7 +1,7 @@
 import type { RecordedEvent } from '../../event-log/port.ts'
 import { organizationOfStream } from '../../events/streams.ts'
 
-/** An event with its whole envelope. Data and metadata are parsed: only the event log has the exact bytes. */
+/** An event with its whole envelope. Data and metadata are parsed, so they are not the exact bytes of the event log. */
 export const eventJson = (recorded: RecordedEvent) => ({
   position: recorded.position.toString(),
   stream: recorded.stream,
@@ -14,10 +14,10 @@ export const eventJson = (recorded: RecordedEvent) => ({
   data: JSON.parse(recorded.data) as unknown,
 })
 
-/** The same as one line of JSON. Data and metadata are the event log's own text: parsing them would cost most of an export. */
+/** The same as one line of JSON. Data and metadata are copied as text, because parsing them would take most of an export's time. */
 export const eventLine = (recorded: RecordedEvent): string => {
   const { position, stream, revision, id, type, recordedAtMs, metadata, data } = recorded
-  // This service writes no unescaped line breaks.
+  // This service never writes such text, but the result must be a single line of JSON.
   if (!isOneObject(metadata) || !isOneObject(data)) return JSON.stringify(eventJson(recorded))
   const organization = organizationOfStream(stream)
   return (
@@ -33,7 +33,7 @@ const isOneObject = (text: string): boolean =>
 let lastMs = Number.NaN
 let lastText = ''
 
-/** Many events share an append, and therefore an instant. */
+/** Remembers the last text, because the events of one append share an instant. */
 const instantText = (ms: number): string => {
   if (ms !== lastMs) {
     lastMs = ms

@@ -13,17 +13,16 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { InputFault } from '../input.ts'
 import { type Copied, type CopyProgress, copyEventLog } from './copy-event-log.ts'
 
-/** The names of connections of the service's processes. Commands that run now and then use some of them too. */
+/** The names of connections that the service's processes open. Some commands use a few of these names, too. */
 const serviceConnections = ['event-log-listen', 'job-queue', 'jobs', 'projector', 'read-models']
 const connectTimeoutMs = 10_000
-/** A process that ended keeps its connections for a moment longer. */
+/** A process that has ended keeps its connections for a moment. */
 const leavingMs = 3_000
 const leavingPollMs = 100
 
 /**
- * Opens two event logs and copies all of one into the other. `from` is null for the log in the PostgreSQL of this installation;
- * an embedded one is started for it. Throws `ConfigError` for a log that cannot be used, and `CommandRefused` while the service
- * runs on the source.
+ * Copies one event log into another. If `from` is null, the log in the PostgreSQL of this installation is copied; an embedded one is
+ * started for that. Throws `ConfigError` if a log cannot be used, and `CommandRefused` while the service is running on the source.
  */
 export const copyBetween = async (
   config: Config,
@@ -50,7 +49,7 @@ const ownPostgres = async (config: Config, logger: Logger, closing: Closing): Pr
   if (config.DATABASE_URL !== undefined) return { variable: 'DATABASE_URL', url: config.DATABASE_URL }
   await access(join(placeIn(config.DATA_DIR).cluster, 'PG_VERSION')).catch(() => {
     throw new ConfigError(
-      `DATA_DIR: ${config.DATA_DIR} holds no embedded PostgreSQL. Name the directory of the installation, or the source with --from`,
+      `DATA_DIR: ${config.DATA_DIR} contains no embedded PostgreSQL. Set it to the directory of the installation, or give the source with --from`,
     )
   })
   const { serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger })
@@ -58,7 +57,7 @@ const ownPostgres = async (config: Config, logger: Logger, closing: Closing): Pr
   return { variable: 'DATA_DIR', url: serviceUrl }
 }
 
-/** Throws `CommandRefused` while processes of the service are connected to this database: nothing may be written during the copy. */
+/** Throws `CommandRefused` while processes of the service are connected to this database, because they could write to it. */
 export const refuseRunning = async (
   { variable, url }: Pick<NamedEventLog, 'variable' | 'url'>,
   next: string,
@@ -85,7 +84,7 @@ export const refuseRunning = async (
       if (open === 0) return
       if (performance.now() > until)
         throw new CommandRefused(
-          `the service runs on this event log: ${open} connections of its processes to the database are open. Stop every process, then ${next}`,
+          `the service is running on this event log: its processes have ${open} open connections to the database. Stop every process, then ${next}`,
         )
     }
   } finally {
@@ -98,14 +97,14 @@ const sentenceOf = (error: unknown): string => {
   if (code !== 'ECONNREFUSED') return error instanceof Error ? error.message : String(error)
   return (
     'no PostgreSQL answers there (ECONNREFUSED). Start it, or correct host and port. An embedded PostgreSQL runs only while the ' +
-    'service or a command does: to copy from it, name no source, and this command starts it in DATA_DIR.'
+    'service or a command is running: to copy from it, omit the source, and this command starts it in DATA_DIR.'
   )
 }
 
-/** A name for the service's EventStoreDB user. */
+/** A name for the service's EventStoreDB user. Throws `InputFault` if the text cannot be one. */
 export const eventStoreUserOf = (text: string): string => {
   if (!/^[A-Za-z0-9._-]{1,64}$/.test(text))
-    throw new InputFault('user', `"${text}" is not a name of letters, digits, . _ and -`)
+    throw new InputFault('user', `"${text}" is not a valid name: use letters, digits, . _ and -`)
   return text
 }
 
@@ -117,7 +116,7 @@ export const prepareEventStore = async (
   admin: NamedEventLog,
   { user, password, shared, logger }: { user: string; password: string; shared: boolean; logger: Logger },
 ) => {
-  // Loaded only when used: the client and its protocol take memory and a quarter of a second.
+  // Loaded only when used, because the client and its protocol take memory and a quarter of a second.
   const { prepareEventStoreDb } = await import('../../event-log/eventstoredb/prepare.ts')
   const adminUrl = admin.url.replace(/^kurrentdb/, 'esdb')
   return telling(admin, () => prepareEventStoreDb({ adminUrl, user, password, shared, logger }))

@@ -8,8 +8,6 @@ import {
 } from '../../event-log/port.ts'
 import { type ChainLink, chainLinks } from '../../event-log/verify/page-chain.ts'
 
-/** The event log for people: in pages of bounded size, however large the log is. */
-
 type Log = Pick<EventLog, 'read' | 'lookBack'>
 
 const shownMax = 50
@@ -22,14 +20,14 @@ const streamLookedAtMax = 500
 export type LogPage = {
   /** The newest first. */
   readonly events: readonly RecordedEvent[]
-  /** The unreadable events among those that were read. */
+  /** Unreadable events that the search has met. */
   readonly unreadable: readonly EventsUnreadable[]
   readonly lookedAt: number
-  /** The position before which the next page ends; null: nothing is left. */
+  /** The next page contains events before this position; null if there are none. */
   readonly next: Position | null
 }
 
-/** The newest events before a position, or from the end if it is null; only of one type if `type` is set. */
+/** The newest events before a position, or of the whole log if it is null; only those of one type if `type` is set. */
 export const newestEvents = async (
   eventLog: Pick<Log, 'lookBack'>,
   { before, type }: { readonly before: Position | null; readonly type: string | null },
@@ -46,7 +44,7 @@ export const newestEvents = async (
       lookedAt++
       if (type === null || event.type === type) events.push(event)
       if (events.length < shownMax) continue
-      // The rest of the page is left to the next search.
+      // The next search reads the rest of the page.
       const isLast = page.next === null && event === page.events.at(-1)
       return { events, unreadable, lookedAt, next: isLast ? null : event.position }
     }
@@ -70,19 +68,19 @@ export const recentEvent = async (
 }
 
 export type StreamPage = {
-  /** The newest first, with the link of each to the event before it. */
+  /** The newest first, each with its link to the event before it. */
   readonly events: readonly { readonly event: RecordedEvent; readonly link: ChainLink }[]
-  /** Every link that was recomputed, in the order of the stream; including events that a filter leaves out. */
+  /** Every recomputed link, in the order of the stream, including those of events that a filter leaves out. */
   readonly links: readonly ChainLink[]
-  /** Unreadable events before these. */
+  /** Unreadable events that come before these. */
   readonly unreadable: EventsUnreadable | null
-  /** The revision before which the next page ends; null at the beginning. */
+  /** The next page contains events before this revision; null at the beginning of the stream. */
   readonly next: number | null
 }
 
 /**
- * The newest events of a stream before a revision, or from its end if it is null, with their chain recomputed. Null if there is no
- * such stream.
+ * The newest events of a stream before a revision, or at its end if that is null, with their chain recomputed. Null if the stream does
+ * not exist.
  */
 export const streamPage = async (
   eventLog: Pick<Log, 'read'>,
@@ -95,7 +93,7 @@ export const streamPage = async (
   const whole = read.events.slice(0, max)
   const matching = whole.filter((event) => type === null || event.type === type).slice(0, shownMax)
   const last = matching.at(-1)
-  // A full page ends with its last event.
+  // A full page ends with its last matching event.
   const end = matching.length === shownMax && last !== undefined ? whole.indexOf(last) + 1 : whole.length
   const looked = whole.slice(0, end)
   const links = chainLinks(looked.toReversed(), read.events[end] ?? null)
@@ -115,7 +113,6 @@ type ReadBackwards = {
   readonly unreadable: EventsUnreadable | null
 }
 
-/** As far back as events are readable. */
 const readBackwards = async (
   eventLog: Pick<Log, 'read'>,
   { stream, before, max }: { readonly stream: string; readonly before: number | null; readonly max: number },
@@ -133,7 +130,7 @@ const readBackwards = async (
   }
 }
 
-/** The events after the unreadable ones: those were found first on the way back, so nothing in between is damaged. */
+/** The events after the unreadable ones. They are readable, because the read went backwards and failed only at the unreadable ones. */
 const openedAfter = async (
   eventLog: Pick<Log, 'read'>,
   { stream, lastRevision }: EventsUnreadable,
@@ -152,14 +149,14 @@ const openedAfter = async (
 export type EventPage = {
   readonly event: RecordedEvent
   readonly link: ChainLink
-  /** The event after it, with its link to this one; null at the end, or if it cannot be opened. */
+  /** The event after this one, with its link to this one; null at the end, or if it cannot be opened. */
   readonly following: { readonly event: RecordedEvent; readonly link: ChainLink } | null
   readonly preceding: RecordedEvent | null
-  /** The event that caused it, if it is one of the last few before it in its stream. */
+  /** The event that caused this one, if it is one of the last few before it in its stream. */
   readonly cause: RecordedEvent | null
 }
 
-/** One event with its neighbours; null if it does not exist. Throws `EventsUnreadable` if it cannot be opened. */
+/** One event with those before and after it; null if it does not exist. Throws `EventsUnreadable` if it cannot be opened. */
 export const eventPage = async (
   eventLog: Pick<Log, 'read'>,
   { stream, revision }: { readonly stream: string; readonly revision: number },
@@ -184,7 +181,7 @@ export const eventPage = async (
   return { event, link, following, preceding, cause: await causeOf(eventLog, event) }
 }
 
-/** A charge follows its fact; the cause of another event in its stream is seldom far before it. */
+/** A charge directly follows its fact, and other causes are seldom far before their event. */
 const causeWithin = 16
 
 const causeOf = async (eventLog: Pick<Log, 'read'>, event: RecordedEvent): Promise<RecordedEvent | null> => {

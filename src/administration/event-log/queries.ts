@@ -45,7 +45,7 @@ const audit = pagedList({
       label: 'Since (UTC)',
       help: 'recorded at this instant or later, such as 2027-01-31',
     }).optional(),
-    actor: line({ label: 'By', help: 'only this actor: ada, or as in the list, user:ada' }).optional(),
+    actor: line({ label: 'By', help: 'only this actor, such as ada, or user:ada as in the list' }).optional(),
     about: line({
       label: 'About',
       help: 'only changes to this: the id of an organization, key or webhook, a user, or a projection',
@@ -88,11 +88,11 @@ const audit = pagedList({
     const [{ n } = { n: 0 }] = rows
     return n === 0
       ? null
-      : `${n} events cannot be read by this release and are missing here: "projection parked audit"`
+      : `${n === 1 ? '1 event is' : `${n} events are`} missing here, because this release cannot read ${n === 1 ? 'it' : 'them'}: see "projection parked audit"`
   },
 })
 
-/** `ada` matches the person, the label and the key of that name; `user:ada` only the person. */
+/** `ada` matches the user, the label and the key with that name; `user:ada` matches only the user. */
 const actorsOf = (actor: string): string[] =>
   actor.includes(':') ? [actor] : [actor, `user:${actor}`, `cli:${actor}`, `key:${actor}`]
 
@@ -134,7 +134,9 @@ const checkpoints = query({
   action: 'system.read',
   summary: 'list the newest checkpoints, newest first',
   input: z.object({
-    max: number({ label: 'At most', help: 'how many' }, { min: 1, max: 1_000 }).prefault('20'),
+    max: number({ label: 'At most', help: 'the most checkpoints to list' }, { min: 1, max: 1_000 }).prefault(
+      '20',
+    ),
   }),
   anyHistory: true,
   columns: [
