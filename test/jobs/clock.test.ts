@@ -266,7 +266,7 @@ test('a requested run that no process takes is cancelled, and the reason names t
   expect(await runNow(house.foundation, parts)).toMatchObject({
     succeeded: false,
     duration_ms: null,
-    error: 'no process took it within 1 s, and it was cancelled: start a process with the role jobs',
+    error: 'the run was cancelled because no process took it within 1 s: start a process with the role jobs',
   })
   expect(await house.query(`select state::text from pgboss.job where name = 'leap'`)).toEqual([
     { state: 'cancelled' },

@@ -8,15 +8,13 @@ import { deadLetters, type JobRow, knownJobs } from './jobs.ts'
 import { longWork, longWorkJson, longWorks } from './long-work.ts'
 import { nextRuns, type RunState, retryDeadLetters, runNow } from './now.ts'
 
-/** Scheduled jobs: their results, and requested runs. */
-
 const listedMax = 1_000
 
 const secondsOf = (ms: number | null): number | null => (ms === null ? null : Math.round(ms) / 1_000)
 
 const jobName = () => name({ label: 'Job', help: 'as in "jobs list"' })
 
-/** The job of that name. Throws `InputFault` with the most similar name. */
+/** The job with this name. Throws an `InputFault` that suggests the most similar name. */
 const jobNamed = (wanted: string, known: readonly JobRow[]): JobRow => {
   const job = known.find((one) => one.name === wanted)
   if (job !== undefined) return job
@@ -26,7 +24,7 @@ const jobNamed = (wanted: string, known: readonly JobRow[]): JobRow => {
     'name',
     names.length === 0
       ? `there is no job "${wanted}": no process with the role jobs has ever started`
-      : `there is no job "${wanted}"${meant === null ? '.' : `; did you mean ${meant}?`} There are ${names.join(', ')}`,
+      : `there is no job "${wanted}"${meant === null ? '.' : `; did you mean ${meant}?`} The jobs are ${names.join(', ')}`,
   )
 }
 
@@ -181,7 +179,7 @@ const retryDead = command({
   },
 })
 
-/** Null: all. */
+/** Null for all dead letters. */
 const retried = ({
   id: one,
   all,
@@ -189,7 +187,7 @@ const retried = ({
   readonly id?: string | undefined
   readonly all: boolean
 }): string | null => {
-  if ((one === undefined) === !all) throw new InputFault('id', 'name a dead letter by its id, or give --all')
+  if ((one === undefined) === !all) throw new InputFault('id', 'give the id of a dead letter, or --all')
   return one ?? null
 }
 

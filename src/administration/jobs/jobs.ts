@@ -1,34 +1,31 @@
 import type pg from 'pg'
 
-/** The state of the jobs, according to the queue in the database: when they ran, the results, and the failed runs. */
-
-/** The destination of a failed run that is not tried again. */
+/** The queue of failed runs that are not tried again. */
 export const deadLetterQueue = 'dead-letters'
 
-/** Work that people request: see `long-work.ts`. */
+/** The queue of work that people request (see `long-work.ts`). */
 export const longWorkQueue = 'long-work'
 
-/** A job of the queue, with its last finished run. Lengths of time are in milliseconds before now. */
+/** A job of the queue, with its last finished run. Members that end in `_ms` are milliseconds before now, except `duration_ms`. */
 export type JobRow = {
   readonly name: string
-  /** Null: it runs only on request. */
+  /** Null if the job runs only on request. */
   readonly cron: string | null
   readonly scheduled_ms: number | null
   readonly state: 'completed' | 'failed' | null
   readonly message: string | null
   readonly started_at: Date | null
-  /** How long the run took. */
   readonly duration_ms: number | null
   readonly ended_ms: number | null
-  /** Of the last successful run. */
+  /** The end of the last successful run. */
   readonly done_ms: number | null
   readonly done_at: Date | null
-  /** Runs now. */
+  /** The number of runs in progress. */
   readonly active: number
   readonly failed_24h: number
-  /** Failed runs that no later run has made good. */
+  /** Failed runs without a later successful run. */
   readonly dead_letters: number
-  /** After this many seconds a run counts as failed. */
+  /** A run counts as failed after this many seconds. */
   readonly expire_seconds: number
 }
 
@@ -67,10 +64,10 @@ export const queueMade = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> 
   return rows[0]?.made === true
 }
 
-/** Per job: every job is idempotent, so the newest are enough. */
+/** The most dead letters kept for a job. Jobs are idempotent, so the newest are enough. */
 const deadLettersKeptMax = 20
 
-/** Deletes the oldest dead letters of each job, so that a job that fails every minute fills no disk. */
+/** Deletes the oldest dead letters of each job, so that a job that fails every minute does not fill the disk. */
 export const pruneDeadLetters = async (pool: Pick<pg.Pool, 'query'>): Promise<void> => {
   await pool.query(
     `delete from pgboss.job where name = $1 and id in (
@@ -82,7 +79,6 @@ export const pruneDeadLetters = async (pool: Pick<pg.Pool, 'query'>): Promise<vo
   )
 }
 
-/** A failed run that is not tried again automatically. */
 type DeadLetter = {
   readonly id: string
   readonly job: string
@@ -90,13 +86,13 @@ type DeadLetter = {
   readonly age_ms: number
   readonly tries: number
   readonly error: string | null
-  /** The input of the job, as JSON; null for a job without input. */
+  /** The input of the job, as JSON; null if it has none. */
   readonly data: string | null
-  /** The job has succeeded since, so this run's work is done. */
+  /** True if the job has succeeded since, so that the work of this run is done. */
   readonly done_since: boolean
 }
 
-/** The newest first; only of one job if it is named. */
+/** The newest first; only those of one job if it is named. */
 export const deadLetters = async (
   pool: Pick<pg.Pool, 'query'>,
   { job, max }: { job: string | null; max: number },

@@ -11,28 +11,27 @@ import type { Action } from '../roles.ts'
 import { longWorkQueue, queueMade } from './jobs.ts'
 
 /**
- * Long work: commands and queries that may take minutes, as jobs of pg-boss. Any interface requests one, a process that runs jobs does
- * it, and any process shows how far it is and its answer, also after a restart.
+ * Commands and queries that can take minutes run as jobs of pg-boss. Any interface can request them, a process that runs jobs does
+ * the work, and any process can show the progress and the answer, even after a restart.
  */
 
-/** Longer than the longest run. A process that ends is noticed by its heartbeats, long before. */
+/** Longer than the longest run. If a process ends, its missing heartbeats show that much earlier. */
 const secondsMax = 24 * 3_600
 export const longWorkOptions = {
   retryLimit: 0,
   retryDelay: 5,
   expireInSeconds: secondsMax,
   heartbeatSeconds: 60,
-  // If no process runs jobs for a day, no one expects it to begin any more.
+  // Work that has waited for a day is no longer expected to begin.
   retentionSeconds: 24 * 3_600,
-  // For a week its answer can be read.
+  // The answer can be read for a week.
   deleteAfterSeconds: 7 * 86_400,
   notify: true,
 } as const
-/** Of work that may be done again if its process ends. */
+/** How often repeatable work is done again if its process ends. */
 const repetitionsMax = 2
 
 export type LongWorkRequest = {
-  /** The name of the declaration, and the right that it needs. */
   readonly name: string
   readonly action: Action
   readonly given: Given
@@ -45,11 +44,10 @@ export type LongWorkOutcome =
       readonly kind: 'refused'
       readonly message: string
       readonly field: string | null
-      /** It needs this consent; see `NeedsConsent`. */
       readonly consent: Pick<NeedsConsent, 'agreement' | 'would'> | null
     }
 
-/** The refusal that an error is; null: it is another failure, after which a repetition may succeed. */
+/** Turns an error into a refusal; null for other failures, after which a repetition can succeed. */
 export const refusalOf = (error: unknown): LongWorkOutcome | null => {
   if (error instanceof InputFault)
     return { kind: 'refused', message: error.message, field: error.field, consent: null }
@@ -59,7 +57,7 @@ export const refusalOf = (error: unknown): LongWorkOutcome | null => {
   return { kind: 'refused', message: error.message, field: null, consent }
 }
 
-/** The answer of work that was done. Throws its refusal, or its failure. */
+/** The answer of finished work. Throws its refusal, or its failure. */
 export const answerOf = ({ outcome, error }: LongWork): Answer => {
   if (outcome === null) throw new Error(error ?? 'the work has not ended')
   if (outcome.kind === 'done') return outcome.answer
@@ -69,11 +67,11 @@ export const answerOf = ({ outcome, error }: LongWork): Answer => {
   throw new CommandRefused(message)
 }
 
-/** In jobs, requests and outcomes are texts: PostgreSQL refuses U+0000 in JSON. */
+/** Jobs store requests and outcomes as text, because PostgreSQL refuses U+0000 in JSON. */
 export type Packed = { readonly text: string }
 
 type Asked = Pick<LongWorkRequest, 'given' | 'operator'> & {
-  /** A UUID. The same id again requests nothing. */
+  /** A UUID. A second request with the same id changes nothing. */
   readonly id: string
   readonly declared: Pick<Declared, 'name' | 'action' | 'long'>
 }
@@ -95,9 +93,7 @@ export const requestLongWork = async (
   }
 }
 
-/**
- * Whether a process that runs jobs is connected, as far as this role may see and a pooler passes on. If not, work would wait for one.
- */
+/** Whether a process that runs jobs is connected, as far as this role and a pooler show it. If not, work would wait for one. */
 export const workerRuns = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> => {
   const { rows } = await pool.query(
     'select from pg_stat_activity where datname = current_database() and application_name = $1 limit 1',
@@ -119,7 +115,7 @@ export const takeBack = async (
   } finally {
     await close()
   }
-  // A process may have begun it at the same moment.
+  // A process may have begun the work at the same moment.
   const { rows } = await pool.query(
     `select from pgboss.job where name = $1 and id = $2 and state = 'cancelled' and started_on is null`,
     [longWorkQueue, id],
@@ -130,14 +126,12 @@ export const takeBack = async (
 export type LongWork = LongWorkRequest & {
   readonly id: string
   readonly state: 'waiting' | 'running' | 'done' | 'refused' | 'failed'
-  /** Its progress: a line for people, and figures for programs. */
   readonly progress: { readonly line: string; readonly figures: object | null } | null
   readonly requestedAt: Date
   readonly startedAt: Date | null
   readonly endedAt: Date | null
-  /** Of work that ended; null if it failed. */
+  /** The outcome of work that has ended; null if it failed. */
   readonly outcome: LongWorkOutcome | null
-  /** Why it failed. */
   readonly error: string | null
 }
 
@@ -160,7 +154,7 @@ const selected = `
     from pgboss.job j left join work_progress p on p.job_id = j.id
    where j.name = $1`
 
-/** The queue makes its tables when a process first uses it. */
+/** Returns no rows until a process has first used the queue, which then creates its tables. */
 const rowsOf = async (
   pool: Pick<pg.Pool, 'query'>,
   text: string,
@@ -173,7 +167,7 @@ const rowsOf = async (
 
 const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Null: it does not exist, or it ended more than a week ago. */
+/** Null if the work does not exist, or ended more than a week ago. */
 export const longWork = async (pool: Pick<pg.Pool, 'query'>, id: string): Promise<LongWork | null> => {
   if (!uuidForm.test(id)) return null
   const [row] = await rowsOf(pool, `${selected} and j.id = $2`, [longWorkQueue, id])
@@ -235,7 +229,7 @@ export const forgetProgress = async (pool: Pick<pg.Pool, 'query'>): Promise<void
   ])
 }
 
-/** For programs. */
+/** Long work as JSON, for programs. */
 export const longWorkJson = (work: LongWork) => ({
   job_id: work.id,
   name: work.name,

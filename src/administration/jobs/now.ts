@@ -9,8 +9,6 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { recordOperation } from '../operator-events.ts'
 import { deadLetterQueue, type JobRow } from './jobs.ts'
 
-/** Jobs that an operator starts: a run now, and a retry of failed runs. */
-
 type Parts = Pick<Foundation, 'pool' | 'url' | 'eventLog'>
 
 export type RunState = {
@@ -21,24 +19,22 @@ export type RunState = {
 type RunResult = {
   readonly run_id: string
   readonly succeeded: boolean
-  /** How long it ran; null if it never began. */
+  /** Null if the run never began. */
   readonly duration_ms: number | null
-  /** Why it failed. */
   readonly error: string | null
   /** Its result, as JSON. */
   readonly result: string | null
 }
 
-/** A process that runs jobs looks every 30 s. If no process takes the run within three such intervals, none is running. */
+/** A process that runs jobs checks the queue every 30 s. If no process takes the run within three such intervals, none is running. */
 const takenWithinDefaultMs = 90_000
 const pollMs = 250
-/** The queue ends a run that exceeds its time within this period. */
+/** If a run exceeds its time, the queue ends it within this period. */
 const settledWithinMs = 120_000
 
 /**
- * Requests a run of a scheduled job through the queue, and waits for its outcome. It runs in any process that runs jobs, is tried
- * once, and never runs at the same time as a scheduled run. If no process takes it, it is cancelled. Throws `CommandRefused` for a
- * job that is not scheduled.
+ * Requests a run of a scheduled job through the queue, and waits for its outcome. The run is tried once, never at the same time as a
+ * scheduled run, and is cancelled if no process takes it. Throws `CommandRefused` if the job is not scheduled.
  */
 export const runNow = async (
   { pool, url, eventLog }: Parts,
@@ -73,7 +69,7 @@ export const runNow = async (
     const ended = await outcome(pool, waiting)
     if (ended !== null) return ended
     await boss.cancel(name, runId)
-    // A process may have taken it at the same moment: then it is not cancelled.
+    // A process may have taken the run at the same moment, so that it is not cancelled.
     const last = await runOf(pool, { name, runId })
     const taken = last?.state === 'active' ? await outcome(pool, waiting) : null
     return taken ?? untaken(runId, takenWithinMs)
@@ -86,7 +82,7 @@ const untaken = (runId: string, takenWithinMs: number): RunResult => ({
   run_id: runId,
   succeeded: false,
   duration_ms: null,
-  error: `no process took it within ${takenWithinMs / 1_000} s, and it was cancelled: start a process with the role jobs`,
+  error: `the run was cancelled because no process took it within ${takenWithinMs / 1_000} s: start a process with the role jobs`,
   result: null,
 })
 
@@ -95,7 +91,7 @@ type Run = {
   readonly duration_ms: number | null
   readonly message: string | null
   readonly output: string | null
-  /** Another run of the job is under way. */
+  /** True if another run of the job is in progress. */
   readonly behind: boolean
 }
 
@@ -113,7 +109,7 @@ const runOf = async (
   return rows[0]
 }
 
-/** Null: no process took it in time. */
+/** Null if no process took the run in time. */
 const outcome = async (
   pool: Parts['pool'],
   {
@@ -129,7 +125,7 @@ const outcome = async (
   for (;;) {
     const run = await runOf(pool, { name, runId })
     const now = performance.now()
-    if (run === undefined) throw new Error(`the queue no longer holds run ${runId} of ${name}`)
+    if (run === undefined) throw new Error(`the queue no longer contains run ${runId} of ${name}`)
     if (run.state === 'completed' || run.state === 'failed' || run.state === 'cancelled') {
       const succeeded = run.state === 'completed'
       const error = succeeded ? null : (run.message ?? `it was ${run.state}`)
@@ -145,10 +141,12 @@ const outcome = async (
     if (run.state === 'active') {
       takenAt ??= now
       if (now - takenAt > runMaxMs)
-        throw new Error(`${name} runs for longer than ${Math.round(runMaxMs / 1_000)} s; see "jobs list"`)
+        throw new Error(
+          `${name} has been running for more than ${Math.round(runMaxMs / 1_000)} s; see "jobs list"`,
+        )
       onProgress({ state: 'running', seconds })
     } else {
-      // It waits for the other run, at most that run's maximum time.
+      // The run waits for the other run, but not longer than that run can take.
       if (run.behind && now - startedAt < runMaxMs) notTakenSince = now
       else if (stoodBehind) await wakeWorkers(pool, [name])
       stoodBehind = run.behind
@@ -159,12 +157,11 @@ const outcome = async (
   }
 }
 
-/** The number of failed runs that are retried in one call. */
 const retriedAtOnceMax = 1_000
 
 /**
- * Retries failed runs: one, or all. If several runs of a job had the same task, a single run is requested, because jobs are
- * idempotent. Returns the number of runs by job. Throws `CommandRefused` if there is none.
+ * Retries one failed run, or all. If several runs of a job had the same task, only one run is requested, because jobs are
+ * idempotent. Returns the number of runs by job. Throws `CommandRefused` if there is nothing to retry.
  */
 export const retryDeadLetters = async (
   { pool, url, eventLog }: Parts,
@@ -196,7 +193,7 @@ export const retryDeadLetters = async (
       { type: 'DeadLettersRetried', data: { runs } },
       { actor, once: `dead-letters/${randomUUID()}` },
     )
-    // Older runs of the same task are deleted first: if this is interrupted, the newest is still there.
+    // Older runs of the same task are deleted first, so that the newest is still there after an interruption.
     await pool.query(
       `delete from pgboss.job d using pgboss.job k
         where k.name = $1 and k.id = any ($2::uuid[]) and d.name = $1 and d.state < 'active' and d.id <> k.id
@@ -215,14 +212,14 @@ export const retryDeadLetters = async (
   }
 }
 
-/** The next time of each scheduled job, by this machine's clock; null if the schedule cannot be read. */
+/** The next time of each scheduled job, by this machine's clock. Jobs whose schedule cannot be read are left out. */
 export const nextRuns = async (
   url: string,
   jobs: readonly Pick<JobRow, 'name' | 'cron'>[],
   atMs: number,
 ): Promise<Map<string, Date>> => {
   const { PgBoss } = await import('pg-boss')
-  // It is not started: it only calculates times here.
+  // The queue is not started, because it only calculates times here.
   const boss = new PgBoss({ connectionString: url })
   const next = new Map<string, Date>()
   for (const { name, cron } of jobs) {
