@@ -42,8 +42,8 @@ export const defaultKeyLimits: KeyLimits = {
 }
 
 /**
- * A partner may give its own keys at most the default limits, or the key's current limits: an operator may have given it more. Throws
- * `InputFault` for the first limit above that.
+ * A partner can give its own keys at most the default limits, or the current limits if an operator has raised them. Throws `InputFault`
+ * for the first limit above that.
  */
 export const checkPartnerLimits = (asked: Partial<KeyLimits>, present: Partial<KeyLimits>): void => {
   for (const limit of limitNames) {
@@ -66,10 +66,10 @@ type IssueRequest = {
   readonly actor: string
 }
 
-/** The only moment when the whole key exists outside its holder's hands. */
+/** `apiKey` is the whole key, which is stored nowhere. */
 type IssuedKey = { readonly keyId: string; readonly apiKey: string; readonly issued: ApiKeyIssued }
 
-/** Issues a key of a registered organization. The secret is returned here and stored nowhere. */
+/** Issues a key for a registered organization. The secret is returned here and stored nowhere. */
 export const issueKey = async (foundation: Foundation, request: IssueRequest): Promise<IssuedKey> => {
   const { name } = await balance(foundation, request.organizationId)
   return issue(foundation, request, name)
@@ -100,7 +100,7 @@ const issue = async (
   return { keyId, apiKey, issued }
 }
 
-/** With an organization, a key of another organization is refused as unknown, and so is a key whose organization cannot be read. */
+/** If the organization is given, a key of another organization is refused as unknown, and so is one whose organization is unreadable. */
 type KeyNamed = { readonly keyId: string; readonly organizationId?: string | undefined }
 
 /** Issues a successor with the same rights; the old key remains valid for the grace period. */
@@ -113,7 +113,7 @@ export const rotate = async (
   const state = certainState(keyId, await readKey(eventLog, key))
   const atMs = Date.now()
   const [at, graceUntil] = [new Date(atMs).toISOString(), new Date(atMs + graceMs).toISOString()]
-  // Checked before the successor is issued, and again with its id.
+  // Checked before the successor is issued, and again with the successor's id.
   allowed(rotateKey(state, { successorId: keyId, graceUntil, at }))
   const successor = await issue(foundation, { ...rightsOf(state), actor }, state.organizationName)
   try {
@@ -121,7 +121,7 @@ export const rotate = async (
       allowed(rotateKey(certainState(keyId, now), { successorId: successor.keyId, graceUntil, at })),
     )
   } catch (error) {
-    // The key was revoked, or rotated, in between: its successor must not outlive it. The successor's secret was never shown.
+    // The key was revoked or rotated in between, so the successor, whose secret was never shown, is revoked.
     if (error instanceof CommandRefused)
       await revoke(foundation, { keyId: successor.keyId, reason: 'its rotation was refused', actor })
     throw error
@@ -129,18 +129,16 @@ export const rotate = async (
   return { ...successor, graceUntil }
 }
 
-/** What a successor has in common with its predecessor. */
 const rightsOf = ({ organizationId, name, permissions, limits, allowedCidrs, expiresAt }: KeyState) => ({
   ...{ organizationId, name, permissions, limits, allowedCidrs, expiresAt },
 })
 
-/** `apiKey` is null if the successor was issued before. */
+/** `apiKey` is null if the successor had already been issued. */
 type Successor = { readonly keyId: string; readonly apiKey: string | null }
 
 /**
- * Ends a leaked key and then issues its successor, with the same rights. Each step looks at what the log has, so it may be repeated from
- * wherever it ended: the key's stream names one successor, and the first event of the successor's stream can be appended once. Without a
- * successor, the key has expired.
+ * Revokes a leaked key, and then issues a successor with the same rights; null if the key has expired. After an interruption this can
+ * be repeated, because each step reads the log first: the key's stream names only one successor, which can be issued only once.
  */
 export const replaceLeaked = async (
   foundation: Foundation,
@@ -169,11 +167,11 @@ export const replaceLeaked = async (
   return { leaked, successor: await issueOnce(foundation, request, leaked.organizationName) }
 }
 
-/** A key that was replaced before it expired has a successor, which may still have to be issued. */
+/** Whether a key expired before it was replaced. If a successor is named, it may still have to be issued. */
 export const hasExpired = ({ expiresAt, successorId }: KeyState): boolean =>
   successorId === null && expiresAt !== null && Date.parse(expiresAt) <= Date.now()
 
-/** The state of a key, of which no event is unreadable. Throws `CommandRefused`. */
+/** The state of a key. Throws `CommandRefused` if an event of the key cannot be read. */
 export const certainKey = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   key: KeyNamed,
@@ -182,7 +180,7 @@ export const certainKey = async (
 export const isIssued = async ({ eventLog }: Pick<Foundation, 'eventLog'>, keyId: string): Promise<boolean> =>
   (await readKeyStream(eventLog, keyId)).revision !== -1
 
-/** Another process may do the same, or have done it. */
+/** Ignores a refusal if another process has already done the work. */
 const unlessDone = async (work: () => Promise<unknown>, isDone: () => Promise<boolean>): Promise<void> => {
   try {
     await work()
@@ -206,7 +204,7 @@ const issueOnce = async (
   }
 }
 
-/** Ends a key, regardless of the other events in its stream: also a key with unreadable events. */
+/** Revokes a key, even if some of its events cannot be read. */
 export const revoke = async (
   { eventLog }: Foundation,
   { reason, actor, ...key }: KeyNamed & { readonly reason: string; readonly actor: string },
@@ -220,8 +218,8 @@ export const revoke = async (
 }
 
 /**
- * The key that a change would change, as the event log has it now; null: its state cannot be read, so it can only be
- * revoked. Throws `CommandRefused` as the change would.
+ * The current state of a key that is to be changed; null if it cannot be read, so that the key can only be revoked. Throws
+ * `CommandRefused` as the change would.
  */
 export const keyToChange = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
@@ -252,7 +250,6 @@ export const changeLimits = async (
   }: KeyNamed & {
     readonly limits: Partial<KeyLimits>
     readonly actor: string
-    /** Partners may not raise limits. */
     readonly byPartner?: boolean
   },
 ): Promise<KeyLimits> => {
@@ -269,8 +266,8 @@ export const changeLimits = async (
 }
 
 /**
- * The keys of one organization, or all, including everything in the event log at the time of the call. Throws `CommandRefused` for
- * an organization that is not registered, to distinguish it from one without keys.
+ * The keys of one organization, or of all, including everything in the event log at the time of the call. Throws `CommandRefused` if
+ * the organization is not registered, because that differs from having no keys.
  */
 export const listKeys = async (
   foundation: Foundation,
@@ -296,7 +293,7 @@ const readKey = async (eventLog: EventLog, { keyId, organizationId }: KeyNamed):
   return stream
 }
 
-/** The key as its stream has it. Throws `CommandRefused` if its state cannot be read from its events. */
+/** The state of a key according to its stream. Throws `CommandRefused` if its events leave the state in doubt. */
 const certainState = (keyId: string, stream: KeyStream): KeyState => {
   if (stream.state === undefined || isInDoubt(stream))
     throw new CommandRefused(
@@ -305,10 +302,10 @@ const certainState = (keyId: string, stream: KeyStream): KeyState => {
   return stream.state
 }
 
-/** Others may change the same key at the same moment; their changes are taken into account. */
+/** How often a change is decided, because others can change the same key at the same moment. */
 const changesMax = 8
 
-/** Appends the result of `decide` on the current key, and decides again if another process was faster. */
+/** Appends the result of `decide` for the current key, and decides again if another process was first. */
 const change = async <Event extends KeyEvent>(
   eventLog: EventLog,
   key: KeyNamed,
@@ -343,15 +340,15 @@ const append = async (
   )
 }
 
-/** A test organization gets this many credits whenever a test key is issued and fewer than `testCreditsMin` are left. */
+/** A test organization gets this many credits if fewer than `testCreditsMin` are left when a test key is issued. */
 const testCredits = parseCredits('1000000')
 const testCreditsMin = parseCredits('100000')
 
 const suffix = ' (test)'
 
 /**
- * The test organization of a registered organization, with an open ledger and test credits: keys issued to it are
- * test keys. Repeated calls open nothing twice. Throws `CommandRefused` if the organization does not exist.
+ * Opens the test organization of a registered organization, with test credits. Keys issued to it are test keys. Repeated calls
+ * open nothing twice. Throws `CommandRefused` if the organization does not exist.
  */
 export const openTestOrganization = async (
   foundation: Pick<Foundation, 'ledger'>,
@@ -366,7 +363,7 @@ export const openTestOrganization = async (
       const envelope = { key: 'register', atMs: Date.now(), actor }
       await ledger.submit(organizationId, { ...envelope, kind: 'register', ...request })
     } catch (error) {
-      // Two operators at the same time: the other was first.
+      // Another operator did the same at the same time, and was first.
       if (!(error instanceof CommandRefused) || !(await ledger.account(organizationId)).registered)
         throw error
     }
@@ -384,7 +381,7 @@ export const openTestOrganization = async (
   return organizationId
 }
 
-/** Never leaves half of a character. */
+/** Cuts a text without leaving half of a character. */
 const cutTo = (text: string, charactersMax: number): string =>
   text.length <= charactersMax
     ? text

@@ -41,7 +41,7 @@ import { allowedCidrsOf, limitNames, limitWords, permissionsByDefault, permissio
 
 const limit = (name: keyof KeyLimits) => number(limitWords[name], { min: 1, max: limitWords[name].max })
 
-/** Last, because its id alone names a key on the command line. */
+/** The last field, because on the command line the id of a key is enough. */
 const ofKey = organization({
   help: 'organization id; if given, keys of other organizations are refused',
 }).optional()
@@ -69,7 +69,7 @@ const issueInput = z.object({
   }).optional(),
   test: flag({
     label: 'A test key',
-    help: 'free, answered from invented data, in a separate ledger',
+    help: 'its calls are free, answered from invented data, and recorded in a separate ledger',
   }),
 })
 
@@ -209,7 +209,7 @@ const replaceLeakedKey = command({
   changes: {
     of: 'access',
     asks: 'always',
-    left: 'Run the same command again, with the same reference, to do the rest. If the successor was issued and its secret was not shown, "key rotate" with the successor issues another.',
+    left: 'Run the same command again, with the same reference, to do the rest. If the successor was issued without its secret being shown, replace the successor with "key rotate".',
   },
   plan: async ({ foundation, progress }, input) => {
     const { key: keyId, organization: organizationId } = input
@@ -245,7 +245,7 @@ const replaceLeakedKey = command({
     const [asked, choice] = [{ ...input, reference: commonReferenceOf(input.reference) }, choiceOf(input)]
     const replaced = { keyId, organizationId, reason, actor: operator.actor }
     const { leaked: key, successor } = await replaceLeaked(foundation, replaced)
-    // The secret is in this answer alone, so a failure from here on is a part of it.
+    // Only this answer contains the secret, so a failure from here on becomes a part of the answer.
     const refunds = choice === null ? null : await refundsOf(context, { ...key, choice }, asked)
     return {
       json: {
@@ -264,12 +264,12 @@ const replaceLeakedKey = command({
   },
 })
 
-/** What the command would do about the successor of a leaked key. */
 const successorToCome = async (
   foundation: Context['foundation'],
   key: KeyState,
 ): Promise<{ readonly says: string; readonly done: boolean }> => {
-  if (hasExpired(key)) return { says: `It expired at ${key.expiresAt}, so no key replaces it.`, done: true }
+  if (hasExpired(key))
+    return { says: `The key expired at ${key.expiresAt}, so no key replaces it.`, done: true }
   if (key.successorId !== null && (await isIssued(foundation, key.successorId)))
     return { says: `Its successor ${key.successorId} was already issued and does not change.`, done: true }
   return {
@@ -278,7 +278,7 @@ const successorToCome = async (
   }
 }
 
-/** A job refunds more, so that the new key is shown without waiting. */
+/** If there are more calls, a job refunds them, so that the new key is shown without waiting. */
 const refundsAtOnceMax = 100
 
 type LeakedRefunds = {
@@ -355,7 +355,7 @@ const limitKey = command({
       says: [
         `Change the limits of ${keyText(keyId, state)}: ${changed.map(({ name, from, to }) => `${name} from ${from} to ${to}`).join(', ')}.`,
       ],
-      // A lower limit takes access away: it refuses calls that were accepted before.
+      // A lower limit takes access away, because calls that were accepted before are refused.
       asks: changed.some(({ from, to }) => to < from) ? 'always' : 'on a terminal',
       json: { api_key_id: keyId, rate_limits: { ...state?.limits, ...limits } },
     }
@@ -416,7 +416,6 @@ const stateOf = ({ revoked_at, expires_at, grace_until }: ApiKeyRow, nowMs: numb
   return grace_until.getTime() <= nowMs ? 'replaced' : 'being replaced'
 }
 
-/** A key for people: its organization, and the parts of it that they have seen. */
 const keyText = (keyId: string, state: KeyState | null): string =>
   state === null
     ? `key ${keyId}, whose events cannot be read`

@@ -19,7 +19,7 @@ export const permissionsOf = (names: readonly string[]): Permission[] => {
     if (!parsed.success)
       throw new InputFault(
         'permissions',
-        `there is no permission "${name}"; there are ${permission.options.join(', ')}`,
+        `there is no permission "${name}"; the permissions are ${permission.options.join(', ')}`,
       )
     return parsed.data
   })
@@ -28,8 +28,8 @@ export const permissionsOf = (names: readonly string[]): Permission[] => {
 const allowedMax = 100
 
 /**
- * Addresses and CIDR blocks. An empty list is refused: to us it would mean any address, but a person who wrote it from an empty
- * variable would mean none.
+ * Checks addresses and CIDR blocks. An empty list is refused, because it would allow every address, while a person who wrote it from
+ * an empty variable would expect the opposite.
  */
 export const allowedCidrsOf = (cidrs: readonly string[]): readonly string[] => {
   if (cidrs.length === 0)
@@ -47,7 +47,6 @@ export const allowedCidrsOf = (cidrs: readonly string[]): readonly string[] => {
   return cidrs
 }
 
-/** The limits of a key, in the order of forms. */
 export const limitWords = {
   requests_per_minute: { label: 'Calls a minute', help: 'calls a minute, at most', max: 100_000_000 },
   requests_per_day: { label: 'Calls a day', help: 'calls a day, at most', max: 1_000_000_000 },
