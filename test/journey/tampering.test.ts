@@ -207,7 +207,7 @@ const rows: Row[] = [
     what: "an account's row",
     tamper: () => sql('update account_lots_v1 set remaining_micro = remaining_micro + 1'),
     named: {
-      'ledger verify': /CHANGED .* its row in accounts is not as the projector wrote it/,
+      'ledger verify': /CHANGED .* its row in accounts was changed after the projector wrote it/,
       'projection verify accounts': /account/,
     },
   },

@@ -177,7 +177,7 @@ const closeMonth = async (page: Page): Promise<void> => {
   await click(page, month)
   await click(page, `Close ${month}`)
   await press(page, 'See what will happen')
-  expect(await text(page)).toContain('It cannot be undone.')
+  expect(await text(page)).toContain('This cannot be undone.')
   await press(page, 'Close')
   await done(page)
   await page.goto(`${organization}/months/${month}`)

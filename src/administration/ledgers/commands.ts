@@ -15,8 +15,6 @@ import { acknowledgeFault, organizationsOf, type VerifiedLedger, verifyLedgers }
 import { reconcileLedgers } from './reconcile.ts'
 import { recordReconciled } from './reconciliations.ts'
 
-/** Checks of whole ledgers, and closing their months. */
-
 const onlyOf = () => organization({ help: 'only this organization (default: all)' }).optional()
 
 const verify = query({
@@ -73,7 +71,7 @@ const verdictLines = ({
     : `BROKEN  ${organizationId}  ${described(fault)}`,
   ...(accountRow === 'changed'
     ? [
-        `CHANGED ${organizationId}  its row in accounts is not as the projector wrote it: calls do not use it, figures do; "projection rebuild accounts" repairs it`,
+        `CHANGED ${organizationId}  its row in accounts was changed after the projector wrote it: calls do not use the row, but figures do; "projection rebuild accounts" repairs it`,
       ]
     : []),
   ...contradicted.map(
@@ -195,7 +193,7 @@ const closingOf = ({ organization: id, month: of, all }: z.output<typeof closing
   if (wanted === undefined) throw new InputFault('month', 'a month is required, such as 2026-11')
   if (all && of !== undefined && id !== undefined)
     throw new InputFault('org', 'give an organization or --all, not both')
-  if (!all && id === undefined) throw new InputFault('org', 'name an organization, or give --all')
+  if (!all && id === undefined) throw new InputFault('org', 'give an organization, or --all')
   return { month: wanted, organizationId: all || id === undefined ? null : id }
 }
 
@@ -217,7 +215,7 @@ const close = command({
       organizationId ?? `all ${(await organizationsOf(foundation)).length} organizations, one after the other`
     return {
       says: [
-        `Close ${of} of ${whose}: its statement is final, and later changes are corrections in the open month. It cannot be undone.`,
+        `Close ${of} of ${whose}: its statement becomes final, and later changes are corrections in the open month. This cannot be undone.`,
       ],
     }
   },
@@ -263,7 +261,7 @@ const outcomeOf = ({ organizationId: organization_id, closed, refused }: MonthEn
 
 const requestsCharactersMax = 1_000_000
 const notRecorded =
-  'not recorded. An append on its way to the event log may still record it: give the same ids again when the log answers'
+  'not recorded. A pending append may still record the call: run the command with the same ids again when the event log answers'
 
 const reversing = z.object({
   requests: manyLines(
@@ -315,7 +313,7 @@ const reverse = command({
   action: 'credits.change',
   long: 'repeatable',
   summary:
-    'give back the cost of calls whose outcome was unknown when a process stopped; the log of that process names them',
+    'refund calls whose outcome was unknown when a process stopped; the log of that process lists them',
   input: reversing,
   changes: {
     of: 'money',
@@ -328,8 +326,8 @@ const reverse = command({
     return {
       says: [
         count === 0
-          ? `Nothing: none of the ${calls.length} calls has a charge to give back.`
-          : `Give back ${creditsText(credits)} of ${count} of the ${calls.length} calls.`,
+          ? `Nothing to give back: ${calls.length === 1 ? 'the call has' : `the ${calls.length} calls have`} no charge.`
+          : `Give back ${creditsText(credits)} for ${count} of ${calls.length === 1 ? '1 call' : `${calls.length} calls`}.`,
       ],
       json,
     }

@@ -11,29 +11,29 @@ import { CommandRefused } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 import { organizationsOf } from './ledgers.ts'
 
-/** In any case. */
+/** Upper and lower case are accepted. */
 export const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i
-/** A request id is used once; if two organizations have it, the rows are faulty. */
+/** A request id belongs to one organization; rows that name more are faulty. */
 const organizationsMax = 10
 
-/** How many events after the read models' position are read: for a page, and for a command, which may read the whole ledger. */
+/** The most events read after the read models' position, for a page and for a command, which can then read the whole ledger. */
 const tailMax = 5_000
 const commandTailMax = 50_000
 
 type Question = {
   readonly requestId: string
-  /** Undefined: any organization. */
+  /** Undefined for any organization. */
   readonly organizationId?: string | undefined
-  /** From the ledger alone, read completely, without the read models. */
+  /** Reads the whole ledger and does not use the read models. */
   readonly whole?: boolean
-  /** At most `tailMax` events are read: for a page that a person waits for. */
+  /** Reads at most `tailMax` events, for a page that a person waits for. */
   readonly bounded?: boolean
   readonly onProgress?: (organizationId: string, events: number) => void
 }
 
 /**
- * Explains one call. The read models say where it is; if they do not know it, ledgers are read, if necessary from their start.
- * Throws `InputFault` for a text that is not a request id, `CommandRefused` if no ledger has it.
+ * Explains one call. The read models locate the call; if they cannot, ledgers are read, if necessary from their start. Throws
+ * `InputFault` if the text is not a request id, and `CommandRefused` if no ledger contains the call.
  */
 export const explainCall = async (foundation: Foundation, question: Question): Promise<Explanation> => {
   const requestId = question.requestId.trim().toUpperCase()
@@ -50,7 +50,7 @@ export const explainCall = async (foundation: Foundation, question: Question): P
 }
 
 const notFound = (requestId: string, organizationId: string | undefined): string =>
-  `${organizationId === undefined ? 'no ledger holds' : `the ledger of ${organizationId} does not hold`} an individual record of a call with the request id ${requestId}. ` +
+  `${organizationId === undefined ? 'no ledger contains' : `the ledger of ${organizationId} does not contain`} an individual record of a call with the request id ${requestId}. ` +
   'Requests without a valid key are only in the service log. Calls refused by a rate limit are in the ledger as one count per key, policy and minute (RateLimitExceeded), ' +
   'and refusals beyond the first 60 of a key and minute as one per code (CallsRefused)'
 

@@ -9,8 +9,6 @@ import { InputFault } from '../input.ts'
 import { type MonthStatement, monthStatement, type StatementFile } from '../months/statements.ts'
 import { exportLedger, type LedgerRange, organizationsOf } from './ledgers.ts'
 
-/** Ledgers and statements as files. */
-
 const exporting = z.object({
   organization: organization({ help: 'organization id; not with --all' }).optional(),
   from: revisionOrInstant({
@@ -35,7 +33,7 @@ const exportLedgers = exported({
     rangeOf(input)
     const { organization: id, all } = input
     if (all && id !== undefined) throw new InputFault('org', 'give an organization or --all, not both')
-    if (!all && id === undefined) throw new InputFault('org', 'name an organization, or give --all')
+    if (!all && id === undefined) throw new InputFault('org', 'give an organization, or --all')
     return { name: `${id ?? 'ledgers'}.jsonl`, type: 'application/jsonl' }
   },
   write: async ({ foundation, progress }, input, write) => {
@@ -53,7 +51,7 @@ const exportLedgers = exported({
   },
 })
 
-/** Both ends are of one kind. */
+/** Throws `InputFault` unless both ends are revisions or both are instants, and in order. */
 const rangeOf = ({ from, to }: z.output<typeof exporting>): LedgerRange => {
   if (from?.kind !== 'instant' && to?.kind !== 'instant') {
     const range = { by: 'revision', from: from?.revision ?? 0, to: to?.revision ?? null } as const
@@ -69,7 +67,7 @@ const rangeOf = ({ from, to }: z.output<typeof exporting>): LedgerRange => {
   return range
 }
 
-/** As many as a person reads; a file contains all of them. */
+/** As many lines as a person reads. A file contains all of them. */
 const shownMax = 1_000
 const reasonCharsMax = 30
 
@@ -86,7 +84,7 @@ const monthOfOrganization = z.object({
 const statement = exported({
   name: 'ledger statement',
   action: 'ledgers.export',
-  summary: "what an organization's month comes to, and every line of it",
+  summary: "show an organization's monthly statement: its totals, and every line",
   input: monthOfOrganization,
   // The dashboard has pages of months, with these files.
   interfaces: ['command line', 'admin API'],

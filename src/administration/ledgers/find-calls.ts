@@ -11,12 +11,12 @@ import type { Operator } from '../operator.ts'
 import { recordOperation } from '../operator-events.ts'
 import { missingLedger } from './ledgers.ts'
 
-/** The calls of an organization that were about a person, from the event log: no row has the hashes of inputs. */
+/** Finds the calls of an organization about a person in the event log, because rows contain no hashes of inputs. */
 
-/** Per search, whole pages of the ledger: a person waits for it. */
+/** A search stops after this many events, because a person waits for it. */
 const lookedAtMax = 20_000
 const foundMax = 500
-/** Concurrent verdicts, which may each read the stream of a person. */
+/** The most concurrent verdicts. Each can read the stream of a person. */
 const verdictsMax = 8
 
 type CallsAbout = {
@@ -29,9 +29,9 @@ type CallsAbout = {
     readonly charged: string
   }[]
   readonly events_looked_at: number
-  /** Calls about a person who cannot be compared: erased, or not recorded. */
+  /** Calls that cannot be compared, because the person was erased or nothing was recorded. */
   readonly cannot_be_told: number
-  /** Events below this revision were not looked at; null: the range is complete. */
+  /** Events below this revision were not looked at; null if the range is complete. */
   readonly next_before: number | null
 }
 
@@ -59,7 +59,7 @@ export const callsAbout = async (
   let later: readonly RecordedEvent[] = []
   const range = { fromMs: Date.parse(from), untilMs: Date.parse(to), before }
   for await (const page of recordedBackwards(eventLog, organizationId, range)) {
-    // The charge of a page's last call may be the first event of the page after it, which was read before.
+    // The charge of the last call in a page can be the first event of the next page, which was read before this one.
     const events = [...page, ...later]
     const within = page.flatMap((recorded, i) => {
       if (recorded.type !== 'KeyUsed' || recorded.revision >= (before ?? Number.POSITIVE_INFINITY)) return []
@@ -102,5 +102,4 @@ const lineOf = ({ call: { data, metadata, recorded }, next }: Met): CallsAbout['
   }
 }
 
-/** A call, and the event after it. */
 type Met = { readonly call: RecordedCall['call']; readonly next: RecordedEvent | undefined }

@@ -29,8 +29,8 @@ export type LedgerRange =
   | { readonly by: 'time'; readonly from: string | null; readonly until: string | null }
 
 /**
- * An organization's events of a range, some at a time; an empty part if nothing in it is in the range. Memory does not grow with the ledger.
- * Throws `CommandRefused` if the ledger does not exist.
+ * An organization's events in a range, page by page. A page is empty if none of its events is in the range. Throws `CommandRefused` if
+ * the ledger does not exist.
  */
 export async function* exportLedger(
   { eventLog }: Pick<Foundation, 'eventLog'>,
@@ -66,13 +66,13 @@ export type VerifiedLedger = {
   readonly fault: LedgerFault | null
   readonly known: readonly LedgerFault[]
   readonly contradicted: readonly Contradicted[]
-  /** Whether its row in accounts is as the projector wrote it. */
+  /** Whether the ledger's row in accounts is as the projector wrote it. */
   readonly accountRow: 'sealed' | 'changed' | 'none'
 }
 
 /**
- * Verifies one ledger, or every ledger in the event log or the read models. `readModels` names a fault of
- * the read models as a whole; null: none. Throws `CommandRefused` if the requested ledger does not exist.
+ * Verifies one ledger, or every ledger in the event log or the read models. `readModels` is a fault of the read models as a whole;
+ * null if there is none. Throws `CommandRefused` if the requested ledger does not exist.
  */
 export const verifyLedgers = async (
   foundation: Foundation,
@@ -112,7 +112,7 @@ const readModelsFault = async ({ eventLog, pool }: Foundation): Promise<string |
     return stray.length === 0 ? null : strayMessage(stray)
   } catch (error) {
     if (!(error instanceof EventsUnreadable)) throw error
-    return `they were folded up to an event that cannot be opened now: ${error.message}`
+    return `they were folded up to an event that can no longer be opened: ${error.message}`
   }
 }
 
@@ -124,7 +124,7 @@ type Acknowledgement = {
   readonly actor: string
 }
 
-/** Records that a fault named by `verifyLedgers` is known. Any other fault stays new. */
+/** Records that a fault found by `verifyLedgers` is known. Other faults remain new. */
 export const acknowledgeFault = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { organizationId, revision, digest, reason, actor }: Acknowledgement,
@@ -147,13 +147,13 @@ export const acknowledgeFault = async (
 const faultName = (organizationId: string, revision: number, digest: string): string =>
   `${organizationId} ${revision} ${digest}`
 
-/** Whether an operator has acknowledged a fault, identified by the ledger, the revision and the content of the bytes there. */
+/** Whether an operator has acknowledged a fault, identified by its ledger, its revision and the digest of the bytes there. */
 export const acknowledgedFaults = async (
   eventLog: EventLog,
 ): Promise<(organizationId: string, revision: number, digest: string) => boolean> => {
   const known = new Set<string>()
   for (let from = 0; ; from += pageMax) {
-    // An unreadable event acknowledges nothing: a fault that it may have been about is new.
+    // An unreadable event acknowledges nothing, so a fault that it may have been about counts as new.
     const { events: page } = await readOpenable(eventLog, operatorStream, { from, max: pageMax })
     for (const { type, data } of page.map(decodeEvent))
       if (type === 'LedgerFaultAcknowledged')
@@ -163,7 +163,7 @@ export const acknowledgedFaults = async (
   }
 }
 
-/** The read models' figures for a ledger, and whether its row in accounts is the projector's. */
+/** The read models' figures for a ledger, and whether its row in accounts is as the projector wrote it. */
 const witnessesOf = async (
   { pool, secrets }: Foundation,
   organizationId: string,

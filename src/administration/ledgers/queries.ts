@@ -9,8 +9,6 @@ import { InputFault } from '../input.ts'
 import { explainCall, requestIdPattern } from './explain.ts'
 import { callsAbout } from './find-calls.ts'
 
-/** Why a call cost what it did, and which calls were about a person. */
-
 const explain = query({
   name: 'ledger explain',
   action: 'accounts.read',
@@ -24,7 +22,7 @@ const explain = query({
       '01JB2ZQ5V7N3K2M4P6R8T0W1X2',
     ),
     organization: organization({
-      help: 'only in the ledger of this organization (default: any ledger that has it)',
+      help: 'only in the ledger of this organization (default: any ledger that contains the call)',
     }).optional(),
     input: anyText({
       label: 'Input',
@@ -56,15 +54,16 @@ const unknownInput = ({ facts, repeats }: Explanation): InputVerdict => ({
 
 const whyUntold = ({ kind }: CallFacts, repeats: string | null): string => {
   if (kind === 'replay')
-    return repeats === null ? 'it repeats an earlier call' : `it repeats ${repeats}: ask about that call`
-  if (kind === 'refusal') return 'the log holds nothing about the input of a refused or failed call'
-  return 'the log holds no hash of the input of such a call; see its facts'
+    return repeats === null
+      ? 'this call repeats an earlier call'
+      : `this call repeats ${repeats}: ask about that call`
+  if (kind === 'refusal') return 'the log contains nothing about the input of a refused or failed call'
+  return 'the log contains no hash of the input of such a call; see its facts'
 }
 
 const inputLine = ({ verdict, why }: InputVerdict): string =>
   `Was that the input? ${verdict === 'cannot_be_told' ? 'Unknown' : verdict === 'yes' ? 'Yes' : 'No'}${why === undefined ? '.' : `: ${why}.`}`
 
-/** For people: sentences, most important first. */
 const linesOf = (call: Explanation): string[] => [
   `${call.capability} call ${call.request_id}, ${call.at}`,
   `  organization ${call.organization_id}, key ${call.key_id}`,
@@ -87,7 +86,7 @@ const linesOf = (call: Explanation): string[] => [
       `revision ${revision}  ${type}  ${event_id}  position ${position}  digest ${digest}`,
   ),
   call.checkpoint === null
-    ? 'No signed checkpoint covers it yet.'
+    ? 'No signed checkpoint covers this call yet.'
     : `Covered by the checkpoint of ${call.checkpoint.at} over ${call.checkpoint.size} events, root ${call.checkpoint.root}`,
   `As of revision ${call.as_of.revision} of the ledger.`,
 ]
@@ -147,7 +146,7 @@ const findCalls = query({
     organization: organization(),
     input: personal({
       label: 'E-mail address, IP address or profile id',
-      help: 'it is not kept; the audit names you, the organization and the time',
+      help: 'it is not stored; the audit records your name, the organization and the time',
     }),
     from: instant({
       label: 'From',
@@ -157,7 +156,7 @@ const findCalls = query({
     before: number(
       {
         label: 'Before revision',
-        help: 'looks further back from here: a search that stopped early names it',
+        help: 'look further back from this revision, which a search that stopped early shows',
       },
       { min: 1, max: Number.MAX_SAFE_INTEGER },
     ).optional(),

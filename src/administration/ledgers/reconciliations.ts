@@ -8,11 +8,9 @@ import type { Reconciled } from '../../ledger/check/reconcile.ts'
 import { pagesOf } from '../../ledger/ledger-calls.ts'
 import { createActs } from '../acts.ts'
 
-/** Results of reconciliations, in the stream of operators' acts. */
-
 const ledgersPerEvent = 1_000
 
-/** Records the result. The next run continues from there if a ledger agreed, and repeats the ledger if not. */
+/** Records the result. If a ledger agreed, the next run continues from there; otherwise it repeats the ledger. */
 export const recordReconciled = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   found: readonly Reconciled[],
@@ -62,7 +60,6 @@ export const lastReconciled = async (eventLog: Pick<EventLog, 'read'>): Promise<
   return last
 }
 
-/** The result of the last reconciliation of all ledgers. */
 export type LastReconciled = {
   readonly at: string
   readonly whole: boolean
@@ -71,7 +68,7 @@ export type LastReconciled = {
   readonly named: readonly string[]
 }
 
-/** Null if there was none lately. */
+/** Null if there was none recently. */
 export const lastReconciliation = async (
   eventLog: Pick<EventLog, 'read'>,
 ): Promise<LastReconciled | null> => {

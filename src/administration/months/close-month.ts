@@ -22,7 +22,7 @@ const attemptsMax = 10
 export type ClosedMonth = {
   readonly organizationId: string
   readonly closed: MonthClosed
-  /** It was closed before, so nothing was written. */
+  /** True if the month was closed before, so that nothing was written. */
   readonly already: boolean
   /** Number of lots that were written off. */
   readonly expired: number
@@ -36,7 +36,7 @@ type CloseRequest = {
   readonly onProgress?: ((events: number) => void) | undefined
 }
 
-/** Throws `CommandRefused`. */
+/** Throws `CommandRefused` if the month cannot be closed yet. */
 export const requireClosable = (month: Month, nowMs: number): void => {
   if (nowMs < closableAt(month))
     throw new CommandRefused(
@@ -46,7 +46,7 @@ export const requireClosable = (month: Month, nowMs: number): void => {
 
 /**
  * Closes a month: writes off lots that expired in it, and records the totals of its statement. Null if the organization had
- * nothing yet in that month. Throws `CommandRefused` before the month can be closed, and while an earlier month is open.
+ * no movements by then. Throws `CommandRefused` if the month cannot be closed yet, or an earlier month is open.
  */
 export const closeMonth = async (
   foundation: Pick<Foundation, 'ledger'> & Reading,
@@ -84,7 +84,7 @@ const closedBefore = (
   closing: MonthClosing,
 ): Omit<ClosedMonth, 'expired'> => {
   if (closing.month !== month)
-    throw new CommandRefused(`${month} was closed with ${closing.month}: nothing counted in it`)
+    throw new CommandRefused(`${month} was closed with ${closing.month}, because nothing counted in it`)
   return { organizationId, closed: closing.closed, already: true }
 }
 
@@ -104,7 +104,7 @@ const mayClose = ({ start, sums, closings }: Months, { organizationId, month }: 
   return start.after !== '' || (first !== undefined && first <= month)
 }
 
-/** Writes off the rest of lots that expired before the end of the month. Returns how many. */
+/** Writes off the rest of lots that expired before the end of the month. Returns the number of these lots. */
 const writeOff = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   { organizationId, month }: CloseRequest,
@@ -115,7 +115,7 @@ const writeOff = async (
     if (expiresAtMs >= overMs) continue
     const { events, repeated } = await ledger.submit(organizationId, {
       key: uniqueCommandKey(`expire/${grantId}`),
-      // It is effective at the lot's expiry.
+      // The write-off is effective when the lot expires.
       atMs: expiresAtMs,
       actor: 'system',
       kind: 'expire',
@@ -126,7 +126,7 @@ const writeOff = async (
   return written
 }
 
-/** Null if the statement must be read again: a lot was written off, the month was closed, or more events of this month arrived since. */
+/** Null if the statement must be read again, because a lot was written off, the month was closed, or more of its events arrived. */
 const closeOnce = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
   request: CloseRequest,
@@ -136,7 +136,7 @@ const closeOnce = async (
   const known = months.closings.length
   const counted = months.sums.get(month)?.events
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
-    // Long statements take time, and calls continue; hardly any of them belong to this month.
+    // A long statement takes time and calls continue, but hardly any of them belong to this month.
     await readOn(foundation.eventLog, organizationId, months, { onProgress })
     if (months.closings.length > known || months.sums.get(month)?.events !== counted) return null
     mayClose(months, request)
@@ -152,7 +152,7 @@ const closeOnce = async (
   return null
 }
 
-/** Null if more events arrived than may lie between the last counted event and the closing. */
+/** Null if too many events have arrived since the last counted event. */
 const append = async (
   { ledger }: Pick<Foundation, 'ledger'>,
   { organizationId, month, actor, nowMs }: CloseRequest,
@@ -168,7 +168,7 @@ const append = async (
       absentUpTo: closed.through_revision,
     })
     const [event] = events
-    // If two close a month at the same time, one succeeds.
+    // If two processes close a month at the same time, one succeeds.
     const written = event?.type === 'MonthClosed' ? event.data : closed
     return { closed: written, already: written.through_revision !== closed.through_revision }
   } catch (error) {

@@ -28,8 +28,6 @@ import { CommandRefused } from '../../ledger/write/commit.ts'
 import { InputFault } from '../input.ts'
 import { missingLedger } from '../ledgers/ledgers.ts'
 
-/** A month of an organization, as its statement shows it. */
-
 export type StatementFile = {
   readonly form: StatementForm
   /** Resolves when more can be written. */
@@ -39,22 +37,22 @@ export type StatementFile = {
 export type MonthStatement = {
   readonly head: StatementHead
   readonly summary: StatementSummary
-  /** The closing that covers it, its own or that of a later month; null: it is open. */
+  /** The closing that covers the month, its own or that of a later month; null if the month is open. */
   readonly closing: MonthClosing | null
-  /** The ledger's last revision that was read. */
+  /** The last revision of the ledger that was read. */
   readonly through: number
 }
 
 type StatementRequest = {
   readonly organizationId: string
   readonly month: Month
-  /** Null: only the sums are needed. */
+  /** Null if only the sums are needed. */
   readonly file: StatementFile | null
   readonly onLines?: ((lines: readonly StatementLine[]) => void) | undefined
   readonly onProgress?: ((events: number) => void) | undefined
 }
 
-/** A month, from text. */
+/** Parses a month. Throws `InputFault` if the text is not one. */
 export const monthOf = (field: string, text: string): Month => {
   const month = text.trim()
   if (!isMonth(month)) throw new InputFault(field, `"${text}" is not a month such as 2026-11`)
@@ -69,8 +67,8 @@ export const closableAt = (month: Month): number =>
 export type Reading = Pick<Foundation, 'eventLog'> & { readonly pool?: Pick<Foundation['pool'], 'query'> }
 
 /**
- * The closings of a ledger, the newest first. Rows only locate them in the event log, which has their content: without its row, a closing
- * takes longer to read, and all figures are the same.
+ * The closings of a ledger, the newest first. Rows only locate them in the event log: if a row is missing, reading takes longer, but
+ * all figures are the same.
  */
 async function* closingsOf(
   { eventLog, pool }: Reading,
@@ -119,9 +117,9 @@ export const monthsOf = (
   })
 
 /**
- * The statement of a month. The file of a closed month is the stored one if it has the digest of the closing, and otherwise
- * written from the ledger. Throws `CommandRefused` if the ledger does not exist, and, at the end, if the ledger no longer
- * gives the digest of a closed month: do not trust the output until the end.
+ * The statement of a month. The file of a closed month is the stored one if it has the digest of the closing, and is otherwise
+ * written from the ledger. Throws `CommandRefused` if the ledger does not exist, and at the end if the digest of a closed month does
+ * not match; the output must not be trusted before that.
  */
 export const monthStatement = async (
   foundation: Reading,
@@ -138,7 +136,7 @@ export const monthStatement = async (
     await storeStatement({ ...foundation, pool }, request)
   const { digest, foot } = await readStored(pool, request, file?.write)
   if (digest !== closing.closed.digest)
-    throw new CommandRefused(`the stored statement of ${month} changed while it was read: try again`)
+    throw new CommandRefused(`the stored statement of ${month} changed while it was being read: try again`)
   const head = await headOf(foundation, request)
   return { head, summary: summaryOf(foot), closing, through: closing.through }
 }
@@ -147,7 +145,7 @@ type StoredMonth = Pick<StatementRequest, 'organizationId' | 'month'>
 
 const partCharsMax = 1_000_000
 
-/** Stores the file of a closed month. Throws `CommandRefused` if the ledger does not give the digest of the closing. */
+/** Stores the file of a closed month. Throws `CommandRefused` if the file does not have the digest of the closing. */
 export const storeStatement = async (
   foundation: Reading & Required<Pick<Reading, 'pool'>>,
   { organizationId, month, nowMs, onProgress }: Omit<StatementRequest, 'file'> & { readonly nowMs: number },
@@ -269,7 +267,7 @@ const contradiction = async (
   const { fault } = await verifyLedger(eventLog, organizationId)
   const named =
     fault === null
-      ? "The ledger's own chain is whole: it was rewritten, or another release wrote the statement. Compare with a checkpoint or a copy kept outside."
+      ? "The ledger's own chain is intact, so the ledger was rewritten, or another release wrote the statement. Compare the ledger with a checkpoint or a copy kept elsewhere."
       : `The ledger was changed: revision ${fault.revision}, ${fault.event_id === null ? 'no event' : `event ${fault.event_id} (${fault.type})`}: ${fault.fault}.`
   return (
     `the statement of ${closing.month} of ${organizationId} differs from the statement that was closed: its digest is ${digest}, ` +
