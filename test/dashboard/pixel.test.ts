@@ -172,7 +172,7 @@ describe('the rules', () => {
     ])
     const page = await viewer.get(`/organizations/${theirs}/pixel/rules`)
     expect(page.statusCode).toBe(200)
-    expect(page.body).toContain('Event 0 of its rules cannot be read: nothing fires.')
+    expect(page.body).toContain('Event 0 of its rules cannot be read, so the pixel does not fire.')
   })
 })
 

@@ -110,7 +110,7 @@ test('hits are shown by day and by the domain of the rule; the list can be conti
 test('a rule can be removed', async () => {
   expect((await run('pixel unblock', 'blocked-domain.com')).json).toMatchObject({ changed: true })
   expect((await run('pixel unlimit', 'shop.example.com', 'day')).lines).toEqual([
-    'From the next hit on the pixel has no limit per day on shop.example.com.',
+    'From the next hit on, the pixel has no limit per day on shop.example.com.',
   ])
   expect((await run('pixel unlimit', 'shop.example.com', 'day')).json).toMatchObject({ changed: false })
   expect((await run('pixel rules')).json.count).toBe(0)

@@ -13,7 +13,7 @@ const dayMs = 86_400_000
 /** The days in the sums, including today. */
 const figureDays = 30
 
-/** A search text for domains. Impossible texts are not queried, because PostgreSQL refuses a text with U+0000. */
+/** A search text for domains, without characters that domains cannot contain, because PostgreSQL refuses a text with U+0000. */
 const searchedDomain = (text: string): string =>
   text
     .trim()
@@ -21,7 +21,6 @@ const searchedDomain = (text: string): string =>
     .replaceAll(/[^a-z0-9.-]/g, '')
     .slice(0, 253)
 
-/** Rules per read. */
 const portionMax = 1_000
 
 const max = number({ label: 'Rows', help: 'rows, at most 10000' }, { min: 1, max: 10_000 }).prefault('100')
@@ -82,7 +81,7 @@ const rules = query({
     const notes = [
       ...(page.unreadableAt === null
         ? []
-        : [`Event ${page.unreadableAt} of its rules cannot be read: nothing fires.`]),
+        : [`Event ${page.unreadableAt} of its rules cannot be read, so the pixel does not fire.`]),
       ...(page.uncounted ? ['The counters are not answering, so the usage is unknown.'] : []),
       ...(page.count === 0 && page.unreadableAt === null ? ['No rules: the pixel fires everywhere.'] : []),
       ...(page.more ? [`There are more: ${page.count} in total. Ask for more rows, or for one domain.`] : []),
@@ -94,7 +93,7 @@ const rules = query({
   },
 })
 
-/** A partner sees its keys and its own people, but not the names of operators. */
+/** A partner sees its keys and its own users, but not the names of operators. */
 const actorsSeenBy = async (
   pool: pg.Pool,
   { role }: Operator,
@@ -103,7 +102,7 @@ const actorsSeenBy = async (
   if (role !== 'partner') return (actor) => actor
   const { rows } = await pool.query<{ name: string }>(
     'select name from users where organization_id = any ($1) limit 1000',
-    // The people of an organization are also those of its test organization.
+    // The users of an organization are also those of its test organization.
     [[organizationId, organizationId.replace(/^org_test_/, 'org_')]],
   )
   const names = new Set(rows.map(({ name }) => name))
@@ -136,11 +135,11 @@ const sentences: Readonly<Record<PixelChange, (asked: Asked) => string>> = {
   limit: ({ domain, period, number }) =>
     `fires at most ${number} times per ${period} on ${domain} and everything under it`,
   unlimit: ({ domain, period }) => `has no limit per ${period} on ${domain}`,
-  block: ({ domain }) => `does not fire on ${domain} and everything under it`,
+  block: ({ domain }) => `does not fire on ${domain} or anything under it`,
   unblock: ({ domain }) => `is not blocked on ${domain}`,
 }
 
-/** The values by the names of their fields, as the calls that make the same change take them. */
+/** The value of a field by its name, as in the API calls that make the same change. */
 const textOf =
   ({ domain, period = '', number }: Asked) =>
   (name: string): string =>
@@ -175,8 +174,8 @@ const changed =
       json: { organization_id: id, domain, changed },
       lines: [
         changed
-          ? `From the next hit on the pixel ${sentence}.`
-          : `Nothing was changed: the pixel ${sentence} already.`,
+          ? `From the next hit on, the pixel ${sentence}.`
+          : `There was nothing to change: the pixel ${sentence}.`,
       ],
     }
   }

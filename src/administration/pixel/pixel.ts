@@ -1,4 +1,4 @@
-/** The pixel as administration uses it. The capability, which administration does not import, provides it. */
+/** The pixel as administration uses it. The capability provides it, because administration does not import the capability. */
 
 export type PixelChange = 'limit' | 'unlimit' | 'block' | 'unblock'
 
@@ -6,14 +6,14 @@ type Text = (name: string) => string
 
 type Rule = {
   readonly domain: string
-  /** Null for a block, as the members after it. */
+  /** Null for a block, like the next three members. */
   readonly period: string | null
   readonly number: number | null
-  /** Null also if the counters did not answer. */
+  /** Also null if the counters did not answer. */
   readonly used: number | null
   readonly resetsAt: Date | null
   readonly actor: string
-  /** Empty if it is not known. */
+  /** Empty if the time is unknown. */
   readonly at: string
   /** Where the next page starts. */
   readonly place: string
@@ -29,12 +29,12 @@ export type PixelRules = {
     readonly count: number
     readonly more: boolean
     readonly uncounted: boolean
-    /** The first event of the rules that cannot be read. */
+    /** The first event of the rules that cannot be read; null if there is none. */
     readonly unreadableAt: number | null
   }>
   /** The change as it would be recorded. Throws `InputFault`. */
   changeOf(kind: PixelChange, text: Text): { readonly domain: string }
-  /** Throws `InputFault`, and `Unavailable`. Changes with the same `once` count as one. */
+  /** Changes with the same `once` count as one. Throws `InputFault` and `Unavailable`. */
   change(
     organizationId: string,
     asked: { readonly kind: PixelChange; readonly text: Text },
