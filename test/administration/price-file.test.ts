@@ -39,7 +39,7 @@ describe('a file', () => {
     ['there is no rule "sold"', [{ rule: 'sold', rule_version: 1, sku: null, amount: '0' }]],
     ['rule whoami has no version 2', [{ rule: 'whoami', rule_version: 2 }]],
     ['rule whoami occurs twice', [{ rule: 'whoami' }, { rule: 'whoami' }]],
-    ['rule ip_lookup.located: a decimal number', [{ rule: 'ip_lookup.located', amount: '1e3' }]],
+    ['rule ip_lookup.located: "1e3" is not a decimal number', [{ rule: 'ip_lookup.located', amount: '1e3' }]],
   ])('is refused with a sentence: %s', (sentence, content) => {
     expect(() => read(content)).toThrow(sentence)
   })
@@ -47,10 +47,10 @@ describe('a file', () => {
   test('is refused if it and the book it changes do not make a complete book', () => {
     const some = base.filter(({ rule }) => rule !== 'whoami')
     expect(() => read([{ rule: 'ip_lookup.located', amount: '2' }], some)).toThrow(
-      'a price book is complete; neither these rules nor the book in force then have whoami',
+      'a price book must be complete, but neither these rules nor the book in force at that time contain whoami',
     )
     expect(() => read([{ rule: 'whoami', amount: '2' }], some)).toThrow(
-      'rule whoami is not in the book it changes: give its rule_version, sku and amount',
+      'rule whoami is not in the price book that it would change: give its rule_version, sku and amount',
     )
   })
 })

@@ -20,12 +20,9 @@ import {
 } from './prices.ts'
 import { changeRows, overrideRow, proposalNext } from './queries.ts'
 
-/** Commands that propose, approve and withdraw prices, and give an organization its own. */
-
 const rulesOver = (content: unknown) => (base: readonly PriceBookRule[]) =>
   priceRulesOf(content, { field: 'file', base })
 
-/** A sentence for each rule that changes. */
 const changeSentences = (changes: readonly RuleChange[]): string[] =>
   changes.length === 0
     ? ['The rules are the same.']
@@ -105,7 +102,7 @@ const approve = command({
     }
   },
   run: async ({ foundation, operator, twoPerson }, { proposal: { number } }) => {
-    // If one person is enough, that person has accepted the plan.
+    // If one person is enough, accepting the plan was that person's consent.
     const asked = { proposal: number, actor: operator.actor, twoPerson, consents: true }
     const book = await approvePriceBook(foundation, asked)
     const { rules: _, ...rest } = book
@@ -153,13 +150,16 @@ const overrideGiven = z.object({
   }).optional(),
   reason: reason().optional(),
   withdraw: id(
-    { label: 'Withdraw', help: 'instead: the id of the override to withdraw, as in "price overrides"' },
+    {
+      label: 'Withdraw',
+      help: 'withdraw the override with this id instead; "price overrides" shows the ids',
+    },
     /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
     '0197a2c4-5d1e-5b7a-8f00-3c2b1a9d8e7f',
   ).optional(),
 })
 
-/** Throws `InputFault` for a price that is not complete. */
+/** Throws `InputFault` if the price is incomplete. */
 const ownPriceOf = ({ sku, amount, effective_from, ...given }: z.output<typeof overrideGiven>) => {
   if (sku === undefined) throw new InputFault('sku', 'a value is required')
   if (amount === undefined) throw new InputFault('amount', 'a value is required')

@@ -13,12 +13,10 @@ import type { PricesGiven } from '../fields.ts'
 import { priceRulesOf } from './price-file.ts'
 import { namedPrices, nameOfPrices } from './prices.ts'
 
-/** The difference between two price books, by rule and by the cost of a month's calls under each. */
-
-/** A book or a proposal with its name; rules that were given may be only those that change. */
+/** The name and all rules of a book or a proposal, or of rules that were given. */
 type NamedRules = { readonly name: string; readonly rules: readonly PriceBookRule[] }
 
-/** `over`: the base of given rules; null: the book in force now. Throws `CommandRefused`, and `InputFault` of the field. */
+/** `over` is the base of given rules; null for the book in force now. Throws `CommandRefused`, or an `InputFault` about `field`. */
 export const rulesNamed = async (
   foundation: Pick<Foundation, 'eventLog'>,
   given: PricesGiven,
@@ -40,14 +38,12 @@ export type ComparedCosts = { readonly from: Cost; readonly to: Cost }
 
 type PriceDifference = {
   readonly changes: readonly RuleChange[]
-  /** Organizations with calls. */
+  /** Only organizations with calls in the month. */
   readonly organizations: readonly ({ readonly organizationId: string } & ComparedCosts)[]
   readonly sum: ComparedCosts
 }
 
-/**
- * Rates the calls of a month under both, with the organizations' current own prices. Nothing is written.
- */
+/** Computes the cost of a month's calls under both sets of rules, with the organizations' current own prices. Writes nothing. */
 export const comparePrices = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   {
@@ -90,6 +86,6 @@ export const comparePrices = async (
   return { changes: ruleChanges(from.rules, to.rules), organizations: compared, sum }
 }
 
-/** Neither version nor instant affects the cost of a call. */
+/** The version and the instant do not affect the cost of a call. */
 const bookOf = ({ rules }: NamedRules): PriceBook =>
   priceBookOf({ version: 1, effective_from: new Date(0).toISOString(), rules: [...rules] })

@@ -7,9 +7,9 @@ import { type PriceBookRule, priceBookRule } from '../../events/prices.ts'
 import { amountOf, InputFault } from '../input.ts'
 
 /**
- * The rules in a document that was parsed as JSON: a list of rules, a book, or the output of `price show --json`. It may contain
- * only the rules that change, and of those only the changed members; the rest comes from `base`. The result is complete: every
- * rule of this release, each once. Throws `InputFault` of the field.
+ * The rules in a document that was parsed as JSON: a list of rules, a book, or the output of `price show --json`. The document can contain
+ * only the rules and members that change, because the rest comes from `base`. Throws an `InputFault` about `field` unless the result
+ * contains every rule of this release exactly once.
  */
 export const priceRulesOf = (
   content: unknown,
@@ -30,7 +30,7 @@ export const priceRulesOf = (
   for (const { rule, rule_version } of rules) {
     const newest = known.get(rule)
     if (newest === undefined)
-      throw new InputFault(field, `there is no rule "${rule}"; there are ${[...known.keys()].join(', ')}`)
+      throw new InputFault(field, `there is no rule "${rule}"; the rules are ${[...known.keys()].join(', ')}`)
     if (rule_version > newest)
       throw new InputFault(field, `rule ${rule} has no version ${rule_version}; the newest is ${newest}`)
   }
@@ -38,7 +38,7 @@ export const priceRulesOf = (
   if (missing.length > 0)
     throw new InputFault(
       field,
-      `a price book is complete; neither these rules nor the book in force then have ${missing.join(', ')}`,
+      `a price book must be complete, but neither these rules nor the book in force at that time contain ${missing.join(', ')}`,
     )
   return rules
 }
@@ -53,7 +53,7 @@ const wholeRule = (
   if (rule_version === undefined || sku === undefined || amount === undefined)
     throw new InputFault(
       field,
-      `rule ${rule} is not in the book it changes: give its rule_version, sku and amount`,
+      `rule ${rule} is not in the price book that it would change: give its rule_version, sku and amount`,
     )
   return { rule, rule_version, sku, amount: canonicalAmount(field, { rule, amount }) }
 }
@@ -73,6 +73,6 @@ const rulesIn = (content: unknown): { rules: unknown } => ({
   rules: Array.isArray(content) ? content : memberOf(memberOf(content, 'in_force') ?? content, 'rules'),
 })
 
-/** Amounts are accepted as an operator types them; events contain them in one form only. */
+/** Amounts are accepted as an operator types them, but events contain only one form of each. */
 const ruleDocument = priceBookRule.extend({ amount: z.string() }).partial().required({ rule: true })
 const rulesDocument = z.object({ rules: z.array(ruleDocument).min(1) })

@@ -11,22 +11,22 @@ import { uniqueCommandKey } from '../credits/credits.ts'
 import { InputFault } from '../input.ts'
 import { catchUp } from '../projections/catch-up.ts'
 
-/** Organizations' own prices. The ledger of the organization stores them, and decides which are valid. */
+/** Organizations' own prices. The organization's ledger stores them and decides which ones are valid. */
 
 type PriceOverride = {
   readonly organizationId: string
   readonly sku: string
-  /** Null: back to the price book's price. */
+  /** Null returns to the price of the price book. */
   readonly amount: MicroCredits | null
   readonly effectiveFrom: string
   readonly reason: string
   readonly actor: string
 }
 
-/** The most time a request may take to arrive here after its instant was chosen. */
+/** The most time that a request can take to arrive here after its instant was chosen. */
 const toleranceMs = 1_000
 
-/** Gives one organization its own price of a SKU. Throws `InputFault` for a SKU that no price book has, and for the past. */
+/** Gives an organization its own price for a SKU. Throws `InputFault` if no price book contains the SKU, or the instant has passed. */
 export const setPriceOverride = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   { organizationId, ...override }: PriceOverride,
@@ -34,14 +34,14 @@ export const setPriceOverride = async (
   if (Date.parse(override.effectiveFrom) < Date.now() - toleranceMs)
     throw new InputFault(
       'effective-from',
-      `${override.effectiveFrom} has passed; prices never change backwards ("rerate plan" is for what was charged)`,
+      `${override.effectiveFrom} has passed, and prices are not changed for the past; to change past charges, use "rerate plan"`,
     )
   const { prices } = await readPrices(eventLog)
   const skus = new Set(standingBooks(prices).flatMap(({ rules }) => rules.map(({ sku }) => sku)))
   if (!skus.has(override.sku))
     throw new InputFault(
       'sku',
-      `no price book has the SKU "${override.sku}"; there are ${[...skus].filter((sku) => sku !== null).join(', ')}`,
+      `no price book has the SKU "${override.sku}"; the SKUs are ${[...skus].filter((sku) => sku !== null).join(', ')}`,
     )
   const { events } = await ledger.submit(organizationId, {
     key: uniqueCommandKey('price-override'),
@@ -55,7 +55,7 @@ export const setPriceOverride = async (
 
 export type StandingOverride = {
   readonly organizationId: string
-  /** That of the event which set it. */
+  /** The id of the event that set the override. */
   readonly overrideId: string
   readonly revision: number
   readonly sku: string
@@ -64,11 +64,11 @@ export type StandingOverride = {
   readonly reason: string | null
   readonly setBy: string
   readonly setAt: string
-  /** Whether calls are priced by it now: a later override may have replaced it, or its date may lie in the future. */
+  /** Whether this override prices calls now. If not, a later one has replaced it, or its date lies in the future. */
   readonly inForce: boolean
 }
 
-/** The overrides of an organization that were not withdrawn, by SKU and date. Throws `CommandRefused` for an unknown organization. */
+/** An organization's overrides that have not been withdrawn, by SKU and date. Throws `CommandRefused` if it is not registered. */
 export const priceOverrides = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   organizationId: string,
@@ -106,7 +106,7 @@ export const priceOverrides = async (
   )
 }
 
-/** The organizations that have, or had, their own prices, including everything in the event log now. */
+/** The organizations that have or had their own prices, including everything that is in the event log now. */
 export const overriddenOrganizations = async (foundation: Foundation, logger: Logger): Promise<string[]> => {
   await catchUp(foundation, logger)
   const { text, values } = allOverridden()
@@ -114,7 +114,7 @@ export const overriddenOrganizations = async (foundation: Foundation, logger: Lo
   return rows.map(({ organization_id }) => organization_id)
 }
 
-/** One of them. Throws `CommandRefused` if it does not count. */
+/** One override that has not been withdrawn. Throws `CommandRefused` if there is none with this id. */
 export const priceOverride = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
   { organizationId, overrideId }: { organizationId: string; overrideId: string },
@@ -129,7 +129,7 @@ export const priceOverride = async (
   return found
 }
 
-/** Withdraws an override: from now on calls are priced as if it had never been set. Earlier charges keep their price. */
+/** Withdraws an override: from now on, calls are priced as if it had never been set. Earlier charges keep their price. */
 export const withdrawPriceOverride = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
   {

@@ -27,7 +27,7 @@ import { approvalRefusal } from '../approval.ts'
 import { InputFault, type PriceName } from '../input.ts'
 import { provedUserOf } from '../operator.ts'
 
-/** Price books: proposing, approving and withdrawing them. Earlier charges keep their price. */
+/** Proposes, approves and withdraws price books. Earlier charges keep their price. */
 
 type Log = Pick<Foundation, 'eventLog'>
 
@@ -44,11 +44,11 @@ export const pricesAt = async (
   }
 }
 
-/** As `priceNameOf` reads it. */
+/** The name in the form that `priceNameOf` parses. */
 export const nameOfPrices = ({ kind, number }: PriceName): string =>
   `${kind === 'proposal' ? 'p' : ''}${number}`
 
-/** The book or the proposal of that name. Throws `CommandRefused` if there is none. */
+/** The book or the proposal with this name. Throws `CommandRefused` if there is none. */
 export const namedPrices = async (
   { eventLog }: Log,
   { kind, number }: PriceName,
@@ -67,7 +67,7 @@ export const namedPrices = async (
   return found
 }
 
-/** A proposal with its changes to the book then in force, and why no one can approve it; null: the proposal does not exist. */
+/** A proposal with its changes; null if there is none with this number. `gone` is the reason if it can no longer be approved. */
 export const proposalAt = async (
   { eventLog }: Log,
   number: number,
@@ -85,7 +85,7 @@ export const proposalAt = async (
   }
 }
 
-/** Proposes a book. `rulesOver` derives its rules from those of the book that will be in force then. */
+/** Proposes a book. `rulesOver` derives its rules from those of the book that would otherwise be in force at that time. */
 export const proposePriceBook = async (
   { eventLog }: Log,
   {
@@ -111,8 +111,8 @@ export const proposePriceBook = async (
 }
 
 /**
- * Publishes a proposal. The approver is the actor: a proved person, or, if one person is enough, the label of the command
- * line. Throws `CommandRefused` for someone who may not approve it, and if it is too late.
+ * Publishes a proposal. The actor approves it, with a proved identity, or with a label of the command line if one person is enough.
+ * Throws `CommandRefused` if the actor may not approve it, or it is too late.
  */
 export const approvePriceBook = async (
   { eventLog }: Log,
@@ -133,7 +133,7 @@ export const approvePriceBook = async (
   return data
 }
 
-/** Withdraws a proposal, or a book that is not in force yet. Throws `CommandRefused`. */
+/** Withdraws a proposal, or a book that is not in force yet. Throws `CommandRefused` if that is no longer possible. */
 export const withdrawPrices = async (
   { eventLog }: Log,
   {
@@ -145,20 +145,20 @@ export const withdrawPrices = async (
 ): Promise<void> => {
   await decideNext(eventLog, actor, (prices, nowMs) => {
     if (kind === 'proposal') return withdrawProposal(prices, { proposal: number, reason })
-    // An agreement of two people cannot be undone by an unproved actor, who could be anyone.
+    // An actor without a proved identity could be anyone, and must not undo the agreement of two people.
     if (twoPerson && provedUserOf(actor) === null)
       return {
-        refused: `"${actor}" is only a label, and price book ${number} was approved by a proved person: set OPERATOR_TOKEN (see "user token")`,
+        refused: `"${actor}" is only a label, and price book ${number} was approved by a person with a proved identity: set OPERATOR_TOKEN (see "user token")`,
       }
     return withdrawBook(prices, { version: number, reason, nowMs })
   })
 }
 
 const conflictsMax = 8
-/** Less than the notice that is given: an append that arrives later is not awaited. */
+/** Less than the notice that a price book needs, so that an append that arrives later is not awaited. */
 const patience = { unknownMs: 4_000, unavailableMs: 0, pauseMs: 50 }
 
-/** Decides on the current stream, and appends at exactly that revision; decides again if someone else was first. */
+/** Decides on the current stream, and appends at exactly its revision. Decides again if another process was first. */
 const decideNext = async <Event extends Exclude<PriceDecision, { refused: string }>>(
   eventLog: Foundation['eventLog'],
   actor: string,

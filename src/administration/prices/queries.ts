@@ -14,8 +14,6 @@ import { type ComparedCosts, comparePrices, lastMonth, rulesNamed } from './pric
 import { overriddenOrganizations, priceOverrides, type StandingOverride } from './price-overrides.ts'
 import { namedPrices, nameOfPrices, pricesAt } from './prices.ts'
 
-/** Price books, proposals and organizations' own prices, and what a month would have cost under others. */
-
 const showPrices = query({
   name: 'price show',
   action: 'accounts.read',
@@ -64,7 +62,7 @@ const showPrices = query({
   },
 })
 
-/** Proposals, and the people who propose and approve, are for people of the operator. */
+/** Only the operator's users see proposals, and the people who propose and approve. */
 const seesProposals = ({ operator: { role } }: Context): boolean =>
   role === null || mayDo(role, 'finance.read')
 
@@ -136,13 +134,13 @@ const diffPrices = query({
   name: 'price diff',
   long: 'repeatable',
   action: 'finance.read',
-  summary: "how two price books differ, and what a month's calls would have cost under each",
+  summary: "compare two price books, and what a month's calls would have cost under each",
   input: z.object({
     from: prices({ label: 'From', help: anyPrices }),
     to: prices({ label: 'To', help: anyPrices }),
     month: month({
       label: 'Month (UTC)',
-      help: 'whose calls, such as 2026-10 (default: last month)',
+      help: 'the month of the calls, such as 2026-10 (default: last month)',
     }).optional(),
     organization: organization({ help: 'only this organization' }).optional(),
   }),
@@ -183,7 +181,7 @@ const diffPrices = query({
 const unrated = (name: string, calls: number): readonly string[] =>
   calls === 0
     ? []
-    : [`${calls} of these calls would have been refused under ${name}: it has no rule for them`]
+    : [`${calls} of these calls would have been refused under ${name}, because it has no rule for them`]
 
 /** A row for each rule that differs between the books. */
 export const changeRows = (changes: readonly RuleChange[]) =>
