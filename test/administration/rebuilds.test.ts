@@ -134,7 +134,7 @@ test('events set aside are listed with their details; those of money or keys can
     { projection: 'key_usage', position, type: expect.any(String), state: 'parked', error: 'cannot be read' },
   ])
   expect(await stillUnreadable(house.foundation, { position })).toBeNull()
-  expect(await stillUnreadable(house.foundation, { position: 10n ** 12n })).toContain('no longer holds it')
+  expect(await stillUnreadable(house.foundation, { position: 10n ** 12n })).toContain('no longer contains it')
   const release = (projection: Projection) =>
     releaseParked(house.foundation, {
       projection,
@@ -143,7 +143,7 @@ test('events set aside are listed with their details; those of money or keys can
       actor: 'user:ann',
     })
   await expect(release(ledgerLines)).rejects.toThrow('is about money')
-  await expect(release(apiKeys)).rejects.toThrow('defines who may call')
+  await expect(release(apiKeys)).rejects.toThrow('decides which calls are allowed')
   await release(keyUsage)
   expect(await parkedEvents(house.foundation, 'key_usage')).toMatchObject([
     { state: 'released', releasedBy: 'user:ann' },

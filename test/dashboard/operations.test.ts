@@ -54,7 +54,7 @@ describe('a rebuild', () => {
     const { statusCode, body } = await given('rebuild', wanted)
     expect([statusCode, body]).toEqual([
       422,
-      expect.stringContaining('Only the rows hold the following facts'),
+      expect.stringContaining('Only the rows contain the following facts'),
     ])
     expect((await given('rebuild', { ...wanted, 'accept-loss': 'another' })).statusCode).toBe(422)
     expect((await pool.query(`select from ${lines} where revision = 1000000`)).rows).toHaveLength(1)

@@ -14,8 +14,8 @@ const patienceMs = 60_000
 type Caught = { readonly position: Position; readonly target: Position }
 
 /**
- * Resolves when every live projection has folded the current event log. While the service runs, its projector
- * does that; otherwise a projector runs here until it is done. Throws after a minute in which nothing was folded.
+ * Resolves when every live projection has folded the current event log. If the service is not running, a projector runs here until
+ * then. Throws after a minute in which nothing was folded.
  */
 export const catchUp = async (
   { url, eventLog, pool, secrets }: Foundation,
@@ -23,7 +23,6 @@ export const catchUp = async (
   onProgress: (caught: Caught) => void = () => undefined,
 ): Promise<void> => {
   const target = await eventLog.head()
-  /** Of those that are behind; empty if none is. */
   const positions = async (): Promise<Position[]> =>
     (await readCheckpoints(pool))
       .filter(({ position, state }) => state === 'live' && position < target)

@@ -12,8 +12,6 @@ import { namesOf, rateOf, reporter } from './progress.ts'
 import { type ProjectionState, projectionStates, verifyRows } from './projections.ts'
 import { cancelRebuilds, type RebuildRow, rebuild, rebuilds } from './rebuilds.ts'
 
-/** Projections: their positions, rebuilding and comparing them, and the events that were set aside. */
-
 const names = projections.map(({ name }) => name)
 const projection = () => choice({ label: 'Projection', help: `one of ${names.join(', ')}` }, names)
 const chosen = {
@@ -29,14 +27,13 @@ const named = (name: string): Projection => {
   return found
 }
 
-/** The named projection, or all of them if none is named. */
 const chosenOf = ({ name, all }: Chosen): readonly Projection[] =>
   name === undefined || all ? projections : [named(name)]
 
-/** Leaving out the name must not mean "all": that could take hours. */
+/** Leaving out the name does not mean "all", because that could take hours. */
 const chosenOrAll = (input: Chosen): readonly Projection[] => {
   if (input.name === undefined && !input.all)
-    throw new InputFault('name', `name a projection, or give --all; there are ${names.join(', ')}`)
+    throw new InputFault('name', `give a projection, or --all; the projections are ${names.join(', ')}`)
   return chosenOf(input)
 }
 
@@ -104,7 +101,7 @@ const rebuildProjection = command({
     }),
     accept_loss: line({
       label: 'Accepted loss',
-      help: 'for a restored log: the digest of the facts that only the rows hold, as the rebuild lists it; they are lost only with this digest',
+      help: 'for a restored log: the digest of the facts that only the rows contain, as shown by the rebuild; without it, they are not discarded',
     }).optional(),
   }),
   anyHistory: true,
@@ -144,7 +141,9 @@ const rebuildProjection = command({
         ...differences.map(differenceLine),
         ...(differences.length === 0
           ? []
-          : ['The old rows were wrong where they differ: the new rows have the totals of the event log.']),
+          : [
+              'The old rows were wrong if they differ, because the new rows have the totals of the event log.',
+            ]),
       ],
     }
   },
@@ -164,18 +163,18 @@ const differenceLine = ({
 
 const lostMax = 1_000
 
-/** Whether the person agreed to losing exactly this. Throws `NeedsConsent`, which lists it. */
+/** Throws a `NeedsConsent` that lists the loss, unless `digest` agrees to losing exactly this. */
 const accepted = (lost: readonly OnlyInRows[], digest: string | undefined): boolean => {
   if (lost.length === 0) return true
   const now = lossDigest(lost)
   if (digest === now) return true
   throw new NeedsConsent({ field: 'accept-loss', value: now }, [
     ...(digest === undefined ? [] : [`The given digest (${digest}) is not the digest of the current loss.`]),
-    'The event log was restored from an older copy, or replaced. Only the rows hold the following facts, and the rebuild discards them:',
+    'The event log was restored from an older copy, or replaced. Only the rows contain the following facts, and the rebuild discards them:',
     ...lost.slice(0, lostMax).map(lostLine),
     ...(lost.length > lostMax ? [`  and ${lost.length - lostMax} more`] : []),
     `The digest of this list is ${now}.`,
-    'Revoked keys work again, erased people come back, and credits are as the log has them, until you repeat the listed changes.',
+    'Until you repeat the listed changes, revoked keys work again, erased people come back, and credits are those of the log.',
   ])
 }
 
@@ -199,7 +198,7 @@ const cancelRebuild = command({
     return {
       says: [
         running.length === 0
-          ? `Nothing: no rebuild of ${of.join(', ')} is running. The partial result of a killed one is dropped.`
+          ? `No rebuild of ${of.join(', ')} is running. If a rebuild was killed, its partial result is dropped.`
           : `End ${running.map((one) => `the rebuild of ${one.projections.join(', ')} that ${one.actor} began`).join(', and ')}: its partial result is dropped, and the live rows do not change.`,
       ],
     }
@@ -212,7 +211,7 @@ const cancelRebuild = command({
       lines: [
         ended.length === 0
           ? `no rebuild of ${namesOf(of)} is running`
-          : `${ended.length} asked to end; "projection rebuilds" shows when they have`,
+          : `rebuilds asked to end: ${ended.length}; "projection rebuilds" shows when they have ended`,
       ],
     }
   },
@@ -324,7 +323,7 @@ const parkedJson = (one: ParkedEvent) => ({
   reason: one.reason,
 })
 
-/** Rows about money, or about who may call, skip no event. */
+/** Rows about money or access must not skip an event. */
 const maySkip = (name: string): boolean => {
   const { money, guards } = named(name)
   return !money && guards !== true
@@ -376,14 +375,14 @@ const retryProjection = command({
   changes: {
     of: 'rows',
     asks: 'on a terminal',
-    left: 'The live rows are unchanged, unless the switch was made: "projection rebuilds" shows it.',
+    left: 'The live rows are unchanged, unless the rebuild had already switched: "projection rebuilds" shows whether it had.',
   },
   plan: async ({ foundation }, { name }) => {
     const waiting = (await parkedEvents(foundation, name)).filter(({ state }) => state !== 'released')
     return {
       says: [
         waiting.length === 0
-          ? `Nothing: no event of ${name} is set aside.`
+          ? `Nothing to retry: no event of ${name} is set aside.`
           : `Rebuild ${name} if this release can read the ${waiting.length} events that were set aside, and switch.`,
       ],
     }
@@ -402,13 +401,13 @@ const retryProjection = command({
       return {
         json: { name, retried: 0, left: left.map(parkedJson) },
         failed: true,
-        lines: [...unreadable, 'nothing was changed: run the release that knows these events'],
+        lines: [...unreadable, 'nothing was changed: run a release that can read these events'],
       }
     return {
       json: { name, retried: waiting.length, left: left.map(parkedJson) },
       failed: left.length > 0,
       lines: [
-        `${name}: ${waiting.length - left.length} of ${waiting.length} events are folded now`,
+        `${name}: ${waiting.length - left.length} of ${waiting.length} events are now folded`,
         ...left.map(({ position: at, stream, error }) => `position ${at} of ${stream}: ${error}`),
       ],
     }

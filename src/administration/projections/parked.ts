@@ -7,8 +7,6 @@ import { CommandRefused } from '../../ledger/command.ts'
 import { recordOperation } from '../operator-events.ts'
 import { type RebuildAsked, rebuild } from './rebuilds.ts'
 
-/** Events that projections could not fold: their content, whether they could be folded now, and skipping one. */
-
 export type ParkedEvent = {
   readonly projection: string
   readonly position: Position
@@ -17,7 +15,7 @@ export type ParkedEvent = {
   readonly type: string | null
   readonly error: string
   readonly parkedAt: Date
-  /** `parked`: the rows continue without it until it is retried. `halted`: the rows of its stream end before it. */
+  /** `parked`: the rows continue without the event until it is retried. `halted`: the rows of its stream stop before the event. */
   readonly state: 'parked' | 'halted' | 'released'
   readonly releasedBy: string | null
   readonly reason: string | null
@@ -25,7 +23,7 @@ export type ParkedEvent = {
 
 const listedMax = 1_000
 
-/** The first of them, by projection and position; only of one projection if it is named. */
+/** The first events that were set aside, by projection and position; only those of one projection if it is named. */
 export const parkedEvents = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
   projection: string | null,
@@ -58,13 +56,13 @@ export const parkedEvents = async (
   return listed
 }
 
-/** Why this release still cannot read an event; null: it can. Only folding shows whether its stream accepts it. */
+/** Why this release still cannot read an event; null if it can. Only folding shows whether the projection accepts the event. */
 export const stillUnreadable = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { position }: Pick<ParkedEvent, 'position'>,
 ): Promise<string | null> => {
   const event = await eventLog.at(position)
-  if (event === null) return 'the event log no longer holds it'
+  if (event === null) return 'the event log no longer contains it'
   try {
     decodeEvent(event)
     return null
@@ -75,7 +73,7 @@ export const stillUnreadable = async (
 
 type Retried = {
   readonly waiting: readonly ParkedEvent[]
-  /** Why this release cannot read some of them: then nothing was changed. */
+  /** Why this release cannot read some of the events. If this is not empty, nothing was changed. */
   readonly unreadable: readonly string[]
   /** Still set aside. */
   readonly left: readonly ParkedEvent[]
@@ -98,15 +96,15 @@ export const retryParked = async (
     if (why !== null) unreadable.push(`position ${one.position} of ${one.stream}: ${why}`)
   }
   if (waiting.length === 0 || unreadable.length > 0) return { waiting, unreadable, left: waiting }
-  // Later events of these streams were folded without them, so only a full rebuild gives the correct result.
+  // Later events of these streams were folded without them, so only a full rebuild leads to the correct rows.
   const reason = 'retry of events that were set aside'
   await rebuild(foundation, { ...asked, projections: [projection], reason })
   return { waiting, unreadable, left: await setAside() }
 }
 
 /**
- * The projection skips the event permanently, by a person's decision. Throws `CommandRefused` for rows about money, which are complete or
- * stopped, and for rows that define access rights.
+ * Makes a projection skip an event permanently. Throws `CommandRefused` for rows about money, which are either complete or stopped, and
+ * for rows that define access rights.
  */
 export const releaseParked = async (
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
@@ -125,11 +123,11 @@ export const releaseParked = async (
   const { name, money, guards } = projection
   if (money)
     throw new CommandRefused(
-      `${name} is about money: its rows are complete, or they stop. Run the release that knows the event and "projection rebuild ${name}", or acknowledge the fault of the ledger`,
+      `${name} is about money, so it must not skip an event. Run a release that can read the event, then "projection rebuild ${name}", or acknowledge the fault of the ledger`,
     )
   if (guards === true)
     throw new CommandRefused(
-      `${name} defines who may call: an event that cannot be read may have revoked access. Run the release that knows it, or revoke the key and issue another one`,
+      `${name} decides which calls are allowed, and the event that cannot be read may have revoked access. Run a release that can read it, or revoke the key and issue another one`,
     )
   await inTransaction(pool, async (client) => {
     const { rows } = await client.query<{ stream: string }>(

@@ -22,11 +22,10 @@ export type ProjectionState = {
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly position: Position
-  /** Positions up to the log's head: events on the Postgres log, bytes on EventStoreDB. Null if its position is meaningless in this log. */
+  /** The positions that remain up to the log's head: events in PostgreSQL, bytes in EventStoreDB. Null if the position is not of this log. */
   readonly behind: bigint | null
-  /** Events it could not read, at most 1,000: more than that means a broken release, and 1,000 are enough to show it. */
+  /** The number of events that were set aside, at most 1,000, which is enough to show that a release is broken. */
   readonly parked: number
-  /** Streams whose rows have stopped. */
   readonly haltedStreams: readonly HaltedStream[]
   readonly updatedAt: Date
 }
@@ -63,7 +62,7 @@ export const projectionStates = async ({
       updatedAt,
       state: ended ? 'halted' : checkpoint.state,
       error: ended ? strayMessage([checkpoint]) : checkpoint.error,
-      // The head was read in parallel with the checkpoints, so a checkpoint may have passed it.
+      // The head was read at the same time as the checkpoints, so a checkpoint can be ahead of it.
       behind: ended ? null : position < head ? head - position : 0n,
       parked: parked.rows.find(({ projection }) => projection === name)?.parked ?? 0,
       haltedStreams: halted.filter(({ projection }) => projection === name),
@@ -75,15 +74,15 @@ export const projectionStates = async ({
 const parkedMax = 1_000
 
 export type ProjectionLag = Omit<ProjectionState, 'behind'> & {
-  /** Between its rows and the event log's head, in the log's own positions. */
+  /** The distance from its rows to the event log's head, in the log's own positions. */
   readonly behind: bigint
-  /** Age of the oldest event its rows do not show; 0 when there is none. */
+  /** The age of the oldest event that is not in its rows; 0 if there is none. */
   readonly seconds: number
 }
 
 type LagOptions = Pick<Foundation, 'pool'> & {
   readonly eventLog: Pick<EventLog, 'at' | 'head' | 'subscribe'>
-  /** The age of the newest event. If it is unknown, the time since this process first saw it: no two clocks are compared. */
+  /** The age of the newest event. By default, the time since this process first saw it, so that two clocks are not compared. */
   readonly headAgeMs?: (last: RecordedEvent) => number
   readonly monotonic?: () => number
 }
@@ -95,7 +94,7 @@ export function createProjectionLags({
   headAgeMs,
   monotonic = () => performance.now(),
 }: LagOptions): () => Promise<readonly ProjectionLag[]> {
-  // A row of a projection that this release no longer has will never move again.
+  // The checkpoint of a projection that this release no longer has does not move, so it is left out.
   const names = new Set(allProjections.map(({ name }) => name))
   let newest: { readonly position: Position; readonly seenAtMs: number } | undefined
   return async () => {
@@ -150,7 +149,7 @@ async function ageOfNext(
     return null
   }
   try {
-    // A subscription notices its end only when the log answers its request.
+    // A subscription notices the abort only when the log answers its request.
     const seconds = await within(next(), { waitMs: nextMaxMs }, () => null)
     if (seconds === null) throw new Error('the event log does not report the age of an event')
     return seconds
@@ -159,7 +158,7 @@ async function ageOfNext(
   }
 }
 
-/** Updates the live rows, then rebuilds projections into separate tables and compares row by row. */
+/** Updates the live rows, then rebuilds projections into separate tables and compares the two row by row. */
 export const verifyRows = async (
   foundation: Foundation,
   {

@@ -11,8 +11,6 @@ import { Cancelled, type RebuildProgress } from '../../projector/second-set.ts'
 import { prepareProjections } from '../../projector/tables.ts'
 import { recordOperation } from '../operator-events.ts'
 
-/** Rebuilds: an operator starts, watches and cancels them. The actor and the reason are in the event log. */
-
 export type RebuildAsked = {
   readonly projections: readonly Projection[]
   readonly reason: string
@@ -41,9 +39,9 @@ const beatMs = 500
 const namedMax = 20
 
 /**
- * Records the actor, rebuilds the projections and switches to the new rows. Throws `Cancelled` if someone cancelled it
- * in the meantime, and `TotalsDiffer` if the new rows do not have the totals of the event log. If the replaced rows were wrong, their
- * figures are logged at level fatal.
+ * Records the actor, rebuilds the projections and switches to the new rows. Throws `Cancelled` if the rebuild is cancelled, and
+ * `TotalsDiffer` if the new rows do not have the totals of the event log. If the replaced rows were wrong, their figures are logged at
+ * level fatal.
  */
 export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Promise<RebuildResult> => {
   const { url, eventLog, pool, eventLogName, secrets } = foundation
@@ -91,7 +89,7 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
     if (differences.length > 0)
       logger.fatal(
         { projections: names, differences: differences.length, named: differences.slice(0, namedMax) },
-        'rebuild: the replaced rows had other amounts of money than the event log',
+        'rebuild: the amounts of money in the replaced rows differed from the event log',
       )
     await end(
       { result: switched ? 'switched' : 'declined', events, elapsed_ms: Math.round(rebuilt.elapsedMs) },
@@ -112,7 +110,7 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
   }
 }
 
-/** The progress row: the rebuild's progress, and whether someone wants to cancel it. */
+/** Writes the progress row, which also shows whether someone wants to cancel the rebuild. */
 const beginRow = async (
   { pool }: Pick<Foundation, 'pool'>,
   {
@@ -122,7 +120,6 @@ const beginRow = async (
     actor,
   }: { rebuildId: string; names: readonly string[]; reason: string; actor: string },
 ) => {
-  // A killed rebuild seems to run forever; either this rebuild has its tables now, or its lock refuses.
   await pool.query(
     `insert into projection_rebuilds (rebuild_id, projections, actor, reason) values ($1, $2, $3, $4)`,
     [rebuildId, names, actor, reason],
@@ -140,7 +137,7 @@ const beginRow = async (
     if (typeof by === 'string') ending.abort(new Cancelled(`the rebuild was cancelled by ${by}`))
   }
   const timer = setInterval(() => {
-    // If the database is unavailable, the rebuild itself ends.
+    // An error is ignored here, because the rebuild itself fails if the database is unavailable.
     writing ??= write()
       .catch(() => undefined)
       .finally(() => {
@@ -179,7 +176,7 @@ export type RebuildRow = {
   readonly projections: readonly string[]
   readonly actor: string
   readonly reason: string
-  /** `interrupted`: its process is dead; the next rebuild continues from its partial result. */
+  /** `interrupted`: the process of the rebuild has died, and the next rebuild continues from its partial result. */
   readonly state: 'running' | 'interrupted' | Ended['result']
   readonly position: Position
   readonly target: Position
@@ -192,7 +189,7 @@ export type RebuildRow = {
 }
 
 const listedMax = 100
-/** Without a heartbeat for this long, its process is dead. */
+/** Without a heartbeat for this long, the process of a rebuild is dead. */
 const silentMs = 20 * beatMs
 
 /** The newest rebuilds, including running ones, newest first. */
