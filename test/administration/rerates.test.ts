@@ -307,7 +307,7 @@ describe('a changed plan is named', () => {
 
   test('its signature', async () => {
     const others = { ...scene, secrets: createSecrets('another secret, that is long enough to be one') }
-    await expect(provedRun(others, planned.proposed.run)).rejects.toThrow('is not signed by hmac')
+    await expect(provedRun(others, planned.proposed.run)).rejects.toThrow('names hmac as its signer')
   })
 
   test('a member of its file', async () => {

@@ -15,8 +15,6 @@ import { CommandRefused } from '../../ledger/write/commit.ts'
 import { approvalRefusal } from '../approval.ts'
 import { type ProvedRun, provedRun } from './proof.ts'
 
-/** Acts on a planned re-rate: approve it, apply it to one ledger after the other, or abandon it. */
-
 type Rerating = Pick<Foundation, 'eventLog' | 'ledger' | 'checkpoints' | 'secrets'>
 
 const conflictsMax = 16
@@ -28,7 +26,7 @@ const changing = async (
   { run, actor }: { run: string; actor: string },
 ): Promise<Changing> => ({ foundation, actor, found: await provedRun(foundation, run) })
 
-/** Appends the result of `decide` on the current run; decides again if another process was first. */
+/** Appends the result of `decide` for the current run, and decides again if another process was first. */
 const appendToRun = async (
   run: Changing,
   decide: (found: ProvedRun) => DomainEvent | null,
@@ -41,7 +39,7 @@ const appendToRun = async (
     const stream = rerateStream(found.run)
     const effectiveAt = new Date().toISOString()
     const encoded = encodeEvent(event, {
-      // If two processes decide the same, it is one event; anything else at this revision is another event.
+      // If two processes decide the same, their events have the same id and count as one.
       id: eventIdOf(stream, `${found.revision + 1}/${actor}/${JSON.stringify(event)}`, 0),
       actor,
       effectiveAt,
@@ -62,7 +60,7 @@ const refuse = (why: string): never => {
   throw new CommandRefused(why)
 }
 
-/** Throws `CommandRefused` for a run that can no longer change. */
+/** Throws `CommandRefused` if the run can no longer change. */
 export const refuseEnded = ({ run, applied, abandoned }: ProvedRun): void => {
   if (applied !== null)
     refuse(`${run} was applied by ${applied.by} at ${applied.at}; it is never applied twice`)
@@ -77,14 +75,14 @@ type Approval = {
   readonly consents: boolean
 }
 
-/** Throws `CommandRefused` for someone who may not approve it, and for a run that has ended. */
+/** Throws `CommandRefused` if the actor may not approve the run, or the run has ended. */
 export const refuseApproval = (found: ProvedRun, approval: Omit<Approval, 'run'>): void => {
   refuseEnded(found)
   const why = approvalRefusal({ ...approval, proposer: found.proposed.by, approver: approval.actor })
   if (why !== null) refuse(why)
 }
 
-/** Throws `CommandRefused` for someone who may not approve it. A second approval changes nothing. */
+/** Approves a run; a second approval changes nothing. Throws `CommandRefused` if the actor may not approve it. */
 export const approveRerate = async (foundation: Rerating, approval: Approval): Promise<ProvedRun> =>
   appendToRun(await changing(foundation, approval), (found) => {
     refuseEnded(found)
@@ -97,7 +95,7 @@ export const approveRerate = async (foundation: Rerating, approval: Approval): P
     }
   })
 
-/** Adjustments made by then remain. */
+/** Abandons a run. Adjustments that were already made remain. */
 export const abandonRerate = async (
   foundation: Rerating,
   { run, reason, actor }: { run: string; reason: string; actor: string },
@@ -111,8 +109,8 @@ export const abandonRerate = async (
 }
 
 /**
- * An abandoned run may have been killed between adjusting a ledger and recording it: until it is recorded, no one knows the cost of the
- * calls there. The ledger shows whether the adjustment was made.
+ * Records adjustments that an abandoned run has made but not recorded, because it was killed in between. Until then, the cost of the
+ * ledger's calls is unknown. The ledger shows whether the adjustment was made.
  */
 const tellOfAdjusted = async (changed: Changing): Promise<ProvedRun> => {
   const { foundation, actor } = changed
@@ -141,20 +139,20 @@ type Applying = {
   readonly onProgress?: (done: number, of: number) => void
 }
 
-/** Throws `CommandRefused` for a run that has ended, or was not approved by someone who may. */
+/** Throws `CommandRefused` if the run has ended, or was not approved by a permitted person. */
 export const refuseApplying = (found: ProvedRun, { twoPerson }: { readonly twoPerson: boolean }): void => {
   refuseEnded(found)
   const { run, approved, proposed } = found
   if (approved === null || approved.planDigest !== proposed.plan_digest)
     throw new CommandRefused(`${run} is not approved; see "rerate approve"`)
-  // An approval in the stream is checked against the rule too: it counts only if its approver was permitted to give it.
+  // An approval in the stream is checked, too: it counts only if its approver was permitted to give it.
   const why = approvalRefusal({ proposer: proposed.by, approver: approved.by, twoPerson, consents: true })
   if (why !== null) refuse(`${run} was not approved by a permitted person: ${why}`)
 }
 
 /**
  * Applies an approved plan, ledger by ledger. Work done before an interruption is not repeated, regardless of who resumes it. Throws
- * `CommandRefused` for a plan that was not approved, was changed, or is already applied.
+ * `CommandRefused` if the plan was not approved, was changed, or is already applied.
  */
 export const applyRerate = async (foundation: Rerating, applying: Applying): Promise<ProvedRun> => {
   const { actor, twoPerson, onProgress } = applying
@@ -168,7 +166,7 @@ export const applyRerate = async (foundation: Rerating, applying: Applying): Pro
     const outcome = await applyToLedger(foundation, { planned, found: changed.found, actor })
     const { done } = await appendToRun(changed, (now) => {
       if (now.done.has(organizationId)) return null
-      // It was adjusted, even if the run has changed since, so this must be recorded.
+      // If the ledger was adjusted, this must be recorded even if the run has ended since.
       if (outcome.type === 'RerateLedgerLeftOut') refuseEnded(now)
       return outcome
     })
@@ -226,7 +224,7 @@ const applyToLedger = async (foundation: Rerating, one: OneLedger): Promise<Doma
   }
 }
 
-/** The key is the run's: no matter how often and from how many processes it is sent, a ledger is adjusted once. */
+/** All attempts of a run have the same key, so a ledger is adjusted once, no matter how many processes try. */
 const keyOf = (run: string): string => `rerate/${run}`
 
 const adjust = (
@@ -260,7 +258,7 @@ const appliedTo = async (
   const given = parseCredits(planned.given)
   const taken = parseCredits(planned.taken)
   const { amount, adjustment_id } = adjusted.data
-  /** The amount by which calls became more expensive. */
+  /** The credits taken for calls that became more expensive. */
   const collected = given - parseCredits(amount)
   const until =
     collected === taken

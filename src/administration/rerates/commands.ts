@@ -15,8 +15,6 @@ import { type ProvedRun, planFileOf } from './proof.ts'
 import { checkedRun, planSections, runAnswer, runFields } from './queries.ts'
 import { checkRange, planRerate, pricesNamed } from './rerates.ts'
 
-/** Commands that plan a re-rate, approve it, apply it and abandon it. */
-
 const planGiven = z.object({
   book: prices({
     label: 'Prices',
@@ -73,7 +71,7 @@ const plan = command({
   },
 })
 
-/** An action on a run: its plan, and what would be done with it. */
+/** The plan of an action on a run, together with the run. */
 const planOf = async (
   { foundation }: Context,
   input: { readonly run: string; readonly plan?: unknown },
@@ -95,12 +93,12 @@ const approve = command({
     const { operator, twoPerson } = context
     return planOf(context, input, {
       refuse: (found) => refuseApproval(found, { actor: operator.actor, twoPerson, consents: true }),
-      says: `Approve ${input.run}: "rerate apply" may then write its adjustments.`,
+      says: `Approve ${input.run}: "rerate apply" can then write its adjustments.`,
     })
   },
   run: async ({ foundation, operator, twoPerson }, input) => {
     const { run } = await checkedRun(foundation, input)
-    // If one person is enough, that person has accepted the plan.
+    // If one person is enough, accepting the plan was that person's consent.
     return runAnswer(
       await approveRerate(foundation, { run, actor: operator.actor, twoPerson, consents: true }),
     )
@@ -121,7 +119,7 @@ const apply = command({
   plan: (context, input) =>
     planOf(context, input, {
       refuse: (found) => refuseApplying(found, context),
-      says: `Write the adjustments of ${input.run}, one in each of these ledgers. Ledgers that changed since the plan are left out and named. It cannot be undone; another re-rate can be planned.`,
+      says: `Write the adjustments of ${input.run}, one in each of these ledgers. Ledgers that have changed since the plan are left out and listed. This cannot be undone, but another re-rate can be planned.`,
     }),
   run: async ({ foundation, operator, twoPerson, progress }, input) => {
     const { run } = await checkedRun(foundation, input)

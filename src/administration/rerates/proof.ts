@@ -3,14 +3,12 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { planDigest, plannedOf, type RerateRun, RunChanged, readRun } from '../../ledger/rerate/run.ts'
 import { CommandRefused } from '../../ledger/write/commit.ts'
 
-/** Proves that the plan of a re-rate is the proposed one: its events, its digest, its signature, and a copy in a file. */
-
 type Proving = Pick<Foundation, 'eventLog' | 'checkpoints' | 'secrets'>
 
 const hmac = 'hmac'
 const signedText = (digest: string): string => `enrichment-ledger re-rate plan\n${digest}\n`
 
-/** By the key that signs checkpoints; by the installation's secret if no such key was announced yet, or it is not on this host. */
+/** Signs with the key for checkpoints, or with the installation's secret if that key is not announced yet or not on this host. */
 export const signPlan = async (
   { checkpoints, secrets }: Pick<Foundation, 'checkpoints' | 'secrets'>,
   digest: string,
@@ -29,7 +27,7 @@ const isSigned = ({ checkpoints, secrets }: Proving, { plan_digest, signature }:
 
 export type ProvedRun = RerateRun & { readonly proposed: NonNullable<RerateRun['proposed']> }
 
-/** A run whose plan is as proposed. Throws `CommandRefused` for any other, and names the difference. */
+/** Reads a run. Throws a `CommandRefused` that names the difference if its plan is not the one that was proposed. */
 export const provedRun = async (proving: Proving, run: string): Promise<ProvedRun> => {
   const found = await readRun(proving.eventLog, run).catch((error: unknown) => {
     throw error instanceof RunChanged ? new CommandRefused(error.message) : error
@@ -44,7 +42,7 @@ export const provedRun = async (proving: Proving, run: string): Promise<ProvedRu
     )
   if (!(await isSigned(proving, proposed)))
     throw new CommandRefused(
-      `the plan of ${run} is not signed by ${proposed.signature.signed_by}, which it names`,
+      `the plan of ${run} names ${proposed.signature.signed_by} as its signer, but the signature is not valid`,
     )
   return { ...found, proposed }
 }
@@ -59,7 +57,7 @@ export const planFileOf = ({ proposed, ledgers }: PlanFile) => ({
   signature: proposed.signature,
 })
 
-/** Throws `CommandRefused` if a plan's file is not the plan of the run, and names the first part that differs. */
+/** Throws a `CommandRefused` that names the first difference if a plan's file is not the plan of the run. */
 export const checkPlanFile = ({ run, proposed, ledgers }: ProvedRun, content: unknown): void => {
   const own = planFileOf({ proposed, ledgers: [...ledgers.values()] })
   const file = typeof content === 'object' && content !== null ? (content as Record<string, unknown>) : {}

@@ -6,12 +6,9 @@ import { document, id } from '../fields.ts'
 import { checkPlanFile, type ProvedRun, planFileOf, provedRun } from './proof.ts'
 import { listRerates, type ReratePlan } from './rerates.ts'
 
-/** The list of re-rates, and one of them: its plan, its state, and its outcome for each ledger. */
-
-/** Of a run, with their differences; the sums are of all. */
+/** The most ledgers of a run that are shown with their differences. The sums include all ledgers. */
 const ledgersShownMax = 100
 
-/** A run, and a copy of its plan to compare with it. */
 export const runFields = {
   run: id(
     { label: 'Re-rate', help: 'as in "rerate plan": rr_…' },
@@ -24,7 +21,7 @@ export const runFields = {
   }).optional(),
 }
 
-/** Checks the run, and that a given plan is its plan. Throws `CommandRefused`. */
+/** Reads a run, and checks that a given plan is its plan. Throws `CommandRefused`. */
 export const checkedRun = async (
   foundation: Parameters<typeof provedRun>[0],
   { run, plan }: { readonly run: string; readonly plan?: unknown },
@@ -99,7 +96,7 @@ const nextOf = ({ run, applied, abandoned, approved }: ProvedRun): readonly Next
 const differenceOf = ({ given, taken }: { given: string; taken: string }): string =>
   formatCredits(parseCredits(taken) - parseCredits(given))
 
-/** What a person approves. */
+/** The plan, as people see it before they approve it. */
 export const planSections = ({ proposed, ledgers }: ReratePlan, done?: ProvedRun['done']): Sections => {
   const { run, from, to, organization_id, book, reason, calls, calls_affected, given, taken } = proposed
   const shown = ledgers.slice(0, ledgersShownMax)

@@ -20,14 +20,14 @@ import { rulesNamed } from '../prices/price-diff.ts'
 import { namedPrices } from '../prices/prices.ts'
 import { signPlan } from './proof.ts'
 
-/** Planning a re-rate: the cost of a range's calls under other prices. Ledgers are only read. */
+/** Plans a re-rate, which calculates the cost of past calls under other prices. Ledgers are only read. */
 
-/** Prices from the version of a published book, or given; then `version` is null. */
+/** The prices of a published book, or given prices, whose `version` is null. */
 type PlanBook = RerateProposed['book']
 
 /**
- * The prices of a published book, of a proposal, or given rules, which may be only those that differ from the book in force at `from`.
- * Throws `CommandRefused`, and `InputFault` of the field `book`.
+ * The prices of a published book, of a proposal, or of given rules, which can be only those that differ from the book in force at `from`.
+ * Throws `CommandRefused`, or an `InputFault` about the field `book`.
  */
 export const pricesNamed = async (
   foundation: Pick<Foundation, 'eventLog'>,
@@ -42,7 +42,7 @@ export const pricesNamed = async (
   return givenPrices((await rulesNamed(foundation, given, { field: 'book', over })).rules, from)
 }
 
-/** Prices that were never published, as if in force from the beginning of the range. */
+/** Prices that were never published, as if they had been in force from the beginning of the range. */
 const givenPrices = (rules: readonly PriceBookRule[], effectiveFrom: string): PlanBook =>
   planBook(null, { effective_from: effectiveFrom, rules: [...rules] })
 
@@ -60,7 +60,7 @@ type RerateAsked = {
   readonly book: PlanBook
   readonly from: string
   readonly to: string
-  /** Null: all organizations. */
+  /** Null for all organizations. */
   readonly organizationId: string | null
   readonly organizations: readonly string[]
   readonly reason: string
@@ -72,7 +72,7 @@ export type ReratePlan = {
   readonly ledgers: readonly RerateLedgerPlanned[]
 }
 
-/** Throws `InputFault` for a range that is invalid, or not over. */
+/** Throws `InputFault` if the range is invalid or not over yet. */
 export const checkRange = (from: string, to: string, nowMs: number): void => {
   if (Date.parse(to) <= Date.parse(from)) throw new InputFault('to', `${to} is not after ${from}`)
   if (Date.parse(to) > nowMs)
@@ -140,7 +140,7 @@ const creditsOf = <One>(all: readonly One[], of: (one: One) => string): string =
 const bytesPerAppend = 250_000
 const eventsPerAppend = 200
 
-/** The run's stream is new, and has no other writer. */
+/** Writes a plan into the run's stream, which is new and has no other writer. */
 const planWriter = ({ eventLog }: Pick<Foundation, 'eventLog'>, run: string, actor: string) => {
   const stream = rerateStream(run)
   let written = 0
