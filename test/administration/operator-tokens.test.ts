@@ -103,7 +103,8 @@ describe('a token', () => {
 
   test('of another installation, with another secret, or truncated is refused without naming its owner', async () => {
     const { token, tokenId } = await issue('ada')
-    const unknown = 'ConfigError: OPERATOR_TOKEN: no token of this installation; "user token" creates one'
+    const unknown =
+      'ConfigError: OPERATOR_TOKEN: this is not a token of this installation; "user token" creates one'
     const bytes = Uint8Array.from({ length: 128 }, (_, i) => i)
     expect(await refusal(composeOperatorToken(bytes).token)).toBe(unknown)
     const sameId = Uint8Array.from(tokenId, (character) => base62.indexOf(character))
@@ -113,7 +114,9 @@ describe('a token', () => {
     expect(await refusal(token.slice(0, -1))).toContain('not a token as "user token" shows it')
     expect(await refusal(token.replace(tokenId.slice(0, 4), '0000'))).toContain('not a token')
     const elsewhere = createSecrets('another secret of thirty-two characters')
-    await expect(userOfToken({ ...parts(), secrets: elsewhere }, token)).rejects.toThrow('no token of this')
+    await expect(userOfToken({ ...parts(), secrets: elsewhere }, token)).rejects.toThrow(
+      'not a token of this',
+    )
   })
 
   test('does not pass to a later user of the same name', async () => {
@@ -122,9 +125,9 @@ describe('a token', () => {
     await putUser(pool, { name: 'eve', password: 'two' })
     expect(await refusal(token)).toBe('works for eve')
     await pool.query("delete from users where name = 'eve'")
-    expect(await refusal(token)).toContain('the user eve it was made for does not exist any more')
+    expect(await refusal(token)).toContain('the user eve, for whom the token was created, no longer exists')
     await putUser(pool, { name: 'eve', password: 'three' })
-    expect(await refusal(token)).toContain('the user eve it was made for does not exist any more')
+    expect(await refusal(token)).toContain('the user eve, for whom the token was created, no longer exists')
   })
 
   test('cannot be made for a person who has 20 working ones', async () => {
@@ -161,7 +164,7 @@ describe('the actor of a command', () => {
 
   test('is refused before anything is opened if the token or the label is invalid', () => {
     expect(() => operatorOf(parseConfig({ OPERATOR_TOKEN: 'ada' }), undefined)).toThrow(
-      'OPERATOR_TOKEN: not a',
+      'OPERATOR_TOKEN: this is not a',
     )
     expect(() => operatorOf(parseConfig({}), ' ')).toThrow('it contains only white space')
     expect(() => operatorOf(parseConfig({}), 'a'.repeat(124))).toThrow('at most 123 characters')

@@ -86,7 +86,7 @@ describe('setting it up', () => {
     await removeSecondFactor(parts(), { user: 'ada', reason: null, actor })
     for (const typed of ['', '000000', codeAt(nowMs - 3 * stepMs), 'not a code', codes[0] ?? ''])
       await expect(setSecondFactor(parts(), { user: 'ada', secret, typed, actor }, nowMs)).rejects.toThrow(
-        'it is not the current code',
+        'this is not the current code',
       )
     expect(events('SecondFactorSet')).toHaveLength(1)
     const typed = ` ${codeAt(nowMs).replace(/(...)/, '$1 ')}`

@@ -80,7 +80,7 @@ const sessions = async (): Promise<number> =>
 describe('a user', () => {
   test('the first user is always an admin; all others need a role', async () => {
     expect(await make('ada', null)).toMatchObject({ role: 'admin' })
-    await expect(make('bob', null)).rejects.toThrow('users already exist: name the role of this one')
+    await expect(make('bob', null)).rejects.toThrow('users already exist: give the role of this one')
     await make('bob', 'viewer')
     expect((await listUsers(parts())).map((one) => [one.name, one.role])).toEqual([
       ['ada', 'admin'],
@@ -128,12 +128,14 @@ describe('a user', () => {
       ...{ kind: 'acts', user: 'pam', role: 'partner', organizationId: org },
       passwordGiven: true,
     })
-    await expect(make('pat', 'partner')).rejects.toThrow('a partner has an organization: name it')
+    await expect(make('pat', 'partner')).rejects.toThrow('a partner needs an organization: give its id')
     await expect(make('pat', 'viewer', org)).rejects.toThrow('only a partner has an organization')
     await expect(make('pat', 'partner', org.replace('0W1X', '0W1Z'))).rejects.toThrow(
       'there is no organization',
     )
-    await expect(make('pat', 'partner', org.replace('org_', 'org_test_'))).rejects.toThrow('comes with')
+    await expect(make('pat', 'partner', org.replace('org_', 'org_test_'))).rejects.toThrow(
+      'is a test organization',
+    )
   })
 
   test('gets a new password, and sessions of the old one end', async () => {
@@ -168,7 +170,7 @@ describe('a disabled user', () => {
     expect(await sessions()).toBe(0)
     await expect(userOfToken(parts(), token)).rejects.toThrow(/of bob was revoked at .* by user:ada/)
     await expect(issueOperatorToken(parts(), { user: 'bob', actor })).rejects.toThrow('was disabled at')
-    await expect(changePassword(parts(), { name: 'bob', actor })).rejects.toThrow('"user enable" comes first')
+    await expect(changePassword(parts(), { name: 'bob', actor })).rejects.toThrow('run "user enable" first')
     await enable('bob')
     expect(await standing('bob')).toMatchObject({ kind: 'acts', role: 'finance' })
     await expect(userOfToken(parts(), token)).rejects.toThrow('was revoked')

@@ -217,7 +217,7 @@ describe('an invitation', () => {
     const make = (role: 'partner' | 'viewer', organizationId: string | null, called = name) =>
       inviteUser(room.foundation, { name: called, role, organizationId, actor })
     await expect(make('viewer', null, 'root')).rejects.toThrow('the user "root" already exists')
-    await expect(make('partner', null)).rejects.toThrow('a partner has an organization')
+    await expect(make('partner', null)).rejects.toThrow('a partner needs an organization')
     await expect(make('partner', 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')).rejects.toThrow(
       'there is no organization',
     )
@@ -229,7 +229,9 @@ describe('an invitation', () => {
     const open = (await listInvitations(room.foundation)).filter(({ user }) => user === name)
     expect(open).toMatchObject([{ organizationId, expired: false }])
     await withdrawInvitation(room.foundation, { name, actor })
-    await expect(withdrawInvitation(room.foundation, { name, actor })).rejects.toThrow('no one is invited')
+    await expect(withdrawInvitation(room.foundation, { name, actor })).rejects.toThrow(
+      'there is no invitation',
+    )
   })
 
   test.each([

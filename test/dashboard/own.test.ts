@@ -117,7 +117,7 @@ describe('changes of an account', () => {
     const notice = /<section class="notice"[\s\S]*?<\/section>/.exec(body)?.[0] ?? ''
     expect(notice).toContain('Since you last signed in on this device')
     expect(notice).toContain('The password was changed.')
-    expect(notice).toContain('A sign-in on a new device.')
+    expect(notice).toContain('There was a sign-in on a new device.')
     expect(notice).toContain('href="/operations"')
     await here.submit('/', {}, '/logout')
     expect((await here.submit('/login', renewed)).headers.location).toBe('/operations')

@@ -63,7 +63,7 @@ test('an event names the person whose token was used, until the token is revoked
 test('an invalid token is refused by every command, including those that only read', async () => {
   const { code, out, err } = await run(['org', 'list'], { OPERATOR_TOKEN: 'enl_operator_x' })
   expect({ code, out }).toEqual({ code: 2, out: '' })
-  expect(err).toBe('OPERATOR_TOKEN: not a token as "user token" shows it; it may be cut off\n')
+  expect(err).toBe('OPERATOR_TOKEN: this is not a token as "user token" shows it; it may be cut off\n')
 })
 
 test('a token is refused what its role does not permit, and the audit lists what was done', async () => {
@@ -121,5 +121,5 @@ test('a link invites a person, is listed without its secret, and is withdrawn', 
   expect((await run(['user', 'invite', 'grace', '--withdraw'])).code).toBe(0)
   expect((await run(['user', 'list', '--json'])).out).not.toContain('grace')
   const none = await run(['user', 'invite', 'grace', '--withdraw'])
-  expect(none).toMatchObject({ code: 1, err: 'no one is invited as "grace"\n' })
+  expect(none).toMatchObject({ code: 1, err: 'there is no invitation for "grace"\n' })
 }, 120_000)

@@ -6,8 +6,8 @@ import type { Foundation } from '../../foundation/foundation.ts'
 import { provedUserOf } from '../operator.ts'
 
 /**
- * Security events of an account, shown to its owner. The rows of the audit say where the events are; their content
- * is read from the event log. Operators are not named, because partners read it too.
+ * Security events of an account, shown to its owner. The rows of the audit only locate the events; their content is read from the
+ * event log. Operators are not named, because partners read the notices, too.
  */
 
 export type AccountNotice = { readonly at: Date; readonly says: string }
@@ -44,7 +44,7 @@ export const accountNotices = async (
   return notices.slice(0, max)
 }
 
-/** Null: it is not about this account, or there is nothing to show. */
+/** Null if the event is not about this account, or there is nothing to show. */
 const sentenceOf = (event: DomainEvent, { actor }: EventMetadata, user: string): string | null => {
   if (!('user' in event.data) || event.data.user !== user) return null
   const byOperator = provedUserOf(actor) === user ? '' : ' by an operator'
@@ -66,7 +66,7 @@ const sentenceOf = (event: DomainEvent, { actor }: EventMetadata, user: string):
         ? null
         : `${event.data.count === 1 ? 'A code was' : `${event.data.count} codes were`} refused after the right password.`
     case 'UserSignedIn':
-      return event.data.known_device ? null : 'A sign-in on a new device.'
+      return event.data.known_device ? null : 'There was a sign-in on a new device.'
     default:
       return null
   }

@@ -17,8 +17,8 @@ import { noOperators, type OperatorState, operatorsSince } from './operators.ts'
 import { type Standing, standingOf, type UserRow, userColumns } from './users.ts'
 
 /**
- * How users are changed: the event is written first and is decisive; the row follows in the same transaction, under a lock
- * shared by all processes. The rules that several changes have in common are here.
+ * If a user changes, the event is written first and is decisive. The row follows in the same transaction, under a lock shared by all
+ * processes. The rules that several changes have in common are here.
  */
 
 export type Parts = Pick<Foundation, 'pool' | 'eventLog'>
@@ -38,13 +38,13 @@ type UserEvent = DomainEventOf<
   | 'RecoveryCodeUsed'
 >
 
-/** The events to record, in this order and together, and then the change of the rows. */
+/** The events to record together, in this order, and then the change of the rows. */
 type Decided<Done> = {
   readonly events: readonly UserEvent[]
   readonly writeRow: (client: pg.PoolClient) => Promise<Done>
 }
 
-/** Any number that is not used for another lock. */
+/** Any number that no other lock uses. */
 const usersLock = 7_105_003
 const lockWaitMs = 10_000
 const conflictsMax = 8
@@ -60,10 +60,7 @@ export const userRows = async (client: Pick<pg.Pool, 'query'>): Promise<UserRow[
 
 export type Known = { readonly rows: readonly UserRow[]; readonly state: OperatorState }
 
-/**
- * Makes one change at a time. `decide` is called again if another process wrote in between; if it throws, the change is refused.
- * `writeRow` writes the rows.
- */
+/** Makes one change at a time. `decide` is called again if another process wrote in between, and can throw to refuse the change. */
 export const changeUsers = async <Done>(
   { pool, eventLog }: Parts,
   actor: string,
@@ -82,8 +79,8 @@ export const changeUsers = async <Done>(
   })
 
 /**
- * A person was authorized when the change was requested, but may have lost the right while it waited. Throws `CommandRefused` if a
- * proved person changes others and no longer may. Anyone not disabled may change themselves; who accepts an invitation is not a user yet.
+ * Throws `CommandRefused` if the user who requested the change has lost the right to make it while the change waited. Users who are not
+ * disabled may change themselves, and a person who accepts an invitation is not a user yet.
  */
 const refuseOvertaken = (known: Known, actor: string, events: readonly UserEvent[]): void => {
   const person = provedUserOf(actor)
@@ -92,10 +89,10 @@ const refuseOvertaken = (known: Known, actor: string, events: readonly UserEvent
   const own = events.every(({ data }) => data.user === person)
   if (own && standing.kind === 'refused' && standing.why === 'missing') return
   if (standing.kind === 'refused' || !(own || mayDo(standing.role, 'users.change')))
-    throw new CommandRefused(`${person} may no longer change users`)
+    throw new CommandRefused(`${person} is no longer allowed to change users`)
 }
 
-/** At exactly the revision that was decided on: a lock in the database may be lost, and the log is decisive. */
+/** Appends at exactly the revision that was decided on, because a lock in the database can be lost. */
 const appendDecided = async <Done>(
   eventLog: EventLog,
   actor: string,
@@ -129,7 +126,7 @@ const appendDecided = async <Done>(
 const standingIn = ({ rows, state }: Known, name: string): Standing =>
   standingOf(name, rows.find((row) => row.name === name) ?? null, state.users.get(name))
 
-/** The user's row, whether enabled or not. Throws `CommandRefused` if there is none, or if it differs from the log's user. */
+/** The user's row, whether enabled or not. Throws `CommandRefused` if there is none, or if the event log has another user of this name. */
 export const userIn = (known: Known, name: string): { row: UserRow; standing: Standing } => {
   const row = known.rows.find((one) => one.name === name)
   const standing = standingIn(known, name)
@@ -150,21 +147,24 @@ export const refuseLastAdmin = (known: Known, name: string): void => {
     )
 }
 
-/** Throws `InputFault`: a partner has exactly one existing organization, and other roles have none. */
+/** Throws `InputFault` if the organization does not exist, or is a test organization. */
 export const checkOrganization = async (
   { eventLog }: Parts,
   organizationId: string | null,
 ): Promise<void> => {
   if (organizationId === null) return
   if (isTestOrganization(organizationId))
-    throw new InputFault('org', "a partner's test organization comes with the organization itself: name that")
+    throw new InputFault(
+      'org',
+      'this is a test organization: give the organization that it belongs to instead',
+    )
   if ((await lastOf(eventLog, ledgerStream(organizationId))) === null)
     throw new InputFault('org', `there is no organization ${organizationId}; see "org list"`)
 }
 
 export const checkRole = (role: UserRole, organizationId: string | null): void => {
   if (role === 'partner' && organizationId === null)
-    throw new InputFault('org', 'a partner has an organization: name it')
+    throw new InputFault('org', 'a partner needs an organization: give its id')
   if (role !== 'partner' && organizationId !== null)
     throw new InputFault('org', `only a partner has an organization; ${role} can see all of them`)
 }

@@ -3,19 +3,20 @@ import { InputFault } from '../input.ts'
 import { passwordMax } from './users.ts'
 
 /**
- * Rules for a chosen password (NIST SP 800-63B-4 §3.1.1.2): 15 characters or more, because there need not be a second factor, and
- * nothing that an attacker tries first. No kinds of characters are required: such rules make people write passwords down.
+ * Rules for a chosen password (NIST SP 800-63B-4 §3.1.1.2): it has 15 characters or more, because the second factor is optional, and
+ * must not be one that attackers try first. Certain kinds of characters are not required, because such rules make people write passwords
+ * down.
  */
 
 const passwordMin = 15
-/** zxcvbn's estimate of the necessary guesses, as a power of ten: 3 is more than 10^8. */
+/** The lowest score from zxcvbn. A score of 3 means more than 10^8 guesses. */
 const scoreMin = 3
-/** The time of a check grows with the length of the text. */
+/** Only this many characters are checked, because the time of a check grows with the length of the text. */
 const checkedCharsMax = 64
 const substitutionsMax = 20
 const nameWordMin = 3
 
-/** Some megabytes of common passwords, which take a moment to read: only loaded when someone chooses a password. */
+/** Loaded only when someone chooses a password, because reading some megabytes of common passwords takes a moment. */
 let loaded: Promise<ZxcvbnFactory> | undefined
 const load = (): Promise<ZxcvbnFactory> => {
   loaded ??= open()
@@ -30,21 +31,21 @@ const open = async (): Promise<ZxcvbnFactory> => {
   return new Factory({ dictionary, graphs, l33tMaxSubstitutions: substitutionsMax })
 }
 
-/** The rest of a password without the words of names, which someone who knows the person tries first. */
+/** The rest of a password without words from names, which attackers who know the person try first. */
 const withoutNames = (password: string, names: readonly string[]): string =>
   names
     .flatMap((name) => name.toLowerCase().split(/[^\p{L}\p{N}]+/u))
     .filter((word) => word.length >= nameWordMin)
     .reduce((rest, word) => rest.replaceAll(word, ''), password.toLowerCase())
 
-/** Throws `InputFault`. `names`: of the person and of the organization, which are not secret. */
+/** Throws `InputFault` if the password breaks a rule. `names` are those of the person and the organization, which are not secret. */
 export const checkPassword = async (
   field: string,
   password: string,
   names: readonly string[],
 ): Promise<string> => {
   if ([...password].length < passwordMin)
-    throw new InputFault(field, `at least ${passwordMin} characters are expected`)
+    throw new InputFault(field, `at least ${passwordMin} characters are required`)
   if (password.length > passwordMax)
     throw new InputFault(field, `at most ${passwordMax} characters are accepted`)
   const zxcvbn = await load()

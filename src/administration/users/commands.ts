@@ -20,7 +20,7 @@ const create = command({
   summary: 'create a user with a password, which is shown once',
   input: z.object({
     name: newUser(),
-    role: role('what the user may do; if omitted for the very first user, admin').optional(),
+    role: role('what the user may do; the very first user is admin by default').optional(),
     organization: partnerOrganization().optional(),
   }),
   secret: 'password',
@@ -86,7 +86,7 @@ const invite = command({
 })
 
 const roleGiven = <Role>(role: Role | undefined): Role => {
-  if (role === undefined) throw new InputFault('role', `say what the person may do: ${roles.join(', ')}`)
+  if (role === undefined) throw new InputFault('role', `a role is required: ${roles.join(', ')}`)
   return role
 }
 
@@ -125,7 +125,7 @@ const password = command({
   },
   plan: async (_, { name }) => ({
     says: [
-      `Give ${name} a new password. The current password and every open session end.`,
+      `Give ${name} a new password. The current password stops working, and every open session ends.`,
       'Tokens for the command line stay valid.',
     ],
   }),
@@ -173,7 +173,7 @@ const enable = command({
   },
 })
 
-/** People set up their own in the dashboard; an operator removes it when a device is lost. */
+/** Users set up their own second factor in the dashboard; an operator removes it if a device is lost. */
 const secondFactor = command({
   name: 'user second-factor',
   action: 'users.change',
@@ -201,7 +201,8 @@ const secondFactor = command({
 })
 
 const refuseUnlessRemoved = (remove: boolean): void => {
-  if (!remove) throw new InputFault('remove', 'it has to be set; a second factor is set up in the dashboard')
+  if (!remove)
+    throw new InputFault('remove', 'this flag is required; users set up a second factor in the dashboard')
 }
 
 const token = command({
@@ -221,13 +222,17 @@ const token = command({
   changes: {
     of: 'access',
     asks: 'never',
-    left: 'A token may have been made that no one has seen, or may have been revoked: "user tokens" shows which.',
+    left: 'A token may have been created without being shown, or revoked: "user tokens" shows which.',
   },
   plan: async (context, { name, revoke, id }) => {
     if (!revoke) return { says: [`Create a token for the command line and the admin API for ${name}.`] }
     const ended = await tokensThatWork(context, { name, id })
     return {
-      says: [`Revoke these tokens of ${name}: ${ended.join(', ') || 'none is valid'}.`],
+      says: [
+        ended.length === 0
+          ? `There is nothing to revoke: ${name} has no such valid token.`
+          : `Revoke these tokens of ${name}: ${ended.join(', ')}.`,
+      ],
       asks: 'always',
     }
   },

@@ -8,13 +8,13 @@ import { type LoggedInvitation, noOperators, operatorsSince } from './operators.
 import { putUser } from './users.ts'
 
 /**
- * Invitations: a link that makes its holder a user, once, within 72 hours. The user does not exist before: the person chooses the
- * password, and no one else ever knows it. Only the event log stores invitations, with a hash of the secret; the secret is shown once.
+ * An invitation is a link that makes its holder a user, once, within 72 hours. The person chooses the password, so no one else knows it.
+ * Only the event log stores invitations, with a hash of the secret, which is shown once.
  */
 
 export const invitationHours = 72
 const hourMs = 60 * 60 * 1_000
-/** 256 bits: no one can guess one, so a plain hash is enough. */
+/** 256 bits cannot be guessed, so a plain hash is enough. */
 const secretBytes = 32
 const secretPattern = /^[A-Za-z0-9_-]{43}$/
 
@@ -26,7 +26,7 @@ export const invitationLink = (dashboardUrl: string, secret: string): string =>
 
 /**
  * Invites a person, and replaces an earlier invitation with the same name. Returns the secret, which is not stored. Throws
- * `CommandRefused` for a name that is taken, and `InputFault` for an organization that does not exist.
+ * `CommandRefused` if the name is taken, and `InputFault` if the organization does not exist.
  */
 export const inviteUser = async (
   parts: Parts,
@@ -56,14 +56,14 @@ export const inviteUser = async (
   })
 }
 
-/** From then on the link is invalid. Throws `CommandRefused` if no one of that name is invited. */
+/** Makes the link invalid. Throws `CommandRefused` if there is no invitation for this name. */
 export const withdrawInvitation = (
   parts: Parts,
   { name, actor }: { name: string; actor: string },
 ): Promise<void> =>
   changeUsers(parts, actor, ({ state }) => {
     const invitation = state.invitations.get(name)
-    if (invitation === undefined) throw new CommandRefused(`no one is invited as "${name}"`)
+    if (invitation === undefined) throw new CommandRefused(`there is no invitation for "${name}"`)
     const data = { user: name, invitation_id: invitation.invitationId }
     return { events: [{ type: 'UserInvitationWithdrawn', data }], writeRow: async () => undefined }
   })
@@ -75,7 +75,7 @@ const withExpiry = (invitation: LoggedInvitation, nowMs: number): Invitation => 
   expired: Date.parse(invitation.expiresAt) <= nowMs,
 })
 
-/** Invitations that were neither accepted nor withdrawn, by name; expired ones too. */
+/** Invitations that were neither accepted nor withdrawn, by name, including expired ones. */
 export const listInvitations = async ({ eventLog }: Pick<Parts, 'eventLog'>): Promise<Invitation[]> => {
   const { invitations } = await operatorsSince(eventLog, noOperators)
   return [...invitations.values()]
@@ -83,7 +83,7 @@ export const listInvitations = async ({ eventLog }: Pick<Parts, 'eventLog'>): Pr
     .sort((a, b) => (a.user < b.user ? -1 : 1))
 }
 
-/** All reasons why a link is invalid look the same. */
+/** Null for every invalid link, so that all reasons look the same. */
 const invitationIn = ({ rows, state }: Pick<Known, 'rows' | 'state'>, secret: string): Invitation | null => {
   if (!secretPattern.test(secret)) return null
   const hash = sha256Of(secret)
@@ -93,7 +93,7 @@ const invitationIn = ({ rows, state }: Pick<Known, 'rows' | 'state'>, secret: st
   return invitation.expired ? null : invitation
 }
 
-/** The invitation of a link that can be accepted now; null for any other text. Reading does not use it up. */
+/** The invitation of a link that can be accepted now; null for any other text. Reading does not use the link up. */
 export const openInvitations = ({
   eventLog,
 }: Pick<Parts, 'eventLog'>): ((secret: string) => Promise<Invitation | null>) => {
@@ -106,14 +106,13 @@ export const openInvitations = ({
   }
 }
 
-/** Shown for every invalid link. */
 export class InvitationEnded extends Error {
   override name = 'InvitationEnded'
 }
 
 /**
- * Creates the user with the password that the person chose. If two people send the same link, one succeeds. Throws `InvitationEnded` for a
- * link that cannot be accepted, or no longer.
+ * Creates the user with the password that the person chose. If a link is used twice at the same time, one use succeeds. Throws
+ * `InvitationEnded` if the link cannot be accepted.
  */
 export const acceptInvitation = async (
   parts: Parts,

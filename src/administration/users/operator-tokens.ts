@@ -10,19 +10,16 @@ import { recordOperation } from '../operator-events.ts'
 import { type LoggedToken, noOperators, type OperatorState, operatorsSince } from './operators.ts'
 import { standingOf, userRow } from './users.ts'
 
-/**
- * People's tokens for the command line. Only the event log defines which tokens exist, whose they are and which are revoked: a
- * row can be changed, and a row that is lost would make a revoked token work again.
- */
+/** Users' tokens for the command line and the admin API. Only the event log defines which tokens exist and which are revoked. */
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
 
 type OperatorToken = Omit<LoggedToken, 'secret_hmac' | 'user_created_at'>
 
-/** A person needs one per machine; more than these are forgotten ones. */
+/** A user needs one token for each machine. If there are more than this, some have been forgotten. */
 const liveTokensMax = 20
 
-/** A token has the rights of its user. Throws `InputFault` for a user that does not exist. */
+/** Issues a token with the rights of its user. Throws `InputFault` if the user does not exist, and `CommandRefused` if not allowed. */
 export const issueOperatorToken = async (
   { pool, eventLog, secrets }: Parts,
   { user, actor }: { user: string; actor: string },
@@ -56,7 +53,7 @@ export const operatorTokens = async ({ eventLog }: Pick<Parts, 'eventLog'>): Pro
     ({ secret_hmac: _, user_created_at: __, ...token }) => token,
   )
 
-/** Revokes one token of a user, or all. They are refused from then on. Throws `CommandRefused` if there is none. */
+/** Revokes one token of a user, or all. Throws `CommandRefused` if there is none. */
 export const revokeOperatorTokens = async (
   { eventLog }: Pick<Parts, 'eventLog'>,
   { user, tokenId, actor }: { user: string; tokenId: string | undefined; actor: string },
@@ -78,17 +75,16 @@ export const revokeOperatorTokens = async (
   return revoked.map((one) => one.tokenId)
 }
 
-/** Whether a text can be a token, by its form and checksum. Throws `ConfigError`. */
+/** Throws `ConfigError` if a text cannot be a token, according to its form and checksum. */
 export const checkTokenForm = (text: string): void => {
   if (parseOperatorToken(text) === null)
-    throw new ConfigError('OPERATOR_TOKEN: not a token as "user token" shows it; it may be cut off')
+    throw new ConfigError('OPERATOR_TOKEN: this is not a token as "user token" shows it; it may be cut off')
 }
 
-/** The owner of a token, by the event log, and that person's rights. Throws `ConfigError` for a token that does not work. */
+/** The owner of a token according to the event log, and the owner's rights. Throws `ConfigError` if the token does not work. */
 export const userOfToken = async (
   { pool, eventLog, secrets }: Parts,
   text: string,
-  /** The current state of the operators. */
   now: () => Promise<OperatorState> = () => operatorsSince(eventLog, noOperators),
 ): Promise<{ readonly user: string; readonly role: UserRole }> => {
   checkTokenForm(text)
@@ -101,7 +97,9 @@ export const userOfToken = async (
     known === undefined ||
     !sameHmac(secrets.operatorTokenHmac(parsed.secret), known.secret_hmac)
   )
-    throw new ConfigError('OPERATOR_TOKEN: no token of this installation; "user token" creates one')
+    throw new ConfigError(
+      'OPERATOR_TOKEN: this is not a token of this installation; "user token" creates one',
+    )
   if (known.revoked !== null)
     throw new ConfigError(
       `OPERATOR_TOKEN: token ${known.tokenId} of ${known.user} was revoked at ${known.revoked.at} by ${known.revoked.by}`,
@@ -109,7 +107,7 @@ export const userOfToken = async (
   const row = await userRow(pool, known.user)
   if (row?.created_at.toISOString() !== known.user_created_at)
     throw new ConfigError(
-      `OPERATOR_TOKEN: the user ${known.user} it was made for does not exist any more; "user token" makes a new one`,
+      `OPERATOR_TOKEN: the user ${known.user}, for whom the token was created, no longer exists; "user token" creates a new one`,
     )
   const standing = standingOf(known.user, row, state.users.get(known.user))
   if (standing.kind === 'refused') throw new ConfigError(`OPERATOR_TOKEN: ${standing.says}`)

@@ -10,8 +10,8 @@ import { provedUserOf } from '../operator.ts'
 import { mayDo } from '../roles.ts'
 
 /**
- * Users and their tokens as the event log has them. Only the event log decides who may act: a row can be changed, and a lost row would
- * make a revoked token work again.
+ * Users and their tokens according to the event log. Only the event log decides who may act, because a row can be changed, and a lost row
+ * would make a revoked token work again.
  */
 
 type Noted = { readonly at: string; readonly by: string }
@@ -25,7 +25,7 @@ export type LoggedUser = {
   readonly disabled: (Noted & { readonly reason: string }) | null
 }
 
-/** The second factor in addition to a user's password. `codesUsed` are places in the list of recovery codes. */
+/** A user's second factor. `codesUsed` are places in the list of recovery codes. */
 export type LoggedFactor = {
   readonly factorId: string
   readonly userCreatedAt: string
@@ -58,7 +58,7 @@ export type OperatorState = {
   readonly events: number
   readonly users: ReadonlyMap<string, LoggedUser>
   readonly tokens: ReadonlyMap<string, LoggedToken>
-  /** By the name of the user: each has at most one. */
+  /** By the user's name. Each user has at most one. */
   readonly invitations: ReadonlyMap<string, LoggedInvitation>
   /** By the user's name. */
   readonly factors: ReadonlyMap<string, LoggedFactor>
@@ -91,8 +91,8 @@ const folded = {
 const pageMax = 1_000
 
 /**
- * The current state of the stream, updated from the previous state: one read if nothing was added. Throws if an event about users or
- * tokens cannot be opened, because it may revoke something; and if the log is unavailable.
+ * The current state of the stream, updated from the previous state. Throws if an event about users or tokens cannot be opened, because
+ * that event may revoke something, or if the log is unavailable.
  */
 export const operatorsSince = async (
   eventLog: Pick<EventLog, 'read'>,
@@ -106,7 +106,7 @@ export const operatorsSince = async (
       throw error
     })
     for (const recorded of page) {
-      // Other acts of operators do not matter here, and may come from a newer release.
+      // Other acts of operators do not matter here, and can come from a newer release, so they are not decoded.
       if (!Object.hasOwn(folded, recorded.type)) continue
       const { metadata, ...event } = decodeEvent(recorded)
       foldUser(users, event, { ...metadata, actor: inviterOr(metadata.actor, invitations, event) })
@@ -132,12 +132,12 @@ const foldUser = (
       const { user, user_created_at: createdAt, role, organization_id: organizationId } = event.data
       const known = users.get(user)
       const before = known?.createdAt === createdAt ? known : undefined
-      // It is about an earlier user of that name who no longer exists.
+      // The event is about an earlier user with this name, who no longer exists.
       if (known !== undefined && before === undefined && event.type !== 'UserCreated') return
       let disabled = before?.disabled ?? null
       if (event.type === 'UserDisabled') disabled = { at, by, reason: event.data.reason }
       else if (event.type !== 'UserRoleChanged') disabled = null
-      // A user from before users were events is known from its first change on.
+      // A user without a `UserCreated` event is known from the first change on.
       users.set(user, {
         user,
         createdAt,
@@ -152,7 +152,7 @@ const foldUser = (
   }
 }
 
-/** The inviter created the user, not the person who accepted. */
+/** The inviter counts as the creator of the user, not the person who accepted the invitation. */
 const inviterOr = (
   actor: string,
   invitations: ReadonlyMap<string, LoggedInvitation>,
@@ -187,13 +187,13 @@ const foldInvitation = (
       if (invitations.get(event.data.user)?.invitationId === event.data.invitation_id)
         invitations.delete(event.data.user)
       return
-    // By the invitation or by a command: either way the name is taken.
+    // The name is now taken, whether by the invitation or by a command.
     case 'UserCreated':
       invitations.delete(event.data.user)
       return
     case 'UserDisabled':
     case 'UserRoleChanged':
-      // If a person loses a right, their invitations lose it too, permanently.
+      // If a user loses the right to invite, that user's open invitations become invalid permanently.
       if (event.type === 'UserRoleChanged' && mayDo(event.data.role, 'users.change')) return
       for (const one of invitations.values())
         if (provedUserOf(one.invitedBy) === event.data.user) invitations.delete(one.user)
@@ -209,7 +209,7 @@ const foldFactor = (
 ): void => {
   switch (event.type) {
     case 'UserCreated':
-      // Another person, who may have the name of an earlier user.
+      // The new user may have the name of an earlier one, whose factor does not count.
       factors.delete(event.data.user)
       return
     case 'SecondFactorSet': {
@@ -251,7 +251,7 @@ const foldToken = (
     const token = tokens.get(event.data.token_id)
     if (token !== undefined) revoke(token)
   } else if (event.type === 'UserDisabled') {
-    // Permanently: a person who is enabled again gets a new one.
+    // The revocation is permanent: a user who is enabled again needs a new token.
     for (const token of tokens.values()) if (token.user === event.data.user) revoke(token)
   }
 }

@@ -11,23 +11,23 @@ import type { LoggedFactor } from './operators.ts'
 import { stepOfCode } from './totp.ts'
 
 /**
- * A second factor: the codes of an authenticator app, and recovery codes. The event log defines who has one, and which recovery codes were
- * used. The row only verifies codes: if it is missing or cannot be opened, no code is valid.
+ * A second factor consists of the codes of an authenticator app, and recovery codes. The event log defines which users have one, and which
+ * recovery codes were used. The row only verifies codes: if it is missing or cannot be opened, no code is valid.
  */
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
 
 const factorSealPurpose = 'second factor'
 
-/** The context of each seal: a row of another user, or of a previous factor, opens nothing. */
+/** The context of each seal, so that a row of another user or of a previous factor cannot be opened. */
 const secretContext = (factorId: string): string => `secret/${factorId}`
 const codesContext = (factorId: string, codesId: string): string => `codes/${factorId}/${codesId}`
 
 /**
- * The limit of wrong codes per day (UTC): one for devices on which this factor was proved before, all together, and one for
- * all others. A guess hits one of three valid codes, of 10^6, and needs the right password first: 200 a day succeed
- * with a chance of 0.06 %. NIST SP 800-63B-4 §3.2.2 allows 100 in a row and asks that others cannot lock out the owner.
- * Recovery codes have 80 random bits: they cannot be guessed, and are accepted even after the limit.
+ * The most wrong codes per day (UTC). Devices on which this factor was proved before share one count, and all others share another, so
+ * that others cannot lock out the owner; NIST SP 800-63B-4 §3.2.2 requires this and allows 100 wrong codes in a row. Three of 10^6 codes
+ * are valid at a time, so 200 guesses a day, which need the right password first, succeed with a chance of 0.06 %. Recovery codes have 80
+ * random bits, which cannot be guessed, and are accepted even after the limit.
  */
 const wrongPerDayMax = 100
 
@@ -39,18 +39,18 @@ const factorIn = ({ state }: Known, user: string): LoggedFactor => {
   return factor
 }
 
-/** As people type it: with spaces and hyphens, in small letters. */
+/** People type codes with spaces, hyphens and small letters. */
 const plain = (typed: string): string => typed.replaceAll(/[\s-]/g, '').toUpperCase()
 
-/** Throws `InputFault` for a code that the secret does not produce now. */
+/** Throws `InputFault` if the code is not the current one. */
 const stepTyped = (secret: string, typed: string, nowMs: number): number => {
   const step = stepOfCode({ secret, code: plain(typed) }, nowMs)
   if (step === null)
-    throw new InputFault('code', 'it is not the current code: is the clock of your device right?')
+    throw new InputFault('code', 'this is not the current code: check the clock of your device')
   return step
 }
 
-/** Sets up a factor after its first code was typed. Returns the recovery codes, which are not stored. Throws `CommandRefused` if one exists. */
+/** Sets up a factor if its first code is right. Returns the recovery codes, which are not stored. Throws `CommandRefused` if one exists. */
 export const setSecondFactor = async (
   { secrets, ...parts }: Parts,
   { user, secret, typed, actor }: { user: string; secret: string; typed: string; actor: string },
@@ -86,7 +86,7 @@ export const setSecondFactor = async (
   })
 }
 
-/** Creates new recovery codes; previous codes are invalid from the event on. Throws `CommandRefused` if there is no second factor. */
+/** Creates new recovery codes, which make previous ones invalid. Throws `CommandRefused` if there is no second factor. */
 export const renewRecoveryCodes = (
   { secrets, ...parts }: Parts,
   { user, actor }: { user: string; actor: string },
@@ -115,7 +115,7 @@ export const renewRecoveryCodes = (
   })
 }
 
-/** From the event on, the password alone is enough. `reason` null: the person did it. Throws `CommandRefused` if there is no factor. */
+/** Removes the factor, so that the password is enough. `reason` is null if the user did it. Throws `CommandRefused` if there is none. */
 export const removeSecondFactor = (
   parts: Pick<Parts, 'pool' | 'eventLog'>,
   { user, reason, actor }: { user: string; reason: string | null; actor: string },
@@ -132,7 +132,7 @@ export const removeSecondFactor = (
     }
   })
 
-/** `recoveryCodesLeft` null: it was the code of an app. */
+/** `recoveryCodesLeft` is null for the code of an app. */
 type FactorVerdict =
   | { readonly kind: 'right'; readonly recoveryCodesLeft: number | null }
   | { readonly kind: SecondFactorRefusal }
@@ -142,12 +142,12 @@ type Asked = {
   /** According to the current event log. */
   readonly factor: LoggedFactor
   readonly typed: string
-  /** It was typed on a device on which this factor was proved before. */
+  /** True if the code was typed on a device on which this factor was proved before. */
   readonly provedBefore: boolean
   readonly actor: string
 }
 
-/** Whether a code is right; it then counts as used. If the same code is used twice at the same time, one use succeeds. */
+/** Checks a code. A right code counts as used: if it is used twice at the same time, one use succeeds. */
 export const checkSecondFactor = async (
   parts: Parts,
   asked: Asked,
@@ -168,7 +168,7 @@ type FactorRow = {
   readonly wrong_where_proved: number
 }
 
-/** Null: there is no row that can verify this factor. */
+/** Null if there is no row that can verify this factor. */
 const rowOf = async (
   queries: Pick<pg.Pool, 'query'>,
   { user, factor: { factorId } }: Asked,
@@ -184,7 +184,7 @@ const rowOf = async (
   return rows[0] ?? null
 }
 
-/** Under a lock on the row, so that a code used in one browser counts as used in every other. */
+/** Checks a code under a lock on the row, so that a code used in one browser counts as used in every other. */
 const checkTotpCode = async (
   client: pg.PoolClient,
   { secrets }: Parts,
@@ -215,12 +215,12 @@ const checkTotpCode = async (
   return { kind: 'right', recoveryCodesLeft: null }
 }
 
-/** The factor, its codes or the code changed since they were read: the code is invalid. */
+/** The factor or its codes have changed since they were read, or the code was used in the meantime. */
 class CodeSpent extends Error {
   override name = 'CodeSpent'
 }
 
-/** The event marks it as used: of two concurrent uses, the second finds the event. */
+/** The event marks the code as used, so the second of two concurrent uses finds the event. */
 const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Promise<FactorVerdict> => {
   const { user, factor, actor } = asked
   const { factorId, codesId } = factor
@@ -257,13 +257,13 @@ const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Pro
   }
 }
 
-/** Codes for the day on which the authenticator is lost: each has 80 random bits, and works once. */
+/** Recovery codes, for a lost authenticator. Each has 80 random bits and works once. */
 
-/** RFC 4648: none of its letters looks like one of its digits. */
+/** The alphabet of RFC 4648, in which letters do not look like digits. */
 const base32 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
 const codeLength = 16
 
-/** As people type them, in groups of four. */
+/** New recovery codes in groups of four, as people type them. */
 export const freshRecoveryCodes = (): string[] =>
   Array.from({ length: recoveryCodesCount }, () =>
     [...randomBytes(codeLength)]
@@ -277,11 +277,11 @@ const hashOf = (code: string, codesId: string): string =>
     .update(`${codesId}\n${code.replaceAll('-', '')}`)
     .digest('base64url')
 
-/** The stored form. */
+/** The hashes of recovery codes, in the stored form. */
 export const hashesOf = (codes: readonly string[], codesId: string): string =>
   codes.map((code) => hashOf(code, codesId)).join(' ')
 
-/** The place of a code in its list, from 1; null: it is not in the list. `typed` has no spaces, no hyphens and capital letters. */
+/** The place of a code in its list, from 1; null if it is not in the list. `typed` has no spaces or hyphens, and only capital letters. */
 export const placeOfCode = (typed: string, { hashes, codesId }: { hashes: string; codesId: string }) => {
   const place = hashes.split(' ').indexOf(hashOf(typed, codesId))
   return place === -1 ? null : place + 1

@@ -9,17 +9,17 @@ import { signInStream } from '../../events/streams.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { provedOperator } from '../operator.ts'
 
-/** Sign-ins, failed sign-ins and sign-outs as events. Failed ones are counted, so that guessing fills no log. */
+/** Records sign-ins, failed sign-ins and sign-outs as events. Failed ones are counted, so that guessing does not fill the log. */
 export type SignInEvents = {
-  /** Rejects if it cannot be recorded: then no one is signed in. */
+  /** Rejects if the sign-in cannot be recorded; the user must not be signed in then. */
   signedIn(attempt: { user: string; address: string; knownDevice: boolean; way?: SignInWay }): Promise<void>
-  /** Never rejects: the session has ended, whether or not that can be recorded. */
+  /** Never rejects, because the session has ended even if that cannot be recorded. */
   signedOut(user: string): Promise<void>
-  /** `user` null if there is none of that name. Records the first immediately, and the following ones once a minute. */
+  /** Records the first refusal immediately, and the count of further ones once a minute. `user` is null if the name is unknown. */
   refused(attempt: { user: string | null; address: string; reason: SignInRefusal; way?: SignInWay }): void
-  /** The same for codes, after the first proof. */
+  /** The same for codes of a second factor, after the right password. */
   codeRefused(attempt: { user: string; address: string; reason: SecondFactorRefusal }): void
-  /** Records the counts. */
+  /** Records the remaining counts. */
   close(): Promise<void>
 }
 
@@ -34,7 +34,6 @@ type Counted = {
 }
 type SignInEvent = DomainEventOf<'UserSignedIn' | 'UserSignedOut' | 'SignInsRefused' | 'SecondFactorsRefused'>
 
-/** The key of one count. */
 type Refused =
   | {
       readonly what: 'sign_in'
@@ -54,7 +53,7 @@ const eventOf = ({ refused, count, since: window, addressHmac }: Omit<Counted, '
       }
 }
 
-/** Counts live in this process: at most ten for each user, and a few more. */
+/** Counts are kept in this process: at most ten for each user, and a few more. */
 export const createSignInEvents = (
   { eventLog, secrets }: Pick<Foundation, 'eventLog' | 'secrets'>,
   logger: Pick<Logger, 'error'>,

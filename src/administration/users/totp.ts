@@ -11,10 +11,10 @@ const secretBytes = 20
 
 const algorithm = 'SHA1'
 
-/** Base32, the format of the apps. */
+/** A new secret in base32, the format that apps read. */
 export const freshTotpSecret = (): string => new Secret({ size: secretBytes }).base32
 
-/** The content of the QR code. */
+/** The URL in the QR code. */
 export const totpAddress = ({ secret, user }: { secret: string; user: string }): string =>
   new TOTP({
     issuer: 'Enrichment ledger',
@@ -25,12 +25,12 @@ export const totpAddress = ({ secret, user }: { secret: string; user: string }):
     period: stepSeconds,
   }).toString()
 
-/** The step, counted from 1970, that has this code; null: no currently valid step has it. */
+/** The step, counted from 1970, with this code; null if the code is not valid now. */
 export const stepOfCode = (
   { secret, code }: { secret: string; code: string },
   nowMs: number,
 ): number | null => {
-  // The library throws for letters that take more than one byte.
+  // The library throws for characters of more than one byte.
   if (!/^\d{6}$/.test(code)) return null
   const delta = TOTP.validate({
     token: code,

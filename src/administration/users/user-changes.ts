@@ -14,9 +14,8 @@ import { type LoggedFactor, type LoggedUser, noOperators, operatorsSince } from 
 import { freshPassword, putUser, type Standing, standingOf } from './users.ts'
 
 /**
- * Changes of the users and their rights. The event is written first and is decisive; the row follows in the same
- * transaction, under a lock that all processes share. A change that is interrupted between the two has happened, except a new
- * password: then the old password is still valid.
+ * Changes to users and their rights (see `change-users.ts`). A change that is interrupted between the event and the row has happened;
+ * only a new password has not, so the old password is still valid.
  */
 
 type NewUser = {
@@ -26,8 +25,8 @@ type NewUser = {
 }
 
 /**
- * Creates a user. `role` null: admin for the first user, and refused for any other. Returns the password, which is not stored.
- * Throws `CommandRefused` for a name that is taken.
+ * Creates a user. If `role` is null, the first user becomes admin, and any other is refused. Returns the password, which is not stored.
+ * Throws `CommandRefused` if the name is taken.
  */
 export const createUser = async (
   parts: Parts,
@@ -38,7 +37,7 @@ export const createUser = async (
     if (known.rows.some((row) => row.name === name))
       throw new CommandRefused(`the user "${name}" already exists; "user password" sets a new password`)
     if (asked === null && known.rows.length > 0)
-      throw new InputFault('role', 'users already exist: name the role of this one')
+      throw new InputFault('role', 'users already exist: give the role of this one')
     const role = asked ?? 'admin'
     checkRole(role, organizationId)
     const createdAt = new Date().toISOString()
@@ -54,7 +53,7 @@ export const createUser = async (
   })
 }
 
-/** A user's new rights, effective from the next request. */
+/** Changes a user's rights, from the next request on. */
 export const changeRole = async (
   parts: Parts,
   {
@@ -87,8 +86,8 @@ export const changeRole = async (
 }
 
 /**
- * A new password, the person's own choice or a generated one, which is not stored and must be replaced by its person; sessions of the old one end.
- * Tokens stay valid: they are revoked separately. `mark`: of the new password, with which a session may begin.
+ * Sets a new password, which ends the user's sessions. If none was `chosen`, a generated one is returned, and the user must replace it.
+ * Tokens stay valid, because they are revoked separately. `mark` is the new password's mark, for a new session.
  */
 export const changePassword = (
   parts: Parts,
@@ -96,7 +95,7 @@ export const changePassword = (
 ): Promise<{ password: string; mark: string }> =>
   changeUsers(parts, actor, (known) => {
     const { row, standing } = userIn(known, name)
-    if (standing.kind === 'refused') throw new CommandRefused(`${standing.says}; "user enable" comes first`)
+    if (standing.kind === 'refused') throw new CommandRefused(`${standing.says}; run "user enable" first`)
     const data = { user: name, user_created_at: row.created_at.toISOString() }
     return {
       events: [{ type: 'UserPasswordChanged', data }],
@@ -108,8 +107,8 @@ export const changePassword = (
   })
 
 /**
- * Disables a user, or enables it again. Disabled: sessions and tokens are refused from the event on, in every process, and tokens
- * permanently. Throws `CommandRefused` for the last admin.
+ * Disables a user, or enables one again. Once the event is written, every process refuses the sessions and tokens of a disabled user;
+ * tokens are refused permanently. Throws `CommandRefused` for the last admin.
  */
 export const setDisabled = (
   parts: Parts,
@@ -150,7 +149,7 @@ type ListedUser = {
   readonly tokens: number
 }
 
-/** Everyone, by name, with their open sessions and tokens. */
+/** All users by name, with their open sessions and tokens. */
 export const listUsers = async ({ pool, eventLog }: Parts): Promise<ListedUser[]> => {
   const state = await operatorsSince(eventLog, noOperators)
   const rows = await userRows(pool)

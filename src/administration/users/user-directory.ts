@@ -5,14 +5,14 @@ import { type LoggedFactor, noOperators, operatorsSince } from './operators.ts'
 import { type Standing, standingOf, userRow } from './users.ts'
 
 /**
- * The current state of a user, for processes that ask often: each call reads the row and the events added since the
- * previous call. Throws if either is unavailable: then no one may do anything.
+ * The current state of a user, for processes that need it often: each call reads the row, and the events added since the previous
+ * call. Throws if either is unavailable, so that no user can do anything then.
  */
 export type UserDirectory = {
   standing(name: string): Promise<Standing>
-  /** The user's second factor according to the event log, regardless of the row; null: the password is enough. */
+  /** The user's second factor according to the event log, regardless of the row; null if the password is enough. */
   secondFactor(name: string): Promise<LoggedFactor | null>
-  /** The owner of an operator token, and that person's rights. Throws `ConfigError` for a token that does not work. */
+  /** The owner of an operator token, and the owner's rights. Throws `ConfigError` if the token does not work. */
   ownerOf(token: string): Promise<{ readonly user: string; readonly role: UserRole }>
 }
 
@@ -23,7 +23,7 @@ export const openUserDirectory = (
   let known = noOperators
   const now = async () => {
     const state = await operatorsSince(eventLog, known)
-    // Of two concurrent calls, the later answer is not always the newer one.
+    // The later answer of two concurrent calls is not always the newer one.
     if (state.events > known.events) known = state
     return state
   }

@@ -29,7 +29,7 @@ const hashPassword = async (password: string): Promise<string> => {
   return phcOf(unpadded(salt), unpadded(await tagOf(password, salt)))
 }
 
-/** Takes the same time for every password. */
+/** The comparison takes the same time for every password. */
 const passwordMatches = async (password: string, phc: string): Promise<boolean> => {
   const [, , , , salt = '', tag = ''] = phc.split('$')
   const expected = Buffer.from(tag, 'base64')
@@ -40,22 +40,22 @@ const passwordMatches = async (password: string, phc: string): Promise<boolean> 
 /** A generated password, for a new user or for one whose password must be replaced. */
 export const freshPassword = (): string => randomBytes(15).toString('base64url')
 
-/** A row of the table of users. The event log has precedence over it: see `standingOf`. */
+/** A row of the users table. The event log has precedence over the row (see `standingOf`). */
 export type UserRow = {
   readonly name: string
   readonly created_at: Date
   readonly role: UserRole
   readonly organization_id: string | null
   readonly disabled_at: Date | null
-  /** The system made the password; the person has not chosen one yet. */
+  /** True if the system generated the password, and the user has not chosen one yet. */
   readonly password_given: boolean
 }
 
 export const userColumns = 'name, created_at, role, organization_id, disabled_at, password_given'
 
 /**
- * Writes a user's row: creates it, or gives an existing row a new password, which ends its sessions. Without a role the user is an admin, as
- * every user was before there were roles. `given`: the person must replace the password.
+ * Creates a user's row, or sets a new password in an existing row, which ends the user's sessions. `given` means that the user must
+ * replace the password.
  */
 export const putUser = async (
   pool: Pick<pg.Pool, 'query'>,
@@ -85,13 +85,13 @@ export const putUser = async (
   return { mark: markOf(passwordPhc) }
 }
 
-/** PostgreSQL accepts no text with U+0000, and no user has such a name, or a longer one. */
+/** Replaces a name that no user can have with an empty one, because PostgreSQL refuses text with U+0000. */
 const possibleName = (name: string): string =>
   name.length <= userNameMax && !name.includes('\0') ? name : ''
 
 const markOf = (passwordPhc: string): string => hash('sha256', passwordPhc, 'base64url')
 
-/** The SHA-256 of the stored password, so it changes with the password; null: the user does not exist. */
+/** The SHA-256 of the stored password hash, which changes with the password; null if the user does not exist. */
 export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<string | null> => {
   const { rows } = await pool.query<{ password_phc: string }>(
     'select password_phc from users where name = $1',
@@ -100,7 +100,7 @@ export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): 
   return rows[0] === undefined ? null : markOf(rows[0].password_phc)
 }
 
-/** Null: the user does not exist. */
+/** Null if the user does not exist. */
 export const userRow = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<UserRow | null> => {
   const { rows } = await pool.query<UserRow>(`select ${userColumns} from users where name = $1`, [
     possibleName(name),
@@ -115,14 +115,14 @@ export type Standing =
       readonly user: string
       readonly role: UserRole
       readonly organizationId: string | null
-      /** The system generated the password: in the dashboard it opens only the form that replaces it. */
+      /** True if the system generated the password, which then opens only the form that replaces it. */
       readonly passwordGiven: boolean
     }
   | { readonly kind: 'refused'; readonly why: 'missing' | 'disabled' | 'another'; readonly says: string }
 
 /**
- * The row and the event log combined: either can disable a user, and the row alone cannot give a role that the log does not.
- * For a user that is not in the log, the row decides: all users were like that before users were events. Pure.
+ * The row and the event log combined: either can disable a user, and the row alone cannot give a role that the log does not give. If a
+ * user is not in the log, the row decides.
  */
 export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser | undefined): Standing => {
   if (row === null) return { kind: 'refused', why: 'missing', says: `there is no user "${name}"` }
@@ -153,10 +153,10 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
 export const userNameMax = 123
 export const passwordMax = 1_024
 
-/** No password has this hash. Unknown users are checked against it, so that both take the same time. */
+/** No password has this hash. Unknown users are checked against it, so that their check takes the same time. */
 const matchedByNone = phcOf('A'.repeat(22), 'A'.repeat(43))
 
-/** Whether there is such a user with this password. It does not say whether the user may still act. */
+/** Whether a user with this name and password exists. The user can still be disabled. */
 export const passwordIsRight = async (
   pool: pg.Pool,
   { name, password }: { name: string; password: string },
